@@ -118,8 +118,8 @@ fn merge_filled(rounds: u64, run: u64) -> (u64, Duration) {
         }
         let start = clock(THREAD);
         for id in &ids {
-            let mark = merge.mark(*id).unwrap();
-            merge.release(*id, &mark);
+            let resume_point = merge.resume_point(*id).unwrap();
+            merge.release(*id, &resume_point);
         }
         took += clock(THREAD) - start;
     }
@@ -176,8 +176,8 @@ fn merge_live(records: u64) -> (u64, Duration) {
             }
             unreleased = 0;
             for id in &ids {
-                let mark = merge.mark(*id).unwrap();
-                merge.release(*id, &mark);
+                let resume_point = merge.resume_point(*id).unwrap();
+                merge.release(*id, &resume_point);
             }
         }
         took = start.elapsed();
@@ -209,8 +209,8 @@ fn idle(rings_count: usize, busy: usize, lasts: Duration) -> (u64, f64, Duration
             while let Some(merged) = merge.next().unwrap() {
                 read += 1;
                 let id = merged.source;
-                let mark = merge.mark(id).unwrap();
-                merge.release(id, &mark);
+                let resume_point = merge.resume_point(id).unwrap();
+                merge.release(id, &resume_point);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

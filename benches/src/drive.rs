@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Looks between two checks whether the other process is still there. Both may share one core
 /// where there is only one, so the core is given up then, too.
-const PATIENT_LOOKS: u32 = 4096;
+const PATIENT_POLLS: u32 = 4096;
 
 /// When a producer stops.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -25,14 +25,14 @@ pub struct Limit {
 
 /// Looks until `ready`.
 #[inline(always)]
-pub fn look_until(
+pub fn poll_until(
     mut ready: impl FnMut() -> bool,
     alive: &mut dyn FnMut() -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     let mut looks = 0u32;
     while !ready() {
         looks += 1;
-        if looks == PATIENT_LOOKS {
+        if looks == PATIENT_POLLS {
             looks = 0;
             yield_now();
             alive()?;
@@ -85,7 +85,7 @@ pub fn consume<const N: usize>(
         } else {
             receiver.wait();
             idle += 1;
-            if idle == PATIENT_LOOKS {
+            if idle == PATIENT_POLLS {
                 idle = 0;
                 yield_now();
                 alive()?;
@@ -102,7 +102,7 @@ fn read_one<const N: usize>(
     alive: &mut dyn FnMut() -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     let mut failure = None;
-    look_until(
+    poll_until(
         || {
             receiver.wait();
             match receiver.next::<N>(|bytes| check.see(bytes)) {
@@ -168,7 +168,7 @@ pub fn ask_line(
     let mut before = ticks();
     for trip in 0..u64::from(trips) {
         line.store(2 * trip + 1, Ordering::Release);
-        look_until(|| line.load(Ordering::Acquire) == 2 * trip + 2, alive)?;
+        poll_until(|| line.load(Ordering::Acquire) == 2 * trip + 2, alive)?;
         let now = ticks();
         record(now.wrapping_sub(before));
         before = now;
@@ -184,7 +184,7 @@ pub fn answer_line(
     alive: &mut dyn FnMut() -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     for trip in 0..u64::from(trips) {
-        look_until(|| line.load(Ordering::Acquire) == 2 * trip + 1, alive)?;
+        poll_until(|| line.load(Ordering::Acquire) == 2 * trip + 1, alive)?;
         line.store(2 * trip + 2, Ordering::Release);
     }
     Ok(())

@@ -53,7 +53,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 pub use error::BenchError;
-pub use options::{Options, PAYLOADS, Pace, Part, USAGE};
+pub use options::{Options, PAYLOADS, Part, USAGE, WaitStrategy};
 pub use peer::{CHILD_ARG, die_with_parent};
 
 /// Measures, and writes the report to `out`: a table, or one JSON object a line. Progress goes to

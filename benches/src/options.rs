@@ -31,7 +31,7 @@ Measures perfring between two processes, beside the least code that moves the sa
 /// How a reader that found nothing looks again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Pace {
+pub enum WaitStrategy {
     /// All the time.
     Latency,
     /// After 64 `PAUSE` instructions.
@@ -41,33 +41,33 @@ pub enum Pace {
     Adaptive,
 }
 
-impl Pace {
+impl WaitStrategy {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Pace::Latency => "latency",
-            Pace::Throughput => "throughput",
-            Pace::Adaptive => "adaptive",
+            WaitStrategy::Latency => "latency",
+            WaitStrategy::Throughput => "throughput",
+            WaitStrategy::Adaptive => "adaptive",
         }
     }
 }
 
-impl From<Pace> for perfring_consumer::Pace {
-    fn from(pace: Pace) -> Self {
-        match pace {
-            Pace::Latency => perfring_consumer::Pace::Latency,
-            Pace::Throughput => perfring_consumer::Pace::Throughput,
-            Pace::Adaptive => perfring_consumer::Pace::Adaptive,
+impl From<WaitStrategy> for perfring_consumer::WaitStrategy {
+    fn from(wait_strategy: WaitStrategy) -> Self {
+        match wait_strategy {
+            WaitStrategy::Latency => perfring_consumer::WaitStrategy::Latency,
+            WaitStrategy::Throughput => perfring_consumer::WaitStrategy::Throughput,
+            WaitStrategy::Adaptive => perfring_consumer::WaitStrategy::Adaptive,
         }
     }
 }
 
-impl FromStr for Pace {
+impl FromStr for WaitStrategy {
     type Err = BenchError;
 
     fn from_str(text: &str) -> Result<Self, BenchError> {
-        [Pace::Latency, Pace::Throughput, Pace::Adaptive]
+        [WaitStrategy::Latency, WaitStrategy::Throughput, WaitStrategy::Adaptive]
             .into_iter()
-            .find(|pace| pace.name() == text)
+            .find(|wait_strategy| wait_strategy.name() == text)
             .ok_or_else(|| BenchError::Usage(format!("no such reader: {text}")))
     }
 }
@@ -124,7 +124,7 @@ pub struct Options {
     /// Payload lengths, of [`PAYLOADS`].
     pub payloads: Vec<usize>,
     /// How every reader waits.
-    pub reader: Pace,
+    pub reader: WaitStrategy,
     /// Which benchmarks to run.
     pub parts: Vec<Part>,
     /// How many producers, in [`Part::Many`]: 1 to 64.
@@ -143,7 +143,7 @@ impl Default for Options {
             max_records: u64::MAX,
             round_trips: 100_000,
             payloads: PAYLOADS.to_vec(),
-            reader: Pace::default(),
+            reader: WaitStrategy::default(),
             parts: Part::ALL.to_vec(),
             producers: vec![1, 2, 4, 8],
             data_size: 1 << 20,
@@ -257,7 +257,7 @@ mod tests {
         let options =
             parse("--bench --json --payloads=8,64 --reader latency --only latency,many").unwrap();
         assert!(options.json);
-        assert_eq!((options.payloads, options.reader), (vec![8, 64], Pace::Latency));
+        assert_eq!((options.payloads, options.reader), (vec![8, 64], WaitStrategy::Latency));
         assert_eq!(options.parts, [Part::Latency, Part::Many]);
         assert_eq!(parse("--producers 1,16").unwrap().producers, [1, 16]);
         assert_eq!(parse("--repetitions 7 --short").unwrap().repetitions, 7);

@@ -7,7 +7,7 @@
 use crate::contest::ring::{Contestant, Ring, Setup};
 use crate::contest::ringed;
 use crate::cores::Pinned;
-use crate::drive::{Limit, answer, answer_line, ask_line, look_until, produce, tick_ns};
+use crate::drive::{Limit, answer, answer_line, ask_line, poll_until, produce, tick_ns};
 use crate::error::BenchError;
 use crate::many::produce::{Ran, run as produce_race};
 use crate::many::race::Race;
@@ -102,7 +102,7 @@ impl StartLine {
     /// Waits until it is said.
     fn wait(&self, race: u64) -> Result<u64, BenchError> {
         let words = self.page.words();
-        look_until(|| words[GO].load(Ordering::Acquire) == race, &mut || Ok(()))?;
+        poll_until(|| words[GO].load(Ordering::Acquire) == race, &mut || Ok(()))?;
         Ok(words[LINE].load(Ordering::Relaxed))
     }
 }
@@ -177,7 +177,7 @@ impl Peer {
         }
         let Peer { child, control, step, .. } = self;
         let ready = &control.words()[READY];
-        look_until(|| ready.load(Ordering::Acquire) == *step, &mut || alive(child))
+        poll_until(|| ready.load(Ordering::Acquire) == *step, &mut || alive(child))
     }
 
     /// Lets the child begin. Returns what tells that it has finished, and what tells whether it
@@ -205,7 +205,7 @@ impl Peer {
     fn results(&mut self) -> Result<Results, BenchError> {
         let Peer { child, control, step, .. } = self;
         let words = control.words();
-        look_until(|| words[DONE].load(Ordering::Acquire) == *step, &mut || alive(child))?;
+        poll_until(|| words[DONE].load(Ordering::Acquire) == *step, &mut || alive(child))?;
         let mut results = Results::default();
         for (result, word) in results.iter_mut().zip(&words[RESULTS..]) {
             *result = word.load(Ordering::Relaxed);
@@ -302,7 +302,7 @@ impl Meeting<'_> {
     fn begin(&self) -> Result<(), BenchError> {
         let words = self.control.words();
         words[READY].store(self.step, Ordering::Release);
-        look_until(|| words[GO].load(Ordering::Acquire) == self.step, &mut || Ok(()))
+        poll_until(|| words[GO].load(Ordering::Acquire) == self.step, &mut || Ok(()))
     }
 
     /// As [`Meeting::begin`], for one of many. Returns when the race starts.

@@ -171,13 +171,13 @@ impl Trial {
     pub fn stat(&mut self) {
         if let Some(stat) = self.attach(Stat::read(&self.path)) {
             if let Some(totals) = stat.totals {
-                let _ = totals.untold();
+                let _ = totals.unreported();
             }
             assert!(!stat.producer.alive && !stat.consumer.alive);
             assert!(stat.producers.iter().all(|member| !member.alive));
             assert!(stat.producers.len() <= stat.layout.slots as usize);
             let _ = stat.epoch();
-            assert!(stat.consumer.who.name.len() <= 64 * 3, "each bad byte makes three");
+            assert!(stat.consumer.owner.name.len() <= 64 * 3, "each bad byte makes three");
         }
     }
 
@@ -227,7 +227,7 @@ impl Trial {
             }
             batch.publish();
             let waited = producer.publish_timeout(RecordType::BYTES, b"waited", Duration::ZERO);
-            let _ = (waited, producer.book(), producer.overwritten());
+            let _ = (waited, producer.totals(), producer.overwritten());
         }
     }
 

@@ -70,7 +70,7 @@ impl Peer {
     ///
     /// # Panics
     /// If it has gone.
-    pub fn tell(&mut self, line: &str) {
+    pub fn report(&mut self, line: &str) {
         writeln!(self.stdin, "{line}").expect("it lives");
     }
 
@@ -86,7 +86,7 @@ impl Peer {
 
     /// Sends a line and takes the answer.
     pub fn ask(&mut self, line: &str) -> String {
-        self.tell(line);
+        self.report(line);
         self.line()
     }
 

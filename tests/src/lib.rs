@@ -75,7 +75,7 @@ pub fn numbers(snapshot: &Snapshot) -> (Vec<u64>, u64) {
     for item in snapshot {
         match item.expect("an intact snapshot") {
             Item::Record(record) => numbers.push(number_of(record.bytes)),
-            Item::Lost(told) => lost += told.records,
+            Item::Lost(reported) => lost += reported.records,
         }
     }
     (numbers, lost)

@@ -27,14 +27,14 @@ pub fn said(who: u64, seq: u64, len: usize) -> Vec<u8> {
 /// # Panics
 /// If it is torn.
 #[must_use]
-pub fn teller(bytes: &[u8]) -> (u64, u64) {
+pub fn reporter(bytes: &[u8]) -> (u64, u64) {
     let number = number_of(bytes);
     (number / EACH, number % EACH)
 }
 
 /// What a reader was told, producer by producer, in the order of the stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Reported {
     /// The numbers of each producer's records.
     pub of: BTreeMap<u64, Vec<u64>>,
     /// Records, all in all.
@@ -43,7 +43,7 @@ pub struct Told {
     pub lost: BTreeMap<&'static str, u64>,
 }
 
-impl Told {
+impl Reported {
     /// Takes one item down.
     ///
     /// # Panics
@@ -51,7 +51,7 @@ impl Told {
     pub fn note(&mut self, item: Item<'_>) {
         match item {
             Item::Record(record) => {
-                let (who, seq) = teller(record.bytes);
+                let (who, seq) = reporter(record.bytes);
                 self.of.entry(who).or_default().push(seq);
                 self.records += 1;
             }
@@ -250,7 +250,7 @@ pub fn balance(ring: &Path, fresh: bool) -> Stat {
         assert_eq!(discarded.records, p.discarded.records, "{stat:#?}");
         assert!(discarded.bytes <= p.discarded.bytes);
         assert_eq!(sum(figures().map(|figures| figures.refused)), p.refused);
-        assert_eq!(sum(figures().map(|figures| figures.told)), p.told);
+        assert_eq!(sum(figures().map(|figures| figures.reported)), p.reported);
     }
     stat
 }
@@ -314,7 +314,7 @@ impl Driven {
     ///
     /// # Panics
     /// If it does not listen.
-    pub fn tell(&mut self, what: &str) {
+    pub fn report(&mut self, what: &str) {
         writeln!(self.to.as_mut().expect("its stdin"), "{what}").expect("the process listens");
     }
 
@@ -331,9 +331,9 @@ impl Driven {
     /// Tells it something, and returns its answer.
     ///
     /// # Panics
-    /// As [`Driven::tell`].
+    /// As [`Driven::report`].
     pub fn ask(&mut self, what: &str) -> String {
-        self.tell(what);
+        self.report(what);
         self.line()
     }
 

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{
-    Cause, Evict, FIELDS, Hole, Policy, Producers, RecordType, RecordWord, Slot, Tell, anchor,
-    aux_record, consumer_book as consumer, ledger, producer_book as producer,
+    Cause, Evict, FIELDS, Hole, Policy, Producers, RecordType, RecordWord, Report, Slot, anchor,
+    aux_record, consumer_totals as consumer, producer_totals as producer, running,
     slot_losses as losses,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,28 +155,31 @@ fn every_field_stands_where_the_document_has_it() {
 }
 
 /// Latches and tables of words: the C name, the heading in ABI.md, and how many words.
-const BOOKS: [(&str, &str, usize); 8] = [
+const TOTALS: [(&str, &str, usize); 8] = [
     ("TAIL_MARK", "`tail_mark`", perfring_abi::TAIL_MARK),
-    ("PRODUCER_BOOK", "`producer_book`", perfring_abi::PRODUCER_BOOK),
-    ("CONSUMER_BOOK", "`consumer_book`", perfring_abi::CONSUMER_BOOK),
+    ("PRODUCER_BOOK", "`producer_book`", perfring_abi::PRODUCER_TOTALS),
+    ("CONSUMER_BOOK", "`consumer_book`", perfring_abi::CONSUMER_TOTALS),
     ("SLOT_WRITTEN", "`written` of a slot", perfring_abi::SLOT_WRITTEN),
     ("SLOT_LOSSES", "`losses` of a slot", perfring_abi::SLOT_LOSSES),
     ("SLOT_BASE", "`base` of a slot", perfring_abi::SLOT_BASE),
-    ("LEDGER", "`ledger`", perfring_abi::LEDGER),
+    ("LEDGER", "`ledger`", perfring_abi::RUNNING),
     ("ANCHOR", "`anchor`", perfring_abi::ANCHOR),
 ];
 
 /// The figures in them: book, name and word, as Rust has them.
-fn book_words() -> BTreeMap<(&'static str, String), usize> {
+fn totals_words() -> BTreeMap<(&'static str, String), usize> {
     let mut words = BTreeMap::new();
-    let mut add = |book, name: &str, word: usize| {
-        assert!(words.insert((book, name.to_uppercase()), word).is_none(), "{book} {name} twice");
+    let mut add = |totals, name: &str, word: usize| {
+        assert!(
+            words.insert((totals, name.to_uppercase()), word).is_none(),
+            "{totals} {name} twice"
+        );
     };
     // Word 0 of the mark is its position and its number; the golden files show it.
     for (name, word) in [("pos", 0), ("overwritten_records", 1), ("overwritten_bytes", 2)] {
         add("TAIL_MARK", name, word);
     }
-    for (book, name, word) in [
+    for (totals, name, word) in [
         ("PRODUCER_BOOK", "pos", producer::POS),
         ("PRODUCER_BOOK", "written_records", producer::WRITTEN_RECORDS),
         ("PRODUCER_BOOK", "written_bytes", producer::WRITTEN_BYTES),
@@ -205,30 +208,30 @@ fn book_words() -> BTreeMap<(&'static str, String), usize> {
         ("SLOT_BASE", "discarded_bytes", losses::DISCARDED_RECORDS + 1),
         ("SLOT_BASE", "reclaimed_records", losses::RECLAIMED_RECORDS),
         ("SLOT_BASE", "reclaimed_bytes", losses::RECLAIMED_RECORDS + 1),
-        ("LEDGER", "discarded_records", ledger::DISCARDED_RECORDS),
-        ("LEDGER", "discarded_bytes", ledger::DISCARDED_RECORDS + 1),
-        ("LEDGER", "reclaimed_records", ledger::RECLAIMED_RECORDS),
-        ("LEDGER", "reclaimed_bytes", ledger::RECLAIMED_RECORDS + 1),
-        ("LEDGER", "lost_markers", ledger::LOST_MARKERS),
+        ("LEDGER", "discarded_records", running::DISCARDED_RECORDS),
+        ("LEDGER", "discarded_bytes", running::DISCARDED_RECORDS + 1),
+        ("LEDGER", "reclaimed_records", running::RECLAIMED_RECORDS),
+        ("LEDGER", "reclaimed_bytes", running::RECLAIMED_RECORDS + 1),
+        ("LEDGER", "lost_markers", running::LOST_MARKERS),
         ("ANCHOR", "pos", anchor::POS),
         ("ANCHOR", "clock_ns", anchor::CLOCK_NS),
         ("ANCHOR", "realtime_ns", anchor::REALTIME_NS),
         ("ANCHOR", "error_ns", anchor::ERROR_NS),
     ] {
-        add(book, name, word);
+        add(totals, name, word);
     }
-    for (book, prefix, first) in [
+    for (totals, prefix, first) in [
         ("PRODUCER_BOOK", "", producer::REFUSED),
-        ("PRODUCER_BOOK", "told_", producer::TOLD),
+        ("PRODUCER_BOOK", "told_", producer::REPORTED),
         ("SLOT_LOSSES", "", losses::REFUSED),
-        ("SLOT_LOSSES", "told_", losses::TOLD),
+        ("SLOT_LOSSES", "told_", losses::REPORTED),
         ("SLOT_BASE", "", losses::REFUSED),
-        ("LEDGER", "told_", ledger::TOLD),
+        ("LEDGER", "told_", running::REPORTED),
     ] {
         for (index, cause) in Cause::REFUSED.into_iter().enumerate() {
             let name = cause.name();
-            add(book, &format!("{prefix}{name}_records"), first + 2 * index);
-            add(book, &format!("{prefix}{name}_bytes"), first + 2 * index + 1);
+            add(totals, &format!("{prefix}{name}_records"), first + 2 * index);
+            add(totals, &format!("{prefix}{name}_bytes"), first + 2 * index + 1);
         }
     }
     words
@@ -289,8 +292,8 @@ fn constants() -> BTreeMap<String, u64> {
         ("POLICY_OVERWRITE", Policy::Overwrite.code().into()),
         ("EVICT_EXACT", Evict::Exact.code().into()),
         ("EVICT_HALF", Evict::Half.code().into()),
-        ("TELL_IN_STREAM", Tell::InStream.code().into()),
-        ("TELL_COUNTERS_ONLY", Tell::CountersOnly.code().into()),
+        ("TELL_IN_STREAM", Report::InStream.code().into()),
+        ("TELL_COUNTERS_ONLY", Report::CountersOnly.code().into()),
         ("CAUSE_FOREIGN", Cause::Foreign.code()),
         ("CAUSE_FULL", Cause::Full.code()),
         ("CAUSE_TOO_LARGE", Cause::TooLarge.code()),
@@ -302,7 +305,7 @@ fn constants() -> BTreeMap<String, u64> {
         ("SIZE_MAX", perfring_abi::SIZE_MAX.into()),
         ("MISC_PAD", perfring_abi::MISC_PAD.into()),
         ("LOST_SIZE", perfring_abi::LOST_SIZE.into()),
-        ("STAMP_LEN", perfring_abi::STAMP_LEN.into()),
+        ("STAMP_LEN", perfring_abi::TIMESTAMP_LEN.into()),
         ("ANCHORS", perfring_abi::ANCHORS as u64),
         ("TYPE_LOST", RecordType::LOST.into()),
         ("TYPE_SAMPLE", RecordType::SAMPLE.get().into()),
@@ -320,17 +323,17 @@ fn constants() -> BTreeMap<String, u64> {
     ];
     let mut all: BTreeMap<_, _> =
         plain.into_iter().map(|(name, value)| (format!("PERFRING_{name}"), value)).collect();
-    for (book, _, words) in BOOKS {
-        all.insert(format!("PERFRING_{book}_WORDS"), words as u64);
+    for (totals, _, words) in TOTALS {
+        all.insert(format!("PERFRING_{totals}_WORDS"), words as u64);
     }
-    for ((book, figure), word) in book_words() {
+    for ((totals, figure), word) in totals_words() {
         // A book of one kind of figure does not repeat its name.
-        let figure = match book {
+        let figure = match totals {
             "TAIL_MARK" => figure.trim_start_matches("OVERWRITTEN_"),
             "SLOT_WRITTEN" => figure.trim_start_matches("WRITTEN_"),
             _ => &figure,
         };
-        all.insert(format!("PERFRING_{book}_{figure}"), word as u64);
+        all.insert(format!("PERFRING_{totals}_{figure}"), word as u64);
     }
     for field in FIELDS.iter().filter(|field| field.offset >= OWN) {
         all.insert(format!("PERFRING_OFF_{}", field.name.to_uppercase()), field.offset as u64);
@@ -372,7 +375,7 @@ fn every_constant_of_the_c_header_is_rusts() {
 fn every_figure_of_the_books_stands_where_the_document_has_it() {
     let document = text("proto/ABI.md");
     let mut in_document = BTreeMap::new();
-    for (book, heading, words) in BOOKS {
+    for (totals, heading, words) in TOTALS {
         let heading = format!("\n{heading}, {words} words.");
         let table = document.split(&heading).nth(1);
         let table = table.unwrap_or_else(|| panic!("ABI.md does not say {heading:?}"));
@@ -382,11 +385,11 @@ fn every_figure_of_the_books_stands_where_the_document_has_it() {
             let words = cells[0].split(", ");
             for (word, name) in words.zip(cells[1].split(", ")).filter(|(_, n)| !n.is_empty()) {
                 let name = name.trim_matches('`').to_uppercase();
-                in_document.insert((book, name), word.parse::<usize>().unwrap());
+                in_document.insert((totals, name), word.parse::<usize>().unwrap());
             }
         }
     }
-    let in_rust = book_words();
+    let in_rust = totals_words();
     assert_eq!(in_document, in_rust);
     println!("{} figures agree between Rust and ABI.md", in_rust.len());
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
-    Cause, Consumer, Corrupt, Item, Lost, Observer, Pace, Policy, Snapshot, Start, Stat,
+    Cause, Consumer, Corrupt, Item, Lost, Observer, Policy, Snapshot, Start, Stat, WaitStrategy,
 };
 use perfring_producer::{Evict, Options, create};
 use perfring_tests::{actor, number_of, numbers, ring_dir};
@@ -26,7 +26,7 @@ fn producer(ring: &Path, len: usize) -> Child {
 struct Tally {
     read: u64,
     lapped: u64,
-    told: u64,
+    reported: u64,
     next: u64,
 }
 
@@ -44,7 +44,7 @@ impl Tally {
                 self.next += records;
             }
             Item::Lost(lost) => {
-                self.told += lost.records;
+                self.reported += lost.records;
                 self.next += lost.records;
             }
         }
@@ -74,16 +74,16 @@ fn follow(
 #[test]
 fn a_drop_ring_loses_only_what_it_tells() {
     for (size, len, pace) in [
-        (4096, 8, Pace::Latency),
-        (1 << 16, 8, Pace::Throughput),
-        (1 << 16, 200, Pace::Adaptive),
-        (1 << 20, 1000, Pace::Adaptive),
+        (4096, 8, WaitStrategy::Latency),
+        (1 << 16, 8, WaitStrategy::Throughput),
+        (1 << 16, 200, WaitStrategy::Adaptive),
+        (1 << 20, 1000, WaitStrategy::Adaptive),
     ] {
         let dir = ring_dir();
         let ring = dir.path().join("ring");
         create(&ring, &Options { size, ..Options::default() }).unwrap();
         let mut consumer = Consumer::attach(&ring).unwrap();
-        consumer.set_pace(pace);
+        consumer.set_wait_strategy(pace);
         let mut child = producer(&ring, len);
         let (tally, said) = follow(&mut child, |tally| {
             consumer.spin(Duration::from_micros(200));
@@ -93,13 +93,13 @@ fn a_drop_ring_loses_only_what_it_tells() {
         });
         consumer.release();
         let totals = Stat::read(&ring).unwrap().totals.unwrap();
-        let book = totals.producer;
+        let sums = totals.producer;
         println!("{size} bytes, {len} a record: {tally:?}; {said}");
-        assert_eq!(RECORDS, book.written.records + book.refused.full.records);
-        assert_eq!(book.written.records, tally.read + totals.present.records);
+        assert_eq!(RECORDS, sums.written.records + sums.refused.full.records);
+        assert_eq!(sums.written.records, tally.read + totals.present.records);
         assert_eq!(totals.present.records, 0);
-        assert_eq!(totals.consumer.read, book.written);
-        assert_eq!(book.refused.full.records, tally.told + totals.untold().records);
+        assert_eq!(totals.consumer.read, sums.written);
+        assert_eq!(sums.refused.full.records, tally.reported + totals.unreported().records);
         assert_eq!(tally.lapped, 0);
     }
 }

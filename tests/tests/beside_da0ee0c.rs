@@ -11,7 +11,7 @@ use perfring_abi::FIELDS;
 use perfring_consumer::{Consumer, Policy, Producers, Stat};
 use perfring_producer::{Options, create};
 use perfring_testkit::rng::Rng;
-use perfring_tests::shared::{Driven, Raw, Told, balance, until};
+use perfring_tests::shared::{Driven, Raw, Reported, balance, until};
 use perfring_tests::{actor, ring_dir, skip, workspace};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -121,7 +121,7 @@ impl<'a> Transcript<'a> {
         let present = Stat::read(&self.ring).unwrap().totals.unwrap().present.records;
         let (mut consumer, _) = drive(&self.next().actor, &["hold", "consumer"], &self.ring);
         let count = present.saturating_sub(leave);
-        consumer.tell(&count.to_string());
+        consumer.report(&count.to_string());
         let mut answer = String::new();
         loop {
             let line = consumer.line();
@@ -306,10 +306,10 @@ fn records_go_from_the_old_to_the_new_and_back() {
             assert_eq!(ready, "ready");
             let (mut to, ready) = drive(reader, &["read", policy, kind, &count], &ring);
             assert_eq!(ready, "ready");
-            from.tell("");
+            from.report("");
             if policy == "overwrite" {
                 assert_eq!(from.line(), "half");
-                from.tell("");
+                from.report("");
             }
             assert_eq!(from.line(), format!("written {records}"));
             let said = to.line();
@@ -363,7 +363,7 @@ fn old_and_new_producers_publish_die_and_are_swept_in_one_ring() {
     let ring = dir.path().join("ring");
     create(&ring, &Options { size: 64 << 10, ..Options::many() }).unwrap();
     let mut consumer = Consumer::attach(&ring).unwrap();
-    let (mut told, mut noted, mut next) = (Told::default(), BTreeMap::new(), 0);
+    let (mut reported, mut noted, mut next) = (Reported::default(), BTreeMap::new(), 0);
     let mut start = |is_old: bool| {
         next += 1;
         let exe = if is_old { &old.sharer } else { &new.sharer };
@@ -375,7 +375,7 @@ fn old_and_new_producers_publish_die_and_are_swept_in_one_ring() {
         let (_, _, one) = &producers[death % 4];
         let before = one.noted();
         until("a producer goes on", || {
-            told.drain(&mut consumer);
+            reported.drain(&mut consumer);
             one.noted() > before + 20
         });
         let (who, is_old, mut dead) = producers.remove(death % 4);
@@ -391,7 +391,7 @@ fn old_and_new_producers_publish_die_and_are_swept_in_one_ring() {
     for (who, _, one) in &mut producers {
         let mut status = None;
         until("a producer ends", || {
-            told.drain(&mut consumer);
+            reported.drain(&mut consumer);
             status = one.process.try_wait().unwrap();
             status.is_some()
         });
@@ -400,18 +400,18 @@ fn old_and_new_producers_publish_die_and_are_swept_in_one_ring() {
     }
     perfring_consumer::recover(&ring).unwrap();
     consumer.wait(Duration::ZERO);
-    told.drain(&mut consumer);
+    reported.drain(&mut consumer);
     drop(consumer);
     let totals = balance(&ring, false).totals.unwrap();
     println!(
         "{} records of {} incarnations, {} reclaimed",
-        told.records,
+        reported.records,
         noted.len(),
         totals.producer.reclaimed.records
     );
-    assert_eq!(told.records, totals.producer.written.records);
+    assert_eq!(reported.records, totals.producer.written.records);
     for (who, noted) in noted {
-        let seen = told.by(who);
+        let seen = reported.by(who);
         assert!(seen.is_sorted_by(|a, b| a < b), "{who}: out of order");
         let among = seen.iter().filter(|seq| **seq < noted).count() as u64;
         assert_eq!(among, noted, "{who}: what it had committed is not all there");

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Snapshot, Start, Stat};
-use perfring_producer::{Evict, Options, Producer, ReserveError, Tell};
+use perfring_producer::{Evict, Options, Producer, Report, ReserveError};
 use perfring_testkit::image::at;
 use perfring_testkit::rng::Rng;
 use perfring_tests::foreign::{Build, Peer, c_peer, lines, refused};
@@ -117,11 +117,11 @@ fn what_c_publishes_a_rust_consumer_reads_and_the_books_balance() {
     const COUNT: u64 = 200_000;
     let dir = ring_dir();
     let exe = peer(dir.path());
-    for (mode, tell) in
-        [("write", Tell::InStream), ("offer", Tell::InStream), ("offer", Tell::CountersOnly)]
+    for (mode, report) in
+        [("write", Report::InStream), ("offer", Report::InStream), ("offer", Report::CountersOnly)]
     {
-        let ring = dir.path().join(format!("{mode}-{tell:?}"));
-        let options = Options { tell, ..options(Policy::Drop) };
+        let ring = dir.path().join(format!("{mode}-{report:?}"));
+        let options = Options { report, ..options(Policy::Drop) };
         perfring_producer::create(&ring, &options).unwrap();
         let mut consumer = Consumer::attach(&ring).unwrap();
         let mut c = Peer::start(&exe, &[mode, &COUNT.to_string()], &ring);
@@ -138,10 +138,10 @@ fn what_c_publishes_a_rust_consumer_reads_and_the_books_balance() {
                     (next, last) = (number + 1, Some(number));
                     read += 1;
                 }
-                Some(Item::Lost(told)) => {
-                    assert_eq!(told.cause, Cause::Full);
-                    if told.records > 0 {
-                        (next, lost) = (next + told.records, lost + told.records);
+                Some(Item::Lost(reported)) => {
+                    assert_eq!(reported.cause, Cause::Full);
+                    if reported.records > 0 {
+                        (next, lost) = (next + reported.records, lost + reported.records);
                     }
                 }
                 None => assert!(consumer.wait(PATIENCE), "nothing came after {last:?}"),
@@ -152,14 +152,14 @@ fn what_c_publishes_a_rust_consumer_reads_and_the_books_balance() {
         let totals = Stat::read(&ring).unwrap().totals.unwrap();
         let (written, full) =
             (totals.producer.written.records, totals.producer.refused.full.records);
-        println!("{mode}, {tell:?}: {said}; read {read}, told lost {lost}, in gaps {gaps}");
+        println!("{mode}, {report:?}: {said}; read {read}, told lost {lost}, in gaps {gaps}");
         assert_eq!(said, format!("written {written} full {full}"));
         assert_eq!((written, written + full), (read, end + 1));
         assert_eq!(totals.consumer.read, totals.producer.written, "written = read");
         assert!((mode == "write") == (full == 0), "a test of losses must have some");
-        match tell {
-            Tell::InStream => assert_eq!((lost, gaps, totals.untold().records), (full, 0, 0)),
-            Tell::CountersOnly => {
+        match report {
+            Report::InStream => assert_eq!((lost, gaps, totals.unreported().records), (full, 0, 0)),
+            Report::CountersOnly => {
                 assert_eq!((lost, gaps, totals.producer.lost_markers), (0, full, 0))
             }
         }
@@ -185,8 +185,8 @@ fn what_c_overwrites_a_rust_observer_follows() {
                     assert_eq!(number_of(record.bytes), next);
                     (next, read) = (next + 1, read + 1);
                 }
-                Some(Item::Lost(told)) => {
-                    (next, lapped) = (next + told.records, lapped + told.records)
+                Some(Item::Lost(reported)) => {
+                    (next, lapped) = (next + reported.records, lapped + reported.records)
                 }
                 None => std::thread::yield_now(),
             }
@@ -282,7 +282,7 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
 
     // The other way: a Rust producer that waits, and a C consumer.
     let mut producer = Producer::attach(&ring).unwrap();
-    let mut number = producer.book().written.records;
+    let mut number = producer.totals().written.records;
     while producer.publish(NUMBERED, &numbered(number, 90)).is_ok() {
         number += 1;
     }
@@ -350,8 +350,8 @@ fn c_and_rust_do_the_same_in_the_same_case() {
     for seed in 1..=24u64 {
         let mut rng = Rng::new(seed * 7919);
         let policy = if seed % 2 == 0 { Policy::Drop } else { Policy::Overwrite };
-        let tell = if seed % 5 == 0 { Tell::CountersOnly } else { Tell::InStream };
-        let options = Options { size: 4096, policy, tell, ..Options::default() };
+        let report = if seed % 5 == 0 { Report::CountersOnly } else { Report::InStream };
+        let options = Options { size: 4096, policy, report, ..Options::default() };
         let [ours, theirs] = ["rust", "c"].map(|who| dir.path().join(format!("{who}-{seed}")));
         perfring_producer::create(&theirs, &options).unwrap();
         let mut producer = Some(Producer::create(&ours, &options).unwrap());
@@ -447,7 +447,7 @@ fn a_killed_c_producer_is_followed_by_rust_and_the_other_way() {
                         assert_eq!(number_of(record.bytes), *next);
                         *next += 1;
                     }
-                    Some(Item::Lost(told)) => *next += told.records,
+                    Some(Item::Lost(reported)) => *next += reported.records,
                     None => assert!(consumer.wait(PATIENCE)),
                 }
             }
@@ -462,7 +462,7 @@ fn a_killed_c_producer_is_followed_by_rust_and_the_other_way() {
             c.kill();
             deaths += 1;
             let mut producer = Producer::attach(&ring).unwrap();
-            let written = producer.book().written.records;
+            let written = producer.totals().written.records;
             drain(written, &mut next);
             for number in written..written + 50 {
                 producer.publish(NUMBERED, &numbered(number, 40)).unwrap();

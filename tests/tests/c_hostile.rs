@@ -6,7 +6,7 @@
 use perfring_abi::{BadRing, FIELDS};
 use perfring_consumer::{AttachError, Consumer, Item, Observer, Start};
 use perfring_testkit::image::Image;
-use perfring_testkit::lies::{self, golden};
+use perfring_testkit::invalid::{self, golden};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::cases;
 use perfring_testkit::spoiler::Spoiler;
@@ -158,7 +158,7 @@ impl Theirs {
 }
 
 /// Every case of these rings, in C as in Rust.
-fn compare<'a>(cases: impl Iterator<Item = lies::Case> + 'a) {
+fn compare<'a>(cases: impl Iterator<Item = invalid::Case> + 'a) {
     let dir = ring_dir();
     let path = dir.path().join("ring");
     let mut theirs = Theirs::start(dir.path());
@@ -171,7 +171,7 @@ fn compare<'a>(cases: impl Iterator<Item = lies::Case> + 'a) {
 #[test]
 fn a_broken_field_is_judged_in_c_as_in_rust() {
     let bases = golden(&["drop_wrapped_with_losses", "overwrite_wrapped", "timed_drop"]);
-    let fields = bases.iter().enumerate().flat_map(|(nth, base)| lies::fields(base, nth, 24));
+    let fields = bases.iter().enumerate().flat_map(|(nth, base)| invalid::fields(base, nth, 24));
     let short = bases.iter().flat_map(|base| {
         [0, 1, 4095, 4096, 8192, base.bytes.len() - 1].map(|len| {
             let mut image = base.clone();
@@ -186,7 +186,7 @@ fn a_broken_field_is_judged_in_c_as_in_rust() {
 #[test]
 fn lies_that_fit_each_other_are_judged_in_c_as_in_rust() {
     let bases = golden(&BASES);
-    compare(bases.iter().flat_map(lies::long_records));
+    compare(bases.iter().flat_map(invalid::long_records));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn broken_words_anywhere_are_judged_in_c_as_in_rust() {
     let (bases, mut rng) = (golden(&BASES), Rng::new(1));
     compare((0..cases(2_000, 20_000)).map(|round| {
         let base = &bases[rng.index(bases.len())];
-        (format!("{}, case {round}", base.name), lies::several(base, &mut rng))
+        (format!("{}, case {round}", base.name), invalid::several(base, &mut rng))
     }));
 }
 
@@ -211,7 +211,7 @@ fn lies_that_change_while_c_reads_them_harm_nobody() {
         let mut spoiler = Spoiler::new(&path, 31).unwrap().keeping_length();
         let peer = Peer::start(&exe, &["endure", "150"], &path);
         let done = AtomicBool::new(false);
-        let lies = std::thread::scope(|scope| {
+        let invalid = std::thread::scope(|scope| {
             let liar = scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     spoiler.step().unwrap();
@@ -224,7 +224,7 @@ fn lies_that_change_while_c_reads_them_harm_nobody() {
             items += said.split(' ').nth(1).unwrap().parse::<u64>().unwrap();
             liar.join().unwrap()
         });
-        println!("{lies} lies");
+        println!("{invalid} lies");
     }
     assert!(items > 0, "nothing was ever read");
 }

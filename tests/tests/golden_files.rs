@@ -6,8 +6,8 @@
 
 use perfring_abi::{Cause, RecordType};
 use perfring_consumer::{
-    Anchors, AttachError, Consumer, Count, Holding, Item, Member, Observer, Snapshot, Start, Stat,
-    Totals, recover,
+    Anchors, AttachError, Consumer, Count, Holding, Item, Member, Observer, RingTotals, Snapshot,
+    Start, Stat, recover,
 };
 use perfring_testkit::image::word;
 use perfring_tests::golden;
@@ -138,8 +138,8 @@ fn item(found: Item<'_>, anchors: &Anchors) -> Value {
     }
 }
 
-fn books(totals: &Totals) -> Value {
-    let mut books = json!({
+fn shown(totals: &RingTotals) -> Value {
+    let mut shown = json!({
         "lost_markers": totals.producer.lost_markers,
         "consumer_pos": totals.consumer.pos,
     });
@@ -153,26 +153,28 @@ fn books(totals: &Totals) -> Value {
         ("present", totals.present),
         ("stranded", totals.stranded),
     ] {
-        count_in(&mut books, name, count);
+        count_in(&mut shown, name, count);
     }
-    let (refused, told) = (totals.producer.refused.all(), totals.producer.told.all());
-    for (cause, (refused, told)) in Cause::REFUSED.into_iter().zip(refused.into_iter().zip(told)) {
-        count_in(&mut books, cause.name(), refused);
-        count_in(&mut books, &format!("told_{}", cause.name()), told);
+    let (refused, reported) = (totals.producer.refused.all(), totals.producer.reported.all());
+    for (cause, (refused, reported)) in
+        Cause::REFUSED.into_iter().zip(refused.into_iter().zip(reported))
+    {
+        count_in(&mut shown, cause.name(), refused);
+        count_in(&mut shown, &format!("told_{}", cause.name()), reported);
     }
-    books
+    shown
 }
 
-fn count_in(books: &mut Value, name: &str, count: Count) {
-    books[format!("{name}_records")] = count.records.into();
-    books[format!("{name}_bytes")] = count.bytes.into();
+fn count_in(shown: &mut Value, name: &str, count: Count) {
+    shown[format!("{name}_records")] = count.records.into();
+    shown[format!("{name}_bytes")] = count.bytes.into();
 }
 
 /// The producers of a shared ring, as `Stat` gives them.
 fn slots(stat: &Stat) -> Value {
     let member = |member: &Member| {
         let figures = &member.figures;
-        let place = Holding { alive: member.alive, who: figures.who.clone() };
+        let place = Holding { alive: member.alive, owner: figures.owner.clone() };
         let mut found = holding(&place);
         found["slot"] = figures.slot.into();
         for (name, count) in [
@@ -199,11 +201,11 @@ fn is_shared(expect: &Value) -> bool {
 fn holding(place: &Holding) -> Value {
     json!({
         "alive": place.alive,
-        "epoch": place.who.epoch,
-        "attached_ns": place.who.attached_ns,
-        "pid": place.who.pid,
-        "uid": place.who.uid,
-        "name": place.who.name,
+        "epoch": place.owner.epoch,
+        "attached_ns": place.owner.attached_ns,
+        "pid": place.owner.pid,
+        "uid": place.owner.uid,
+        "name": place.owner.name,
     })
 }
 
@@ -243,7 +245,7 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
         assert_eq!(json!(items), all, "{name}: snapshot");
         assert_eq!(json!(snapshot.span().start), expect["data_tail"], "{name}: span");
         assert_eq!(&json!(snapshot.span().end), upto, "{name}: span");
-        assert_eq!(books(snapshot.totals()), expect["books"], "{name}: the snapshot's books");
+        assert_eq!(shown(snapshot.totals()), expect["books"], "{name}: the snapshot's books");
 
         let mut observer = Observer::open(&path, Start::Oldest).unwrap();
         let anchors = observer.anchors();
@@ -273,7 +275,7 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
 
         let stat = Stat::read(&path).unwrap();
         let totals = stat.totals.unwrap_or_else(|| panic!("{name}: no totals"));
-        assert_eq!(books(&totals), expect["books"], "{name}: books");
+        assert_eq!(shown(&totals), expect["books"], "{name}: books");
         assert_eq!(json!(totals.tail), expect["data_tail"], "{name}");
         assert_eq!(json!(totals.head), expect["data_head"], "{name}");
         let aux = json!({
@@ -299,7 +301,7 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
             "data_size": stat.layout.data_size,
             "policy": stat.layout.policy.name(),
             "evict": format!("{:?}", stat.layout.evict).to_lowercase(),
-            "tell": match stat.layout.tell.code() { 0 => "in_stream", _ => "counters_only" },
+            "tell": match stat.layout.report.code() { 0 => "in_stream", _ => "counters_only" },
             "producers": stat.layout.producers.name(),
             "time": stat.layout.time,
             "slot_count": stat.layout.slots,
@@ -392,7 +394,7 @@ fn a_producer_goes_on_where_the_file_ends() {
                 attached => attached.unwrap(),
             };
             let written = expect["books"]["written_records"].as_u64().unwrap();
-            assert_eq!(producer.book().written.records, written, "{name}");
+            assert_eq!(producer.totals().written.records, written, "{name}");
             let other = SharedProducer::attach_as(&copy, "test");
             assert!(matches!(other, Err(AttachError::Kind { .. })));
             producer.publish(RecordType::BYTES, b"after").is_err()
@@ -431,7 +433,7 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
         }
         let wanted = &mut expect["recovered"];
         let stat = Stat::read(&copy).unwrap();
-        assert_eq!(books(&stat.totals.unwrap()), wanted["books"], "{name}: recovered");
+        assert_eq!(shown(&stat.totals.unwrap()), wanted["books"], "{name}: recovered");
         assert_eq!(slots(&stat), wanted["slots"], "{name}: recovered");
         assert_eq!(stat.held_up, None, "{name}: recovered");
         let file = fs::read(&copy).unwrap();
@@ -472,7 +474,7 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
         let wanted = &mut wanted["books"];
         // What the dead had not told their successors tell as they go.
         drop(all);
-        let found = books(&Stat::read(&copy).unwrap().totals.unwrap());
+        let found = shown(&Stat::read(&copy).unwrap().totals.unwrap());
         for (key, value) in wanted.as_object().unwrap() {
             if !key.starts_with("told_") && key != "lost_markers" {
                 assert_eq!(&found[key], value, "{name}: {key}");

@@ -1,10 +1,10 @@
 //! Whoever can write a file can lie in it. Whatever a ring file holds, every door ends with records or
 //! with an error that is a sentence: no panic, no hang, no access outside the mapping.
 //!
-//! The lies are those of `perfring_testkit::lies`, and the doors those of `perfring_tests::doors`. Each
+//! The lies are those of `perfring_testkit::invalid`, and the doors those of `perfring_tests::doors`. Each
 //! lie is tried on one ring of its kind, and on all of them with `PERFRING_LONG`. That no word of the
 //! ring in use harms the algorithm is the promise of `crates/ring/tests/hostile.rs`. A file that is cut
-//! while it is mapped is tried in `cut_files.rs`, and one that is rewritten while it is read in
+//! while it is mapped is tried in `truncated_files.rs`, and one that is rewritten while it is read in
 //! `hostile_live.rs`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -12,7 +12,7 @@ use perfring_abi::RecordType;
 use perfring_consumer::{AttachError, Count, Saved, Start, recover};
 use perfring_producer::SharedProducer;
 use perfring_testkit::image::{Image, at};
-use perfring_testkit::lies::{self, DROP, OVERWRITE, SHARED, golden};
+use perfring_testkit::invalid::{self, DROP, OVERWRITE, SHARED, golden};
 use perfring_testkit::nasty::NASTY;
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::cases;
@@ -22,16 +22,16 @@ use std::os::unix::fs::FileExt;
 
 /// Tries what is wrong with each of these rings, of which the first is the `first` of `of`: each case on
 /// one of them.
-fn try_all<I: Iterator<Item = lies::Case>>(
+fn try_all<I: Iterator<Item = invalid::Case>>(
     names: &[&'static str],
     (first, of): (usize, usize),
-    lies: impl Fn(&'static Image, usize, usize) -> I,
+    invalid: impl Fn(&'static Image, usize, usize) -> I,
 ) {
     let mut trial = Trial::new();
     for (nth, base) in (first..).zip(golden(names)) {
         // For as long as the test runs.
         let base = Box::leak(Box::new(base));
-        for (what, image) in lies(base, nth, of) {
+        for (what, image) in invalid(base, nth, of) {
             trial.file(what, &image.bytes);
         }
     }
@@ -40,43 +40,43 @@ fn try_all<I: Iterator<Item = lies::Case>>(
 
 #[test]
 fn any_value_in_any_field_of_the_header_of_a_drop_ring() {
-    try_all(&DROP, (0, 8), lies::fields);
+    try_all(&DROP, (0, 8), invalid::fields);
 }
 
 #[test]
 fn any_value_in_any_field_of_the_header_of_an_overwrite_ring() {
-    try_all(&OVERWRITE, (4, 8), lies::fields);
+    try_all(&OVERWRITE, (4, 8), invalid::fields);
 }
 
 #[test]
 fn any_value_in_any_word_of_the_data_of_a_drop_ring() {
-    try_all(&DROP, (0, 8), lies::data);
+    try_all(&DROP, (0, 8), invalid::data);
 }
 
 #[test]
 fn any_value_in_any_word_of_the_data_of_an_overwrite_ring() {
-    try_all(&OVERWRITE, (4, 8), lies::data);
+    try_all(&OVERWRITE, (4, 8), invalid::data);
 }
 
 #[test]
 fn any_value_in_any_word_that_the_producers_of_a_shared_ring_share() {
-    try_all(&SHARED[..3], (0, 16), lies::shared_words);
+    try_all(&SHARED[..3], (0, 16), invalid::shared_words);
 }
 
 /// Looking whether something that is open stays so takes its time.
 #[test]
 fn some_values_in_the_words_of_a_shared_ring_with_an_open_reservation() {
-    try_all(&SHARED[3..], (0, 200), lies::shared_words);
+    try_all(&SHARED[3..], (0, 200), invalid::shared_words);
 }
 
 #[test]
 fn any_value_in_any_word_of_the_data_of_a_shared_ring() {
-    try_all(&SHARED[..3], (0, 16), lies::data);
+    try_all(&SHARED[..3], (0, 16), invalid::data);
 }
 
 #[test]
 fn some_values_in_the_data_of_a_shared_ring_with_an_open_reservation() {
-    try_all(&SHARED[3..], (0, 200), lies::data);
+    try_all(&SHARED[3..], (0, 200), invalid::data);
 }
 
 /// A slot that there is none of is nobody's to rob, so whoever needs the lock says who has it.
@@ -84,7 +84,7 @@ fn some_values_in_the_data_of_a_shared_ring_with_an_open_reservation() {
 fn a_lock_that_nobody_can_hold_is_an_error_and_no_hang() {
     let mut trial = Trial::new();
     for (nth, base) in golden(&SHARED).into_iter().enumerate() {
-        for (at_lock, (lock, broken)) in lies::locks_of_nobody(&base).enumerate() {
+        for (at_lock, (lock, broken)) in invalid::locks_of_nobody(&base).enumerate() {
             if at_lock % SHARED.len() != nth && cases(0, 1) == 0 {
                 continue; // each attempt to get the lock takes its time
             }
@@ -119,7 +119,7 @@ fn several(names: &[&'static str], rounds: u64) {
     let bases = golden(names);
     for round in 0..rounds {
         let base = &bases[rng.index(bases.len())];
-        let image = lies::several(base, &mut rng);
+        let image = invalid::several(base, &mut rng);
         trial.file(format_args!("{}: round {round}", base.name), &image.bytes);
     }
     trial.end();
@@ -158,7 +158,7 @@ fn random_bytes_behind_a_good_header_and_instead_of_it() {
     let (mut trial, mut rng) = (Trial::new(), Rng::new(2));
     let base = Image::golden("overwrite_wrapped");
     for round in 0..cases(1_000, 10_000) {
-        let image = lies::random(&base, &mut rng, round);
+        let image = invalid::random(&base, &mut rng, round);
         trial.file(format_args!("random, round {round}"), &image.bytes);
     }
     trial.end();

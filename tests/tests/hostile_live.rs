@@ -7,7 +7,7 @@
 
 use perfring_consumer::{
     AttachError, Consumer, Corrupt, Guard, Item, Observer, Policy, Producers, Snapshot, Start,
-    Stat, install_guard, recover,
+    Stat, install_sigbus_handler, recover,
 };
 use perfring_producer::{Options, Producer, SharedProducer};
 use perfring_testkit::size::{cases, from_env};
@@ -75,7 +75,7 @@ struct Figures {
 impl Figures {
     fn refuse(&self, error: &AttachError) {
         sentence(error);
-        let cut = matches!(error, AttachError::Cut { .. });
+        let cut = matches!(error, AttachError::Truncated { .. });
         if cut { &self.cut } else { &self.refused }.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -138,9 +138,9 @@ fn consumer(path: &Path, figures: &Figures, guard: Guard, see: fn(Item<'_>)) {
         1 => {
             consumer.hold();
             figures.read(|| {
-                consumer.look()?;
+                consumer.peek()?;
                 let some = consumer.take()?.map(|(item, _)| see(item)).is_some();
-                consumer.release_to(&consumer.mark());
+                consumer.release_to(&consumer.resume_point());
                 Ok(some)
             });
         }
@@ -260,7 +260,7 @@ fn most_memory() -> u64 {
 fn whatever_a_live_peer_does_readers_get_records_or_errors() {
     let seconds = from_env("PERFRING_STORM_SECONDS", cases(4, 60));
     let seed = from_env("PERFRING_STORM_SEED", 1);
-    install_guard().unwrap();
+    install_sigbus_handler().unwrap();
     let dir = ring_dir();
     let figures: BTreeMap<&str, Figures> =
         READERS.iter().map(|(name, _)| (*name, Figures::default())).collect();

@@ -50,9 +50,9 @@ fn traced(policy: &str, ring: &Path) -> (u64, String) {
     }
     assert_eq!(marks, 2);
     let _ = child.wait(); // reaped above: says so
-    let mut told = String::new();
-    child.stdout.take().expect("its words").read_to_string(&mut told).expect("its words");
-    (calls, told)
+    let mut reported = String::new();
+    child.stdout.take().expect("its words").read_to_string(&mut reported).expect("its words");
+    (calls, reported)
 }
 
 #[test]
@@ -62,9 +62,9 @@ fn a_record_costs_no_system_call_and_no_allocation() {
     {
         let ring = dir.path().join(format!("{}-{time}", policy.name()));
         create(&ring, &Options { policy, time, ..Options::default() }).unwrap();
-        let (calls, told) = traced(policy.name(), &ring);
-        println!("{}, time {time}, {calls} system calls", told.trim());
-        assert!(told.contains("moved 906000 typed 302000 allocations 0"), "{told}");
+        let (calls, reported) = traced(policy.name(), &ring);
+        println!("{}, time {time}, {calls} system calls", reported.trim());
+        assert!(reported.contains("moved 906000 typed 302000 allocations 0"), "{reported}");
         assert_eq!(calls, 0);
     }
 }

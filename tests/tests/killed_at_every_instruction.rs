@@ -191,7 +191,7 @@ fn overwrite_scenes() -> Vec<Scene> {
 
 /// What the file says after a death.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-struct Told {
+struct Reported {
     written: u64,
     full: u64,
     discarded: u64,
@@ -200,7 +200,7 @@ struct Told {
 }
 
 /// Reads a dead ring in every way and checks that all agree. Returns what it tells.
-fn inspect(ring: &Path) -> Told {
+fn inspect(ring: &Path) -> Reported {
     let snapshot = Snapshot::take(ring).expect("a dead ring can be opened");
     // A record whose range was overwritten stands still, and has no number.
     let mut found = Vec::new();
@@ -253,7 +253,7 @@ fn inspect(ring: &Path) -> Told {
     assert_eq!(observer.saved().before, written);
     let types = types_in(&snapshot);
     assert!(types.values().all(|&times| times == 1), "{types:?}");
-    Told {
+    Reported {
         written: written.records,
         full: p.refused.full.records,
         discarded: p.discarded.records,
@@ -284,9 +284,9 @@ fn assert_ranges(ring: &Path, found: &[Option<u64>]) {
 }
 
 /// Goes on with a ring whose producer and consumer are gone.
-fn go_on(ring: &Path, told: Told, start: Saved) {
+fn go_on(ring: &Path, reported: Reported, start: Saved) {
     let mut producer = Producer::attach(ring).expect("a dead producer's place is free");
-    assert_eq!(producer.book().written.records, told.written);
+    assert_eq!(producer.totals().written.records, reported.written);
     let policy = producer.layout().policy;
     for schema in [&OTHER_TYPE, &NUMBERED_TYPE, &OTHER_TYPE] {
         producer.register(schema).expect("a lock of the dead is free, and half an entry is none");
@@ -298,18 +298,18 @@ fn go_on(ring: &Path, told: Told, start: Saved) {
         while let Some(item) = consumer.read().unwrap() {
             match item {
                 Item::Record(record) => read.push(number_of(record.bytes)),
-                Item::Lost(told) if told.cause == perfring_consumer::Cause::Lapped => {
-                    lapped += told.records;
+                Item::Lost(reported) if reported.cause == perfring_consumer::Cause::Lapped => {
+                    lapped += reported.records;
                 }
-                Item::Lost(told) => lost += told.records,
+                Item::Lost(reported) => lost += reported.records,
             }
         }
         consumer.release();
     };
     drain(&mut consumer);
     let has_ranges = producer.layout().aux_size > 0;
-    for number in told.written..told.written + 100 {
-        let len = match number - told.written {
+    for number in reported.written..reported.written + 100 {
+        let len = match number - reported.written {
             // All that was read has gone back: there is room for as much as there can be.
             0 if has_ranges && policy == Policy::Drop => producer.max_len(),
             nth if has_ranges && nth % 9 == 1 => 6000,
@@ -321,14 +321,14 @@ fn go_on(ring: &Path, told: Told, start: Saved) {
         }
     }
     drain(&mut consumer);
-    let end = told.written + 100;
+    let end = reported.written + 100;
     assert_eq!(already + lapped + read.len() as u64, end, "nothing lost, nothing read twice");
     assert!(read.is_sorted_by(|a, b| a < b) && read.last() == Some(&(end - 1)));
     if policy == Policy::Drop {
         assert!(read.iter().copied().eq(already..end));
-        let book = producer.book();
-        assert_eq!(book.told, book.refused, "every loss is told");
-        assert!(lost <= book.refused.full.records);
+        let totals = producer.totals();
+        assert_eq!(totals.reported, totals.refused, "every loss is told");
+        assert!(lost <= totals.refused.full.records);
     }
     // An observer that saved its place before the death counts exactly what it missed.
     let mut observer = Observer::open(ring, Start::At(start)).unwrap();
@@ -341,8 +341,8 @@ fn go_on(ring: &Path, told: Told, start: Saved) {
                 assert_eq!(number_of(record.bytes), seen);
                 seen += 1;
             }
-            Item::Lost(told) if told.cause == perfring_consumer::Cause::Lapped => {
-                seen += told.records;
+            Item::Lost(reported) if reported.cause == perfring_consumer::Cause::Lapped => {
+                seen += reported.records;
             }
             Item::Lost(_) => {}
         }
@@ -424,26 +424,26 @@ fn play(exe: &str, scenes: &[Scene], steps_all: u64) {
                 }
             }
             actor.kill();
-            let told = inspect(&ring);
+            let reported = inspect(&ring);
             // All or nothing. Each death is another process's, and as many steps need not come to the
             // same place: a clock is read again if that took long, and the machine may count two
             // steps as one.
-            let within = |of: fn(&Told) -> u64| {
+            let within = |of: fn(&Reported) -> u64| {
                 assert!(
-                    (of(&before)..=of(&after)).contains(&of(&told)),
-                    "{}, {steps} steps: {told:?}, not from {before:?} to {after:?}",
+                    (of(&before)..=of(&after)).contains(&of(&reported)),
+                    "{}, {steps} steps: {reported:?}, not from {before:?} to {after:?}",
                     scene.name
                 );
             };
-            within(|told| told.written);
-            within(|told| told.full);
-            within(|told| told.discarded);
-            within(|told| told.types as u64);
-            if told != last {
+            within(|reported| reported.written);
+            within(|reported| reported.full);
+            within(|reported| reported.discarded);
+            within(|reported| reported.types as u64);
+            if reported != last {
                 changes.push(steps);
             }
-            last = told;
-            go_on(&ring, told, start);
+            last = reported;
+            go_on(&ring, reported, start);
             deaths += 1;
         }
         assert!(last == after || scene.options.time, "{}: {last:?}, {after:?}", scene.name);

@@ -33,7 +33,7 @@ struct Met {
     next: BTreeMap<u64, u64>,
     records: u64,
     large: u64,
-    told: u64,
+    reported: u64,
     lapped: u64,
     /// Whether nothing may be missing.
     all: bool,
@@ -51,7 +51,7 @@ impl Met {
                 self.large += u64::from(record.bytes.len() > 65_520);
             }
             Item::Lost(lost) if lost.cause == Cause::Lapped => self.lapped += lost.records,
-            Item::Lost(lost) => self.told += lost.records,
+            Item::Lost(lost) => self.reported += lost.records,
         }
     }
 }
@@ -121,9 +121,12 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
     assert_eq!(met.records + met.lapped, p.written.records);
     assert_eq!(seen.records + seen.lapped, p.written.records);
     // Of an overwrite ring, what tells a loss may be overwritten as well.
-    let told = met.told + totals.untold().records;
+    let reported = met.reported + totals.unreported().records;
     let refused = p.refused.total().records;
-    assert!(told == refused || policy == Policy::Overwrite && told < refused, "{met:?} {p:?}");
+    assert!(
+        reported == refused || policy == Policy::Overwrite && reported < refused,
+        "{met:?} {p:?}"
+    );
     // The last snapshot is of what an overwrite ring holds at rest.
     assert!(if policy == Policy::Drop { met.large > 0 } else { whole > 0 });
     match policy {
@@ -148,8 +151,8 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
             }
             assert_eq!(met.next.get(&END), Some(&1));
             // One that met the lock as it went has left its own for who takes its slot next.
-            let left = Stat::read(&ring).unwrap().totals.unwrap().untold().records;
-            assert_eq!(met.told + left, refused);
+            let left = Stat::read(&ring).unwrap().totals.unwrap().unreported().records;
+            assert_eq!(met.reported + left, refused);
             consumer.release();
         }
         Policy::Overwrite => assert_eq!(totals.consumer.lapped.records, met.lapped),
@@ -215,7 +218,7 @@ fn a_producer_killed_at_random_loses_no_record_and_no_room() {
         let totals = Stat::read(&ring).unwrap().totals.unwrap();
         println!("{policy:?}: {} records, {} lapped", met.records, met.lapped);
         assert_eq!(met.records + met.lapped, totals.producer.written.records);
-        assert_eq!(met.told, totals.producer.refused.total().records);
+        assert_eq!(met.reported, totals.producer.refused.total().records);
         assert_eq!(met.next.get(&END), Some(&1));
     }
 }
@@ -237,14 +240,14 @@ fn what_a_killed_consumer_had_not_released_comes_again_and_nothing_is_missing() 
         let producer = spawn(&["produce", kind, "1", "9", "1500"], &ring);
         let mut producer = Some(producer);
         let mut rng = Rng::new(11);
-        let (mut next, mut again, mut deaths, mut told, mut ended) = (0u64, 0u64, 0, 0, false);
+        let (mut next, mut again, mut deaths, mut reported, mut ended) = (0u64, 0u64, 0, 0, false);
         while !ended {
             let mut child = spawn(&["consume"], &ring);
             let mut out = BufReader::new(child.stdout.take().unwrap());
             let (mut line, mut first, mut left) = (String::new(), true, 1 + rng.below(200));
             while said(&mut out, &mut line) {
                 if let Some(lost) = line.strip_prefix("lost ") {
-                    told += lost.trim().parse::<u64>().unwrap();
+                    reported += lost.trim().parse::<u64>().unwrap();
                     continue;
                 }
                 let (who, seq) = line.trim().split_once(' ').unwrap();
@@ -284,7 +287,9 @@ fn what_a_killed_consumer_had_not_released_comes_again_and_nothing_is_missing() 
             child.wait().unwrap();
         }
         let totals = Stat::read(&ring).unwrap().totals.unwrap();
-        println!("{kind}: {next} records, {again} came again, after {deaths} deaths; {told} told");
+        println!(
+            "{kind}: {next} records, {again} came again, after {deaths} deaths; {reported} told"
+        );
         assert!(deaths > 0 && again > 0);
         assert_eq!(totals.consumer.read, totals.producer.written);
     }

@@ -81,9 +81,9 @@ fn one_producer_and_one_consumer_at_a_time_and_the_error_names_the_holder() {
     consumer.kill();
     let stat = Stat::read(&ring).unwrap();
     assert!(!stat.producer.alive && !stat.consumer.alive);
-    assert_eq!((stat.producer.who.epoch, stat.consumer.who.epoch), (1, 1));
+    assert_eq!((stat.producer.owner.epoch, stat.consumer.owner.epoch), (1, 1));
     drop((Producer::attach(&ring).unwrap(), Consumer::attach(&ring).unwrap()));
-    assert_eq!(Stat::read(&ring).unwrap().producer.who.epoch, 2);
+    assert_eq!(Stat::read(&ring).unwrap().producer.owner.epoch, 2);
     remove(&ring, Removal::IfFree).unwrap();
     assert!(!ring.exists());
 }
@@ -307,7 +307,7 @@ fn the_file_of_dead_processes_tells_everything_elsewhere_too() {
     let snapshot = Snapshot::take(&file).unwrap();
     assert!(numbers(&snapshot).0.into_iter().eq(0..50));
     let stat = Stat::read(&file).unwrap();
-    assert_eq!((stat.producer.who.pid, stat.producer.who.name.as_str()), (pid, "the-holder"));
+    assert_eq!((stat.producer.owner.pid, stat.producer.owner.name.as_str()), (pid, "the-holder"));
     assert!(!stat.producer.alive);
 }
 
@@ -333,7 +333,7 @@ fn a_batch_is_published_in_one_piece() {
             assert!(read.iter().copied().eq(number - (round * 7) % 110..number));
             consumer.release();
         }
-        assert_eq!(producer.book().refused.full.records, 0);
+        assert_eq!(producer.totals().refused.full.records, 0);
     }
 }
 

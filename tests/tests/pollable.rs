@@ -182,11 +182,14 @@ fn no_wake_is_lost_at_any_step_of_arming() {
                 ) {}
             }
             nix::sys::signal::kill(pid, Signal::SIGCONT).unwrap();
-            let mut told = String::new();
-            child.stdout.take().unwrap().read_to_string(&mut told).unwrap();
+            let mut reported = String::new();
+            child.stdout.take().unwrap().read_to_string(&mut reported).unwrap();
             assert!(child.wait().unwrap().success(), "{way}, stop {after}");
-            assert!(told.ends_with(&format!("then [{after}]\n")), "{way}, stop {after}: {told}");
-            awake += u64::from(told.starts_with("armed false"));
+            assert!(
+                reported.ends_with(&format!("then [{after}]\n")),
+                "{way}, stop {after}: {reported}"
+            );
+            awake += u64::from(reported.starts_with("armed false"));
             stops = after;
             if over {
                 break;
@@ -332,8 +335,8 @@ fn who_was_refused_a_wait_is_told_each_time_and_waits_once_it_may() {
     create(&path, &Options::default()).unwrap();
     let (mut child, mut line) = start(&["refused"], &path);
     for _ in 0..3 {
-        let told = line();
-        assert!(told.contains("arming its descriptor: Operation not permitted"), "{told}");
+        let reported = line();
+        assert!(reported.contains("arming its descriptor: Operation not permitted"), "{reported}");
     }
     assert_eq!(line(), "true");
     Producer::attach(&path).unwrap().publish(NUMBERED, &numbered(7, 8)).unwrap();
@@ -369,8 +372,8 @@ fn a_fork_has_no_part_in_its_parents_descriptor() {
         create(&path, &Options::default()).unwrap();
         create(dir.path().join("ring-child"), &Options::default()).unwrap();
         let (mut child, mut line) = start(&["fork", way], &path);
-        let told = line();
-        assert!(told.contains("Exited") && told.contains(", 0)"), "{way}: {told}");
+        let reported = line();
+        assert!(reported.contains("Exited") && reported.contains(", 0)"), "{way}: {reported}");
         Producer::attach(&path).unwrap().publish(NUMBERED, &numbered(7, 8)).unwrap();
         assert_eq!(line(), "[7]");
         assert!(child.wait().unwrap().success());

@@ -18,8 +18,8 @@ fn refusal(trial: &mut Trial, file: &[u8]) -> Option<BadRing> {
     trial.every_door(file);
     fs::write(&trial.path, file).unwrap();
     let bad = |error| match error {
-        AttachError::Bad { home, source } => {
-            let text = AttachError::Bad { home, source }.to_string();
+        AttachError::Bad { location, source } => {
+            let text = AttachError::Bad { location, source }.to_string();
             assert!(text.starts_with(&trial.path.display().to_string()), "names the file: {text}");
             source
         }
@@ -248,14 +248,14 @@ fn a_large_ring_does_not_make_its_lies_cost_more() {
     let size = 8u64 << 20;
     let head = (at("data_head").start, size - 8);
     let tail = (at("data_tail").start, 16);
-    let book = |pos| (at("producer_book").start + 8, pos);
+    let totals = |pos| (at("producer_book").start + 8, pos);
     let consumer = (at("consumer_book").start + 8, 8);
     for (name, fields) in [
         ("no book", vec![head]),
-        ("a book at the head", vec![head, book(size - 8)]),
-        ("a book half way", vec![head, book(size / 2)]),
-        ("a consumer's book elsewhere", vec![head, book(size - 8), consumer]),
-        ("a tail that nobody knows", vec![head, book(size - 8), consumer, tail]),
+        ("a book at the head", vec![head, totals(size - 8)]),
+        ("a book half way", vec![head, totals(size / 2)]),
+        ("a consumer's book elsewhere", vec![head, totals(size - 8), consumer]),
+        ("a tail that nobody knows", vec![head, totals(size - 8), consumer, tail]),
     ] {
         for policy in [0u32, 1] {
             trial.case(format!("{name}, policy {policy}"), |trial| {
@@ -279,13 +279,13 @@ fn a_terabyte_that_is_not_there() {
     let mut trial = Trial::new();
     let size = 1u64 << 40;
     let head = (at("data_head").start, size - 8);
-    let book = (at("producer_book").start + 8, size - 8);
+    let totals = (at("producer_book").start + 8, size - 8);
     let consumer = (at("consumer_book").start + 8, 8);
     for (name, fields) in [
         ("empty", vec![]),
         ("a head", vec![head]),
-        ("a head and a book", vec![head, book]),
-        ("a head, a book and a consumer's book", vec![head, book, consumer]),
+        ("a head and a book", vec![head, totals]),
+        ("a head, a book and a consumer's book", vec![head, totals, consumer]),
     ] {
         for policy in [0u32, 1] {
             trial.case(format!("{name}, policy {policy}"), |trial| {
@@ -313,8 +313,8 @@ fn a_snapshot_of_a_terabyte_that_is_not_there() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let size = 1u64 << 40;
-    let book = (at("producer_book").start + 8, size - 8);
-    sparse(&path, size, &[(at("data_head").start, size - 8), book]);
+    let totals = (at("producer_book").start + 8, size - 8);
+    sparse(&path, size, &[(at("data_head").start, size - 8), totals]);
     // In KiB: the mapping fits, a copy beside it does not.
     let run =
         "ulimit -v 1600000000 && exec \"$0\" --exact a_snapshot_of_a_terabyte_that_is_not_there";

@@ -5,7 +5,7 @@
 
 use perfring_consumer::{Consumer, Count, Stat};
 use perfring_producer::{Options, SharedProducer, create};
-use perfring_tests::shared::{Driven, Raw, Told, balance, said, until};
+use perfring_tests::shared::{Driven, Raw, Reported, balance, said, until};
 use perfring_tests::{NUMBERED, ring_dir, skip};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -110,7 +110,7 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     let (mut three, three_slot) = yard.drive(false, ROOT, "three");
     let own = SharedProducer::attach(&yard.ring).unwrap();
     let stat = Stat::read(&yard.ring).unwrap();
-    let who: Vec<_> = stat.producers.iter().map(|one| &one.figures.who).collect();
+    let who: Vec<_> = stat.producers.iter().map(|one| &one.figures.owner).collect();
     // Each is the first process of its own world, and root there.
     assert_eq!((who[0].pid, who[0].uid, who[1].pid, who[1].uid), (1, 0, 1, 0));
     assert!(stat.producers.iter().all(|one| one.alive));
@@ -123,10 +123,10 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     assert!(yard.alive(one_slot));
     one.kill();
     until("the kernel says so", || !yard.alive(one_slot));
-    let mut told = Told::default();
+    let mut reported = Reported::default();
     assert!(consumer.wait(std::time::Duration::from_secs(60)));
-    told.drain(&mut consumer);
-    assert_eq!((told.by(1), told.by(4)), (&[][..], &[0][..]));
+    reported.drain(&mut consumer);
+    assert_eq!((reported.by(1), reported.by(4)), (&[][..], &[0][..]));
     assert_eq!(yard.reclaimed().records, 1);
     drop(consumer);
 
@@ -147,7 +147,7 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     let mut command = yard.command(true, MEMBER, "actor", &["hold", "consumer"]);
     let (mut consumer, line) = Driven::of(&mut command);
     assert_eq!(line, "attached");
-    consumer.tell("66");
+    consumer.report("66");
     for seq in 0..65 {
         assert_eq!(consumer.line(), ((2u64 << 32) + seq).to_string());
     }
@@ -192,18 +192,18 @@ fn permission_on_the_file_is_what_it_takes() {
     let (_, said_of, _) = run(nobody, "sharer", &["drive", "nobody"]);
     assert!(said_of.starts_with(&refused(&yard.ring, "reading and writing")), "{said_of}");
     let (mut member, slot) = yard.drive(false, MEMBER, "member");
-    assert_eq!(Stat::read(&yard.ring).unwrap().producers[1].figures.who.uid, STRANGER);
+    assert_eq!(Stat::read(&yard.ring).unwrap().producers[1].figures.owner.uid, STRANGER);
     assert_eq!(member.ask("reserve 1 1 0 100"), "ok");
     assert_eq!(member.ask("publish 1 1 100"), "ok");
     member.kill();
     assert!(!yard.alive(slot));
-    let mut told = Told::default();
+    let mut reported = Reported::default();
     let mut consumer = Consumer::attach(&yard.ring).unwrap();
-    while told.records < 2 {
+    while reported.records < 2 {
         assert!(consumer.wait(std::time::Duration::from_secs(60)));
-        told.drain(&mut consumer);
+        reported.drain(&mut consumer);
     }
-    assert_eq!((told.by(0), told.by(1)), (&[7][..], &[1][..]));
+    assert_eq!((reported.by(0), reported.by(1)), (&[7][..], &[1][..]));
     drop((own, consumer));
     assert_eq!(balance(&yard.ring, true).totals.unwrap().producer.reclaimed.records, 1);
 }

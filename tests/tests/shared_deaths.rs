@@ -26,7 +26,7 @@ use deaths::scenes::*;
 use deaths::stage::*;
 use perfring_consumer::{Consumer, Policy};
 use perfring_producer::{Options, SharedProducer, create};
-use perfring_tests::shared::{Raw, Told, balance, said};
+use perfring_tests::shared::{Raw, Reported, balance, said};
 use perfring_tests::stepped::OneCpu;
 use perfring_tests::{NUMBERED, ring_dir};
 use std::collections::BTreeMap;
@@ -116,7 +116,7 @@ fn run_of(scenes: &[Scene], fate: Fate, wanted: &[&str]) -> BTreeMap<String, u64
             }
         }
         plays += count;
-        reclaimed_all += if scene.heir { 0 } else { reclaimed };
+        reclaimed_all += if scene.successor { 0 } else { reclaimed };
         println!(
             "{}{}: {} calls, {} steps, {changes} distinct states, {} of them not in the midst of a payload; {count} plays in {:.1?}; committed at {committed:?}, {reclaimed} reclaimed",
             scene.name,
@@ -178,19 +178,19 @@ fn what_was_published_behind_a_reservation_is_read_wherever_its_owner_dies() {
                     std::mem::swap(&mut now, &mut last);
                 }
                 victim.kill();
-                let mut told = Told::default();
-                while told.by(1).is_empty() {
+                let mut reported = Reported::default();
+                while reported.by(1).is_empty() {
                     let seen = consumer.wait(Duration::from_secs(5));
                     assert!(
                         seen,
                         "{scenario}, {deaths}: not read: {:?}",
                         Raw::read(&ring).beyond()
                     );
-                    told.drain(&mut consumer);
+                    reported.drain(&mut consumer);
                 }
                 drop((other, consumer));
                 let stat = balance(&ring, true);
-                assert_eq!(stat.totals.unwrap().producer.written.records, told.records);
+                assert_eq!(stat.totals.unwrap().producer.written.records, reported.records);
                 deaths += 1;
             }
             println!("{}, {scenario}: {deaths} deaths", policy.name());

@@ -11,7 +11,7 @@ use perfring_producer::{
     Options, Producer, Producers, Refused, ReserveError, SharedProducer, SharedReservation, create,
     record_size,
 };
-use perfring_tests::shared::{Driven, Raw, Told, balance, said, until};
+use perfring_tests::shared::{Driven, Raw, Reported, balance, said, until};
 use perfring_tests::{NUMBERED, actor, number_of, ring_dir};
 use std::path::Path;
 use std::sync::Barrier;
@@ -47,10 +47,10 @@ fn orders(n: usize) -> Vec<Vec<usize>> {
     shorter.into_iter().flat_map(longer).collect()
 }
 
-fn everything(ring: &Path) -> Told {
-    let mut told = Told::default();
-    told.drain(&mut Consumer::attach(ring).unwrap());
-    told
+fn everything(ring: &Path) -> Reported {
+    let mut reported = Reported::default();
+    reported.drain(&mut Consumer::attach(ring).unwrap());
+    reported
 }
 
 #[test]
@@ -169,18 +169,21 @@ fn reservations_end_in_any_order_and_the_head_stands_before_the_oldest_open_one(
                         raw.open(producer.slot()),
                         4 - ended.iter().filter(|e| **e).count() as u64
                     );
-                    let mut told = Told::default();
-                    told.watch(&mut observer);
+                    let mut reported = Reported::default();
+                    reported.watch(&mut observer);
                     let before = if at == prefix { 0 } else { seq };
                     assert!(
-                        told.by(1).iter().all(|got| *got >= before && *got < seq + prefix as u64)
+                        reported
+                            .by(1)
+                            .iter()
+                            .all(|got| *got >= before && *got < seq + prefix as u64)
                     );
                 }
                 let expected: Vec<u64> =
                     (0..4).filter(|at| records[*at as usize]).map(|at| seq + at).collect();
-                let mut told = Told::default();
-                told.drain(&mut consumer);
-                assert_eq!(told.by(1), expected, "{order:?} {hows}");
+                let mut reported = Reported::default();
+                reported.drain(&mut consumer);
+                assert_eq!(reported.by(1), expected, "{order:?} {hows}");
                 seq += 4;
             }
         }
@@ -200,7 +203,7 @@ fn reservations_of_several_processes_end_in_any_order() {
     let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
     let mut others: Vec<Driven> = (0..3).map(|_| drive(&ring, "other").0).collect();
     let size = record_size(100);
-    let mut told = Told::default();
+    let mut reported = Reported::default();
     let mut own_seq = 0;
     for (round, order) in orders(3).into_iter().enumerate() {
         let round = round as u64;
@@ -218,14 +221,14 @@ fn reservations_of_several_processes_end_in_any_order() {
             let prefix = ended.iter().take_while(|ended| **ended).count() as u64;
             let expected = if prefix == 3 { 4 } else { prefix };
             assert_eq!(Raw::read(&ring).head(), start + expected * size);
-            told.watch(&mut observer);
-            assert_eq!(told.records, round * 4 + expected);
+            reported.watch(&mut observer);
+            assert_eq!(reported.records, round * 4 + expected);
         }
     }
     for who in 1..4 {
-        assert!(told.by(who).iter().copied().eq(0..6));
+        assert!(reported.by(who).iter().copied().eq(0..6));
     }
-    assert!(told.by(7).iter().copied().eq(0..own_seq));
+    assert!(reported.by(7).iter().copied().eq(0..own_seq));
     balance(&ring, true);
     others.iter_mut().for_each(Driven::end);
 }
@@ -237,7 +240,7 @@ fn several_waiting_producers_all_get_their_turn() {
     let ring = dir.path().join("ring");
     create(&ring, &small(Policy::Drop)).unwrap();
     let mut consumer = Consumer::attach(&ring).unwrap();
-    let (ready, mut told) = (Barrier::new(5), Told::default());
+    let (ready, mut reported) = (Barrier::new(5), Reported::default());
     std::thread::scope(|scope| {
         let (ring, ready) = (&ring, &ready);
         for who in 0..4 {
@@ -260,15 +263,15 @@ fn several_waiting_producers_all_get_their_turn() {
             });
         }
         ready.wait();
-        while told.records < 4 * EACH {
+        while reported.records < 4 * EACH {
             assert!(consumer.wait(MINUTE));
-            told.drain(&mut consumer);
+            reported.drain(&mut consumer);
         }
     });
     for who in 0..4 {
-        assert!(told.by(who).iter().copied().eq(0..EACH));
+        assert!(reported.by(who).iter().copied().eq(0..EACH));
     }
-    assert_eq!(told.lost.len(), 0);
+    assert_eq!(reported.lost.len(), 0);
     balance(&ring, true);
 }
 
@@ -307,15 +310,15 @@ fn who_waits_for_an_open_reservation_goes_on_when_it_ends_and_says_who_holds_it_
             assert_eq!(Stat::read(&ring).unwrap().held_up.unwrap().slot, slow.slot());
             open.copy_from_slice(&said(1, 0, 100));
             open.commit();
-            let mut told = Told::default();
+            let mut reported = Reported::default();
             if policy == Policy::Drop {
-                told.drain(&mut consumer);
-                assert!(told.by(2).iter().copied().eq(0..seq));
+                reported.drain(&mut consumer);
+                assert!(reported.by(2).iter().copied().eq(0..seq));
             }
             waiting.join().unwrap().unwrap();
-            told.drain(&mut consumer);
-            assert_eq!(told.by(2).last(), Some(&seq));
-            assert_eq!(told.lost(perfring_consumer::Cause::Pending), 2);
+            reported.drain(&mut consumer);
+            assert_eq!(reported.by(2).last(), Some(&seq));
+            assert_eq!(reported.lost(perfring_consumer::Cause::Pending), 2);
         });
         balance(&ring, true);
     }
@@ -345,34 +348,34 @@ fn a_slot_that_is_used_again_starts_anew() {
     let one = Count { records: 1, bytes: size };
     let dead = Stat::read(&ring).unwrap();
     let figures = &dead.producers[1].figures;
-    assert_eq!((dead.producers[1].alive, figures.who.name.as_str()), (false, "dies"));
+    assert_eq!((dead.producers[1].alive, figures.owner.name.as_str()), (false, "dies"));
     assert_eq!(figures.written, Count { records: 2, bytes: 2 * size });
     assert_eq!((figures.discarded, figures.reclaimed, figures.open), (one, Count::default(), one));
-    assert_eq!((figures.refused.too_large.records, figures.told.too_large.records), (2, 1));
+    assert_eq!((figures.refused.too_large.records, figures.reported.too_large.records), (2, 1));
     assert_eq!(dead.totals.unwrap().stranded, one);
 
-    let (mut heir, slot) = drive(&ring, "heir");
+    let (mut successor, slot) = drive(&ring, "heir");
     assert_eq!(slot, 1);
     let now = Stat::read(&ring).unwrap();
     let figures = &now.producers[1].figures;
-    assert_eq!((now.epoch(), figures.who.epoch, figures.who.name.as_str()), (3, 2, "heir"));
+    assert_eq!((now.epoch(), figures.owner.epoch, figures.owner.name.as_str()), (3, 2, "heir"));
     assert_eq!(
         (figures.written, figures.discarded, figures.reclaimed, figures.open),
         Default::default()
     );
-    assert_eq!((figures.refused, figures.told), Default::default(), "of another producer");
+    assert_eq!((figures.refused, figures.reported), Default::default(), "of another producer");
     let p = now.totals.unwrap().producer;
     assert_eq!((p.reclaimed, p.discarded, p.refused.too_large.records), (one, one, 2));
     // What the dead one was refused is told by its heir, and is still no refusal of the heir's.
-    assert_eq!(heir.ask("publish 2 0 100"), "ok");
+    assert_eq!(successor.ask("publish 2 0 100"), "ok");
     let now = balance(&ring, false);
     assert_eq!(now.producers[1].figures.written, one);
     assert_eq!(now.producers[1].figures.refused, Refused::default());
-    assert_eq!(now.totals.unwrap().untold(), Count::default());
-    let told = everything(&ring);
-    assert_eq!((told.by(0), told.by(1), told.by(2)), (&[0][..], &[0, 1][..], &[0][..]));
-    assert_eq!(told.lost(perfring_consumer::Cause::TooLarge), 2);
-    heir.end();
+    assert_eq!(now.totals.unwrap().unreported(), Count::default());
+    let reported = everything(&ring);
+    assert_eq!((reported.by(0), reported.by(1), reported.by(2)), (&[0][..], &[0, 1][..], &[0][..]));
+    assert_eq!(reported.lost(perfring_consumer::Cause::TooLarge), 2);
+    successor.end();
 }
 
 #[test]
@@ -387,14 +390,14 @@ fn a_consumer_that_sleeps_reads_on_behind_a_reservation_whose_producer_died() {
             let (mut two, _) = drive(&ring, "lives");
             assert_eq!(one.ask("reserve 1 1 0 100"), "ok");
             let asleep = |consumer: &mut Consumer| {
-                let mut told = Told::default();
+                let mut reported = Reported::default();
                 let since = Instant::now();
-                while told.records == 0 {
+                while reported.records == 0 {
                     consumer.sleep(MINUTE);
-                    told.drain(consumer);
+                    reported.drain(consumer);
                     assert!(since.elapsed() < MINUTE, "sleeps on");
                 }
-                (told, since.elapsed())
+                (reported, since.elapsed())
             };
             std::thread::scope(|scope| {
                 let sleeper = scope.spawn(move || asleep(&mut consumer));
@@ -407,8 +410,8 @@ fn a_consumer_that_sleeps_reads_on_behind_a_reservation_whose_producer_died() {
                     assert_eq!(two.ask("publish 2 0 100"), "ok");
                 }
                 let since = Instant::now();
-                let (told, _) = sleeper.join().unwrap();
-                assert_eq!((told.by(1), told.by(2)), (&[][..], &[0][..]));
+                let (reported, _) = sleeper.join().unwrap();
+                assert_eq!((reported.by(1), reported.by(2)), (&[][..], &[0][..]));
                 assert!(since.elapsed() < MINUTE / 4, "{:?}", since.elapsed());
             });
             let stat = balance(&ring, true);
@@ -435,7 +438,7 @@ fn a_ring_for_one_producer_is_none_for_many_and_says_so() {
     assert!(matches!(error, AttachError::Kind { producers: Producers::Many, .. }));
     assert!(error.to_string().contains("many producers"));
     // A refusal leaves nothing behind.
-    assert_eq!(Stat::read(&one).unwrap().producer.who.epoch, 0);
+    assert_eq!(Stat::read(&one).unwrap().producer.owner.epoch, 0);
     assert_eq!(Stat::read(&many).unwrap().producers, []);
     assert_eq!(recover(&one).unwrap(), Recovered::default());
 }
@@ -509,17 +512,17 @@ fn a_forked_child_cannot_hurt_its_parents_ring_nor_keep_it_alive() {
         let stat = Stat::read(&ring).unwrap();
         let alive: Vec<bool> = stat.producers.iter().map(|member| member.alive).collect();
         assert_eq!((alive, stat.consumer.alive), (vec![true, false, true], false));
-        let mut told = Told::default();
+        let mut reported = Reported::default();
         let mut consumer = Consumer::attach(&ring).unwrap();
         let since = Instant::now();
         while !consumer.wait(Duration::from_millis(100)) {
             assert!(since.elapsed() < MINUTE);
         }
-        told.drain(&mut consumer);
-        assert_eq!((told.by(1), told.by(2)), (&[3][..], &[0][..]));
+        reported.drain(&mut consumer);
+        assert_eq!((reported.by(1), reported.by(2)), (&[3][..], &[0][..]));
         own.publish(NUMBERED, &said(0, 0, 100)).unwrap();
-        told.drain(&mut consumer);
-        assert_eq!(told.by(0), [0]);
+        reported.drain(&mut consumer);
+        assert_eq!(reported.by(0), [0]);
         let reclaimed = balance(&ring, true).totals.unwrap().producer.reclaimed;
         assert_eq!(reclaimed.records, 3);
         drop(parent); // ends its input, and with it the child
@@ -534,8 +537,8 @@ fn a_forked_child_cannot_hurt_its_parents_ring_nor_keep_it_alive() {
     assert_eq!(parent.ask("commit"), "ok");
     assert_eq!(parent.ask("publish"), "ok");
     parent.end();
-    let told = everything(&ring);
-    assert_eq!((told.by(1), told.by(2)), (&[0, 1, 2, 3][..], &[0][..]));
+    let reported = everything(&ring);
+    assert_eq!((reported.by(1), reported.by(2)), (&[0, 1, 2, 3][..], &[0][..]));
 }
 
 #[test]

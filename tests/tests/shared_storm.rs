@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use perfring_consumer::{Cause, Consumer, Item, Lost, Observer, Policy, Start};
 use perfring_producer::{Options, SharedProducer, create};
 use perfring_testkit::rng::Rng;
-use perfring_tests::shared::{Raw, balance, said, teller};
+use perfring_tests::shared::{Raw, balance, reporter, said};
 use perfring_tests::{NUMBERED, actor, ring_dir};
 use std::collections::HashMap;
 use std::fs::File;
@@ -44,7 +44,7 @@ struct Seen {
 struct Checker {
     seen: HashMap<u64, Seen>,
     records: u64,
-    told: u64,
+    reported: u64,
     lapped: u64,
     gaps_matter: bool,
 }
@@ -53,7 +53,7 @@ impl Checker {
     fn note(&mut self, item: Item<'_>) {
         match item {
             Item::Record(record) => {
-                let (who, seq) = teller(record.bytes);
+                let (who, seq) = reporter(record.bytes);
                 let seen = self.seen.entry(who).or_default();
                 assert!(seq >= seen.next, "{who} {seq} after {}: read twice", seen.next);
                 if seq > seen.next && self.gaps_matter {
@@ -64,7 +64,7 @@ impl Checker {
                 self.records += 1;
             }
             Item::Lost(Lost { cause: Cause::Lapped, records, .. }) => self.lapped += records,
-            Item::Lost(lost) => self.told += lost.records,
+            Item::Lost(lost) => self.reported += lost.records,
         }
     }
 }
@@ -313,7 +313,7 @@ fn storm(policy: Policy, aux_size: u64) {
         noted.len(),
         checker.lapped,
         p.refused.total().records,
-        checker.told,
+        checker.reported,
         toll.deaths,
         toll.locked,
         toll.stops,
@@ -341,7 +341,7 @@ fn storm(policy: Policy, aux_size: u64) {
     }
     assert_eq!(noted.get(checker.seen.keys().max().unwrap()), Some(&1), "the last one");
     if policy == Policy::Drop {
-        assert_eq!(checker.told, p.told.total().records);
+        assert_eq!(checker.reported, p.reported.total().records);
     }
     // Exactly what was open, where that could be seen.
     assert!(p.reclaimed.records >= toll.open, "{toll:?}");

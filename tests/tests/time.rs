@@ -35,25 +35,31 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 
 /// Of a stamper's records: the stamps rise, and each is between the looks at the clock that its
 /// own process took around it. Returns how many.
-fn stamps_hold(snapshot: &Snapshot, ended: &HashMap<u64, u64>) -> u64 {
+fn timestamps_hold(snapshot: &Snapshot, ended: &HashMap<u64, u64>) -> u64 {
     let (mut newest, mut count) = (0, 0);
     let mut last: HashMap<u64, (u64, u64)> = HashMap::new();
     for item in snapshot {
         let Item::Record(record) = item.unwrap() else { panic!("nothing was lost") };
-        let stamp = record.time.unwrap();
-        assert!(stamp >= newest, "a stamp went back: {stamp} after {newest}");
-        newest = stamp;
+        let timestamp = record.time.unwrap();
+        assert!(timestamp >= newest, "a stamp went back: {timestamp} after {newest}");
+        newest = timestamp;
         let (number, before) = (word(record.bytes, 0), word(record.bytes, 1));
-        assert!(stamp + ERROR_NS >= before, "{stamp} before its process came to it, {before}");
-        if let Some((then, stamped)) = last.insert(number, (before, stamp))
+        assert!(
+            timestamp + ERROR_NS >= before,
+            "{timestamp} before its process came to it, {before}"
+        );
+        if let Some((then, timestamped)) = last.insert(number, (before, timestamp))
             && then != before
         {
-            assert!(stamped <= before + ERROR_NS, "{stamped} after {before}, a record later");
+            assert!(
+                timestamped <= before + ERROR_NS,
+                "{timestamped} after {before}, a record later"
+            );
         }
         count += 1;
     }
-    for (number, (_, stamped)) in last {
-        assert!(stamped <= ended[&number] + ERROR_NS);
+    for (number, (_, timestamped)) in last {
+        assert!(timestamped <= ended[&number] + ERROR_NS);
     }
     count
 }
@@ -72,7 +78,7 @@ fn producers_in_many_processes_stamp_in_one_order() {
         let said = String::from_utf8(output.stdout).unwrap();
         ended.insert(number, said.trim().parse().unwrap());
     }
-    let count = stamps_hold(&Snapshot::take(&ring).unwrap(), &ended);
+    let count = timestamps_hold(&Snapshot::take(&ring).unwrap(), &ended);
     println!("{count} stamps of three processes");
     assert_eq!(count, 3 * 25_000);
 }
@@ -88,7 +94,7 @@ fn producers_one_after_the_other_stamp_in_one_order() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         ended.insert(number, String::from_utf8(output.stdout).unwrap().trim().parse().unwrap());
     }
-    let count = stamps_hold(&Snapshot::take(&ring).unwrap(), &ended);
+    let count = timestamps_hold(&Snapshot::take(&ring).unwrap(), &ended);
     assert_eq!(count, 10_000);
 }
 
@@ -128,11 +134,11 @@ fn a_time_namespace_changes_nothing() {
     let mut newest = 0;
     for item in &snapshot {
         let Item::Record(record) = item.unwrap() else { panic!("nothing was lost") };
-        let stamp = record.time.unwrap();
-        assert!(stamp >= newest);
-        newest = stamp;
+        let timestamp = record.time.unwrap();
+        assert!(timestamp >= newest);
+        newest = timestamp;
         if word(record.bytes, 0) == 1 {
-            assert!(stamp + ERROR_NS >= before && stamp <= after + ERROR_NS);
+            assert!(timestamp + ERROR_NS >= before && timestamp <= after + ERROR_NS);
             let date = record.wall(snapshot.anchors()).unwrap();
             assert!(date + WALL_ERROR_NS >= wall_before && date <= wall_after + WALL_ERROR_NS);
         }

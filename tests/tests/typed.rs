@@ -1,7 +1,7 @@
 //! Plain structs and archives, through every kind of ring.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use perfring_consumer::{Consumer, Item, NotThis, Observer, OtherType, Record as Read, Start};
+use perfring_consumer::{Consumer, Item, Observer, OtherType, Record as Read, Start, TypeMismatch};
 use perfring_producer::{
     Options, Policy, Producer, PublishError, RecordType, ReserveError, SharedProducer,
 };
@@ -145,12 +145,12 @@ fn what_is_of_another_type_is_refused_in_words() {
         other => panic!("{other:?}"),
     };
     let (quote, line) = (Quote::SCHEMA.id.get(), Line::SCHEMA.id.get());
-    let kind = |kind, wanted| NotThis::Kind { kind, wanted };
+    let kind = |kind, wanted| TypeMismatch::Kind { kind, wanted };
     let of = NUMBERED.get();
     assert_eq!(next(), (kind(of, quote), kind(of, line), kind(of, line)));
-    let length = NotThis::Length { len: 63, needed: 64 };
+    let length = TypeMismatch::Length { len: 63, needed: 64 };
     assert_eq!(next(), (length, kind(quote, line), kind(quote, line)));
-    let archive = NotThis::Archive(perfring_types::ArchiveError::Invalid);
+    let archive = TypeMismatch::Archive(perfring_types::ArchiveError::Invalid);
     assert_eq!(next(), (kind(line, quote), archive, archive));
 }
 
@@ -180,7 +180,7 @@ fn a_ring_says_why_it_has_none_of_a_type() {
     assert!(matches!(types(&taken).check::<Quote>(), Err(OtherType::Taken { .. })));
     let refused = producer.publish_pod(&Quote::of(1)).unwrap_err();
     assert!(refused.to_string().contains("is taken in this ring"), "{refused}");
-    assert_eq!(producer.book().written.records, 0);
+    assert_eq!(producer.totals().written.records, 0);
 }
 
 fn lines() -> impl Strategy<Value = Line> {
@@ -216,9 +216,9 @@ proptest! {
             });
             prop_assert!(count >= lines.len());
             // No holes: what was reserved and not needed was given back.
-            let book = perfring_consumer::Stat::read(&ring).unwrap().totals.unwrap().producer;
-            prop_assert_eq!(book.discarded.bytes, 0);
-            prop_assert_eq!(book.written.records, lines.len() as u64);
+            let totals = perfring_consumer::Stat::read(&ring).unwrap().totals.unwrap().producer;
+            prop_assert_eq!(totals.discarded.bytes, 0);
+            prop_assert_eq!(totals.written.records, lines.len() as u64);
         }
     }
 
@@ -266,8 +266,12 @@ fn an_archive_that_is_too_long_is_a_counted_loss() {
         let empty = rkyv::to_bytes::<rkyv::rancor::Error>(&line(0)).unwrap().len();
         producer.archive(&line(max - empty - 32)).unwrap();
         drop(producer);
-        let book = perfring_consumer::Stat::read(&ring).unwrap().totals.unwrap().producer;
-        assert_eq!((book.refused.too_large.records, book.written.records), (1, 1), "{options:?}");
+        let totals = perfring_consumer::Stat::read(&ring).unwrap().totals.unwrap().producer;
+        assert_eq!(
+            (totals.refused.too_large.records, totals.written.records),
+            (1, 1),
+            "{options:?}"
+        );
     }
 }
 
@@ -292,7 +296,7 @@ fn a_short_archive_finds_the_room_there_is_after_long_ones() {
         }
         let full = PublishError::Reserve(ReserveError::Full);
         assert_eq!(producer.publish_rkyv(&line(40)), Err(full));
-        let refused = producer.book().refused.full;
+        let refused = producer.totals().refused.full;
         assert_eq!((refused.records, refused.bytes), (1, size));
     }
 }
@@ -344,6 +348,6 @@ fn a_value_that_cannot_be_archived_leaves_nothing_behind() {
     let refused = producer.publish_rkyv(&value).unwrap_err();
     assert!(matches!(refused, PublishError::Archive(_)), "{refused:?}");
     producer.publish(RecordType::BYTES, b"next").unwrap();
-    let book = producer.book();
-    assert_eq!((book.written.records, book.discarded.records, book.pos), (1, 0, 16));
+    let totals = producer.totals();
+    assert_eq!((totals.written.records, totals.discarded.records, totals.pos), (1, 0, 16));
 }

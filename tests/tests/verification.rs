@@ -9,9 +9,9 @@ use std::fs;
 /// function of that file, and a path is a file.
 #[test]
 fn every_test_of_the_book_exists() {
-    let book = fs::read_to_string(workspace().join("proto/VERIFICATION.md")).unwrap();
+    let totals = fs::read_to_string(workspace().join("proto/VERIFICATION.md")).unwrap();
     let (mut sources, mut named) = (BTreeMap::new(), 0);
-    for line in book.lines() {
+    for line in totals.lines() {
         let mut file: Option<String> = None;
         for (nth, word) in line.split('`').enumerate() {
             if nth % 2 == 0 {
@@ -33,7 +33,7 @@ fn every_test_of_the_book_exists() {
         }
     }
     // Of each letter too.
-    let letters = book.lines().filter(|line| line.starts_with("| ")).collect::<String>();
+    let letters = totals.lines().filter(|line| line.starts_with("| ")).collect::<String>();
     for letter in 'A'..='R' {
         let stands = |end: &str| letters.contains(&format!("{letter}{end}"));
         assert!(stands(" ") || stands(","), "nothing is said of {letter}");

@@ -71,9 +71,9 @@ fn a_sleeping_consumer_is_woken_for_every_record() {
 fn asleep(path: &Path, at: WakeAt, ring: &File) -> std::thread::JoinHandle<Vec<u64>> {
     let mut consumer = Consumer::attach(path).unwrap();
     consumer.set_wake_at(at);
-    let (tell, told) = std::sync::mpsc::channel();
+    let (report, reported) = std::sync::mpsc::channel();
     let sleeper = std::thread::spawn(move || {
-        tell.send(nix::unistd::gettid()).unwrap();
+        report.send(nix::unistd::gettid()).unwrap();
         // `wait` sees what is there already; the test publishes only once it sleeps.
         consumer.sleep(Duration::MAX);
         let mut found = Vec::new();
@@ -82,7 +82,7 @@ fn asleep(path: &Path, at: WakeAt, ring: &File) -> std::thread::JoinHandle<Vec<u
         }
         found
     });
-    let stat = format!("/proc/self/task/{}/stat", told.recv().unwrap());
+    let stat = format!("/proc/self/task/{}/stat", reported.recv().unwrap());
     until_armed(ring);
     // It looks once more after it is armed. The state is what stands after the name.
     while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
@@ -163,9 +163,9 @@ fn a_waiting_producer_gets_the_space_and_a_timeout_is_one() {
         producer.publish_timeout(NUMBERED, &payload, Duration::MAX).unwrap();
     }
     let consumer = reader.join().unwrap();
-    assert_eq!(producer.book().refused.full.records, 0, "what waited is not lost");
+    assert_eq!(producer.totals().refused.full.records, 0, "what waited is not lost");
     // Nobody reads now: the wait ends, and only then is the record lost.
     while producer.publish_timeout(NUMBERED, &[0; 1000], Duration::from_millis(2)).is_ok() {}
-    assert_eq!(producer.book().refused.full.records, 1);
+    assert_eq!(producer.totals().refused.full.records, 1);
     assert_eq!(consumer.read_count().records, RECORDS);
 }

@@ -1,13 +1,13 @@
 //! Which samples are taken, and which of them take turns.
 
-use crate::contestant::{Can, Home, Role, Setup};
+use crate::contestant::{Can, Location, Role, Setup};
 use crate::entrants::{Entry, Kind as Entrant};
 use crate::options::Options;
 use crate::part::{Audience, Duty, Limit, Part};
 use crate::places::{Placed, Places};
 use crate::rows::{Absent, Kind};
 use crate::workload::{SMALL, Workload};
-use perfring_bench::Pace;
+use perfring_bench::WaitStrategy;
 use std::path::Path;
 
 /// Channels that are weighed together, where so many can be had at once.
@@ -76,7 +76,7 @@ pub fn kinds(options: &Options) -> Vec<Kind> {
 
 /// Whether this contestant can do that, and if not, why; `None` is not worth a word.
 pub fn fits(kind: &Kind, entry: &Entry, can: Option<&Can>) -> Result<(), Option<String>> {
-    let told = |result: Result<(), &'static str>| result.map_err(|why| Some(why.to_owned()));
+    let reported = |result: Result<(), &'static str>| result.map_err(|why| Some(why.to_owned()));
     let Some(can) = can else {
         // memcpy and the line are there for one thing each.
         let its_own = match entry.kind {
@@ -89,21 +89,21 @@ pub fn fits(kind: &Kind, entry: &Entry, can: Option<&Can>) -> Result<(), Option<
         return Err(Some(format!("records of at most {} bytes", can.payload)));
     }
     match kind.workload {
-        Workload::Throughput | Workload::Latency => told(can.lossless),
-        Workload::Wakeup => told(can.lossless.and(can.sleeping)),
-        Workload::Producers if kind.lossy => told(can.overwrite.and(can.senders)),
-        Workload::Producers => told(can.lossless.and(can.senders)),
+        Workload::Throughput | Workload::Latency => reported(can.lossless),
+        Workload::Wakeup => reported(can.lossless.and(can.sleeping)),
+        Workload::Producers if kind.lossy => reported(can.overwrite.and(can.senders)),
+        Workload::Producers => reported(can.lossless.and(can.senders)),
         Workload::Overwrite if entry.role == Role::Limit && kind.audience != Audience::None => {
             Err(Some("a bare loop that overwrites has no reader".to_owned()))
         }
         Workload::Overwrite if kind.audience != Audience::None => {
-            told(can.overwrite.and(entry.cannot().follow))
+            reported(can.overwrite.and(entry.cannot().follow))
         }
-        Workload::Overwrite => told(can.overwrite.and(entry.cannot().overwrite_alone)),
-        Workload::Fanout if kind.lossy => told(can.receivers.and(can.overwrite)),
-        Workload::Fanout => told(can.receivers.and(can.lossless).and(entry.cannot().wait_for_many)),
-        Workload::Full => told(can.lossless.and(can.refuses)),
-        Workload::Cold | Workload::Memory => told(can.lossless),
+        Workload::Overwrite => reported(can.overwrite.and(entry.cannot().overwrite_alone)),
+        Workload::Fanout if kind.lossy => reported(can.receivers.and(can.overwrite)),
+        Workload::Fanout => reported(can.receivers.and(can.lossless).and(entry.cannot().wait_for_many)),
+        Workload::Full => reported(can.lossless.and(can.refuses)),
+        Workload::Cold | Workload::Memory => reported(can.lossless),
     }
 }
 
@@ -132,7 +132,7 @@ impl Case {
             overwrite: lossy,
             senders,
             receivers,
-            pace: if workload == Workload::Latency { Pace::Latency } else { options.pace },
+            pace: if workload == Workload::Latency { WaitStrategy::Latency } else { options.pace },
             sleeping: workload == Workload::Wakeup,
         }
     }
@@ -176,7 +176,7 @@ impl Case {
         &self,
         options: &Options,
         placed: &Placed,
-        home: Home,
+        location: Location,
         rings: u64,
         dir: &Path,
     ) -> Vec<Vec<Part>> {
@@ -236,9 +236,9 @@ impl Case {
                 receivers.chain(senders).collect()
             }
         };
-        match home {
-            Home::Threads => vec![parts],
-            Home::Processes | Home::Kernel => parts.into_iter().map(|part| vec![part]).collect(),
+        match location {
+            Location::Threads => vec![parts],
+            Location::Processes | Location::Kernel => parts.into_iter().map(|part| vec![part]).collect(),
         }
     }
 }
@@ -266,8 +266,8 @@ mod tests {
             let all: Vec<usize> = (0..processors).collect();
             let places = Places::among(&all, |cpu| BTreeSet::from([cpu])).unwrap();
             let placed = case.placed(Some(&places));
-            let home = Home::Processes;
-            let parts = case.processes(&Options::default(), &placed, home, 1, Path::new("/"));
+            let location = Location::Processes;
+            let parts = case.processes(&Options::default(), &placed, location, 1, Path::new("/"));
             parts.iter().flatten().map(|part| part.core.unwrap()).collect()
         };
         // The receiver first.
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_does_is_told_of_each_kind() {
+    fn what_a_reader_does_is_reported_of_each_kind() {
         let waits = |wanted: &dyn Fn(&Kind) -> bool, workload| {
             let placed = Placed { receivers: vec![0], senders: vec![1] };
             case("perfring", workload, wanted).waits("its own", &placed)

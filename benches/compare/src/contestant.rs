@@ -3,7 +3,7 @@
 
 use crate::CompareError;
 use crate::workload::Workload;
-use perfring_bench::Pace;
+use perfring_bench::WaitStrategy;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Where a contestant's two ends live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Home {
+pub enum Location {
     /// In two processes.
     Processes,
     /// In two threads of one process: an upper reference, not a rival.
@@ -21,13 +21,13 @@ pub enum Home {
     Kernel,
 }
 
-impl Home {
+impl Location {
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
-            Home::Processes => "processes",
-            Home::Threads => "threads",
-            Home::Kernel => "kernel and process",
+            Location::Processes => "processes",
+            Location::Threads => "threads",
+            Location::Kernel => "kernel and process",
         }
     }
 }
@@ -61,7 +61,7 @@ pub struct Setup {
     /// Receivers, each of which gets every record.
     pub receivers: usize,
     /// How a receiver that found nothing looks again, where that is ours to say.
-    pub pace: Pace,
+    pub pace: WaitStrategy,
     /// Whether receivers sleep in the kernel while there is nothing, and senders wake them.
     pub sleeping: bool,
 }
@@ -110,7 +110,7 @@ pub struct About {
     /// Crate, library or kernel, with its version.
     pub version: String,
     /// Where its ends live.
-    pub home: Home,
+    pub location: Location,
     /// What was set, in its own words: sizes, modes, batches.
     pub settings: String,
     /// How its reader waits while there is nothing.
@@ -122,7 +122,7 @@ pub struct About {
 /// A `path` is new and in memory; whoever needs a name makes it from the path. `create` is called
 /// once, in the process of the first receiver, and what it returns lives until both sides are done.
 /// Then all receivers and senders are made, the former first and in the same process for the first
-/// of them, the latter in others (or threads, see [`Home`]); making one may wait for its other end,
+/// of them, the latter in others (or threads, see [`Location`]); making one may wait for its other end,
 /// as each is made in a process or thread of its own.
 pub trait Contestant: 'static {
     /// Its writing end.
@@ -254,7 +254,7 @@ pub trait Receiver {
     }
 
     /// How many records it says it has lost so far, if it says.
-    fn told_lost(&mut self) -> Option<u64> {
+    fn reported_lost(&mut self) -> Option<u64> {
         None
     }
 

@@ -159,7 +159,7 @@ pub fn chosen(options: &Options) -> Result<Vec<&'static Entry>, CompareError> {
 mod tests {
     use super::{ALL, FAULTY, Kind};
     use crate::contestant::Setup;
-    use perfring_bench::Pace;
+    use perfring_bench::WaitStrategy;
 
     /// What the size of processes does not show is known of each, and is something for those only
     /// that the kernel keeps.
@@ -180,7 +180,7 @@ mod tests {
             overwrite: false,
             senders: 1,
             receivers: 1,
-            pace: Pace::Adaptive,
+            pace: WaitStrategy::Adaptive,
             sleeping: false,
         };
         for entry in ALL {

@@ -49,7 +49,7 @@ pub fn of(
 /// shorter cannot be told.
 fn clock_step_ns(tick_ns: f64) -> f64 {
     let mut before = ticks();
-    let differences = (0..LOOKS).map(|_| {
+    let differences = (0..POLLS).map(|_| {
         let now = ticks();
         let difference = now.wrapping_sub(before);
         before = now;
@@ -59,7 +59,7 @@ fn clock_step_ns(tick_ns: f64) -> f64 {
 }
 
 /// Looks at the clock.
-const LOOKS: usize = 8192;
+const POLLS: usize = 8192;
 
 /// What all differences are multiples of that come often: clocks of two processors need not be in
 /// step, and this may have moved from one to the other. A processor that never tells one time twice
@@ -70,7 +70,7 @@ fn step(differences: impl Iterator<Item = u64>) -> u64 {
     for difference in differences {
         *counts.entry(difference).or_default() += 1;
     }
-    let often = || counts.iter().filter(|(_, count)| **count >= LOOKS / 100);
+    let often = || counts.iter().filter(|(_, count)| **count >= POLLS / 100);
     let most = often().max_by_key(|(_, count)| **count).map_or(0, |(one, _)| *one);
     let is_multiple = |one: u64| one % most <= 1 || most - one % most <= 1;
     if most > 4 && often().all(|(one, _)| is_multiple(*one)) {
@@ -105,16 +105,16 @@ fn utc(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LOOKS, divisor, step, utc};
+    use super::{POLLS, divisor, step, utc};
     use std::process::Command;
 
     #[test]
     fn the_step_is_what_all_differences_are_multiples_of() {
-        let differences = (0..LOOKS as u64).map(|n| if n == 9 { 7777 } else { 26 * (n % 3) });
+        let differences = (0..POLLS as u64).map(|n| if n == 9 { 7777 } else { 26 * (n % 3) });
         assert_eq!(step(differences), 26);
-        let told_once = [1, 25, 26, 26, 26, 51, 52].into_iter().cycle().take(LOOKS);
-        assert_eq!(step(told_once), 26);
-        let fine = [20, 21, 21, 23, 30].into_iter().cycle().take(LOOKS);
+        let reported_once = [1, 25, 26, 26, 26, 51, 52].into_iter().cycle().take(POLLS);
+        assert_eq!(step(reported_once), 26);
+        let fine = [20, 21, 21, 23, 30].into_iter().cycle().take(POLLS);
         assert_eq!(step(fine), 1);
         assert_eq!([20, 30, 50, 20].into_iter().fold(0, divisor), 10);
         assert_eq!(divisor(0, 0), 0);

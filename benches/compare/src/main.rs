@@ -2,7 +2,7 @@
 #![allow(missing_docs, rustdoc::broken_intra_doc_links)] // what --help says is no link
 
 use clap::{Args, Parser, Subcommand};
-use perfring_bench::Pace;
+use perfring_bench::WaitStrategy;
 use perfring_compare::child::{CHILD_ARG, child};
 use perfring_compare::conductor::INTERRUPTED;
 use perfring_compare::options::Options;
@@ -65,7 +65,7 @@ struct Measure {
     /// How a reader that found nothing looks again, where that is ours to say: latency, throughput or
     /// adaptive; the same rule for all, also for the keen reader of overwrite [adaptive]
     #[arg(long)]
-    pace: Option<Pace>,
+    pace: Option<WaitStrategy>,
     /// A few records of each kind, to see that it works
     #[arg(long)]
     short: bool,

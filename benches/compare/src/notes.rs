@@ -95,16 +95,16 @@ pub fn remarks(rows: &[Row], workload: Workload) -> Vec<String> {
         _ => None,
     });
     all.extend(machine.and_then(|machine| of_all(machine, workload)));
-    let mut told: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut reported: Vec<(&str, Vec<&str>)> = Vec::new();
     for one in uses(rows, workload) {
         let Some(remark) = one.remark.as_deref() else { continue };
-        match told.iter_mut().find(|(of, _)| *of == remark) {
+        match reported.iter_mut().find(|(of, _)| *of == remark) {
             Some((_, names)) if names.contains(&one.contestant.as_str()) => {}
             Some((_, names)) => names.push(&one.contestant),
-            None => told.push((remark, vec![&one.contestant])),
+            None => reported.push((remark, vec![&one.contestant])),
         }
     }
-    all.extend(told.into_iter().map(|(remark, names)| format!("{}: {remark}", names.join(", "))));
+    all.extend(reported.into_iter().map(|(remark, names)| format!("{}: {remark}", names.join(", "))));
     all
 }
 

@@ -2,7 +2,7 @@
 
 use crate::CompareError;
 use crate::workload::Workload;
-use perfring_bench::{PAYLOADS, Pace};
+use perfring_bench::{PAYLOADS, WaitStrategy};
 use std::time::Duration;
 
 /// The most senders, and the most receivers.
@@ -34,7 +34,7 @@ pub struct Options {
     /// Bytes of each ring.
     pub data_size: u64,
     /// How readers wait where that is ours to say, but for latencies.
-    pub pace: Pace,
+    pub pace: WaitStrategy,
     /// How long processes may take beyond a sample's own time: an end that did not come by then does
     /// not come.
     pub patience: Duration,
@@ -56,7 +56,7 @@ impl Default for Options {
             round_trips: 100_000,
             cold_starts: 9,
             data_size: 1 << 20,
-            pace: Pace::default(),
+            pace: WaitStrategy::default(),
             patience: Duration::from_secs(20),
             short: false,
         }

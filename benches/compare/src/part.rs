@@ -129,7 +129,7 @@ pub struct Found {
     /// Skipped numbers.
     pub lost: u64,
     /// What the contestant says was lost.
-    pub told_lost: Option<u64>,
+    pub reported_lost: Option<u64>,
     /// Damaged, out of turn, too many.
     pub bad: u64,
     /// What came out of the order of time, where one is promised.

@@ -1,6 +1,6 @@
 //! What is reported, line by line; `ROWS.md` says what each field is.
 
-use crate::contestant::{Home, Role};
+use crate::contestant::{Location, Role};
 use crate::part::Audience;
 use crate::places::Placed;
 use crate::workload::Workload;
@@ -54,7 +54,7 @@ pub struct Machine {
 pub struct Contestant {
     pub name: String,
     pub version: String,
-    pub home: Home,
+    pub location: Location,
     pub role: Role,
     /// Each sender has a ring, or a channel, of its own.
     #[serde(default)]
@@ -129,7 +129,7 @@ pub struct Figures {
     pub records_per_s: f64,
     pub ns_per_record: f64,
     pub lost: u64,
-    pub told_lost: Option<u64>,
+    pub reported_lost: Option<u64>,
     pub bad: u64,
     /// Records that came after younger ones of others, where an order among senders is promised.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -73,7 +73,7 @@ pub fn run(
     let (places, tick_ns) = (Places::here()?, tick_ns());
     let machine = machine::of(options, places.as_ref(), tick_ns)?;
     let mut run = Run { options, places, tick_ns, rows: Vec::new(), each, hangs: Vec::new() };
-    run.tell(Row::Machine(machine))?;
+    run.report(Row::Machine(machine))?;
     let able = run.entrants(entries)?;
     let mut groups = run.groups(&able)?;
     for group in &mut groups {
@@ -82,7 +82,7 @@ pub fn run(
         let turns = group.turns.iter_mut();
         let samples: Vec<Sample> = turns.flat_map(|turn| turn.samples.drain(..)).collect();
         for median in medians(&samples) {
-            run.tell(Row::Median(Box::new(median)))?;
+            run.report(Row::Median(Box::new(median)))?;
         }
         measured?;
     }
@@ -100,7 +100,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn tell(&mut self, row: Row) -> Result<(), CompareError> {
+    fn report(&mut self, row: Row) -> Result<(), CompareError> {
         (self.each)(&row)?;
         self.rows.push(row);
         Ok(())
@@ -120,7 +120,7 @@ impl Run<'_> {
             };
             if let Some(reason) = reason {
                 let name = entry.name.to_owned();
-                self.tell(Row::Absent(Absent {
+                self.report(Row::Absent(Absent {
                     name,
                     workload: None,
                     part: None,
@@ -135,10 +135,10 @@ impl Run<'_> {
             };
             able.push((entry, can));
             let about = about(&usual(entry), self.options);
-            self.tell(Row::Contestant(Contestant {
+            self.report(Row::Contestant(Contestant {
                 name: entry.name.to_owned(),
                 version: about.version,
-                home: about.home,
+                location: about.location,
                 role: entry.role,
                 own_channels: entry.own_channels(),
             }))?;
@@ -151,7 +151,7 @@ impl Run<'_> {
         able: &[(&'static Entry, Option<Can>)],
     ) -> Result<Vec<Group>, CompareError> {
         let mut groups = Vec::new();
-        let mut told: Vec<Absent> = Vec::new();
+        let mut reported: Vec<Absent> = Vec::new();
         for kind in kinds(self.options) {
             let mut turns = Vec::new();
             for &(entry, can) in able {
@@ -159,15 +159,15 @@ impl Run<'_> {
                     Ok(()) => {
                         let case = Case { kind, entry, can };
                         let turn = self.turn(case);
-                        self.tell(Row::Use(used(&turn)))?;
+                        self.report(Row::Use(used(&turn)))?;
                         turns.push(turn);
                     }
                     // Once for a workload is enough.
                     Err(Some(reason)) => {
                         let absent = absent(&kind, entry, reason, false);
-                        if !told.contains(&absent) {
-                            told.push(absent.clone());
-                            self.tell(Row::Absent(absent))?;
+                        if !reported.contains(&absent) {
+                            reported.push(absent.clone());
+                            self.report(Row::Absent(absent))?;
                         }
                     }
                     Err(None) => {}
@@ -206,7 +206,7 @@ impl Run<'_> {
                 }
                 match self.sample(turn, round) {
                     Ok(sample) => {
-                        self.tell(Row::Sample(Box::new(sample.clone())))?;
+                        self.report(Row::Sample(Box::new(sample.clone())))?;
                         turn.samples.push(sample);
                     }
                     Err(Failure::Run(error)) => return Err(error),
@@ -232,7 +232,7 @@ impl Run<'_> {
         if hung {
             self.hangs.push((case.entry.name, case.kind.workload));
         }
-        self.tell(Row::Absent(absent(&case.kind, case.entry, reason, true)))?;
+        self.report(Row::Absent(absent(&case.kind, case.entry, reason, true)))?;
         Ok(true)
     }
 
@@ -280,7 +280,7 @@ impl Run<'_> {
             processes: case.processes(
                 self.options,
                 &turn.placed,
-                turn.about.home,
+                turn.about.location,
                 rings,
                 dir.path(),
             ),

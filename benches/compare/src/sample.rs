@@ -29,7 +29,7 @@ pub fn sample(
         records_per_s: 0.0,
         ns_per_record: 0.0,
         lost: found.iter().map(|found| found.lost).sum(),
-        told_lost: None,
+        reported_lost: None,
         bad: found.iter().map(|found| found.bad).sum(),
         late: found.iter().filter_map(|found| found.late).reduce(|a, b| a + b),
         hop_before_ns: None,
@@ -78,7 +78,7 @@ fn stream(figures: &mut Figures, receivers: &[Found], senders: &[Found]) {
         // What came and what did not are all there is.
         figures.bad += (found.records + found.lost + found.bad).abs_diff(sent);
     }
-    figures.told_lost = receivers.iter().map(|found| found.told_lost).sum();
+    figures.reported_lost = receivers.iter().map(|found| found.reported_lost).sum();
     let start = senders.iter().map(|found| found.start_ns).min().unwrap_or_default();
     let end = senders.iter().map(|found| found.end_ns).max().unwrap_or_default();
     let ns = end.saturating_sub(start);

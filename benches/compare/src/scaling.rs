@@ -121,7 +121,7 @@ fn steps(medians: &[&Median]) -> Vec<Step> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::contestant::Home;
+    use crate::contestant::Location;
     use crate::contestant::Role;
     use crate::summary::medians;
     use crate::summary::tests::sample;
@@ -131,7 +131,7 @@ mod tests {
         let mut rows = vec![Row::Contestant(Contestant {
             name: "perfring rings".to_owned(),
             version: String::new(),
-            home: Home::Processes,
+            location: Location::Processes,
             role: Role::Ours,
             own_channels: true,
         })];

@@ -5,7 +5,7 @@ use crate::CompareError;
 use crate::options::SENDERS_MAX;
 use crate::part::{Found, Word};
 use nix::time::{ClockId, clock_gettime};
-use perfring_bench::drive::look_until;
+use perfring_bench::drive::poll_until;
 use perfring_bench::raw::Mapping;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -116,7 +116,7 @@ impl<'a> Stage<'a> {
     /// If the conductor is gone.
     pub fn ready(&self) -> Result<u64, CompareError> {
         (self.say)(Word::Ready)?;
-        look_until(|| self.page.word(GO).load(Ordering::Acquire) == 1, &mut || Ok(()))?;
+        poll_until(|| self.page.word(GO).load(Ordering::Acquire) == 1, &mut || Ok(()))?;
         now_ns()
     }
 
@@ -162,7 +162,7 @@ impl<'a> Stage<'a> {
     /// None as yet.
     pub fn until(&self, mark: Mark, turn: u64) -> Result<(), CompareError> {
         let word = self.mark_word(mark);
-        Ok(look_until(|| word.load(Ordering::Acquire) >= turn, &mut || Ok(()))?)
+        Ok(poll_until(|| word.load(Ordering::Acquire) >= turn, &mut || Ok(()))?)
     }
 
     fn mark_word(&self, mark: Mark) -> &AtomicU64 {

@@ -52,7 +52,7 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
 fn contestants(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
     let lines = rows.iter().filter_map(|row| match row {
         Row::Contestant(c) => {
-            Some(vec![c.name.clone(), c.version.clone(), c.home.words().to_owned()])
+            Some(vec![c.name.clone(), c.version.clone(), c.location.words().to_owned()])
         }
         _ => None,
     });

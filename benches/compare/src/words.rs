@@ -2,7 +2,7 @@
 
 use crate::CompareError;
 use crate::case::Case;
-use crate::contestant::{About, Home, Role};
+use crate::contestant::{About, Location, Role};
 use crate::entrants::{ALL, Entry, Kind as Entrant};
 use crate::options::Options;
 use crate::part::Audience;
@@ -15,7 +15,7 @@ pub fn about(case: &Case, options: &Options) -> About {
     let bare = |settings: &str| About {
         name: case.entry.name,
         version: "-".to_owned(),
-        home: Home::Processes,
+        location: Location::Processes,
         settings: settings.to_owned(),
         waits: "-".to_owned(),
     };
@@ -80,9 +80,9 @@ pub fn faults(rows: &[Row]) -> Vec<String> {
                     fault(format!("{} records lost where none may be", figures.lost));
                 }
                 // A refused record is told as lost by who counts those, and was not sent here.
-                let told = figures.told_lost.filter(|_| figures.kind.workload != Workload::Full);
-                if let Some(told) = told.filter(|told| *told != figures.lost) {
-                    fault(format!("told of {told} losses, and {} were seen", figures.lost));
+                let reported = figures.reported_lost.filter(|_| figures.kind.workload != Workload::Full);
+                if let Some(reported) = reported.filter(|reported| *reported != figures.lost) {
+                    fault(format!("told of {reported} losses, and {} were seen", figures.lost));
                 }
             }
             Row::Absent(absent) if absent.failed => {

@@ -2,7 +2,7 @@
 //! another process (or thread), also from several and to several; a full one refuses, and takes again
 //! once it was read; what overwrites keeps the newest. It runs itself again as the other process.
 
-use perfring_bench::Pace;
+use perfring_bench::WaitStrategy;
 use perfring_bench::cores::{Pinned, two_cores};
 use perfring_bench::payload::{Check, fill, sized};
 use perfring_compare::CompareError;
@@ -15,7 +15,7 @@ use perfring_compare::contest::pipe::{Pipe, PipeEach};
 use perfring_compare::contest::rtrb::Rtrb;
 use perfring_compare::contest::unix_seqpacket::UnixSeqpacket;
 use perfring_compare::contest::unix_stream::UnixStream;
-use perfring_compare::contestant::{Contestant, Home, Receiver, Sender, Setup};
+use perfring_compare::contestant::{Contestant, Location, Receiver, Sender, Setup};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 use std::thread;
@@ -36,7 +36,7 @@ fn setup(payload: usize) -> Setup {
         overwrite: false,
         senders: 1,
         receivers: 1,
-        pace: Pace::Adaptive,
+        pace: WaitStrategy::Adaptive,
         sleeping: false,
     }
 }
@@ -89,7 +89,7 @@ fn other<C: Contestant, const N: usize>(
     records: u64,
 ) -> Fallible<Other> {
     let about = C::about(setup);
-    if about.home == Home::Threads {
+    if about.location == Location::Threads {
         let (path, setup) = (path.to_owned(), setup.clone());
         return Ok(Other::Thread(thread::spawn(move || {
             send::<C, N>(&path, &setup, index, records)
@@ -293,7 +293,7 @@ fn all_of<C: Contestant>() -> Fallible<bool> {
     let can = C::can();
     println!("{} ({}): {}; {}", about.name, about.version, about.settings, about.waits);
     let mut fine = true;
-    let mut tell = |what: &str, result: Fallible<String>| match result {
+    let mut report = |what: &str, result: Fallible<String>| match result {
         Ok(good) => println!("  {what}: {good}"),
         Err(error) => {
             fine = false;
@@ -304,33 +304,33 @@ fn all_of<C: Contestant>() -> Fallible<bool> {
     let at = directory.path();
     let rate = |rate| format!("{rate:.2} M/s");
     if can.lossless.is_ok() {
-        tell("8", streams::<C, 8>(at, |_| (), 100_000).map(rate));
-        tell("64", streams::<C, 64>(at, |_| (), 100_000).map(rate));
-        tell("4096", streams::<C, 4096>(at, |_| (), 20_000).map(rate));
+        report("8", streams::<C, 8>(at, |_| (), 100_000).map(rate));
+        report("64", streams::<C, 64>(at, |_| (), 100_000).map(rate));
+        report("4096", streams::<C, 4096>(at, |_| (), 20_000).map(rate));
         if can.payload >= 65_472 {
-            tell("65472", streams::<C, 65_472>(at, |_| (), 500).map(rate));
+            report("65472", streams::<C, 65_472>(at, |_| (), 500).map(rate));
         }
     }
     if can.senders.and(can.lossless).is_ok() {
-        tell("4 senders", streams::<C, 64>(at, |setup| setup.senders = 4, 50_000).map(rate));
+        report("4 senders", streams::<C, 64>(at, |setup| setup.senders = 4, 50_000).map(rate));
     }
     if can.receivers.and(can.lossless).is_ok() {
-        tell("3 receivers", streams::<C, 64>(at, |setup| setup.receivers = 3, 50_000).map(rate));
+        report("3 receivers", streams::<C, 64>(at, |setup| setup.receivers = 3, 50_000).map(rate));
     }
     if can.sleeping.is_ok() {
-        tell("asleep", streams::<C, 64>(at, |setup| setup.sleeping = true, 50_000).map(rate));
+        report("asleep", streams::<C, 64>(at, |setup| setup.sleeping = true, 50_000).map(rate));
     }
     if can.refuses.is_ok() {
         let taken = |taken| format!("took {taken} in three goes");
-        tell("refuses 8", refuses::<C, 8>(at).map(taken));
-        tell("refuses 64", refuses::<C, 64>(at).map(taken));
-        tell("refuses 4096", refuses::<C, 4096>(at).map(taken));
+        report("refuses 8", refuses::<C, 8>(at).map(taken));
+        report("refuses 64", refuses::<C, 64>(at).map(taken));
+        report("refuses 4096", refuses::<C, 4096>(at).map(taken));
         if can.payload >= 16_384 {
-            tell("refuses 16384", refuses::<C, 16_384>(at).map(taken));
+            report("refuses 16384", refuses::<C, 16_384>(at).map(taken));
         }
     }
     if can.overwrite.is_ok() {
-        tell("overwrites", overwrites::<C, 64>(at).map(|kept| format!("keeps {kept}")));
+        report("overwrites", overwrites::<C, 64>(at).map(|kept| format!("keeps {kept}")));
     }
     Ok(fine)
 }

@@ -2,7 +2,7 @@
 
 use super::ring::{Receiver, Ring, Sender, Setup};
 use crate::error::BenchError;
-use crate::options::Pace;
+use crate::options::WaitStrategy;
 use crate::raw::{FloorReceiver, FloorSender, Mapping};
 use std::hint::spin_loop;
 use std::ops::Range;
@@ -48,7 +48,7 @@ pub struct Paced {
 
 /// The same three paces, by the same rules, as perfring's.
 pub struct Waits {
-    pace: Pace,
+    wait_strategy: WaitStrategy,
     pauses: u32,
 }
 
@@ -57,7 +57,7 @@ const FAR: u32 = 64;
 /// Empty looks after which an adaptive reader comes close again.
 const NEAR_AFTER: u32 = 8;
 /// Looks after which the caller looks elsewhere.
-const LOOKS: u32 = 64;
+const POLLS: u32 = 64;
 
 impl Receiver for Paced {
     #[inline(always)]
@@ -74,25 +74,25 @@ impl Receiver for Paced {
 
 impl Waits {
     /// Waits by this rule.
-    pub fn new(pace: Pace) -> Self {
-        Waits { pace, pauses: 0 }
+    pub fn new(wait_strategy: WaitStrategy) -> Self {
+        Waits { wait_strategy, pauses: 0 }
     }
 
     /// Waits until `is_behind`, or for some microseconds.
     #[inline]
     pub fn wait(&mut self, is_behind: impl Fn() -> bool) {
-        let pauses = match self.pace {
-            Pace::Latency => 0,
-            Pace::Throughput => FAR,
-            Pace::Adaptive => self.pauses,
+        let pauses = match self.wait_strategy {
+            WaitStrategy::Latency => 0,
+            WaitStrategy::Throughput => FAR,
+            WaitStrategy::Adaptive => self.pauses,
         };
-        for look in 0..LOOKS {
+        for poll in 0..POLLS {
             for _ in 0..pauses {
                 spin_loop();
             }
             if is_behind() {
                 // Something came at the first looks: the sender is the faster one.
-                self.pauses = if look < NEAR_AFTER { (self.pauses * 2).clamp(1, FAR) } else { 0 };
+                self.pauses = if poll < NEAR_AFTER { (self.pauses * 2).clamp(1, FAR) } else { 0 };
                 return;
             }
             spin_loop();

@@ -39,14 +39,14 @@ impl Ring for Perfring {
     }
 
     fn receiver(path: &Path, setup: &Setup) -> Result<Reader, BenchError> {
-        let pace = setup.reader.into();
+        let wait_strategy = setup.reader.into();
         if setup.policy == Policy::Drop {
             let mut consumer = Consumer::attach(path).map_err(error)?;
-            consumer.set_pace(pace);
+            consumer.set_wait_strategy(wait_strategy);
             Ok(Reader::Consumer(consumer))
         } else {
             let mut observer = Observer::open(path, Start::Oldest).map_err(error)?;
-            observer.set_pace(pace);
+            observer.set_wait_strategy(wait_strategy);
             Ok(Reader::Observer(observer))
         }
     }

@@ -1,7 +1,7 @@
 //! What a contestant is: a ring between two processes, and its two ends.
 
 use crate::error::BenchError;
-use crate::options::Pace;
+use crate::options::WaitStrategy;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
@@ -85,7 +85,7 @@ pub struct Setup {
     /// Bytes of a record.
     pub payload: usize,
     /// How the reader waits.
-    pub reader: Pace,
+    pub reader: WaitStrategy,
 }
 
 /// A ring between two processes.

@@ -147,7 +147,7 @@ pub struct Seen {
     /// Records that were damaged or out of turn, and figures that do not agree.
     pub bad: u64,
     /// Losses that the stream told.
-    pub told: Losses,
+    pub reported: Losses,
 }
 
 impl Seen {
@@ -159,7 +159,7 @@ impl Seen {
             gaps: [0; PRODUCERS_MAX],
             records: 0,
             bad: 0,
-            told: Losses::default(),
+            reported: Losses::default(),
         }
     }
 
@@ -191,10 +191,10 @@ impl Seen {
 
     /// After all producers have ended and everything was read: every attempt was either read or is
     /// told, or is among those that nobody could be told any more.
-    pub fn settle(&mut self, producers: &[Tally], untold: Losses) {
+    pub fn settle(&mut self, producers: &[Tally], unreported: Losses) {
         let sum = Tally::sum(producers);
         self.bad += self.records.abs_diff(sum.published);
-        self.bad += (self.told + untold).apart(sum.refused);
+        self.bad += (self.reported + unreported).apart(sum.refused);
         for (number, (next, gap)) in self.next.iter().zip(self.gaps).enumerate() {
             let tally = producers.get(number).copied().unwrap_or_default();
             let gap = gap + tally.attempts().saturating_sub(*next);
@@ -208,7 +208,7 @@ impl Seen {
     pub fn settle_rest(&mut self, producers: &[Tally], present: u64) {
         let sum = Tally::sum(producers);
         self.bad += self.records.abs_diff(present);
-        self.bad += self.told.total().saturating_sub(sum.refused.total());
+        self.bad += self.reported.total().saturating_sub(sum.refused.total());
         for (number, (next, gap)) in self.next.iter().zip(self.gaps).enumerate() {
             let tally = producers.get(number).copied().unwrap_or_default();
             if *next != UNSEEN {
@@ -236,22 +236,26 @@ mod tests {
     }
 
     #[test]
-    fn every_attempt_is_read_or_told() {
+    fn every_attempt_is_read_or_reported() {
         let mut seen = Seen::new(Begin::First);
         for (producer, seq) in [(0, 0), (1, 0), (0, 1), (1, 3), (0, 2)] {
             see(&mut seen, producer, seq);
         }
-        seen.told.count(Cause::Full, 2);
-        let untold = Losses { full: 1, ..Losses::default() };
-        let settled = |producers: &[Tally], untold| {
+        seen.reported.count(Cause::Full, 2);
+        let unreported = Losses { full: 1, ..Losses::default() };
+        let settled = |producers: &[Tally], unreported| {
             let mut seen = seen.clone();
-            seen.settle(producers, untold);
+            seen.settle(producers, unreported);
             seen.bad
         };
-        assert_eq!(settled(&[tally(3, 0), tally(2, 3)], untold), 0);
+        assert_eq!(settled(&[tally(3, 0), tally(2, 3)], unreported), 0);
         assert_ne!(settled(&[tally(3, 0), tally(2, 3)], Losses::default()), 0, "one is not told");
-        assert_ne!(settled(&[tally(3, 2), tally(2, 1)], untold), 0, "told of the wrong producer");
-        assert_ne!(settled(&[tally(4, 0), tally(2, 3)], untold), 0, "one more was published");
+        assert_ne!(
+            settled(&[tally(3, 2), tally(2, 1)], unreported),
+            0,
+            "told of the wrong producer"
+        );
+        assert_ne!(settled(&[tally(4, 0), tally(2, 3)], unreported), 0, "one more was published");
         let wrong = Losses { pending: 1, ..Losses::default() };
         assert_ne!(settled(&[tally(3, 0), tally(2, 3)], wrong), 0, "told by the wrong cause");
     }

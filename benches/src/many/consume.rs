@@ -5,7 +5,7 @@ use crate::bpf;
 use crate::contest::floor::Waits;
 use crate::contest::ring::{Contestant, failed};
 use crate::error::BenchError;
-use crate::options::Pace;
+use crate::options::WaitStrategy;
 use perfring_consumer::{Consumer, Item, Snapshot, Stat};
 use std::path::Path;
 use std::thread::yield_now;
@@ -33,9 +33,9 @@ pub(crate) trait Source {
 }
 
 /// A consumer of ours with this pace.
-pub(crate) fn consumer(path: &Path, pace: Pace) -> Result<Consumer, BenchError> {
+pub(crate) fn consumer(path: &Path, wait_strategy: WaitStrategy) -> Result<Consumer, BenchError> {
     let mut consumer = Consumer::attach(path).map_err(error)?;
-    consumer.set_pace(pace.into());
+    consumer.set_wait_strategy(wait_strategy.into());
     Ok(consumer)
 }
 
@@ -49,7 +49,7 @@ impl Source for Consumer {
                     Ok(bytes) => seen.see::<N>(bytes),
                     Err(_) => seen.bad += 1,
                 },
-                Item::Lost(lost) => seen.told.count(lost.cause, lost.records),
+                Item::Lost(lost) => seen.reported.count(lost.cause, lost.records),
             }
             count += 1;
         }
@@ -123,7 +123,7 @@ pub(crate) fn consume<const N: usize>(
 
 /// After the end of a drop ring whose consumer has `seen` everything: by how much the ring's
 /// figures differ from that and from the producers', and what could not be told any more.
-pub(crate) fn books(
+pub(crate) fn totals(
     path: &Path,
     seen: &Seen,
     producers: &[Tally],
@@ -137,7 +137,7 @@ pub(crate) fn books(
         + totals.present.records
         + totals.stranded.records
         + u64::from(refused != sum.refused);
-    Ok((bad, refused - Losses::from(totals.producer.told)))
+    Ok((bad, refused - Losses::from(totals.producer.reported)))
 }
 
 /// What is left of an overwrite ring after its producers' end: verified, and counted against what
@@ -155,7 +155,7 @@ pub(crate) fn post_mortem<const N: usize>(
                 Ok(bytes) => seen.see::<N>(bytes),
                 Err(_) => seen.bad += 1,
             },
-            Item::Lost(lost) => seen.told.count(lost.cause, lost.records),
+            Item::Lost(lost) => seen.reported.count(lost.cause, lost.records),
         }
     }
     seen.settle_rest(producers, totals.present.records);

@@ -2,7 +2,7 @@
 
 use super::audit::{Begin, Losses, Seen, Tally};
 use super::cases::{Case, Group, groups};
-use super::consume::{Core, Kernel, Source, books, consume, consumer, post_mortem};
+use super::consume::{Core, Kernel, Source, consume, consumer, post_mortem, totals};
 use super::produce::{Ran, now_ns};
 use super::race::{Placement, Race, Sample, Shape, Who};
 use crate::bpf;
@@ -236,13 +236,13 @@ impl<'a> Crew<'a> {
         let ran = self.results(case)?;
         let tallies: Vec<Tally> = ran.iter().map(|ran| ran.tally).collect();
         source.finish();
-        let (wrong, untold) = if case.who == Who::Bpf {
+        let (wrong, unreported) = if case.who == Who::Bpf {
             // It tells nobody.
             (0, Tally::sum(&tallies).refused)
         } else {
-            books(&ring.path, &seen, &tallies)?
+            totals(&ring.path, &seen, &tallies)?
         };
-        seen.settle(&tallies, untold);
+        seen.settle(&tallies, unreported);
         ring.remove()?;
         let bad = seen.bad + wrong + ran.iter().map(|ran| ran.bad).sum::<u64>();
         let refused = Tally::sum(&tallies).refused;

@@ -233,9 +233,9 @@ fn exclusive<const N: usize>(
             Ok(number)
         }),
     }?;
-    let book = ring.book();
-    ran.bad += book.written.records.abs_diff(ran.tally.published)
-        + u64::from(Losses::from(book.refused) != ran.tally.refused);
+    let totals = ring.totals();
+    ran.bad += totals.written.records.abs_diff(ran.tally.published)
+        + u64::from(Losses::from(totals.refused) != ran.tally.refused);
     Ok(ran)
 }
 

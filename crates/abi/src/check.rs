@@ -3,10 +3,10 @@
 use crate::numbers::{
     ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK,
     FEATURE_AUX, FEATURE_TIME, FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES, PERF_HEADER_SIZE,
-    SLOT_SIZE, SLOTS_MAX, STAMP_LEN, TIME_CLOCK, TYPES_SIZE_MAX,
+    SLOT_SIZE, SLOTS_MAX, TIME_CLOCK, TIMESTAMP_LEN, TYPES_SIZE_MAX,
 };
 use crate::page::HeaderPage;
-use crate::policy::{Evict, Policy, Producers, Tell};
+use crate::policy::{Evict, Policy, Producers, Report};
 use crate::record_word::{HEADER_LEN, RECORD_ALIGN, SIZE_MAX, record_size};
 use bytemuck::Zeroable;
 use core::fmt;
@@ -23,7 +23,7 @@ pub struct Layout {
     /// How an overwrite ring makes room.
     pub evict: Evict,
     /// Where losses are told.
-    pub tell: Tell,
+    pub report: Report,
     /// Whether one producer at a time, or many.
     pub producers: Producers,
     /// Producer slots: 1 for an exclusive ring, the most producers at a time for a shared one.
@@ -187,7 +187,7 @@ impl Layout {
     /// quite full. Longer ones stand in the AUX area.
     #[must_use]
     pub const fn max_small_len(&self) -> usize {
-        max_len(self.data_size) - self.stamp_len()
+        max_len(self.data_size) - self.timestamp_len()
     }
 
     fn features_required(&self) -> u64 {
@@ -198,8 +198,8 @@ impl Layout {
     /// Bytes of a record's stamp: none in a ring without time.
     #[must_use]
     #[inline]
-    pub const fn stamp_len(&self) -> usize {
-        if self.time { STAMP_LEN as usize } else { 0 }
+    pub const fn timestamp_len(&self) -> usize {
+        if self.time { TIMESTAMP_LEN as usize } else { 0 }
     }
 
     /// Bytes that a payload of `len` takes in this ring: header, stamp if there is one, payload,
@@ -207,7 +207,7 @@ impl Layout {
     #[must_use]
     #[inline]
     pub const fn record_size(&self, len: usize) -> u64 {
-        record_size(len.saturating_add(self.stamp_len()))
+        record_size(len.saturating_add(self.timestamp_len()))
     }
 
     /// The header page of a new ring of this shape. `magic` is left zero: it is written last.
@@ -227,7 +227,7 @@ impl Layout {
             policy: self.policy.code(),
             producers: self.producers.code(),
             evict: self.evict.code(),
-            tell: self.tell.code(),
+            report: self.report.code(),
             slot_count: self.slots,
             slot_size: SLOT_SIZE as u32,
             control_offset: self.control_offset(),
@@ -283,7 +283,7 @@ impl Layout {
         }
         let policy = Policy::from_code(page.policy).ok_or(bad("policy", page.policy.into()))?;
         let evict = Evict::from_code(page.evict).ok_or(bad("evict", page.evict.into()))?;
-        let tell = Tell::from_code(page.tell).ok_or(bad("tell", page.tell.into()))?;
+        let report = Report::from_code(page.report).ok_or(bad("tell", page.report.into()))?;
         let producers =
             Producers::from_code(page.producers).ok_or(bad("producers", page.producers.into()))?;
         let most = if producers == Producers::One { 1 } else { SLOTS_MAX };
@@ -311,7 +311,7 @@ impl Layout {
             data_size: page.data_size,
             policy,
             evict,
-            tell,
+            report,
             producers,
             slots: page.slot_count,
             time,

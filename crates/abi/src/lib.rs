@@ -31,23 +31,23 @@ mod words;
 
 pub use check::{BadRing, Layout};
 pub use live::{
-    AuxLine, Header, Holder, Latch, PerfTime, SharedLine, Slot, SpaceLine, TimeLine, WaitLine,
+    AuxLine, Header, Holder, PerfTime, SeqLatch, SharedLine, Slot, SpaceLine, TimeLine, WaitLine,
 };
 pub use numbers::{
     ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, CONSUMER_LOCK_BYTE, DATA_SIZE_MAX,
     DATA_SIZE_MIN, ENDIAN_MARK, FEATURE_AUX, FEATURE_TIME, FEATURES_REQUIRED_KNOWN, MAGIC,
     PERF_CAP_TIME_ZERO, PERF_CAPABILITIES, PERF_HEADER_SIZE, RANGE_ALIGN, RECOVER_LOCK_BYTE,
-    SLOT_SIZE, SLOTS_DEFAULT, SLOTS_MAX, STAMP_LEN, TIME_CLOCK, TYPES_FIRST, TYPES_SIZE_DEFAULT,
-    TYPES_SIZE_MAX,
+    SLOT_SIZE, SLOTS_DEFAULT, SLOTS_MAX, TIME_CLOCK, TIMESTAMP_LEN, TYPES_FIRST,
+    TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX,
 };
 pub use page::{FIELDS, Field, HeaderPage};
-pub use policy::{Cause, Evict, Policy, Producers, Tell};
+pub use policy::{Cause, Evict, Policy, Producers, Report};
 pub use record_word::{
     AUX_SIZE, HEADER_LEN, Hole, LOST_SIZE, MISC_PAD, RECORD_ALIGN, RecordType, RecordWord,
     SIZE_MAX, aux_record, range_size, record_size,
 };
 pub use words::{
-    ANCHOR, ANCHORS, CONSUMER_BOOK, LEDGER, MARK_AHEAD, NAME_WORDS, PRODUCER_BOOK, SLOT_BASE,
-    SLOT_LOSSES, SLOT_WRITTEN, TAIL_MARK, anchor, consumer_book, ledger, producer_book,
+    ANCHOR, ANCHORS, CONSUMER_TOTALS, MARK_AHEAD, NAME_WORDS, PRODUCER_TOTALS, RUNNING, SLOT_BASE,
+    SLOT_LOSSES, SLOT_WRITTEN, TAIL_MARK, anchor, consumer_totals, producer_totals, running,
     slot_losses,
 };

@@ -3,7 +3,7 @@
 
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::words::{
-    ANCHOR, ANCHORS, CONSUMER_BOOK, LEDGER, NAME_WORDS, PRODUCER_BOOK, SLOT_BASE, SLOT_LOSSES,
+    ANCHOR, ANCHORS, CONSUMER_TOTALS, NAME_WORDS, PRODUCER_TOTALS, RUNNING, SLOT_BASE, SLOT_LOSSES,
     SLOT_WRITTEN, TAIL_MARK,
 };
 
@@ -15,11 +15,11 @@ type Gap<const WORDS: usize> = [AtomicU64; 0];
 
 /// Two copies of a few words, written in turn, of which one is always whole: a reader never waits
 /// for a writer, and a writer killed half way leaves the older copy (the kernel's
-/// `seqcount_latch_t`). The first and the last word of a copy are one number that rises with every
+/// `seqcount_seq_latch_t`). The first and the last word of a copy are one number that rises with every
 /// write: equal means whole, and the greater is the newer.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Latch<const WORDS: usize> {
+pub struct SeqLatch<const WORDS: usize> {
     /// The two copies.
     pub copies: [[AtomicU64; WORDS]; 2],
 }
@@ -59,7 +59,7 @@ pub struct SpaceLine {
     _own_line2: Gap<7>,
 }
 
-/// What the producers of a shared ring share. All but `ledger_more` and the discarded in `ledger`
+/// What the producers of a shared ring share. All but `running_more` and the discarded in `running`
 /// belongs to whoever holds `lock`; in an exclusive ring all of it is zero.
 #[repr(C)]
 #[derive(Debug)]
@@ -69,19 +69,19 @@ pub struct SharedLine {
     /// End of the last reservation.
     pub producer_pos: AtomicU64,
     /// Records written before `producer_pos`, if every open reservation is committed as one.
-    pub ledger_written: AtomicU64,
+    pub running_written: AtomicU64,
     /// Not 0: a producer died, and the ledger is to be counted anew.
-    pub ledger_stale: AtomicU64,
+    pub running_stale: AtomicU64,
     /// In a timed ring of either kind: no stamp before is greater. Shared: the stamp of the last
     /// reservation. Exclusive: as of the last book.
-    pub newest_stamp: AtomicU64,
+    pub newest_timestamp: AtomicU64,
     _lock_line: Gap<3>,
-    /// Records written more, or less, than `ledger_written` expects: added to by whoever ends a
+    /// Records written more, or less, than `running_written` expects: added to by whoever ends a
     /// reservation as something else than one record, before it does.
-    pub ledger_more: AtomicU64,
+    pub running_more: AtomicU64,
     _own_line: Gap<7>,
     /// The rest of the producers' book as of `producer_pos`.
-    pub ledger: [AtomicU64; LEDGER],
+    pub running: [AtomicU64; RUNNING],
     /// The `data_head` at which a producer found that it did not move on.
     pub stuck_pos: AtomicU64,
     /// `CLOCK_REALTIME` of that, ns.
@@ -115,10 +115,10 @@ pub struct Slot {
     /// Who has it.
     pub holder: Holder,
     /// Records that producers in this slot have committed: position of the last, records, bytes.
-    pub written: Latch<SLOT_WRITTEN>,
+    pub written: SeqLatch<SLOT_WRITTEN>,
     _written_rest: Gap<6>,
     /// What they gave back, left behind or were refused.
-    pub losses: Latch<SLOT_LOSSES>,
+    pub losses: SeqLatch<SLOT_LOSSES>,
     /// What both held when the present producer attached: written, then the words of `losses`
     /// from [`slot_losses::DISCARDED_RECORDS`](crate::slot_losses::DISCARDED_RECORDS) on.
     pub base: [AtomicU64; SLOT_BASE],
@@ -199,17 +199,17 @@ pub struct Header {
     _aux_rest: Gap<8>,
     _identity: Gap<32>,
     /// Overwrite: records and bytes overwritten before a tail. Written by producers.
-    pub tail_mark: Latch<TAIL_MARK>,
+    pub tail_mark: SeqLatch<TAIL_MARK>,
     _tail_mark_rest: Gap<8>,
     /// What producers have written and lost, true at a recent `data_head`.
-    pub producer: Latch<PRODUCER_BOOK>,
+    pub producer: SeqLatch<PRODUCER_TOTALS>,
     _producer_rest: Gap<8>,
     /// The consumer's sleep.
     pub wait: WaitLine,
     /// A waiting producer's sleep.
     pub space: SpaceLine,
     /// What the consumer has read and lost, true at its position.
-    pub consumer: Latch<CONSUMER_BOOK>,
+    pub consumer: SeqLatch<CONSUMER_TOTALS>,
     /// Who the consumer is.
     pub consumer_holder: Holder,
     /// What the producers of a shared ring share.
@@ -247,12 +247,12 @@ macro_rules! zero {
 
 zero! {
     AtomicU64 AtomicU32;
-    Latch<WORDS> { copies }
+    SeqLatch<WORDS> { copies }
     WaitLine { armed, _pad, wake_pos, wake_records, _own_line, seq, _pad2, _own_line2 }
     SpaceLine { armed, _pad, wake_pos, _own_line, seq, _pad2, _own_line2 }
     SharedLine {
-        lock, producer_pos, ledger_written, ledger_stale, newest_stamp, _lock_line, ledger_more,
-        _own_line, ledger, stuck_pos, stuck_since_ns, recover_byte
+        lock, producer_pos, running_written, running_stale, newest_timestamp, _lock_line, running_more,
+        _own_line, running, stuck_pos, stuck_since_ns, recover_byte
     }
     Holder { epoch, attached_ns, pid, uid, name, _rest }
     Slot { holder, written, _written_rest, losses, base, _rest }
@@ -303,7 +303,7 @@ mod agree {
         assert!(offset_of!(Header, perf_time.capabilities) == offset_of!(HeaderPage, capabilities));
         assert!(offset_of!(Header, perf_time.scale) == offset_of!(HeaderPage, pmc_width));
         assert!(offset_of!(Header, perf_time.zero) == offset_of!(HeaderPage, time_zero));
-        assert!(offset_of!(Header, shared.newest_stamp) == offsets::SHARED as usize + 32);
+        assert!(offset_of!(Header, shared.newest_timestamp) == offsets::SHARED as usize + 32);
         assert!(offset_of!(Header, time) == offsets::TIME as usize);
         assert!(offset_of!(Header, time.anchors) == offsets::ANCHORS as usize);
         assert!(offset_of!(Header, data_head) == offset_of!(HeaderPage, data_head));
@@ -317,12 +317,12 @@ mod agree {
         assert!(offset_of!(Header, wait.seq) == offsets::WAIT as usize + 64);
         assert!(offset_of!(Header, space) == offsets::SPACE as usize);
         assert!(offset_of!(Header, space.seq) == offsets::SPACE as usize + 64);
-        assert!(offset_of!(Header, consumer) == offsets::CONSUMER_BOOK as usize);
+        assert!(offset_of!(Header, consumer) == offsets::CONSUMER_TOTALS as usize);
         assert!(offset_of!(Header, consumer_holder) == offsets::CONSUMER as usize);
         assert!(offset_of!(Header, consumer_holder) % 128 == 0);
         assert!(offset_of!(Header, shared) == offsets::SHARED as usize);
-        assert!(offset_of!(Header, shared.ledger_more) == offsets::SHARED as usize + 64);
-        assert!(offset_of!(Header, shared.ledger) == offsets::SHARED as usize + 128);
+        assert!(offset_of!(Header, shared.running_more) == offsets::SHARED as usize + 64);
+        assert!(offset_of!(Header, shared.running) == offsets::SHARED as usize + 128);
         assert!(offset_of!(Header, shared.recover_byte) == RECOVER_LOCK_BYTE as usize);
         assert!(size_of::<SharedLine>() == 256);
         assert!(offset_of!(Slot, written) == 128);

@@ -20,7 +20,7 @@ pub const FEATURES_REQUIRED_KNOWN: u64 = FEATURE_TIME | FEATURE_AUX;
 /// What `time_clock` holds in a timed ring: `CLOCK_BOOTTIME`, by the kernel's number.
 pub const TIME_CLOCK: u32 = 7;
 /// Bytes of a record's stamp, before its payload.
-pub const STAMP_LEN: u32 = 8;
+pub const TIMESTAMP_LEN: u32 = 8;
 /// The smallest data area: one 4 KiB page.
 pub const DATA_SIZE_MIN: u64 = 4096;
 /// The largest data area: 1 TiB.

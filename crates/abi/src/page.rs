@@ -11,7 +11,7 @@ pub(crate) mod offsets {
     pub(crate) const PRODUCER: u64 = 1536;
     pub(crate) const WAIT: u64 = 2048;
     pub(crate) const SPACE: u64 = 2176;
-    pub(crate) const CONSUMER_BOOK: u64 = 2304;
+    pub(crate) const CONSUMER_TOTALS: u64 = 2304;
     pub(crate) const CONSUMER: u64 = 2432;
     pub(crate) const SHARED: u64 = 2560;
     pub(crate) const TIME: u64 = 2816;
@@ -63,7 +63,7 @@ pub struct HeaderPage {
     pub(crate) policy: u32,
     pub(crate) producers: u32,
     pub(crate) evict: u32,
-    pub(crate) tell: u32,
+    pub(crate) report: u32,
     pub(crate) slot_count: u32,
     pub(crate) slot_size: u32,
     pub(crate) control_offset: u64,
@@ -115,7 +115,7 @@ fields! {
     size: 4, reserved_1: 4, time_cycles: 8, time_mask: 8, reserved: 928, data_head: 8,
     data_tail: 8, data_offset: 8, data_size: 8, aux_head: 8, aux_tail: 8, aux_offset: 8,
     aux_size: 8, magic: 8, abi_version: 4, abi_compat: 4, features_required: 8,
-    features_optional: 8, page_size: 4, endian: 4, policy: 4, producers: 4, evict: 4, tell: 4,
+    features_optional: 8, page_size: 4, endian: 4, policy: 4, producers: 4, evict: 4, report: 4,
     slot_count: 4, slot_size: 4, control_offset: 8, control_size: 8, file_size: 8, created_ns: 8,
     creator_pid: 4, creator_uid: 4, uuid: 16, boot_id: 16, types_offset: 8, types_size: 8,
     time_clock: 4;
@@ -128,7 +128,7 @@ fields! {
     "space_armed" @ offsets::SPACE, 4;
     "space_wake_pos" @ offsets::SPACE + 8, 8;
     "space_seq" @ offsets::SPACE + 64, 4;
-    "consumer_book" @ offsets::CONSUMER_BOOK, 128;
+    "consumer_book" @ offsets::CONSUMER_TOTALS, 128;
     "consumer_epoch" @ offsets::CONSUMER, 8;
     "consumer_attached_ns" @ offsets::CONSUMER + 8, 8;
     "consumer_pid" @ offsets::CONSUMER + 16, 4;

@@ -26,7 +26,7 @@ macro_rules! codes {
 codes!(Policy: Drop = 0, Overwrite = 1);
 codes!(Producers: One = 1, Many = 2);
 codes!(Evict: Exact = 0, Half = 1);
-codes!(Tell: InStream = 0, CountersOnly = 1);
+codes!(Report: InStream = 0, CountersOnly = 1);
 
 /// What a full ring does with a new record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,7 +86,7 @@ pub enum Evict {
 
 /// Where a loss is told besides the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Tell {
+pub enum Report {
     /// As a `PERF_RECORD_LOST` before the next record that fits, as perf does.
     #[default]
     InStream,

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_record_is_told() {
+    fn a_word_that_is_no_record_is_reported() {
         for (misc, size) in [(0, 0), (0, 7), (0, 12), (1, 8), (7, 8)] {
             assert_eq!(RecordWord::pack(4096, misc, size).payload_len(), None);
         }

@@ -6,9 +6,9 @@ pub const TAIL_MARK: usize = 4;
 /// The most records between `data_tail` and the mark.
 pub const MARK_AHEAD: u32 = 64;
 /// Words of a copy of the producer's book.
-pub const PRODUCER_BOOK: usize = 28;
+pub const PRODUCER_TOTALS: usize = 28;
 /// Words of a copy of the consumer's book.
-pub const CONSUMER_BOOK: usize = 8;
+pub const CONSUMER_TOTALS: usize = 8;
 /// Words of a copy of what a slot's producers have written: number, position, records, bytes,
 /// number.
 pub const SLOT_WRITTEN: usize = 5;
@@ -17,7 +17,7 @@ pub const SLOT_LOSSES: usize = 24;
 /// Words of what stood in a slot when its producer attached.
 pub const SLOT_BASE: usize = 16;
 /// Words of the ledger.
-pub const LEDGER: usize = 13;
+pub const RUNNING: usize = 13;
 /// Words of an anchor.
 pub const ANCHOR: usize = 4;
 /// Anchors that there is room for. The oldest may be being written over, so one less can be read.
@@ -27,7 +27,7 @@ pub const NAME_WORDS: usize = 8;
 
 /// Where each figure stands in a copy of the producer's book. All count since the ring was made;
 /// bytes are whole records, header and padding included.
-pub mod producer_book {
+pub mod producer_totals {
     /// The `data_head` at which the other figures are true.
     pub const POS: usize = 1;
     /// Records committed.
@@ -46,7 +46,7 @@ pub mod producer_book {
     /// In a shared ring these are zero: the slots have them.
     pub const REFUSED: usize = 8;
     /// Of the refused ones, those told in the stream: as [`REFUSED`].
-    pub const TOLD: usize = 16;
+    pub const REPORTED: usize = 16;
     /// `PERF_RECORD_LOST` records in the stream.
     pub const LOST_MARKERS: usize = 24;
 }
@@ -64,13 +64,13 @@ pub mod anchor {
 }
 
 /// Where each figure stands in the ledger of a shared ring.
-pub mod ledger {
+pub mod running {
     /// Reservations given back.
     pub const DISCARDED_RECORDS: usize = 0;
     /// Reservations whose producer died.
     pub const RECLAIMED_RECORDS: usize = 2;
-    /// Refused records told in the stream, as [`super::producer_book::TOLD`].
-    pub const TOLD: usize = 4;
+    /// Refused records told in the stream, as [`super::producer_totals::REPORTED`].
+    pub const REPORTED: usize = 4;
     /// `PERF_RECORD_LOST` records in the stream.
     pub const LOST_MARKERS: usize = 12;
 }
@@ -86,11 +86,11 @@ pub mod slot_losses {
     /// Records refused, and their bytes, for each cause in the order of [`crate::Cause::REFUSED`].
     pub const REFUSED: usize = 6;
     /// Of the refused ones, those told in the stream.
-    pub const TOLD: usize = 14;
+    pub const REPORTED: usize = 14;
 }
 
 /// Where each figure stands in a copy of the consumer's book.
-pub mod consumer_book {
+pub mod consumer_totals {
     /// The position up to which the consumer has released.
     pub const POS: usize = 1;
     /// Records released.

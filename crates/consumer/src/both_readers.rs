@@ -5,7 +5,7 @@ use crate::observer::Observer;
 use crate::table::Types;
 use perfring_abi::Layout;
 use perfring_ring::Anchors;
-use perfring_shm::Home;
+use perfring_shm::Location;
 
 macro_rules! reader {
     ($reader:ident, $reads:ident) => {
@@ -37,8 +37,8 @@ macro_rules! reader {
 
             /// Where the ring lives.
             #[must_use]
-            pub fn home(&self) -> &Home {
-                self.$reads.mapping().file().home()
+            pub fn location(&self) -> &Location {
+                self.$reads.mapping().file().location()
             }
         }
     };

@@ -2,11 +2,13 @@
 
 use crate::cursor::Cursor;
 use crate::item::{Item, Record};
-use crate::pace::{Distance, Pace};
 use crate::pinned::Pinned;
 use crate::run::Run;
+use crate::wait_strategy::{Distance, WaitStrategy};
 use perfring_ring::{Corrupt, Count, WakeAt};
-use perfring_shm::{AttachError, Guard, Home, Lines, Pages, PagesError, ReadWindow, program_name};
+use perfring_shm::{
+    AttachError, Guard, Lines, Location, Pages, PagesError, ReadWindow, program_name,
+};
 
 /// The one consumer of a ring. A new one goes on where the last one released.
 ///
@@ -16,7 +18,7 @@ use perfring_shm::{AttachError, Guard, Home, Lines, Pages, PagesError, ReadWindo
 #[derive(Debug)]
 pub struct Consumer {
     pub(crate) cursor: Cursor,
-    pub(crate) pace: Pace,
+    pub(crate) wait_strategy: WaitStrategy,
     pub(crate) wake_at: WakeAt,
     pub(crate) distance: Distance,
     /// Where it last went to sleep before something that was not published.
@@ -28,16 +30,16 @@ impl Consumer {
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] names the consumer that has the ring.
-    pub fn attach(home: impl Into<Home>) -> Result<Self, AttachError> {
-        Self::attach_with(home, None, Lines::default())
+    pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
+        Self::attach_with(location, None, Lines::default())
     }
 
     /// As [`Consumer::attach`], under a name of up to 64 bytes that `perfring stat` shows.
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
-        Self::attach_with(home, Some(name), Lines::default())
+    pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
+        Self::attach_with(location, Some(name), Lines::default())
     }
 
     /// As [`Consumer::attach_as`], or without a name as [`Consumer::attach`], choosing what is done
@@ -59,17 +61,17 @@ impl Consumer {
     /// # Errors
     /// See [`AttachError`].
     pub fn attach_with(
-        home: impl Into<Home>,
+        location: impl Into<Location>,
         name: Option<&str>,
         lines: Lines,
     ) -> Result<Self, AttachError> {
-        Self::attach_any(home.into(), name, lines, Guard::Never)
+        Self::attach_any(location.into(), name, lines, Guard::Never)
     }
 
     /// As [`Consumer::attach_as`], where those who may write the ring's file may do anything to it.
     /// With [`Guard::Always`] records of a drop ring are copies, too, made before anybody sees them, so
     /// that nobody rewrites one while it is read; and a file that is cut short meanwhile is the error
-    /// [`Corrupt::CUT`], for [`install_guard`](crate::install_guard) is called. That costs some
+    /// [`Corrupt::CUT`], for [`install_sigbus_handler`](crate::install_sigbus_handler) is called. That costs some
     /// 8 ns for a record, and its copy (`benches/RESULTS.md`); [`Consumer::read_run`],
     /// [`Consumer::pinned`] and [`Consumer::raw`] give nothing. Of an overwrite ring they are copies in
     /// any case.
@@ -93,28 +95,28 @@ impl Consumer {
     /// # Errors
     /// See [`AttachError`].
     pub fn attach_guarded(
-        home: impl Into<Home>,
+        location: impl Into<Location>,
         name: Option<&str>,
         guard: Guard,
     ) -> Result<Self, AttachError> {
-        Self::attach_any(home.into(), name, Lines::default(), guard)
+        Self::attach_any(location.into(), name, Lines::default(), guard)
     }
 
     fn attach_any(
-        home: Home,
+        location: Location,
         name: Option<&str>,
         lines: Lines,
         guard: Guard,
     ) -> Result<Self, AttachError> {
-        let cursor = Cursor::attach(home, name.unwrap_or(&program_name()), lines, guard)?;
+        let cursor = Cursor::attach(location, name.unwrap_or(&program_name()), lines, guard)?;
         let distance = Distance::of_consumer(cursor.mapping().file().layout().data_size);
-        let (pace, wake_at) = (Pace::default(), WakeAt::default());
-        Ok(Consumer { cursor, pace, wake_at, distance, lagged_at: None })
+        let (wait_strategy, wake_at) = (WaitStrategy::default(), WakeAt::default());
+        Ok(Consumer { cursor, wait_strategy, wake_at, distance, lagged_at: None })
     }
 
-    /// How this consumer waits. Default [`Pace::Adaptive`].
-    pub fn set_pace(&mut self, pace: Pace) {
-        self.pace = pace;
+    /// How this consumer waits. Default [`WaitStrategy::Adaptive`].
+    pub fn set_wait_strategy(&mut self, wait_strategy: WaitStrategy) {
+        self.wait_strategy = wait_strategy;
     }
 
     /// What this consumer is woken for once it sleeps. Default [`WakeAt::Record`]; the others spare
@@ -124,7 +126,7 @@ impl Consumer {
     }
 
     /// The next item, or `None` if there is none now. Does not wait, but for the moment that its
-    /// [`Pace`] puts between two looks at a busy ring.
+    /// [`WaitStrategy`] puts between two looks at a busy ring.
     ///
     /// An item counts as read at the next call. Its space goes back to the producer soon after: in
     /// eighths of the ring while there is more, and all of it once some dozens of calls in a row
@@ -134,15 +136,15 @@ impl Consumer {
     /// [`Corrupt`] if the ring holds what no producer writes; again at every call.
     #[inline(always)]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
-        let (pace, distance) = (self.pace, &mut self.distance);
+        let (wait_strategy, distance) = (self.wait_strategy, &mut self.distance);
         match &mut self.cursor {
             Cursor::InPlace(window) => {
-                match window.next_known(|cursor| distance.keep(pace, cursor)) {
+                match window.next_known(|cursor| distance.keep(wait_strategy, cursor)) {
                     Ok((frame, bytes)) => Ok(Some(Item::Record(Record::new(&frame, bytes)))),
                     Err(window) => read_in_place(window),
                 }
             }
-            copied => read_copied(copied, pace, distance),
+            copied => read_copied(copied, wait_strategy, distance),
         }
     }
 
@@ -176,9 +178,9 @@ impl Consumer {
     /// [`Corrupt`]; what was visited before is read.
     #[inline(always)]
     pub fn drain(&mut self, visit: impl FnMut(Item<'_>)) -> Result<u64, Corrupt> {
-        let (pace, distance) = (self.pace, &mut self.distance);
+        let (wait_strategy, distance) = (self.wait_strategy, &mut self.distance);
         if let Cursor::InPlace(window) = &mut self.cursor {
-            return drain_in_place(window, |cursor| distance.keep(pace, cursor), visit);
+            return drain_in_place(window, |cursor| distance.keep(wait_strategy, cursor), visit);
         }
         self.drain_copied(visit)
     }
@@ -187,13 +189,13 @@ impl Consumer {
         // Where the one look found the head.
         let (mut count, mut end) = (0, None);
         loop {
-            if self.cursor.must_look() {
+            if self.cursor.must_poll() {
                 let cursor = self.position();
                 if end.is_some_and(|end| cursor >= end) {
                     return Ok(count);
                 }
                 if end.is_none() {
-                    self.distance.keep(self.pace, cursor);
+                    self.distance.keep(self.wait_strategy, cursor);
                     end = Some(self.cursor.mapping().head());
                 }
             }
@@ -298,13 +300,13 @@ impl Consumer {
     /// The position of the next record.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.cursor.mark().pos
+        self.cursor.resume_point().pos
     }
 
     /// Records read since the ring was made, by this consumer and those before it.
     #[must_use]
     pub fn read_count(&self) -> Count {
-        self.cursor.mark().before.since(self.lapped())
+        self.cursor.resume_point().before.since(self.lapped())
     }
 
     /// Records of an overwrite ring that were gone before this consumer, or one before it, came to
@@ -339,20 +341,20 @@ impl Drop for Consumer {
 #[inline(always)]
 fn drain_in_place(
     window: &mut ReadWindow,
-    before_look: impl FnOnce(u64),
+    before_poll: impl FnOnce(u64),
     mut visit: impl FnMut(Item<'_>),
 ) -> Result<u64, Corrupt> {
     // Where the one look found the head.
     let (mut count, mut end) = (0, 0);
-    let mut before_look = Some(before_look);
+    let mut before_poll = Some(before_poll);
     loop {
-        if before_look.is_none() && window.reader().cursor() >= end {
+        if before_poll.is_none() && window.reader().cursor() >= end {
             return Ok(count);
         }
         if window.reader().known() == 0
-            && let Some(before_look) = before_look.take()
+            && let Some(before_poll) = before_poll.take()
         {
-            end = window.look_ahead(before_look);
+            end = window.poll_ahead(before_poll);
         }
         let visited = window.visit_known(|frame, bytes| {
             visit(Item::Record(Record::new(frame, bytes)));
@@ -372,14 +374,14 @@ fn drain_in_place(
 #[inline(never)]
 fn read_copied<'a>(
     cursor: &'a mut Cursor,
-    pace: Pace,
+    wait_strategy: WaitStrategy,
     distance: &mut Distance,
 ) -> Result<Option<Item<'a>>, Corrupt> {
     match cursor {
         Cursor::InPlace(window) => read_in_place(window),
         Cursor::Guarded(guarded) => {
             if guarded.window.reader().known() == 0 {
-                distance.keep(pace, guarded.window.reader().cursor());
+                distance.keep(wait_strategy, guarded.window.reader().cursor());
             }
             guarded.read()
         }

@@ -3,8 +3,8 @@
 use crate::guarded::Guarded;
 use crate::saving::Saving;
 use perfring_abi::Policy;
-use perfring_ring::Mark;
-use perfring_shm::{AttachError, ConsumerMapping, CopyWindow, Guard, Home, Lines, ReadWindow};
+use perfring_ring::ResumePoint;
+use perfring_shm::{AttachError, ConsumerMapping, CopyWindow, Guard, Lines, Location, ReadWindow};
 
 /// The three ways of reading.
 #[derive(Debug)]
@@ -20,12 +20,12 @@ pub(crate) enum Cursor {
 impl Cursor {
     /// Attaches as the consumer, where the last one released, or saved itself.
     pub(crate) fn attach(
-        home: Home,
+        location: Location,
         name: &str,
         lines: Lines,
         guard: Guard,
     ) -> Result<Self, AttachError> {
-        let (mapping, guard) = ConsumerMapping::attach(home, lines, guard)?;
+        let (mapping, guard) = ConsumerMapping::attach(location, lines, guard)?;
         Ok(match (mapping.file().layout().policy, guard) {
             (Policy::Overwrite, _) => {
                 Cursor::Saving(Saving::new(CopyWindow::resume(mapping, name)?))
@@ -49,22 +49,22 @@ impl Cursor {
 
     /// The place after everything that was read.
     #[inline]
-    pub(crate) fn mark(&self) -> Mark {
+    pub(crate) fn resume_point(&self) -> ResumePoint {
         match self {
             Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
-                window.reader().mark()
+                window.reader().resume_point()
             }
-            Cursor::Saving(saving) => saving.window.observer().mark(),
+            Cursor::Saving(saving) => saving.window.observer().resume_point(),
         }
     }
 
     /// Whether all that is known of was read.
-    pub(crate) fn must_look(&self) -> bool {
+    pub(crate) fn must_poll(&self) -> bool {
         match self {
             Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
                 window.reader().known() == 0
             }
-            Cursor::Saving(saving) => saving.window.observer().must_look(),
+            Cursor::Saving(saving) => saving.window.observer().must_poll(),
         }
     }
 
@@ -79,14 +79,14 @@ impl Cursor {
     /// Whether there may be something to read.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
-        self.mapping().head() != self.mark().pos
+        self.mapping().head() != self.resume_point().pos
     }
 
     /// The same, for a reader that does nothing but look: has the next record's cache lines come
     /// along with the head's.
     #[inline]
     pub(crate) fn is_behind_near(&self) -> bool {
-        let next = self.mark().pos;
+        let next = self.resume_point().pos;
         self.mapping().prefetch(next);
         self.mapping().prefetch(next.wrapping_add(64));
         self.is_behind()

@@ -63,7 +63,7 @@ impl Guarded {
             None => return Ok(None),
         };
         // The last thing: then all that was loaded before was the file's.
-        if window.mapping().is_cut() { Err(Corrupt::CUT) } else { Ok(Some(item)) }
+        if window.mapping().is_truncated() { Err(Corrupt::CUT) } else { Ok(Some(item)) }
     }
 }
 

@@ -6,8 +6,8 @@ use crate::guarded::Guarded;
 use crate::item::{Item, Record};
 use crate::observer::Observer;
 use perfring_abi::Producers;
-use perfring_ring::{Corrupt, Front, Mark};
-use perfring_shm::{AttachError, Place, Raw, RawReader, ReadWindow, RingFile};
+use perfring_ring::{Corrupt, Front, ResumePoint};
+use perfring_shm::{AttachError, Raw, RawReader, ReadWindow, RingFile, Seat};
 
 /// How full a ring is, for a reader of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,12 +35,12 @@ impl Consumer {
     /// # for n in 0..3 { producer.publish(RecordType::BYTES, &[n])?; }
     /// let mut consumer = Consumer::attach(&path)?;
     /// consumer.hold();
-    /// let mut marks = Vec::new();
+    /// let mut resume_points = Vec::new();
     /// while let Some(item) = consumer.read()? {
     /// #   let _ = item;
-    ///     marks.push(consumer.mark()); // after each of three records
+    ///     resume_points.push(consumer.resume_point()); // after each of three records
     /// }
-    /// consumer.release_to(&marks[0]);
+    /// consumer.release_to(&resume_points[0]);
     /// drop(consumer);
     ///
     /// let mut next = Consumer::attach(&path)?;
@@ -58,19 +58,19 @@ impl Consumer {
     /// The place after everything that was read.
     #[must_use]
     #[inline]
-    pub fn mark(&self) -> Mark {
-        self.cursor.mark()
+    pub fn resume_point(&self) -> ResumePoint {
+        self.cursor.resume_point()
     }
 
     /// Hands back everything before a mark that this consumer made: the producer gets the space.
     /// Of an overwrite ring, the place is saved in the page. A mark that is not after the last one
     /// does nothing.
-    pub fn release_to(&mut self, mark: &Mark) {
+    pub fn release_to(&mut self, resume_point: &ResumePoint) {
         match &mut self.cursor {
             Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
-                window.release_to(mark)
+                window.release_to(resume_point)
             }
-            Cursor::Saving(saving) => saving.save_mark(mark),
+            Cursor::Saving(saving) => saving.save_resume_point(resume_point),
         }
     }
 
@@ -79,14 +79,14 @@ impl Consumer {
     /// # Errors
     /// [`Corrupt`].
     #[inline]
-    pub fn look(&mut self) -> Result<Front, Corrupt> {
+    pub fn peek(&mut self) -> Result<Front, Corrupt> {
         match &mut self.cursor {
-            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.look(),
-            Cursor::Saving(saving) => saving.window.look(),
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.peek(),
+            Cursor::Saving(saving) => saving.window.peek(),
         }
     }
 
-    /// The next item of what was there at the last [`Consumer::look`], and what is next after it:
+    /// The next item of what was there at the last [`Consumer::peek`], and what is next after it:
     /// [`Front::Empty`] if all of it was taken.
     ///
     /// ```
@@ -99,10 +99,10 @@ impl Consumer {
     /// # for n in 0..2 { producer.publish(RecordType::BYTES, &[n])?; }
     /// let mut consumer = Consumer::attach(&path)?;
     /// consumer.hold();
-    /// let Front::Stamped(first) = consumer.look()? else { panic!() };
+    /// let Front::Timestamped(first) = consumer.peek()? else { panic!() };
     /// let Some((Item::Record(record), next)) = consumer.take()? else { panic!() };
     /// assert_eq!(record.time, Some(first)); // borrowed from the ring
-    /// assert!(matches!(next, Front::Stamped(second) if second >= first));
+    /// assert!(matches!(next, Front::Timestamped(second) if second >= first));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -180,8 +180,8 @@ impl Observer {
     /// The place after everything that was read.
     #[must_use]
     #[inline]
-    pub fn mark(&self) -> Mark {
-        self.window.observer().mark()
+    pub fn resume_point(&self) -> ResumePoint {
+        self.window.observer().resume_point()
     }
 
     /// What is next, without taking it; looks how far the producer is, if nothing is known of.
@@ -189,8 +189,8 @@ impl Observer {
     /// # Errors
     /// [`Corrupt`].
     #[inline]
-    pub fn look(&mut self) -> Result<Front, Corrupt> {
-        self.window.look()
+    pub fn peek(&mut self) -> Result<Front, Corrupt> {
+        self.window.peek()
     }
 
     /// As [`Consumer::take`].
@@ -207,7 +207,7 @@ impl Observer {
     #[must_use]
     pub fn fill(&self) -> Fill {
         let (head, size) = (self.window.mapping().head(), self.layout().data_size);
-        Fill { unread: head.saturating_sub(self.mark().pos).min(size), held: 0, size }
+        Fill { unread: head.saturating_sub(self.resume_point().pos).min(size), held: 0, size }
     }
 
     /// Whether a producer is attached, so that there may be more.
@@ -247,7 +247,7 @@ fn has_producer(ring: &RingFile) -> Result<bool, AttachError> {
         Producers::Many => ring.layout().slots,
     };
     for slot in 0..slots {
-        if ring.is_held(Place::Producer(slot))? {
+        if ring.is_held(Seat::Producer(slot))? {
             return Ok(true);
         }
     }

@@ -79,13 +79,13 @@ impl<'a> Record<'a> {
     /// ```
     ///
     /// # Errors
-    /// [`NotThis`] if it is of another type.
+    /// [`TypeMismatch`] if it is of another type.
     #[inline(always)]
-    pub fn as_pod<T: PodRecord>(&self) -> Result<&'a T, NotThis> {
+    pub fn as_pod<T: PodRecord>(&self) -> Result<&'a T, TypeMismatch> {
         self.expect(T::SCHEMA.id.get())?;
         // Payloads begin at multiples of eight, so the length is all that can be wrong.
         let (len, needed) = (self.bytes.len(), size_of::<T>());
-        bytemuck::try_from_bytes(self.bytes).map_err(|_| NotThis::Length { len, needed })
+        bytemuck::try_from_bytes(self.bytes).map_err(|_| TypeMismatch::Length { len, needed })
     }
 
     /// The record as an rkyv archive, checked in full, where it stands, as [`Record::as_pod`] says. What
@@ -93,41 +93,45 @@ impl<'a> Record<'a> {
     /// is not trusted, use [`Record::archived_copy`].
     ///
     /// # Errors
-    /// [`NotThis`] if it is of another type, or damaged.
+    /// [`TypeMismatch`] if it is of another type, or damaged.
     #[cfg(feature = "rkyv")]
     #[inline]
-    pub fn archived<T: RkyvRecord>(&self) -> Result<&'a T::Archived, NotThis> {
+    pub fn archived<T: RkyvRecord>(&self) -> Result<&'a T::Archived, TypeMismatch> {
         self.expect(T::SCHEMA.id.get())?;
-        access::<T>(self.bytes).map_err(NotThis::Archive)
+        access::<T>(self.bytes).map_err(TypeMismatch::Archive)
     }
 
     /// As [`Record::archived`], of a copy in `buffer`, which nobody else can change.
     ///
     /// # Errors
-    /// [`NotThis`] if it is of another type, or damaged.
+    /// [`TypeMismatch`] if it is of another type, or damaged.
     #[cfg(feature = "rkyv")]
     pub fn archived_copy<'b, T: RkyvRecord>(
         &self,
         buffer: &'b mut Vec<u64>,
-    ) -> Result<&'b T::Archived, NotThis> {
+    ) -> Result<&'b T::Archived, TypeMismatch> {
         self.expect(T::SCHEMA.id.get())?;
         buffer.clear();
         buffer.resize(self.bytes.len().div_ceil(8), 0);
         let copy = &mut bytemuck::cast_slice_mut(buffer)[..self.bytes.len()];
         copy.copy_from_slice(self.bytes);
-        access::<T>(copy).map_err(NotThis::Archive)
+        access::<T>(copy).map_err(TypeMismatch::Archive)
     }
 
     #[inline(always)]
-    fn expect(&self, wanted: u32) -> Result<(), NotThis> {
-        if self.kind == wanted { Ok(()) } else { Err(NotThis::Kind { kind: self.kind, wanted }) }
+    fn expect(&self, wanted: u32) -> Result<(), TypeMismatch> {
+        if self.kind == wanted {
+            Ok(())
+        } else {
+            Err(TypeMismatch::Kind { kind: self.kind, wanted })
+        }
     }
 }
 
 /// Why a record cannot be read as a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum NotThis {
+pub enum TypeMismatch {
     /// It has another type's number.
     #[error("the record is of type {kind} and not {wanted}")]
     Kind {

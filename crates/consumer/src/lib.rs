@@ -31,7 +31,7 @@
 //!
 //! A record of a type that this program knows is read with [`Record::as_pod`], and with the feature
 //! `rkyv` as `Record::archived`; `perfring_types::read` shows the others by the ring's [`Types`]. A
-//! reader of many rings reads ahead with [`Consumer::take`] and releases up to a [`Mark`] later.
+//! reader of many rings reads ahead with [`Consumer::take`] and releases up to a [`ResumePoint`] later.
 //! With the feature `poll` a consumer has a descriptor for an event loop, `Consumer::pollable`, which
 //! the crate `perfring-tokio` wraps.
 //!
@@ -45,7 +45,6 @@ mod guarded;
 mod holding;
 mod item;
 mod observer;
-mod pace;
 mod pinned;
 #[cfg(feature = "poll")]
 mod poll;
@@ -54,21 +53,21 @@ mod saving;
 mod snapshot;
 mod stat;
 mod table;
+mod wait_strategy;
 mod waiting;
 
 pub use consumer::Consumer;
 pub use holding::Fill;
-pub use item::{Item, NotThis, Record};
+pub use item::{Item, Record, TypeMismatch};
 pub use observer::Observer;
-pub use pace::Pace;
-pub use perfring_abi::{Cause, Evict, Layout, Policy, Producers, RecordType, Tell};
+pub use perfring_abi::{Cause, Evict, Layout, Policy, Producers, RecordType, Report};
 pub use perfring_ring::{
-    Anchor, Anchors, ConsumerBook, Corrupt, Count, Front, Lost, Mark, ProducerBook, Recovered,
-    Refused, Saved, SlotFigures, Start, Totals, WakeAt, Who,
+    Anchor, Anchors, ConsumerTotals, Corrupt, Count, Front, Lost, OwnerInfo, ProducerTotals,
+    Recovered, Refused, ResumePoint, RingTotals, Saved, SlotFigures, Start, WakeAt,
 };
 pub use perfring_shm::{
-    AttachError, ClockError, Guard, Home, Identity, Idle, Lines, MachineClock, Pages, Place, Raw,
-    RawReader, RingFile, Role, Sleeper, Ticket, install_guard, recover,
+    AttachError, ClockError, Guard, Identity, Idle, Lines, Location, MachineClock, Pages, Raw,
+    RawReader, RingFile, Role, Seat, Sleeper, Ticket, install_sigbus_handler, recover,
 };
 #[cfg(feature = "poll")]
 pub use perfring_shm::{PollBy, PollError, Pollable};
@@ -78,3 +77,4 @@ pub use run::Run;
 pub use snapshot::{Items, Snapshot};
 pub use stat::{HeldUp, Holding, Member, Stat};
 pub use table::{OtherType, Types};
+pub use wait_strategy::WaitStrategy;

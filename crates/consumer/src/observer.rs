@@ -1,11 +1,11 @@
 //! The observer.
 
 use crate::item::Item;
-use crate::pace::{Distance, Pace, SPIN, left};
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
+use crate::wait_strategy::{Distance, SPIN, WaitStrategy, left};
 use perfring_ring::{Corrupt, Count, Saved, Start};
-use perfring_shm::{AttachError, CopyWindow, Guard, Home, ObserverMapping};
+use perfring_shm::{AttachError, CopyWindow, Guard, Location, ObserverMapping};
 use std::time::{Duration, Instant};
 
 /// The longest pause between two looks of a waiting observer.
@@ -23,7 +23,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct Observer {
     pub(crate) window: CopyWindow<ObserverMapping>,
-    pace: Pace,
+    wait_strategy: WaitStrategy,
     distance: Distance,
 }
 
@@ -33,8 +33,8 @@ impl Observer {
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn open(home: impl Into<Home>, start: Start) -> Result<Self, AttachError> {
-        Self::open_guarded(home, start, Guard::Never)
+    pub fn open(location: impl Into<Location>, start: Start) -> Result<Self, AttachError> {
+        Self::open_guarded(location, start, Guard::Never)
     }
 
     /// As [`Observer::open`], of a ring whose producers need not be trusted. An observer copies in any
@@ -44,29 +44,29 @@ impl Observer {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Unguarded`].
     pub fn open_guarded(
-        home: impl Into<Home>,
+        location: impl Into<Location>,
         start: Start,
         guard: Guard,
     ) -> Result<Self, AttachError> {
-        let window = CopyWindow::watch(ObserverMapping::open(home, guard)?, start)?;
+        let window = CopyWindow::watch(ObserverMapping::open(location, guard)?, start)?;
         let distance = Distance::of_observer(window.mapping().file().layout().data_size);
-        Ok(Observer { window, pace: Pace::default(), distance })
+        Ok(Observer { window, wait_strategy: WaitStrategy::default(), distance })
     }
 
-    /// How this observer waits. Default [`Pace::Adaptive`].
-    pub fn set_pace(&mut self, pace: Pace) {
-        self.pace = pace;
+    /// How this observer waits. Default [`WaitStrategy::Adaptive`].
+    pub fn set_wait_strategy(&mut self, wait_strategy: WaitStrategy) {
+        self.wait_strategy = wait_strategy;
     }
 
     /// The next item, or `None` if there is none now. Does not wait, but for the moment that its
-    /// [`Pace`] puts between two looks at a busy ring.
+    /// [`WaitStrategy`] puts between two looks at a busy ring.
     ///
     /// # Errors
     /// [`Corrupt`] if the ring holds what no producer writes.
     #[inline]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
-        if self.window.observer().must_look() {
-            self.distance.keep(self.pace, self.window.observer().saved().pos);
+        if self.window.observer().must_poll() {
+            self.distance.keep(self.wait_strategy, self.window.observer().saved().pos);
         }
         Ok(self.window.read()?.map(Item::new))
     }
@@ -78,7 +78,7 @@ impl Observer {
         let deadline = Instant::now().checked_add(timeout);
         let window = &self.window;
         let is_behind = || window.mapping().head() != window.observer().saved().pos;
-        if self.distance.spin(self.pace, timeout.min(SPIN), |_| is_behind()) {
+        if self.distance.spin(self.wait_strategy, timeout.min(SPIN), |_| is_behind()) {
             return true;
         }
         let mut pause = SPIN;

@@ -82,13 +82,13 @@ impl<'a> Run<'a> {
             pos: first.pos + nth as u64 * first.size,
             kind: first.kind,
             bytes: &bytes[before..before + first.len],
-            time: first.time.map(|_| stamp(bytes)),
+            time: first.time.map(|_| timestamp(bytes)),
         })
     }
 }
 
 /// The word after the header.
 #[inline]
-fn stamp(record: &[u8]) -> u64 {
+fn timestamp(record: &[u8]) -> u64 {
     record.get(8..16).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
 }

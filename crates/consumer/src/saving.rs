@@ -1,7 +1,7 @@
 //! The consumer of an overwrite ring.
 
 use crate::item::Item;
-use perfring_ring::{Corrupt, Front, Lost, Mark};
+use perfring_ring::{Corrupt, Front, Lost, ResumePoint};
 use perfring_shm::{ConsumerMapping, CopyWindow, Next};
 
 /// An overwrite ring whose records are copied, and whose consumer's place is saved in the page.
@@ -54,9 +54,9 @@ impl Saving {
     }
 
     /// Saves a place that was marked, and read.
-    pub(crate) fn save_mark(&mut self, mark: &Mark) {
-        if mark.pos <= self.window.observer().mark().pos {
-            self.window.save_mark(mark);
+    pub(crate) fn save_resume_point(&mut self, resume_point: &ResumePoint) {
+        if resume_point.pos <= self.window.observer().resume_point().pos {
+            self.window.save_resume_point(resume_point);
             self.unsaved = 0;
         }
     }

@@ -3,8 +3,8 @@
 use crate::item::{Item, Record};
 use crate::table::Types;
 use perfring_abi::Layout;
-use perfring_ring::{Anchors, Corrupt, Found, Start, Totals};
-use perfring_shm::{AttachError, CopyWindow, Guard, Home, ObserverMapping, bytes_of};
+use perfring_ring::{Anchors, Corrupt, Found, RingTotals, Start};
+use perfring_shm::{AttachError, CopyWindow, Guard, Location, ObserverMapping, bytes_of};
 
 /// A copy of everything intact in a ring: of a live one while its producer runs at full speed, or
 /// of the file that dead processes left.
@@ -38,8 +38,9 @@ impl Snapshot {
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Corrupt`] if not even the positions can be believed.
-    pub fn take(home: impl Into<Home>) -> Result<Self, AttachError> {
-        let window = CopyWindow::watch(ObserverMapping::open(home, Guard::Never)?, Start::Oldest)?;
+    pub fn take(location: impl Into<Location>) -> Result<Self, AttachError> {
+        let window =
+            CopyWindow::watch(ObserverMapping::open(location, Guard::Never)?, Start::Oldest)?;
         Self::of(window.mapping()).map_err(|source| window.mapping().file().corrupt(source))
     }
 
@@ -57,7 +58,7 @@ impl Snapshot {
 
     /// The ring's books, read just before the copy was made.
     #[must_use]
-    pub fn totals(&self) -> &Totals {
+    pub fn totals(&self) -> &RingTotals {
         self.inner.totals()
     }
 

@@ -1,8 +1,8 @@
 //! What can be said of a ring from outside.
 
 use perfring_abi::{Layout, Producers};
-use perfring_ring::{Anchors, SlotFigures, Totals, Who};
-use perfring_shm::{AttachError, Home, Place, RingFile, SlotsSeen, anchors, peek, slots};
+use perfring_ring::{Anchors, OwnerInfo, RingTotals, SlotFigures};
+use perfring_shm::{AttachError, Location, RingFile, Seat, SlotsSeen, anchors, peek, slots};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Who holds a place, and whether it is alive.
@@ -11,7 +11,7 @@ pub struct Holding {
     /// The kernel says that a live process holds the place.
     pub alive: bool,
     /// Who signed for it last; hints.
-    pub who: Who,
+    pub owner: OwnerInfo,
 }
 
 /// One of the producers of a shared ring.
@@ -38,7 +38,7 @@ pub struct HeldUp {
 }
 
 /// How long a ring is looked at before it is said that it is held up.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 
 /// A ring's figures at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Stat {
     /// Shape and identity.
     pub layout: Layout,
     /// The books; `None` if the header says what no producer leaves.
-    pub totals: Option<Totals>,
+    pub totals: Option<RingTotals>,
     /// What tells wall-clock times of stamps; none in a ring without time.
     pub anchors: Anchors,
     /// The producer's place; of a shared ring, that of its first slot.
@@ -65,26 +65,26 @@ impl Stat {
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn read(home: impl Into<Home>) -> Result<Self, AttachError> {
-        let (file, totals) = peek(home)?;
+    pub fn read(location: impl Into<Location>) -> Result<Self, AttachError> {
+        let (file, totals) = peek(location)?;
         Self::of(&file, totals)
     }
 
-    pub(crate) fn of(file: &RingFile, totals: Option<Totals>) -> Result<Self, AttachError> {
-        let holding = |place| -> Result<Holding, AttachError> {
-            Ok(Holding { alive: file.is_held(place)?, who: file.holder(place)? })
+    pub(crate) fn of(file: &RingFile, totals: Option<RingTotals>) -> Result<Self, AttachError> {
+        let holding = |seat| -> Result<Holding, AttachError> {
+            Ok(Holding { alive: file.is_held(seat)?, owner: file.holder(seat)? })
         };
         let seen = slots(file)?;
-        let held_up = HeldUp::look(file, &seen)?;
+        let held_up = HeldUp::find(file, &seen)?;
         let member = |(alive, figures)| Member { alive, figures };
         Ok(Stat {
             layout: *file.layout(),
             totals,
             anchors: anchors(file)?,
-            producer: holding(Place::Producer(0))?,
+            producer: holding(Seat::Producer(0))?,
             producers: seen.figures.into_iter().map(member).collect(),
             held_up,
-            consumer: holding(Place::Consumer)?,
+            consumer: holding(Seat::Consumer)?,
         })
     }
 
@@ -93,9 +93,9 @@ impl Stat {
     #[must_use]
     pub fn epoch(&self) -> u64 {
         match self.layout.producers {
-            Producers::One => self.producer.who.epoch,
+            Producers::One => self.producer.owner.epoch,
             Producers::Many => {
-                let epochs = self.producers.iter().map(|member| member.figures.who.epoch);
+                let epochs = self.producers.iter().map(|member| member.figures.owner.epoch);
                 epochs.fold(0, u64::wrapping_add)
             }
         }
@@ -105,9 +105,9 @@ impl Stat {
 impl HeldUp {
     /// A reservation is open at most moments of a busy ring, and the lock held: it is only said to
     /// hold the ring up if it is there for a while.
-    fn look(file: &RingFile, first: &SlotsSeen) -> Result<Option<Self>, AttachError> {
+    fn find(file: &RingFile, first: &SlotsSeen) -> Result<Option<Self>, AttachError> {
         let since = Instant::now();
-        let place = |seen: &SlotsSeen, slot: u32| {
+        let seat = |seen: &SlotsSeen, slot: u32| {
             let figures = seen.figures.iter().find(|(_, figures)| figures.slot == slot);
             figures.map(|(_, figures)| (figures.written, figures.discarded))
         };
@@ -116,23 +116,23 @@ impl HeldUp {
         let (mut locked, mut open) = (first.locked_by, first.held_up);
         while locked.is_some() || open.is_some() {
             let now = slots(file)?;
-            let stays = |slot: &u32| place(&now, *slot) == place(first, *slot);
+            let stays = |slot: &u32| seat(&now, *slot) == seat(first, *slot);
             locked = locked.filter(|slot| now.locked_by == Some(*slot) && stays(slot));
             open = open.filter(|slot| now.held_up == Some(*slot) && stays(slot));
             let Some(slot) = locked.or(open) else { break };
-            if since.elapsed() >= LOOK {
+            if since.elapsed() >= POLL {
                 let noted = now.held_up_since_ns.map_or(Duration::ZERO, |then| {
                     let then = UNIX_EPOCH + Duration::from_nanos(then);
                     SystemTime::now().duration_since(then).unwrap_or_default()
                 });
                 return Ok(Some(HeldUp {
                     slot,
-                    alive: file.is_held(Place::Producer(slot))?,
+                    alive: file.is_held(Seat::Producer(slot))?,
                     since: noted.max(since.elapsed()),
                     locked: locked.is_some(),
                 }));
             }
-            std::thread::sleep(LOOK / 4);
+            std::thread::sleep(POLL / 4);
         }
         Ok(None)
     }

@@ -1,14 +1,14 @@
 //! How a consumer waits.
 
 use crate::consumer::Consumer;
-use crate::pace::{Look, SPIN, left};
-use perfring_ring::Mark;
+use crate::wait_strategy::{Poll, SPIN, left};
+use perfring_ring::ResumePoint;
 use perfring_shm::{AttachError, SLICE, Sleeper, Ticket};
 use std::time::{Duration, Instant};
 
 impl Consumer {
     /// Waits until there may be something to read, for at most `timeout`: spins a little as its
-    /// [`Pace`](crate::Pace) says, then sleeps. Returns whether there is.
+    /// [`WaitStrategy`](crate::WaitStrategy) says, then sleeps. Returns whether there is.
     ///
     /// ```
     /// # use perfring_consumer::Consumer;
@@ -39,9 +39,9 @@ impl Consumer {
     #[inline]
     pub fn spin(&mut self, timeout: Duration) -> bool {
         let cursor = &self.cursor;
-        self.distance.spin(self.pace, timeout, |look| match look {
-            Look::Near => cursor.is_behind_near(),
-            Look::Far => cursor.is_behind(),
+        self.distance.spin(self.wait_strategy, timeout, |poll| match poll {
+            Poll::Near => cursor.is_behind_near(),
+            Poll::Far => cursor.is_behind(),
         })
     }
 
@@ -91,7 +91,7 @@ impl Consumer {
         self.release();
         // The wake of who waits for a reservation to end may be missed.
         let most = if self.tend() { SLICE } else { Duration::MAX };
-        let Mark { pos, before, .. } = self.mark();
+        let ResumePoint { pos, before, .. } = self.resume_point();
         self.cursor.mapping().prepare_sleep(pos, before.records, self.wake_at, most)
     }
 
@@ -109,7 +109,7 @@ impl Consumer {
         if lags {
             // A live producer's reservation is not seen twice at the same place; or its owner is
             // slow, and there is nothing to do about it.
-            let cursor = self.cursor.mark().pos;
+            let cursor = self.cursor.resume_point().pos;
             if self.lagged_at == Some(cursor) {
                 mapping.end_dead();
             }

@@ -2,7 +2,7 @@
 //! consumer gets the rest again, the books stay exact; and raw access is checked.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_consumer::{Cause, Consumer, Front, Item, Mark, Observer, Policy, Start, Stat};
+use perfring_consumer::{Cause, Consumer, Front, Item, Observer, Policy, ResumePoint, Start, Stat};
 use perfring_producer::{Options, Producer, RecordType, ReserveError, SharedProducer};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
     let mut consumer = Consumer::attach(place.ring()).unwrap();
     consumer.hold();
     let (mut written, mut read, mut released) = (0u64, 0, 0);
-    let mut marks: VecDeque<Mark> = VecDeque::new();
+    let mut resume_points: VecDeque<ResumePoint> = VecDeque::new();
     // Many marks are open at a time; of every seven records, payloads of other lengths.
     for round in 0..500u64 {
         loop {
@@ -68,7 +68,7 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
         loop {
             let item = match round % 2 {
                 0 => consumer.read().unwrap(),
-                _ => match consumer.look().unwrap() {
+                _ => match consumer.peek().unwrap() {
                     Front::Empty => None,
                     _ => consumer.take().unwrap().map(|(item, _)| item),
                 },
@@ -82,7 +82,7 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
                 None => break,
             }
             read += 1;
-            marks.push_back(consumer.mark());
+            resume_points.push_back(consumer.resume_point());
         }
         assert_eq!(read, written, "all was read, though the ring was full");
         consumer.release(); // does nothing: it is on hold
@@ -91,17 +91,17 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
         assert_eq!(consumer.fill().held + consumer.fill().unread, used(&place));
         // Some of the marks, in order.
         for _ in 0..1 + round % 20 {
-            let Some(mark) = marks.pop_front() else { break };
-            consumer.release_to(&mark);
+            let Some(resume_point) = resume_points.pop_front() else { break };
+            consumer.release_to(&resume_point);
             released += 1;
             balance(&place, written, released);
         }
     }
     // Marks that are old, or of nowhere, do nothing.
-    let last = *marks.back().unwrap();
-    consumer.release_to(&Mark { pos: last.pos + 8, ..last });
-    consumer.release_to(&Mark { pos: 8, ..last });
-    consumer.release_to(&Mark { pos: last.pos - 4, ..last });
+    let last = *resume_points.back().unwrap();
+    consumer.release_to(&ResumePoint { pos: last.pos + 8, ..last });
+    consumer.release_to(&ResumePoint { pos: 8, ..last });
+    consumer.release_to(&ResumePoint { pos: last.pos - 4, ..last });
     balance(&place, written, released);
 
     // Whoever comes next gets what was read and not released.
@@ -148,11 +148,11 @@ fn the_front_is_what_comes_next() {
                 if n % 5 != 0 {
                     continue;
                 }
-                let fronts = [consumer.look().unwrap(), observer.look().unwrap()];
+                let fronts = [consumer.peek().unwrap(), observer.peek().unwrap()];
                 let mut expect = fronts[0];
                 assert_eq!(fronts[0], fronts[1]);
                 while expect != Front::Empty {
-                    let front = consumer.look().unwrap();
+                    let front = consumer.peek().unwrap();
                     assert!(front == expect || expect == Front::More, "looking takes nothing");
                     if front == Front::Empty {
                         break;
@@ -161,14 +161,14 @@ fn the_front_is_what_comes_next() {
                     let (item, next) = consumer.take().unwrap().unwrap();
                     let Item::Record(record) = item else { panic!() };
                     assert_eq!(number(&item), seen);
-                    assert_eq!(expect, record.time.map_or(Front::Plain, Front::Stamped));
+                    assert_eq!(expect, record.time.map_or(Front::Plain, Front::Timestamped));
                     let (copy, next_copy) = observer.take().unwrap().unwrap();
                     assert_eq!(copy, item);
                     // Of a copy it is not known that there is nothing.
                     let same = next_copy == next || next == Front::Empty || policy != Policy::Drop;
                     assert!(same && next_copy != Front::Empty, "{next_copy:?} {next:?}");
                     // The observer may stand after a hole already.
-                    assert_eq!(consumer.mark().before, observer.mark().before);
+                    assert_eq!(consumer.resume_point().before, observer.resume_point().before);
                     (expect, seen) = (next, seen + 1);
                 }
                 assert_eq!(seen, n + 1);
@@ -193,15 +193,15 @@ fn a_loss_that_was_found_and_not_taken_is_told_by_the_next_observer() {
     // Laps it: what was copied is read first.
     (10..1000).for_each(&mut publish);
     for n in 5..10 {
-        assert!(matches!(observer.look().unwrap(), Front::Stamped(_)));
+        assert!(matches!(observer.peek().unwrap(), Front::Timestamped(_)));
         assert_eq!(number(&observer.take().unwrap().unwrap().0), n);
     }
-    assert_eq!(observer.look().unwrap(), Front::Lost);
-    assert_eq!(observer.look().unwrap(), Front::Lost, "again");
-    let mark = observer.mark();
-    assert_eq!(mark.before.records, 10);
-    assert_eq!(mark.saved(), observer.saved());
-    let mut next = Observer::open(place.ring(), Start::At(mark.saved())).unwrap();
+    assert_eq!(observer.peek().unwrap(), Front::Lost);
+    assert_eq!(observer.peek().unwrap(), Front::Lost, "again");
+    let resume_point = observer.resume_point();
+    assert_eq!(resume_point.before.records, 10);
+    assert_eq!(resume_point.saved(), observer.saved());
+    let mut next = Observer::open(place.ring(), Start::At(resume_point.saved())).unwrap();
     for (name, observer) in [("took", &mut observer), ("next", &mut next)] {
         let lost = match observer.read().unwrap() {
             Some(Item::Lost(lost)) => lost,
@@ -213,7 +213,7 @@ fn a_loss_that_was_found_and_not_taken_is_told_by_the_next_observer() {
             assert_eq!(number(&observer.read().unwrap().unwrap()), n, "{name}");
         }
         assert!(observer.read().unwrap().is_none());
-        assert_eq!(observer.mark().before.records, 1000);
+        assert_eq!(observer.resume_point().before.records, 1000);
         println!("{name}: {} lapped, {} read", lost.records, 1000 - first);
     }
 }
@@ -225,13 +225,13 @@ fn on_an_overwrite_ring_a_mark_is_the_place_that_is_saved() {
     let mut producer = Producer::create(place.ring(), &options).unwrap();
     let mut consumer = Consumer::attach(place.ring()).unwrap();
     consumer.hold();
-    let mut marks = Vec::new();
+    let mut resume_points = Vec::new();
     for n in 0..1000u64 {
         producer.publish(BYTES, bytes_of(&[n])).unwrap();
         assert_eq!(number(&consumer.read().unwrap().unwrap()), n);
-        marks.push(consumer.mark());
+        resume_points.push(consumer.resume_point());
     }
-    consumer.release_to(&marks[989]);
+    consumer.release_to(&resume_points[989]);
     drop(consumer);
     let mut next = Consumer::attach(place.ring()).unwrap();
     assert_eq!(next.read_count().records, 990);
@@ -250,8 +250,8 @@ fn a_shared_ring_is_held_as_well() {
     }
     assert!(consumer.has_producer().unwrap());
     balance(&place, 20, 0);
-    let mark = consumer.mark();
-    consumer.release_to(&mark);
+    let resume_point = consumer.resume_point();
+    consumer.release_to(&resume_point);
     balance(&place, 20, 20);
     drop(producer);
     assert!(!consumer.has_producer().unwrap());
@@ -331,13 +331,13 @@ fn holes_at_the_end_go_back_though_nobody_takes_them() {
         for _ in 0..20 {
             producer.reserve(BYTES, 40).unwrap().discard();
         }
-        if consumer.look().unwrap() != Front::Empty {
+        if consumer.peek().unwrap() != Front::Empty {
             // The record stays until its mark is released, and the holes behind it with it.
             assert!(consumer.take().unwrap().is_some());
-            assert_eq!(consumer.look().unwrap(), Front::Empty);
+            assert_eq!(consumer.peek().unwrap(), Front::Empty);
             balance(&place, 1, 0);
-            let mark = consumer.mark();
-            consumer.release_to(&mark);
+            let resume_point = consumer.resume_point();
+            consumer.release_to(&resume_point);
         }
         let totals = Stat::read(place.ring()).unwrap().totals.unwrap();
         assert_eq!((totals.tail, consumer.position()), (totals.head, totals.head));

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const KIND: RecordType = RecordType::new(5000).unwrap();
 
-fn told(item: Item<'_>) -> String {
+fn reported(item: Item<'_>) -> String {
     match item {
         Item::Record(record) => format!("{} {} {:?}", record.pos, record.kind, record.bytes),
         Item::Lost(lost) => format!("{lost:?}"),
@@ -44,12 +44,12 @@ proptest! {
         rounds in lens(),
         time in any::<bool>(),
         overwrite in prop::bool::weighted(0.3),
-        hand_back in any::<bool>(),
+        write_touch in any::<bool>(),
     ) {
         let dir = tempfile::tempdir().unwrap();
         let policy = if overwrite { Policy::Overwrite } else { Policy::Drop };
         let options = Options { size: 4096, time, policy, ..Options::default() };
-        let lines = if hand_back { Lines::HandBack } else { Lines::Leave };
+        let lines = if write_touch { Lines::WriteTouch } else { Lines::Leave };
         let mut sides = Vec::new();
         for name in ["a", "b"] {
             let path = dir.path().join(name);
@@ -63,13 +63,13 @@ proptest! {
                 publish(producer, lens);
                 let seen = &mut seen[side];
                 if side == 0 {
-                    let count = consumer.drain(|item| seen.push(told(item))).unwrap();
+                    let count = consumer.drain(|item| seen.push(reported(item))).unwrap();
                     prop_assert_eq!(count, seen.len() as u64);
                     // All of it: no more is there.
                     prop_assert_eq!(consumer.drain(|item| panic!("{item:?}")).unwrap(), 0);
                 } else {
                     while let Some(item) = consumer.read().unwrap() {
-                        seen.push(told(item));
+                        seen.push(reported(item));
                     }
                 }
                 consumer.release();
@@ -119,12 +119,12 @@ fn a_consumer_changes_no_byte_that_anybody_reads() {
         publish(&mut producer, &lens);
         let mut watched = Vec::new();
         while let Some(item) = observer.read().unwrap() {
-            watched.push(told(item));
+            watched.push(reported(item));
         }
         let before = std::fs::read(&path).unwrap();
         let mut read = Vec::new();
         while let Some(item) = consumer.read().unwrap() {
-            read.push(told(item));
+            read.push(reported(item));
             if read.len() % 5 == 0 {
                 consumer.release();
             }

@@ -27,7 +27,7 @@ fn record(item: Option<Item<'_>>) -> (u32, Vec<u8>, Option<u64>) {
 }
 
 /// The next record, after what is told of losses.
-fn told(consumer: &mut Consumer) -> Vec<u8> {
+fn reported(consumer: &mut Consumer) -> Vec<u8> {
     loop {
         match consumer.read().unwrap() {
             Some(Item::Record(record)) => return record.bytes.to_vec(),
@@ -98,18 +98,18 @@ fn a_full_area_refuses_counts_and_tells_and_goes_on_when_it_is_read() {
         assert_eq!(waited, Err(ReserveError::Full));
         // What is small has a place of its own.
         producer.publish(KIND, b"small").unwrap();
-        assert!(told(&mut consumer) == first);
-        assert_eq!(told(&mut consumer), b"small");
+        assert!(reported(&mut consumer) == first);
+        assert_eq!(reported(&mut consumer), b"small");
         consumer.release();
         producer.publish(KIND, &second).unwrap();
-        assert!(told(&mut consumer) == second);
+        assert!(reported(&mut consumer) == second);
         consumer.release();
     }
-    let refused = producer.book().refused;
+    let refused = producer.totals().refused;
     let range = (MIB + 48) as u64;
     assert_eq!((refused.full.records, refused.full.bytes), (6, 6 * range));
     assert_eq!((refused.too_large.records, refused.too_large.bytes), (1, range + 64));
-    assert_eq!(producer.book().told.full, refused.full);
+    assert_eq!(producer.totals().reported.full, refused.full);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn what_is_given_back_of_a_range_is_the_next_ones() {
         }
         assert_eq!(producer.publish(KIND, &whole), Err(ReserveError::Full));
         for part in whole.chunks(MIB / 4) {
-            let read = told(&mut consumer);
+            let read = reported(&mut consumer);
             assert!(read == part[..part.len() - 1]);
         }
         consumer.release();
@@ -172,7 +172,7 @@ fn batches_and_loops_take_large_payloads_too() {
         .unwrap();
     let n = large.len();
     assert_eq!(lens, [6, n, 5, n, n, n, n, n, 3]);
-    assert_eq!(producer.book().written.records, 9);
+    assert_eq!(producer.totals().written.records, 9);
 }
 
 #[test]
@@ -314,10 +314,10 @@ fn open_ranges_are_never_overwritten_and_end_in_any_order() {
             of_b.commit();
             assert!(consumer.read().unwrap().is_none());
             of_a.commit_len(MIB / 2 - 100);
-            let seen = told(&mut consumer);
+            let seen = reported(&mut consumer);
             assert!(seen == first[..MIB / 2 - 100]);
-            let told_or_next = told(&mut consumer);
-            assert!(told_or_next == second);
+            let reported_or_next = reported(&mut consumer);
+            assert!(reported_or_next == second);
             // All is read and nothing is open: the last commit was short, and its rest is free.
             assert!(consumer.read().unwrap().is_none());
             consumer.release();

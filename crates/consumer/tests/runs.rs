@@ -72,8 +72,8 @@ fn runs_and_records_are_the_same_whatever_stands_between_them() {
             in_rows += rows;
             read += by_runs.iter().filter(|(_, kind, ..)| *kind != 2).count() as u64;
             lost += by_runs.iter().filter(|(_, kind, ..)| *kind == 2).count();
-            let mark = consumer.mark();
-            consumer.release_to(&mark);
+            let resume_point = consumer.resume_point();
+            consumer.release_to(&resume_point);
             consumer.release();
             assert_eq!(consumer.read_count().records, read);
         }

@@ -125,7 +125,7 @@ fn pod(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<TokenS
     let krate = all.krate(Span::call_site());
     let ident = &input.ident;
     let here = ident.to_token_stream();
-    let told = known.iter().filter(|field| !field.skipped()).map(|field| {
+    let reported = known.iter().filter(|field| !field.skipped()).map(|field| {
         let (ty, span) = (&field.field.ty, field.span());
         let krate = all.krate(span);
         let shape = match field.part.show {
@@ -143,7 +143,7 @@ fn pod(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<TokenS
         impl #krate::Shaped for #ident {
             const SHAPE: #krate::Shape<'static> = #krate::Shape::structure(
                 ::core::mem::size_of::<#ident>() as u32,
-                const { &[#(#told),*] },
+                const { &[#(#reported),*] },
             );
         }
 
@@ -230,7 +230,7 @@ fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<To
     let lifetimes = generics.lifetimes().map(|_| quote!('static));
     let some = quote!(<#ident<#(#lifetimes),*> as #krate::derived::rkyv::Archive>::Archived);
 
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut checks = TokenStream::new();
     for field in known.iter().filter(|field| !field.skipped()) {
         let (member, span) = (&field.member, field.span());
@@ -246,7 +246,7 @@ fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<To
                 #krate::derived::#read::<#of, _>(|archived| &archived.#member)
             }
         };
-        told.push(field.tokens(&krate, &archived, &shape(&archived)));
+        reported.push(field.tokens(&krate, &archived, &shape(&archived)));
         let shape = shape(&some);
         checks.extend(quote_spanned! {span=>
             const _: () = #krate::derived::check_archived(#shape);
@@ -265,7 +265,7 @@ fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<To
         impl #impl_generics #krate::Shaped for #archived_name #ty_generics #where_clause {
             const SHAPE: #krate::Shape<'static> = #krate::Shape::structure(
                 ::core::mem::size_of::<Self>() as u32,
-                const { &[#(#told),*] },
+                const { &[#(#reported),*] },
             );
         }
 

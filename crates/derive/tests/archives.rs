@@ -84,13 +84,13 @@ fn a_schema_says_what_the_archive_is() {
     assert_eq!((schema.encoding, schema.format), (Encoding::Rkyv, RKYV_FORMAT));
     assert_eq!(schema.help, "A line of a log.");
     assert_eq!(schema.size as usize, size_of::<ArchivedLine>());
-    let told: Vec<_> = schema
+    let reported: Vec<_> = schema
         .fields
         .iter()
         .map(|field| (field.name, field.shape.kind, field.shape.size))
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("message", Kind::String, 8),
             ("took", Kind::F64, 8),

@@ -111,7 +111,7 @@ macro_rules! sample {
 
 sample!(here, #[record(name = "s")], a: u32, b: u32);
 sample!(there, #[record(name = "s")], a: u32, b: u32);
-sample!(told, #[record(name = "s", help = "x")], #[record(unit = "ns")] a: u32, /** B. */ b: u32);
+sample!(reported, #[record(name = "s", help = "x")], #[record(unit = "ns")] a: u32, /** B. */ b: u32);
 sample!(named, #[record(name = "t")], a: u32, b: u32);
 sample!(newer, #[record(name = "s", version = 2)], a: u32, b: u32);
 sample!(swapped, #[record(name = "s")], b: u32, a: u32);
@@ -126,8 +126,8 @@ const ONE: u32 = 1;
 fn an_id_follows_from_name_version_and_layout_and_nothing_else() {
     let id = here::Sample::SCHEMA.id;
     assert_eq!(there::Sample::SCHEMA.id, id);
-    assert_eq!(told::Sample::SCHEMA.id, id);
-    assert_ne!(told::Sample::SCHEMA, here::Sample::SCHEMA);
+    assert_eq!(reported::Sample::SCHEMA.id, id);
+    assert_ne!(reported::Sample::SCHEMA, here::Sample::SCHEMA);
     let others = [
         named::Sample::SCHEMA.id,
         newer::Sample::SCHEMA.id,
@@ -168,8 +168,8 @@ fn tuple_and_unit_structs_are_records_and_named_padding_is_told() {
 
     let [field] = Celsius::SCHEMA.fields else { panic!("{:?}", Celsius::SCHEMA) };
     assert_eq!((field.name, field.unit, field.at), ("0", "Cel", 0));
-    let [told] = Odd::SCHEMA.fields else { panic!("{:?}", Odd::SCHEMA) };
-    assert_eq!(told.name, "_told");
+    let [reported] = Odd::SCHEMA.fields else { panic!("{:?}", Odd::SCHEMA) };
+    assert_eq!(reported.name, "_told");
     assert_eq!((Started::SCHEMA.size, Started::SCHEMA.fields), (0, &[][..]));
 }
 

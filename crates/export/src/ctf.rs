@@ -88,7 +88,7 @@ struct Stream {
     end: u64,
     discarded: u64,
     /// As the last packet has it.
-    told: u64,
+    reported: u64,
     packets: u64,
 }
 
@@ -185,7 +185,7 @@ impl Ctf {
     fn write(&mut self, id: u32) -> Result<(), OutputError> {
         self.describe()?; // before the first event that needs it
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
-        if stream.events.is_empty() && stream.told == stream.discarded {
+        if stream.events.is_empty() && stream.reported == stream.discarded {
             return Ok(());
         }
         if stream.events.is_empty() {
@@ -210,7 +210,7 @@ impl Ctf {
         stream.events.clear();
         stream.events.shrink_to(2 * PACKET);
         self.packet.shrink_to(2 * PACKET);
-        stream.told = stream.discarded;
+        stream.reported = stream.discarded;
         stream.packets += 1;
         Ok(())
     }
@@ -250,7 +250,7 @@ impl Ctf {
             && stream.packets == 0
         {
             stream.end = stream.end.max(at);
-            stream.told = u64::MAX; // no count: it is told in any case
+            stream.reported = u64::MAX; // no count: it is told in any case
         }
         self.write(origin.id)?;
         if let Some(stream) = self.streams.get_mut(&origin.id) {

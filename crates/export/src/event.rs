@@ -1,6 +1,6 @@
 //! What outputs are told.
 
-use perfring_consumer::{Anchors, Cause, Policy, RecordType, Who};
+use perfring_consumer::{Anchors, Cause, OwnerInfo, Policy, RecordType};
 use perfring_types::read::{BadPayload, Type, TypeTable, Value};
 use std::cell::OnceCell;
 use std::fmt;
@@ -13,7 +13,7 @@ pub struct Origin {
     /// What people call it: its file's name, or its name in its set.
     pub name: String,
     /// Where it is or was: a path, `shm:NAME`, or what a recording says.
-    pub home: String,
+    pub location: String,
     /// The ring's own id. It names the ring for ever, also once its file is gone.
     pub uuid: [u8; 16],
     /// How many producers had attached when it was opened.
@@ -25,7 +25,7 @@ pub struct Origin {
     /// Bytes of its data area.
     pub data_size: u64,
     /// Who produced into it when it was opened: hints, as the file has them.
-    pub producer: Who,
+    pub producer: OwnerInfo,
     /// The types of its records, as far as they are known now. They become more.
     pub types: TypeTable,
     /// From stamps to wall-clock times, as known now.

@@ -1,7 +1,7 @@
 //! Names that a format takes.
 
 /// At most so many bytes of a text, whole characters only.
-pub(crate) fn cut(text: &str, most: usize) -> &str {
+pub(crate) fn truncated(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {
         end -= 1; // 0 is a boundary

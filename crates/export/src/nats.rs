@@ -57,9 +57,9 @@ mod link;
 mod message;
 mod options;
 mod read_back;
+mod reported;
 mod stream;
 mod subject;
-mod told;
 mod worker;
 
 pub use options::{Discard, Headers, Options, Payload, Storage, Stream};
@@ -68,12 +68,12 @@ use crate::event::Event;
 use crate::output::{Figures, Output, OutputError, Took};
 use flight::Finished;
 use message::{Encoder, Entry};
+use reported::Shared;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use told::Shared;
 use worker::Worker;
 
 /// Entries are handed to the thread so many at a time: it is woken once for all.
@@ -163,7 +163,7 @@ impl Nats {
         if !self.seems_full(cost) {
             return false;
         }
-        self.finished = self.shared.told().finished;
+        self.finished = self.shared.reported().finished;
         self.seems_full(cost)
     }
 
@@ -176,7 +176,7 @@ impl Nats {
 
     /// Entries that are not finished.
     fn left(&mut self) -> u64 {
-        self.finished = self.shared.told().finished;
+        self.finished = self.shared.reported().finished;
         self.taken.entries - self.finished.entries
     }
 
@@ -230,7 +230,8 @@ impl Output for Nats {
         if left == 0 {
             return Ok(());
         }
-        let why = self.shared.told().trouble().unwrap_or_else(|| "its time was too short".into());
+        let why =
+            self.shared.reported().trouble().unwrap_or_else(|| "its time was too short".into());
         Err(self.error(format!(
             "{left} of {} were not acknowledged in time ({why}); they are not released, and a reader \
              that comes again sends them again",
@@ -239,14 +240,14 @@ impl Output for Nats {
     }
 
     fn figures(&self) -> Figures {
-        let told = self.shared.told();
+        let reported = self.shared.reported();
         Figures {
             taken: self.records,
-            delivered: told.delivered,
-            bytes: told.bytes,
-            retries: told.retries,
-            refused: told.refused,
-            trouble: told.trouble(),
+            delivered: reported.delivered,
+            bytes: reported.bytes,
+            retries: reported.retries,
+            refused: reported.refused,
+            trouble: reported.trouble(),
         }
     }
 }

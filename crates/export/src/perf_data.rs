@@ -7,7 +7,7 @@ use crate::draft::Draft;
 use crate::event::{Event, Loss, Origin, Rec, What};
 use crate::output::{Figures, Output, OutputError, Took};
 use crate::timeline::Timeline;
-use format::{End, RAW_MAX, Stamp};
+use format::{End, RAW_MAX, Timestamp};
 use perfring_types::read::Value;
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ const ROUND: u64 = 1 << 20;
 /// A process that nobody knows. Not 0, which perf calls `swapper`.
 const NOBODY: u32 = u32::MAX;
 /// So many processes' names are remembered as told.
-const TOLD: usize = 1 << 16;
+const REPORTED: usize = 1 << 16;
 
 /// What a [`PerfData`] writes where.
 #[derive(Clone, Debug, Deserialize)]
@@ -69,7 +69,7 @@ pub struct PerfData {
     /// The tracepoint of losses.
     lost: u16,
     /// Names of processes as the file has them.
-    told: HashMap<u32, String>,
+    reported: HashMap<u32, String>,
     clocks: Option<(u64, u64)>,
     /// Where the next round begins, of bytes written.
     round: u64,
@@ -97,7 +97,7 @@ impl PerfData {
             timeline: Timeline::default(),
             tracepoints,
             lost,
-            told: HashMap::new(),
+            reported: HashMap::new(),
             clocks: None,
             round: ROUND,
             record: Vec::new(),
@@ -123,16 +123,18 @@ impl PerfData {
 
     /// Tells the name of a process, unless the file has it.
     fn comm(&mut self, pid: u32, name: &str, time: u64) -> Result<(), OutputError> {
-        if name.is_empty() || pid == NOBODY || self.told.get(&pid).is_some_and(|told| told == name)
+        if name.is_empty()
+            || pid == NOBODY
+            || self.reported.get(&pid).is_some_and(|reported| reported == name)
         {
             return Ok(());
         }
-        if self.told.len() >= TOLD {
-            self.told.clear();
+        if self.reported.len() >= REPORTED {
+            self.reported.clear();
         }
-        self.told.insert(pid, name.to_owned());
-        let stamp = Stamp { id: self.lost.into(), pid, tid: pid, time };
-        format::comm(&mut self.record, stamp, name);
+        self.reported.insert(pid, name.to_owned());
+        let timestamp = Timestamp { id: self.lost.into(), pid, tid: pid, time };
+        format::comm(&mut self.record, timestamp, name);
         self.put()
     }
 
@@ -184,20 +186,20 @@ impl PerfData {
             value,
         };
         self.tracepoints.raw(id, &raw, RAW_MAX, &mut self.raw);
-        format::sample(&mut self.record, Stamp { id: id.into(), pid, tid, time }, &self.raw);
+        format::sample(&mut self.record, Timestamp { id: id.into(), pid, tid, time }, &self.raw);
         self.put()
     }
 
     fn take_loss(&mut self, origin: &Origin, loss: &Loss, time: u64) -> Result<(), OutputError> {
         let pid = producer(origin);
-        let stamp = Stamp { id: self.lost.into(), pid, tid: pid, time };
-        format::lost(&mut self.record, stamp, loss.records);
+        let timestamp = Timestamp { id: self.lost.into(), pid, tid: pid, time };
+        format::lost(&mut self.record, timestamp, loss.records);
         let cause = loss.cause.name();
         let text = format!("records={} bytes={} cause={cause:?}", loss.records, loss.bytes);
         let (ring, pos) = (origin.name.as_str(), loss.pos);
         let raw = Raw { pid, pos, ring, text: &text, payload: &[], value: None };
         self.tracepoints.raw(self.lost, &raw, RAW_MAX, &mut self.raw);
-        format::sample(&mut self.record, stamp, &self.raw);
+        format::sample(&mut self.record, timestamp, &self.raw);
         self.put()
     }
 }

@@ -156,7 +156,7 @@ impl Perfetto {
         self.describe(tracks::describe_process(pid, name))?;
         let ring = tracks::uuid(&[b"ring", &origin.uuid, &pid.to_le_bytes()]);
         self.describe(TrackDescriptor {
-            description: Some(origin.home.clone()),
+            description: Some(origin.location.clone()),
             ..tracks::describe(ring, process, &origin.name)
         })?;
         if self.rings.len() >= DESCRIBED {

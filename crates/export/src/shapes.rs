@@ -2,8 +2,8 @@
 
 use crate::event::{Origin, Rec};
 use perfring_consumer::{
-    AttachError, Corrupt, Home, Layout, Observer, Record, RecordType, Snapshot, Start, Totals,
-    Types, Who,
+    AttachError, Corrupt, Layout, Location, Observer, OwnerInfo, Record, RecordType, RingTotals,
+    Snapshot, Start, Types,
 };
 use perfring_types::Entries;
 use std::collections::HashMap;
@@ -79,16 +79,24 @@ pub struct Shapes {
 impl Origin {
     /// Of a ring of this shape, of which nothing is known yet that its records need.
     #[must_use]
-    pub fn of(id: u32, home: &Home, layout: &Layout, epoch: u64, producer: Who) -> Self {
-        let path = home.path();
-        let name = match home {
-            Home::Segment(name) => name.clone(),
-            Home::File(_) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+    pub fn of(
+        id: u32,
+        location: &Location,
+        layout: &Layout,
+        epoch: u64,
+        producer: OwnerInfo,
+    ) -> Self {
+        let path = location.path();
+        let name = match location {
+            Location::Segment(name) => name.clone(),
+            Location::File(_) => {
+                path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+            }
         };
         Origin {
             id,
             name,
-            home: home.to_string(),
+            location: location.to_string(),
             uuid: layout.uuid,
             epoch,
             policy: Some(layout.policy),
@@ -105,25 +113,25 @@ impl Shapes {
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn open(home: impl Into<Home>, id: u32) -> Result<Self, AttachError> {
-        let home = home.into();
-        let source = Observer::open(&home, Start::Latest)?;
+    pub fn open(location: impl Into<Location>, id: u32) -> Result<Self, AttachError> {
+        let location = location.into();
+        let source = Observer::open(&location, Start::Latest)?;
         // Hints: where a file system has no locks and so no figures, records can be shown without.
         let (epoch, producer) = match source.stat() {
-            Ok(stat) => (stat.epoch(), stat.producer.who),
+            Ok(stat) => (stat.epoch(), stat.producer.owner),
             Err(_) => Default::default(),
         };
-        let origin = Origin::of(id, &home, source.layout(), epoch, producer);
+        let origin = Origin::of(id, &location, source.layout(), epoch, producer);
         let mut shapes = Self::of(origin, Types::default());
         shapes.source = Some(source);
         shapes.refresh();
         Ok(shapes)
     }
 
-    /// Of a copy of a ring; `home` says where it was.
+    /// Of a copy of a ring; `location` says where it was.
     #[must_use]
-    pub fn of_snapshot(snapshot: &Snapshot, home: &Home, id: u32) -> Self {
-        let origin = Origin::of(id, home, snapshot.layout(), 0, Who::default());
+    pub fn of_snapshot(snapshot: &Snapshot, location: &Location, id: u32) -> Self {
+        let origin = Origin::of(id, location, snapshot.layout(), 0, OwnerInfo::default());
         let mut shapes = Self::of(origin, snapshot.types().clone());
         shapes.origin.anchors = *snapshot.anchors();
         shapes
@@ -197,13 +205,13 @@ impl Shapes {
     /// Whether a producer is attached, so that there may be more. If that cannot be told, it is.
     #[must_use]
     pub fn has_producer(&self) -> bool {
-        let told = self.source.as_ref().map(|source| source.has_producer().unwrap_or(true));
-        told.unwrap_or(false)
+        let reported = self.source.as_ref().map(|source| source.has_producer().unwrap_or(true));
+        reported.unwrap_or(false)
     }
 
     /// The ring's books, if it is a ring and they are whole.
     #[must_use]
-    pub fn totals(&self) -> Option<Totals> {
+    pub fn totals(&self) -> Option<RingTotals> {
         self.source.as_ref()?.stat().ok()?.totals
     }
 

@@ -30,33 +30,33 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// The event's place, ns of `CLOCK_BOOTTIME`; 0 before the first stamp.
     pub(crate) fn place(&mut self, event: &Event<'_>) -> u64 {
-        let (stamp, wall) = match &event.what {
+        let (timestamp, wall) = match &event.what {
             What::Record(record) => (record.time, record.wall),
             What::Lost(loss) => (loss.time, loss.wall),
             What::Began | What::Ended => (None, None),
         };
-        match stamp {
-            Some(stamp) if self.can_be(stamp, wall) => {
-                self.newest = self.newest.max(stamp);
-                stamp
+        match timestamp {
+            Some(timestamp) if self.can_be(timestamp, wall) => {
+                self.newest = self.newest.max(timestamp);
+                timestamp
             }
             _ => self.newest,
         }
     }
 
-    fn can_be(&mut self, stamp: u64, wall: Option<u64>) -> bool {
-        if stamp <= self.now.saturating_add(AHEAD) {
+    fn can_be(&mut self, timestamp: u64, wall: Option<u64>) -> bool {
+        if timestamp <= self.now.saturating_add(AHEAD) {
             return true;
         }
         self.now = nanos(clock_gettime(ClockId::Boottime));
-        if stamp <= self.now.saturating_add(AHEAD) {
+        if timestamp <= self.now.saturating_add(AHEAD) {
             return true;
         }
         // It may be of a recording, by a machine that ran for longer.
         match wall {
-            _ if stamp > LONGEST => false,
+            _ if timestamp > LONGEST => false,
             Some(wall) => wall <= nanos(clock_gettime(ClockId::Realtime)) + WALL_AHEAD,
-            None => self.newest == 0 || stamp <= self.newest.saturating_add(GAP),
+            None => self.newest == 0 || timestamp <= self.newest.saturating_add(GAP),
         }
     }
 }

@@ -118,7 +118,7 @@ fn is_len(fields: &[(String, Pretty)], name: &str) -> bool {
 fn check(shown: &[Shown], ring: &Followed) -> usize {
     let mut shown = shown.iter().filter(|shown| shown.ring == ring.origin.name);
     let mut count = 0;
-    ring.events(0, |told| match &told.what {
+    ring.events(0, |reported| match &reported.what {
         What::Record(record) => {
             let shown = shown.next().unwrap();
             count += 1;
@@ -237,10 +237,10 @@ fn losses_count_wherever_they_are_and_whatever_they_are_of() {
     close(out);
     let Some((shown, discarded)) = read(&path) else { return };
     assert_eq!(discarded, [10, 11, 12, 13, 14, 15, 16, 99]);
-    let told = shown.iter().filter(|shown| shown.name == "perfring.lost");
-    let told: Vec<_> = told.map(|shown| shown.fields.get("cause").json()).collect();
+    let reported = shown.iter().filter(|shown| shown.name == "perfring.lost");
+    let reported: Vec<_> = reported.map(|shown| shown.fields.get("cause").json()).collect();
     let names: Vec<_> = causes.iter().map(|cause| cause.name()).chain(["output busy"]).collect();
-    assert_eq!(told, names);
+    assert_eq!(reported, names);
 }
 
 #[test]

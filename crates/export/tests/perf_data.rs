@@ -48,7 +48,7 @@ fn lines(ring: &Followed) -> Vec<String> {
         format!("{} {s}.{ns:09}: {event}: {text}", id()).trim_end().to_owned()
     };
     let mut newest = 0;
-    ring.events(0, |told| match &told.what {
+    ring.events(0, |reported| match &reported.what {
         perfring_export::What::Record(record) => {
             newest = record.time.unwrap();
             let text = match (record.kind_of(), record.value()) {
@@ -101,8 +101,8 @@ fn perf_script_shows_every_record_and_every_loss() {
 
     let lost: Vec<u64> = rings.iter().flat_map(Followed::losses).map(|lost| lost.records).collect();
     let shown = perf(&["script", "--show-lost-events"], &path).unwrap();
-    let told = shown.lines().filter_map(|line| line.split("PERF_RECORD_LOST lost ").nth(1));
-    assert_eq!(told.map(|lost| lost.trim().parse().unwrap()).collect::<Vec<u64>>(), lost);
+    let reported = shown.lines().filter_map(|line| line.split("PERF_RECORD_LOST lost ").nth(1));
+    assert_eq!(reported.map(|lost| lost.trim().parse().unwrap()).collect::<Vec<u64>>(), lost);
     let stats = perf(&["report", "--stats"], &path).unwrap();
     let stat = |name: &str| {
         let line = stats.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
@@ -115,8 +115,8 @@ fn perf_script_shows_every_record_and_every_loss() {
     let shown = perf(&["script", "-F", "trace:tod,time", "--ns"], &path).unwrap();
     let first = shown.lines().next().unwrap().split_whitespace().nth(1).unwrap();
     let nanos = rings[0].records()[0].wall.unwrap() % 1_000_000_000;
-    let told: u64 = first.rsplit('.').next().unwrap().trim_end_matches(':').parse().unwrap();
-    assert!(told.abs_diff(nanos) < 20_000, "{first} {nanos}");
+    let reported: u64 = first.rsplit('.').next().unwrap().trim_end_matches(':').parse().unwrap();
+    assert!(reported.abs_diff(nanos) < 20_000, "{first} {nanos}");
 }
 
 #[test]

@@ -160,7 +160,8 @@ fn spans_logs_and_metrics_are_what_perfetto_calls_so() {
     followed.export(&mut out);
     out.flush().unwrap(); // it is whole before it is closed, too
     let Some(events) = read(&path) else { return };
-    let stamps: Vec<u64> = followed.records().iter().map(|record| record.time.unwrap()).collect();
+    let timestamps: Vec<u64> =
+        followed.records().iter().map(|record| record.time.unwrap()).collect();
     // Type, name, value, nanoseconds after which record.
     let shown: Vec<_> = events.iter().filter(|event| event.get("type").is_some()).collect();
     let rows: Vec<_> = shown
@@ -203,7 +204,10 @@ fn spans_logs_and_metrics_are_what_perfetto_calls_so() {
     assert!(track(1) != track(2) && track(2) != track(3) && track(3) != track(1));
     assert_eq!(shown[8]["at"].as_u64().unwrap() - shown[7]["at"].as_u64().unwrap(), 1000);
     let at = |at: usize| shown[at]["at"].as_u64().unwrap();
-    assert_eq!((at(0), at(1), at(5), at(8)), (stamps[0], stamps[1], stamps[5], stamps[7]));
+    assert_eq!(
+        (at(0), at(1), at(5), at(8)),
+        (timestamps[0], timestamps[1], timestamps[5], timestamps[7])
+    );
     assert_eq!(shown[1]["args"]["k"], json!(5));
     assert_eq!(shown[4]["args"]["k"], json!(5));
     assert_eq!(shown[9]["categories"], json!(["log", "WARN"]));

@@ -4,7 +4,7 @@
 
 mod steps;
 
-use perfring_consumer::{Cause, Policy, Record, RecordType, Who};
+use perfring_consumer::{Cause, OwnerInfo, Policy, Record, RecordType};
 use perfring_export::recording::{
     Existing, Missing, Options, ReadError, Reader, Recording, is_recording,
 };
@@ -108,7 +108,7 @@ fn one_that_is_cut_off_anywhere_is_read_up_to_there_and_says_so() {
         }
         // All of what is whole is read.
         let (at, before) = *blocks.iter().rev().find(|(at, _)| *at <= len).unwrap_or(&(0, 0));
-        let ReadError::Cut { read, bytes, missing } = error else { panic!("{error}") };
+        let ReadError::Truncated { read, bytes, missing } = error else { panic!("{error}") };
         assert_eq!((read, bytes), (before, (len - at) as u64), "{len}");
         assert_eq!(read, records(&found));
         if len >= at + 40 && at > 0 {
@@ -117,7 +117,7 @@ fn one_that_is_cut_off_anywhere_is_read_up_to_there_and_says_so() {
         } else {
             assert_eq!(missing, Missing::Unknown, "{len}");
         }
-        let said = ReadError::Cut { read, bytes, missing }.to_string();
+        let said = ReadError::Truncated { read, bytes, missing }.to_string();
         assert!(said.contains("no end") && said.contains("missing"), "{said}");
     }
 }
@@ -224,10 +224,10 @@ fn a_file_is_as_the_document_says() {
     let event = reader.next().unwrap().unwrap();
     assert!(matches!(event.what, What::Began));
     let origin = event.origin;
-    assert_eq!((origin.name.as_str(), origin.home.as_str()), ("name", "/home"));
+    assert_eq!((origin.name.as_str(), origin.location.as_str()), ("name", "/home"));
     assert_eq!((origin.uuid, origin.epoch, origin.data_size), ([9; 16], 2, 4096));
     assert_eq!((origin.policy, origin.timed), (Some(Policy::Drop), true));
-    let who = Who { epoch: 1, attached_ns: 77, pid: 12, uid: 1000, name: "who".to_owned() };
+    let who = OwnerInfo { epoch: 1, attached_ns: 77, pid: 12, uid: 1000, name: "who".to_owned() };
     assert_eq!(origin.producer, who);
     let event = reader.next().unwrap().unwrap();
     let What::Record(record) = &event.what else { panic!("{event:?}") };
@@ -390,7 +390,7 @@ fn a_full_disk_is_a_sentence_and_nothing_is_said_to_be_delivered() {
     assert!(recording.flush().is_err() && recording.close(Instant::now()).is_err());
     let (found, error) = read(&file.0.borrow());
     assert_eq!(found.len() as u64, whole);
-    assert!(matches!(error, Some(ReadError::Cut { .. })));
+    assert!(matches!(error, Some(ReadError::Truncated { .. })));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::decode::{What, decode};
 use crate::event::EventKind;
 use perfring_consumer::{
     Anchor, Anchors, Cause, ClockError, Corrupt, Count, Fill, Front, Item, Lost, MachineClock,
-    Mark, Record,
+    Record, ResumePoint,
 };
 use perfring_shm::{KernelEvents, MappedKernel};
 use std::io;
@@ -37,14 +37,14 @@ const READINGS: u32 = 3;
 /// let touched = vec![1u8; 1 << 20];
 /// let mut faults = 0;
 /// for ring in &mut rings {
-///     ring.look()?;
+///     ring.peek()?;
 ///     while let Some((item, _)) = ring.take()? {
 ///         if let Item::Record(record) = item {
 ///             faults += 1;
 ///             assert!(record.time.is_some());
 ///         }
 ///     }
-///     ring.release_to(&ring.mark());
+///     ring.release_to(&ring.resume_point());
 /// }
 /// assert!(faults > 0 && touched[0] == 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -68,9 +68,9 @@ pub struct KernelRing {
     /// Records before what is next.
     taken: Count,
     /// Records that were told as lost for want of room.
-    told: u64,
+    reported: u64,
     /// All that were lost are told.
-    is_told: bool,
+    is_reported: bool,
     /// When it was asked last whether it is over.
     asked: Instant,
 }
@@ -133,8 +133,8 @@ impl KernelRing {
             spare: Read::default(),
             body: Vec::new(),
             taken: Count::default(),
-            told: 0,
-            is_told: false,
+            reported: 0,
+            is_reported: false,
             asked: Instant::now(),
         }
     }
@@ -147,12 +147,12 @@ impl KernelRing {
     ///
     /// # Errors
     /// [`Corrupt`].
-    pub fn look(&mut self) -> Result<Front, Corrupt> {
-        self.mapped.look()?;
+    pub fn peek(&mut self) -> Result<Front, Corrupt> {
+        self.mapped.poll()?;
         self.read_next()?;
-        if self.next.is_none() && !self.is_told && self.has_ended() {
+        if self.next.is_none() && !self.is_reported && self.has_ended() {
             // Once more: it may have been written in between, and no more is from now on.
-            self.mapped.look()?;
+            self.mapped.poll()?;
             self.read_next()?;
             if self.next.is_none() {
                 self.read_rest();
@@ -161,7 +161,7 @@ impl KernelRing {
         Ok(self.front())
     }
 
-    /// The next item of what was there at the last [`look`](KernelRing::look), and what is next after
+    /// The next item of what was there at the last [`peek`](KernelRing::peek), and what is next after
     /// it: [`Front::Empty`] if that is to be found out by another look.
     ///
     /// # Errors
@@ -171,7 +171,9 @@ impl KernelRing {
         let Some(next) = self.next.take() else { return Ok(None) };
         self.spare = std::mem::replace(&mut self.here, next);
         match self.here.what {
-            Some(What::Lost(records, Cause::Full)) => self.told = self.told.saturating_add(records),
+            Some(What::Lost(records, Cause::Full)) => {
+                self.reported = self.reported.saturating_add(records)
+            }
             Some(What::Record(_)) => {
                 let (count, size) = (self.taken, self.here.end - self.here.pos);
                 self.taken =
@@ -199,26 +201,26 @@ impl KernelRing {
     /// After the last record: those that found no room after it, of which the kernel tells before
     /// the next record that fits, and there is none.
     fn read_rest(&mut self) {
-        self.is_told = true;
+        self.is_reported = true;
         // Before Linux 6.0 nobody can tell.
         let lost = self.mapped.events().lost().ok().flatten().unwrap_or(0);
-        if lost > self.told {
+        if lost > self.reported {
             let (pos, time) = (self.cursor, self.here.time);
-            let what = Some(What::Lost(lost - self.told, Cause::Full));
+            let what = Some(What::Lost(lost - self.reported, Cause::Full));
             self.next = Some(Read { pos, end: pos, time, what, payload: Vec::new() });
         }
     }
 
     /// Whether it is over, and all of it was told or is the next to be.
-    pub(crate) fn is_told(&self) -> bool {
-        self.is_told
+    pub(crate) fn is_reported(&self) -> bool {
+        self.is_reported
     }
 
     fn front(&self) -> Front {
         match &self.next {
             None => Front::Empty,
             Some(Read { what: Some(What::Lost(..)), .. }) => Front::Lost,
-            Some(next) => Front::Stamped(next.time),
+            Some(next) => Front::Timestamped(next.time),
         }
     }
 
@@ -239,14 +241,19 @@ impl KernelRing {
 
     /// The place after everything that was taken.
     #[must_use]
-    pub fn mark(&self) -> Mark {
-        Mark { pos: self.here.end, before: self.taken, lapped: Count::default(), range_end: 0 }
+    pub fn resume_point(&self) -> ResumePoint {
+        ResumePoint {
+            pos: self.here.end,
+            before: self.taken,
+            lapped: Count::default(),
+            range_end: 0,
+        }
     }
 
-    /// Gives the kernel back the space of what was taken before this [`mark`](KernelRing::mark).
-    pub fn release_to(&mut self, mark: &Mark) {
-        if mark.pos <= self.here.end {
-            self.mapped.release(mark.pos);
+    /// Gives the kernel back the space of what was taken before this [`resume_point`](KernelRing::resume_point).
+    pub fn release_to(&mut self, resume_point: &ResumePoint) {
+        if resume_point.pos <= self.here.end {
+            self.mapped.release(resume_point.pos);
         }
     }
 

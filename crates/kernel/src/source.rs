@@ -2,7 +2,7 @@
 
 use crate::records::SCHEMAS;
 use crate::ring::KernelRing;
-use perfring_consumer::{Anchors, Fill, Front, Item, Mark, Types};
+use perfring_consumer::{Anchors, Fill, Front, Item, ResumePoint, Types};
 use perfring_set::{About, Source, SourceError};
 
 /// Its losses are [`Item::Lost`], its types those that [`types`](crate::types) tells of.
@@ -21,19 +21,19 @@ use perfring_set::{About, Source, SourceError};
 /// ```
 impl Source for KernelRing {
     fn poll(&mut self) -> Result<Front, SourceError> {
-        Ok(KernelRing::look(self)?)
+        Ok(KernelRing::peek(self)?)
     }
 
     fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
         Ok(KernelRing::take(self)?)
     }
 
-    fn mark(&self) -> Mark {
-        KernelRing::mark(self)
+    fn resume_point(&self) -> ResumePoint {
+        KernelRing::resume_point(self)
     }
 
-    fn release(&mut self, mark: &Mark) {
-        self.release_to(mark);
+    fn release(&mut self, resume_point: &ResumePoint) {
+        self.release_to(resume_point);
     }
 
     fn fill(&self) -> Fill {
@@ -58,6 +58,6 @@ impl Source for KernelRing {
 
     fn has_producer(&self) -> bool {
         // Until its last loss is told, too: whether it is over is asked now and then alone.
-        !self.is_told()
+        !self.is_reported()
     }
 }

@@ -101,7 +101,7 @@ impl Seen {
     /// Everything that is there now.
     fn drain(&mut self, rings: &mut [KernelRing], types: &TypeTable) {
         for ring in rings {
-            ring.look().unwrap();
+            ring.peek().unwrap();
             while let Some((item, _)) = ring.take().unwrap() {
                 match item {
                     Item::Record(record) => {
@@ -115,8 +115,8 @@ impl Seen {
                     }
                 }
             }
-            let mark = ring.mark();
-            ring.release_to(&mark);
+            let resume_point = ring.resume_point();
+            ring.release_to(&resume_point);
         }
     }
 
@@ -204,7 +204,7 @@ fn what_finds_no_room_is_counted_to_the_last_record() {
         seen.drain(&mut rings, &types);
     }
     let switches = child.switches_at_rest() - before;
-    let told = seen.lost;
+    let reported = seen.lost;
     rings.iter().for_each(|ring| ring.stopper().stop().unwrap());
     child.ask("what nobody hears of");
     let counts = |seen: &Seen| seen.count(ContextSwitch::SCHEMA.name) + seen.lost;
@@ -212,10 +212,10 @@ fn what_finds_no_room_is_counted_to_the_last_record() {
     while counts(&seen) < switches && Instant::now() < until {
         seen.drain(&mut rings, &types);
     }
-    println!("{switches} switches; lost: {told} told before a record, {} in all", seen.lost);
+    println!("{switches} switches; lost: {reported} told before a record, {} in all", seen.lost);
     assert_eq!(counts(&seen), switches);
-    assert!(told > 0, "no loss was told of before a record");
-    assert!(seen.lost > told, "nothing was lost after the last record");
+    assert!(reported > 0, "no loss was told of before a record");
+    assert!(seen.lost > reported, "nothing was lost after the last record");
 }
 
 #[test]
@@ -228,12 +228,12 @@ fn a_ring_of_one_page_is_read_for_many_laps_in_order() {
     let (types, mut seen) = (types(), Seen::default());
     let mut marks = vec![0; rings.len()];
     // Records that run over the end, as 64 does not divide what a loss takes.
-    while rings.iter().all(|ring| ring.mark().pos < 20 * 4096) {
+    while rings.iter().all(|ring| ring.resume_point().pos < 20 * 4096) {
         child.ask("line");
         seen.drain(&mut rings, &types);
-        for (ring, mark) in rings.iter().zip(&mut marks) {
-            assert!(ring.mark().pos >= *mark);
-            *mark = ring.mark().pos;
+        for (ring, resume_point) in rings.iter().zip(&mut marks) {
+            assert!(ring.resume_point().pos >= *resume_point);
+            *resume_point = ring.resume_point().pos;
         }
     }
     let switches = child.switches_at_rest() - before;
@@ -261,16 +261,16 @@ fn page_faults_stand_between_our_own_records_in_time() {
         memory.resize(len, round); // touched here for the first time
         std::hint::black_box(&memory);
         producer.publish(RecordType::BYTES, &[round]).unwrap();
-        let mut stamp = || match consumer.read().unwrap() {
+        let mut timestamp = || match consumer.read().unwrap() {
             Some(Item::Record(record)) => record.time.unwrap(),
             other => panic!("{other:?}"),
         };
-        let (from, to) = (stamp() - ERROR_NS, stamp() + ERROR_NS);
+        let (from, to) = (timestamp() - ERROR_NS, timestamp() + ERROR_NS);
         let begin = memory.as_ptr() as u64;
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let mut faults = 0;
         for ring in &mut rings {
-            ring.look().unwrap();
+            ring.peek().unwrap();
             while let Some((item, _)) = ring.take().unwrap() {
                 let Item::Record(record) = item else { panic!("{item:?}") };
                 let fault: PageFault = *record.as_pod().unwrap();
@@ -280,8 +280,8 @@ fn page_faults_stand_between_our_own_records_in_time() {
                     faults += 1;
                 }
             }
-            let mark = ring.mark();
-            ring.release_to(&mark);
+            let resume_point = ring.resume_point();
+            ring.release_to(&resume_point);
         }
         println!("round {round}: {faults} faults within {} us", (to - from) / 1000);
         // A page each, or larger pages; the first may be of memory that somebody used before.

@@ -73,11 +73,11 @@ impl Producer {
         self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
         let most = LAST.min(self.layout().data_size as usize / 8);
         let space = self.archive_space.clamp(FIRST, most.max(FIRST));
-        let stamp = |keeper: TimeKeeper<'_>| self.clock.stamp(keeper);
+        let timestamp = |keeper: TimeKeeper<'_>| self.clock.timestamp(keeper);
         let end = End::Publish(Wake::Auto);
         // Not counted, as there is another way.
         let refused = |_: &mut WriteWindow, refusal| ReserveError::from(refusal);
-        let Ok(mut record) = self.window.reserve_or(T::SCHEMA.id, space, end, stamp, refused)
+        let Ok(mut record) = self.window.reserve_or(T::SCHEMA.id, space, end, timestamp, refused)
         else {
             return self.publish_long(value); // which may be short enough for what room there is
         };

@@ -2,7 +2,7 @@
 
 use crate::errors::ReserveError;
 use crate::space::{put, refuse, reserve};
-use crate::stamp::Clock;
+use crate::timestamp::Clock;
 use perfring_abi::RecordType;
 use perfring_ring::{Refusal, Wake};
 use perfring_shm::{End, MachineClock, Reservation, TimeKeeper, WriteWindow};
@@ -37,9 +37,9 @@ impl Batch<'_> {
     /// See [`ReserveError`]; the refusal is counted.
     #[inline]
     pub fn offer(&mut self, kind: RecordType, payload: &[u8]) -> Result<bool, ReserveError> {
-        let stamp = |keeper: TimeKeeper<'_>| self.clock.stamp(keeper);
+        let timestamp = |keeper: TimeKeeper<'_>| self.clock.timestamp(keeper);
         let put =
-            self.window.put(kind, payload, End::Hold, stamp, |window, refusal| match refusal {
+            self.window.put(kind, payload, End::Hold, timestamp, |window, refusal| match refusal {
                 Refusal::Full => ReserveError::Full,
                 refusal => refuse(window, refusal, payload.len()),
             });

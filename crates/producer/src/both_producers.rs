@@ -6,7 +6,7 @@ use crate::known_types::put_entry;
 use crate::shared_producer::SharedProducer;
 use perfring_abi::Layout;
 use perfring_ring::Wake;
-use perfring_shm::{Home, Pages, PagesError, Reservation, SharedReservation};
+use perfring_shm::{Location, Pages, PagesError, Reservation, SharedReservation};
 use perfring_types::{Entry, PodRecord, Schema};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -104,12 +104,12 @@ macro_rules! producer {
 
             /// Whether the ring's file was cut short under this producer, as far as was found out:
             /// its records go into memory of its own since then, and nobody reads them. Always
-            /// false without [`install_guard`](crate::install_guard), as that is the end of the
+            /// false without [`install_sigbus_handler`](crate::install_sigbus_handler), as that is the end of the
             /// process then. A drop ring is [`ReserveError::Corrupt`] by itself, before a ring's
             /// worth is written; an overwrite ring asks nobody for space, and never is.
             #[must_use]
-            pub fn is_cut(&self) -> bool {
-                self.window.is_cut()
+            pub fn is_truncated(&self) -> bool {
+                self.window.is_truncated()
             }
 
             /// The longest payload that this ring takes, in bytes.
@@ -150,8 +150,8 @@ macro_rules! producer {
 
             /// Where the ring lives.
             #[must_use]
-            pub fn home(&self) -> &Home {
-                self.window.file().home()
+            pub fn location(&self) -> &Location {
+                self.window.file().location()
             }
 
             /// As [`Self::register`], of a type whose [`Schema::key`] is known.

@@ -5,11 +5,11 @@ use crate::each::Each;
 use crate::errors::{OpenError, ReserveError};
 use crate::known_types::Known;
 use crate::space::{put, refuse, reserve, reserve_slowly, reserve_timeout, wait};
-use crate::stamp::Clock;
+use crate::timestamp::Clock;
 use perfring_abi::RecordType;
-use perfring_ring::{Count, ProducerBook, Refusal, Wake};
+use perfring_ring::{Count, ProducerTotals, Refusal, Wake};
 use perfring_shm::{
-    AttachError, End, Home, MachineClock, Reservation, RingOptions, WriteWindow, create,
+    AttachError, End, Location, MachineClock, Reservation, RingOptions, WriteWindow, create,
     program_name,
 };
 use std::time::Duration;
@@ -34,10 +34,10 @@ impl Producer {
     /// # Errors
     /// [`OpenError::Create`] with [`CreateError::Exists`](crate::CreateError::Exists) if there is one
     /// already: then [`Producer::attach`].
-    pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<Self, OpenError> {
-        let home = home.into();
-        create(&home, options).map_err(OpenError::Create)?;
-        Self::attach(home).map_err(OpenError::Attach)
+    pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<Self, OpenError> {
+        let location = location.into();
+        create(&location, options).map_err(OpenError::Create)?;
+        Self::attach(location).map_err(OpenError::Attach)
     }
 
     /// Attaches to a ring, under the name of this program. Goes on where the last producer stopped,
@@ -45,16 +45,16 @@ impl Producer {
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] names the producer that has the ring.
-    pub fn attach(home: impl Into<Home>) -> Result<Self, AttachError> {
-        Self::attach_as(home, &program_name())
+    pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
+        Self::attach_as(location, &program_name())
     }
 
     /// As [`Producer::attach`], under a name of up to 64 bytes that `perfring stat` shows.
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
-        let mut window = WriteWindow::attach(home)?;
+    pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
+        let mut window = WriteWindow::attach(location)?;
         let mut clock = Clock::of(window.clock(), window.file().layout());
         if window.file().layout().time {
             window.begin_time(&clock.read());
@@ -131,7 +131,7 @@ impl Producer {
     /// assert!(producer.wait_for_room(4000, Duration::ZERO)?);
     /// producer.publish(RecordType::BYTES, &[0; 4000])?;
     /// assert!(!producer.wait_for_room(4000, Duration::ZERO)?); // which is not counted
-    /// assert_eq!(producer.book().refused.total().records, 0);
+    /// assert_eq!(producer.totals().refused.total().records, 0);
     /// let full = producer.reserve_timeout(RecordType::BYTES, 4000, Duration::from_millis(1));
     /// assert_eq!(full.unwrap_err(), ReserveError::Full); // nobody reads
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -193,7 +193,7 @@ impl Producer {
     ///     batch.push(RecordType::BYTES, &n.to_le_bytes())?;
     /// }
     /// batch.publish();
-    /// assert_eq!(producer.book().written.records, 64);
+    /// assert_eq!(producer.totals().written.records, 64);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
@@ -238,8 +238,8 @@ impl Producer {
     /// What was written, given back and refused since the ring was made, by this producer and those
     /// before it.
     #[must_use]
-    pub fn book(&self) -> ProducerBook {
-        self.window.book()
+    pub fn totals(&self) -> ProducerTotals {
+        self.window.totals()
     }
 
     /// What an overwrite ring has overwritten since it was made.

@@ -92,7 +92,7 @@ mod exclusive_producer;
 mod known_types;
 mod shared_producer;
 mod space;
-mod stamp;
+mod timestamp;
 
 #[cfg(feature = "rkyv")]
 pub use archive::PublishError;
@@ -102,12 +102,13 @@ pub use each::Each;
 pub use errors::{OpenError, ReserveError, TypeError};
 pub use exclusive_producer::Producer;
 pub use perfring_abi::{
-    Evict, Layout, Policy, Producers, RecordType, SLOTS_DEFAULT, Tell, record_size,
+    Evict, Layout, Policy, Producers, RecordType, Report, SLOTS_DEFAULT, record_size,
 };
-pub use perfring_ring::{Count, ProducerBook, Refused, Wake};
+pub use perfring_ring::{Count, ProducerTotals, Refused, Wake};
 pub use perfring_shm::{
-    AttachError, ClockError, CreateError, Home, Pages, PagesError, Removal, Reservation,
-    RingOptions as Options, SharedBatch, SharedReservation, create, install_guard, remove,
+    AttachError, ClockError, CreateError, Location, Pages, PagesError, Removal, Reservation,
+    ReservedBatch, RingOptions as Options, SharedReservation, create, install_sigbus_handler,
+    remove,
 };
 pub use perfring_types as types;
 pub use shared_producer::SharedProducer;

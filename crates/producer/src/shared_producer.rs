@@ -3,12 +3,12 @@
 use crate::errors::{OpenError, ReserveError};
 use crate::known_types::Known;
 use crate::space::{SPINS, spin};
-use crate::stamp::Clock;
+use crate::timestamp::Clock;
 use perfring_abi::{HEADER_LEN, Producers, RecordType};
 use perfring_ring::{Count, Refusal, Refused, Wake};
 use perfring_shm::{
-    AttachError, Home, MachineClock, RingOptions, SharedBatch, SharedReservation, SharedWindow,
-    create, program_name,
+    AttachError, Location, MachineClock, ReservedBatch, RingOptions, SharedReservation,
+    SharedWindow, create, program_name,
 };
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -60,11 +60,11 @@ impl SharedProducer {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<Self, OpenError> {
-        let home = home.into();
+    pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<Self, OpenError> {
+        let location = location.into();
         let options = RingOptions { producers: Producers::Many, ..*options };
-        create(&home, &options).map_err(OpenError::Create)?;
-        Self::attach(home).map_err(OpenError::Attach)
+        create(&location, &options).map_err(OpenError::Create)?;
+        Self::attach(location).map_err(OpenError::Attach)
     }
 
     /// Attaches as one more producer, under the name of this program. What the last holder of the
@@ -72,16 +72,16 @@ impl SharedProducer {
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Slots`] if there are as many producers as slots.
-    pub fn attach(home: impl Into<Home>) -> Result<Self, AttachError> {
-        Self::attach_as(home, &program_name())
+    pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
+        Self::attach_as(location, &program_name())
     }
 
     /// As [`SharedProducer::attach`], under a name of up to 64 bytes that `perfring stat` shows.
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn attach_as(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
-        let window = SharedWindow::attach(home, name)?;
+    pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
+        let window = SharedWindow::attach(location, name)?;
         let mut clock = Clock::of(window.clock(), window.layout());
         if window.layout().time {
             window.begin_time(|| clock.read())?;
@@ -220,7 +220,7 @@ impl SharedProducer {
     /// # Errors
     /// See [`ReserveError`]; the loss is counted, as one record.
     #[inline]
-    pub fn batch(&self, bytes: usize) -> Result<SharedBatch<'_>, ReserveError> {
+    pub fn batch(&self, bytes: usize) -> Result<ReservedBatch<'_>, ReserveError> {
         let batch = self.window.try_batch(bytes, || self.now());
         batch.map_err(|refusal| self.refuse(refusal, self.len_of_group(bytes)))
     }
@@ -230,7 +230,7 @@ impl SharedProducer {
     ///
     /// # Errors
     /// What no waiting mends: see [`ReserveError`]; it is counted.
-    pub fn offer_batch(&self, bytes: usize) -> Result<Option<SharedBatch<'_>>, ReserveError> {
+    pub fn offer_batch(&self, bytes: usize) -> Result<Option<ReservedBatch<'_>>, ReserveError> {
         self.offered(self.window.try_batch(bytes, || self.now()), self.len_of_group(bytes))
     }
 
@@ -330,7 +330,7 @@ impl SharedProducer {
 
     /// The payload of one record that takes so much, stamp and all.
     fn len_of_group(&self, bytes: usize) -> usize {
-        bytes.saturating_sub(HEADER_LEN as usize + self.layout().stamp_len())
+        bytes.saturating_sub(HEADER_LEN as usize + self.layout().timestamp_len())
     }
 
     /// The stamps' clock, before the lock is taken: a producer that waits for it stamps as of the time

@@ -2,7 +2,7 @@
 
 use crate::each::Each;
 use crate::errors::ReserveError;
-use crate::stamp::Clock;
+use crate::timestamp::Clock;
 use perfring_abi::RecordType;
 use perfring_ring::{Refusal, Wake};
 use perfring_shm::{End, MachineClock, Reservation, WriteWindow};
@@ -30,7 +30,7 @@ pub(crate) fn put(
     end: End,
 ) -> Result<(), ReserveError> {
     let refused = |window: &mut WriteWindow, refusal| refuse(window, refusal, payload.len());
-    window.put(kind, payload, end, |keeper| clock.stamp(keeper), refused)
+    window.put(kind, payload, end, |keeper| clock.timestamp(keeper), refused)
 }
 
 /// Space for one record, in place.
@@ -43,7 +43,7 @@ pub(crate) fn reserve<'a>(
     end: End,
 ) -> Result<Reservation<'a>, ReserveError> {
     let refused = |window: &mut WriteWindow, refusal| refuse(window, refusal, len);
-    window.reserve_or(kind, len, end, |keeper| clock.stamp(keeper), refused)
+    window.reserve_or(kind, len, end, |keeper| clock.timestamp(keeper), refused)
 }
 
 /// As [`reserve`], waiting for space for at most `timeout`.
@@ -59,7 +59,7 @@ pub(crate) fn reserve_timeout<'a>(
         wait(window, refusal, len, timeout).map_err(|refusal| refuse(window, refusal, len))
     };
     let end = End::Publish(Wake::Auto);
-    window.reserve_when(kind, len, end, |keeper| clock.stamp(keeper), wait)
+    window.reserve_when(kind, len, end, |keeper| clock.timestamp(keeper), wait)
 }
 
 /// The reservation of [`Producer::publish_each`](crate::Producer::publish_each), where its loop finds no room.
@@ -101,7 +101,7 @@ pub(crate) fn wait(
             }
             window.sleep_for_space(len, left);
         }
-        match window.look_for_space(len) {
+        match window.poll_for_space(len) {
             Ok(()) => return Ok(()),
             Err(again) => refusal = again,
         }

@@ -49,7 +49,7 @@ fn fill(number: u64, bytes: &mut [u8]) {
 }
 
 /// What a reader sees, and what the books say.
-fn told(item: Item<'_>) -> String {
+fn reported(item: Item<'_>) -> String {
     match item {
         Item::Record(record) => format!("{} {} {:?}", record.pos, record.kind, record.bytes),
         Item::Lost(lost) => format!("{lost:?}"),
@@ -97,7 +97,7 @@ impl Side {
                 for _ in 0..count {
                     let Some(consumer) = &mut self.consumer else { break };
                     match consumer.read().unwrap() {
-                        Some(item) => self.seen.push(told(item)),
+                        Some(item) => self.seen.push(reported(item)),
                         None => break,
                     }
                 }
@@ -114,15 +114,15 @@ impl Side {
 
     fn end(mut self, path: &Path) -> (Vec<String>, String) {
         let producer = self.producer.as_ref().unwrap();
-        let books = format!("{:?} {:?}", producer.book(), producer.overwritten());
+        let sums = format!("{:?} {:?}", producer.totals(), producer.overwritten());
         drop(self.producer.take());
         drop(self.consumer.take());
         let mut observer = Observer::open(path, Start::Oldest).unwrap();
         while let Some(item) = observer.read().unwrap() {
-            self.seen.push(told(item));
+            self.seen.push(reported(item));
         }
         let totals = observer.stat().unwrap().totals.unwrap();
-        (self.seen, format!("{books} {:?} {:?}", totals.overwritten, totals.present))
+        (self.seen, format!("{sums} {:?} {:?}", totals.overwritten, totals.present))
     }
 }
 
@@ -183,7 +183,7 @@ fn after_a_panic_what_was_published_stands_and_the_producer_goes_on() {
                 })
             }));
             assert!(failed.is_err());
-            assert_eq!(producer.book().written.records, stands);
+            assert_eq!(producer.totals().written.records, stands);
             // Also over the end of the ring, so that limits that were not looked at would show.
             for number in 100..110 {
                 producer.publish(KIND, &[number; 24]).unwrap();
@@ -226,7 +226,7 @@ fn who_waits_for_space_loses_nothing_and_who_does_not_is_told() {
     consumer.release();
     // 255 records of 16 bytes fit.
     assert_eq!(producer.publish_each(Each::new(KIND, 8), 0..300u64, number), 255);
-    assert_eq!(producer.book().refused.full.records, 45);
+    assert_eq!(producer.totals().refused.full.records, 45);
     let mut read = 0;
     while consumer.read().unwrap().is_some() {
         read += 1;
@@ -244,7 +244,7 @@ fn a_length_that_no_ring_holds_is_refused() {
     let mut producer = Producer::create(dir.path().join("ring"), &Options::default()).unwrap();
     producer.publish(KIND, b"one").unwrap();
     assert_eq!(producer.publish_each(Each::new(KIND, usize::MAX), 0..2u64, fill), 0);
-    assert_eq!(producer.book().refused.too_large.records, 2);
+    assert_eq!(producer.totals().refused.too_large.records, 2);
 }
 
 /// A panic anywhere in a lot that is held back, also after the producer had to be asked for room:
@@ -287,7 +287,7 @@ fn after_a_panic_in_a_full_ring_nothing_is_damaged() {
             assert_eq!(numbers.pop(), Some(u64::MAX));
             assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{policy:?} {at}");
             let totals = observer.stat().unwrap().totals.unwrap();
-            assert_eq!(totals.producer.written, producer.book().written);
+            assert_eq!(totals.producer.written, producer.totals().written);
             let gone = totals.overwritten.records + totals.consumer.read.records;
             assert_eq!(totals.producer.written.records, gone + totals.present.records);
         }
@@ -314,7 +314,7 @@ fn after_a_panic_a_head_that_lies_is_not_believed() {
             })
         }));
         assert!(failed.is_err());
-        assert_eq!(producer.book().pos, 0, "as if nothing had been published");
+        assert_eq!(producer.totals().pos, 0, "as if nothing had been published");
         let _ = producer.publish(KIND, b"xyz");
     }
 }

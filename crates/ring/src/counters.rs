@@ -1,6 +1,8 @@
 //! The books: what was written, read and lost, so that `written = read + lost + still there`.
 
-use perfring_abi::{CONSUMER_BOOK, Cause, PRODUCER_BOOK, consumer_book as c, producer_book as p};
+use perfring_abi::{
+    CONSUMER_TOTALS, Cause, PRODUCER_TOTALS, consumer_totals as c, producer_totals as p,
+};
 
 /// Records and the bytes they take in the ring, headers and padding included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,7 +122,7 @@ impl Refused {
 
 /// What producers have done since the ring was made, true at `pos`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProducerBook {
+pub struct ProducerTotals {
     /// The `data_head` at which this is true.
     pub pos: u64,
     /// Committed.
@@ -132,32 +134,32 @@ pub struct ProducerBook {
     /// Refused.
     pub refused: Refused,
     /// Of `refused`, already told in the stream.
-    pub told: Refused,
+    pub reported: Refused,
     /// `PERF_RECORD_LOST` records in the stream.
     pub lost_markers: u64,
 }
 
-impl ProducerBook {
-    pub(crate) fn to_words(self) -> [u64; PRODUCER_BOOK] {
-        let mut words = [0; PRODUCER_BOOK];
+impl ProducerTotals {
+    pub(crate) fn to_words(self) -> [u64; PRODUCER_TOTALS] {
+        let mut words = [0; PRODUCER_TOTALS];
         words[p::POS] = self.pos;
         words[p::LOST_MARKERS] = self.lost_markers;
         self.written.put(&mut words, p::WRITTEN_RECORDS);
         self.discarded.put(&mut words, p::DISCARDED_RECORDS);
         self.reclaimed.put(&mut words, p::RECLAIMED_RECORDS);
         self.refused.put(&mut words, p::REFUSED);
-        self.told.put(&mut words, p::TOLD);
+        self.reported.put(&mut words, p::REPORTED);
         words
     }
 
-    pub(crate) fn from_words(words: &[u64; PRODUCER_BOOK]) -> Self {
-        ProducerBook {
+    pub(crate) fn from_words(words: &[u64; PRODUCER_TOTALS]) -> Self {
+        ProducerTotals {
             pos: words[p::POS],
             written: Count::get(words, p::WRITTEN_RECORDS),
             discarded: Count::get(words, p::DISCARDED_RECORDS),
             reclaimed: Count::get(words, p::RECLAIMED_RECORDS),
             refused: Refused::get(words, p::REFUSED),
-            told: Refused::get(words, p::TOLD),
+            reported: Refused::get(words, p::REPORTED),
             lost_markers: words[p::LOST_MARKERS],
         }
     }
@@ -165,7 +167,7 @@ impl ProducerBook {
 
 /// What the consumer has done since the ring was made, true at `pos`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConsumerBook {
+pub struct ConsumerTotals {
     /// Everything before this is released.
     pub pos: u64,
     /// Released.
@@ -174,17 +176,17 @@ pub struct ConsumerBook {
     pub lapped: Count,
 }
 
-impl ConsumerBook {
-    pub(crate) fn to_words(self) -> [u64; CONSUMER_BOOK] {
-        let mut words = [0; CONSUMER_BOOK];
+impl ConsumerTotals {
+    pub(crate) fn to_words(self) -> [u64; CONSUMER_TOTALS] {
+        let mut words = [0; CONSUMER_TOTALS];
         words[c::POS] = self.pos;
         self.read.put(&mut words, c::READ_RECORDS);
         self.lapped.put(&mut words, c::LAPPED_RECORDS);
         words
     }
 
-    pub(crate) fn from_words(words: &[u64; CONSUMER_BOOK]) -> Self {
-        ConsumerBook {
+    pub(crate) fn from_words(words: &[u64; CONSUMER_TOTALS]) -> Self {
+        ConsumerTotals {
             pos: words[c::POS],
             read: Count::get(words, c::READ_RECORDS),
             lapped: Count::get(words, c::LAPPED_RECORDS),
@@ -214,7 +216,7 @@ pub enum Front {
     /// Something, and only a look tells what.
     More,
     /// A record with this stamp, ns.
-    Stamped(u64),
+    Timestamped(u64),
     /// A record of a ring without time.
     Plain,
     /// A loss.
@@ -224,7 +226,7 @@ pub enum Front {
 /// A place in a ring after something that was read, with the books as they are true there: to be
 /// released later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct ResumePoint {
     /// The position of the next record.
     pub pos: u64,
     /// What stood before it since the ring was made.
@@ -235,15 +237,15 @@ pub struct Mark {
     pub range_end: u64,
 }
 
-impl Mark {
+impl ResumePoint {
     /// The place, for an observer to go on from.
     #[must_use]
     pub fn saved(&self) -> Saved {
         Saved { pos: self.pos, before: self.before }
     }
 
-    pub(crate) fn book(&self) -> ConsumerBook {
+    pub(crate) fn totals(&self) -> ConsumerTotals {
         let read = self.before.since(self.lapped);
-        ConsumerBook { pos: self.pos, read, lapped: self.lapped }
+        ConsumerTotals { pos: self.pos, read, lapped: self.lapped }
     }
 }

@@ -4,7 +4,7 @@ use crate::record::Range;
 use crate::view::{Ring, Shared};
 use alloc::boxed::Box;
 use perfring_abi::atomic::{AtomicU64, Ordering};
-use perfring_abi::{Evict, Header, Layout, Policy, Producers, Slot, Tell};
+use perfring_abi::{Evict, Header, Layout, Policy, Producers, Report, Slot};
 
 /// A header and a data area of any power of two of words.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl HeapRing {
                 data_size,
                 policy,
                 evict: Evict::Exact,
-                tell: Tell::InStream,
+                report: Report::InStream,
                 producers: Producers::One,
                 slots: 1,
                 created_ns: 0,
@@ -57,8 +57,8 @@ impl HeapRing {
 
     /// The same ring with another way to tell losses.
     #[must_use]
-    pub fn tell(mut self, tell: Tell) -> Self {
-        self.layout.tell = tell;
+    pub fn report(mut self, report: Report) -> Self {
+        self.layout.report = report;
         self
     }
 

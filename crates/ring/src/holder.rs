@@ -6,7 +6,7 @@ use perfring_abi::{Holder, NAME_WORDS};
 
 /// A holder's signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Who {
+pub struct OwnerInfo {
     /// How many have held the place, this one included; 0 if nobody ever did.
     pub epoch: u64,
     /// `CLOCK_REALTIME` of the attach, ns.
@@ -19,7 +19,7 @@ pub struct Who {
     pub name: String,
 }
 
-impl Who {
+impl OwnerInfo {
     /// Signs for a place that the caller has locked. The epoch is counted on from the last holder's.
     pub fn sign(&self, place: &Holder) {
         // Relaxed throughout: one writer at a time, whom the lock orders, and readers who want a
@@ -49,7 +49,7 @@ impl Who {
             *to = from.load(Ordering::Relaxed).to_ne_bytes();
         }
         let len = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        Who {
+        OwnerInfo {
             epoch: place.epoch.load(Ordering::Relaxed),
             attached_ns: place.attached_ns.load(Ordering::Relaxed),
             pid: place.pid.load(Ordering::Relaxed),

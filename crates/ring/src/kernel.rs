@@ -57,7 +57,7 @@ impl KernelReader {
         // Relaxed: nobody but the reader of a ring writes its tail.
         let tail = ring.header.data_tail.load(Ordering::Relaxed);
         let mut reader = KernelReader { head: tail, released: tail };
-        reader.look(ring)?;
+        reader.poll(ring)?;
         Ok(reader)
     }
 
@@ -66,7 +66,7 @@ impl KernelReader {
     /// # Errors
     /// [`Corrupt`] if it went where it cannot be.
     #[inline]
-    pub fn look(&mut self, ring: Ring<'_>) -> Result<u64, Corrupt> {
+    pub fn poll(&mut self, ring: Ring<'_>) -> Result<u64, Corrupt> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
         if !sane(ring, head, self.released) || head < self.head {
             return Err(Corrupt { pos: self.head });
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_as_they_were_written_over_many_laps_and_the_tail_waits_to_be_told() {
+    fn records_come_as_they_were_written_over_many_laps_and_the_tail_waits_to_be_reported() {
         const RECORDS: u64 = if cfg!(miri) { 300 } else { 10_000 };
         let heap = HeapRing::new(256, Policy::Drop).unwrap();
         let mut reader = KernelReader::attach(heap.ring()).unwrap();
@@ -174,7 +174,7 @@ mod tests {
                 written += 1;
             }
             assert_eq!(heap.header().data_tail.load(Ordering::Relaxed), reader.released());
-            reader.look(heap.ring()).unwrap();
+            reader.poll(heap.ring()).unwrap();
             let before = read;
             while let Some(frame) = reader.peek(heap.ring(), cursor).unwrap() {
                 assert_eq!((frame.kind, frame.misc), (9, 0x4007));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_no_kernel_writes_are_told_and_never_passed() {
+    fn words_that_no_kernel_writes_are_reported_and_never_passed() {
         for (word, head) in [
             (RecordWord::pack(9, 0, 0), 64),
             (RecordWord::pack(9, 0, 4), 64),
@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn heads_where_no_kernel_is_are_told() {
+    fn heads_where_no_kernel_is_are_reported() {
         let heap = HeapRing::new(256, Policy::Drop).unwrap();
         let mut reader = KernelReader::attach(heap.ring()).unwrap();
         heap.header().data_head.store(64, Ordering::Relaxed);
-        assert_eq!(reader.look(heap.ring()), Ok(64));
+        assert_eq!(reader.poll(heap.ring()), Ok(64));
         for head in [256, 7, 0, 56, u64::MAX, 1 << 63] {
             heap.header().data_head.store(head, Ordering::Relaxed);
-            assert_eq!(reader.look(heap.ring()), Err(Corrupt { pos: 64 }), "{head}");
+            assert_eq!(reader.poll(heap.ring()), Err(Corrupt { pos: 64 }), "{head}");
         }
         assert!(KernelReader::attach(heap.ring()).is_err());
     }

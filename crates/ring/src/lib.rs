@@ -6,7 +6,7 @@
 //!
 //! Modules, from below: [`Ring`] (`view`) is what all of them work on; `record` has the one test of what
 //! a record is and the walk over records (the quick paths of `consumer::borrow` and `producer::tail` step
-//! by themselves, with that test); `latch` and `counters` are how the books are kept, `books` is all of
+//! by themselves, with that test); `seq_latch` and `counters` are how the books are kept, `totals` is all of
 //! them together; `recount` brings them up to a position, `oldest` finds the oldest record and what was
 //! overwritten before it; `reserve` is a reservation, and why one is refused; `holder` is who has a place;
 //! `wait` puts to sleep and wakes. On these stand `producer` (the exclusive one), `shared` (one of many),
@@ -51,44 +51,44 @@
 extern crate alloc;
 
 mod aux_area;
-mod books;
 mod consumer;
 mod counters;
 #[cfg(any(feature = "heap", loom))]
 pub mod heap;
 mod holder;
 mod kernel;
-mod latch;
 mod observer;
 mod oldest;
 mod producer;
 mod record;
 mod recount;
 mod reserve;
+mod seq_latch;
 mod shared;
 mod time;
+mod totals;
 mod types;
 mod view;
 mod wait;
 
-pub use books::Totals;
 pub use consumer::borrow::Reader;
-pub use counters::{ConsumerBook, Count, Front, Mark, ProducerBook, Refused, Saved};
-pub use holder::Who;
+pub use counters::{ConsumerTotals, Count, Front, ProducerTotals, Refused, ResumePoint, Saved};
+pub use holder::OwnerInfo;
 pub use kernel::{KernelFrame, KernelReader};
 pub use observer::copy::{Observer, Seen, Start};
 pub use observer::intact::{Snapshot, Step};
 pub use producer::exclusive::Writer;
 pub use producer::loan::{Changed, Hot};
 pub use record::{Corrupt, Found, Frame, Lost, Range};
-pub use recount::newest_stamp;
+pub use recount::newest_timestamp;
 pub use reserve::{Refusal, Reserved};
-pub use shared::group::Group;
 pub use shared::locked_room::Unattached;
 pub use shared::owner::{LOCK_ROUNDS, Recovered, recover};
 pub use shared::publish::SharedWriter;
 pub use shared::slot::SlotFigures;
+pub use shared::span::BatchSpan;
 pub use time::{Anchor, Anchors, Reading, Scale};
+pub use totals::RingTotals;
 pub use types::{TableFull, TypeTable, TypeTableWriter};
-pub use view::{Peers, Ring, Shared, spoil};
+pub use view::{Liveness, Ring, Shared, spoil};
 pub use wait::{Fences, Wake, WakeAt, full_fence};

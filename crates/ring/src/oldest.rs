@@ -1,10 +1,10 @@
 //! The oldest record of a ring, and what stood before it: the tail mark of an overwrite ring tells, or
 //! the consumer's book of a drop ring.
 
-use crate::counters::{ConsumerBook, Count, Saved};
-use crate::latch::{self, LatchWriter};
+use crate::counters::{ConsumerTotals, Count, Saved};
 use crate::record::{Corrupt, Record};
-use crate::recount::{count_at, newest_book};
+use crate::recount::{count_at, newest_totals};
+use crate::seq_latch::{self, SeqLatchWriter};
 use crate::view::{POS_MAX, Ring};
 use perfring_abi::atomic::spin_loop;
 use perfring_abi::{MARK_AHEAD, Policy};
@@ -47,40 +47,45 @@ pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Saved, Corrupt> {
 }
 
 fn released(ring: Ring<'_>, tail: u64) -> Option<Saved> {
-    let fits = |words: &_| ConsumerBook::from_words(words).pos == tail;
-    let whole = latch::find_where(&ring.header.consumer, fits)?;
-    Some(Saved { pos: tail, before: ConsumerBook::from_words(&whole.words).passed() })
+    let fits = |words: &_| ConsumerTotals::from_words(words).pos == tail;
+    let whole = seq_latch::find_where(&ring.header.consumer, fits)?;
+    Some(Saved { pos: tail, before: ConsumerTotals::from_words(&whole.words).passed() })
 }
 
 fn counted(ring: Ring<'_>, tail: u64, walks: u32) -> Result<Option<Saved>, Corrupt> {
     if walks > WALKS_MAX {
-        let book = newest_book(ring)?;
-        let place = Saved { pos: book.pos, before: book.written };
-        return Ok((book.pos >= tail).then_some(place));
+        let totals = newest_totals(ring)?;
+        let place = Saved { pos: totals.pos, before: totals.written };
+        return Ok((totals.pos >= tail).then_some(place));
     }
     let before = count_at(ring, tail)?;
     Ok(before.map(|before| Saved { pos: tail, before }))
 }
 
 /// Writes the mark at `pos`, before which so much is overwritten.
-pub(crate) fn write_mark(ring: Ring<'_>, latch: &mut LatchWriter, pos: u64, overwritten: Count) {
+pub(crate) fn write_mark(
+    ring: Ring<'_>,
+    seq_latch: &mut SeqLatchWriter,
+    pos: u64,
+    overwritten: Count,
+) {
     let Count { records, bytes } = overwritten;
-    latch.write_as(&ring.header.tail_mark, pos, &[pos, records, bytes, pos]);
+    seq_latch.write_as(&ring.header.tail_mark, pos, &[pos, records, bytes, pos]);
 }
 
 /// What was overwritten before `tail`, and a latch to go on with: for a producer that takes over.
-pub(crate) fn taken_over(ring: Ring<'_>, tail: u64) -> Option<(Count, LatchWriter)> {
-    let whole = latch::find_least(&ring.header.tail_mark, tail)?;
+pub(crate) fn taken_over(ring: Ring<'_>, tail: u64) -> Option<(Count, SeqLatchWriter)> {
+    let whole = seq_latch::find_least(&ring.header.tail_mark, tail)?;
     let ends = Ends::of(ring, tail, whole.words[0])?;
     let marked = Count::get(&whole.words, 1);
     let overwritten = marked.since(ends.count_from(tail)?);
-    Some((overwritten, LatchWriter::after(&ring.header.tail_mark, Some(&whole))))
+    Some((overwritten, SeqLatchWriter::after(&ring.header.tail_mark, Some(&whole))))
 }
 
 /// The oldest record of an overwrite ring, and what was overwritten before it: at `data_tail`, or,
 /// if the producer is so fast that this is gone before it is counted, at its newest mark.
 fn marked(ring: Ring<'_>, tail: u64) -> Option<Saved> {
-    let whole = latch::find_least(&ring.header.tail_mark, tail)?;
+    let whole = seq_latch::find_least(&ring.header.tail_mark, tail)?;
     let [pos, records, bytes, _] = whole.words;
     let ends = Ends::of(ring, tail, pos);
     let now = ring.tail(); // F
@@ -91,7 +96,7 @@ fn marked(ring: Ring<'_>, tail: u64) -> Option<Saved> {
     if now == tail {
         return None;
     }
-    let whole = latch::find_least(&ring.header.tail_mark, now)?;
+    let whole = seq_latch::find_least(&ring.header.tail_mark, now)?;
     let [pos, records, bytes, _] = whole.words;
     pos.is_multiple_of(8).then_some(Saved { pos, before: Count { records, bytes } })
 }

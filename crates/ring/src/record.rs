@@ -10,7 +10,7 @@ use crate::counters::{Count, Refused};
 use crate::view::{POS_MAX, Ring, Shared, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
-    AUX_SIZE, Cause, HEADER_LEN, RANGE_ALIGN, RecordType, RecordWord, STAMP_LEN, aux_record,
+    AUX_SIZE, Cause, HEADER_LEN, RANGE_ALIGN, RecordType, RecordWord, TIMESTAMP_LEN, aux_record,
     range_size,
 };
 
@@ -90,7 +90,7 @@ impl<'a> Shared<'a> {
     /// The records between two positions beyond `data_head`, open ones among them: of one that has
     /// ended, all stands (N).
     pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
-        Walk { pos, end, load: move |pos| self.look(pos).raw() }
+        Walk { pos, end, load: move |pos| self.word_at(pos).raw() }
     }
 
     /// The records from `head`, a `data_head`, to `producer_pos`, open ones among them. None where the two
@@ -164,8 +164,8 @@ impl Frame {
     #[must_use]
     #[inline]
     pub fn payload_pos(&self) -> u64 {
-        let stamp = if self.time.is_some() { STAMP_LEN } else { 0 };
-        self.pos + u64::from(HEADER_LEN + stamp)
+        let timestamp = if self.time.is_some() { TIMESTAMP_LEN } else { 0 };
+        self.pos + u64::from(HEADER_LEN + timestamp)
     }
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn split(timed: bool, len: usize, word: &AtomicU64) -> Option<(usize,
     if !timed {
         return Some((len, None));
     }
-    let len = len.checked_sub(STAMP_LEN as usize)?;
+    let len = len.checked_sub(TIMESTAMP_LEN as usize)?;
     // Relaxed, as the header word.
     Some((len, Some(word.load(Ordering::Relaxed))))
 }
@@ -235,8 +235,8 @@ pub(crate) fn split_body(
     if !timed {
         return Some((len, None, body));
     }
-    let (stamp, body) = body.split_first()?;
-    Some((len.checked_sub(STAMP_LEN as usize)?, Some(*stamp), body))
+    let (timestamp, body) = body.split_first()?;
+    Some((len.checked_sub(TIMESTAMP_LEN as usize)?, Some(*timestamp), body))
 }
 
 /// The `PERF_RECORD_LOST` at `pos`.

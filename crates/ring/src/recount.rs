@@ -1,9 +1,9 @@
 //! The producers' book brought up to a position: it is written every so often, and whoever needs a
 //! count in between walks the records from there.
 
-use crate::counters::{Count, ProducerBook};
-use crate::latch;
+use crate::counters::{Count, ProducerTotals};
 use crate::record::{Corrupt, Record, lost_at};
+use crate::seq_latch;
 use crate::time;
 use crate::view::{POS_MAX, Ring};
 use perfring_abi::atomic::{Ordering, spin_loop};
@@ -14,10 +14,10 @@ const TRIES: u32 = if cfg!(loom) { 2 } else { 100 };
 
 /// The book is written at least this often, so that whoever needs the count at a position walks
 /// no more than this many bytes of records.
-const BOOK_INTERVAL_MAX: u64 = 64 << 10;
+const TOTALS_INTERVAL_MAX: u64 = 64 << 10;
 
-pub(crate) fn book_interval(ring: Ring<'_>) -> u64 {
-    (ring.data_size() / 4).min(BOOK_INTERVAL_MAX)
+pub(crate) fn totals_interval(ring: Ring<'_>) -> u64 {
+    (ring.data_size() / 4).min(TOTALS_INTERVAL_MAX)
 }
 
 /// How far past its book a producer can have written: up to an interval, and then one record with
@@ -28,110 +28,116 @@ pub(crate) fn reach(ring: Ring<'_>) -> u64 {
     if ring.header.shared.producer_pos.load(Ordering::Relaxed) != 0 {
         return ring.data_size() - 1;
     }
-    (book_interval(ring) + u64::from(SIZE_MAX) + 2 * u64::from(LOST_SIZE)).min(ring.data_size() - 1)
+    (totals_interval(ring) + u64::from(SIZE_MAX) + 2 * u64::from(LOST_SIZE))
+        .min(ring.data_size() - 1)
 }
 
 /// The stamp of the newest record of a ring with time, or 0 if there was none; of a busy one perhaps
 /// that of a record some time before. Of a hostile one anything.
 #[must_use]
-pub fn newest_stamp(ring: Ring<'_>) -> u64 {
+pub fn newest_timestamp(ring: Ring<'_>) -> u64 {
     let head = ring.head();
-    let from = match producer_book(ring) {
-        Some(book) if book.pos <= head && head - book.pos <= reach(ring) => book.pos,
+    let from = match producer_totals(ring) {
+        Some(totals) if totals.pos <= head && head - totals.pos <= reach(ring) => totals.pos,
         _ => head, // what was noted alone
     };
-    let walked = time::newest_stamp(ring, from, head);
-    if stood(ring, from) { walked } else { time::newest_stamp(ring, head, head) }
+    let walked = time::newest_timestamp(ring, from, head);
+    if stood(ring, from) { walked } else { time::newest_timestamp(ring, head, head) }
 }
 
 /// The newest whole book of the producer.
-pub(crate) fn producer_book(ring: Ring<'_>) -> Option<ProducerBook> {
-    latch::find(&ring.header.producer).map(|whole| ProducerBook::from_words(&whole.words))
+pub(crate) fn producer_totals(ring: Ring<'_>) -> Option<ProducerTotals> {
+    seq_latch::find(&ring.header.producer).map(|whole| ProducerTotals::from_words(&whole.words))
 }
 
 /// The book as it was when `head` was published: walks the records since. Beyond `data_head`, where
 /// only a shared ring's producers look, an open reservation counts as a record.
 pub(crate) fn bring_up(
     ring: Ring<'_>,
-    mut book: ProducerBook,
+    mut totals: ProducerTotals,
     head: u64,
-) -> Result<ProducerBook, Corrupt> {
-    if !book.pos.is_multiple_of(8) || book.pos > head || head - book.pos > ring.data_size() {
-        return Err(Corrupt { pos: book.pos });
+) -> Result<ProducerTotals, Corrupt> {
+    if !totals.pos.is_multiple_of(8) || totals.pos > head || head - totals.pos > ring.data_size() {
+        return Err(Corrupt { pos: totals.pos });
     }
-    for record in ring.records(book.pos, head) {
+    for record in ring.records(totals.pos, head) {
         let Record { pos, word, .. } = record?;
         let size = word.size();
         match word.kind() {
             RecordType::NOP => match Hole::of(word.misc()) {
-                Hole::Discarded => book.discarded.add(size),
-                Hole::Reclaimed => book.reclaimed.add(size),
-                Hole::Rest => book.discarded.bytes = book.discarded.bytes.wrapping_add(size),
+                Hole::Discarded => totals.discarded.add(size),
+                Hole::Reclaimed => totals.reclaimed.add(size),
+                Hole::Rest => totals.discarded.bytes = totals.discarded.bytes.wrapping_add(size),
             },
             RecordType::LOST => {
                 let lost = lost_at(ring, pos, size).ok_or(Corrupt { pos })?;
                 let count = Count { records: lost.records, bytes: lost.bytes };
-                let told = book.told.of_mut(lost.cause);
-                *told = told.plus(count);
-                book.lost_markers = book.lost_markers.wrapping_add(1);
+                let reported = totals.reported.of_mut(lost.cause);
+                *reported = reported.plus(count);
+                totals.lost_markers = totals.lost_markers.wrapping_add(1);
             }
-            _ => book.written.add(size),
+            _ => totals.written.add(size),
         }
     }
-    book.pos = head;
-    Ok(book)
+    totals.pos = head;
+    Ok(totals)
 }
 
 /// The producer's book, brought up to the newest head at which that can be done.
-pub(crate) fn newest_book(ring: Ring<'_>) -> Result<ProducerBook, Corrupt> {
+pub(crate) fn newest_totals(ring: Ring<'_>) -> Result<ProducerTotals, Corrupt> {
     for _ in 0..TRIES {
-        if let Some(book) = book_at_head(ring)? {
-            return Ok(book);
+        if let Some(totals) = totals_at_head(ring)? {
+            return Ok(totals);
         }
         spin_loop();
     }
     // A producer that overtakes every walk: its book alone is true too, and not far behind.
-    producer_book(ring).ok_or(Corrupt { pos: ring.head() })
+    producer_totals(ring).ok_or(Corrupt { pos: ring.head() })
 }
 
 /// The producer's book at `data_head`, or `None` if the producer was faster than the walk.
-fn book_at_head(ring: Ring<'_>) -> Result<Option<ProducerBook>, Corrupt> {
+fn totals_at_head(ring: Ring<'_>) -> Result<Option<ProducerTotals>, Corrupt> {
     let head = ring.head();
-    let book = producer_book(ring).ok_or(Corrupt { pos: head })?;
-    if book.pos > head {
+    let totals = producer_totals(ring).ok_or(Corrupt { pos: head })?;
+    if totals.pos > head {
         // The book is true at a later head, unless it lies.
-        let lies = book.pos > ring.head() || book.pos > POS_MAX || !book.pos.is_multiple_of(8);
-        return if lies { Err(Corrupt { pos: book.pos }) } else { Ok(Some(book)) };
+        let invalid =
+            totals.pos > ring.head() || totals.pos > POS_MAX || !totals.pos.is_multiple_of(8);
+        return if invalid { Err(Corrupt { pos: totals.pos }) } else { Ok(Some(totals)) };
     }
-    let walked = if head - book.pos > reach(ring) {
-        Err(Corrupt { pos: book.pos })
+    let walked = if head - totals.pos > reach(ring) {
+        Err(Corrupt { pos: totals.pos })
     } else {
-        bring_up(ring, book, head)
+        bring_up(ring, totals, head)
     };
-    if stood(ring, book.pos) { walked.map(Some) } else { Ok(None) }
+    if stood(ring, totals.pos) { walked.map(Some) } else { Ok(None) }
 }
 
 /// Whether what has just been read from `from` on was still there. A producer publishes its tail
 /// and its book before it writes over what was before them (E).
 fn stood(ring: Ring<'_>, from: u64) -> bool {
     ring.tail() <= from // F
-        || producer_book(ring).is_some_and(|book| {
-            book.pos.saturating_add(reach(ring)) <= from.saturating_add(ring.data_size())
+        || producer_totals(ring).is_some_and(|totals| {
+            totals.pos.saturating_add(reach(ring)) <= from.saturating_add(ring.data_size())
         })
 }
 
 /// How many records, and bytes of them, stand before a position that is a record boundary. `None`
 /// if the place was passed while it was counted.
 pub(crate) fn count_at(ring: Ring<'_>, pos: u64) -> Result<Option<Count>, Corrupt> {
-    let book = producer_book(ring).ok_or(Corrupt { pos })?;
-    let (from, to) = (book.pos.min(pos), book.pos.max(pos));
-    let start = ProducerBook { pos: from, ..ProducerBook::default() };
+    let totals = producer_totals(ring).ok_or(Corrupt { pos })?;
+    let (from, to) = (totals.pos.min(pos), totals.pos.max(pos));
+    let start = ProducerTotals { pos: from, ..ProducerTotals::default() };
     let between = bring_up(ring, start, to);
     if !stood(ring, from) {
         return Ok(None);
     }
     let between = between?.written;
-    Ok(Some(if book.pos <= pos { book.written.plus(between) } else { book.written.since(between) }))
+    Ok(Some(if totals.pos <= pos {
+        totals.written.plus(between)
+    } else {
+        totals.written.since(between)
+    }))
 }
 
 /// As [`count_at`], for the consumer at its own tail: from there on nothing is overwritten, and

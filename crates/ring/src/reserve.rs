@@ -131,10 +131,10 @@ impl Reserved {
 }
 
 /// What a refused payload would have taken in a ring with an AUX area of `area` bytes and stamps of
-/// `stamp`.
-pub(crate) fn refused_size(area: u64, len: usize, stamp: usize) -> u64 {
+/// `timestamp`.
+pub(crate) fn refused_size(area: u64, len: usize, timestamp: usize) -> u64 {
     match area {
-        0 => record_size(len.saturating_add(stamp)),
+        0 => record_size(len.saturating_add(timestamp)),
         _ => range_size(len).saturating_add(AUX_SIZE.into()),
     }
 }
@@ -154,5 +154,5 @@ pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
 /// What [`Layout::max_small_len`] says, from the ring in hand: models have rings smaller than a page.
 pub(crate) fn max_len(ring: Ring<'_>, layout: &Layout) -> usize {
     let size = (ring.data_size() - 8).min(perfring_abi::SIZE_MAX.into());
-    (size - u64::from(HEADER_LEN)) as usize - layout.stamp_len()
+    (size - u64::from(HEADER_LEN)) as usize - layout.timestamp_len()
 }

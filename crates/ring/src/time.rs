@@ -92,8 +92,8 @@ pub struct Anchor {
 impl Anchor {
     /// The wall-clock time of a stamp, ns since 1970; `None` if no `u64` holds it.
     #[must_use]
-    pub fn wall(&self, stamp: u64) -> Option<u64> {
-        let since = i128::from(stamp) - i128::from(self.clock_ns);
+    pub fn wall(&self, timestamp: u64) -> Option<u64> {
+        let since = i128::from(timestamp) - i128::from(self.clock_ns);
         u64::try_from(i128::from(self.realtime_ns) + since).ok()
     }
 
@@ -194,8 +194,8 @@ impl Anchors {
     /// The wall-clock time of a record, ns since 1970: what `CLOCK_REALTIME` was when it was
     /// stamped. `None` if no anchor is left for it.
     #[must_use]
-    pub fn wall(&self, pos: u64, stamp: u64) -> Option<u64> {
-        self.at(pos)?.wall(stamp)
+    pub fn wall(&self, pos: u64, timestamp: u64) -> Option<u64> {
+        self.at(pos)?.wall(timestamp)
     }
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn begin(ring: Ring<'_>, reading: &Reading, pos: u64, newest: u64) ->
     let (line, perf) = (&ring.header.time, &ring.header.perf_time);
     let anew = newest > reading.clock_ns.saturating_add(FUTURE_NS);
     if anew {
-        ring.header.shared.newest_stamp.store(0, Ordering::Relaxed);
+        ring.header.shared.newest_timestamp.store(0, Ordering::Relaxed);
     }
     // Relaxed, both: of the producer before, whom a lock orders.
     let rebooted = line.boot.load(Ordering::Relaxed) != reading.boot;
@@ -275,9 +275,9 @@ fn put_scale(perf: &PerfTime, scale: Option<Scale>) {
 
 /// The greatest stamp before `to`: the one noted, or one of the records since `from`, which the
 /// caller has found to be records.
-pub(crate) fn newest_stamp(ring: Ring<'_>, from: u64, to: u64) -> u64 {
+pub(crate) fn newest_timestamp(ring: Ring<'_>, from: u64, to: u64) -> u64 {
     // Relaxed throughout: the last producer's, whose head B acquired.
-    let mut newest = ring.header.shared.newest_stamp.load(Ordering::Relaxed);
+    let mut newest = ring.header.shared.newest_timestamp.load(Ordering::Relaxed);
     for Record { pos, word, .. } in ring.records(from, to).map_while(Result::ok) {
         if word.is_data() && word.size() > 8 {
             // Of a record with its payload in the AUX area it stands elsewhere.
@@ -293,8 +293,8 @@ pub(crate) fn newest_stamp(ring: Ring<'_>, from: u64, to: u64) -> u64 {
 #[inline(always)]
 pub(crate) fn rise(ring: Ring<'_>, now: u64) -> u64 {
     // Relaxed: M orders it. Before the reservation: a stamp that nothing has does no harm.
-    let newest = &ring.header.shared.newest_stamp;
-    let stamp = newest.load(Ordering::Relaxed).max(now);
-    newest.store(stamp, Ordering::Relaxed);
-    stamp
+    let newest = &ring.header.shared.newest_timestamp;
+    let timestamp = newest.load(Ordering::Relaxed).max(now);
+    newest.store(timestamp, Ordering::Relaxed);
+    timestamp
 }

@@ -103,7 +103,7 @@ pub fn spoil(header: &Header) {
 }
 
 /// What the algorithm asks of the system that it runs on.
-pub trait Peers {
+pub trait Liveness {
     /// Whether whoever attached to this slot last lives. The slot after the last one stands for
     /// whoever recovers the ring and is no producer.
     fn is_alive(&self, slot: u32) -> bool;
@@ -175,11 +175,11 @@ impl<'a> Shared<'a> {
     #[must_use]
     pub fn held_up(&self) -> Option<u32> {
         let head = self.ring.head();
-        if head < self.producer_pos() { self.look(head).owner() } else { None }
+        if head < self.producer_pos() { self.word_at(head).owner() } else { None }
     }
 
     /// The header word at `pos`, beyond `data_head`: of a record that has ended, all stands.
-    pub(crate) fn look(&self, pos: u64) -> RecordWord {
+    pub(crate) fn word_at(&self, pos: u64) -> RecordWord {
         let word = self.ring.word(pos).load(Ordering::Relaxed);
         fence(Ordering::Acquire); // N; a fence, as the page may be read-only
         RecordWord::from_raw(word)

@@ -7,7 +7,8 @@ mod spoiled;
 
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
-    Evict, Hole, Policy, RecordType, RecordWord, TAIL_MARK, Tell, consumer_book, producer_book,
+    Evict, Hole, Policy, RecordType, RecordWord, Report, TAIL_MARK, consumer_totals,
+    producer_totals,
 };
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{Fences, Observer, Reader, Start, Wake, WakeAt, Writer, full_fence};
@@ -21,8 +22,10 @@ use std::time::Instant;
 fn shapes() -> Vec<Shape> {
     let mut shapes = Vec::new();
     for policy in [Policy::Drop, Policy::Overwrite] {
-        for (evict, tell) in [(Evict::Exact, Tell::InStream), (Evict::Half, Tell::CountersOnly)] {
-            let heap = HeapRing::new(SIZE, policy).unwrap().evict(evict).tell(tell);
+        for (evict, report) in
+            [(Evict::Exact, Report::InStream), (Evict::Half, Report::CountersOnly)]
+        {
+            let heap = HeapRing::new(SIZE, policy).unwrap().evict(evict).report(report);
             let ring = heap.ring();
             shapes.push(Shape::of(&heap));
             let mut writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
@@ -110,13 +113,13 @@ fn no_random_bytes_can_make_anybody_panic_or_loop() {
         let words = shape.words.len();
         // A few words, or all; values that pass the first checks, or any.
         let (all, few) = (round % 7 == 0, 2 + rng.index(6));
-        let lies: Vec<_> = (0..if all { words } else { few })
+        let invalid: Vec<_> = (0..if all { words } else { few })
             .map(|index| {
                 let at = if all { index } else { rng.index(words) };
                 (at, rng.number(shape.words[at], SIZE))
             })
             .collect();
-        all_sides(&mut tally, shape, &heap, || lie(&heap, &lies));
+        all_sides(&mut tally, shape, &heap, || lie(&heap, &invalid));
     }
     println!("random: {tally:?} in {:?}", started.elapsed());
     assert!(tally.corrupt > 0 && tally.records > 0 && tally.losses > 0);
@@ -188,10 +191,10 @@ fn positions_at_the_end_of_the_world_make_nobody_panic_or_loop() {
                         by(&copy[TAIL_MARK - 1]);
                     }
                     for copy in &header.producer.copies {
-                        by(&copy[producer_book::POS]);
+                        by(&copy[producer_totals::POS]);
                     }
                     for copy in &header.consumer.copies {
-                        by(&copy[consumer_book::POS]);
+                        by(&copy[consumer_totals::POS]);
                     }
                 };
                 all_sides(&mut tally, &shape, &heap, moved);
@@ -227,7 +230,7 @@ fn a_word_that_changes_under_way_makes_nobody_panic_or_loop() {
                     .map(|start| Observer::new(ring, shape.policy, start).unwrap())
                     .collect();
                 lie(&heap, &[(at, value)]);
-                tally.lies += 1;
+                tally.invalid += 1;
                 if let Ok(mut reader) = reader {
                     for _ in 0..3 {
                         let next = reader.next(ring);

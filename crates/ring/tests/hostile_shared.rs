@@ -6,11 +6,11 @@
 mod spoiled;
 
 use perfring_abi::atomic::{AtomicU64, Ordering};
-use perfring_abi::{Evict, Policy, RecordType, RecordWord, TAIL_MARK, Tell, producer_book};
+use perfring_abi::{Evict, Policy, RecordType, RecordWord, Report, TAIL_MARK, producer_totals};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Group, Observer, Peers, Reader, SharedWriter, SlotFigures, Snapshot, Start, Totals,
-    Wake, Who, full_fence, recover,
+    BatchSpan, Fences, Liveness, Observer, OwnerInfo, Reader, RingTotals, SharedWriter,
+    SlotFigures, Snapshot, Start, Wake, full_fence, recover,
 };
 use perfring_testkit::choices::Choices;
 use perfring_testkit::nasty::{LOCKS, LOCKS_OF_NOBODY, reservations};
@@ -40,7 +40,7 @@ impl MadeUp {
     }
 }
 
-impl Peers for MadeUp {
+impl Liveness for MadeUp {
     fn is_alive(&self, slot: u32) -> bool {
         self.count();
         // As the kernel's answer is: a slot that there is none of is nobody's to rob.
@@ -59,38 +59,40 @@ impl Peers for MadeUp {
 /// Slots of the shared rings.
 const MEMBERS: u32 = 2;
 
-fn join(heap: &HeapRing, index: u32, peers: &MadeUp) -> Option<SharedWriter> {
-    let (at, who) = (heap.shared(), Who::default());
-    SharedWriter::attach(at, heap.layout(), Fences::Full, index, &who, peers).ok()
+fn join(heap: &HeapRing, index: u32, liveness: &MadeUp) -> Option<SharedWriter> {
+    let (at, who) = (heap.shared(), OwnerInfo::default());
+    SharedWriter::attach(at, heap.layout(), Fences::Full, index, &who, liveness).ok()
 }
 
 /// Honest shared rings: fresh, in use, wrapped; with open reservations, holes and losses, and with
 /// the lock taken.
 fn shared_shapes() -> Vec<Shape> {
     let mut shapes = Vec::new();
-    for (policy, evict, tell) in [
-        (Policy::Drop, Evict::Exact, Tell::InStream),
-        (Policy::Overwrite, Evict::Exact, Tell::InStream),
-        (Policy::Overwrite, Evict::Half, Tell::CountersOnly),
+    for (policy, evict, report) in [
+        (Policy::Drop, Evict::Exact, Report::InStream),
+        (Policy::Overwrite, Evict::Exact, Report::InStream),
+        (Policy::Overwrite, Evict::Half, Report::CountersOnly),
     ] {
-        let heap = HeapRing::new(SIZE, policy).unwrap().evict(evict).tell(tell).many(MEMBERS);
+        let heap = HeapRing::new(SIZE, policy).unwrap().evict(evict).report(report).many(MEMBERS);
         let (at, ring) = (heap.shared(), heap.ring());
         shapes.push(Shape::of(&heap));
-        let peers = MadeUp::new(|_| true);
-        let mut writers = [0, 1].map(|index| join(&heap, index, &peers).unwrap());
+        let liveness = MadeUp::new(|_| true);
+        let mut writers = [0, 1].map(|index| join(&heap, index, &liveness).unwrap());
         let mut reader = Reader::attach(ring, Fences::Full).unwrap();
         let mut open = None;
         for round in 0..30_usize {
             let (writer, len) = (&mut writers[round % 2], [0, 9, 24, 40, 3, 300][round % 6]);
             let reserved = if round % 3 == 0 {
-                writer.publish(at, &peers, RecordType::BYTES, len, Wake::Auto, |_| {}).map(|_| None)
+                writer
+                    .publish(at, &liveness, RecordType::BYTES, len, Wake::Auto, |_| {})
+                    .map(|_| None)
             } else {
-                writer.try_reserve(at, &peers, RecordType::BYTES, len, 0).map(Some)
+                writer.try_reserve(at, &liveness, RecordType::BYTES, len, 0).map(Some)
             };
             match reserved {
                 Ok(None) => {}
                 Ok(Some(reserved)) if round % 5 == 3 => {
-                    let _ = writer.discard(at, &peers, reserved);
+                    let _ = writer.discard(at, &liveness, reserved);
                 }
                 Ok(Some(reserved)) => open = open.or(Some((round % 2, reserved))),
                 Err(refusal) => {
@@ -101,7 +103,7 @@ fn shared_shapes() -> Vec<Shape> {
                 && let Some((owner, reserved)) = open.take()
             {
                 let len = reserved.len();
-                let _ = writers[owner].commit(at, &peers, reserved, len / 2, Wake::Auto);
+                let _ = writers[owner].commit(at, &liveness, reserved, len / 2, Wake::Auto);
             }
             if policy == Policy::Drop && round % 3 == 2 {
                 for _ in 0..3 {
@@ -125,34 +127,34 @@ impl Tally {
     fn look(&mut self, heap: &HeapRing, is_alive: fn(u32) -> bool) {
         let (at, policy) = (heap.shared(), heap.layout().policy);
         let is_dead = |slot| !is_alive(slot);
-        let _ = Totals::of(at, policy, is_dead).map(|totals| totals.untold());
+        let _ = RingTotals::of(at, policy, is_dead).map(|totals| totals.unreported());
         self.taken(Snapshot::of(at, policy, is_dead));
         assert!(SlotFigures::all(at).len() <= MEMBERS as usize);
         let _ = (at.held_up(), at.locked_by());
     }
 
     /// What a producer of a shared ring does.
-    fn join_in(&mut self, writer: &mut SharedWriter, heap: &HeapRing, peers: &MadeUp) {
+    fn join_in(&mut self, writer: &mut SharedWriter, heap: &HeapRing, liveness: &MadeUp) {
         let at = heap.shared();
         let mut open = Vec::new();
         for round in 0..10_usize {
             let len = [0, 17, 64, 240, 300][round % 5];
             let refused = match round % 4 {
                 0 => writer
-                    .publish(at, peers, RecordType::BYTES, len, Wake::Auto, |reserved| {
+                    .publish(at, liveness, RecordType::BYTES, len, Wake::Auto, |reserved| {
                         assert!(reserved.len() < SIZE as usize);
                         assert!(reserved.payload_pos().is_multiple_of(8));
                     })
                     .err(),
-                1 => match writer.try_reserve_group(at, peers, len as u64, 0) {
+                1 => match writer.try_reserve_span(at, liveness, len as u64, 0) {
                     Ok(mut group) => {
                         self.fill(writer, heap, &mut group);
-                        let _ = writer.commit_group(at, peers, group, Wake::Force);
+                        let _ = writer.commit_span(at, liveness, group, Wake::Force);
                         None
                     }
                     Err(refusal) => Some(refusal),
                 },
-                _ => match writer.try_reserve(at, peers, RecordType::BYTES, len, 0) {
+                _ => match writer.try_reserve(at, liveness, RecordType::BYTES, len, 0) {
                     Ok(reserved) => {
                         // A mapping writes whole words there.
                         assert!(reserved.payload_pos().is_multiple_of(8));
@@ -171,9 +173,9 @@ impl Tally {
                 for (index, reserved) in open.drain(..).enumerate() {
                     let len = reserved.len() / (index + 1);
                     let _ = if index == 1 {
-                        writer.discard(at, peers, reserved)
+                        writer.discard(at, liveness, reserved)
                     } else {
-                        writer.commit(at, peers, reserved, len, Wake::Auto)
+                        writer.commit(at, liveness, reserved, len, Wake::Auto)
                     };
                 }
             }
@@ -182,9 +184,8 @@ impl Tally {
         let _ = (writer.written(), writer.refused(), writer.discarded());
     }
 
-    fn fill(&mut self, writer: &SharedWriter, heap: &HeapRing, group: &mut Group) {
-        while let Some(reserved) = writer.next_in_group(heap.shared(), group, RecordType::BYTES, 9)
-        {
+    fn fill(&mut self, writer: &SharedWriter, heap: &HeapRing, group: &mut BatchSpan) {
+        while let Some(reserved) = writer.next_in_span(heap.shared(), group, RecordType::BYTES, 9) {
             writer.fill(heap.shared(), &reserved, b"in groups");
             self.records += 1;
         }
@@ -192,7 +193,7 @@ impl Tally {
 
     /// Every side of a shared ring on a lie that was there before it.
     fn shared_sides(&mut self, shape: &Shape, heap: &HeapRing, turn: usize, lie: impl Fn()) {
-        self.lies += 1;
+        self.invalid += 1;
         let alive = MadeUp::ALL[turn % MadeUp::ALL.len()];
         let again = || {
             shape.restore(heap);
@@ -202,18 +203,18 @@ impl Tally {
         self.look(heap, alive);
         self.observe(heap.ring(), Observer::new(heap.ring(), shape.policy, Start::Oldest));
 
-        let peers = MadeUp::new(alive);
-        if let Some(mut writer) = join(heap, turn as u32 % MEMBERS, &peers) {
-            self.join_in(&mut writer, heap, &peers);
-            let _ = writer.detach(heap.shared(), &peers);
+        let liveness = MadeUp::new(alive);
+        if let Some(mut writer) = join(heap, turn as u32 % MEMBERS, &liveness) {
+            self.join_in(&mut writer, heap, &liveness);
+            let _ = writer.detach(heap.shared(), &liveness);
         } else {
             self.corrupt += 1;
         }
         self.look(heap, alive);
 
         again();
-        let peers = MadeUp::new(alive);
-        let _ = recover(heap.shared(), 99, &peers).is_ok();
+        let liveness = MadeUp::new(alive);
+        let _ = recover(heap.shared(), 99, &liveness).is_ok();
         self.look(heap, alive);
         self.read(heap.ring());
     }
@@ -260,7 +261,7 @@ fn no_random_words_of_a_shared_ring_can_make_anybody_panic_or_loop() {
         let heap = shape.heap();
         let words = shape.words.len();
         let data = words - SIZE as usize / 8;
-        let lies: Vec<_> = (0..2 + rng.below(6))
+        let invalid: Vec<_> = (0..2 + rng.below(6))
             .map(|_| {
                 // Rather what all look at: positions, the lock and the words of records.
                 let at = match rng.below(3) {
@@ -271,7 +272,7 @@ fn no_random_words_of_a_shared_ring_can_make_anybody_panic_or_loop() {
                 (at, rng.number(shape.words[at], SIZE))
             })
             .collect();
-        tally.shared_sides(shape, &heap, round, || lie(&heap, &lies));
+        tally.shared_sides(shape, &heap, round, || lie(&heap, &invalid));
     }
     println!("shared, random: {tally:?} in {:?}", started.elapsed());
     assert!(tally.corrupt > 0 && tally.records > 0 && tally.losses > 0);
@@ -303,7 +304,7 @@ fn positions_of_a_shared_ring_at_the_end_of_the_world_make_nobody_panic_or_loop(
                             add(&copy[TAIL_MARK - 1]);
                         }
                         for copy in &header.producer.copies {
-                            add(&copy[producer_book::POS]);
+                            add(&copy[producer_totals::POS]);
                         }
                     }
                 });
@@ -340,22 +341,22 @@ fn a_word_of_a_shared_ring_that_changes_under_way_makes_nobody_panic_or_loop() {
                 shape.restore(&heap);
                 // With a lock that is free, or nobody gets in.
                 heap.header().shared.lock.store(0, Ordering::Relaxed);
-                let peers = MadeUp::new(MadeUp::ALL[(turn + index) % 3]);
-                let mut writers = [0, 1].map(|index| join(&heap, index, &peers).unwrap());
+                let liveness = MadeUp::new(MadeUp::ALL[(turn + index) % 3]);
+                let mut writers = [0, 1].map(|index| join(&heap, index, &liveness).unwrap());
                 for writer in &mut writers {
                     // Each knows where it is before the lie comes.
                     let at = heap.shared();
                     let _ = writer
-                        .publish(at, &peers, RecordType::BYTES, 40, Wake::Auto, |_| {})
+                        .publish(at, &liveness, RecordType::BYTES, 40, Wake::Auto, |_| {})
                         .is_ok();
                 }
                 lie(&heap, &[(at, value)]);
-                tally.lies += 1;
+                tally.invalid += 1;
                 for writer in &mut writers {
-                    tally.join_in(writer, &heap, &peers);
-                    let _ = writer.detach(heap.shared(), &peers);
+                    tally.join_in(writer, &heap, &liveness);
+                    let _ = writer.detach(heap.shared(), &liveness);
                 }
-                tally.look(&heap, peers.alive);
+                tally.look(&heap, liveness.alive);
             }
         }
         // Where a producer has a reservation open it gets no other, wherever positions go.
@@ -363,31 +364,31 @@ fn a_word_of_a_shared_ring_that_changes_under_way_makes_nobody_panic_or_loop() {
             shape.restore(&heap);
             let (at, header) = (heap.shared(), heap.header());
             header.shared.lock.store(0, Ordering::Relaxed);
-            let peers = MadeUp::new(|_| true);
-            let Some(mut writer) = join(&heap, 0, &peers) else { continue };
-            let Ok(first) = writer.try_reserve(at, &peers, RecordType::BYTES, 24, 0) else {
+            let liveness = MadeUp::new(|_| true);
+            let Some(mut writer) = join(&heap, 0, &liveness) else { continue };
+            let Ok(first) = writer.try_reserve(at, &liveness, RecordType::BYTES, 24, 0) else {
                 continue;
             };
             header.shared.producer_pos.store(lie, Ordering::Relaxed);
-            if let Ok(second) = writer.try_reserve(at, &peers, RecordType::BYTES, 24, 0) {
+            if let Ok(second) = writer.try_reserve(at, &liveness, RecordType::BYTES, 24, 0) {
                 let apart = second.payload_pos().wrapping_sub(first.payload_pos()) % SIZE;
                 assert!(apart.is_multiple_of(8) && (32..=SIZE - 32).contains(&apart), "{lie}");
-                let _ = writer.commit(at, &peers, second, 24, Wake::Auto);
+                let _ = writer.commit(at, &liveness, second, 24, Wake::Auto);
             }
-            let _ = writer.commit(at, &peers, first, 20, Wake::Auto);
+            let _ = writer.commit(at, &liveness, first, 20, Wake::Auto);
         }
         // All positions go back, and fit each other.
         for end in [0, 8, 64, 128] {
             shape.restore(&heap);
             heap.header().shared.lock.store(0, Ordering::Relaxed);
-            let peers = MadeUp::new(|_| true);
-            let Some(mut writer) = join(&heap, 0, &peers) else { continue };
-            tally.join_in(&mut writer, &heap, &peers);
+            let liveness = MadeUp::new(|_| true);
+            let Some(mut writer) = join(&heap, 0, &liveness) else { continue };
+            tally.join_in(&mut writer, &heap, &liveness);
             let header = heap.header();
             for position in [&header.data_tail, &header.data_head, &header.shared.producer_pos] {
                 position.store(end, Ordering::Relaxed);
             }
-            tally.join_in(&mut writer, &heap, &peers);
+            tally.join_in(&mut writer, &heap, &liveness);
         }
     }
     println!("shared, under way: {tally:?} in {:?}", started.elapsed());
@@ -398,15 +399,15 @@ fn a_word_of_a_shared_ring_that_changes_under_way_makes_nobody_panic_or_loop() {
 #[test]
 fn a_group_of_any_size_is_refused_if_it_is_too_large() {
     let heap = HeapRing::new(SIZE, Policy::Drop).unwrap().many(MEMBERS);
-    let peers = MadeUp::new(|_| true);
-    let mut writer = join(&heap, 0, &peers).unwrap();
+    let liveness = MadeUp::new(|_| true);
+    let mut writer = join(&heap, 0, &liveness).unwrap();
     for bytes in [SIZE, SIZE + 1, 65_528, 1 << 32, 1 << 63, u64::MAX - 8, u64::MAX - 7, u64::MAX] {
-        let refused = writer.try_reserve_group(heap.shared(), &peers, bytes, 0).map(|_| ());
+        let refused = writer.try_reserve_span(heap.shared(), &liveness, bytes, 0).map(|_| ());
         assert!(matches!(refused, Err(perfring_ring::Refusal::TooLarge { .. })), "{bytes}");
     }
     for len in [SIZE as usize, 65_520, usize::MAX - 16, usize::MAX] {
         let refused =
-            writer.try_reserve(heap.shared(), &peers, RecordType::BYTES, len, 0).map(|_| ());
+            writer.try_reserve(heap.shared(), &liveness, RecordType::BYTES, len, 0).map(|_| ());
         assert!(matches!(refused, Err(perfring_ring::Refusal::TooLarge { .. })), "{len}");
     }
 }

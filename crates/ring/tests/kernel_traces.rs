@@ -13,8 +13,8 @@
 
 mod common;
 
-use common::{Told, attach_at};
-use perfring_abi::{Policy, RecordType, Tell, record_size};
+use common::{Reported, attach_at};
+use perfring_abi::{Policy, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     Count, Fences, Found, Reader, Refusal, Reserved, Ring, Shared, SharedWriter, Wake, Writer,
@@ -120,21 +120,21 @@ fn one(writer: &mut Writer, ring: Ring<'_>, len: usize, commit: bool, fill: u8) 
 /// Who offers A, and who B. Nobody dies here, and nobody waits.
 struct Two<'a> {
     at: Shared<'a>,
-    peers: Told,
+    liveness: Reported,
     producers: [SharedWriter; 2],
 }
 
 impl<'a> Two<'a> {
     fn attach(heap: &'a HeapRing) -> Self {
-        let peers = Told::default();
-        let producers = [0, 1].map(|slot| attach_at(heap, &peers, slot));
-        Two { at: heap.shared(), peers, producers }
+        let liveness = Reported::default();
+        let producers = [0, 1].map(|slot| attach_at(heap, &liveness, slot));
+        Two { at: heap.shared(), liveness, producers }
     }
 
     /// Reserves and fills, or counts the refusal.
     fn reserve(&mut self, of: usize, len: usize) -> Result<Reserved, Refusal> {
         let (at, writer) = (self.at, &mut self.producers[of]);
-        match writer.try_reserve(at, &self.peers, RecordType::BYTES, len, 0) {
+        match writer.try_reserve(at, &self.liveness, RecordType::BYTES, len, 0) {
             Ok(reserved) => {
                 writer.fill(at, &reserved, &vec![[0xaa, 0xbb][of]; len]);
                 Ok(reserved)
@@ -158,9 +158,9 @@ impl<'a> Two<'a> {
         let (at, writer) = (self.at, &mut self.producers[of]);
         let len = reserved.len();
         let _ = if commit {
-            writer.commit(at, &self.peers, reserved, len, Wake::Auto)
+            writer.commit(at, &self.liveness, reserved, len, Wake::Auto)
         } else {
-            writer.discard(at, &self.peers, reserved)
+            writer.discard(at, &self.liveness, reserved)
         };
     }
 }
@@ -168,7 +168,7 @@ impl<'a> Two<'a> {
 /// As [`replay`], with A and B open at once, and ended in the order that the row says.
 fn replay_shared(name: &str, text: &str) -> Replayed {
     let policy = if name.starts_with("overwrite") { Policy::Overwrite } else { Policy::Drop };
-    let heap = HeapRing::new(SIZE, policy).unwrap().tell(Tell::CountersOnly).many(2);
+    let heap = HeapRing::new(SIZE, policy).unwrap().report(Report::CountersOnly).many(2);
     let ring = heap.ring();
     let mut two = Two::attach(&heap);
     let mut reader = (policy == Policy::Drop).then(|| Reader::attach(ring, Fences::Full).unwrap());
@@ -240,7 +240,7 @@ fn producer_pos(heap: &HeapRing) -> u64 {
 /// Replays one trace, but for what only rings with several open reservations refuse.
 fn replay(name: &str, text: &str) -> Replayed {
     let policy = if name.starts_with("overwrite") { Policy::Overwrite } else { Policy::Drop };
-    let heap = HeapRing::new(SIZE, policy).unwrap().tell(Tell::CountersOnly);
+    let heap = HeapRing::new(SIZE, policy).unwrap().report(Report::CountersOnly);
     let ring = heap.ring();
     let mut writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
     let mut reader = (policy == Policy::Drop).then(|| Reader::attach(ring, Fences::Full).unwrap());

@@ -4,12 +4,12 @@
 
 mod common;
 
-use common::{Told, attach_at};
+use common::{Reported, attach_at};
 use perfring_abi::{Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Found, Front, Observer, Range, Reader, Refusal, Reserved, Seen, SharedWriter, Snapshot,
-    Start, Wake, Who, Writer,
+    Fences, Found, Front, Observer, OwnerInfo, Range, Reader, Refusal, Reserved, Seen,
+    SharedWriter, Snapshot, Start, Wake, Writer,
 };
 use perfring_testkit::rng::Rng;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -123,23 +123,23 @@ fn a_range_is_not_given_out_twice_after_a_death() {
 #[test]
 fn what_the_dead_had_reserved_is_free_again() {
     let heap = heap(Policy::Drop).many(2);
-    let (at, peers) = (heap.shared(), Told::default());
-    let mut a = attach_at(&heap, &peers, 0);
+    let (at, liveness) = (heap.shared(), Reported::default());
+    let mut a = attach_at(&heap, &liveness, 0);
     let mut reader = reader(&heap);
     for turn in 0..20u8 {
-        peers.dead.borrow_mut().clear();
-        let mut b = attach_at(&heap, &peers, 1);
-        let open = b.try_reserve(at, &peers, KIND, 1000, 0).unwrap();
-        assert!(matches!(a.try_reserve(at, &peers, KIND, 300, 0), Err(Refusal::Full)));
+        liveness.dead.borrow_mut().clear();
+        let mut b = attach_at(&heap, &liveness, 1);
+        let open = b.try_reserve(at, &liveness, KIND, 1000, 0).unwrap();
+        assert!(matches!(a.try_reserve(at, &liveness, KIND, 300, 0), Err(Refusal::Full)));
         let _ = (b, open);
-        peers.dead.borrow_mut().insert(1);
+        liveness.dead.borrow_mut().insert(1);
         // The consumer finds it, as whoever waits does.
-        perfring_ring::recover(at, 1, &peers).unwrap();
+        perfring_ring::recover(at, 1, &liveness).unwrap();
         assert_eq!(read(&heap, &mut reader), None);
         let _ = reader.release(heap.ring());
-        let reserved = a.try_reserve(at, &peers, KIND, 1024, 0).unwrap();
+        let reserved = a.try_reserve(at, &liveness, KIND, 1024, 0).unwrap();
         put(&heap, &reserved, turn);
-        let _ = a.commit(at, &peers, reserved, 1000, Wake::Auto);
+        let _ = a.commit(at, &liveness, reserved, 1000, Wake::Auto);
         assert_eq!(read(&heap, &mut reader), Some((1000, turn)));
         let _ = reader.release(heap.ring());
     }
@@ -148,33 +148,33 @@ fn what_the_dead_had_reserved_is_free_again() {
 /// What a consumer takes that releases by marks: all that there is.
 fn take_held(heap: &HeapRing, reader: &mut Reader) {
     let ring = heap.ring();
-    while reader.look_held(ring).unwrap().0 != Front::Empty {
+    while reader.peek_held(ring).unwrap().0 != Front::Empty {
         let _ = reader.next(ring).unwrap();
     }
-    let _ = reader.release_to(ring, &reader.mark());
-    let _ = reader.look_held(ring).unwrap();
+    let _ = reader.release_to(ring, &reader.resume_point());
+    let _ = reader.peek_held(ring).unwrap();
 }
 
 #[test]
 fn what_a_commit_left_goes_back_to_who_releases_by_marks_too() {
     let heap = heap(Policy::Drop).many(2);
-    let (at, peers) = (heap.shared(), Told::default());
-    let mut a = attach_at(&heap, &peers, 0);
+    let (at, liveness) = (heap.shared(), Reported::default());
+    let mut a = attach_at(&heap, &liveness, 0);
     let mut reader = reader(&heap);
     reader.hold();
     for turn in 0..20u8 {
-        let reserved = a.try_reserve(at, &peers, KIND, 1024, 0).unwrap();
+        let reserved = a.try_reserve(at, &liveness, KIND, 1024, 0).unwrap();
         put(&heap, &reserved, turn);
         match turn % 3 {
-            0 => drop(a.commit(at, &peers, reserved, 300, Wake::Auto)),
-            1 => drop(a.discard(at, &peers, reserved)),
+            0 => drop(a.commit(at, &liveness, reserved, 300, Wake::Auto)),
+            1 => drop(a.discard(at, &liveness, reserved)),
             _ => {
                 // Something small is open behind it, and read later.
-                let small = a.try_reserve(at, &peers, KIND, 8, 0).unwrap();
-                let _ = a.commit(at, &peers, reserved, 300, Wake::Auto);
+                let small = a.try_reserve(at, &liveness, KIND, 8, 0).unwrap();
+                let _ = a.commit(at, &liveness, reserved, 300, Wake::Auto);
                 take_held(&heap, &mut reader);
                 a.fill(at, &small, &[1; 8]);
-                let _ = a.commit(at, &peers, small, 8, Wake::Auto);
+                let _ = a.commit(at, &liveness, small, 8, Wake::Auto);
             }
         }
         take_held(&heap, &mut reader);
@@ -184,20 +184,20 @@ fn what_a_commit_left_goes_back_to_who_releases_by_marks_too() {
 #[test]
 fn what_is_open_or_unread_is_not_given_back_with_what_was_read() {
     let heap = heap(Policy::Drop).many(2);
-    let (at, peers) = (heap.shared(), Told::default());
-    let mut a = attach_at(&heap, &peers, 0);
+    let (at, liveness) = (heap.shared(), Reported::default());
+    let mut a = attach_at(&heap, &liveness, 0);
     let mut reader = reader(&heap);
     for _ in 0..20 {
-        let small = a.try_reserve(at, &peers, KIND, 8, 0).unwrap();
-        let _ = a.commit(at, &peers, small, 8, Wake::Auto);
-        let open = a.try_reserve(at, &peers, KIND, 500, 0).unwrap();
+        let small = a.try_reserve(at, &liveness, KIND, 8, 0).unwrap();
+        let _ = a.commit(at, &liveness, small, 8, Wake::Auto);
+        let open = a.try_reserve(at, &liveness, KIND, 500, 0).unwrap();
         for _ in 0..2 {
             while reader.next(heap.ring()).unwrap().0.is_some() {}
             let _ = reader.release(heap.ring());
-            assert_eq!(a.try_reserve(at, &peers, KIND, 1024, 0).err(), Some(Refusal::Full));
+            assert_eq!(a.try_reserve(at, &liveness, KIND, 1024, 0).err(), Some(Refusal::Full));
         }
         put(&heap, &open, 1);
-        let _ = a.commit(at, &peers, open, 500, Wake::Auto);
+        let _ = a.commit(at, &liveness, open, 500, Wake::Auto);
         assert_eq!(read(&heap, &mut reader), Some((500, 1)));
         let _ = reader.release(heap.ring());
     }
@@ -206,25 +206,25 @@ fn what_is_open_or_unread_is_not_given_back_with_what_was_read() {
 #[test]
 fn what_was_given_back_is_free_although_others_publish_all_the_time() {
     let heap = heap(Policy::Drop).many(2);
-    let (at, peers) = (heap.shared(), Told::default());
-    let (mut a, mut b) = (attach_at(&heap, &peers, 0), attach_at(&heap, &peers, 1));
+    let (at, liveness) = (heap.shared(), Reported::default());
+    let (mut a, mut b) = (attach_at(&heap, &liveness, 0), attach_at(&heap, &liveness, 1));
     let mut reader = reader(&heap);
     for _ in 0..20 {
         let mut turns = 0u64;
         let reserved = loop {
-            match a.try_reserve(at, &peers, KIND, 1024, 0) {
+            match a.try_reserve(at, &liveness, KIND, 1024, 0) {
                 Ok(reserved) => break reserved,
                 Err(refusal) => assert_eq!(refusal, Refusal::Full),
             }
             // One small record after the other, of which the last is never released at once.
-            let small = b.try_reserve(at, &peers, KIND, 8, 0).unwrap();
+            let small = b.try_reserve(at, &liveness, KIND, 8, 0).unwrap();
             b.fill(at, &small, &[1; 8]);
-            let _ = b.commit(at, &peers, small, 8, Wake::Auto);
+            let _ = b.commit(at, &liveness, small, 8, Wake::Auto);
             while reader.next(heap.ring()).unwrap().0.is_some() {}
             turns += 1;
             assert!(turns * 16 <= DATA, "a turn of the ring, and it is not free");
         };
-        let _ = a.discard(at, &peers, reserved);
+        let _ = a.discard(at, &liveness, reserved);
     }
 }
 
@@ -253,11 +253,11 @@ fn an_aux_tail_that_nobody_left_is_damage_and_not_a_reason_to_skip_records() {
 #[test]
 fn no_producer_is_given_its_own_range_again() {
     let heap = heap(Policy::Drop).many(1);
-    let (at, peers) = (heap.shared(), Told::default());
-    let mut a = attach_at(&heap, &peers, 0);
-    let open = a.try_reserve(at, &peers, KIND, 300, 0).unwrap();
+    let (at, liveness) = (heap.shared(), Reported::default());
+    let mut a = attach_at(&heap, &liveness, 0);
+    let open = a.try_reserve(at, &liveness, KIND, 300, 0).unwrap();
     heap.header().aux.head.store(0, Ordering::Relaxed);
-    let again = a.try_reserve(at, &peers, KIND, 300, 0);
+    let again = a.try_reserve(at, &liveness, KIND, 300, 0);
     assert!(matches!(again, Err(Refusal::Corrupt { .. })), "{again:?} beside {open:?}");
 }
 
@@ -267,28 +267,28 @@ fn in_the_smallest_ring_whoever_waits_for_a_range_waits_for_something() {
     let heap = HeapRing::new(32, Policy::Drop).unwrap().with_aux(AUX);
     assert!(writer(&heap).tail_for(heap.ring(), 300) < 1 << 20);
     let heap = HeapRing::new(32, Policy::Drop).unwrap().with_aux(AUX).many(1);
-    let (at, peers) = (heap.shared(), Told::default());
-    assert!(attach_at(&heap, &peers, 0).tail_for(at, 300) < 1 << 20);
+    let (at, liveness) = (heap.shared(), Reported::default());
+    assert!(attach_at(&heap, &liveness, 0).tail_for(at, 300) < 1 << 20);
 }
 
 #[test]
 fn what_is_open_is_not_overwritten_unless_its_owner_is_dead() {
     let heap = heap(Policy::Overwrite).many(2);
-    let (at, peers) = (heap.shared(), Told::default());
-    let (mut a, mut b) = (attach_at(&heap, &peers, 0), attach_at(&heap, &peers, 1));
-    let open = b.try_reserve(at, &peers, KIND, 500, 0).unwrap();
-    let reserved = a.try_reserve(at, &peers, KIND, 500, 0).unwrap();
+    let (at, liveness) = (heap.shared(), Reported::default());
+    let (mut a, mut b) = (attach_at(&heap, &liveness, 0), attach_at(&heap, &liveness, 1));
+    let open = b.try_reserve(at, &liveness, KIND, 500, 0).unwrap();
+    let reserved = a.try_reserve(at, &liveness, KIND, 500, 0).unwrap();
     put(&heap, &reserved, 7);
-    let _ = a.commit(at, &peers, reserved, 500, Wake::Auto);
-    let pending = a.try_reserve(at, &peers, KIND, 300, 0);
+    let _ = a.commit(at, &liveness, reserved, 500, Wake::Auto);
+    let pending = a.try_reserve(at, &liveness, KIND, 300, 0);
     assert!(matches!(pending, Err(Refusal::Pending { slot: 1 })));
-    let mine = a.try_reserve(at, &peers, KIND, 1024, 0);
+    let mine = a.try_reserve(at, &liveness, KIND, 1024, 0);
     assert!(matches!(mine, Err(Refusal::Pending { slot: 1 })));
     let _ = open;
-    peers.dead.borrow_mut().insert(1);
-    let reserved = a.try_reserve(at, &peers, KIND, 300, 0).unwrap();
+    liveness.dead.borrow_mut().insert(1);
+    let reserved = a.try_reserve(at, &liveness, KIND, 300, 0).unwrap();
     put(&heap, &reserved, 8);
-    let _ = a.commit(at, &peers, reserved, 300, Wake::Auto);
+    let _ = a.commit(at, &liveness, reserved, 300, Wake::Auto);
     let mut observer = observer(&heap);
     for (len, byte) in [(500, 7), (300, 8)] {
         match observer.next_in(heap.ring(), heap.aux()).unwrap() {
@@ -327,7 +327,7 @@ fn an_observer_never_takes_what_is_written_over_it_for_a_payload() {
                     assert!(bytes.by_ref().take(frame.len).all(|byte| byte == turn as u8));
                     whole += 1;
                 }
-                Some(Seen::Lost(told)) => lost += told.records,
+                Some(Seen::Lost(reported)) => lost += reported.records,
                 None if last => break,
                 None => std::thread::yield_now(),
             }
@@ -341,18 +341,18 @@ fn an_observer_never_takes_what_is_written_over_it_for_a_payload() {
 fn no_lie_about_ranges_is_believed() {
     let mut rng = Rng::new(1);
     let mut random = || rng.any();
-    let lies = if cfg!(miri) { 60 } else { 60_000 };
-    for turn in 0..lies {
+    let invalid = if cfg!(miri) { 60 } else { 60_000 };
+    for turn in 0..invalid {
         let policy = if turn % 2 == 0 { Policy::Drop } else { Policy::Overwrite };
         let many = turn % 3 == 0;
         let heap = if many { heap(policy).many(2) } else { heap(policy) };
         let heap = if turn % 5 == 0 { heap.timed() } else { heap };
-        let (at, peers) = (heap.shared(), Told::default());
+        let (at, liveness) = (heap.shared(), Reported::default());
         for len in [300, 250, 400] {
             if many {
-                let mut writer = attach_at(&heap, &peers, 0);
-                if let Ok(reserved) = writer.try_reserve(at, &peers, KIND, len, 5) {
-                    let _ = writer.commit(at, &peers, reserved, len, Wake::Auto);
+                let mut writer = attach_at(&heap, &liveness, 0);
+                if let Ok(reserved) = writer.try_reserve(at, &liveness, KIND, len, 5) {
+                    let _ = writer.commit(at, &liveness, reserved, len, Wake::Auto);
                 }
             } else {
                 let _ = publish(&heap, &mut writer(&heap), len, 1);
@@ -417,7 +417,7 @@ fn meet(heap: &HeapRing) {
             cursor = after;
         }
     }
-    let (at, peers) = (heap.shared(), Told::default());
+    let (at, liveness) = (heap.shared(), Reported::default());
     if at.slots().is_empty() {
         if let Ok(mut writer) = Writer::attach(ring, layout, Fences::Full) {
             for len in [300, 600, 1024, 300] {
@@ -429,14 +429,14 @@ fn meet(heap: &HeapRing) {
             }
         }
     } else if let Ok(mut writer) =
-        SharedWriter::attach(at, layout, Fences::Full, 1, &Who::default(), &peers)
+        SharedWriter::attach(at, layout, Fences::Full, 1, &OwnerInfo::default(), &liveness)
     {
         for len in [300, 600, 1024, 300] {
             let _ = writer.tail_for(at, len);
-            match writer.try_reserve(at, &peers, KIND, len, 9) {
+            match writer.try_reserve(at, &liveness, KIND, len, 9) {
                 Ok(reserved) => {
                     put(heap, &reserved, 3);
-                    let _ = writer.commit(at, &peers, reserved, len, Wake::Auto);
+                    let _ = writer.commit(at, &liveness, reserved, len, Wake::Auto);
                 }
                 Err(refusal) => drop(writer.refuse(at, refusal, len)),
             }

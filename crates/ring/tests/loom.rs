@@ -12,10 +12,10 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use perfring_abi::{Cause, Policy, RecordType, Tell};
+use perfring_abi::{Cause, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Count, Fences, Found, Frame, Observer, Reader, Refusal, Ring, Seen, Start, Totals, Wake,
+    Count, Fences, Found, Frame, Observer, Reader, Refusal, Ring, RingTotals, Seen, Start, Wake,
     WakeAt, Writer, full_fence,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
@@ -41,7 +41,7 @@ fn model(name: &str, switches: usize, run: impl Fn(&Plain) + Sync + Send + 'stat
 }
 
 fn heap(size: u64, policy: Policy) -> Arc<HeapRing> {
-    Arc::new(HeapRing::new(size, policy).unwrap().tell(Tell::CountersOnly))
+    Arc::new(HeapRing::new(size, policy).unwrap().report(Report::CountersOnly))
 }
 
 fn writer(heap: &HeapRing) -> Writer {
@@ -160,7 +160,7 @@ fn a_drop_rings_record_is_never_torn_and_no_loss_uncounted() {
         }
         let _ = reader.release(heap.ring());
         assert!(got.is_sorted() && got.len() as u64 + refused == 2, "{got:?}, {refused} refused");
-        let totals = Totals::read(heap.ring(), Policy::Drop).unwrap();
+        let totals = RingTotals::read(heap.ring(), Policy::Drop).unwrap();
         assert_eq!(totals.producer.refused.full.records, refused);
         assert_eq!(totals.consumer.read.records, got.len() as u64);
         if got.len() == 2 {
@@ -174,9 +174,9 @@ fn observe(heap: &HeapRing, observer: &mut Observer, looks: u32, hits: &Plain) -
     for _ in 0..looks {
         match observer.next(heap.ring()) {
             Ok(Some(Seen::Record(_, words))) => got.push(whole(words)),
-            Ok(Some(Seen::Lost(told))) => {
-                assert_eq!(told.cause, Cause::Lapped);
-                lost += told.records;
+            Ok(Some(Seen::Lost(reported))) => {
+                assert_eq!(reported.cause, Cause::Lapped);
+                lost += reported.records;
                 hits.fetch_add(1, Relaxed);
             }
             Ok(None) => thread::yield_now(),
@@ -266,7 +266,7 @@ fn an_observer_of_what_is_known_to_go_never_sees_a_torn_record() {
 #[test]
 fn an_observer_of_a_range_never_sees_a_torn_payload() {
     model("range", 3, |laps| {
-        let heap = HeapRing::new(64, Policy::Overwrite).unwrap().tell(Tell::CountersOnly);
+        let heap = HeapRing::new(64, Policy::Overwrite).unwrap().report(Report::CountersOnly);
         let heap = Arc::new(heap.with_aux(64));
         let mut writer = writer(&heap);
         let mut put = move |heap: &HeapRing, byte: u8| {

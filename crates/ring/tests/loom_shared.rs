@@ -19,11 +19,11 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use loom::thread;
 use perfring_abi::atomic::death;
-use perfring_abi::{Policy, RecordType, Tell};
+use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Found, Observer, Peers, Reader, Refusal, Seen, SharedWriter, SlotFigures, Start,
-    Totals, Wake, Who, recover,
+    Fences, Found, Liveness, Observer, OwnerInfo, Reader, Refusal, RingTotals, Seen, SharedWriter,
+    SlotFigures, Start, Wake, recover,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
@@ -60,7 +60,7 @@ impl Flags {
     }
 }
 
-impl Peers for Flags {
+impl Liveness for Flags {
     fn is_alive(&self, slot: u32) -> bool {
         self.0.get(slot as usize).is_none_or(|alive| alive.load(Acquire))
     }
@@ -76,18 +76,19 @@ impl Peers for Flags {
 
 struct World {
     heap: HeapRing,
-    peers: Flags,
+    liveness: Flags,
 }
 
 impl World {
     fn new(size: u64, policy: Policy) -> Arc<Self> {
-        let heap = HeapRing::new(size, policy).unwrap().tell(Tell::CountersOnly).many(2);
-        Arc::new(World { heap, peers: Flags::new() })
+        let heap = HeapRing::new(size, policy).unwrap().report(Report::CountersOnly).many(2);
+        Arc::new(World { heap, liveness: Flags::new() })
     }
 
     fn attach(&self, slot: u32) -> SharedWriter {
-        let (at, who) = (self.heap.shared(), Who::default());
-        SharedWriter::attach(at, self.heap.layout(), Fences::Full, slot, &who, &self.peers).unwrap()
+        let (at, who) = (self.heap.shared(), OwnerInfo::default());
+        SharedWriter::attach(at, self.heap.layout(), Fences::Full, slot, &who, &self.liveness)
+            .unwrap()
     }
 
     fn end(&self) -> u64 {
@@ -96,7 +97,7 @@ impl World {
 
     /// What an operation of a producer does with the record `id`, of two words.
     fn act(&self, writer: &mut SharedWriter, act: Act, id: u64) -> Result<(), Refusal> {
-        let (at, peers) = (self.heap.shared(), &self.peers);
+        let (at, liveness) = (self.heap.shared(), &self.liveness);
         let payload: Vec<u8> = [id, !id].iter().flat_map(|word| word.to_ne_bytes()).collect();
         match act {
             Act::Publish => {
@@ -108,23 +109,23 @@ impl World {
                     data[word % data.len()].store(id, Relaxed);
                     data[(word + 1) % data.len()].store(!id, Relaxed);
                 };
-                writer.publish(at, peers, RecordType::BYTES, 16, Wake::Auto, fill).map(drop)
+                writer.publish(at, liveness, RecordType::BYTES, 16, Wake::Auto, fill).map(drop)
             }
             Act::Commit | Act::Discard => {
-                let reserved = writer.try_reserve(at, peers, RecordType::BYTES, 16, 0)?;
+                let reserved = writer.try_reserve(at, liveness, RecordType::BYTES, 16, 0)?;
                 writer.fill(at, &reserved, &payload);
                 let _ = match act {
-                    Act::Commit => writer.commit(at, peers, reserved, 16, Wake::Auto),
-                    _ => writer.discard(at, peers, reserved),
+                    Act::Commit => writer.commit(at, liveness, reserved, 16, Wake::Auto),
+                    _ => writer.discard(at, liveness, reserved),
                 };
                 Ok(())
             }
             Act::Batch => {
                 // One record and a hole, which the ledger does not expect.
-                let mut group = writer.try_reserve_group(at, peers, 32, 0)?;
-                let reserved = writer.next_in_group(at, &mut group, RecordType::BYTES, 16).unwrap();
+                let mut group = writer.try_reserve_span(at, liveness, 32, 0)?;
+                let reserved = writer.next_in_span(at, &mut group, RecordType::BYTES, 16).unwrap();
                 writer.fill(at, &reserved, &payload);
-                let _ = writer.commit_group(at, peers, group, Wake::Auto);
+                let _ = writer.commit_span(at, liveness, group, Wake::Auto);
                 Ok(())
             }
         }
@@ -182,7 +183,7 @@ fn two(name: &str, acts: [Act; 2]) {
             }
         }
         assert_eq!(got, want);
-        let totals = Totals::of(world.heap.shared(), Policy::Drop, |_| false).unwrap();
+        let totals = RingTotals::of(world.heap.shared(), Policy::Drop, |_| false).unwrap();
         assert_eq!(totals.producer.written.records, want.len() as u64);
         hits.fetch_add(u64::from(done == [true, true]), Relaxed);
     });
@@ -215,11 +216,11 @@ fn ends_that_meet_leave_nothing_behind() {
     model("ends that meet", 4, |hits| {
         let world = World::new(128, Policy::Drop);
         let mut writers = [world.attach(0), world.attach(1)];
-        let (at, peers) = (world.heap.shared(), &world.peers);
+        let (at, liveness) = (world.heap.shared(), &world.liveness);
         let mut reader = Reader::attach(world.heap.ring(), Fences::Full).unwrap();
         let mut open = Vec::new();
         for writer in &mut writers {
-            open.push(writer.try_reserve(at, peers, RecordType::BYTES, 16, 0).unwrap());
+            open.push(writer.try_reserve(at, liveness, RecordType::BYTES, 16, 0).unwrap());
         }
         let threads: Vec<_> = writers
             .into_iter()
@@ -231,7 +232,7 @@ fn ends_that_meet_leave_nothing_behind() {
                     let at = world.heap.shared();
                     let words = [id, !id].map(u64::to_ne_bytes);
                     writer.fill(at, &reserved, words.as_flattened());
-                    let _ = writer.commit(at, &world.peers, reserved, 16, Wake::Auto);
+                    let _ = writer.commit(at, &world.liveness, reserved, 16, Wake::Auto);
                     world.heap.ring().head()
                 })
             })
@@ -270,8 +271,8 @@ fn an_observer_of_a_shared_ring_never_sees_a_torn_record() {
                 whole(words);
                 seen += 1;
             }
-            Some(Seen::Lost(told)) => {
-                lost += told.records;
+            Some(Seen::Lost(reported)) => {
+                lost += reported.records;
                 laps.fetch_add(1, Relaxed);
             }
             None => thread::yield_now(),
@@ -286,18 +287,18 @@ fn an_observer_of_a_shared_ring_never_sees_a_torn_record() {
 }
 
 /// What must hold once everybody is dead or done and the ring was recovered.
-fn balanced(world: &World, policy: Policy, attached_once: bool) -> Totals {
+fn balanced(world: &World, policy: Policy, attached_once: bool) -> RingTotals {
     let at = world.heap.shared();
-    recover(at, 9, &world.peers).unwrap();
+    recover(at, 9, &world.liveness).unwrap();
     assert_eq!(world.heap.ring().head(), world.end(), "nothing is open");
-    let totals = Totals::of(at, policy, |_| true).unwrap();
-    let book = totals.producer;
-    assert_eq!(book.pos, book.written.bytes + book.discarded.bytes + book.reclaimed.bytes);
+    let totals = RingTotals::of(at, policy, |_| true).unwrap();
+    let sums = totals.producer;
+    assert_eq!(sums.pos, sums.written.bytes + sums.discarded.bytes + sums.reclaimed.bytes);
     let gone = match policy {
         Policy::Drop => totals.consumer.read,
         Policy::Overwrite => totals.overwritten,
     };
-    assert_eq!(gone.plus(totals.present), book.written);
+    assert_eq!(gone.plus(totals.present), sums.written);
     if !attached_once {
         return totals; // figures are since the last attach
     }
@@ -306,9 +307,9 @@ fn balanced(world: &World, policy: Policy, attached_once: bool) -> Totals {
     let sum = |of: fn(&SlotFigures) -> perfring_ring::Count| {
         figures.iter().fold(perfring_ring::Count::default(), |sum, figures| sum.plus(of(figures)))
     };
-    assert_eq!(sum(|of| of.written), book.written);
-    assert_eq!(sum(|of| of.reclaimed), book.reclaimed);
-    assert_eq!(sum(|of| of.discarded).records, book.discarded.records);
+    assert_eq!(sum(|of| of.written), sums.written);
+    assert_eq!(sum(|of| of.reclaimed), sums.reclaimed);
+    assert_eq!(sum(|of| of.discarded).records, sums.discarded.records);
     assert_eq!(sum(|of| of.open).records, 0);
     totals
 }
@@ -334,7 +335,7 @@ fn deaths(name: &str, policy: Policy, act: Act) {
                 let world = Arc::clone(&world);
                 thread::spawn(move || {
                     let lived = death::after(at, || world.act(&mut victim, act, 1).is_ok());
-                    world.peers.dies(0);
+                    world.liveness.dies(0);
                     lived
                 })
             };
@@ -352,7 +353,7 @@ fn deaths(name: &str, policy: Policy, act: Act) {
             if lived.is_none() {
                 deaths.fetch_add(1, Relaxed);
             }
-            world.peers.dies(1);
+            world.liveness.dies(1);
             let totals = balanced(&world, policy, true);
             let mine = u64::from(act != Act::Discard);
             let written = totals.producer.written.records;
@@ -404,9 +405,9 @@ fn heirs_may_die_as_well() {
     let mut pairs = 0;
     for policy in [Policy::Drop, Policy::Overwrite] {
         for act in [Act::Publish, Act::Commit, Act::Discard, Act::Batch] {
-            for heir_recovers in [false, true] {
+            for successor_recovers in [false, true] {
                 let mut first = 0;
-                while heirs_of(policy, act, heir_recovers, first, &mut pairs) {
+                while successors_of(policy, act, successor_recovers, first, &mut pairs) {
                     first += 1;
                 }
             }
@@ -417,15 +418,15 @@ fn heirs_may_die_as_well() {
 }
 
 /// All deaths of the heir of one that died at its store number `first`. Returns whether it did.
-fn heirs_of(policy: Policy, act: Act, recovers: bool, first: u64, pairs: &mut u64) -> bool {
+fn successors_of(policy: Policy, act: Act, recovers: bool, first: u64, pairs: &mut u64) -> bool {
     for second in 0.. {
         let died = std::sync::Arc::new((Plain::new(0), Plain::new(0)));
         let out = std::sync::Arc::clone(&died);
         // One execution: nothing runs at the same time.
         model("", 0, move |_| {
-            let (victim, heir) = one_after_another(policy, act, recovers, first, second);
+            let (victim, successor) = one_after_another(policy, act, recovers, first, second);
             out.0.store(victim.into(), Relaxed);
-            out.1.store(heir.into(), Relaxed);
+            out.1.store(successor.into(), Relaxed);
         });
         *pairs += 1;
         if died.1.load(Relaxed) == 0 {
@@ -439,7 +440,7 @@ fn heirs_of(policy: Policy, act: Act, recovers: bool, first: u64, pairs: &mut u6
 fn one_after_another(
     policy: Policy,
     act: Act,
-    heir_recovers: bool,
+    successor_recovers: bool,
     first: u64,
     second: u64,
 ) -> (bool, bool) {
@@ -452,27 +453,27 @@ fn one_after_another(
     }
     let before = world.act(&mut victim, Act::Commit, 21).is_ok();
     let lived = death::after(first, || world.act(&mut victim, act, 1).is_ok());
-    world.peers.dies(0);
-    let heir = death::after(second, || {
-        if heir_recovers {
-            recover(world.heap.shared(), 3, &world.peers).map(drop).is_ok()
+    world.liveness.dies(0);
+    let successor = death::after(second, || {
+        if successor_recovers {
+            recover(world.heap.shared(), 3, &world.liveness).map(drop).is_ok()
         } else {
             world.act(&mut other, Act::Commit, 2).is_ok()
         }
     });
-    if heir.is_none() {
+    if successor.is_none() {
         // The recovering is done by nobody's slot: the one after the last.
-        world.peers.dies(if heir_recovers { 2 } else { 1 });
+        world.liveness.dies(if successor_recovers { 2 } else { 1 });
     }
-    if heir.is_none() && !heir_recovers {
+    if successor.is_none() && !successor_recovers {
         // Whoever takes the slot sweeps it, too.
         let mut third = world.attach(1);
         let _ = world.act(&mut third, Act::Publish, 3);
     }
     assert!(before || policy == Policy::Drop);
-    world.peers.dies(0);
-    world.peers.dies(1);
-    let totals = balanced(&world, policy, heir_recovers || heir.is_some());
+    world.liveness.dies(0);
+    world.liveness.dies(1);
+    let totals = balanced(&world, policy, successor_recovers || successor.is_some());
     assert!(totals.producer.reclaimed.records <= 2);
-    (lived.is_none(), heir.is_none())
+    (lived.is_none(), successor.is_none())
 }

@@ -21,7 +21,7 @@ fn run(name: &str, policy: Policy) {
         TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&case(policy), |case| {
         let heap = HeapRing::new(case.size, case.policy).unwrap();
-        let heap = heap.evict(case.evict).tell(case.tell);
+        let heap = heap.evict(case.evict).report(case.report);
         let heap = if case.time { heap.timed() } else { heap };
         let mut model = Model::new(&heap, &case, &tally);
         for op in &case.ops {

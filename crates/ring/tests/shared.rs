@@ -4,12 +4,12 @@
 
 mod common;
 
-use common::{Told, attach_at};
-use perfring_abi::{Evict, Policy, RecordType, RecordWord, Tell};
+use common::{Reported, attach_at};
+use perfring_abi::{Evict, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Count, Fences, Found, Group, Peers, Reader, Recovered, Refusal, Refused, Reserved, Shared,
-    SharedWriter, SlotFigures, Snapshot, Totals, Wake, recover,
+    BatchSpan, Count, Fences, Found, Liveness, Reader, Recovered, Refusal, Refused, Reserved,
+    RingTotals, Shared, SharedWriter, SlotFigures, Snapshot, Wake, recover,
 };
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -24,16 +24,16 @@ fn stands(heap: &HeapRing) -> [u64; 3] {
 /// As drawn in `proto/ABI.md`, after "bpf: Add overwrite mode for BPF ring buffer".
 #[test]
 fn the_nine_steps() {
-    let heap = HeapRing::new(4096, Policy::Overwrite).unwrap().tell(Tell::CountersOnly).many(5);
-    let (at, peers) = (heap.shared(), Told::default());
-    let mut producers: Vec<_> = (0..5).map(|slot| attach_at(&heap, &peers, slot)).collect();
+    let heap = HeapRing::new(4096, Policy::Overwrite).unwrap().report(Report::CountersOnly).many(5);
+    let (at, liveness) = (heap.shared(), Reported::default());
+    let mut producers: Vec<_> = (0..5).map(|slot| attach_at(&heap, &liveness, slot)).collect();
     let reserve = |producer: &mut SharedWriter, size: usize| {
-        producer.try_reserve(at, &peers, RecordType::BYTES, size - 8, 0)
+        producer.try_reserve(at, &liveness, RecordType::BYTES, size - 8, 0)
     };
     let commit = |producer: &mut SharedWriter, reserved: Reserved| {
         let len = reserved.len();
         producer.fill(at, &reserved, &vec![producer.index() as u8 + 1; len]);
-        let _ = producer.commit(at, &peers, reserved, len, Wake::Auto);
+        let _ = producer.commit(at, &liveness, reserved, len, Wake::Auto);
     };
     assert_eq!(stands(&heap), [0, 0, 0], "1");
     let a = reserve(&mut producers[0], 512).unwrap();
@@ -58,7 +58,7 @@ fn the_nine_steps() {
     commit(&mut producers[2], c);
     assert_eq!(stands(&heap), [1536, 5120, 5120], "9: C and D are committed");
 
-    let totals = Totals::of(at, Policy::Overwrite, |_| false).unwrap();
+    let totals = RingTotals::of(at, Policy::Overwrite, |_| false).unwrap();
     assert_eq!(totals.overwritten, Count { records: 2, bytes: 1536 });
     assert_eq!(totals.present, Count { records: 2, bytes: 3584 });
     assert_eq!(totals.producer.refused.pending, Count { records: 1, bytes: 1024 });
@@ -83,17 +83,18 @@ fn no_damaged_size_moves_the_tail_beyond_the_head() {
     for published in 16..64 {
         for size in (0..2048).step_by(8) {
             let heap = HeapRing::new(1024, Policy::Overwrite).unwrap().many(1);
-            let (at, peers) = (heap.shared(), Told::default());
-            let mut producer = attach_at(&heap, &peers, 0);
+            let (at, liveness) = (heap.shared(), Reported::default());
+            let mut producer = attach_at(&heap, &liveness, 0);
             let len = SIZE as usize - 8;
             for _ in 0..published {
-                let ended = producer.publish(at, &peers, RecordType::BYTES, len, Wake::No, |_| {});
+                let ended =
+                    producer.publish(at, &liveness, RecordType::BYTES, len, Wake::No, |_| {});
                 assert_eq!(ended, Ok(false));
             }
             let [tail, head, _] = stands(&heap);
             let damaged = RecordWord::pack(RecordType::BYTES.get(), 0, size);
             heap.data()[(tail % 1024 / 8) as usize].store(damaged.raw(), Ordering::Relaxed);
-            let reserved = producer.try_reserve(at, &peers, RecordType::BYTES, len, 0);
+            let reserved = producer.try_reserve(at, &liveness, RecordType::BYTES, len, 0);
             assert!(heap.ring().tail() <= head, "{published}, {size}: tail beyond the head");
             if size == 0 || u64::from(size) > head - tail {
                 assert_eq!(reserved.unwrap_err(), Refusal::Corrupt { tail }, "{published}, {size}");
@@ -128,7 +129,7 @@ struct Part {
 
 enum Held {
     One(Reserved),
-    Many(Group),
+    Many(BatchSpan),
 }
 
 #[derive(Clone, Debug)]
@@ -163,13 +164,13 @@ fn op() -> impl Strategy<Value = Op> {
 struct Model<'a> {
     heap: &'a HeapRing,
     policy: Policy,
-    peers: Told,
+    liveness: Reported,
     writers: Vec<Option<SharedWriter>>,
     open: Vec<(u32, u64, Held)>,
     parts: Vec<Part>,
     reader: Option<Reader>,
     refused: Refused,
-    told: Refused,
+    reported: Refused,
     /// With a stamp in each record, of a clock that goes back now and then.
     time: bool,
     clock: u64,
@@ -181,13 +182,13 @@ impl<'a> Model<'a> {
         Model {
             heap,
             policy,
-            peers: Told::default(),
+            liveness: Reported::default(),
             writers: (0..SLOTS).map(|_| None).collect(),
             open: Vec::new(),
             parts: Vec::new(),
             reader: (policy == Policy::Drop).then_some(reader),
             refused: Refused::default(),
-            told: Refused::default(),
+            reported: Refused::default(),
             time: heap.layout().time,
             clock: 0,
         }
@@ -262,8 +263,8 @@ impl<'a> Model<'a> {
         match *op {
             Op::Attach { slot } => {
                 if self.writers[slot as usize].is_none() {
-                    self.peers.dead.borrow_mut().remove(&slot);
-                    self.writers[slot as usize] = Some(attach_at(self.heap, &self.peers, slot));
+                    self.liveness.dead.borrow_mut().remove(&slot);
+                    self.writers[slot as usize] = Some(attach_at(self.heap, &self.liveness, slot));
                 }
             }
             Op::Publish { slot, len } => {
@@ -273,11 +274,12 @@ impl<'a> Model<'a> {
                 let put = |reserved: &Reserved| start = reserved.pos();
                 let done = match self.time {
                     true => {
-                        let none = writer.publish(at, &self.peers, kind, len, Wake::Auto, |_| {});
+                        let none =
+                            writer.publish(at, &self.liveness, kind, len, Wake::Auto, |_| {});
                         assert!(matches!(none, Err(Refusal::TooLarge { .. })), "not without time");
-                        writer.publish_at(at, &self.peers, kind, len, now, Wake::Auto, put)
+                        writer.publish_at(at, &self.liveness, kind, len, now, Wake::Auto, put)
                     }
-                    false => writer.publish(at, &self.peers, kind, len, Wake::Auto, put),
+                    false => writer.publish(at, &self.liveness, kind, len, Wake::Auto, put),
                 };
                 match done {
                     Ok(_) => {
@@ -290,11 +292,11 @@ impl<'a> Model<'a> {
             Op::Reserve { slot, len } => {
                 let now = self.now();
                 let Some(writer) = self.writers[slot as usize].as_mut() else { return };
-                match writer.try_reserve(at, &self.peers, RecordType::BYTES, len, now) {
+                match writer.try_reserve(at, &self.liveness, RecordType::BYTES, len, now) {
                     Ok(reserved) => {
                         let start = reserved.pos();
-                        let stamp = self.heap.layout().stamp_len() as u64;
-                        assert_eq!(reserved.payload_pos(), start + 8 + stamp);
+                        let timestamp = self.heap.layout().timestamp_len() as u64;
+                        assert_eq!(reserved.payload_pos(), start + 8 + timestamp);
                         self.granted(start, self.size_of(len), Kind::Open(slot));
                         self.open.push((slot, start, Held::One(reserved)));
                     }
@@ -306,10 +308,10 @@ impl<'a> Model<'a> {
                 let least = self.size_of(0);
                 let Some(writer) = self.writers[slot as usize].as_mut() else { return };
                 let size = bytes.next_multiple_of(8).max(least);
-                match writer.try_reserve_group(at, &self.peers, bytes, now) {
+                match writer.try_reserve_span(at, &self.liveness, bytes, now) {
                     Ok(mut group) => {
                         for _ in 0..records {
-                            let _ = writer.next_in_group(at, &mut group, RecordType::BYTES, 40);
+                            let _ = writer.next_in_span(at, &mut group, RecordType::BYTES, 40);
                         }
                         let end = at.ring().data_size();
                         let start =
@@ -329,17 +331,17 @@ impl<'a> Model<'a> {
                 let writer = self.writers[slot as usize].as_mut().unwrap();
                 let ended = match held {
                     Held::One(reserved) if how == 0 => {
-                        let _ = writer.discard(at, &self.peers, reserved);
+                        let _ = writer.discard(at, &self.liveness, reserved);
                         Kind::Discarded
                     }
                     Held::One(reserved) => {
                         let len = if how == 1 { reserved.len() / 2 } else { reserved.len() };
-                        let _ = writer.commit(at, &self.peers, reserved, len, Wake::Auto);
+                        let _ = writer.commit(at, &self.liveness, reserved, len, Wake::Auto);
                         Kind::Data { records: 1, bytes: self.size_of(len) }
                     }
                     Held::Many(group) => {
                         let records = group.records();
-                        let _ = writer.commit_group(at, &self.peers, group, Wake::Auto);
+                        let _ = writer.commit_span(at, &self.liveness, group, Wake::Auto);
                         match records {
                             0 => Kind::Discarded,
                             _ => Kind::Data { records, bytes: records * self.size_of(40) },
@@ -351,13 +353,13 @@ impl<'a> Model<'a> {
             }
             Op::Die { slot } => {
                 if self.writers[slot as usize].take().is_some() {
-                    self.peers.dead.borrow_mut().insert(slot);
+                    self.liveness.dead.borrow_mut().insert(slot);
                     self.open.retain(|(owner, ..)| *owner != slot);
                 }
             }
             Op::Recover => {
                 let had: HashSet<_> = self.dead_open();
-                let done: Recovered = recover(at, 1, &self.peers).unwrap();
+                let done: Recovered = recover(at, 1, &self.liveness).unwrap();
                 let swept: HashSet<_> = done.swept.iter().map(|(slot, _)| *slot).collect();
                 assert_eq!((swept, done.lock), (had, None));
                 self.sync();
@@ -377,7 +379,7 @@ impl<'a> Model<'a> {
     }
 
     fn dead_open(&self) -> HashSet<u32> {
-        let dead = self.peers.dead.borrow();
+        let dead = self.liveness.dead.borrow();
         let open = self.parts.iter().filter_map(|part| match part.kind {
             Kind::Open(slot) if dead.contains(&slot) => Some(slot),
             _ => None,
@@ -441,14 +443,14 @@ impl<'a> Model<'a> {
             sums
         };
         let [written, discarded, reclaimed, markers] = count(0, head);
-        let dead = |slot: u32| self.peers.dead.borrow().contains(&slot);
-        let totals = Totals::of(at, self.policy, dead).unwrap();
-        let book = totals.producer;
-        assert_eq!((totals.head, book.pos), (head, head));
-        assert_eq!(book.written, written);
-        assert_eq!((book.discarded, book.reclaimed), (discarded, reclaimed));
-        assert_eq!(book.lost_markers, markers.records);
-        assert_eq!(book.refused, self.refused);
+        let dead = |slot: u32| self.liveness.dead.borrow().contains(&slot);
+        let totals = RingTotals::of(at, self.policy, dead).unwrap();
+        let sums = totals.producer;
+        assert_eq!((totals.head, sums.pos), (head, head));
+        assert_eq!(sums.written, written);
+        assert_eq!((sums.discarded, sums.reclaimed), (discarded, reclaimed));
+        assert_eq!(sums.lost_markers, markers.records);
+        assert_eq!(sums.refused, self.refused);
         let gone = match self.policy {
             Policy::Drop => totals.consumer.read,
             Policy::Overwrite => totals.overwritten,
@@ -466,12 +468,12 @@ impl<'a> Model<'a> {
         let all = count(0, end); // also what has ended behind an open one
         assert!(sum(|of| of.reclaimed).records <= all[2].records);
         assert!(sum(|of| of.written).records <= all[0].records);
-        self.told = book.told;
-        self.stamps_never_go_back();
+        self.reported = sums.reported;
+        self.timestamps_never_go_back();
     }
 
-    fn stamps_never_go_back(&self) {
-        let dead = |slot: u32| self.peers.dead.borrow().contains(&slot);
+    fn timestamps_never_go_back(&self) {
+        let dead = |slot: u32| self.liveness.dead.borrow().contains(&slot);
         let snapshot = Snapshot::of(self.at(), self.policy, dead).unwrap().with_time(self.time);
         let (mut cursor, mut newest) = (snapshot.start(), 0);
         while let Some((found, words, after)) = snapshot.step(cursor).unwrap() {
@@ -483,7 +485,7 @@ impl<'a> Model<'a> {
             }
             cursor = after;
         }
-        let noted = self.heap.header().shared.newest_stamp.load(Ordering::Relaxed);
+        let noted = self.heap.header().shared.newest_timestamp.load(Ordering::Relaxed);
         assert!(noted >= newest && noted <= 16 * self.clock + 64);
     }
 
@@ -511,12 +513,12 @@ proptest! {
     fn any_producers_and_deaths_stand_as_the_model_says(
         policy in prop_oneof![Just(Policy::Drop), Just(Policy::Overwrite)],
         evict in prop_oneof![Just(Evict::Exact), Just(Evict::Half)],
-        tell in prop_oneof![Just(Tell::InStream), Just(Tell::CountersOnly)],
+        report in prop_oneof![Just(Report::InStream), Just(Report::CountersOnly)],
         size in prop_oneof![Just(1024u64), Just(4096)],
         time in any::<bool>(),
         ops in proptest::collection::vec(op(), 1..200),
     ) {
-        let heap = HeapRing::new(size, policy).unwrap().evict(evict).tell(tell).many(SLOTS);
+        let heap = HeapRing::new(size, policy).unwrap().evict(evict).report(report).many(SLOTS);
         let heap = if time { heap.timed() } else { heap };
         let mut model = Model::new(&heap, policy);
         for slot in 0..SLOTS - 1 {
@@ -539,11 +541,11 @@ fn crowd(policy: Policy, time: bool) {
     let heap = if time { heap.timed() } else { heap };
     let since = std::time::Instant::now();
     let now = || since.elapsed().as_nanos() as u64;
-    let peers = Told::default();
-    let writers: Vec<_> = (0..PRODUCERS).map(|slot| attach_at(&heap, &peers, slot)).collect();
-    // `Told` is for one thread; here nobody dies.
+    let liveness = Reported::default();
+    let writers: Vec<_> = (0..PRODUCERS).map(|slot| attach_at(&heap, &liveness, slot)).collect();
+    // `Reported` is for one thread; here nobody dies.
     struct Alive;
-    impl Peers for Alive {
+    impl Liveness for Alive {
         fn is_alive(&self, _slot: u32) -> bool {
             true
         }
@@ -589,13 +591,13 @@ fn crowd(policy: Policy, time: bool) {
         assert_eq!(number + refused, EACH);
         number
     };
-    let totals = |at| Totals::of(at, policy, |_| false).unwrap();
+    let totals = |at| RingTotals::of(at, policy, |_| false).unwrap();
     let mut next = [0; PRODUCERS as usize];
     let mut newest = 0;
-    let mut see = |word: u64, stamp: Option<u64>| {
-        assert_eq!(stamp.is_some(), time);
-        assert!(stamp.unwrap_or(0) >= newest, "a stamp went back");
-        newest = stamp.unwrap_or(0);
+    let mut see = |word: u64, timestamp: Option<u64>| {
+        assert_eq!(timestamp.is_some(), time);
+        assert!(timestamp.unwrap_or(0) >= newest, "a stamp went back");
+        newest = timestamp.unwrap_or(0);
         let (of, number) = ((word >> 56) as usize, word << 8 >> 8);
         assert!(number >= next[of], "in order, and once");
         assert!(policy == Policy::Overwrite || number == next[of], "without a gap");

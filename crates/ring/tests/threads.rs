@@ -4,11 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Cause, Evict, Policy, RecordType, Tell};
+use perfring_abi::{Cause, Evict, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Corrupt, Count, Fences, Found, Frame, Observer, Reader, Refusal, Ring, Seen, Snapshot, Start,
-    Totals, Wake, Writer,
+    Corrupt, Count, Fences, Found, Frame, Observer, Reader, Refusal, Ring, RingTotals, Seen,
+    Snapshot, Start, Wake, Writer,
 };
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -46,7 +46,7 @@ fn id_of(frame: Frame, words: &[u64]) -> u64 {
     id
 }
 
-fn produce(heap: &HeapRing, done: &AtomicBool, pause: u64) -> Totals {
+fn produce(heap: &HeapRing, done: &AtomicBool, pause: u64) -> RingTotals {
     let ring = heap.ring();
     let mut writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
     let mut id = 0;
@@ -76,10 +76,10 @@ fn produce(heap: &HeapRing, done: &AtomicBool, pause: u64) -> Totals {
         }
     }
     let _ = writer.detach(ring);
-    let book = writer.book();
+    let sums = writer.totals();
     done.store(true, Ordering::Release);
-    assert_eq!(book.written.records + book.refused.full.records, id, "attempts = written + full");
-    Totals { producer: book, overwritten: writer.overwritten(ring), ..Totals::default() }
+    assert_eq!(sums.written.records + sums.refused.full.records, id, "attempts = written + full");
+    RingTotals { producer: sums, overwritten: writer.overwritten(ring), ..RingTotals::default() }
 }
 
 /// The consumer of a drop ring: everything, in order, and the markers add up to what is missing.
@@ -110,9 +110,9 @@ fn consume(heap: &HeapRing, done: &AtomicBool) -> (Count, u64) {
                 count.bytes += frame.size;
             }
             Some(Found::Large(..)) => panic!("without an AUX area"),
-            Some(Found::Lost(told)) => {
-                assert_eq!(told.cause, Cause::Full);
-                lost += told.records;
+            Some(Found::Lost(reported)) => {
+                assert_eq!(reported.cause, Cause::Full);
+                lost += reported.records;
             }
             None if last => break,
             None => thread::yield_now(),
@@ -133,7 +133,7 @@ fn consume(heap: &HeapRing, done: &AtomicBool) -> (Count, u64) {
 struct Watched {
     read: Count,
     lapped: Count,
-    told: u64,
+    reported: u64,
     laps: u64,
 }
 
@@ -142,7 +142,7 @@ fn observe(heap: &HeapRing, done: &AtomicBool, mut observer: Observer, keeper: b
     let ring = heap.ring();
     let start = observer.saved().before;
     let mut watched =
-        Watched { read: Count::default(), lapped: Count::default(), told: 0, laps: 0 };
+        Watched { read: Count::default(), lapped: Count::default(), reported: 0, laps: 0 };
     let mut newest = None;
     loop {
         let last = done.load(Ordering::Acquire);
@@ -157,7 +157,7 @@ fn observe(heap: &HeapRing, done: &AtomicBool, mut observer: Observer, keeper: b
             Ok(Some(Seen::Lost(lost))) if lost.cause == Cause::Lapped => {
                 watched.laps += 1;
             }
-            Ok(Some(Seen::Lost(lost))) => watched.told += lost.records,
+            Ok(Some(Seen::Lost(lost))) => watched.reported += lost.records,
             Ok(None) if last => break,
             Ok(None) => thread::yield_now(),
             Err(Corrupt { pos }) => panic!("an honest ring is called damaged at {pos}"),
@@ -208,7 +208,7 @@ fn snap(heap: &HeapRing, done: &AtomicBool) -> (u64, u64, u64) {
 
 /// The producer lets others run every `pause` records: on few cores they meet it oftener.
 fn everybody(name: &str, size: u64, policy: Policy, evict: Evict, pause: u64) {
-    let heap = HeapRing::new(size, policy).unwrap().evict(evict).tell(Tell::InStream);
+    let heap = HeapRing::new(size, policy).unwrap().evict(evict).report(Report::InStream);
     let (heap, done) = (&heap, &AtomicBool::new(false));
     let started = Instant::now();
     let start = || Observer::new(heap.ring(), policy, Start::Oldest).unwrap();
@@ -231,17 +231,17 @@ fn everybody(name: &str, size: u64, policy: Policy, evict: Evict, pause: u64) {
             snaps.join().unwrap(),
         )
     });
-    let totals = Totals::read(heap.ring(), policy).unwrap();
-    let book = produced.producer;
-    assert_eq!(totals.producer, book);
+    let totals = RingTotals::read(heap.ring(), policy).unwrap();
+    let sums = produced.producer;
+    assert_eq!(totals.producer, sums);
     for watcher in &watched {
-        assert_eq!(watcher.read.plus(watcher.lapped), book.written, "observer: read + lapped");
+        assert_eq!(watcher.read.plus(watcher.lapped), sums.written, "observer: read + lapped");
     }
     println!(
         "{name}: {} written, {} full, {} overwritten; observers read {:?} and lost {:?} in {:?} \
          laps; {} snapshots of {} records, {} empty; {:?}",
-        book.written.records,
-        book.refused.full.records,
+        sums.written.records,
+        sums.refused.full.records,
         produced.overwritten.records,
         watched.each_ref().map(|it| it.read.records),
         watched.each_ref().map(|it| it.lapped.records),
@@ -253,18 +253,18 @@ fn everybody(name: &str, size: u64, policy: Policy, evict: Evict, pause: u64) {
     );
     if let Some((read, offered)) = consumed {
         println!("{name}: the consumer read {}", read.records);
-        assert_eq!(read, book.written, "written = read, when all is read");
+        assert_eq!(read, sums.written, "written = read, when all is read");
         assert_eq!(totals.consumer.read, read);
         assert_eq!(totals.present, Count::default());
-        let untold = totals.untold().records;
-        assert_eq!(offered + untold, book.written.records + book.refused.full.records);
+        let unreported = totals.unreported().records;
+        assert_eq!(offered + unreported, sums.written.records + sums.refused.full.records);
     }
     if let Some(kept) = kept {
         println!("{name}: the keeper read {}", kept.read.records);
         assert_eq!(totals.consumer.read, kept.read);
         assert_eq!(totals.consumer.lapped, kept.lapped);
-        assert_eq!(kept.read.plus(kept.lapped), book.written);
-        assert_eq!(totals.overwritten.plus(totals.present), book.written);
+        assert_eq!(kept.read.plus(kept.lapped), sums.written);
+        assert_eq!(totals.overwritten.plus(totals.present), sums.written);
     }
 }
 

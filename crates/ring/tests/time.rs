@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Told, attach_at};
+use common::{Reported, attach_at};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{ANCHORS, PERF_CAP_TIME_ZERO, Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
@@ -38,16 +38,16 @@ fn reading(clock_ns: u64, wall_ahead: u64) -> Reading {
     Reading { boot: 7, clock_ns, realtime_ns, error_ns: 100, scale: None }
 }
 
-fn stamps(heap: &HeapRing) -> Vec<u64> {
+fn timestamps(heap: &HeapRing) -> Vec<u64> {
     let snapshot = Snapshot::take(heap.ring(), Policy::Overwrite).unwrap().with_time(true);
-    let (mut cursor, mut stamps) = (snapshot.start(), Vec::new());
+    let (mut cursor, mut timestamps) = (snapshot.start(), Vec::new());
     while let Some((found, _, after)) = snapshot.step(cursor).unwrap() {
         if let perfring_ring::Found::Record(frame) = found {
-            stamps.push(frame.time.unwrap());
+            timestamps.push(frame.time.unwrap());
         }
         cursor = after;
     }
-    stamps
+    timestamps
 }
 
 #[test]
@@ -82,8 +82,8 @@ fn a_wall_clock_that_is_set_gets_an_anchor_where_that_was() {
     let anchors = Anchors::read(heap.ring());
     assert!(anchors.all().len() > 8, "{anchors:?}");
     let mut compared = 0;
-    for (pos, stamp, true_wall) in records {
-        let Some(wall) = anchors.wall(pos, stamp) else { continue };
+    for (pos, timestamp, true_wall) in records {
+        let Some(wall) = anchors.wall(pos, timestamp) else { continue };
         assert!(wall.abs_diff(true_wall) <= 20_300, "{wall} for {true_wall}");
         compared += 1;
     }
@@ -124,7 +124,7 @@ fn stamps_go_on_from_producer_to_producer_and_begin_anew_with_a_boot() {
             let _ = writer.detach(heap.ring());
         }
     }
-    let of_one_boot = stamps(&heap);
+    let of_one_boot = timestamps(&heap);
     assert_eq!(of_one_boot, vec![9 * SECOND; 15]);
 
     // The same ring after a reboot: the boot clock began anew.
@@ -135,7 +135,7 @@ fn stamps_go_on_from_producer_to_producer_and_begin_anew_with_a_boot() {
     let mut writer = attach(&heap); // the one before was killed
     writer.begin_time(heap.ring(), &Reading { boot: 8, ..reading(580, WALL + SECOND) });
     publish(&mut writer, &heap, 590);
-    assert_eq!(stamps(&heap)[15..], [600, 600]);
+    assert_eq!(timestamps(&heap)[15..], [600, 600]);
     let anchors = Anchors::read(heap.ring());
     assert_eq!(anchors.wall(0, 9 * SECOND), Some(WALL + 9 * SECOND));
     assert_eq!(anchors.wall(pos, 600), Some(WALL + SECOND + 600));
@@ -147,40 +147,40 @@ fn a_stamp_from_the_future_is_not_believed() {
     let heap = timed();
     let mut writer = attach(&heap);
     writer.keep_time(heap.ring(), &reading(SECOND, WALL));
-    heap.header().shared.newest_stamp.store(u64::MAX, Ordering::Relaxed);
+    heap.header().shared.newest_timestamp.store(u64::MAX, Ordering::Relaxed);
     let mut writer = attach(&heap);
     writer.begin_time(heap.ring(), &reading(2 * SECOND, WALL));
     publish(&mut writer, &heap, 2 * SECOND);
-    assert_eq!(stamps(&heap), [2 * SECOND]);
+    assert_eq!(timestamps(&heap), [2 * SECOND]);
     // But a producer that was stopped, and tells what it read before, takes nothing back.
     writer.keep_time(heap.ring(), &reading(1, WALL));
     publish(&mut writer, &heap, 1);
-    assert_eq!(stamps(&heap), [2 * SECOND; 2]);
+    assert_eq!(timestamps(&heap), [2 * SECOND; 2]);
 }
 
 /// A producer of a shared ring was stopped for long after it had looked at the clock; others went on.
 #[test]
 fn a_producer_that_was_stopped_takes_no_time_back() {
     let heap = timed().many(2);
-    let (at, peers) = (heap.shared(), Told::default());
-    let [mut stopped, mut other] = [0, 1].map(|slot| attach_at(&heap, &peers, slot));
+    let (at, liveness) = (heap.shared(), Reported::default());
+    let [mut stopped, mut other] = [0, 1].map(|slot| attach_at(&heap, &liveness, slot));
     let publish = |writer: &mut SharedWriter, now| {
-        writer.publish_at(at, &peers, RecordType::BYTES, 8, now, Wake::Auto, |_| ()).unwrap()
+        writer.publish_at(at, &liveness, RecordType::BYTES, 8, now, Wake::Auto, |_| ()).unwrap()
     };
     for writer in [&stopped, &other] {
-        assert!(writer.begin_time(at, &peers, || reading(SECOND, WALL)));
+        assert!(writer.begin_time(at, &liveness, || reading(SECOND, WALL)));
     }
     publish(&mut stopped, SECOND);
     publish(&mut other, 9 * SECOND);
-    assert!(stopped.keep_time(at, &peers, || reading(2 * SECOND, WALL)));
+    assert!(stopped.keep_time(at, &liveness, || reading(2 * SECOND, WALL)));
     publish(&mut stopped, 2 * SECOND);
     publish(&mut other, 9 * SECOND - 5);
-    assert_eq!(stamps(&heap), [1, 9, 9, 9].map(|n| n * SECOND));
+    assert_eq!(timestamps(&heap), [1, 9, 9, 9].map(|n| n * SECOND));
     // After a reboot, whoever attaches begins anew.
-    let mut next = attach_at(&heap, &peers, 0);
-    assert!(next.begin_time(at, &peers, || Reading { boot: 8, ..reading(SECOND, 2 * WALL) }));
+    let mut next = attach_at(&heap, &liveness, 0);
+    assert!(next.begin_time(at, &liveness, || Reading { boot: 8, ..reading(SECOND, 2 * WALL) }));
     publish(&mut next, SECOND);
-    assert_eq!(stamps(&heap)[4], SECOND);
+    assert_eq!(timestamps(&heap)[4], SECOND);
 }
 
 #[test]
@@ -278,7 +278,7 @@ proptest! {
         let line = &heap.header().time;
         line.anchors_written.store(written, Ordering::Relaxed);
         line.boot.store(boot, Ordering::Relaxed);
-        heap.header().shared.newest_stamp.store(newest, Ordering::Relaxed);
+        heap.header().shared.newest_timestamp.store(newest, Ordering::Relaxed);
         for (to, word) in line.anchors.iter().flatten().zip(&words) {
             to.store(*word, Ordering::Relaxed);
         }
@@ -290,6 +290,6 @@ proptest! {
         writer.begin_time(heap.ring(), &odd);
         let _ = Anchors::read(heap.ring()).wall(pos, clock);
         publish(&mut writer, &heap, clock);
-        prop_assert!(stamps(&heap)[0] >= clock);
+        prop_assert!(timestamps(&heap)[0] >= clock);
     }
 }

@@ -148,7 +148,7 @@ pub enum SetError {
 ///
 /// drop(producer);
 /// let producer = set.producer("worker-1")?; // goes on where the last one stopped
-/// assert_eq!(producer.book().written.records, 1);
+/// assert_eq!(producer.totals().written.records, 1);
 ///
 /// let mine = set.own_producer()?; // under a name that nobody else has
 /// # drop(mine);
@@ -253,7 +253,7 @@ impl RingSet {
     /// See [`SetError`].
     pub fn producer_with(&self, name: &str, options: &Options) -> Result<Producer, SetError> {
         let options = Options { producers: Producers::One, ..*options };
-        self.attach(name, &self.timed(options), |home| Producer::attach(home))
+        self.attach(name, &self.timed(options), |location| Producer::attach(location))
     }
 
     /// As [`RingSet::producer`], for a ring that many may publish into at once: any number of
@@ -271,7 +271,7 @@ impl RingSet {
     /// See [`SetError`].
     pub fn shared_producer(&self, name: &str) -> Result<SharedProducer, SetError> {
         let options = Options { producers: Producers::Many, ..self.options.ring };
-        self.attach(name, &options, |home| SharedProducer::attach(home))
+        self.attach(name, &options, |location| SharedProducer::attach(location))
     }
 
     /// Returns the path of the ring that [`RingSet::producer_with`] would attach to, and creates the
@@ -291,7 +291,7 @@ impl RingSet {
     /// See [`SetError`].
     pub fn ring_path(&self, name: &str, options: &Options) -> Result<PathBuf, SetError> {
         let options = self.timed(*options);
-        self.attach(name, &options, |path| RingFile::look(path).map(|_| path.to_owned()))
+        self.attach(name, &options, |path| RingFile::inspect(path).map(|_| path.to_owned()))
     }
 
     /// These options, with timestamps unless the set's own options are without.
@@ -379,7 +379,7 @@ impl RingSet {
 
     /// Whether the ring is such as these options make.
     fn may_go_on(&self, path: &Path, options: &Options) -> Result<bool, SetError> {
-        let ring = RingFile::look(path)?;
+        let ring = RingFile::inspect(path)?;
         let (owner, mode) = ring.owner()?;
         if self.options.access == Access::Private && owner != euid() {
             return Err(SetError::Foreign { path: path.to_owned(), owner, me: euid() });
@@ -429,7 +429,7 @@ fn has_shape(layout: &Layout, options: &Options) -> bool {
     layout.data_size == options.size
         && layout.policy == options.policy
         && layout.evict == options.evict
-        && layout.tell == options.tell
+        && layout.report == options.report
         && layout.producers == options.producers
         && layout.slots == slots
         && layout.time == options.time

@@ -275,8 +275,8 @@ impl DirMerge {
     /// Releases all that was read so far, in all rings. Rings that ended are detached.
     pub fn acknowledge(&mut self) {
         for id in std::mem::take(&mut self.unacknowledged) {
-            if let Some(mark) = self.merge.mark(id) {
-                self.merge.release(id, &mark);
+            if let Some(resume_point) = self.merge.resume_point(id) {
+                self.merge.release(id, &resume_point);
             }
             if let Some(Some(ring)) = self.rings.get_mut(id.slot as usize) {
                 ring.unacknowledged = false;
@@ -407,7 +407,7 @@ impl DirMerge {
         };
         let damaged = matches!(
             error,
-            AttachError::Bad { .. } | AttachError::Corrupt { .. } | AttachError::Cut { .. }
+            AttachError::Bad { .. } | AttachError::Corrupt { .. } | AttachError::Truncated { .. }
         );
         let then = if damaged { "the ring is set aside" } else { "it is tried again each second" };
         let why = format!("{error}; {then}");

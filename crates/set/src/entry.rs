@@ -42,7 +42,7 @@ pub(crate) enum Not {
 }
 
 /// Opens a ring of a directory to look at it: a regular file, no symbolic link.
-pub(crate) fn look(path: &Path, meta: &fs::Metadata) -> Result<(RingEntry, RingFile), Not> {
+pub(crate) fn inspect(path: &Path, meta: &fs::Metadata) -> Result<(RingEntry, RingFile), Not> {
     if meta.is_symlink() {
         return Err(Not::Because("a symbolic link: it is not followed".to_owned()));
     }
@@ -56,7 +56,7 @@ pub(crate) fn look(path: &Path, meta: &fs::Metadata) -> Result<(RingEntry, RingF
         AttachError::Io { step, source, .. } => Not::Because(format!("{step}: {source}")),
         other => Not::Because(other.to_string()),
     };
-    let file = RingFile::look(path).map_err(not)?;
+    let file = RingFile::inspect(path).map_err(not)?;
     let entry = RingEntry {
         name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         path: path.to_owned(),
@@ -102,7 +102,7 @@ pub fn list(dir: impl AsRef<Path>) -> Result<Listing, SetError> {
     paths.sort();
     for path in paths {
         let Ok(meta) = fs::symlink_metadata(&path) else { continue };
-        match look(&path, &meta) {
+        match inspect(&path, &meta) {
             Ok(ring) => rings.push(ring),
             Err(Not::Gone) => {}
             Err(Not::Because(why)) => others.push(NoRing { path, why }),

@@ -165,7 +165,7 @@ impl Follower {
     pub fn next(&mut self) -> Option<Change> {
         loop {
             while let Some(name) = self.pending.pop_front() {
-                if let Some(change) = self.look(name) {
+                if let Some(change) = self.check(name) {
                     return Some(change);
                 }
             }
@@ -211,15 +211,15 @@ impl Follower {
         // What is gone first, so that a ring that was renamed is not taken for a copy.
         self.pending.extend(gone);
         self.pending.extend(names);
-        let told = std::mem::replace(&mut self.overfull, overfull);
-        (overfull && !told).then(|| {
+        let reported = std::mem::replace(&mut self.overfull, overfull);
+        (overfull && !reported).then(|| {
             let why = format!("more than {NAMES_MAX} names: the rest is not looked at");
             Change::Refused(NoRing { path: self.dir.clone(), why })
         })
     }
 
     /// Looks at one name.
-    fn look(&mut self, name: OsString) -> Option<Change> {
+    fn check(&mut self, name: OsString) -> Option<Change> {
         if is_hidden(&name) {
             return None;
         }
@@ -236,7 +236,7 @@ impl Follower {
             None if self.known.len() >= NAMES_MAX => return None,
             None => None,
         };
-        let now = match entry::look(&path, &meta) {
+        let now = match entry::inspect(&path, &meta) {
             Ok((now, _)) => now,
             // It went, or went and came, between the two looks.
             Err(Not::Gone) => return self.forget(&name),
@@ -305,7 +305,7 @@ impl Follower {
     ) -> Option<Change> {
         self.known.insert(name.clone(), (stamp, Known::Refused(why.clone(), of)));
         match before {
-            Some(Known::Refused(told, _)) if told == why => None,
+            Some(Known::Refused(reported, _)) if reported == why => None,
             Some(Known::Ring(before)) => {
                 self.unlist(&name, &before);
                 // Both are to be told: the second when it is looked at again.

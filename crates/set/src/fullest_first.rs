@@ -2,7 +2,7 @@
 
 use crate::merge::{Merged, SourceId};
 use crate::source::{Source, SourceError};
-use perfring_consumer::{Fill, Front, Item, Mark};
+use perfring_consumer::{Fill, Front, Item, ResumePoint};
 use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
@@ -45,8 +45,8 @@ struct Entry {
 ///     let Item::Record(record) = merged.item else { continue };
 ///     seen.push(record.bytes[0]);
 ///     let source = merged.source;
-///     if let Some(mark) = fullest.mark(source) {
-///         fullest.release(source, &mark);
+///     if let Some(resume_point) = fullest.resume_point(source) {
+///         fullest.release(source, &resume_point);
 ///     }
 /// }
 /// assert_eq!(seen, [2, 2, 2, 2, 2, 2, 2, 2, 2, 1]);
@@ -147,7 +147,7 @@ impl FullestFirst {
             }
         }
         let Some((fill, at)) = most else { return Ok(None) };
-        let from = self.entries.get(at).map_or(0, |entry| entry.source.mark().pos);
+        let from = self.entries.get(at).map_or(0, |entry| entry.source.resume_point().pos);
         self.turn = Some((at, from.saturating_add(fill.size / TURN)));
         Ok(Some(at))
     }
@@ -173,14 +173,14 @@ impl FullestFirst {
 
     /// The place after everything that was taken from a source.
     #[must_use]
-    pub fn mark(&self, id: SourceId) -> Option<Mark> {
-        self.entries.iter().find(|entry| entry.id == id).map(|entry| entry.source.mark())
+    pub fn resume_point(&self, id: SourceId) -> Option<ResumePoint> {
+        self.entries.iter().find(|entry| entry.id == id).map(|entry| entry.source.resume_point())
     }
 
     /// Gives back what stands before a mark of this source, in its ring.
-    pub fn release(&mut self, id: SourceId, mark: &Mark) {
+    pub fn release(&mut self, id: SourceId, resume_point: &ResumePoint) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
-            entry.source.release(mark);
+            entry.source.release(resume_point);
         }
     }
 }

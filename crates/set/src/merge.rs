@@ -6,7 +6,7 @@ use crate::described::Described;
 use crate::heap::{Heap, Next};
 use crate::poll_schedule::{GroupSlot, PollSchedule};
 use crate::source::{Source, SourceError};
-use perfring_consumer::{Anchors, ClockError, Front, Item, MachineClock, Mark};
+use perfring_consumer::{Anchors, ClockError, Front, Item, MachineClock, ResumePoint};
 use perfring_types::read::TypeTable;
 use std::collections::VecDeque;
 use std::fmt;
@@ -156,8 +156,8 @@ struct Entry {
 ///             let Item::Record(record) = merged.item else { continue };
 ///             seen.push(record.bytes[0]); // borrowed from its ring
 ///             let source = merged.source;
-///             if let Some(mark) = merge.mark(source) {
-///                 merge.release(source, &mark); // now, or later
+///             if let Some(resume_point) = merge.resume_point(source) {
+///                 merge.release(source, &resume_point); // now, or later
 ///             }
 ///         }
 ///         Ok(None) => {
@@ -315,7 +315,7 @@ impl Merge {
             Ok(Some((item, front))) => {
                 entry.last = time;
                 match front {
-                    Front::Stamped(stamp) => self.time = stamp,
+                    Front::Timestamped(timestamp) => self.time = timestamp,
                     Front::Plain => self.time = entry.polled,
                     Front::Lost => {}
                     Front::Empty => (self.has_front, self.below) = (false, 0),
@@ -388,14 +388,14 @@ impl Merge {
     /// The place after everything that was taken from a source.
     #[must_use]
     #[inline]
-    pub fn mark(&self, id: SourceId) -> Option<Mark> {
-        Some(self.entry(id)?.source.mark())
+    pub fn resume_point(&self, id: SourceId) -> Option<ResumePoint> {
+        Some(self.entry(id)?.source.resume_point())
     }
 
     /// Gives back what stands before a mark of this source, in its ring.
-    pub fn release(&mut self, id: SourceId, mark: &Mark) {
+    pub fn release(&mut self, id: SourceId, resume_point: &ResumePoint) {
         if let Some(source) = self.source_mut(id) {
-            source.release(mark);
+            source.release(resume_point);
         }
     }
 

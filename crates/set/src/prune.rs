@@ -3,7 +3,7 @@
 use crate::dir::SetError;
 use crate::entry::{RingEntry, list};
 use perfring_consumer::{
-    AttachError, Count, Identity, Idle, Layout, Place, Policy, RingFile, Role, Totals, Who,
+    AttachError, Count, Identity, Idle, Layout, OwnerInfo, Policy, RingFile, RingTotals, Role, Seat,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -51,7 +51,7 @@ pub enum Fate {
         /// Since its last sign of life.
         dead_for: Duration,
         /// Its books, to the end.
-        totals: Box<Totals>,
+        totals: Box<RingTotals>,
     },
     /// It stays.
     Kept(Kept),
@@ -64,9 +64,9 @@ pub enum Fate {
 #[non_exhaustive]
 pub enum Kept {
     /// A live process is attached as a producer.
-    Producer(Who),
+    Producer(OwnerInfo),
     /// A live process is attached as the consumer.
-    Consumer(Who),
+    Consumer(OwnerInfo),
     /// Not all was read. Zero records: a loss that was not told yet.
     Unread(Count),
     /// Records wait behind what dead producers left open: `perfring recover` publishes them.
@@ -85,13 +85,13 @@ pub enum Kept {
 
 impl fmt::Display for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let who = |who: &Who| match &who.name[..] {
-            "" => format!("unnamed, pid {}", who.pid),
-            name => format!("{}, pid {}", name.escape_default(), who.pid),
+        let owner = |owner: &OwnerInfo| match &owner.name[..] {
+            "" => format!("unnamed, pid {}", owner.pid),
+            name => format!("{}, pid {}", name.escape_default(), owner.pid),
         };
         match self {
-            Kept::Producer(by) => write!(f, "has a producer ({})", who(by)),
-            Kept::Consumer(by) => write!(f, "has a consumer ({})", who(by)),
+            Kept::Producer(by) => write!(f, "has a producer ({})", owner(by)),
+            Kept::Consumer(by) => write!(f, "has a consumer ({})", owner(by)),
             Kept::Unread(Count { records: 0, .. }) => f.write_str("not read to its end"),
             Kept::Unread(Count { records: 1, .. }) => f.write_str("1 record is not read"),
             Kept::Unread(count) => write!(f, "{} records are not read", count.records),
@@ -286,14 +286,14 @@ fn choose(verdicts: &mut [Verdict], rule: &PruneRule) {
 }
 
 /// Whether a ring may go, as far as the file tells: its books, or why not.
-fn judge_open(file: &RingFile, rule: &PruneRule) -> Result<Result<Totals, Kept>, AttachError> {
-    let producers = (0..file.layout().slots).map(Place::Producer);
-    for place in producers.chain([Place::Consumer]) {
-        if file.is_held(place)? {
-            let who = file.holder(place)?;
-            return Ok(Err(match place {
-                Place::Producer(_) => Kept::Producer(who),
-                Place::Consumer => Kept::Consumer(who),
+fn judge_open(file: &RingFile, rule: &PruneRule) -> Result<Result<RingTotals, Kept>, AttachError> {
+    let producers = (0..file.layout().slots).map(Seat::Producer);
+    for seat in producers.chain([Seat::Consumer]) {
+        if file.is_held(seat)? {
+            let owner = file.holder(seat)?;
+            return Ok(Err(match seat {
+                Seat::Producer(_) => Kept::Producer(owner),
+                Seat::Consumer => Kept::Consumer(owner),
             }));
         }
     }
@@ -301,7 +301,11 @@ fn judge_open(file: &RingFile, rule: &PruneRule) -> Result<Result<Totals, Kept>,
 }
 
 /// As [`judge_open`], of a ring that nobody holds.
-fn judge(layout: &Layout, totals: Option<Totals>, rule: &PruneRule) -> Result<Totals, Kept> {
+fn judge(
+    layout: &Layout,
+    totals: Option<RingTotals>,
+    rule: &PruneRule,
+) -> Result<RingTotals, Kept> {
     let totals = totals.ok_or(Kept::Damaged)?;
     if totals.stranded.records > 0 {
         return Err(Kept::Stranded(totals.stranded));

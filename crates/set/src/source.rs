@@ -1,7 +1,8 @@
 //! What many rings are read through: a source for each.
 
 use perfring_consumer::{
-    Anchors, Consumer, Corrupt, Fill, Front, Item, Layout, Mark, Observer, Policy, Producers, Types,
+    Anchors, Consumer, Corrupt, Fill, Front, Item, Layout, Observer, Policy, Producers,
+    ResumePoint, Types,
 };
 use thiserror::Error;
 
@@ -34,7 +35,7 @@ pub struct About {
 ///
 /// A [`Consumer`] is one: of a drop ring it lends records in place, and moves the tail by
 /// [`Source::release`] alone; it goes on hold by the first look. An [`Observer`] is one: its records
-/// are copies, and it has nothing to release. The caller remembers a [`Mark`] to go on from.
+/// are copies, and it has nothing to release. The caller remembers a [`ResumePoint`] to go on from.
 pub trait Source: Send {
     /// Looks whether there is more, and says what is next: not [`Front::More`], but where a producer
     /// outruns it. Cheap, as it is called often for nothing.
@@ -52,10 +53,10 @@ pub trait Source: Send {
     fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError>;
 
     /// The place after everything that was taken.
-    fn mark(&self) -> Mark;
+    fn resume_point(&self) -> ResumePoint;
 
     /// Gives back everything before a mark of this source. Marks come in order.
-    fn release(&mut self, mark: &Mark);
+    fn release(&mut self, resume_point: &ResumePoint);
 
     /// How full the ring is now.
     fn fill(&self) -> Fill;
@@ -83,8 +84,8 @@ macro_rules! forward {
             Ok($reader::take(self)?)
         }
 
-        fn mark(&self) -> Mark {
-            $reader::mark(self)
+        fn resume_point(&self) -> ResumePoint {
+            $reader::resume_point(self)
         }
 
         fn fill(&self) -> Fill {
@@ -119,16 +120,16 @@ impl Source for Consumer {
 
     fn poll(&mut self) -> Result<Front, SourceError> {
         self.hold();
-        let front = Consumer::look(self)?;
+        let front = Consumer::peek(self)?;
         // Nobody may be there but this reader to end what a dead producer left open.
         if front == Front::Empty && self.layout().producers == Producers::Many && self.tend() {
-            return Ok(Consumer::look(self)?);
+            return Ok(Consumer::peek(self)?);
         }
         Ok(front)
     }
 
-    fn release(&mut self, mark: &Mark) {
-        self.release_to(mark);
+    fn release(&mut self, resume_point: &ResumePoint) {
+        self.release_to(resume_point);
     }
 }
 
@@ -136,8 +137,8 @@ impl Source for Observer {
     forward!(Observer);
 
     fn poll(&mut self) -> Result<Front, SourceError> {
-        Ok(Observer::look(self)?)
+        Ok(Observer::peek(self)?)
     }
 
-    fn release(&mut self, _: &Mark) {}
+    fn release(&mut self, _: &ResumePoint) {}
 }

@@ -46,9 +46,9 @@ impl View {
     fn drain(&mut self, follower: &mut Follower) -> Vec<Change> {
         let changes: Vec<Change> = std::iter::from_fn(|| follower.next()).collect();
         changes.iter().for_each(|change| self.apply(change));
-        let told: BTreeMap<String, Identity> =
+        let reported: BTreeMap<String, Identity> =
             follower.rings().map(|ring| (ring.name.clone(), ring.identity)).collect();
-        assert_eq!(told, self.0);
+        assert_eq!(reported, self.0);
         changes
     }
 
@@ -95,40 +95,40 @@ fn each_change_is_told_once() {
     let mut changes = words(&view.drain(&mut follower));
     changes.sort();
     assert_eq!(changes, ["!folder", "+before"]);
-    let mut told = |what: &[&str]| {
+    let mut reported = |what: &[&str]| {
         assert_eq!(words(&view.drain(&mut follower)), what);
         assert!(view.drain(&mut follower).is_empty());
     };
-    told(&[]);
+    reported(&[]);
     let producer = set.producer("a").unwrap();
-    told(&["+a"]);
+    reported(&["+a"]);
     drop(producer);
     set.producer("a").unwrap().publish(RecordType::BYTES, b"x").unwrap();
-    told(&[]);
+    reported(&[]);
     // A ring in the making is not seen, nor what else begins with a dot.
     fs::write(dir.join(".perfring-0.tmp"), "").unwrap();
     fs::write(dir.join(".saved"), "position").unwrap();
-    told(&[]);
+    reported(&[]);
     fs::remove_file(dir.join("a")).unwrap();
     create(dir.join("a"), &small()).unwrap();
-    told(&["=a"]);
+    reported(&["=a"]);
     fs::rename(dir.join("a"), dir.join("b")).unwrap();
-    told(&["-a", "+b"]);
+    reported(&["-a", "+b"]);
     // The same, in the other order of names.
     fs::rename(dir.join("b"), dir.join("a")).unwrap();
-    told(&["-b", "+a"]);
+    reported(&["-b", "+a"]);
     fs::rename(dir.join("before"), dir.join("a")).unwrap();
-    told(&["-before", "=a"]);
+    reported(&["-before", "=a"]);
     // Two that change places.
     create(dir.join("b"), &small()).unwrap();
-    told(&["+b"]);
+    reported(&["+b"]);
     for (from, to) in [("a", "x"), ("b", "a"), ("x", "b")] {
         fs::rename(dir.join(from), dir.join(to)).unwrap();
     }
-    told(&["-b", "=a", "+b"]);
+    reported(&["-b", "=a", "+b"]);
     fs::remove_file(dir.join("b")).unwrap();
     fs::remove_file(dir.join("a")).unwrap();
-    told(&["-b", "-a"]);
+    reported(&["-b", "-a"]);
 }
 
 #[test]
@@ -139,37 +139,37 @@ fn what_is_no_ring_is_told_once_and_looked_at_again() {
     let outside = temp.path().join("outside");
     create(&outside, &small()).unwrap();
     let (mut follower, mut view) = (Follower::new(&dir).unwrap(), View::default());
-    let mut told = |what: &[&str]| {
+    let mut reported = |what: &[&str]| {
         let changes = view.drain(&mut follower);
         assert_eq!(words(&changes), what);
         changes
     };
     fs::write(dir.join("text"), "not a ring").unwrap();
-    told(&["!text"]);
+    reported(&["!text"]);
     fs::write(dir.join("text"), "nor now..").unwrap();
-    let changes = told(&["!text"]);
+    let changes = reported(&["!text"]);
     let Change::Refused(no) = &changes[0] else { panic!() };
     assert!(no.why.contains("9 bytes"), "{}", no.why); // another reason
     fs::write(dir.join("text"), "nor now!!").unwrap();
-    told(&[]);
+    reported(&[]);
     symlink(&outside, dir.join("link")).unwrap();
-    let changes = told(&["!link"]);
+    let changes = reported(&["!link"]);
     assert!(matches!(&changes[0], Change::Refused(no) if no.why.contains("symbolic link")));
     nix::unistd::mkfifo(&dir.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    told(&["!fifo"]);
+    reported(&["!fifo"]);
     // A ring that is copied here is seen when it is whole.
     fs::copy(&outside, dir.join("text")).unwrap();
-    told(&["+text"]);
+    reported(&["+text"]);
     fs::write(dir.join("text"), "no more").unwrap();
-    told(&["-text", "!text"]);
+    reported(&["-text", "!text"]);
     // Two names of one ring, and a copy, are not read twice. If one goes, the other counts.
     fs::rename(&outside, dir.join("one")).unwrap();
-    told(&["+one"]);
+    reported(&["+one"]);
     fs::hard_link(dir.join("one"), dir.join("two")).unwrap();
-    let changes = told(&["!two"]);
+    let changes = reported(&["!two"]);
     assert!(matches!(&changes[0], Change::Refused(no) if no.why.contains("same ring as one")));
     fs::copy(dir.join("one"), dir.join("three")).unwrap();
-    told(&["!three"]);
+    reported(&["!three"]);
     fs::remove_file(dir.join("one")).unwrap();
     let changes = words(&view.drain(&mut follower));
     assert_eq!(changes[0], "-one");

@@ -1,7 +1,7 @@
 //! The fullest ring has the next turn, and so less is lost than in turns.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_consumer::{Consumer, Stat, Tell};
+use perfring_consumer::{Consumer, Report, Stat};
 use perfring_producer::{Options, Producer, RecordType, ReserveError};
 use perfring_set::{FullestFirst, SourceId};
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ impl Rings {
         let dir = tempfile::tempdir().unwrap();
         let paths: Vec<_> = (0..sizes.len()).map(|at| dir.path().join(at.to_string())).collect();
         let create = |(path, size): (&PathBuf, &u64)| {
-            let tell = Tell::CountersOnly; // no losses in the stream
-            let options = Options { size: *size, tell, ..Options::default() };
+            let report = Report::CountersOnly; // no losses in the stream
+            let options = Options { size: *size, report, ..Options::default() };
             Producer::create(path, &options).unwrap()
         };
         let producers = paths.iter().zip(sizes).map(create).collect();
@@ -72,8 +72,8 @@ fn each_turn_is_the_fullest_rings() {
                 assert_eq!(fills[at], *fills.iter().max().unwrap(), "{at} of {fills:?}");
                 turns += 1;
             }
-            let mark = fullest.mark(source).unwrap();
-            fullest.release(source, &mark);
+            let resume_point = fullest.resume_point(source).unwrap();
+            fullest.release(source, &resume_point);
         }
     }
     println!("{written} written, {turns} turns");
@@ -104,8 +104,8 @@ fn lost(mut next: impl FnMut(usize, &mut [Consumer]) -> usize, fullest: bool) ->
             match fullest {
                 true => {
                     if let Some(source) = drain.next().unwrap().map(|merged| merged.source) {
-                        let mark = drain.mark(source).unwrap();
-                        drain.release(source, &mark);
+                        let resume_point = drain.resume_point(source).unwrap();
+                        drain.release(source, &resume_point);
                     }
                 }
                 false => {

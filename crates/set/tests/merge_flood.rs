@@ -2,7 +2,7 @@
 //! same, and in their order.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_consumer::{Anchors, Cause, Fill, Front, Item, Lost, Mark, Record, Types};
+use perfring_consumer::{Anchors, Cause, Fill, Front, Item, Lost, Record, ResumePoint, Types};
 use perfring_set::{About, Merge, Source, SourceError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,12 +23,12 @@ enum Of {
 }
 
 /// The stamp of an item at a position.
-type Stamp = fn(u64) -> u64;
+type Timestamp = fn(u64) -> u64;
 
-/// Always full, and each item has the time that `stamp` tells.
+/// Always full, and each item has the time that `timestamp` tells.
 struct Flood {
     of: Of,
-    stamp: Stamp,
+    timestamp: Timestamp,
     known: u64,
     pos: u64,
 }
@@ -39,7 +39,7 @@ impl Flood {
             _ if self.known == 0 && self.of == Of::Lapping => Front::More,
             _ if self.known == 0 => Front::Empty,
             Of::Losses => Front::Lost,
-            Of::Records | Of::Lapping => Front::Stamped((self.stamp)(self.pos)),
+            Of::Records | Of::Lapping => Front::Timestamped((self.timestamp)(self.pos)),
         }
     }
 }
@@ -51,7 +51,7 @@ impl Source for Flood {
     }
 
     fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
-        let (pos, time) = (self.pos, Some((self.stamp)(self.pos)));
+        let (pos, time) = (self.pos, Some((self.timestamp)(self.pos)));
         (self.known, self.pos) = (self.known - 1, pos + 1);
         let item = match self.of {
             Of::Losses => Item::Lost(Lost { pos, records: 1, bytes: 1, cause: Cause::Full }),
@@ -60,15 +60,15 @@ impl Source for Flood {
         Ok(Some((item, self.front())))
     }
 
-    fn mark(&self) -> Mark {
-        Mark { pos: self.pos, ..Mark::default() }
+    fn resume_point(&self) -> ResumePoint {
+        ResumePoint { pos: self.pos, ..ResumePoint::default() }
     }
 
     fn fill(&self) -> Fill {
         Fill { unread: SIZE, held: 0, size: SIZE }
     }
 
-    fn release(&mut self, _: &Mark) {}
+    fn release(&mut self, _: &ResumePoint) {}
 
     fn about(&self) -> About {
         About { uuid: [0; 16], data_size: SIZE, policy: None, timed: true }
@@ -99,12 +99,16 @@ struct Honest {
 }
 
 impl Honest {
-    fn stamp(n: u64) -> u64 {
+    fn timestamp(n: u64) -> u64 {
         START + 10_000 * n
     }
 
     fn front(&self) -> Front {
-        if self.taken < self.known { Front::Stamped(Self::stamp(self.taken)) } else { Front::Empty }
+        if self.taken < self.known {
+            Front::Timestamped(Self::timestamp(self.taken))
+        } else {
+            Front::Empty
+        }
     }
 }
 
@@ -115,21 +119,21 @@ impl Source for Honest {
     }
 
     fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
-        let (pos, time) = (self.taken, Some(Self::stamp(self.taken)));
+        let (pos, time) = (self.taken, Some(Self::timestamp(self.taken)));
         self.taken += 1;
         let item = Item::Record(Record { pos, kind: 64, bytes: &[], time });
         Ok(Some((item, self.front())))
     }
 
-    fn mark(&self) -> Mark {
-        Mark { pos: self.taken, ..Mark::default() }
+    fn resume_point(&self) -> ResumePoint {
+        ResumePoint { pos: self.taken, ..ResumePoint::default() }
     }
 
     fn fill(&self) -> Fill {
         Fill { unread: self.known - self.taken, held: 0, size: 1 << 20 }
     }
 
-    fn release(&mut self, _: &Mark) {}
+    fn release(&mut self, _: &ResumePoint) {}
 
     fn about(&self) -> About {
         About { uuid: [1; 16], data_size: 1 << 20, policy: None, timed: true }
@@ -154,15 +158,15 @@ impl Source for Honest {
 
 #[test]
 fn a_flood_of_made_up_stamps_keeps_nobody_waiting() {
-    let stamps: [Stamp; 3] = [|_| 1, |n| 1 + n, |_| u64::MAX - 1];
+    let timestamps: [Timestamp; 3] = [|_| 1, |n| 1 + n, |_| u64::MAX - 1];
     let whats = ["of long ago", "that rise slowly from long ago", "of the far future"];
-    for (what, stamp) in whats.into_iter().zip(stamps) {
+    for (what, timestamp) in whats.into_iter().zip(timestamps) {
         for of in [Of::Records, Of::Losses, Of::Lapping] {
             let clock = Arc::new(AtomicU64::new(START));
             let by = clock.clone();
             let mut merge =
                 Merge::with_clock(Duration::from_nanos(DELAY), move || by.load(Ordering::Relaxed));
-            let flood = merge.add(Box::new(Flood { of, stamp, known: 0, pos: 0 }));
+            let flood = merge.add(Box::new(Flood { of, timestamp, known: 0, pos: 0 }));
             let honest = Honest { clock: clock.clone(), taken: 0, known: 0 };
             let honest = merge.add(Box::new(honest));
             let (mut next, mut most, mut others) = (0, 0, 0u64);
@@ -176,7 +180,7 @@ fn a_flood_of_made_up_stamps_keeps_nobody_waiting() {
                 }
                 assert_eq!(
                     (merged.source, merged.time),
-                    (honest, Honest::stamp(next)),
+                    (honest, Honest::timestamp(next)),
                     "{what} {of:?}"
                 );
                 assert_eq!(merged.late, 0, "{what} {of:?}");

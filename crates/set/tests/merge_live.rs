@@ -119,8 +119,8 @@ fn live_rings_come_in_the_order_of_time_and_none_is_missing_after_a_restart() {
                 // than a ring holds.
                 if given % 100 == 0 && given + 300 < ends.min(total - released) {
                     for id in ids.keys() {
-                        let mark = merge.mark(*id).unwrap();
-                        merge.release(*id, &mark);
+                        let resume_point = merge.resume_point(*id).unwrap();
+                        merge.release(*id, &resume_point);
                     }
                     kept.clone_from(&seen.next);
                 }
@@ -128,8 +128,8 @@ fn live_rings_come_in_the_order_of_time_and_none_is_missing_after_a_restart() {
             if released + given == total {
                 for id in ids.keys() {
                     assert!(merge.is_drained(*id));
-                    let mark = merge.mark(*id).unwrap();
-                    merge.release(*id, &mark);
+                    let resume_point = merge.resume_point(*id).unwrap();
+                    merge.release(*id, &resume_point);
                 }
                 kept.clone_from(&seen.next);
             }
@@ -199,7 +199,7 @@ fn observers_of_overwrite_rings_get_every_record_or_are_told() {
                         newest = newest.max(merged.time);
                         late += u64::from(merged.late > 0);
                     }
-                    Item::Lost(told) => *lost += told.records,
+                    Item::Lost(reported) => *lost += reported.records,
                 }
             }
             let drained = ids.keys().filter(|id| merge.is_drained(**id)).count();
@@ -215,6 +215,6 @@ fn observers_of_overwrite_rings_get_every_record_or_are_told() {
         assert_eq!(read + lost, 4 * RECORDS);
     }
     for id in ids.keys() {
-        assert_eq!(merge.mark(*id).unwrap().before.records, 4 * RECORDS);
+        assert_eq!(merge.resume_point(*id).unwrap().before.records, 4 * RECORDS);
     }
 }

@@ -3,7 +3,9 @@
 //! everything comes once and in the order of its ring.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_consumer::{Anchors, Cause, Corrupt, Fill, Front, Item, Lost, Mark, Record, Types};
+use perfring_consumer::{
+    Anchors, Cause, Corrupt, Fill, Front, Item, Lost, Record, ResumePoint, Types,
+};
 use perfring_set::{About, Merge, Source, SourceError};
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
@@ -53,7 +55,7 @@ impl Fake {
         match self.known.front() {
             None if self.copies => Front::More,
             None | Some((_, Thing::Damage)) => Front::Empty,
-            Some((_, Thing::Record(Some(stamp)))) => Front::Stamped(*stamp),
+            Some((_, Thing::Record(Some(timestamp)))) => Front::Timestamped(*timestamp),
             Some((_, Thing::Record(None))) => Front::Plain,
             Some((_, Thing::Loss)) => Front::Lost,
         }
@@ -89,10 +91,10 @@ impl Source for Fake {
         Ok(Some((item, self.front())))
     }
 
-    fn mark(&self) -> Mark {
-        Mark { pos: self.taken, ..Mark::default() }
+    fn resume_point(&self) -> ResumePoint {
+        ResumePoint { pos: self.taken, ..ResumePoint::default() }
     }
-    fn release(&mut self, _: &Mark) {}
+    fn release(&mut self, _: &ResumePoint) {}
     fn fill(&self) -> Fill {
         let known = self.there.len() + self.known.len();
         let published = self.script.0.lock().unwrap().len() + known;
@@ -138,24 +140,24 @@ struct Given {
 struct Plan {
     source: usize,
     pos: u64,
-    stamp: Option<u64>,
+    timestamp: Option<u64>,
     published: u64,
     loss: bool,
 }
 
 fn plan(steps: &[Step], sources: usize, untimed: Option<usize>) -> Vec<Plan> {
-    let mut stamps = vec![START; sources];
+    let mut timestamps = vec![START; sources];
     let mut published = vec![START; sources];
     let mut count = vec![0; sources];
     let mut plans = Vec::new();
     for step in steps {
         let source = step.source % sources;
-        stamps[source] += step.after;
+        timestamps[source] += step.after;
         // A ring publishes in order.
-        published[source] = published[source].max(stamps[source] + step.kept);
-        let stamp = (untimed != Some(source)).then_some(stamps[source]);
+        published[source] = published[source].max(timestamps[source] + step.kept);
+        let timestamp = (untimed != Some(source)).then_some(timestamps[source]);
         let (pos, published) = (count[source], published[source]);
-        plans.push(Plan { source, pos, stamp, published, loss: step.loss });
+        plans.push(Plan { source, pos, timestamp, published, loss: step.loss });
         count[source] += 1;
     }
     plans.sort_by_key(|plan| plan.published); // stable: in the order of each ring
@@ -182,7 +184,7 @@ fn run(plans: &[Plan], sources: usize, tick: u64) -> (Vec<Given>, Merge) {
         now += tick;
         // Published before the clock is read: as a look is after it.
         while let Some(plan) = plans.next_if(|plan| plan.published <= now) {
-            let thing = if plan.loss { Thing::Loss } else { Thing::Record(plan.stamp) };
+            let thing = if plan.loss { Thing::Loss } else { Thing::Record(plan.timestamp) };
             scripts[plan.source].0.lock().unwrap().push_back((plan.pos, thing));
         }
         clock.store(now, Ordering::Relaxed);
@@ -227,7 +229,7 @@ proptest! {
         let plans = plan(&steps, sources, None);
         // What is published is seen at the next tick, which is not to be too late.
         let plans: Vec<_> =
-            plans.into_iter().filter(|p| p.published + tick <= p.stamp.unwrap() + DELAY / 2).collect();
+            plans.into_iter().filter(|p| p.published + tick <= p.timestamp.unwrap() + DELAY / 2).collect();
         // Positions anew, as some are left out.
         let mut count = vec![0; sources];
         let plans: Vec<_> = plans
@@ -240,7 +242,7 @@ proptest! {
         let (given, merge) = run(&plans, sources, tick);
         everything_once_and_in_the_order_of_its_ring(&plans, &given, sources);
         let mut sorted: Vec<_> =
-            plans.iter().map(|p| (p.stamp.unwrap(), p.source, p.pos)).collect();
+            plans.iter().map(|p| (p.timestamp.unwrap(), p.source, p.pos)).collect();
         sorted.sort_unstable();
         let given_order: Vec<_> = given.iter().map(|g| (g.time, g.source, g.pos)).collect();
         prop_assert_eq!(given_order, sorted);
@@ -276,17 +278,17 @@ proptest! {
             newest = newest.max(given.time);
             // Within the delay of its stamp, or of its publication if that came later; without a
             // stamp, of the look that finds it, which may be after all before it is given.
-            let found = if plan.stamp.is_none() { DELAY } else { 0 };
+            let found = if plan.timestamp.is_none() { DELAY } else { 0 };
             prop_assert!(given.at <= plan.published + found + DELAY + tick);
-            match plan.stamp {
-                Some(stamp) => prop_assert_eq!(given.time, stamp),
+            match plan.timestamp {
+                Some(timestamp) => prop_assert_eq!(given.time, timestamp),
                 None => {
                     prop_assert!((plan.published..=given.at).contains(&given.time));
                     prop_assert_eq!(given.late, 0);
                 }
             }
             // In time: never late, whatever the others do.
-            if plan.stamp.is_some_and(|s| plan.published + tick <= s + DELAY / 2) {
+            if plan.timestamp.is_some_and(|s| plan.published + tick <= s + DELAY / 2) {
                 prop_assert_eq!(given.late, 0);
             }
         }
@@ -307,8 +309,8 @@ fn add(merge: &mut Merge, things: &[Thing]) -> (perfring_set::SourceId, Script) 
     (merge.add(Fake::new(&script, 1 << 20)), script)
 }
 
-const fn at(stamp: u64) -> Thing {
-    Thing::Record(Some(stamp))
+const fn at(timestamp: u64) -> Thing {
+    Thing::Record(Some(timestamp))
 }
 
 #[test]
@@ -348,16 +350,16 @@ fn a_damaged_source_is_told_once_and_the_others_go_on() {
     let mut merge = merge_at(&clock);
     let (good, script) = add(&mut merge, &[at(1), at(3)]);
     let (bad, _) = add(&mut merge, &[at(2), Thing::Damage]);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for turn in 0..20 {
         match merge.next() {
-            Ok(Some(merged)) => told.push((merged.source, Some(merged.time))),
+            Ok(Some(merged)) => reported.push((merged.source, Some(merged.time))),
             Ok(None) => {
                 clock.fetch_add(DELAY, Ordering::Relaxed);
             }
             Err((source, error)) => {
                 assert!(error.to_string().contains("damaged"), "{error}");
-                told.push((source, None));
+                reported.push((source, None));
             }
         }
         if turn == 10 {
@@ -365,7 +367,7 @@ fn a_damaged_source_is_told_once_and_the_others_go_on() {
         }
     }
     assert_eq!(
-        told,
+        reported,
         [(good, Some(1)), (bad, Some(2)), (good, Some(3)), (bad, None), (good, Some(START))]
     );
     assert!(merge.is_drained(bad));
@@ -397,8 +399,8 @@ fn a_ring_that_is_half_full_does_not_wait() {
     let full = Script::default();
     merge.add(Fake::new(&full, 16));
     let (idle, script) = add(&mut merge, &[]);
-    let put = |script: &Script, pos, stamp| {
-        script.0.lock().unwrap().push_back((pos, at(stamp)));
+    let put = |script: &Script, pos, timestamp| {
+        script.0.lock().unwrap().push_back((pos, at(timestamp)));
     };
     let step = || clock.fetch_add(DELAY / 100, Ordering::Relaxed) + DELAY / 100;
     step();
@@ -459,7 +461,7 @@ fn sources_come_and_go_and_ids_are_not_given_twice() {
         assert!(merge.remove(ids[round as usize % 3]).is_some());
         assert!(merge.remove(ids[round as usize % 3]).is_none());
         assert!(merge.remove(ids[(round as usize + 1) % 3]).is_some());
-        assert!(merge.mark(ids[(round as usize + 1) % 3]).is_none());
+        assert!(merge.resume_point(ids[(round as usize + 1) % 3]).is_none());
         assert!(merge.source(ids[(round as usize + 2) % 3]).is_some());
     }
     println!("{given} given, {} left", merge.sources().count());

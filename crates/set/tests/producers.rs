@@ -77,7 +77,7 @@ fn a_ring_of_another_shape_is_left_alone() {
         Options { policy: Policy::Overwrite, ..usual },
         Options { mode: 0o640, ..usual },
         Options { types_size: 0, ..usual },
-        Options { tell: perfring_producer::Tell::CountersOnly, ..usual },
+        Options { report: perfring_producer::Report::CountersOnly, ..usual },
     ];
     for other in &others {
         set.producer_with("a", other).unwrap();
@@ -91,7 +91,7 @@ fn a_ring_of_another_shape_is_left_alone() {
     let error = set.producer_with("a", &Options { size: 1 << 17, ..usual }).unwrap_err();
     assert!(matches!(error, SetError::Shapes { .. }), "{error}");
     // The one that fits is found among them.
-    assert_eq!(set.producer_with("a", &others[2]).unwrap().home().path(), dir.join("a.5"));
+    assert_eq!(set.producer_with("a", &others[2]).unwrap().location().path(), dir.join("a.5"));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn names_are_one_component_and_never_hidden() {
     let randoms: HashSet<&str> = own.iter().map(|name| name.rsplit('.').next().unwrap()).collect();
     assert_eq!(randoms.len(), 1000, "pids and counters are the same in two containers");
     let producer = set.own_producer().unwrap();
-    let (path, pid) = (producer.home().path(), std::process::id().to_string());
+    let (path, pid) = (producer.location().path(), std::process::id().to_string());
     assert!(path.file_name().unwrap().to_str().unwrap().contains(&pid), "{path:?}");
 }
 
@@ -205,6 +205,6 @@ fn another_users_directory_or_ring_is_refused_unless_told() {
     assert!(matches!(error, SetError::Foreign { owner: 12345, .. }), "{error}");
     std::os::unix::fs::chown(&dir, Some(12345), None).unwrap();
     assert!(matches!(RingSet::open(&dir), Err(SetError::Foreign { owner: 12345, .. })));
-    let told = SetOptions { access: Access::Shared, ..SetOptions::default() };
-    RingSet::open_with(&dir, &told).unwrap().producer("a").unwrap();
+    let reported = SetOptions { access: Access::Shared, ..SetOptions::default() };
+    RingSet::open_with(&dir, &reported).unwrap().producer("a").unwrap();
 }

@@ -76,7 +76,9 @@ fn drain(path: &Path) -> u64 {
 fn a_ring_in_use_or_unread_stays() {
     let place = Place::new();
     let mut producer = place.set.producer("a").unwrap();
-    assert!(matches!(place.kept(AT_ONCE), Kept::Producer(who) if who.pid == std::process::id()));
+    assert!(
+        matches!(place.kept(AT_ONCE), Kept::Producer(owner) if owner.pid == std::process::id())
+    );
     // Full, and told so in the stream: the loss, too, is to be read.
     while producer.publish(RecordType::BYTES, &[7; 100]).is_ok() {}
     drop(producer);
@@ -243,8 +245,8 @@ fn who_attaches_meanwhile_is_told() {
         idle.remove().unwrap();
         waits.map(|waits| waits.join().unwrap())
     });
-    for told in &attached[..2] {
-        match told {
+    for reported in &attached[..2] {
+        match reported {
             // The ring that the third has made.
             Ok(()) => {}
             Err(

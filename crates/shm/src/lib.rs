@@ -32,7 +32,7 @@
 //!   that this code uses is read from the shared page without a check. Whoever does not trust the
 //!   producer uses an observer, or a consumer with a [`Guard`]: their records are copies.
 //! * A file that is cut short takes its pages with it, and touching them is SIGBUS. Whoever asked for
-//!   [`install_guard`] finds memory of its own in their place, see `sys/sigbus.rs`.
+//!   [`install_sigbus_handler`] finds memory of its own in their place, see `sys/sigbus.rs`.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 
 mod file;
@@ -45,12 +45,12 @@ mod sys;
 pub use file::create::{RingOptions, create};
 pub use file::error::{AttachError, CreateError, Role};
 pub use file::guard::Guard;
-pub use file::home::Home;
-pub use file::open::{Identity, Place, RingFile};
+pub use file::location::Location;
+pub use file::open::{Identity, RingFile, Seat};
 pub use file::remove::{Idle, Removal, remove};
 pub use map::consumer_mapping::{ConsumerMapping, Lines};
 pub use map::copy_window::CopyWindow;
-pub use map::look::{SlotsSeen, anchors, peek, slots};
+pub use map::inspect::{SlotsSeen, anchors, peek, slots};
 pub use map::next::{Next, bytes_of};
 pub use map::observer_mapping::ObserverMapping;
 pub use map::pages::{Pages, PagesError};
@@ -58,7 +58,7 @@ pub use map::pin_window::PinWindow;
 pub use map::raw::{Raw, RawReader};
 pub use map::read_window::ReadWindow;
 pub use map::recover::recover;
-pub use map::shared_reservation::{SharedBatch, SharedReservation};
+pub use map::shared_reservation::{ReservedBatch, SharedReservation};
 pub use map::shared_window::SharedWindow;
 pub use map::sleeper::{Sleeper, Ticket};
 pub use map::types_window::{LockedTypes, TypesWindow};
@@ -72,4 +72,4 @@ pub use poll::pollable::{PollBy, PollError, Pollable};
 pub use sys::clock::{ClockError, Clocks, CounterSample, MachineClock};
 pub use sys::futex::SLICE;
 pub use sys::host::program_name;
-pub use sys::sigbus::install_guard;
+pub use sys::sigbus::install_sigbus_handler;

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p perfring-sidecar --example drain`
 
-use perfring_consumer::Home;
+use perfring_consumer::Location;
 use perfring_export::Null;
 use perfring_producer::{Options, Producer, RecordType};
 use perfring_sidecar::config::{Delivery, Input, Place};
@@ -30,8 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut engine = Engine::new(Duration::from_millis(1))?;
     engine.add_output("null", Delivery::Required, Default::default(), Box::new(Null::default()))?;
     for path in &paths {
-        let home = Home::from(path.clone());
-        engine.attach(&home, &Input::new(Place::Ring(home.clone())), None, |_| None)?;
+        let location = Location::from(path.clone());
+        engine.attach(&location, &Input::new(Place::Ring(location.clone())), None, |_| None)?;
     }
     let (mut all, mut took) = (0, Duration::ZERO);
     for _ in 0..200 {

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p perfring-sidecar --example idle [RINGS [DELAY_MS]]`
 
-use perfring_consumer::Home;
+use perfring_consumer::Location;
 use perfring_producer::{Options, Producer, RecordType};
 use perfring_sidecar::config::{Input, Place};
 use perfring_sidecar::{Config, Engine, Sidecar, Signals};
@@ -34,8 +34,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut engine = Engine::new(Duration::from_millis(1))?;
     let before = busy();
     for n in 0..rings {
-        let home = Home::from(dir.path().join(format!("ring-{n}")));
-        engine.attach(&home, &Input::new(Place::Ring(home.clone())), None, |_| None)?;
+        let location = Location::from(dir.path().join(format!("ring-{n}")));
+        engine.attach(&location, &Input::new(Place::Ring(location.clone())), None, |_| None)?;
     }
     println!("{:?} of a core to attach to a ring", (busy() - before) / rings as u32);
     drop(engine);

@@ -18,7 +18,7 @@ use checkpoint::Checkpoints;
 use outlet::Outlet;
 use outlets::Outlets;
 use pending::Pending;
-use perfring_consumer::{ClockError, Home, Saved};
+use perfring_consumer::{ClockError, Location, Saved};
 use perfring_export::{Origin, Output, OutputError, Shapes};
 use perfring_kernel::KernelRing;
 use perfring_set::{Merge, MergeFigures, Source, SourceId};
@@ -45,8 +45,8 @@ const DAMAGED_MAX: usize = 65_536;
 /// # let mut producer = Producer::create(&path, &Options::default())?;
 /// let mut engine = Engine::new(Duration::from_millis(1))?;
 /// engine.add_output("null", Delivery::Required, Default::default(), Box::new(Null::default()))?;
-/// let home = path.into();
-/// engine.attach(&home, &Input::new(Place::Ring(home.clone())), None, |_| None)?;
+/// let location = path.into();
+/// engine.attach(&location, &Input::new(Place::Ring(location.clone())), None, |_| None)?;
 /// producer.publish(RecordType::BYTES, b"a record")?;
 /// while engine.rings().any(|ring| ring.figures.records == 0) {
 ///     if engine.turn() != Turn::More {
@@ -139,12 +139,12 @@ impl Engine {
     /// [`AttachFailure`].
     pub fn attach(
         &mut self,
-        home: &Home,
+        location: &Location,
         input: &Input,
         uuid: Option<[u8; 16]>,
         saved: impl FnOnce(&[u8; 16]) -> Option<Saved>,
     ) -> Result<SourceId, AttachFailure> {
-        let (ring, source) = Ring::attach(home, input, self.id, uuid, saved)?;
+        let (ring, source) = Ring::attach(location, input, self.id, uuid, saved)?;
         Ok(self.insert(ring, source))
     }
 
@@ -155,7 +155,7 @@ impl Engine {
         let origin = Origin {
             id: self.id,
             name: name.to_owned(),
-            home: name.to_owned(),
+            location: name.to_owned(),
             uuid: about.uuid,
             policy: about.policy,
             timed: about.timed,
@@ -180,7 +180,7 @@ impl Engine {
     }
 
     fn insert(&mut self, mut ring: Ring, source: Box<dyn Source>) -> SourceId {
-        ring.first = source.mark();
+        ring.first = source.resume_point();
         self.id = self.id.wrapping_add(1);
         let id = self.merge.add(source);
         self.by_uuid.insert(ring.uuid(), id);
@@ -209,12 +209,12 @@ impl Engine {
 
     /// A ring that is read has a file again, of this name; while it has one, another of the same id
     /// is a copy. Whether it is read.
-    pub fn reappear(&mut self, uuid: &[u8; 16], home: &Home) -> bool {
+    pub fn reappear(&mut self, uuid: &[u8; 16], location: &Location) -> bool {
         let Some(id) = self.by_uuid.get(uuid) else { return false };
         let Some(ring) = self.rings.get_mut(id) else { return false };
         if ring.stage == Stage::Reading {
             if std::mem::take(&mut ring.vanished) {
-                ring.home = Some(home.clone());
+                ring.location = Some(location.clone());
             }
             self.leaving.retain(|leaving| leaving != id);
         }
@@ -283,8 +283,11 @@ impl Engine {
         let may_go = |(id, ring): (&SourceId, &mut Ring)| {
             let after = Duration::from_secs(ring.input.prune_after_seconds?);
             let idle = now.saturating_duration_since(ring.idle_since(now)?) >= after;
-            let of =
-                Idle { home: ring.home.clone()?, input: ring.input.clone(), uuid: ring.uuid() };
+            let of = Idle {
+                location: ring.location.clone()?,
+                input: ring.input.clone(),
+                uuid: ring.uuid(),
+            };
             idle.then_some((*id, of))
         };
         self.rings.iter_mut().filter_map(may_go).collect()
@@ -335,7 +338,9 @@ impl Engine {
     /// Whether all that was there at the call of [`Engine::heads`] is read.
     #[must_use]
     pub fn is_past(&self, heads: &HashMap<SourceId, u64>) -> bool {
-        heads.iter().all(|(id, head)| self.merge.mark(*id).is_none_or(|mark| mark.pos >= *head))
+        heads.iter().all(|(id, head)| {
+            self.merge.resume_point(*id).is_none_or(|resume_point| resume_point.pos >= *head)
+        })
     }
 
     /// Where the rings end now.

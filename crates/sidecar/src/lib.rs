@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! directories ─ follow ─▶ attach ─▶ ┌────────┐ ─▶ output that promises delivery ─▶ delivered? ─┐
-//! single rings ───────────────────▶ │ merge  │ ─▶ output that takes what it can   ─▶ told what not
+//! single rings ───────────────────▶ │ merge  │ ─▶ output that takes what it can   ─▶ reported what not
 //! the kernel's events ────────────▶ └────────┘                                                 │
 //!      rings ◀─── release: all that every output which promises has delivered ◀────────────────┘
 //! ```

@@ -17,7 +17,7 @@ use crate::engine::{Engine, Note};
 use crate::signals::Signals;
 use inputs::Inputs;
 use outputs::Outputs;
-use perfring_consumer::{ClockError, install_guard};
+use perfring_consumer::{ClockError, install_sigbus_handler};
 use perfring_export::OutputError;
 use places::Places;
 use recorder::Recorder;
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// How often anything but records is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 /// The longest sleep while there is nothing to read.
 const SLEEP: Duration = Duration::from_millis(50);
 /// The same while outputs have something to deliver.
@@ -112,7 +112,7 @@ pub struct Sidecar {
 
 /// When things are due.
 struct Timers {
-    look: Instant,
+    poll: Instant,
     places: Instant,
     status: Instant,
     log: Instant,
@@ -128,7 +128,7 @@ impl Sidecar {
     pub fn start(config: Config) -> Result<Self, StartError> {
         config.check()?;
         // A ring whose file is cut short is that ring's trouble.
-        install_guard().map_err(StartError::Guard)?;
+        install_sigbus_handler().map_err(StartError::Guard)?;
         let places = Places::open(config.settings.state.as_deref())?;
         let mut engine = Engine::new(config.settings.delay())?;
         let mut outputs = Outputs::default();
@@ -150,7 +150,7 @@ impl Sidecar {
             recorder: Recorder::default(),
             since: now,
             once: false,
-            timers: Timers { look: now, places: now, status: now, log, deaths: now, own: now },
+            timers: Timers { poll: now, places: now, status: now, log, deaths: now, own: now },
             outputs,
         })
     }
@@ -182,11 +182,11 @@ impl Sidecar {
         self.write_status(say);
         let mut first = None;
         for error in errors {
-            let told = match &ended {
-                End::Failed(told) => told.output == error.output,
+            let reported = match &ended {
+                End::Failed(reported) => reported.output == error.output,
                 _ => error.closed_pipe,
             };
-            if !told {
+            if !reported {
                 say(&error.to_string());
             }
             first.get_or_insert(error);
@@ -200,7 +200,7 @@ impl Sidecar {
     fn work(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> End {
         let mut pause = STALLED.0;
         // All that is there at the start is merged from the start, however many rings there are.
-        while signals.stopped().is_none() && !self.inputs.look(&mut self.engine, &self.places, say)
+        while signals.stopped().is_none() && !self.inputs.poll(&mut self.engine, &self.places, say)
         {
         }
         // What is there at the first look is what there is to be read once.
@@ -210,9 +210,9 @@ impl Sidecar {
                 return End::Signal(signal);
             }
             let now = Instant::now();
-            if now >= self.timers.look {
-                self.timers.look = now + LOOK;
-                let all = self.look(signals, reload, say);
+            if now >= self.timers.poll {
+                self.timers.poll = now + POLL;
+                let all = self.poll(signals, reload, say);
                 if self.once && all && heads.is_none() {
                     heads = Some(self.engine.heads());
                 }
@@ -240,18 +240,18 @@ impl Sidecar {
     }
 
     /// Everything but records. Whether all rings that are there are attached to.
-    fn look(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> bool {
+    fn poll(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> bool {
         let now = Instant::now();
         if signals.take_reload() {
             self.reload(reload(), say);
         }
-        let all = self.inputs.look(&mut self.engine, &self.places, say);
+        let all = self.inputs.poll(&mut self.engine, &self.places, say);
         self.inputs.prune(&mut self.engine, say);
         self.engine.flush();
         self.engine.let_go();
         self.engine.see_off(); // also where turns are always full
         self.look_at_notes(say);
-        self.outputs.tell_troubles(&self.engine, say);
+        self.outputs.report_troubles(&self.engine, say);
         self.look_at_rules(signals, now, say);
         let settings = &self.config.settings;
         if now >= self.timers.places {

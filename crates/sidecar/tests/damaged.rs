@@ -22,7 +22,7 @@ fn set(name: &str, value: &[u8]) -> impl FnOnce(&File) {
     move |file| file.write_all_at(value, at as u64).unwrap()
 }
 
-fn cut(file: &File) {
+fn truncated(file: &File) {
     file.set_len(file.metadata().unwrap().len() - 4096).unwrap();
 }
 
@@ -35,10 +35,10 @@ fn rings_that_are_damaged_before_they_are_attached_to_count_once_each() {
     // What none of this code can use, and is no damage.
     std::fs::write(rings.join("readme"), "not a ring".repeat(1000)).unwrap();
     ring(&rings.join("newer"), set("abi_compat", &99u32.to_ne_bytes()));
-    ring(&rings.join("cut"), cut);
+    ring(&rings.join("cut"), truncated);
     ring(&rings.join("header"), set("policy", &9u32.to_ne_bytes()));
     ring(&rings.join("positions"), set("data_head", &12u64.to_ne_bytes()));
-    ring(&dir.path().join("single"), cut);
+    ring(&dir.path().join("single"), truncated);
     ring(&dir.path().join("second"), set("data_head", &12u64.to_ne_bytes()));
     let toml = format!(
         "[[input]]\ndir = {rings:?}\n[[input]]\nring = {:?}\n[[input]]\nring = {:?}\n\

@@ -3,11 +3,11 @@
 
 mod scripted;
 
-use perfring_consumer::{Consumer, Home, Item, Stat};
+use perfring_consumer::{Consumer, Item, Location, Stat};
 use perfring_producer::{Policy, RecordType};
 use perfring_sidecar::config::{Config, Delivery, From, Input, Place};
 use perfring_sidecar::{Engine, Note};
-use scripted::{Scripted, Told, publish, ring, until};
+use scripted::{Reported, Scripted, publish, ring, until};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ fn engine(outputs: &[(&str, Delivery, &Scripted)]) -> Engine {
 }
 
 fn attach(engine: &mut Engine, path: &Path) {
-    let home = Home::from(path.to_owned());
-    engine.attach(&home, &Input::new(Place::Ring(home.clone())), None, |_| None).unwrap();
+    let location = Location::from(path.to_owned());
+    engine.attach(&location, &Input::new(Place::Ring(location.clone())), None, |_| None).unwrap();
 }
 
 fn tail(path: &Path) -> u64 {
@@ -69,7 +69,7 @@ fn a_record_leaves_its_ring_once_every_output_that_promises_has_delivered_it() {
     engine.turn();
     assert!(tail(&path) > first && engine.is_settled());
     assert_eq!(tail(&path), Stat::read(path).unwrap().totals.unwrap().head);
-    assert!(careless.told().is_empty());
+    assert!(careless.reported().is_empty());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn what_a_best_effort_output_is_not_given_is_told_to_it_exactly() {
     until(&mut engine, "all has them", |_| all.records().len() as u64 == 10 + more);
     publish(&mut one, 20_000..20_001);
     until(&mut engine, "all has the last", |_| all.records().last() == Some(&20_000));
-    assert_eq!(some.told().len(), 2, "the two beginnings");
+    assert_eq!(some.reported().len(), 2, "the two beginnings");
     some.set(|script| script.room = usize::MAX);
     publish(&mut one, 20_001..20_002);
     until(&mut engine, "some has the last", |_| some.records() == [20_001]);
@@ -129,12 +129,12 @@ fn what_a_best_effort_output_is_not_given_is_told_to_it_exactly() {
     assert_eq!((all.lost("output busy"), all.lost("full")), (0, refused));
     // What is told of a ring comes before its next record; bytes are those in the ring: header,
     // stamp and payload.
-    let told = some.told();
-    let at = |wanted: &Told| told.iter().position(|told| told == wanted);
-    let of_one = Told::Lost("one".into(), "output busy", 7 + more + 1, 24 * (7 + more + 1));
-    let of_two = Told::Lost("two".into(), "output busy", 3, 72);
-    let last = told.iter().position(|told| matches!(told, Told::Record(..)));
-    assert!(at(&of_one).is_some() && at(&of_one) < last && at(&of_two).is_some(), "{told:?}");
+    let reported = some.reported();
+    let at = |wanted: &Reported| reported.iter().position(|reported| reported == wanted);
+    let of_one = Reported::Lost("one".into(), "output busy", 7 + more + 1, 24 * (7 + more + 1));
+    let of_two = Reported::Lost("two".into(), "output busy", 3, 72);
+    let last = reported.iter().position(|reported| matches!(reported, Reported::Record(..)));
+    assert!(at(&of_one).is_some() && at(&of_one) < last && at(&of_two).is_some(), "{reported:?}");
     let dropped = engine.outputs().find(|output| output.name == "some").unwrap().dropped;
     assert_eq!((dropped.records, dropped.bytes), (11 + more, 24 * (11 + more)));
 }
@@ -183,7 +183,7 @@ fn a_ring_whose_producer_died_and_whose_file_is_gone_is_read_to_its_end() {
     drop(producer);
     output.set(|script| script.prompt = false);
     until(&mut engine, "the end was told", |_| {
-        output.told().last() == Some(&Told::Ended("one".into()))
+        output.reported().last() == Some(&Reported::Ended("one".into()))
     });
     assert_eq!(output.records(), (0..9).collect::<Vec<_>>());
     engine.turn();
@@ -226,7 +226,7 @@ fn a_damaged_ring_is_told_and_set_aside_and_the_others_go_on() {
     };
     let why: Vec<String> = notes.iter().filter_map(why).collect();
     assert!(why.len() == 1 && why[0].starts_with("bad: "), "{notes:?}");
-    assert!(output.told().contains(&Told::Ended("bad".into())));
+    assert!(output.reported().contains(&Reported::Ended("bad".into())));
 }
 
 #[test]
@@ -248,9 +248,9 @@ fn an_observed_ring_tells_its_laps_and_gives_the_place_to_save() {
     // The next one goes on there, and says exactly what it missed.
     let output = Scripted::ready();
     let mut second = engine(&[("output", Delivery::Required, &output)]);
-    let home = Home::from(path);
-    let input = Input::new(Place::Ring(home.clone()));
-    second.attach(&home, &input, None, |uuid| saved.get(uuid).copied()).unwrap();
+    let location = Location::from(path);
+    let input = Input::new(Place::Ring(location.clone()));
+    second.attach(&location, &input, None, |uuid| saved.get(uuid).copied()).unwrap();
     until(&mut second, "the last came", |_| output.records().last() == Some(&49_999));
     let (came, lapped) = (output.records().len() as u64, output.lost("lapped"));
     assert_eq!(came + lapped, 50_000 - 100, "came {came}, lapped {lapped}");
@@ -306,9 +306,10 @@ fn a_new_output_is_told_of_all_rings_and_an_old_one_goes_without_the_others_noti
     publish(&mut producer, 2..4);
     until(&mut engine, "four came", |_| stays.records().len() == 4);
     assert_eq!((old.records(), new.records()), (vec![0, 1], vec![2, 3]));
-    assert_eq!(new.told()[0], Told::Began("one".into()));
+    assert_eq!(new.reported()[0], Reported::Began("one".into()));
     assert!(old.0.borrow().closed && !stays.0.borrow().closed);
-    let begins = stays.told().iter().filter(|told| matches!(told, Told::Began(_))).count();
+    let begins =
+        stays.reported().iter().filter(|reported| matches!(reported, Reported::Began(_))).count();
     assert_eq!(begins, 1);
 }
 
@@ -383,9 +384,9 @@ fn an_output_that_need_not_have_everything_keeps_no_ring_from_going() {
     assert!(matches!(&engine.notes()[..], [Note::Ended { .. }]));
     // Its lock is free, although one is still to be told.
     assert!(Consumer::attach(path).is_ok());
-    assert!(!down.told().contains(&Told::Ended("one".into())));
+    assert!(!down.reported().contains(&Reported::Ended("one".into())));
     down.set(|script| script.room = usize::MAX);
-    until(&mut engine, "it is told", |_| down.told().contains(&Told::Ended("one".into())));
+    until(&mut engine, "it is told", |_| down.reported().contains(&Reported::Ended("one".into())));
     assert_eq!(down.lost("output busy"), 3);
 }
 
@@ -394,19 +395,19 @@ fn the_place_in_an_observed_ring_is_there_from_the_first_moment_and_outlives_its
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "flight", Policy::Overwrite);
     let path = dir.path().join("flight");
-    let home = Home::from(path);
-    let input = Input { from: From::Latest, ..Input::new(Place::Ring(home.clone())) };
+    let location = Location::from(path);
+    let input = Input { from: From::Latest, ..Input::new(Place::Ring(location.clone())) };
     publish(&mut producer, 0..10);
     let output = Scripted::ready();
     let mut first = engine(&[("output", Delivery::Required, &output)]);
-    first.attach(&home, &input, None, |_| None).unwrap();
+    first.attach(&location, &input, None, |_| None).unwrap();
     // It ends before anything came: what comes meanwhile is not passed over.
     let saved = first.saved();
     drop(first);
     publish(&mut producer, 10..13);
     let output = Scripted::ready();
     let mut second = engine(&[("output", Delivery::Required, &output)]);
-    second.attach(&home, &input, None, |uuid| saved.get(uuid).copied()).unwrap();
+    second.attach(&location, &input, None, |uuid| saved.get(uuid).copied()).unwrap();
     until(&mut second, "three came", |engine| {
         output.records() == [10, 11, 12] && engine.is_settled()
     });
@@ -418,8 +419,8 @@ fn the_place_in_an_observed_ring_is_there_from_the_first_moment_and_outlives_its
         panic!("{notes:?}");
     };
     assert_eq!(places.get(uuid), Some(saved));
-    let input = Input::new(Place::Ring(home.clone()));
-    second.attach(&home, &input, None, |_| Some(*saved)).unwrap();
+    let input = Input::new(Place::Ring(location.clone()));
+    second.attach(&location, &input, None, |_| Some(*saved)).unwrap();
     second.vanish(uuid);
     drop(producer);
     until(&mut second, "it is gone", |engine| engine.rings().count() == 0);
@@ -435,12 +436,12 @@ fn what_a_dead_producer_refused_and_never_told_is_told_before_the_end_of_its_rin
     let (all, some) = (Scripted::ready(), Scripted::ready());
     let written = publish(&mut producer, 0..10_000);
     drop(producer);
-    let untold = Stat::read(path.clone()).unwrap().totals.unwrap().untold().records;
-    assert_eq!(untold, 10_000 - written);
+    let unreported = Stat::read(path.clone()).unwrap().totals.unwrap().unreported().records;
+    assert_eq!(unreported, 10_000 - written);
     let mut first = engine(&[("all", Delivery::Required, &all)]);
     attach(&mut first, &path);
-    let input = first.rings().next().unwrap().origin.home.clone();
-    let input = Input::new(Place::Ring(Home::from(&*input)));
+    let input = first.rings().next().unwrap().origin.location.clone();
+    let input = Input::new(Place::Ring(Location::from(&*input)));
     until(&mut first, "all came", |engine| {
         all.records().len() as u64 == written && engine.is_settled()
     });
@@ -458,7 +459,7 @@ fn what_a_dead_producer_refused_and_never_told_is_told_before_the_end_of_its_rin
     second.vanish(&uuid);
     until(&mut second, "it is gone", |engine| engine.rings().count() == 0);
     for output in [&all, &some] {
-        assert_eq!(output.lost("full"), untold);
-        assert_eq!(output.told().last(), Some(&Told::Ended("one".into())));
+        assert_eq!(output.lost("full"), unreported);
+        assert_eq!(output.reported().last(), Some(&Reported::Ended("one".into())));
     }
 }

@@ -49,8 +49,8 @@ impl Resource {
         if let Some(container) = container_id(Path::new("/proc/self")) {
             this = this.with("container.id", container);
         }
-        let told = std::env::var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
-        for (name, value) in told.split(',').filter_map(|pair| pair.split_once('=')) {
+        let reported = std::env::var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+        for (name, value) in reported.split(',').filter_map(|pair| pair.split_once('=')) {
             this = this.with(decoded(name.trim()), decoded(value.trim()));
         }
         match std::env::var("OTEL_SERVICE_NAME") {
@@ -209,8 +209,8 @@ mod tests {
     fn here_says_which_pid_namespace() {
         let here = Resource::here();
         if Path::new("/proc/self/ns/pid").exists() || fs::read_link("/proc/self/ns/pid").is_ok() {
-            let told = here.get(names::PID_NAMESPACE).unwrap().parse::<u64>().unwrap();
-            assert!(told > 0);
+            let reported = here.get(names::PID_NAMESPACE).unwrap().parse::<u64>().unwrap();
+            assert!(reported > 0);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::resource::Resource;
 use crate::signals::{self, RESOURCE};
 use perfring_producer::types::Schema;
 use perfring_producer::types::tagged::TaggedWriter;
-use perfring_producer::{Home, Layout, Policy, RecordType, ReserveError, SharedProducer};
+use perfring_producer::{Layout, Location, Policy, RecordType, ReserveError, SharedProducer};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
@@ -23,7 +23,7 @@ const WORD: usize = 8;
 /// A ring as a process is attached to it.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    pub(crate) home: Home,
+    pub(crate) location: Location,
     pub(crate) layout: Layout,
     pub(crate) max_len: usize,
     resource: Resource,
@@ -57,7 +57,7 @@ pub(crate) enum Threads {
 impl Ring {
     /// `spare` is the producer of those who have none.
     pub(crate) fn new(
-        home: Home,
+        location: Location,
         threads: Threads,
         spare: SharedProducer,
         resource: Resource,
@@ -65,7 +65,7 @@ impl Ring {
         let (layout, max_len, pid) = (*spare.layout(), spare.max_len(), std::process::id());
         let interval = layout.data_size / 4;
         Arc::new(Ring {
-            home,
+            location,
             layout,
             max_len,
             resource,
@@ -166,7 +166,7 @@ impl Ring {
         let pid = std::process::id();
         if self.pid.swap(pid, Ordering::Relaxed) != pid {
             self.started.store(ids::started_anew(), Ordering::Relaxed);
-            let _ = self.tell_resource();
+            let _ = self.report_resource();
         }
     }
 
@@ -175,31 +175,31 @@ impl Ring {
     pub(crate) fn count(self: &Arc<Self>, bytes: u64) {
         let before = self.traffic.fetch_add(bytes, Ordering::Relaxed);
         if before < self.interval && before + bytes >= self.interval {
-            let _ = self.tell_resource();
+            let _ = self.report_resource();
         }
     }
 
     /// By the sink's own producer, so that a thread that does no more than this takes no slot.
-    pub(crate) fn tell_resource(self: &Arc<Self>) -> Result<(), ReserveError> {
+    pub(crate) fn report_resource(self: &Arc<Self>) -> Result<(), ReserveError> {
         let mut buffer = take_buffer();
         let mut writer = self.begin(&mut buffer);
         signals::started(self.started.load(Ordering::Relaxed), &mut writer);
         self.resource.fill(&mut writer);
-        let tell = |handle: &Handle| handle.publish(RESOURCE.id, &buffer, self).map(|_| ());
-        let mut told = self.with_spare(tell);
-        if told == Err(ReserveError::Forked) {
-            told = self.with_producer(tell);
+        let report = |handle: &Handle| handle.publish(RESOURCE.id, &buffer, self).map(|_| ());
+        let mut reported = self.with_spare(report);
+        if reported == Err(ReserveError::Forked) {
+            reported = self.with_producer(report);
         }
         give_buffer(buffer);
         // Refused, for a full ring or want of a slot: after the next bytes again.
-        let rest = if told.is_ok() { 0 } else { self.interval - 1 };
+        let rest = if reported.is_ok() { 0 } else { self.interval - 1 };
         self.traffic.store(rest, Ordering::Relaxed);
-        told
+        reported
     }
 
     /// One more producer; none if all slots are taken, or the ring's name is another ring's now.
     fn attach(&self) -> Option<SharedProducer> {
-        let producer = SharedProducer::attach(self.home.clone()).ok()?;
+        let producer = SharedProducer::attach(self.location.clone()).ok()?;
         (producer.layout().uuid == self.layout.uuid).then_some(producer)
     }
 

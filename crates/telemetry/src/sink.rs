@@ -6,7 +6,7 @@ use crate::signals::{ALL, COMMON, Signal};
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Encoding, Field, Schema};
 use perfring_producer::{
-    AttachError, CreateError, Home, Options, Policy, RecordType, ReserveError, SharedProducer,
+    AttachError, CreateError, Location, Options, Policy, RecordType, ReserveError, SharedProducer,
     TypeError, create,
 };
 use std::sync::Arc;
@@ -85,14 +85,14 @@ impl Sink {
     /// # Errors
     /// See [`SinkError`].
     pub fn create(
-        home: impl Into<Home>,
+        location: impl Into<Location>,
         options: &Options,
         resource: Resource,
     ) -> Result<Self, SinkError> {
-        let home = home.into();
+        let location = location.into();
         let options = Options { producers: perfring_producer::Producers::Many, ..*options };
-        create(&home, &options).map_err(SinkError::Create)?;
-        Sink::attach(home, resource)
+        create(&location, &options).map_err(SinkError::Create)?;
+        Sink::attach(location, resource)
     }
 
     /// Attaches to a shared ring, registers the ready types and tells what this process is.
@@ -100,8 +100,8 @@ impl Sink {
     /// # Errors
     /// See [`SinkError`]. A drop ring that is full refuses the resource: that is no error, it is
     /// told again.
-    pub fn attach(home: impl Into<Home>, resource: Resource) -> Result<Self, SinkError> {
-        Self::attach_for(Threads::Each, home.into(), resource)
+    pub fn attach(location: impl Into<Location>, resource: Resource) -> Result<Self, SinkError> {
+        Self::attach_for(Threads::Each, location.into(), resource)
     }
 
     /// As [`Sink::attach`], with one producer for all threads of the process, behind a lock, and so one
@@ -112,22 +112,29 @@ impl Sink {
     ///
     /// # Errors
     /// See [`SinkError`].
-    pub fn attach_one(home: impl Into<Home>, resource: Resource) -> Result<Self, SinkError> {
-        Self::attach_for(Threads::Together, home.into(), resource)
+    pub fn attach_one(
+        location: impl Into<Location>,
+        resource: Resource,
+    ) -> Result<Self, SinkError> {
+        Self::attach_for(Threads::Together, location.into(), resource)
     }
 
-    fn attach_for(threads: Threads, home: Home, resource: Resource) -> Result<Self, SinkError> {
+    fn attach_for(
+        threads: Threads,
+        location: Location,
+        resource: Resource,
+    ) -> Result<Self, SinkError> {
         // A thread may attach after the program has changed its directory.
-        let home = match home {
-            Home::File(path) => Home::File(std::path::absolute(&path).unwrap_or(path)),
+        let location = match location {
+            Location::File(path) => Location::File(std::path::absolute(&path).unwrap_or(path)),
             other => other,
         };
-        let spare = SharedProducer::attach(home.clone()).map_err(SinkError::Attach)?;
+        let spare = SharedProducer::attach(location.clone()).map_err(SinkError::Attach)?;
         for schema in &ALL {
             spare.register(schema).map_err(SinkError::First)?;
         }
-        let sink = Sink { ring: Ring::new(home, threads, spare, resource) };
-        let _ = sink.ring.tell_resource(); // if the ring is full now, it is told later
+        let sink = Sink { ring: Ring::new(location, threads, spare, resource) };
+        let _ = sink.ring.report_resource(); // if the ring is full now, it is told later
         Ok(sink)
     }
 
@@ -226,8 +233,8 @@ impl Sink {
 
     /// Where the ring lives.
     #[must_use]
-    pub fn home(&self) -> &Home {
-        &self.ring.home
+    pub fn location(&self) -> &Location {
+        &self.ring.location
     }
 }
 

@@ -6,7 +6,7 @@ use perfring_telemetry::names::{self, AttributeName, attribute, reserved};
 use perfring_telemetry::producer::{Options, RecordType};
 use perfring_telemetry::{
     COMMON, FIRST, Gauge, Histogram, Log, Resource, Severity, Signal, Sink, SpanEnd, SpanId,
-    SpanKind, SpanStart, Status, Sum, Temporality, TraceId, Value as Told, options,
+    SpanKind, SpanStart, Status, Sum, Temporality, TraceId, Value as Reported, options,
 };
 use perfring_types::Class;
 use perfring_types::read::{TypeTable, Value};
@@ -26,12 +26,16 @@ impl Row {
     /// Names and values, but for what a sink adds.
     fn fields(&self) -> Vec<(&str, &Value)> {
         let Value::Struct(fields) = &self.value else { panic!("{:?}", self.value) };
-        let told = |name: &str| {
+        let reported = |name: &str| {
             name != names::PID
                 && name != names::TIME
                 && (name != names::START_TIME || self.class != Class::Resource)
         };
-        fields.iter().map(|(name, value)| (&**name, value)).filter(|(name, _)| told(name)).collect()
+        fields
+            .iter()
+            .map(|(name, value)| (&**name, value))
+            .filter(|(name, _)| reported(name))
+            .collect()
     }
 }
 
@@ -68,7 +72,7 @@ fn s(text: &str) -> Value {
 #[test]
 fn every_field_of_every_ready_type_comes_back() {
     let (_dir, path, sink) = sink();
-    let attributes = &[("k", Told::from(true))];
+    let attributes = &[("k", Reported::from(true))];
     sink.emit(&Log {
         severity: Some(Severity::Fatal2),
         body: "b".into(),
@@ -269,13 +273,16 @@ fn each_record_has_its_time_once_by_the_ring_or_by_the_sink() {
         let after = now();
         for row in rows(&path) {
             let own = row.value.get(names::TIME);
-            let told = match (row.wall, own) {
+            let reported = match (row.wall, own) {
                 (Some(wall), None) if time => wall,
                 (None, Some(Value::U64(own))) if !time => *own,
                 other => panic!("{other:?}"),
             };
             // The ring's anchor to the wall-clock is some ns off.
-            assert!((before - 10_000..=after + 10_000).contains(&told), "{before} {told} {after}");
+            assert!(
+                (before - 10_000..=after + 10_000).contains(&reported),
+                "{before} {reported} {after}"
+            );
         }
     }
 }
@@ -297,8 +304,8 @@ proptest! {
         text: String,
     ) {
         let (_dir, path, sink) = sink();
-        let attributes: Vec<_> = names.iter().map(|name| (name.as_str(), Told::from(&text))).collect();
-        sink.emit(&Log { body: Told::from(&text), attributes: &attributes, ..Log::default() }).unwrap();
+        let attributes: Vec<_> = names.iter().map(|name| (name.as_str(), Reported::from(&text))).collect();
+        sink.emit(&Log { body: Reported::from(&text), attributes: &attributes, ..Log::default() }).unwrap();
         let rows = rows(&path);
         prop_assert_eq!(rows[1].value.get("body"), Some(&Value::Str(text.clone())));
         let back: HashSet<String> = rows[1]

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::owned::{OwnedItem, found};
 use futures_core::Stream;
-use perfring_consumer::{AttachError, Front, Home, Item, PollBy, Pollable};
+use perfring_consumer::{AttachError, Front, Item, Location, PollBy, Pollable};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::task::coop::poll_proceed;
 
 /// Looks that may find holes alone before other tasks have their turn.
-const LOOKS: u32 = 64;
+const POLLS: u32 = 64;
 
 /// The one consumer of a ring, for a task.
 ///
@@ -26,7 +26,7 @@ pub struct Consumer {
     /// A wake was asked for, and has not been seen since.
     armed: bool,
     /// How often it looks whether there is still a producer.
-    look_every: Option<Duration>,
+    poll_every: Option<Duration>,
     ended: bool,
 }
 
@@ -35,8 +35,8 @@ impl Consumer {
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn attach(home: impl Into<Home>) -> Result<Self, Error> {
-        Self::new(perfring_consumer::Consumer::attach(home)?, PollBy::Any)
+    pub fn attach(location: impl Into<Location>) -> Result<Self, Error> {
+        Self::new(perfring_consumer::Consumer::attach(location)?, PollBy::Any)
     }
 
     /// Of a consumer that is attached already: under a name of its own, with a pace, or woken for many
@@ -71,7 +71,7 @@ impl Consumer {
         #[allow(deprecated)]
         let pollable =
             AsyncFd::with_interest(pollable, Interest::READABLE).map_err(Error::Runtime)?;
-        Ok(Consumer { inner, pollable, armed: false, look_every: None, ended: false })
+        Ok(Consumer { inner, pollable, armed: false, poll_every: None, ended: false })
     }
 
     /// Ends once all is read and no producer is attached, for which it looks so often while there is
@@ -99,9 +99,9 @@ impl Consumer {
     /// # }
     /// ```
     #[must_use]
-    pub fn end_with_producer(self, look_every: Duration) -> Self {
+    pub fn end_with_producer(self, poll_every: Duration) -> Self {
         // What it may be armed for is a limit of before.
-        Consumer { look_every: Some(look_every), armed: false, ..self }
+        Consumer { poll_every: Some(poll_every), armed: false, ..self }
     }
 
     /// The next item, in place; it counts as read at the next call. `None` only at the end of a
@@ -135,26 +135,26 @@ impl Consumer {
     /// See [`Error`].
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Error>> {
         let budget = ready!(poll_proceed(cx));
-        for _ in 0..LOOKS {
-            match self.inner.look()? {
+        for _ in 0..POLLS {
+            match self.inner.peek()? {
                 Front::Empty => {}
                 // Of a producer that is faster than a look.
                 Front::More => continue,
-                Front::Plain | Front::Stamped(_) | Front::Lost => {
+                Front::Plain | Front::Timestamped(_) | Front::Lost => {
                     budget.made_progress();
                     return Poll::Ready(Ok(true));
                 }
             }
             if !self.armed {
-                if self.look_every.is_some() && !self.inner.has_producer()? {
+                if self.poll_every.is_some() && !self.inner.has_producer()? {
                     // What it published before it went is there by now.
-                    if self.inner.look()? != Front::Empty {
+                    if self.inner.peek()? != Front::Empty {
                         continue;
                     }
                     budget.made_progress();
                     return Poll::Ready(Ok(false));
                 }
-                let limit = self.look_every.unwrap_or(Duration::MAX);
+                let limit = self.poll_every.unwrap_or(Duration::MAX);
                 self.armed = self.inner.arm(self.pollable.get_mut(), limit)?;
                 if !self.armed {
                     continue;

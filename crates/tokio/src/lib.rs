@@ -53,4 +53,6 @@ pub use consumer::Consumer;
 pub use error::Error;
 pub use observer::Observer;
 pub use owned::{OwnedItem, OwnedRecord};
-pub use perfring_consumer::{AttachError, Corrupt, Home, Item, Lost, PollBy, PollError, Record};
+pub use perfring_consumer::{
+    AttachError, Corrupt, Item, Location, Lost, PollBy, PollError, Record,
+};

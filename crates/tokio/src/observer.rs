@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::owned::{OwnedItem, found};
 use futures_core::Stream;
-use perfring_consumer::{AttachError, Front, Home, Item, Start};
+use perfring_consumer::{AttachError, Front, Item, Location, Start};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -53,8 +53,8 @@ impl Observer {
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn open(home: impl Into<Home>, start: Start) -> Result<Self, AttachError> {
-        perfring_consumer::Observer::open(home, start).map(Observer::new)
+    pub fn open(location: impl Into<Location>, start: Start) -> Result<Self, AttachError> {
+        perfring_consumer::Observer::open(location, start).map(Observer::new)
     }
 
     /// Of an observer that is open already.
@@ -107,8 +107,8 @@ impl Observer {
         loop {
             // Before the look: what a producer published before it went is seen.
             let alone = self.ends && !self.inner.has_producer()?;
-            match self.inner.look()? {
-                Front::Plain | Front::Stamped(_) | Front::Lost => {
+            match self.inner.peek()? {
+                Front::Plain | Front::Timestamped(_) | Front::Lost => {
                     budget.made_progress();
                     self.pause = None;
                     return Poll::Ready(Ok(true));

@@ -111,15 +111,15 @@ async fn thousands_of_idle_rings_cost_nothing_and_each_is_heard() {
     if open < RINGS * 4 {
         return skip(&format!("a thousand rings need more than {open} descriptors: ulimit -n"));
     }
-    let (told, mut news) = tokio::sync::mpsc::unbounded_channel();
+    let (reported, mut news) = tokio::sync::mpsc::unbounded_channel();
     for number in 0..RINGS {
         let path = dir.path().join(number.to_string());
         create(&path, &small).unwrap();
-        let (told, mut consumer) = (told.clone(), Consumer::attach(&path).unwrap());
+        let (reported, mut consumer) = (reported.clone(), Consumer::attach(&path).unwrap());
         tokio::spawn(async move {
             while let Some(item) = consumer.read().await.unwrap() {
                 let Item::Record(record) = item else { panic!("a loss") };
-                told.send(number_of(record.bytes)).unwrap();
+                reported.send(number_of(record.bytes)).unwrap();
             }
         });
     }

@@ -5,7 +5,7 @@ use crate::spans::{self, Ids, Span, Spans};
 use crate::visit::Fields;
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Constant};
-use perfring_producer::{Home, Options};
+use perfring_producer::{Location, Options};
 use perfring_telemetry::{
     Resource, Signal, Sink, SinkError, SpanEnd, SpanId, SpanStart, TraceId, names,
 };
@@ -48,16 +48,16 @@ impl PerfringLayer {
     ///
     /// # Errors
     /// See [`SinkError`].
-    pub fn create(home: impl Into<Home>, options: &Options) -> Result<Self, SinkError> {
-        Sink::create(home, options, Resource::here()).map(PerfringLayer::new)
+    pub fn create(location: impl Into<Location>, options: &Options) -> Result<Self, SinkError> {
+        Sink::create(location, options, Resource::here()).map(PerfringLayer::new)
     }
 
     /// Attaches to a shared ring.
     ///
     /// # Errors
     /// See [`SinkError`].
-    pub fn attach(home: impl Into<Home>) -> Result<Self, SinkError> {
-        Sink::attach(home, Resource::here()).map(PerfringLayer::new)
+    pub fn attach(location: impl Into<Location>) -> Result<Self, SinkError> {
+        Sink::attach(location, Resource::here()).map(PerfringLayer::new)
     }
 
     /// Writes to this sink, which has been told what the program is.

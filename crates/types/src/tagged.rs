@@ -10,7 +10,7 @@
 //! writer.u64(0u16, 7);
 //! writer.text("peer", "10.0.0.1");
 //! writer.display(1u16, format_args!("{} of {}", 3, 4));
-//! assert!(!writer.is_cut());
+//! assert!(!writer.is_truncated());
 //!
 //! let values: Vec<_> = Values::new(&payload).map(Result::unwrap).collect();
 //! assert_eq!((values[0].field, values[0].data), (Some(0), Data::U64(7)));

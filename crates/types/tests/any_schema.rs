@@ -124,7 +124,7 @@ fn through_writer(out: &mut Vec<u8>, key: perfring_types::tagged::Key<'_>, tag: 
         9 => writer.f64s(key, &words(bytes, f64::from_ne_bytes)),
         _ => writer.u64s(key, &words(bytes, u64::from_ne_bytes)),
     }
-    assert!(!writer.is_cut());
+    assert!(!writer.is_truncated());
 }
 
 fn check_tagged(

@@ -92,15 +92,15 @@ proptest! {
             let key = name.as_deref().map_or(Key::Field(at as u16), Key::Name);
             write(&mut writer, key, value);
         }
-        let (cut, written) = (writer.is_cut(), writer.written());
+        let (truncated, written) = (writer.is_truncated(), writer.written());
         prop_assert_eq!(written, out.len() - before);
         prop_assert!(written <= limit && written % 8 == 0, "{} of {}", written, limit);
-        let (mut read, mut told) = (read(&out[before..]).into_iter().peekable(), 0);
+        let (mut read, mut reported) = (read(&out[before..]).into_iter().peekable(), 0);
         let mut short = 0;
         for (at, (name, value)) in values.iter().enumerate() {
             // In order: each is there, cut, or left out.
             if let Some(count) = read.next_if(|value| value.name == CUT) {
-                told = match count.data { Data::U64(count) => count, other => panic!("{other:?}") };
+                reported = match count.data { Data::U64(count) => count, other => panic!("{other:?}") };
             }
             let mine = |read: &TaggedValue<'_>| match name {
                 None => read.field == Some(at as u16),
@@ -118,12 +118,12 @@ proptest! {
         }
         if let Some(count) = read.next() {
             prop_assert_eq!(count.name, CUT);
-            told = match count.data { Data::U64(count) => count, other => panic!("{other:?}") };
+            reported = match count.data { Data::U64(count) => count, other => panic!("{other:?}") };
         }
         prop_assert!(read.next().is_none());
-        prop_assert_eq!(cut, short > 0);
+        prop_assert_eq!(truncated, short > 0);
         // Only where there is no room for the count is it not told.
-        prop_assert_eq!(told, if limit < 24 { 0 } else { short });
+        prop_assert_eq!(reported, if limit < 24 { 0 } else { short });
     }
 
     #[test]
@@ -151,9 +151,9 @@ proptest! {
         for value in &values {
             write(&mut writer, Key::Name("n"), value);
         }
-        let cut = end.index(out.len());
+        let truncated = end.index(out.len());
         let good = Values::new(&out).count();
-        prop_assert!(Values::new(&out[..cut]).filter(Result::is_ok).count() < good);
+        prop_assert!(Values::new(&out[..truncated]).filter(Result::is_ok).count() < good);
         let at = at.index(out.len());
         out[at] = byte;
         prop_assert!(Values::new(&out).count() <= out.len() / 8 + 1);

@@ -5,8 +5,8 @@ use crate::file::{self, RingFile, place};
 use perfring_abi::{HeaderPage, Layout};
 use perfring_consumer::types::read::TypeTable;
 use perfring_consumer::{
-    Consumer, Item, Lines, Mark, Observer, Pace, Place, RingFile as Look, Saved, Snapshot, Start,
-    Stat, WakeAt, recover,
+    Consumer, Item, Lines, Observer, ResumePoint, RingFile as Look, Saved, Seat, Snapshot, Start,
+    Stat, WaitStrategy, WakeAt, recover,
 };
 use perfring_producer::{Each, Producer, RecordType, SharedProducer, Wake};
 use perfring_testkit::choices::{Choices, Input};
@@ -18,7 +18,7 @@ struct Sides {
     observer: Option<Observer>,
     producer: Option<Producer>,
     shared: Vec<SharedProducer>,
-    marks: Vec<Mark>,
+    resume_points: Vec<ResumePoint>,
 }
 
 pub(crate) fn run(data: &[u8]) {
@@ -102,16 +102,16 @@ impl Sides {
                     if input.u8().is_multiple_of(2) { Lines::Leave } else { Lines::default() };
                 self.consumer = sentence(Consumer::attach_with(path, Some("fuzz"), lines));
                 if let Some(consumer) = &mut self.consumer {
-                    consumer.set_pace(Pace::Latency);
+                    consumer.set_wait_strategy(WaitStrategy::Latency);
                 }
-                self.marks.clear();
+                self.resume_points.clear();
             }
             1 => {
                 let saved = Saved { pos: input.number(0, 4096), ..Saved::default() };
                 let start = input.one(&[Start::Oldest, Start::Latest, Start::At(saved)]);
                 self.observer = sentence(Observer::open(path, start));
                 if let Some(observer) = &mut self.observer {
-                    observer.set_pace(Pace::Latency);
+                    observer.set_wait_strategy(WaitStrategy::Latency);
                 }
             }
             2 => {
@@ -132,17 +132,17 @@ impl Sides {
             }
             5 => {
                 if let Some(stat) = sentence(Stat::read(path)) {
-                    let _ = (stat.epoch(), stat.totals.map(|totals| totals.untold()));
+                    let _ = (stat.epoch(), stat.totals.map(|totals| totals.unreported()));
                 }
             }
             6 => {
                 let _ = sentence(recover(path));
             }
             _ => {
-                let Some(look) = sentence(Look::look(path)) else { return };
-                let _ = (sentence(look.is_in_use()), sentence(look.totals()), look.identity());
-                let _ = sentence(look.holder(Place::Consumer)).map(|who| who.name.len());
-                let _ = sentence(look.holder(Place::Producer(0)));
+                let Some(peek) = sentence(Look::inspect(path)) else { return };
+                let _ = (sentence(peek.is_in_use()), sentence(peek.totals()), peek.identity());
+                let _ = sentence(peek.holder(Seat::Consumer)).map(|who| who.name.len());
+                let _ = sentence(peek.holder(Seat::Producer(0)));
             }
         }
     }
@@ -188,14 +188,16 @@ impl Sides {
                 }
             }
             5 => consumer.hold(),
-            6 => self.marks.push(consumer.mark()),
+            6 => self.resume_points.push(consumer.resume_point()),
             7 => {
-                if let Some(mark) = self.marks.get(input.of(self.marks.len())) {
-                    consumer.release_to(mark);
+                if let Some(resume_point) =
+                    self.resume_points.get(input.of(self.resume_points.len()))
+                {
+                    consumer.release_to(resume_point);
                 }
             }
             8 => {
-                let _ = consumer.look();
+                let _ = consumer.peek();
             }
             9 => {
                 if let Ok(Some((item, _))) = consumer.take() {
@@ -256,7 +258,8 @@ impl Sides {
                 }
             }
             3 => {
-                let _ = (observer.look(), observer.mark(), observer.saved(), observer.lapped());
+                let _ =
+                    (observer.peek(), observer.resume_point(), observer.saved(), observer.lapped());
             }
             4 => {
                 if let Ok(Some((item, _))) = observer.take() {
@@ -313,7 +316,7 @@ impl Sides {
             }
             6 => register(input, |entry| sentence(producer.register_entry(entry))),
             _ => {
-                let _ = (producer.book(), producer.overwritten());
+                let _ = (producer.totals(), producer.overwritten());
                 let _ = sentence(producer.wait_for_room(len, Duration::ZERO));
             }
         }
@@ -396,5 +399,5 @@ fn all_of(snapshot: &Snapshot) {
             Err(corrupt) => assert!(!corrupt.to_string().is_empty()),
         }
     }
-    let _ = (snapshot.totals().untold(), snapshot.types().entries().count());
+    let _ = (snapshot.totals().unreported(), snapshot.types().entries().count());
 }

@@ -3,7 +3,7 @@
 use crate::file::GOLDEN;
 use crate::types::write_tagged;
 use perfring_abi::{HeaderPage, Layout};
-use perfring_consumer::{Anchor, Cause, Policy, Record, RecordType, Who};
+use perfring_consumer::{Anchor, Cause, OwnerInfo, Policy, Record, RecordType};
 use perfring_export::{Event, Loss, LossCause, Origin, Rec, What};
 use perfring_telemetry::{Gauge, Histogram, Log, Signal, SpanEnd, SpanStart, Sum};
 use perfring_testkit::choices::{Choices, Input};
@@ -131,7 +131,7 @@ impl Script {
                     LossCause::Ring(Cause::Lapped),
                     LossCause::Ring(Cause::Foreign),
                 ];
-                let (cause, time) = (input.one(&causes), stamp(input));
+                let (cause, time) = (input.one(&causes), timestamp(input));
                 let (records, bytes) = (input.number(1, 8), input.number(8, 8));
                 let wall = (what & 16 == 0).then(|| input.number(1 << 60, 8));
                 Made::Lost(Loss { pos: *pos, records, bytes, cause, time, wall })
@@ -147,7 +147,7 @@ impl Script {
                     15 => input.number(*pos, 4096),
                     _ => pos.wrapping_add(bytes.len() as u64 + 8),
                 };
-                let time = origin.timed.then(|| stamp(input)).flatten();
+                let time = origin.timed.then(|| timestamp(input)).flatten();
                 let late = if what >> 4 == 14 { input.u64() } else { 0 };
                 let kind = kind.map_or_else(|| input.u32(), |kind| kind.id.get());
                 Made::Record { pos: *pos, kind, bytes, time, late }
@@ -173,7 +173,7 @@ impl Script {
     }
 }
 
-fn stamp(input: &mut Input<'_>) -> Option<u64> {
+fn timestamp(input: &mut Input<'_>) -> Option<u64> {
     match input.u8() {
         0..200 => Some(u64::from(input.u32())),
         200..230 => Some(input.number(1 << 50, 1 << 40)),
@@ -199,13 +199,17 @@ fn origin(input: &mut Input<'_>, id: u32) -> Origin {
     Origin {
         id,
         name: if shape & 64 == 0 { format!("ring {id}") } else { input.text(300) },
-        home: if shape & 64 == 0 { "/dev/shm/ring".to_owned() } else { input.text(300) },
+        location: if shape & 64 == 0 { "/dev/shm/ring".to_owned() } else { input.text(300) },
         uuid: [id as u8; 16],
         epoch: shape.into(),
         policy: [Some(Policy::Drop), Some(Policy::Overwrite), None][usize::from(shape >> 3) % 3],
         timed: shape & 128 == 0,
         data_size: 1 << (12 + shape % 8),
-        producer: Who { pid: input.u8().into(), name: format!("p{id}"), ..Who::default() },
+        producer: OwnerInfo {
+            pid: input.u8().into(),
+            name: format!("p{id}"),
+            ..OwnerInfo::default()
+        },
         types,
         anchors: (0..shape >> 5 & 3).map(|_| anchor(input)).collect(),
     }

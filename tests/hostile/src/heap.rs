@@ -1,6 +1,6 @@
 //! Rings on the heap, and the words of them that anybody who may write a file can change.
 
-use perfring_abi::{Evict, Policy, Tell};
+use perfring_abi::{Evict, Policy, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{Found, Frame, Range, Reading, Reserved, Scale, Seen};
 use perfring_testkit::choices::{Choices, Input};
@@ -15,9 +15,9 @@ pub(crate) fn ring(input: &mut Input<'_>, shared: bool) -> HeapRing {
     let size = 32 << (sizes % 8);
     let policy = if shape & 1 == 0 { Policy::Drop } else { Policy::Overwrite };
     let evict = if shape & 2 == 0 { Evict::Exact } else { Evict::Half };
-    let tell = if shape & 4 == 0 { Tell::InStream } else { Tell::CountersOnly };
+    let report = if shape & 4 == 0 { Report::InStream } else { Report::CountersOnly };
     let ring = HeapRing::new(size, policy).expect("a power of two");
-    let ring = ring.evict(evict).tell(tell);
+    let ring = ring.evict(evict).report(report);
     let ring = if shape & 8 == 0 { ring } else { ring.timed() };
     // Of at most 512 bytes: what is written fills some of them.
     let ring = if sizes < 128 { ring } else { ring.with_aux(64 << (sizes / 8 % 4)) };

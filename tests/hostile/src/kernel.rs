@@ -47,7 +47,7 @@ pub(crate) fn run(data: &[u8]) {
             }
             5 | 6 => {
                 let Some(reader) = &mut reader else { continue };
-                let _ = reader.look(ring);
+                let _ = reader.poll(ring);
                 while let Ok(Some(frame)) = reader.peek(ring, cursor) {
                     assert!(frame.size < size && frame.end() > cursor);
                     let body = reader.copy(ring, &frame, &mut body);

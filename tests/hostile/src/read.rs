@@ -5,8 +5,8 @@ use crate::heap::{self, found, lie, reading, seen};
 use perfring_abi::{Policy, RecordType};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Anchors, Fences, Front, Hot, Mark, Observer, Reader, Saved, Snapshot, Start, Totals, Wake,
-    WakeAt, Writer, full_fence, newest_stamp,
+    Anchors, Fences, Front, Hot, Observer, Reader, ResumePoint, RingTotals, Saved, Snapshot, Start,
+    Wake, WakeAt, Writer, full_fence, newest_timestamp,
 };
 use perfring_testkit::choices::{Choices, Input};
 
@@ -17,7 +17,7 @@ struct Sides {
     hot: Option<Hot>,
     reader: Option<Reader>,
     observer: Option<Observer>,
-    marks: Vec<Mark>,
+    resume_points: Vec<ResumePoint>,
 }
 
 pub(crate) fn run(data: &[u8]) {
@@ -52,7 +52,7 @@ impl Sides {
                     check_reader(&reader, heap);
                     reader
                 });
-                self.marks.clear();
+                self.resume_points.clear();
             }
             9 | 10 => self.read(heap, input),
             11 => {
@@ -144,7 +144,7 @@ impl Sides {
             let _ = writer.publish(ring, Wake::Auto);
             assert_eq!(writer.pos(), ring.head());
         }
-        let _ = (writer.book(), writer.overwritten(ring));
+        let _ = (writer.totals(), writer.overwritten(ring));
     }
 
     fn read(&mut self, heap: &HeapRing, input: &mut Input<'_>) {
@@ -184,21 +184,23 @@ impl Sides {
                 };
             }
             5 => {
-                let _ = (reader.look_ahead(ring), reader.known());
+                let _ = (reader.poll_ahead(ring), reader.known());
             }
             6 => {
                 let _ = reader.release(ring);
             }
             7 => reader.hold(),
             8 => {
-                if let Ok((Front::Stamped(_), _)) = reader.look_held(ring) {
+                if let Ok((Front::Timestamped(_), _)) = reader.peek_held(ring) {
                     assert!(heap.layout().time);
                 }
-                self.marks.push(reader.mark());
+                self.resume_points.push(reader.resume_point());
             }
             9 => {
-                if let Some(mark) = self.marks.get(input.of(self.marks.len())) {
-                    let _ = reader.release_to(ring, mark);
+                if let Some(resume_point) =
+                    self.resume_points.get(input.of(self.resume_points.len()))
+                {
+                    let _ = reader.release_to(ring, resume_point);
                 }
             }
             10 => {
@@ -234,7 +236,7 @@ impl Sides {
                 }
             }
             2 => {
-                let _ = (observer.look(ring), observer.mark(), observer.must_look());
+                let _ = (observer.peek(ring), observer.resume_point(), observer.must_poll());
             }
             3 => {
                 if let Ok(Some((next, _))) = observer.take(ring, heap.aux()) {
@@ -243,9 +245,9 @@ impl Sides {
             }
             4 => observer.save(ring),
             _ => {
-                let mark = observer.mark();
-                observer.save_mark(ring, &mark);
-                let _ = (mark.saved(), observer.lapped());
+                let resume_point = observer.resume_point();
+                observer.save_resume_point(ring, &resume_point);
+                let _ = (resume_point.saved(), observer.lapped());
             }
         }
     }
@@ -282,8 +284,8 @@ fn check_reader(reader: &Reader, heap: &HeapRing) {
 fn snapshot(heap: &HeapRing, input: &mut Input<'_>) {
     let (ring, layout) = (heap.ring(), heap.layout());
     let policy = if input.u8().is_multiple_of(4) { Policy::Overwrite } else { layout.policy };
-    let _ = Totals::read(ring, policy).map(|totals| totals.untold());
-    let _ = newest_stamp(ring);
+    let _ = RingTotals::read(ring, policy).map(|totals| totals.unreported());
+    let _ = newest_timestamp(ring);
     let anchors = Anchors::read(ring);
     assert!(anchors.all().len() <= 16);
     let _ = anchors.wall(input.number(0, layout.data_size), input.u64());

@@ -6,8 +6,8 @@ use crate::read::all_of;
 use perfring_abi::RecordType;
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Group, Observer, Peers, Reader, Reserved, SharedWriter, SlotFigures, Snapshot, Start,
-    Totals, Wake, Who, recover,
+    BatchSpan, Fences, Liveness, Observer, OwnerInfo, Reader, Reserved, RingTotals, SharedWriter,
+    SlotFigures, Snapshot, Start, Wake, recover,
 };
 use perfring_testkit::choices::{Choices, Input};
 use std::cell::Cell;
@@ -25,7 +25,7 @@ impl MadeUp {
     }
 }
 
-impl Peers for MadeUp {
+impl Liveness for MadeUp {
     fn is_alive(&self, slot: u32) -> bool {
         self.count();
         // As the kernel's answer is: a slot that there is none of is nobody's to rob.
@@ -44,68 +44,68 @@ impl Peers for MadeUp {
 struct Member {
     writer: SharedWriter,
     open: Vec<Reserved>,
-    groups: Vec<Group>,
+    groups: Vec<BatchSpan>,
 }
 
 pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let heap = heap::ring(&mut input, true);
-    let peers = MadeUp { alive: Cell::new(0xff), asked: Cell::new(0) };
+    let liveness = MadeUp { alive: Cell::new(0xff), asked: Cell::new(0) };
     let mut members: [Option<Member>; MEMBERS as usize] = Default::default();
-    join(&heap, &peers, &mut members, 0);
+    join(&heap, &liveness, &mut members, 0);
     while !input.is_empty() {
-        peers.asked.set(0);
+        liveness.asked.set(0);
         let what = input.u8();
         let slot = usize::from(what >> 4) % heap.shared().slots().len();
         match what % 16 {
             0..4 => lie(&heap, &mut input),
-            4 => join(&heap, &peers, &mut members, slot),
+            4 => join(&heap, &liveness, &mut members, slot),
             5..10 => {
                 if let Some(member) = &mut members[slot] {
-                    member.act(&heap, &peers, &mut input);
+                    member.act(&heap, &liveness, &mut input);
                 }
             }
             10 => {
                 // It dies, with what it has open.
                 members[slot] = None;
-                peers.alive.set(peers.alive.get() & !(1 << slot));
+                liveness.alive.set(liveness.alive.get() & !(1 << slot));
             }
             11 => {
                 if let Some(mut member) = members[slot].take() {
-                    let _ = member.writer.detach(heap.shared(), &peers);
+                    let _ = member.writer.detach(heap.shared(), &liveness);
                 }
             }
             12 => {
                 let epoch = input.u8().into();
-                let _ = recover(heap.shared(), epoch, &peers);
+                let _ = recover(heap.shared(), epoch, &liveness);
             }
-            13 => look(&heap, &peers),
+            13 => inspect(&heap, &liveness),
             14 => read(&heap, &mut input),
-            _ => peers.alive.set(input.u8()),
+            _ => liveness.alive.set(input.u8()),
         }
     }
-    peers.asked.set(0);
-    look(&heap, &peers);
-    peers.alive.set(0);
-    let _ = recover(heap.shared(), 99, &peers);
-    look(&heap, &peers);
+    liveness.asked.set(0);
+    inspect(&heap, &liveness);
+    liveness.alive.set(0);
+    let _ = recover(heap.shared(), 99, &liveness);
+    inspect(&heap, &liveness);
 }
 
 fn join(
     heap: &HeapRing,
-    peers: &MadeUp,
+    liveness: &MadeUp,
     members: &mut [Option<Member>; MEMBERS as usize],
     slot: usize,
 ) {
-    peers.alive.set(peers.alive.get() | 1 << slot);
-    let (at, who) = (heap.shared(), Who::default());
-    let writer = SharedWriter::attach(at, heap.layout(), Fences::Full, slot as u32, &who, peers);
+    liveness.alive.set(liveness.alive.get() | 1 << slot);
+    let (at, who) = (heap.shared(), OwnerInfo::default());
+    let writer = SharedWriter::attach(at, heap.layout(), Fences::Full, slot as u32, &who, liveness);
     members[slot] =
         writer.ok().map(|writer| Member { writer, open: Vec::new(), groups: Vec::new() });
 }
 
 impl Member {
-    fn act(&mut self, heap: &HeapRing, peers: &MadeUp, input: &mut Input<'_>) {
+    fn act(&mut self, heap: &HeapRing, liveness: &MadeUp, input: &mut Input<'_>) {
         let (at, size) = (heap.shared(), heap.layout().data_size);
         let what = input.u8();
         let len = usize::from(input.u8()) >> (what >> 4 & 3);
@@ -121,10 +121,10 @@ impl Member {
         let refused = match what % 10 {
             0 | 1 => {
                 let (now, kind) = (input.u16().into(), RecordType::BYTES);
-                writer.publish_at(at, peers, kind, len, now, Wake::Auto, inside).err()
+                writer.publish_at(at, liveness, kind, len, now, Wake::Auto, inside).err()
             }
-            2 => writer.publish(at, peers, RecordType::BYTES, len, Wake::Force, inside).err(),
-            3 | 4 => match writer.try_reserve(at, peers, RecordType::BYTES, len, 0) {
+            2 => writer.publish(at, liveness, RecordType::BYTES, len, Wake::Force, inside).err(),
+            3 | 4 => match writer.try_reserve(at, liveness, RecordType::BYTES, len, 0) {
                 Ok(reserved) => {
                     inside(&reserved);
                     heap::fill(heap, &reserved, |bytes| writer.fill(at, &reserved, bytes));
@@ -138,14 +138,14 @@ impl Member {
                     let reserved = self.open.swap_remove(input.of(self.open.len()));
                     let _ = if what & 128 == 0 {
                         let len = reserved.len() / (usize::from(what >> 5 & 3) + 1);
-                        writer.commit(at, peers, reserved, len, Wake::Auto)
+                        writer.commit(at, liveness, reserved, len, Wake::Auto)
                     } else {
-                        writer.discard(at, peers, reserved)
+                        writer.discard(at, liveness, reserved)
                     };
                 }
                 None
             }
-            6 => match writer.try_reserve_group(at, peers, len as u64, 0) {
+            6 => match writer.try_reserve_span(at, liveness, len as u64, 0) {
                 Ok(group) => {
                     self.groups.push(group);
                     None
@@ -154,7 +154,7 @@ impl Member {
             },
             7 => {
                 if let Some(group) = self.groups.last_mut()
-                    && let Some(reserved) = writer.next_in_group(at, group, RecordType::BYTES, len)
+                    && let Some(reserved) = writer.next_in_span(at, group, RecordType::BYTES, len)
                 {
                     inside(&reserved);
                     writer.fill(at, &reserved, &[8; 256][..len]);
@@ -163,15 +163,15 @@ impl Member {
             }
             8 => {
                 if let Some(group) = self.groups.pop() {
-                    let _ = writer.commit_group(at, peers, group, Wake::Force);
+                    let _ = writer.commit_span(at, liveness, group, Wake::Force);
                 }
                 None
             }
             _ => {
                 let reading = reading(input);
                 if heap.layout().time {
-                    let _ = writer.begin_time(at, peers, || reading);
-                    let _ = writer.keep_time(at, peers, || reading);
+                    let _ = writer.begin_time(at, liveness, || reading);
+                    let _ = writer.keep_time(at, liveness, || reading);
                 }
                 None
             }
@@ -184,10 +184,10 @@ impl Member {
 }
 
 /// Whoever looks at it from outside.
-fn look(heap: &HeapRing, peers: &MadeUp) {
+fn inspect(heap: &HeapRing, liveness: &MadeUp) {
     let (at, layout) = (heap.shared(), heap.layout());
-    let is_dead = |slot| !peers.is_alive(slot);
-    let _ = Totals::of(at, layout.policy, is_dead).map(|totals| totals.untold());
+    let is_dead = |slot| !liveness.is_alive(slot);
+    let _ = RingTotals::of(at, layout.policy, is_dead).map(|totals| totals.unreported());
     if let Ok(snapshot) = Snapshot::of(at, layout.policy, is_dead) {
         all_of(snapshot.with_time(layout.time), heap);
     }

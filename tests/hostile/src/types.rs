@@ -195,14 +195,14 @@ fn tagged(input: &mut Input<'_>) {
     let mut payload = Vec::new();
     let mut writer = TaggedWriter::new(&mut payload).with_limit(limit);
     write_tagged(input, &["name", "value", "…", ""], &mut writer);
-    let (written, cut) = (writer.written(), writer.is_cut());
+    let (written, cut) = (writer.written(), writer.is_truncated());
     assert!(written <= limit && written == payload.len());
-    let mut told = false;
+    let mut reported = false;
     for value in Values::new(&payload) {
         let value = value.expect("what our own writer wrote");
-        told |= value.name == perfring_types::tagged::CUT && matches!(value.data, Data::U64(_));
+        reported |= value.name == perfring_types::tagged::CUT && matches!(value.data, Data::U64(_));
     }
-    assert!(!cut || told || limit < 24, "cut, and it does not say so");
+    assert!(!cut || reported || limit < 24, "cut, and it does not say so");
     // And anything else is read or refused.
     for value in Values::new(input.rest()) {
         let Ok(value) = value else { break };

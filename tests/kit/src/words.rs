@@ -49,8 +49,13 @@ pub fn others<'a>(header: &'a Header, slots: &'a [Slot]) -> Vec<Word<'a>> {
     long.push(&header.consumer_holder.epoch);
     long.extend(&header.consumer_holder.name);
     let line = &header.shared;
-    long.extend([&line.ledger_written, &line.ledger_stale, &line.newest_stamp, &line.ledger_more]);
-    long.extend(&line.ledger);
+    long.extend([
+        &line.running_written,
+        &line.running_stale,
+        &line.newest_timestamp,
+        &line.running_more,
+    ]);
+    long.extend(&line.running);
     long.extend([&line.stuck_pos, &line.stuck_since_ns]);
     long.extend([&header.time.boot, &header.time.anchors_written]);
     long.extend(header.time.anchors.iter().flatten());

@@ -86,7 +86,7 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
         return Ok(());
     }
     let mut producer = Producer::attach(ring)?;
-    let next = producer.book().written.records;
+    let next = producer.totals().written.records;
     // Made before the first stop: only the ring's own steps count.
     let payloads: Vec<Vec<u8>> = (next..next + 3).map(|number| numbered(number, 100)).collect();
     let large = numbered(next, 5000);
@@ -213,10 +213,10 @@ fn produce(count: u64, len: usize, ring: &str) -> Outcome {
             Err(error) => return Err(error.into()),
         }
     }
-    let book = producer.book();
+    let totals = producer.totals();
     println!(
         "written {} refused {refused} full {}",
-        book.written.records, book.refused.full.records
+        totals.written.records, totals.refused.full.records
     );
     Ok(())
 }

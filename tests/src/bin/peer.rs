@@ -72,7 +72,7 @@ fn write(policy: Policy, pod: bool, records: u64, ring: &str) -> Outcome {
             producer.publish_timeout(NUMBERED, &numbered(number, LEN), PATIENCE)?;
         }
     }
-    Ok(say(&format!("written {}", producer.book().written.records))?)
+    Ok(say(&format!("written {}", producer.totals().written.records))?)
 }
 
 fn read(pod: bool, records: u64, ring: &str) -> Outcome {
@@ -90,9 +90,9 @@ fn read(pod: bool, records: u64, ring: &str) -> Outcome {
                 read += 1;
                 sum += number;
             }
-            Some(Item::Lost(told)) => {
-                next += told.records;
-                lost += told.records;
+            Some(Item::Lost(reported)) => {
+                next += reported.records;
+                lost += reported.records;
             }
             None => {
                 if !consumer.wait(PATIENCE) {

@@ -239,7 +239,7 @@ fn until_waiting() -> Outcome {
 fn refused(ring: &str) -> Outcome {
     let mut consumer = Consumer::attach(ring)?;
     let mut pollable = consumer.pollable(PollBy::IoUring)?;
-    let told = std::thread::scope(|scope| {
+    let reported = std::thread::scope(|scope| {
         let (consumer, pollable) = (&mut consumer, &mut pollable);
         let thread = scope.spawn(move || {
             forbid("enter").map_err(|error| error.to_string())?;
@@ -248,8 +248,8 @@ fn refused(ring: &str) -> Outcome {
         });
         thread.join()
     });
-    for told in told.map_err(|_| "it panicked")?? {
-        println!("{told:?}");
+    for reported in reported.map_err(|_| "it panicked")?? {
+        println!("{reported:?}");
     }
     println!("{:?}", consumer.arm(&mut pollable, Duration::MAX)?);
     readable(&[&pollable])?;

@@ -2,7 +2,7 @@
 
 use perfring_abi::{
     ANCHOR, AUX_SIZE, Cause, Evict, FEATURE_TIME, PERF_CAPABILITIES, Policy, Producers, RecordType,
-    RecordWord, SLOT_SIZE, STAMP_LEN, Tell, range_size, record_size,
+    RecordWord, Report, SLOT_SIZE, TIMESTAMP_LEN, range_size, record_size,
 };
 use perfring_producer::Options;
 use perfring_testkit::image::{at, word};
@@ -83,9 +83,9 @@ pub(super) fn layout(options: &Options, file: &[u8]) -> Value {
         "data_size": options.size,
         "policy": options.policy.name(),
         "evict": match options.evict { Evict::Exact => "exact", Evict::Half => "half" },
-        "tell": match options.tell {
-            Tell::InStream => "in_stream",
-            Tell::CountersOnly => "counters_only",
+        "tell": match options.report {
+            Report::InStream => "in_stream",
+            Report::CountersOnly => "counters_only",
         },
         "producers": options.producers.name(),
         "time": options.time,
@@ -99,22 +99,22 @@ pub(super) fn layout(options: &Options, file: &[u8]) -> Value {
 }
 
 /// All figures of the books: these, and zero for what is not among them.
-pub(super) fn books(counts: &[(&str, Count)], lost_markers: u64, consumer_pos: u64) -> Value {
-    let mut books = json!({ "lost_markers": lost_markers, "consumer_pos": consumer_pos });
+pub(super) fn totals(counts: &[(&str, Count)], lost_markers: u64, consumer_pos: u64) -> Value {
+    let mut totals = json!({ "lost_markers": lost_markers, "consumer_pos": consumer_pos });
     let causes = Cause::REFUSED.map(Cause::name);
     let names = ["written", "discarded", "reclaimed", "read", "lapped", "overwritten", "present"];
     let names = names.into_iter().chain(["stranded"]).chain(causes).map(str::to_owned);
     for name in names.chain(causes.map(|cause| format!("told_{cause}"))) {
         let given = counts.iter().find(|(given, _)| *given == name);
-        count_in(&mut books, &name, given.map_or(Count::default(), |(_, count)| *count));
+        count_in(&mut totals, &name, given.map_or(Count::default(), |(_, count)| *count));
     }
-    assert!(counts.iter().all(|(name, _)| books.get(format!("{name}_records")).is_some()));
-    books
+    assert!(counts.iter().all(|(name, _)| totals.get(format!("{name}_records")).is_some()));
+    totals
 }
 
-pub(super) fn count_in(books: &mut Value, name: &str, count: Count) {
-    books[format!("{name}_records")] = count.records.into();
-    books[format!("{name}_bytes")] = count.bytes.into();
+pub(super) fn count_in(totals: &mut Value, name: &str, count: Count) {
+    totals[format!("{name}_records")] = count.records.into();
+    totals[format!("{name}_bytes")] = count.bytes.into();
 }
 
 /// An item as the expectation has it; nobody sees a hole.
@@ -142,7 +142,7 @@ pub(super) fn size_of(options: &Options, len: usize) -> u64 {
     if is_large(options, len) {
         return AUX_SIZE.into();
     }
-    record_size(if options.time { len + STAMP_LEN as usize } else { len })
+    record_size(if options.time { len + TIMESTAMP_LEN as usize } else { len })
 }
 
 /// Bytes that a refused payload would have taken, in both areas.
@@ -152,14 +152,15 @@ pub(super) fn refused_size(options: &Options, len: usize) -> u64 {
 }
 
 /// What stands in place of a record's stamp.
-pub(super) fn stamp_at(pos: u64) -> u64 {
+pub(super) fn timestamp_at(pos: u64) -> u64 {
     BOOT_CLOCK + 10 * pos
 }
 
 /// What stands in place of the anchors: the wall clock was set an hour ahead before `SET_AT`.
 pub(super) fn anchors() -> [[u64; ANCHOR]; 2] {
     let hour = 3_600_000_000_000;
-    [[0, 0], [SET_AT, hour]].map(|[pos, ahead]| [pos, stamp_at(pos), TIME + 10 * pos + ahead, 40])
+    [[0, 0], [SET_AT, hour]]
+        .map(|[pos, ahead]| [pos, timestamp_at(pos), TIME + 10 * pos + ahead, 40])
 }
 
 /// Adds to every record of an expectation its stamp and its wall-clock time.
@@ -171,8 +172,8 @@ pub(super) fn add_times(value: &mut Value) {
                 (object.get("pos").and_then(Value::as_u64), object.get("type"))
             {
                 let anchor = anchors()[usize::from(pos >= SET_AT)];
-                object.insert("time".into(), stamp_at(pos).into());
-                object.insert("wall".into(), (anchor[2] + stamp_at(pos) - anchor[1]).into());
+                object.insert("time".into(), timestamp_at(pos).into());
+                object.insert("wall".into(), (anchor[2] + timestamp_at(pos) - anchor[1]).into());
             }
             object.values_mut().for_each(add_times);
         }
@@ -193,11 +194,11 @@ pub(super) fn anonymise_times(file: &mut [u8]) {
         let word = u64::from_ne_bytes(file[at..at + 8].try_into().unwrap());
         let word = RecordWord::from_raw(word);
         if word.is_data() || word.kind() == RecordType::NOP && word.size() > 8 {
-            put(file, at + 8, stamp_at(pos));
+            put(file, at + 8, timestamp_at(pos));
         }
         pos += word.size();
     }
-    put(file, at("newest_stamp").start, stamp_at(head));
+    put(file, at("newest_stamp").start, timestamp_at(head));
     file[at("time_boot")].copy_from_slice(&[0xb0; 8]);
     put(file, at("anchors_written").start, anchors().len() as u64);
     for (index, word) in anchors().into_iter().flatten().enumerate() {
@@ -299,8 +300,8 @@ pub(super) fn options(policy: Policy) -> Options {
 
 /// Whether a payload stands in the AUX area.
 pub(super) fn is_large(options: &Options, len: usize) -> bool {
-    let stamp = if options.time { STAMP_LEN as usize } else { 0 };
-    let longest = (options.size - 16).min(65_520) as usize - stamp;
+    let timestamp = if options.time { TIMESTAMP_LEN as usize } else { 0 };
+    let longest = (options.size - 16).min(65_520) as usize - timestamp;
     options.aux_size != 0 && len > longest
 }
 

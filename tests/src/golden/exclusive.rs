@@ -2,7 +2,7 @@
 
 use super::account::{Golden, Kind, SMALL, options, text};
 use super::script::Script;
-use perfring_abi::{Evict, Policy, Tell};
+use perfring_abi::{Evict, Policy, Report};
 use perfring_producer::{Options, ReserveError};
 use perfring_testkit::image::{at, word};
 
@@ -77,7 +77,7 @@ fn drop_wrapped_with_losses() -> Golden {
 
 fn drop_counters_only() -> Golden {
     let what = "A drop ring that tells its losses in the counters alone.";
-    let options = Options { tell: Tell::CountersOnly, ..options(Policy::Drop) };
+    let options = Options { report: Report::CountersOnly, ..options(Policy::Drop) };
     let mut script = Script::new(what, options).with_producer();
     script.publish(4096, &text(0, 3000));
     script.refused(2000, ReserveError::Full);

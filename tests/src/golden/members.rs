@@ -1,8 +1,8 @@
 //! A shared ring in the making.
 
 use super::account::{
-    Area, Count, Golden, Item, Kind, Refused, add_times, anonymise, books, control, count_in,
-    holder, layout, options, refused_size, shown, size_of, slot_pid,
+    Area, Count, Golden, Item, Kind, Refused, add_times, anonymise, control, count_in, holder,
+    layout, options, refused_size, shown, size_of, slot_pid, totals,
 };
 use perfring_abi::{Cause, Policy, Producers, RecordType};
 use perfring_consumer::Consumer;
@@ -20,7 +20,7 @@ struct SlotAccount {
     discarded: Count,
     reclaimed: Count,
     refused: Refused,
-    told: Refused,
+    reported: Refused,
 }
 
 /// A shared ring in the making. The producers are the caller's, who keeps their reservations.
@@ -97,11 +97,11 @@ impl Members {
     /// it.
     fn stands(&mut self, producer: &SharedProducer, size: u64, kind: Kind) {
         let account = self.account(producer);
-        let untold = std::array::from_fn::<_, { Cause::REFUSED.len() }, _>(|cause| {
-            account.refused[cause].since(account.told[cause])
+        let unreported = std::array::from_fn::<_, { Cause::REFUSED.len() }, _>(|cause| {
+            account.refused[cause].since(account.reported[cause])
         });
-        account.told = account.refused;
-        for (cause, count) in Cause::REFUSED.into_iter().zip(untold) {
+        account.reported = account.refused;
+        for (cause, count) in Cause::REFUSED.into_iter().zip(unreported) {
             if count != Count::default() {
                 let lost = Kind::Lost { cause: cause.name(), count };
                 self.items.push(Item { pos: self.end(), size: 32, kind: lost });
@@ -293,7 +293,7 @@ impl Members {
             ("present", written.since(gone)),
             ("stranded", count(head, u64::MAX, &is_record)),
         ];
-        let told = Cause::REFUSED.map(|cause| format!("told_{}", cause.name()));
+        let reported = Cause::REFUSED.map(|cause| format!("told_{}", cause.name()));
         for (index, cause) in Cause::REFUSED.into_iter().enumerate() {
             let sum = |of: &dyn Fn(&SlotAccount) -> Count| {
                 slots.iter().map(of).fold(Count::default(), |sum, more| Count {
@@ -304,14 +304,14 @@ impl Members {
             figures.push((cause.name(), sum(&|slot| slot.refused[index])));
             let mut in_stream = Count::default();
             for item in items.iter().filter(|item| item.pos < head) {
-                if let Kind::Lost { cause: told, count } = &item.kind
-                    && *told == cause.name()
+                if let Kind::Lost { cause: reported, count } = &item.kind
+                    && *reported == cause.name()
                 {
                     in_stream.records += count.records;
                     in_stream.bytes += count.bytes;
                 }
             }
-            figures.push((&told[index], in_stream));
+            figures.push((&reported[index], in_stream));
         }
         let markers = count(0, head, &lost).records;
         let consumer_pos = if overwrites { self.consumed } else { self.tail };
@@ -343,7 +343,7 @@ impl Members {
             "items": between(self.tail, head),
             "unread": lapped.into_iter().chain(unread).collect::<Vec<_>>(),
             "stranded": { "items": between(head, stranded_upto), "upto": stranded_upto },
-            "books": books(&figures, markers, consumer_pos),
+            "books": totals(&figures, markers, consumer_pos),
             "slots": members,
             "producer": holder(file, control(file), slot_pid(true, 0), "golden producer 0"),
             "consumer": holder(file, at("consumer_epoch").start, 4002, "golden consumer"),

@@ -1,10 +1,10 @@
 //! An exclusive ring in the making.
 
 use super::account::{
-    Area, Count, Golden, Item, Kind, add_times, anonymise, books, control, holder, layout,
-    refused_size, shown, size_of, text,
+    Area, Count, Golden, Item, Kind, add_times, anonymise, control, holder, layout, refused_size,
+    shown, size_of, text, totals,
 };
-use perfring_abi::{Evict, Policy, RecordType, Tell};
+use perfring_abi::{Evict, Policy, RecordType, Report};
 use perfring_consumer::Consumer;
 use perfring_producer::{Options, Producer, ReserveError, create};
 use perfring_testkit::image::{at, word};
@@ -27,8 +27,8 @@ pub(super) struct Script {
     discarded: Count,
     full: Count,
     too_large: Count,
-    told_full: Count,
-    told_too_large: Count,
+    reported_full: Count,
+    reported_too_large: Count,
     pub(super) lost_markers: u64,
     /// The consumer's book.
     pub(super) consumed: u64,
@@ -54,8 +54,8 @@ impl Script {
             discarded: Count::default(),
             full: Count::default(),
             too_large: Count::default(),
-            told_full: Count::default(),
-            told_too_large: Count::default(),
+            reported_full: Count::default(),
+            reported_too_large: Count::default(),
             lost_markers: 0,
             consumed: 0,
             read: Count::default(),
@@ -84,16 +84,16 @@ impl Script {
     }
 
     /// The markers that come before the next record that fits.
-    fn tell(&mut self) {
-        if self.options.tell == Tell::CountersOnly {
+    fn report(&mut self) {
+        if self.options.report == Report::CountersOnly {
             return;
         }
-        for (cause, lost, told) in [
-            ("full", self.full, &mut self.told_full),
-            ("too_large", self.too_large, &mut self.told_too_large),
+        for (cause, lost, reported) in [
+            ("full", self.full, &mut self.reported_full),
+            ("too_large", self.too_large, &mut self.reported_too_large),
         ] {
-            let count = lost.since(*told);
-            *told = lost;
+            let count = lost.since(*reported);
+            *reported = lost;
             if count.records != 0 {
                 self.lost_markers += 1;
                 self.items.push(Item {
@@ -108,7 +108,7 @@ impl Script {
 
     pub(super) fn publish(&mut self, kind: u32, payload: &[u8]) {
         self.producer().publish(RecordType::new(kind).unwrap(), payload).unwrap();
-        self.tell();
+        self.report();
         let size = size_of(&self.options, payload.len());
         self.stands(size, Kind::Record { kind, payload: payload.to_vec() });
         self.aux.reserved(&self.options, &mut self.items, payload.len());
@@ -234,13 +234,13 @@ impl Script {
             "data_head": self.head,
             "items": items,
             "unread": unread,
-            "books": books(&[
+            "books": totals(&[
                 ("written", written),
                 ("discarded", self.discarded),
                 ("full", self.full),
                 ("too_large", self.too_large),
-                ("told_full", self.told_full),
-                ("told_too_large", self.told_too_large),
+                ("told_full", self.reported_full),
+                ("told_too_large", self.reported_too_large),
                 ("read", read),
                 ("overwritten", overwritten),
                 ("present", written.since(gone)),

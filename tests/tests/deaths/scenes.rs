@@ -5,7 +5,7 @@ use perfring_producer::{
     Evict, Options, ReserveError, SharedProducer, SharedReservation, record_size,
 };
 use perfring_tests::NUMBERED;
-use perfring_tests::shared::{Raw, Told, said};
+use perfring_tests::shared::{Raw, Reported, said};
 use perfring_tests::stepped::Stepped;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -61,7 +61,7 @@ pub(crate) struct Scene {
     /// When the victim stands at its first stop.
     pub(crate) ready: fn(&mut Others<'_>),
     /// The victim gets the slot of one that died.
-    pub(crate) heir: bool,
+    pub(crate) successor: bool,
 }
 
 /// The other producers, numbered 1 to 3, and a consumer if there is one already.
@@ -72,7 +72,7 @@ pub(crate) struct Others<'a> {
     pub(crate) seqs: [u64; 3],
     pub(crate) before: Option<SharedReservation<'a>>,
     pub(crate) after: Option<SharedReservation<'a>>,
-    pub(crate) told: Told,
+    pub(crate) reported: Reported,
     pub(crate) consumer: Option<Consumer>,
     /// Calls that were refused, by the first word of the reason.
     pub(crate) refused: BTreeMap<String, u64>,
@@ -153,7 +153,7 @@ impl<'a> Others<'a> {
         let consumer = self
             .consumer
             .get_or_insert_with(|| Consumer::attach(self.ring).expect("the place is free"));
-        self.told.drain(consumer);
+        self.reported.drain(consumer);
     }
 }
 
@@ -219,15 +219,15 @@ pub(crate) fn predecessor(others: &mut Others<'_>, dies: fn(&Raw) -> bool) {
 }
 
 pub(crate) fn dead_locked(others: &mut Others<'_>) {
-    predecessor(others, |raw| raw.locked_by() == Some(HEIR_SLOT));
+    predecessor(others, |raw| raw.locked_by() == Some(SUCCESSOR_SLOT));
 }
 
 pub(crate) fn dead_open(others: &mut Others<'_>) {
-    predecessor(others, |raw| raw.open(HEIR_SLOT) == 1 && raw.locked_by().is_none());
+    predecessor(others, |raw| raw.open(SUCCESSOR_SLOT) == 1 && raw.locked_by().is_none());
 }
 
 /// The fourth attaches to a ring of four slots in which nobody was before.
-pub(crate) const HEIR_SLOT: u32 = 3;
+pub(crate) const SUCCESSOR_SLOT: u32 = 3;
 
 pub(crate) fn scene(
     name: &'static str,
@@ -249,7 +249,7 @@ pub(crate) fn scene(
         template,
         prepare: nothing,
         ready: nothing,
-        heir: false,
+        successor: false,
     }
 }
 
@@ -274,9 +274,10 @@ pub(crate) fn drop_scenes() -> Vec<Scene> {
         },
     ];
     let mut scenes = with_and_without(plain);
-    let heir = |name, prepare| Scene { prepare, heir: true, ..scene(name, "attach", four, |_| {}) };
-    scenes.push(heir("attach after a death under the lock", dead_locked));
-    scenes.push(heir("attach after a death with one open", dead_open));
+    let successor =
+        |name, prepare| Scene { prepare, successor: true, ..scene(name, "attach", four, |_| {}) };
+    scenes.push(successor("attach after a death under the lock", dead_locked));
+    scenes.push(successor("attach after a death with one open", dead_open));
     scenes
 }
 
@@ -330,5 +331,5 @@ pub(crate) fn with_and_without(plain: Vec<Scene>) -> Vec<Scene> {
 
 /// A stop is looked at with the one before open, and then without.
 pub(crate) fn with_one_before(scenes: Vec<Scene>) -> Vec<Scene> {
-    scenes.into_iter().filter(|scene| scene.before || scene.heir).collect()
+    scenes.into_iter().filter(|scene| scene.before || scene.successor).collect()
 }

@@ -4,7 +4,7 @@ use super::scenes::*;
 use perfring_consumer::{AttachError, Count, Item, Policy, Snapshot, Stat, recover};
 use perfring_producer::{ReserveError, SharedProducer};
 use perfring_tests::NUMBERED;
-use perfring_tests::shared::{Raw, Told, balance, said, sum, teller};
+use perfring_tests::shared::{Raw, Reported, balance, reporter, said, sum};
 use perfring_tests::stepped::Stepped;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -50,7 +50,7 @@ impl Stage<'_> {
             seqs: [0; 3],
             before: None,
             after: None,
-            told: Told::default(),
+            reported: Reported::default(),
             consumer: None,
             refused: BTreeMap::new(),
             longest: Duration::ZERO,
@@ -63,7 +63,7 @@ impl Stage<'_> {
         (self.scene.ready)(&mut others);
         // Fresh slots come first, in order.
         let slot = producers[2].slot() + 1;
-        assert!(!self.scene.heir || slot == HEIR_SLOT);
+        assert!(!self.scene.successor || slot == SUCCESSOR_SLOT);
         act(others, victim, slot)
     }
 
@@ -189,7 +189,12 @@ impl Stage<'_> {
                 }
             }
             let took = since.elapsed();
-            self.finish(others, slot, Some(open + if scene.heir { pre - open } else { 0 }), took)
+            self.finish(
+                others,
+                slot,
+                Some(open + if scene.successor { pre - open } else { 0 }),
+                took,
+            )
         })
     }
 
@@ -210,7 +215,7 @@ impl Stage<'_> {
         let mut found = 0;
         for item in &snapshot {
             if let Item::Record(record) = item.unwrap() {
-                let _ = teller(record.bytes);
+                let _ = reporter(record.bytes);
                 found += 1;
             }
         }
@@ -227,7 +232,7 @@ impl Stage<'_> {
         };
         assert_eq!(p.written, gone.plus(totals.present));
         let stat = Stat::read(&self.ring).unwrap();
-        if !self.scene.heir {
+        if !self.scene.successor {
             // The slots count what is committed and not yet published as well: single records, by
             // their words, and of the victim's batch either nothing or all.
             let beyond =
@@ -257,16 +262,16 @@ impl Stage<'_> {
             raw.beyond().iter().filter(|(_, w)| w.is_data() && w.owner().is_none()).count() as u64;
         others.drain();
         let Some(consumer) = &mut others.consumer else { return };
-        let want = others.told.records
+        let want = others.reported.records
             + if consumer.position() >= raw.field("producer_pos") { 0 } else { behind };
-        while others.told.records < want {
+        while others.reported.records < want {
             assert!(
                 consumer.wait(Duration::from_secs(5)),
                 "{}: {at:?}: {behind} committed records are not seen: {:?}",
                 self.scene.name,
                 raw.beyond()
             );
-            others.told.drain(consumer);
+            others.reported.drain(consumer);
         }
     }
 
@@ -313,11 +318,11 @@ impl Stage<'_> {
             // Before an heir has taken the slot it is its predecessor's, who is dead.
             let found = stat.held_up.as_ref();
             assert_eq!(found.map(|held| held.slot), held);
-            assert!(found.is_none_or(|held| held.alive || self.scene.heir));
+            assert!(found.is_none_or(|held| held.alive || self.scene.successor));
             if let Some(held) = stat.held_up {
                 assert_eq!(held.locked, raw.locked_by() == Some(slot));
             }
-            if self.scene.heir {
+            if self.scene.successor {
                 return; // there is something to recover
             }
             assert_eq!(stat.totals.unwrap().producer.reclaimed, Count::default());
@@ -355,56 +360,60 @@ impl Stage<'_> {
             others.drain();
         }
         let (seqs, ring, refused) = (others.seqs, others.ring, std::mem::take(&mut others.refused));
-        let Others { mut told, consumer, .. } = others;
+        let Others { mut reported, consumer, .. } = others;
         let mut consumer = consumer.unwrap();
         // One more, and what it finds.
         SharedProducer::attach(ring).map_or_else(
-            |error| assert!(scene.heir && matches!(error, AttachError::Slots { .. }), "{error}"),
+            |error| {
+                assert!(scene.successor && matches!(error, AttachError::Slots { .. }), "{error}")
+            },
             |more| more.publish(NUMBERED, &said(4, 0, 40)).unwrap(),
         );
-        told.drain(&mut consumer);
+        reported.drain(&mut consumer);
         for (who, seqs) in (1..).zip(seqs) {
             // All of them; in an overwrite ring the newest of them.
-            let found = told.by(who);
+            let found = reported.by(who);
             let first = if drop_ring { 0 } else { seqs - found.len() as u64 };
             assert!(found.iter().copied().eq(first..seqs), "{who}: {found:?} of {seqs}");
         }
-        let prepared = told.by(0);
+        let prepared = reported.by(0);
         assert!(prepared.is_sorted_by(|a, b| a + 1 == *b), "{prepared:?}");
         drop(consumer);
 
-        let stat = balance(ring, !scene.heir);
+        let stat = balance(ring, !scene.successor);
         let totals = stat.totals.unwrap();
-        let told_lost: u64 = told.lost.values().sum();
-        let lapped = told.lost(perfring_consumer::Cause::Lapped);
-        assert_eq!(told_lost - lapped, totals.producer.told.total().records);
-        assert_eq!(told.records + lapped, totals.producer.written.records);
+        let reported_lost: u64 = reported.lost.values().sum();
+        let lapped = reported.lost(perfring_consumer::Cause::Lapped);
+        assert_eq!(reported_lost - lapped, totals.producer.reported.total().records);
+        assert_eq!(reported.records + lapped, totals.producer.written.records);
         // If it died before it had signed, its slot is another's now.
         let victim =
-            stat.producers.iter().map(|one| &one.figures).find(|one| one.who.name == "victim");
+            stat.producers.iter().map(|one| &one.figures).find(|one| one.owner.name == "victim");
         let reclaimed = totals.producer.reclaimed.records;
         let records = victim.map_or(0, |figures| figures.written.records);
         // Who was to be refused may have waited until it no longer was.
         let all = if open.is_none() { scene.records.max(records.min(1)) } else { scene.records };
         assert!(records == 0 || records == all, "all or nothing");
-        let found = told.by(VICTIM);
+        let found = reported.by(VICTIM);
         let first = if drop_ring { 0 } else { records - found.len() as u64 };
         assert!(found.iter().copied().eq(first..records), "{found:?} of {records}");
-        if !scene.heir {
+        if !scene.successor {
             let figures = victim.cloned().unwrap_or_default();
             assert_eq!(figures.reclaimed.records, reclaimed);
             assert!(reclaimed <= 1);
             assert_eq!(reclaimed, open.unwrap_or(0), "exactly what it had open");
             // All that is untold is the dead one's.
-            let untold = figures.refused.total().records - figures.told.total().records;
-            assert_eq!(totals.untold().records, untold + others_untold(&stat, slot));
+            let unreported = figures.refused.total().records - figures.reported.total().records;
+            assert_eq!(totals.unreported().records, unreported + others_unreported(&stat, slot));
         }
         Played { records, reclaimed, took, refused }
     }
 }
 
 /// What living producers have still to tell.
-pub(crate) fn others_untold(stat: &Stat, slot: u32) -> u64 {
+pub(crate) fn others_unreported(stat: &Stat, slot: u32) -> u64 {
     let others = stat.producers.iter().filter(|one| one.figures.slot != slot);
-    others.map(|one| one.figures.refused.total().records - one.figures.told.total().records).sum()
+    others
+        .map(|one| one.figures.refused.total().records - one.figures.reported.total().records)
+        .sum()
 }

@@ -1,17 +1,17 @@
 //! What stands on a command line, read: rings, sizes, times, modes, record types.
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
-use perfring_consumer::{Home, Start};
+use perfring_consumer::{Location, Start};
 use perfring_producer::RecordType;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Reads a ring's name: a path, of any bytes, or `shm:NAME`.
-pub(crate) fn home() -> impl TypedValueParser<Value = Home> {
+pub(crate) fn location() -> impl TypedValueParser<Value = Location> {
     OsStringValueParser::new().try_map(|name| match name.into_string() {
         Ok(name) if name.is_empty() => Err("a ring needs a name"),
-        Ok(name) => Ok(Home::from(name)),
-        Err(bytes) => Ok(Home::from(PathBuf::from(bytes))),
+        Ok(name) => Ok(Location::from(name)),
+        Err(bytes) => Ok(Location::from(PathBuf::from(bytes))),
     })
 }
 

@@ -1,8 +1,8 @@
 //! A ring to publish into, for a command.
 
 use crate::failure::note;
-use crate::stop::{LOOK, Stop};
-use perfring_consumer::{AttachError, Home};
+use crate::stop::{POLL, Stop};
+use perfring_consumer::{AttachError, Location};
 use perfring_producer::{Count, Producer, RecordType, Refused, ReserveError, SharedProducer};
 use perfring_types::Entry;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ pub(crate) enum Door {
 }
 
 impl Door {
-    pub(crate) fn attach(home: &Home, name: &str) -> Result<Self, AttachError> {
-        match Producer::attach_as(home, name) {
+    pub(crate) fn attach(location: &Location, name: &str) -> Result<Self, AttachError> {
+        match Producer::attach_as(location, name) {
             Err(AttachError::Kind { .. }) => {
-                SharedProducer::attach_as(home, name).map(|many| Door::Many(Box::new(many)))
+                SharedProducer::attach_as(location, name).map(|many| Door::Many(Box::new(many)))
             }
             one => one.map(|one| Door::One(Box::new(one))),
         }
@@ -50,8 +50,8 @@ impl Door {
     pub(crate) fn counts(&self) -> (Count, Refused) {
         match self {
             Door::One(producer) => {
-                let book = producer.book();
-                (book.written, book.refused)
+                let totals = producer.totals();
+                (totals.written, totals.refused)
             }
             Door::Many(producer) => (producer.written(), producer.refused()),
         }
@@ -109,7 +109,7 @@ impl Watch {
             (stop.clone(), Arc::clone(&watch.published), Arc::clone(&watch.lost));
         std::thread::spawn(move || {
             while stop.signal().is_none() {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL);
             }
             std::thread::sleep(Self::GRACE);
             note(&format!(
@@ -143,7 +143,7 @@ impl Report {
         self.refused.total().records
     }
 
-    pub(crate) fn sentence(&self, home: &Home, shared: bool) -> String {
+    pub(crate) fn sentence(&self, location: &Location, shared: bool) -> String {
         let Report { published, refused } = self;
         let lost = self.lost();
         let mut said = format!("published {published} records, lost {lost}");
@@ -157,7 +157,7 @@ impl Report {
             said += &format!(", contended {contended}, pending {pending}");
         }
         if contended + pending > 0 {
-            said += &format!("; `perfring stat {home}` says who holds the ring up");
+            said += &format!("; `perfring stat {location}` says who holds the ring up");
         }
         said
     }

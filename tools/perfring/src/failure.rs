@@ -1,6 +1,6 @@
 //! Every way to end that is not success: its sentence and its exit code.
 
-use perfring_consumer::{AttachError, Corrupt, Home};
+use perfring_consumer::{AttachError, Corrupt, Location};
 use perfring_export::OutputError;
 use perfring_export::recording::is_recording;
 use perfring_producer::CreateError;
@@ -26,7 +26,7 @@ pub(crate) enum Failure {
     /// SIGINT or SIGTERM: its number.
     Signal(i32),
     /// A child process has said what is wrong: the exit code.
-    Told(u8),
+    Reported(u8),
     /// Whoever read stdout is gone, as `head` goes: nothing to say.
     ClosedPipe,
 }
@@ -46,12 +46,12 @@ impl Failure {
     }
 
     /// A ring that turned out to be damaged while it was read.
-    pub(crate) fn corrupt(home: &Home, error: Corrupt) -> Self {
+    pub(crate) fn corrupt(location: &Location, error: Corrupt) -> Self {
         if error == Corrupt::CUT {
-            return AttachError::Cut { home: home.clone() }.into();
+            return AttachError::Truncated { location: location.clone() }.into();
         }
         let hint = "everything before it stands; `perfring dump` shows what can still be read";
-        Failure::Damaged(format!("{home}: {error}; {hint}"))
+        Failure::Damaged(format!("{location}: {error}; {hint}"))
     }
 
     /// The exit code, and what there is to say.
@@ -65,7 +65,7 @@ impl Failure {
             Failure::Forbidden(text) => (6, text),
             Failure::Timeout(text) => (124, text),
             Failure::Signal(number) => (128 + (number & 0x7f) as u8, String::new()),
-            Failure::Told(code) => (code, String::new()),
+            Failure::Reported(code) => (code, String::new()),
             Failure::ClosedPipe => (0, String::new()),
         }
     }
@@ -99,17 +99,17 @@ impl From<OutputError> for Failure {
 impl From<AttachError> for Failure {
     fn from(error: AttachError) -> Self {
         match &error {
-            AttachError::NotFound { home } => {
-                Failure::NotFound(format!("{error}: make it with `perfring create {home}`"))
+            AttachError::NotFound { location } => {
+                Failure::NotFound(format!("{error}: make it with `perfring create {location}`"))
             }
-            AttachError::Bad { home, .. } if is_recording(&home.path()) => {
+            AttachError::Bad { location, .. } if is_recording(&location.path()) => {
                 let what = "is a recording and no ring: `perfring export` shows what is in it, and \
                             `perfring replay` publishes it into a ring";
-                Failure::Damaged(format!("{home} {what}"))
+                Failure::Damaged(format!("{location} {what}"))
             }
-            AttachError::Bad { .. } | AttachError::Corrupt { .. } | AttachError::Cut { .. } => {
-                Failure::Damaged(error.to_string())
-            }
+            AttachError::Bad { .. }
+            | AttachError::Corrupt { .. }
+            | AttachError::Truncated { .. } => Failure::Damaged(error.to_string()),
             AttachError::Busy { .. } => {
                 Failure::General(format!("{error}; end it first, or watch with `perfring tail`"))
             }

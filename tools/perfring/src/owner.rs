@@ -1,14 +1,14 @@
 //! The producers of a shared ring in words: who they are, and which of them holds the others up.
 
-use perfring_consumer::{HeldUp, Holding, Home, Member, Stat, Who};
+use perfring_consumer::{HeldUp, Holding, Location, Member, OwnerInfo, Stat};
 use std::time::Duration;
 
 /// The name that somebody signed with, harmless to a terminal.
-pub(crate) fn name(who: &Who) -> String {
-    if who.name.is_empty() {
+pub(crate) fn name(owner: &OwnerInfo) -> String {
+    if owner.name.is_empty() {
         return "unnamed".to_owned();
     }
-    printable(&who.name)
+    printable(&owner.name)
 }
 
 /// A text of somebody else's, harmless to a terminal.
@@ -18,11 +18,11 @@ pub(crate) fn printable(text: &str) -> String {
 
 /// Who has a place, or had it last.
 pub(crate) fn holding(holding: &Holding) -> String {
-    let who = &holding.who;
-    match (holding.alive, who.epoch) {
-        (true, _) => format!("{}, pid {}, alive", name(who), who.pid),
+    let owner = &holding.owner;
+    match (holding.alive, owner.epoch) {
+        (true, _) => format!("{}, pid {}, alive", name(owner), owner.pid),
         (false, 0) => "none so far".to_owned(),
-        (false, _) => format!("{}, pid {}, gone", name(who), who.pid),
+        (false, _) => format!("{}, pid {}, gone", name(owner), owner.pid),
     }
 }
 
@@ -33,8 +33,8 @@ pub(crate) fn member(stat: &Stat, slot: u32) -> Option<&Member> {
 
 /// A slot and who signed for it.
 pub(crate) fn owner(stat: &Stat, slot: u32) -> String {
-    match member(stat, slot).map(|member| &member.figures.who) {
-        Some(who) => format!("slot {slot} ({}, pid {})", name(who), who.pid),
+    match member(stat, slot).map(|member| &member.figures.owner) {
+        Some(owner) => format!("slot {slot} ({}, pid {})", name(owner), owner.pid),
         // The place after the last slot is a recovery's.
         None if slot == stat.layout.slots => "a recovery of the ring".to_owned(),
         None => format!("slot {slot}"),
@@ -42,14 +42,14 @@ pub(crate) fn owner(stat: &Stat, slot: u32) -> String {
 }
 
 /// What holds the ring up and what to do about it, after "held up".
-pub(crate) fn held_up(home: &Home, stat: &Stat, held: &HeldUp) -> String {
+pub(crate) fn held_up(location: &Location, stat: &Stat, held: &HeldUp) -> String {
     let owner = owner(stat, held.slot);
     let lock = if held.locked { " (it has the ring's lock)" } else { "" };
     if held.alive {
         let time = time(held.since);
         format!("by {owner}, alive, for at least {time}{lock}: continue or end it")
     } else {
-        format!("by {owner}, dead{lock}: run `perfring recover {home}`")
+        format!("by {owner}, dead{lock}: run `perfring recover {location}`")
     }
 }
 

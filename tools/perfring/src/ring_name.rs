@@ -1,6 +1,6 @@
 //! Whether a ring that is followed was removed, or another one took its name.
 
-use perfring_consumer::Home;
+use perfring_consumer::Location;
 use std::os::unix::fs::MetadataExt;
 
 /// The name of a ring, which it may lose.
@@ -10,8 +10,8 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    pub(crate) fn of(home: &Home) -> Self {
-        let path = home.path();
+    pub(crate) fn of(location: &Location) -> Self {
+        let path = location.path();
         let identity = std::fs::metadata(&path).ok().map(|meta| (meta.dev(), meta.ino()));
         Name { path, identity }
     }

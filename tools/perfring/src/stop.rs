@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long a loop may wait before it asks again.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const POLL: Duration = Duration::from_millis(50);
 
 /// Whether somebody asked this process to stop.
 #[derive(Clone, Debug)]

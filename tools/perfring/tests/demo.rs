@@ -37,8 +37,8 @@ fn rings(out: &str) -> PathBuf {
 
 /// The number after `word` in what the report says of a ring; it may stand in its second line.
 fn figure(out: &str, ring: &str, word: &str) -> u64 {
-    let books = &out[out.find("The books").unwrap()..];
-    let of = &books[books.find(&format!("\n{ring} ")).unwrap()..];
+    let totals = &out[out.find("The books").unwrap()..];
+    let of = &totals[totals.find(&format!("\n{ring} ")).unwrap()..];
     let from = &of[of.find(word).unwrap() + word.len()..];
     let digits: String =
         from.trim_start().chars().take_while(|c| c.is_ascii_digit() || *c == ',').collect();

@@ -250,7 +250,7 @@ fn whoever_is_killed_what_arrives_is_what_was_committed_less_what_the_rings_tell
         let stat = Stat::read(stage.ring(name)).unwrap();
         let totals = stat.totals.unwrap();
         let (wrote, lost) = (totals.producer.written.records, totals.producer.refused.total());
-        assert_eq!(totals.untold().records, 0, "{name}: the last record tells all before it");
+        assert_eq!(totals.unreported().records, 0, "{name}: the last record tells all before it");
         for (place, arrived) in [("stream", &stream), ("lines", &lines)] {
             let of = format!("{name} in the {place}");
             let lives = arrived.lives(name);

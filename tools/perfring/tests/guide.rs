@@ -31,7 +31,7 @@ fn type_all(time: &[&str]) {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let all = blocks("at_night.md");
     assert!(all.len() >= 3);
-    let mut told = String::new();
+    let mut reported = String::new();
     for block in all {
         let done = Command::new("bash")
             .args(["-euo", "pipefail", "-c", &block])
@@ -41,8 +41,8 @@ fn type_all(time: &[&str]) {
             .unwrap();
         let error = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{block}\n{error}");
-        told.push_str(&String::from_utf8_lossy(&done.stdout));
+        reported.push_str(&String::from_utf8_lossy(&done.stdout));
     }
-    assert!(told.contains("last words") && told.contains("still there"), "{told}");
+    assert!(reported.contains("last words") && reported.contains("still there"), "{reported}");
     assert!(place.path("saved.pftrace").exists());
 }

@@ -184,9 +184,10 @@ fn what_the_kernels_ring_had_no_room_for_is_told_and_a_code_of_its_own() {
     json.signal(Signal::SIGCONT);
     let (_, err, code) = text.end();
     assert_eq!(code, 0, "{err}");
-    let told = err.lines().find(|line| line.contains("LOST")).unwrap_or_else(|| panic!("{err}"));
-    assert!(told.contains(" records of context-switches on processor "), "{told}");
-    assert!(told.ends_with(": full"), "{told}");
+    let reported =
+        err.lines().find(|line| line.contains("LOST")).unwrap_or_else(|| panic!("{err}"));
+    assert!(reported.contains(" records of context-switches on processor "), "{reported}");
+    assert!(reported.ends_with(": full"), "{reported}");
     let (out, err, code) = json.end();
     assert_eq!(code, 5, "{err}");
     let lost = |line: &Value| line["lost"]["records"].as_u64();

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use operations::container::{APP, Container, GROUP, Pod, SIDECAR, skipped};
 use perfring_consumer::{Consumer, Item, Policy};
 use perfring_producer::{Options, Producer, RecordType};
-use perfring_set::{RingSet, SetOptions, Access};
+use perfring_set::{Access, RingSet, SetOptions};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -149,12 +149,12 @@ fn publish(producer: &mut Producer, number: u64) {
 fn arrived(pod: &Pod, since: Since) -> BTreeMap<String, Vec<u64>> {
     let text = fs::read_to_string(pod.path("out/out.jsonl")).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let now = Since { wall: wall() + 1_000_000_000, stamp: stamp() };
+    let now = Since { wall: wall() + 1_000_000_000, timestamp: timestamp() };
     let mut rings: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for line in json_lines(whole) {
         assert_eq!(line["lost"], Value::Null, "{line}");
         for (name, since, now) in
-            [("time_unix_ns", since.wall, now.wall), ("time_ns", since.stamp, now.stamp)]
+            [("time_unix_ns", since.wall, now.wall), ("time_ns", since.timestamp, now.timestamp)]
         {
             let time = line[name].as_u64().unwrap();
             assert!(since <= time && time <= now, "{name} of {since} .. {now}: {line}");
@@ -169,7 +169,7 @@ fn arrived(pod: &Pod, since: Since) -> BTreeMap<String, Vec<u64>> {
 #[derive(Clone, Copy)]
 struct Since {
     wall: u64,
-    stamp: u64,
+    timestamp: u64,
 }
 
 fn wall() -> u64 {
@@ -178,7 +178,7 @@ fn wall() -> u64 {
 }
 
 /// The stamp of a record that is written now, by a process in no container.
-fn stamp() -> u64 {
+fn timestamp() -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let ring = dir.path().join("ring");
     let options = Options { time: true, ..Options::default() };
@@ -208,14 +208,14 @@ fn an_application_and_a_sidecar_in_containers_of_their_own() {
     );
     fs::write(pod.path("sidecar.toml"), config).unwrap();
     // A second less: clocks are set.
-    let since = Since { wall: wall() - 1_000_000_000, stamp: stamp() };
+    let since = Since { wall: wall() - 1_000_000_000, timestamp: timestamp() };
 
     // Native sidecars are there before the application.
     let sidecar = start_sidecar(&pod, "5000");
     let name = ["--exact", "an_application_in_a_container", "--nocapture"];
     let mut app = pod.start(&pod.app, &name, APP, "70000");
     app.wait_for("done");
-    app.tell("300");
+    app.report("300");
     let all = |count: u64| {
         let ring = |name: &str| (name.to_owned(), (0..count).collect::<Vec<u64>>());
         BTreeMap::from([ring("flight"), ring("shop")])
@@ -247,7 +247,7 @@ fn an_application_and_a_sidecar_in_containers_of_their_own() {
     // producer is dead.
     sidecar.signal(Signal::SIGTERM);
     assert_eq!(sidecar.end(), Some(143), "{}", pod.said());
-    app.tell("200");
+    app.report("200");
     app.signal(Signal::SIGKILL);
     app.end();
     let sidecar = start_sidecar(&pod, "90000");

@@ -102,12 +102,12 @@ fn ls_says_what_is_wrong_with_a_directory() {
     let ring = place.ring(&[]);
     run(&["ls", &ring], b"").refuses(1, "cannot use the ring directory");
     // The default is where the user's programs put theirs.
-    let home = tempfile::tempdir().unwrap();
+    let location = tempfile::tempdir().unwrap();
     let listed = |args: &[&str]| {
         let mut command = perfring(args);
-        command::Done(command.env("XDG_RUNTIME_DIR", home.path()).output().unwrap())
+        command::Done(command.env("XDG_RUNTIME_DIR", location.path()).output().unwrap())
     };
-    let dir = home.path().join("perfring");
+    let dir = location.path().join("perfring");
     listed(&["ls"]).refuses(3, dir.to_str().unwrap());
     fs::create_dir(&dir).unwrap();
     listed(&["ls"]).refuses(0, "has no rings");

@@ -60,7 +60,7 @@ impl Holder {
         holder
     }
 
-    fn tell(&mut self, line: &str) {
+    fn report(&mut self, line: &str) {
         self.stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
         self.wait();
     }
@@ -239,7 +239,7 @@ fn who_holds_the_ring_up_is_named_and_not_robbed() {
     let place = Place::new();
     let ring = place.ring(&["--producers", "many", "--slots", "2", "--size", "4K"]);
     let mut holder = Holder::attach(&ring);
-    holder.tell("reserve");
+    holder.report("reserve");
     holder.stop();
     let pid = holder.pid();
     // 112 bytes are his, 16 each are ours: 248 fit into a ring that is never quite full.
@@ -276,7 +276,7 @@ fn who_holds_the_ring_up_is_named_and_not_robbed() {
 
     // Continued, it goes on; and what the others lost is told by its cause.
     holder.live.signal(Signal::SIGCONT);
-    holder.tell("discard");
+    holder.report("discard");
     assert_eq!(run(&["recover", &ring], b"").out(), format!("{ring}: nothing to recover\n"));
     assert_eq!(run(&["consume", &ring], b"").out(), numbers(248));
     publish(&ring, b"after\n");
@@ -294,9 +294,9 @@ fn what_a_killed_producer_left_is_shown_and_recovered() {
     let place = Place::new();
     let ring = place.ring(&["--producers", "many"]);
     let mut holder = Holder::attach(&ring);
-    holder.tell("before");
-    holder.tell("reserve");
-    holder.tell("reserve");
+    holder.report("before");
+    holder.report("reserve");
+    holder.report("reserve");
     publish(&ring, b"behind\nthem\n");
     let pid = holder.kill();
 
@@ -453,7 +453,7 @@ fn stat_of_a_shared_ring_has_all_figures_and_fits_a_narrow_terminal() {
     run(&["publish", &ring], numbers(300).as_bytes());
     let mut holder = Holder::attach(&ring);
     run(&["consume", "-n", "100", &ring], b"");
-    holder.tell("reserve");
+    holder.report("reserve");
     let now = stat(&ring);
     let causes = ["full", "too_large", "contended", "pending"];
     let counts = ["written", "discarded", "reclaimed"].into_iter().chain(causes);

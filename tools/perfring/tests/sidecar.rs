@@ -141,7 +141,7 @@ fn storm(mut producer: Producer, stop: &AtomicBool) -> Committed {
             thread::sleep(Duration::from_millis(1));
         }
     }
-    let refused = producer.book().refused.full.records;
+    let refused = producer.totals().refused.full.records;
     Committed { texts, refused }
 }
 
@@ -197,8 +197,8 @@ fn killed_at_random_nothing_is_lost_but_what_the_rings_tell() {
         assert_eq!(texts, committed.texts, "{name}");
         assert_eq!(came.len(), texts.len(), "{name}: one record under two keys");
         let totals = Stat::read(rings.place.path("rings").join(name)).unwrap().totals.unwrap();
-        let told = lost(&lines, name) + totals.untold().records;
-        assert_eq!(told, committed.refused, "{name}");
+        let reported = lost(&lines, name) + totals.unreported().records;
+        assert_eq!(reported, committed.refused, "{name}");
     }
     let all = lines.iter().filter(|line| line["lost"].is_null()).count();
     let unique: usize = committed.iter().map(|committed| committed.texts.len()).sum();

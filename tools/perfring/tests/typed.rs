@@ -182,8 +182,8 @@ fn losses_are_shown_whatever_is_chosen() {
         let args = ["tail", "--type", "nothing", "--fail-on-loss", "--format", format, &ring];
         let done = run(&args, b"");
         assert_eq!(done.code(), 5);
-        let told = if format == "json" { done.out() } else { done.err() };
-        assert!(told.contains("full"), "{told}");
+        let reported = if format == "json" { done.out() } else { done.err() };
+        assert!(reported.contains("full"), "{reported}");
     }
 }
 

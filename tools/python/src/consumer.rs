@@ -8,7 +8,7 @@ use crate::snapshot::Snapshot;
 use crate::source::Source;
 use crate::types::TypeTable;
 use crate::wait::Timeout;
-use perfring_consumer::{Count, Guard, Pace, Saved, Start};
+use perfring_consumer::{Count, Guard, Saved, Start, WaitStrategy};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -119,7 +119,7 @@ macro_rules! reading {
             /// Where the ring is.
             #[getter]
             fn path(&self) -> OsString {
-                shown(&self.reader.pins.home)
+                shown(&self.reader.pins.location)
             }
 
             /// ``"drop"`` or ``"overwrite"``.
@@ -168,7 +168,7 @@ macro_rules! reading {
                 let closed = if self.closed() { ", closed" } else { "" };
                 format!(
                     concat!("<perfring.", $name, " {} ({}{})>"),
-                    self.reader.pins.home,
+                    self.reader.pins.location,
                     self.policy(),
                     closed
                 )
@@ -191,11 +191,11 @@ fn pair(count: Count) -> (u64, u64) {
     (count.records, count.bytes)
 }
 
-fn pace(pace: &str) -> PyResult<Pace> {
-    match pace {
-        "adaptive" => Ok(Pace::Adaptive),
-        "latency" => Ok(Pace::Latency),
-        "throughput" => Ok(Pace::Throughput),
+fn wait_strategy(wait_strategy: &str) -> PyResult<WaitStrategy> {
+    match wait_strategy {
+        "adaptive" => Ok(WaitStrategy::Adaptive),
+        "latency" => Ok(WaitStrategy::Latency),
+        "throughput" => Ok(WaitStrategy::Throughput),
         other => Err(choice("pace", other, "\"adaptive\", \"latency\" or \"throughput\"")),
     }
 }
@@ -203,15 +203,15 @@ fn pace(pace: &str) -> PyResult<Pace> {
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (path, *, name=None, pace="adaptive", guarded=None))]
+    #[pyo3(signature = (path, *, name=None, wait_strategy="adaptive", guarded=None))]
     fn new(
         py: Python<'_>,
         path: At,
         name: Option<&str>,
-        pace: &str,
+        wait_strategy: &str,
         guarded: Option<bool>,
     ) -> PyResult<Self> {
-        let pace = self::pace(pace)?;
+        let wait_strategy = self::wait_strategy(wait_strategy)?;
         let guard = match guarded {
             None => Guard::Auto,
             Some(true) => Guard::Always,
@@ -220,7 +220,7 @@ impl Consumer {
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
         let attached = perfring_consumer::Consumer::attach_guarded(path.0, Some(&name), guard);
         let mut consumer = attached.map_err(|error| errors::attach(py, &error))?;
-        consumer.set_pace(pace);
+        consumer.set_wait_strategy(wait_strategy);
         Ok(Consumer { reader: Reader::new(Source::Consumer(consumer)) })
     }
 
@@ -277,13 +277,13 @@ impl<'py> FromPyObject<'_, 'py> for From {
 #[pymethods]
 impl Observer {
     #[new]
-    #[pyo3(signature = (path, start=From(Start::Oldest), *, pace="adaptive"))]
+    #[pyo3(signature = (path, start=From(Start::Oldest), *, wait_strategy="adaptive"))]
     #[pyo3(text_signature = "(path, start='oldest', *, pace='adaptive')")]
-    fn new(py: Python<'_>, path: At, start: From, pace: &str) -> PyResult<Self> {
-        let pace = self::pace(pace)?;
+    fn new(py: Python<'_>, path: At, start: From, wait_strategy: &str) -> PyResult<Self> {
+        let wait_strategy = self::wait_strategy(wait_strategy)?;
         let mut observer = perfring_consumer::Observer::open(path.0, start.0)
             .map_err(|error| errors::attach(py, &error))?;
-        observer.set_pace(pace);
+        observer.set_wait_strategy(wait_strategy);
         Ok(Observer { reader: Reader::new(Source::Observer(observer)) })
     }
 
@@ -306,7 +306,7 @@ impl Observer {
             Source::Consumer(_) => Ok(None),
         })?;
         match taken {
-            Some(taken) => Ok(Snapshot::of(taken, pins.home.clone())),
+            Some(taken) => Ok(Snapshot::of(taken, pins.location.clone())),
             None => Err(errors::named(py, "PerfringError", "a consumer takes no snapshots")),
         }
     }

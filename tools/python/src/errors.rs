@@ -3,7 +3,7 @@
 
 use crate::kind::shown;
 use perfring_consumer::{AttachError, Corrupt};
-use perfring_producer::{CreateError, Home, ReserveError};
+use perfring_producer::{CreateError, Location, ReserveError};
 use perfring_set::SetError;
 use pyo3::PyErrArguments;
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -28,8 +28,8 @@ pub(crate) fn named(py: Python<'_>, name: &str, args: impl PyErrArguments + 'sta
     }
 }
 
-fn os(errno: i32, text: String, home: &Home) -> PyErr {
-    PyOSError::new_err((errno, text, shown(home)))
+fn os(errno: i32, text: String, location: &Location) -> PyErr {
+    PyOSError::new_err((errno, text, shown(location)))
 }
 
 /// Errors as they are in `linux/errno.h`: the same on all architectures that we know.
@@ -43,17 +43,17 @@ mod errno {
     pub(super) const NOSPC: i32 = 28;
 }
 
-fn io(source: &io::Error, text: String, home: &Home) -> PyErr {
-    os(source.raw_os_error().unwrap_or(errno::IO), text, home)
+fn io(source: &io::Error, text: String, location: &Location) -> PyErr {
+    os(source.raw_os_error().unwrap_or(errno::IO), text, location)
 }
 
 /// A ring could not be made.
 pub(crate) fn create(py: Python<'_>, error: &CreateError) -> PyErr {
     let text = error.to_string();
     match error {
-        CreateError::Exists { home } => os(errno::EXIST, text, home),
-        CreateError::NoSpace { home, .. } => os(errno::NOSPC, text, home),
-        CreateError::Io { home, source, .. } => io(source, text, home),
+        CreateError::Exists { location } => os(errno::EXIST, text, location),
+        CreateError::NoSpace { location, .. } => os(errno::NOSPC, text, location),
+        CreateError::Io { location, source, .. } => io(source, text, location),
         CreateError::Clock { .. } => named(py, "PerfringError", text),
         _ => PyValueError::new_err(text),
     }
@@ -63,13 +63,13 @@ pub(crate) fn create(py: Python<'_>, error: &CreateError) -> PyErr {
 pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
     let text = error.to_string();
     match error {
-        AttachError::NotFound { home } | AttachError::Removed { home } => {
-            os(errno::NOENT, text, home)
+        AttachError::NotFound { location } | AttachError::Removed { location } => {
+            os(errno::NOENT, text, location)
         }
-        AttachError::Permission { home, .. } => os(errno::ACCES, text, home),
-        AttachError::Io { home, source, .. } => io(source, text, home),
+        AttachError::Permission { location, .. } => os(errno::ACCES, text, location),
+        AttachError::Io { location, source, .. } => io(source, text, location),
         AttachError::Corrupt { source, .. } => named(py, "Corrupt", (text, source.pos)),
-        AttachError::Cut { .. } => named(py, "Corrupt", (text, Corrupt::CUT.pos)),
+        AttachError::Truncated { .. } => named(py, "Corrupt", (text, Corrupt::CUT.pos)),
         AttachError::Busy { .. } | AttachError::Slots { .. } | AttachError::HeldUp { .. } => {
             named(py, "Busy", text)
         }
@@ -81,7 +81,7 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
 /// A directory of rings, or a ring in it, cannot be used.
 pub(crate) fn set(py: Python<'_>, error: &SetError) -> PyErr {
     let text = error.to_string();
-    let at = |path: &Path| Home::from(path);
+    let at = |path: &Path| Location::from(path);
     match error {
         SetError::Dir { dir, source, .. } => io(source, text, &at(dir)),
         SetError::NoDirectory { dir } => os(errno::NOTDIR, text, &at(dir)),

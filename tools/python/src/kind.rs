@@ -1,6 +1,6 @@
 //! What Python gives for a path, a size, a record's type, and a choice of a few words.
 
-use perfring_producer::{Evict, Home, Policy, RecordType};
+use perfring_producer::{Evict, Location, Policy, RecordType};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
@@ -41,27 +41,27 @@ impl<'py> FromPyObject<'_, 'py> for Kind<'py> {
 }
 
 /// Where a ring is: `str` or `os.PathLike`; one that begins with `shm:` is a named segment.
-pub(crate) struct At(pub(crate) Home);
+pub(crate) struct At(pub(crate) Location);
 
 impl<'py> FromPyObject<'_, 'py> for At {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         if let Ok(text) = given.extract::<&str>() {
-            return Ok(At(Home::from(text)));
+            return Ok(At(Location::from(text)));
         }
         // `os.fsdecode` for bytes, and for text that is none in UTF-8.
         let decoded = given.py().import("os")?.call_method1("fsdecode", (given,))?;
         let path: PathBuf = decoded.extract()?;
-        Ok(At(Home::from(path.as_path())))
+        Ok(At(Location::from(path.as_path())))
     }
 }
 
 /// A ring's place as Python has paths.
-pub(crate) fn shown(home: &Home) -> OsString {
-    match home {
-        Home::File(path) => path.clone().into_os_string(),
-        Home::Segment(_) => home.to_string().into(),
+pub(crate) fn shown(location: &Location) -> OsString {
+    match location {
+        Location::File(path) => path.clone().into_os_string(),
+        Location::Segment(_) => location.to_string().into(),
     }
 }
 

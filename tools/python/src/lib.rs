@@ -57,7 +57,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         // A ring whose file is cut short is an exception, and not the end of the interpreter.
-        perfring_consumer::install_guard()?;
+        perfring_consumer::install_sigbus_handler()?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("BYTES", perfring_producer::RecordType::BYTES.get())
     }

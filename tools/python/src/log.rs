@@ -3,7 +3,7 @@
 use crate::errors;
 use crate::kind::{At, Size, policy_of};
 use perfring_consumer::{AttachError, Layout, RingFile};
-use perfring_producer::{CreateError, Home, Options, RecordType, ReserveError, create};
+use perfring_producer::{CreateError, Location, Options, RecordType, ReserveError, create};
 use perfring_telemetry::names::{self, AttributeName};
 use perfring_telemetry::types::tagged::{Key, TaggedWriter};
 use perfring_telemetry::types::{Class, Field, Shape};
@@ -78,11 +78,11 @@ impl LogSink {
         let policy = policy_of(policy)?;
         let small = Options::many().types_size;
         let options = Options { size: size.0, policy, mode, types_size: small, ..options() };
-        let mut told = Resource::here();
+        let mut reported = Resource::here();
         for (name, value) in resource {
-            told = told.with(name, value);
+            reported = reported.with(name, value);
         }
-        py.detach(|| open(&path.0, &options, &told)).map_err(|error| match error {
+        py.detach(|| open(&path.0, &options, &reported)).map_err(|error| match error {
             SinkError::Create(error) => errors::create(py, &error),
             SinkError::Attach(error) => errors::attach(py, &error),
             SinkError::First(error) => errors::reserve(py, error),
@@ -208,22 +208,22 @@ impl LogSink {
     }
 }
 
-fn open(home: &Home, options: &Options, resource: &Resource) -> Result<LogSink, SinkError> {
+fn open(location: &Location, options: &Options, resource: &Resource) -> Result<LogSink, SinkError> {
     let mut tries = 0;
     let sink = loop {
         tries += 1;
-        match Sink::attach_one(home.clone(), resource.clone()) {
+        match Sink::attach_one(location.clone(), resource.clone()) {
             Err(SinkError::Attach(AttachError::NotFound { .. } | AttachError::Removed { .. }))
                 if tries < TRIES => {}
             done => break done?,
         }
-        match create(home.clone(), options) {
+        match create(location.clone(), options) {
             // Another process was quicker.
             Ok(()) | Err(CreateError::Exists { .. }) => {}
             Err(error) => return Err(SinkError::Create(error)),
         }
     };
-    let layout = *RingFile::look(home.clone()).map_err(SinkError::Attach)?.layout();
+    let layout = *RingFile::inspect(location.clone()).map_err(SinkError::Attach)?.layout();
     let other_shape = (layout.data_size, layout.policy) != (options.size, options.policy);
     let fields: Vec<_> = FIELDS.iter().map(|name| Field::new(name, 0, Shape::ANY)).collect();
     let help = "a log record of Python's logging";

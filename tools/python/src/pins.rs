@@ -10,7 +10,7 @@ use crate::fork::Process;
 use crate::locks::{Leftover, lock, try_lock};
 use crate::memory::pinned::{Pinned, pinned, pinned_span};
 use crate::source::Source;
-use perfring_consumer::{Anchors, Corrupt, Guard, Home, Mark, Policy, Types};
+use perfring_consumer::{Anchors, Corrupt, Guard, Location, Policy, ResumePoint, Types};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A place up to which all was read, and what keeps the tail from it.
 struct Entry {
-    mark: Mark,
+    resume_point: ResumePoint,
     cell: Weak<Cell>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Pins {
     pub(crate) pinning: bool,
     /// In a forked child the ring's memory is zeros.
     pub(crate) process: Process,
-    pub(crate) home: Home,
+    pub(crate) location: Location,
     /// What the ring said last, once the source is gone.
     last: Mutex<Option<(Types, Anchors)>>,
 }
@@ -64,7 +64,7 @@ impl Drop for Turn<'_> {
 
 impl Pins {
     pub(crate) fn new(mut source: Source) -> Arc<Self> {
-        let home = source.home().clone();
+        let location = source.location().clone();
         let mut pinning = false;
         if let Source::Consumer(consumer) = &mut source
             && consumer.layout().policy == Policy::Drop
@@ -81,7 +81,7 @@ impl Pins {
             closing: AtomicBool::new(false),
             pinning,
             process: Process::this(),
-            home,
+            location,
             last: Mutex::default(),
         })
     }
@@ -126,7 +126,7 @@ impl Pins {
     }
 
     pub(crate) fn closed(&self, py: Python<'_>) -> PyErr {
-        errors::named(py, "Closed", format!("the reader of {} was closed", self.home))
+        errors::named(py, "Closed", format!("the reader of {} was closed", self.location))
     }
 
     /// Whether it was open, in this process.
@@ -159,10 +159,10 @@ impl Pins {
         while let Some(entry) = entries.front()
             && entry.cell.strong_count() == 0
         {
-            free = entries.pop_front().map(|entry| entry.mark);
+            free = entries.pop_front().map(|entry| entry.resume_point);
         }
-        if let (Some(mark), Some(Source::Consumer(consumer))) = (free, &mut *source) {
-            consumer.release_to(&mark);
+        if let (Some(resume_point), Some(Source::Consumer(consumer))) = (free, &mut *source) {
+            consumer.release_to(&resume_point);
         }
         if entries.is_empty() && self.is_closed() {
             // What records that outlive it are asked for later.
@@ -175,16 +175,17 @@ impl Pins {
 
     /// What was read up to now needs not stay, but for what stands before it.
     pub(crate) fn pass(&self, source: &mut Source, cell: Weak<Cell>) {
-        let mark = source.mark();
+        let resume_point = source.resume_point();
         let mut entries = lock(&self.entries);
         match source {
             Source::Consumer(consumer) if entries.is_empty() && cell.strong_count() == 0 => {
-                consumer.release_to(&mark);
+                consumer.release_to(&resume_point);
             }
             // Nothing was passed since.
             _ if cell.strong_count() == 0
-                && entries.back().is_some_and(|last| last.mark.pos == mark.pos) => {}
-            _ => entries.push_back(Entry { mark, cell }),
+                && entries.back().is_some_and(|last| last.resume_point.pos == resume_point.pos) => {
+            }
+            _ => entries.push_back(Entry { resume_point, cell }),
         }
     }
 

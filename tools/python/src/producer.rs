@@ -267,7 +267,7 @@ impl Producer {
     /// Where the ring is.
     #[getter]
     fn path(&self) -> OsString {
-        shown(&self.shared.spaces.home)
+        shown(&self.shared.spaces.location)
     }
 
     /// ``"drop"`` or ``"overwrite"``.
@@ -317,7 +317,7 @@ impl Producer {
     fn __repr__(&self, py: Python<'_>) -> String {
         let closed = if self.closed(py) { ", closed" } else { "" };
         let kind = self.shared.layout.producers.name();
-        let home = &self.shared.spaces.home;
-        format!("<perfring.Producer {home} ({}, {kind}{closed})>", self.policy())
+        let location = &self.shared.spaces.location;
+        format!("<perfring.Producer {location} ({}, {kind}{closed})>", self.policy())
     }
 }

@@ -9,7 +9,7 @@ use crate::types;
 use crate::wait::{self, Timeout, Until};
 use many::{Records, Sent, many, one};
 use perfring_consumer::{Observer, Start};
-use perfring_producer::{Home, Layout, Producers, RecordType, ReserveError};
+use perfring_producer::{Layout, Location, Producers, RecordType, ReserveError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use std::sync::{Arc, Mutex};
@@ -54,29 +54,33 @@ const NAP: Duration = Duration::from_millis(1);
 const TURN: Duration = Duration::from_millis(20);
 
 impl Shared {
-    pub(crate) fn attach(py: Python<'_>, home: Home, name: Option<&str>) -> PyResult<Arc<Self>> {
+    pub(crate) fn attach(
+        py: Python<'_>,
+        location: Location,
+        name: Option<&str>,
+    ) -> PyResult<Arc<Self>> {
         let failed = |error| errors::attach(py, &error);
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
         // Which kind it is for, told without a trace.
-        let producers = match Observer::open(&home, Start::Latest) {
+        let producers = match Observer::open(&location, Start::Latest) {
             Ok(observer) => observer.layout().producers,
             Err(_) => Producers::One, // attaching says what is wrong
         };
         let (held, layout) = match producers {
             Producers::One => {
                 let producer =
-                    perfring_producer::Producer::attach_as(&home, &name).map_err(failed)?;
+                    perfring_producer::Producer::attach_as(&location, &name).map_err(failed)?;
                 let layout = *producer.layout();
                 (Held::one(producer), layout)
             }
             Producers::Many => {
-                let producer =
-                    perfring_producer::SharedProducer::attach_as(&home, &name).map_err(failed)?;
+                let producer = perfring_producer::SharedProducer::attach_as(&location, &name)
+                    .map_err(failed)?;
                 let layout = *producer.layout();
                 (Held::many(producer), layout)
             }
         };
-        let spaces = Spaces::new(held, home);
+        let spaces = Spaces::new(held, location);
         Ok(Arc::new(Shared { spaces, layout, known: Mutex::default() }))
     }
 

@@ -63,7 +63,7 @@ impl RingSet {
 
     /// The arguments that make it again, but for the directory.
     #[getter]
-    fn _told(&self) -> (u32, &'static str) {
+    fn _reported(&self) -> (u32, &'static str) {
         let access = match self.access {
             Access::Private => "private",
             Access::Shared => "shared",
@@ -149,7 +149,7 @@ impl RingSet {
             if plan { pruner.plan() } else { pruner.prune() }
         });
         let verdicts = verdicts.map_err(|error| refused(py, &error))?;
-        let told = |Verdict { ring, bytes, fate }| {
+        let reported = |Verdict { ring, bytes, fate }| {
             let (goes, why) = match fate {
                 Fate::Removed { .. } => (true, String::new()),
                 Fate::Kept(kept) => (false, kept.to_string()),
@@ -157,7 +157,7 @@ impl RingSet {
             };
             (ring.name, ring.path, goes, why, bytes)
         };
-        Ok(verdicts.into_iter().map(told).collect())
+        Ok(verdicts.into_iter().map(reported).collect())
     }
 
     fn __repr__(&self) -> String {

@@ -8,7 +8,7 @@ use crate::lost::Lost;
 use crate::record::{Body, Origin, Record};
 use crate::runs::Builder;
 use crate::types::TypeTable as Types;
-use perfring_consumer::{Anchors, Home, Item};
+use perfring_consumer::{Anchors, Item, Location};
 use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
 use pyo3::prelude::*;
@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex};
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct Snapshot {
     taken: Arc<Taken>,
-    path: Home,
+    path: Location,
 }
 
 struct Taken {
@@ -51,7 +51,7 @@ impl Origin for Taken {
 }
 
 impl Snapshot {
-    pub(crate) fn of(snapshot: perfring_consumer::Snapshot, path: Home) -> Self {
+    pub(crate) fn of(snapshot: perfring_consumer::Snapshot, path: Location) -> Self {
         let table = Arc::new(TypeTable::from_words(snapshot.types().words()));
         Snapshot { taken: Arc::new(Taken { table, snapshot }), path }
     }

@@ -1,7 +1,7 @@
 //! What Python reads from.
 
 use perfring_consumer::{
-    Anchors, Consumer, Corrupt, Count, Fill, Home, Item, Layout, Mark, Observer, Types,
+    Anchors, Consumer, Corrupt, Count, Fill, Item, Layout, Location, Observer, ResumePoint, Types,
 };
 
 /// What is read from.
@@ -21,8 +21,8 @@ macro_rules! of {
 }
 
 impl Source {
-    pub(crate) fn home(&self) -> &Home {
-        of!(self, it => it.home())
+    pub(crate) fn location(&self) -> &Location {
+        of!(self, it => it.location())
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -45,12 +45,12 @@ impl Source {
     pub(crate) fn position(&self) -> u64 {
         match self {
             Source::Consumer(consumer) => consumer.position(),
-            Source::Observer(observer) => observer.mark().pos,
+            Source::Observer(observer) => observer.resume_point().pos,
         }
     }
 
-    pub(crate) fn mark(&self) -> Mark {
-        of!(self, it => it.mark())
+    pub(crate) fn resume_point(&self) -> ResumePoint {
+        of!(self, it => it.resume_point())
     }
 
     pub(crate) fn types(&self) -> Types {

@@ -4,7 +4,7 @@ use crate::errors;
 use crate::fork::Process;
 use crate::locks::{Leftover, lock, try_lock};
 use crate::memory::held::{Held, StillOpen, Use, Window};
-use perfring_producer::{Count, Home, Refused};
+use perfring_producer::{Count, Location, Refused};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Spaces {
     state: Mutex<State>,
     pub(crate) process: Process,
-    pub(crate) home: Home,
+    pub(crate) location: Location,
     /// Reservations whose space has gone, and that are still to end.
     gone: Mutex<Vec<u64>>,
     /// There are some.
@@ -48,11 +48,11 @@ impl Drop for Turn<'_> {
 }
 
 impl Spaces {
-    pub(crate) fn new(held: Held, home: Home) -> Arc<Self> {
+    pub(crate) fn new(held: Held, location: Location) -> Arc<Self> {
         Arc::new(Spaces {
             state: Mutex::new(State { held: Some(held), closing: false }),
             process: Process::this(),
-            home,
+            location,
             gone: Mutex::default(),
             unsettled: Leftover::default(),
         })
@@ -102,7 +102,7 @@ impl Spaces {
     }
 
     pub(crate) fn closed(&self, py: Python<'_>) -> PyErr {
-        errors::named(py, "Closed", format!("the producer of {} was closed", self.home))
+        errors::named(py, "Closed", format!("the producer of {} was closed", self.location))
     }
 
     /// Ends a reservation whose space nobody sees any more, whether this was closed or not.

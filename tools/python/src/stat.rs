@@ -2,7 +2,7 @@
 
 use crate::errors;
 use crate::kind::{At, hex, shown};
-use perfring_consumer::{Count, Evict, Producers, Refused, Stat, Tell, Totals, Who};
+use perfring_consumer::{Count, Evict, OwnerInfo, Producers, Refused, Report, RingTotals, Stat};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -27,12 +27,12 @@ use pyo3::types::{PyDict, PyList};
 ///     (1, 0, True)
 #[pyfunction]
 pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict>> {
-    let home = path.0;
-    let stat = py.detach(|| Stat::read(&home)); // it may look for some 20 ms
+    let location = path.0;
+    let stat = py.detach(|| Stat::read(&location)); // it may look for some 20 ms
     let stat = stat.map_err(|error| errors::attach(py, &error))?;
     let layout = &stat.layout;
     let dict = PyDict::new(py);
-    dict.set_item("ring", shown(&home))?;
+    dict.set_item("ring", shown(&location))?;
     dict.set_item("data_size", layout.data_size)?;
     dict.set_item("aux_size", layout.aux_size)?;
     dict.set_item("policy", layout.policy.name())?;
@@ -41,11 +41,11 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
         Evict::Half => "half",
     };
     dict.set_item("evict", evict)?;
-    let tell = match layout.tell {
-        Tell::InStream => "in_stream",
-        Tell::CountersOnly => "counters_only",
+    let report = match layout.report {
+        Report::InStream => "in_stream",
+        Report::CountersOnly => "counters_only",
     };
-    dict.set_item("tell", tell)?;
+    dict.set_item("tell", report)?;
     dict.set_item("producers", layout.producers.name())?;
     dict.set_item("slot_count", layout.slots)?;
     dict.set_item("time", layout.time)?;
@@ -60,11 +60,11 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
     let exclusive = layout.producers == Producers::One;
     dict.set_item(
         "producer",
-        exclusive.then(|| place(py, stat.producer.alive, &stat.producer.who)).transpose()?,
+        exclusive.then(|| place(py, stat.producer.alive, &stat.producer.owner)).transpose()?,
     )?;
     let slots = PyList::empty(py);
     for member in &stat.producers {
-        let slot = place(py, member.alive, &member.figures.who)?;
+        let slot = place(py, member.alive, &member.figures.owner)?;
         slot.set_item("slot", member.figures.slot)?;
         put_refused(&slot, "", &member.figures.refused)?;
         put(&slot, "written", member.figures.written)?;
@@ -87,7 +87,7 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
         }
     };
     dict.set_item("held_up", held_up)?;
-    dict.set_item("consumer", place(py, stat.consumer.alive, &stat.consumer.who)?)?;
+    dict.set_item("consumer", place(py, stat.consumer.alive, &stat.consumer.owner)?)?;
     dict.set_item("damaged", stat.totals.is_none())?;
     if let Some(totals) = &stat.totals {
         put_totals(&dict, totals)?;
@@ -96,7 +96,7 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
 }
 
 /// The books.
-pub(crate) fn put_totals(dict: &Bound<'_, PyDict>, totals: &Totals) -> PyResult<()> {
+pub(crate) fn put_totals(dict: &Bound<'_, PyDict>, totals: &RingTotals) -> PyResult<()> {
     let producer = &totals.producer;
     dict.set_item("data_head", totals.head)?;
     dict.set_item("data_tail", totals.tail)?;
@@ -105,11 +105,11 @@ pub(crate) fn put_totals(dict: &Bound<'_, PyDict>, totals: &Totals) -> PyResult<
     dict.set_item("consumer_pos", totals.consumer.pos)?;
     dict.set_item("lost_markers", producer.lost_markers)?;
     put_refused(dict, "", &producer.refused)?;
-    put_refused(dict, "told_", &producer.told)?;
+    put_refused(dict, "told_", &producer.reported)?;
     put(dict, "written", producer.written)?;
     put(dict, "discarded", producer.discarded)?;
     put(dict, "reclaimed", producer.reclaimed)?;
-    put(dict, "untold", totals.untold())?;
+    put(dict, "untold", totals.unreported())?;
     put(dict, "overwritten", totals.overwritten)?;
     put(dict, "read", totals.consumer.read)?;
     put(dict, "lapped", totals.consumer.lapped)?;
@@ -129,7 +129,7 @@ fn put_refused(dict: &Bound<'_, PyDict>, prefix: &str, refused: &Refused) -> PyR
     put(dict, &format!("{prefix}pending"), refused.pending)
 }
 
-fn place<'py>(py: Python<'py>, alive: bool, who: &Who) -> PyResult<Bound<'py, PyDict>> {
+fn place<'py>(py: Python<'py>, alive: bool, who: &OwnerInfo) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("alive", alive)?;
     dict.set_item("name", who.name.as_str())?;

@@ -48,7 +48,7 @@ mod tests {
     use super::mapped;
 
     #[test]
-    fn what_the_kernel_has_made_is_told_and_not_weighed() {
+    fn what_the_kernel_has_made_is_reported_and_not_weighed() {
         let smaps = "\
 7f01-7f02 rw-s 00000000 00:01 5 /dev/shm/a\nSize: 8 kB\nPss: 6 kB\nPss_Dirty: 4 kB\n\
 7f03-7f04 rw-s 00000000 00:0e 12 anon_inode:[perf_event]\nPss: 4 kB\n\

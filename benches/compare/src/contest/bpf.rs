@@ -6,7 +6,7 @@ use crate::CompareError;
 use crate::contest::program::{Loop, Publisher, block, op};
 use crate::contest::stream::sleep_until_readable;
 use crate::contest::waits::Polls;
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup};
 use perfring_bench::bpf::{Map, Reader, insn, number};
 use perfring_bench::contest::Waits;
 use std::ops::Range;
@@ -54,8 +54,8 @@ impl Drop for Held {
 
 /// Another process finds a map by its number.
 pub(super) fn number_at(path: &Path) -> Result<u32, CompareError> {
-    let told = std::fs::read_to_string(path)?;
-    told.parse().map_err(|_| std::io::Error::other("no map's number").into())
+    let reported = std::fs::read_to_string(path)?;
+    reported.parse().map_err(|_| std::io::Error::other("no map's number").into())
 }
 
 fn open(path: &Path, setup: &Setup) -> Result<Map, CompareError> {
@@ -104,7 +104,7 @@ impl<const QUIET: bool> Contestant for BpfOf<QUIET> {
         About {
             name: if QUIET { "bpf_quiet" } else { "bpf" },
             version: "kernel".into(),
-            home: Home::Kernel,
+            location: Location::Kernel,
             settings: format!(
                 "ring of {data_size} bytes, reserve and submit by a program in the kernel, up to \
                  {block} records a system call, {how}"

@@ -4,7 +4,7 @@
 use crate::CompareError;
 use crate::contest::slots::{Erased, Slot, aligned, slots};
 use crate::contest::waits::{Polls, until, wait_until};
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup, failed};
+use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup, failed};
 use disruptor_mp::{
     CoordinationMode, SharedConsumer, SharedDisruptorBuilder, SharedMemoryConfig, SharedProducer,
 };
@@ -101,7 +101,7 @@ impl Contestant for DisruptorMp {
         About {
             name: NAME,
             version: "disruptor-mp 0.1.0-alpha.2".to_owned(),
-            home: Home::Processes,
+            location: Location::Processes,
             settings: format!(
                 "{size} slots in POSIX shared memory, try_batch_publish of up to {} and \
                  process_available in place",

@@ -113,7 +113,7 @@ impl<const FAULT: u8> Receiver for FaultyReceiver<FAULT> {
         self.0.wait();
     }
 
-    fn told_lost(&mut self) -> Option<u64> {
+    fn reported_lost(&mut self) -> Option<u64> {
         (FAULT == LIES).then_some(0)
     }
 }

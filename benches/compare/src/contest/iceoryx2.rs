@@ -3,7 +3,7 @@
 use crate::CompareError;
 use crate::contest::slots::{Erased, slots};
 use crate::contest::waits::{Polls, until};
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup, failed};
+use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup, failed};
 use ::iceoryx2::port::BackpressureAction;
 use ::iceoryx2::port::SendError;
 use ::iceoryx2::port::listener::Listener;
@@ -62,7 +62,7 @@ impl Contestant for Iceoryx2 {
         About {
             name: NAME,
             version: "iceoryx2 0.10.0".to_owned(),
-            home: Home::Processes,
+            location: Location::Processes,
             settings,
             waits,
         }

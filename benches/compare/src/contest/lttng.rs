@@ -6,7 +6,7 @@
 
 use crate::CompareError;
 use crate::contest::handed;
-use crate::contestant::{About, Can, Cannot, Contestant, Home, Receiver, Sender, Setup};
+use crate::contestant::{About, Can, Cannot, Contestant, Location, Receiver, Sender, Setup};
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -38,7 +38,7 @@ fn failed(what: impl Into<String>) -> CompareError {
 
 /// Where a user's own daemon listens. One for all rings of a directory: a process that has once
 /// found it looks nowhere else.
-fn home(path: &Path) -> PathBuf {
+fn location(path: &Path) -> PathBuf {
     path.with_file_name("lttng-home")
 }
 
@@ -63,7 +63,7 @@ fn id(path: &Path) -> u64 {
 
 fn command(program: &str, path: &Path) -> Command {
     let mut command = Command::new(program);
-    command.env("LTTNG_HOME", home(path)).stdin(Stdio::null());
+    command.env("LTTNG_HOME", location(path)).stdin(Stdio::null());
     command
 }
 
@@ -120,7 +120,7 @@ fn daemon(path: &Path) -> Result<Option<Child>, CompareError> {
     if answers() {
         return Ok(None);
     }
-    std::fs::create_dir_all(home(path))?;
+    std::fs::create_dir_all(location(path))?;
     let mut child = command("lttng-sessiond", path)
         .arg("--no-kernel")
         .stdout(Stdio::null())
@@ -184,7 +184,7 @@ impl Contestant for Lttng {
         About {
             name: NAME,
             version: version.unwrap_or_else(|_| "LTTng, absent".into()),
-            home: Home::Processes,
+            location: Location::Processes,
             settings: format!(
                 "flight recorder: --overwrite, {PARTS} parts of {} bytes a processor, its timestamp \
                  (monotonic), a tracepoint with an array of {} words, no reader",
@@ -237,7 +237,7 @@ impl LttngSender {
     fn open(path: &Path, setup: &Setup) -> Result<Self, CompareError> {
         // SAFETY: whoever reads the environment of this process at the same time does so through
         // the standard library, which has a lock for it; LTTng's own threads begin below.
-        unsafe { std::env::set_var("LTTNG_HOME", home(path)) };
+        unsafe { std::env::set_var("LTTNG_HOME", location(path)) };
         let library = place(path).join("provider.so");
         let library = CString::new(library.as_os_str().as_bytes()).map_err(|_| failed("a path"))?;
         // SAFETY: a string that ends with a zero; what is loaded was compiled by `create` from this

@@ -9,7 +9,7 @@ use crate::contest::perf_ring::{
 use crate::contest::program::block;
 use crate::contest::stream::sleep_until_readable;
 use crate::contest::waits::Polls;
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Setup};
+use crate::contestant::{About, Can, Contestant, Location, Receiver, Setup};
 use perfring_bench::contest::Waits;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -49,7 +49,7 @@ impl Contestant for PerfBuffer {
         About {
             name: "perf_buffer",
             version: "kernel".into(),
-            home: Home::Kernel,
+            location: Location::Kernel,
             settings: format!(
                 "{rings} rings of {data_size} bytes, one a processor, bpf_perf_event_output, up to \
                  {block} records a system call, {wakes}, space handed back when all is read"

@@ -7,7 +7,7 @@ use crate::contest::perf_ring::{
 };
 use crate::contest::program::block;
 use crate::contest::waits::Polls;
-use crate::contestant::{About, Can, Cannot, Contestant, Home, Receiver, Setup};
+use crate::contestant::{About, Can, Cannot, Contestant, Location, Receiver, Setup};
 use perfring_bench::contest::Waits;
 use std::path::Path;
 
@@ -46,7 +46,7 @@ impl Contestant for PerfOverwrite {
         About {
             name: "perf_overwrite",
             version: "kernel".into(),
-            home: Home::Kernel,
+            location: Location::Kernel,
             settings: format!(
                 "{rings} rings of {data_size} bytes, one a processor, write_backward, \
                  bpf_perf_event_output, up to {block} records a system call, paused while read"

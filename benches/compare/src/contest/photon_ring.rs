@@ -7,7 +7,7 @@ use crate::CompareError;
 use crate::contest::handed::{self, Held, Whose};
 use crate::contest::slots::{Slot, aligned, slots};
 use crate::contest::waits::{Polls, wait_until};
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup};
 use perfring_bench::payload::sized;
 use photon_ring::{
     EventPublisher, EventSubscriber, MpPublisher, Publisher, Subscribable, Subscriber,
@@ -114,7 +114,7 @@ impl<const MANY: bool> Contestant for PhotonRingOf<MANY> {
         About {
             name: if MANY { "photon-ring many" } else { "photon-ring" },
             version: "photon-ring 3.0".to_owned(),
-            home: Home::Threads,
+            location: Location::Threads,
             settings: format!("{count} slots, {how}, atomic-slots"),
             waits: Polls::about(setup.pace),
         }
@@ -265,7 +265,7 @@ impl Receiver for PhotonReceiver {
         self.polls.wait();
     }
 
-    fn told_lost(&mut self) -> Option<u64> {
+    fn reported_lost(&mut self) -> Option<u64> {
         (!self.in_place).then_some(self.lagged)
     }
 }

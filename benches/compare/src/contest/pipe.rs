@@ -4,7 +4,7 @@
 use crate::CompareError;
 use crate::contest::stream::{CHUNK, Inbox, Outbox, sleep_until_readable, system};
 use crate::contest::waits::Polls;
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup};
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::libc;
 use nix::sys::stat::Mode;
@@ -95,7 +95,7 @@ impl<const EACH: bool> Contestant for PipeOf<EACH> {
         About {
             name: if EACH { "pipe_each" } else { "pipe" },
             version: "kernel".into(),
-            home: Home::Processes,
+            location: Location::Processes,
             settings: format!(
                 "FIFO of {size}, O_NONBLOCK, up to {batch} records a write, reads of {CHUNK} bytes"
             ),

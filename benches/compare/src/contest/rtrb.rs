@@ -5,7 +5,7 @@ use crate::contest::handed::{self, Held, Whose};
 use crate::contest::slots::{Slot, aligned};
 use crate::contest::waits::Polls;
 use crate::contest::waits::wait_until;
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup};
 use perfring_bench::contest::Waits;
 use perfring_bench::payload::sized;
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -84,7 +84,7 @@ impl Contestant for Rtrb {
         About {
             name: "rtrb",
             version: "rtrb 0.4".into(),
-            home: Home::Threads,
+            location: Location::Threads,
             settings: format!(
                 "{slots} slots, chunks written and read in place, up to {} a chunk",
                 chunk(slots)

@@ -3,7 +3,7 @@
 use crate::CompareError;
 use crate::contest::slots::{Erased, slots};
 use crate::contest::waits::{Polls, Room, until};
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup, failed};
+use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup, failed};
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 use perfring_bench::contest::Waits;
 use perfring_bench::{BenchError, payload::sized};
@@ -63,7 +63,7 @@ impl Contestant for ShmemIpc {
             setup.payload
         );
         let version = "shmem-ipc 0.3.0".to_owned();
-        About { name: NAME, version, home: Home::Processes, settings, waits }
+        About { name: NAME, version, location: Location::Processes, settings, waits }
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Server, CompareError> {

@@ -16,7 +16,7 @@ pub const CHUNK: usize = 64 << 10;
 
 /// Looks of a sender that waits for room. Each is a system call, so it gives its core up more often
 /// than one that looks at memory.
-const LOOKS: u32 = 64;
+const POLLS: u32 = 64;
 
 /// An error of the system's.
 pub fn system(what: &'static str) -> impl Fn(Errno) -> CompareError {
@@ -43,7 +43,7 @@ pub fn wait_until<T>(mut attempt: impl FnMut() -> Result<Option<T>, Errno>) -> R
         }
         spin_loop();
         looks += 1;
-        if looks.is_multiple_of(LOOKS) {
+        if looks.is_multiple_of(POLLS) {
             // The reader may need this core.
             std::thread::yield_now();
         }

@@ -6,7 +6,7 @@ use crate::contest::handed::Held;
 use crate::contest::stream::{CHUNK, sleep_until_readable, system, unless_full, wait_until};
 use crate::contest::unix_stream::{accept_all, can, connect_to, listen_at, room, rooms};
 use crate::contest::waits::Polls;
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::SockType;
@@ -40,7 +40,7 @@ impl Contestant for UnixSeqpacket {
         About {
             name: "unix_seqpacket",
             version: "kernel".into(),
-            home: Home::Processes,
+            location: Location::Processes,
             settings: format!(
                 "{}, a packet a record, up to {batch} a sendmmsg and recvmmsg",
                 room(setup)

@@ -4,7 +4,7 @@ use crate::CompareError;
 use crate::contest::handed::{self, Held, Whose};
 use crate::contest::stream::{CHUNK, Inbox, Outbox, sleep_until_readable, system};
 use crate::contest::waits::Polls;
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, connect, getsockopt,
@@ -122,7 +122,7 @@ impl Contestant for UnixStream {
         About {
             name: "unix_stream",
             version: "kernel".into(),
-            home: Home::Processes,
+            location: Location::Processes,
             settings: format!(
                 "{}, O_NONBLOCK, up to {batch} records a write, reads of {CHUNK} bytes",
                 room(setup)

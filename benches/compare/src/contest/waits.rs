@@ -2,7 +2,7 @@
 
 use crate::CompareError;
 use crate::contestant::{Setup, failed};
-use perfring_bench::Pace;
+use perfring_bench::WaitStrategy;
 use std::hint::spin_loop;
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ pub(crate) fn wait_until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
 /// The rules of [`perfring_bench::contest::Waits`] for a reader that can look only by reading: a
 /// wait is a number of `PAUSE` instructions, and the caller's next read is the look.
 pub(crate) struct Polls {
-    pace: Pace,
+    pace: WaitStrategy,
     pauses: u32,
     empty: u32,
 }
@@ -76,10 +76,10 @@ pub(crate) struct Polls {
 /// As [`perfring_bench::contest::Waits`] has them.
 const FAR: u32 = 64;
 const NEAR_AFTER: u32 = 8;
-const LOOKS: u32 = 64;
+const POLLS: u32 = 64;
 
 impl Polls {
-    pub(crate) fn new(pace: Pace) -> Self {
+    pub(crate) fn new(pace: WaitStrategy) -> Self {
         Polls { pace, pauses: 0, empty: 0 }
     }
 
@@ -87,15 +87,15 @@ impl Polls {
     #[inline]
     pub(crate) fn wait(&mut self) {
         let pauses = match self.pace {
-            Pace::Latency => 0,
-            Pace::Throughput => FAR,
-            Pace::Adaptive => self.pauses,
+            WaitStrategy::Latency => 0,
+            WaitStrategy::Throughput => FAR,
+            WaitStrategy::Adaptive => self.pauses,
         };
         for _ in 0..=pauses {
             spin_loop();
         }
         self.empty += 1;
-        if self.empty == LOOKS {
+        if self.empty == POLLS {
             (self.pauses, self.empty) = (0, 0);
         }
     }
@@ -116,11 +116,11 @@ impl Polls {
     }
 
     /// In words.
-    pub(crate) fn about(pace: Pace) -> String {
+    pub(crate) fn about(pace: WaitStrategy) -> String {
         match pace {
-            Pace::Latency => "busy, 1 PAUSE between looks".to_owned(),
-            Pace::Throughput => "busy, 64 PAUSE between looks".to_owned(),
-            Pace::Adaptive => "busy, 1 to 64 PAUSE between looks, by the shared rule".to_owned(),
+            WaitStrategy::Latency => "busy, 1 PAUSE between looks".to_owned(),
+            WaitStrategy::Throughput => "busy, 64 PAUSE between looks".to_owned(),
+            WaitStrategy::Adaptive => "busy, 1 to 64 PAUSE between looks, by the shared rule".to_owned(),
         }
     }
 }

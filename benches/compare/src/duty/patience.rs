@@ -3,7 +3,7 @@
 use std::thread::yield_now;
 
 /// Looks between two that also give the core up: the other end may be on it.
-const LOOKS: u32 = 4096;
+const POLLS: u32 = 4096;
 
 /// Counts looks that found nothing, one after the other.
 #[derive(Default)]
@@ -14,7 +14,7 @@ impl Patience {
     #[inline(always)]
     pub(super) fn lose(&mut self) -> bool {
         self.0 += 1;
-        if self.0 < LOOKS {
+        if self.0 < POLLS {
             return false;
         }
         self.give_up();

@@ -83,8 +83,8 @@ pub fn receive<const N: usize>(
         }
         Verifier::Many(seen) => settle(*seen, &sent),
     };
-    let (told_lost, late) = (receiver.told_lost(), receiver.late());
-    Ok(Found { records, start_ns, end_ns, lost, told_lost, bad, late, ..Found::default() })
+    let (reported_lost, late) = (receiver.reported_lost(), receiver.late());
+    Ok(Found { records, start_ns, end_ns, lost, reported_lost, bad, late, ..Found::default() })
 }
 
 /// Records, losses and damages of many senders, who have sent so many each.
@@ -110,7 +110,7 @@ fn follow<R: Receiver>(
     mut drain: impl FnMut(&mut R) -> Result<u64, CompareError>,
 ) -> Result<u64, CompareError> {
     if audience == Audience::None {
-        drive::look_until(|| stage.all_sent(senders), &mut || Ok(()))?;
+        drive::poll_until(|| stage.all_sent(senders), &mut || Ok(()))?;
     }
     let mut patience = Patience::default();
     loop {

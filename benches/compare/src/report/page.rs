@@ -206,7 +206,7 @@ fn figures(page: &mut String, workload: Workload, rows: &[Row]) {
             ratio(median.of_floor),
             ratio(median.of_best),
             f.lost,
-            f.told_lost.map_or_else(dash, |told| told.to_string()),
+            f.reported_lost.map_or_else(dash, |reported| reported.to_string()),
             f.late.map_or_else(dash, |late| late.to_string()),
             f.bad,
         );
@@ -261,7 +261,7 @@ fn taking_part(page: &mut String, rows: &[Row]) {
             class(contestant.role),
             escape(&contestant.name),
             escape(&contestant.version),
-            contestant.home.words(),
+            contestant.location.words(),
         );
     }
     page.push_str("</table></div>");

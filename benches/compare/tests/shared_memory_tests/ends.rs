@@ -1,6 +1,6 @@
 //! Two ends, in threads or processes.
 
-use perfring_bench::Pace;
+use perfring_bench::WaitStrategy;
 use perfring_bench::payload::{Check, fill};
 use perfring_compare::contestant::{Contestant, Receiver, Sender, Setup};
 use std::env::current_exe;
@@ -21,7 +21,7 @@ pub(crate) fn setup(payload: usize) -> Setup {
         overwrite: false,
         senders: 1,
         receivers: 1,
-        pace: Pace::Adaptive,
+        pace: WaitStrategy::Adaptive,
         sleeping: false,
     }
 }

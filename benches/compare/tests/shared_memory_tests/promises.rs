@@ -127,8 +127,8 @@ pub(crate) fn overwrites<C: Contestant>() {
         assert_eq!(check.bad, 0);
         assert_eq!(check.lost + seen, count + 1);
         assert!(check.lost >= count / 2, "only {} lost", check.lost);
-        if let Some(told) = receiver.told_lost() {
-            assert_eq!(told, check.lost, "what it tells");
+        if let Some(reported) = receiver.reported_lost() {
+            assert_eq!(reported, check.lost, "what it tells");
         }
         turns.meet(3);
         drop(receiver);

@@ -103,7 +103,7 @@ impl Flight {
     }
 
     /// The connection is gone: what is unanswered may be stored or not.
-    pub(super) fn cut(&mut self) {
+    pub(super) fn truncated(&mut self) {
         for entry in self.entries.iter_mut().filter(|entry| entry.state == State::Sent) {
             entry.state = State::Waiting;
             entry.doubtful = true;

@@ -38,11 +38,11 @@ impl Link {
     /// A sentence.
     pub(super) async fn make(name: &str, options: &Options) -> Result<Link, String> {
         let news = Arc::new(News::default());
-        let (told, asked) = (Arc::clone(&news), Arc::clone(&news));
+        let (reported, asked) = (Arc::clone(&news), Arc::clone(&news));
         let connect = options
             .connect(name)?
             .event_callback(move |event| {
-                told.hear(event);
+                reported.hear(event);
                 std::future::ready(())
             })
             .reconnect_delay_callback(move |_| match asked.heard().connected {

@@ -10,9 +10,9 @@ use super::link::{Link, deepest};
 use super::message::{Entry, decimal};
 use super::options::Options;
 use super::read_back::read_back;
+use super::reported::Shared;
 use super::stream::find;
 use super::subject::Template;
-use super::told::Shared;
 use async_nats::jetstream::ErrorCode;
 use async_nats::{Message, StatusCode, Subject};
 use futures_util::{FutureExt, StreamExt};
@@ -103,7 +103,7 @@ impl Worker {
         let end = match self.link().await {
             Ok(mut link) => {
                 let end = self.serve(&mut link).await;
-                self.flight.cut();
+                self.flight.truncated();
                 end
             }
             Err(sentence) => End::Trouble(sentence),
@@ -112,7 +112,7 @@ impl Worker {
             End::Closed => true,
             End::Trouble(sentence) => {
                 self.trouble(sentence);
-                self.shared.told().retries += 1;
+                self.shared.reported().retries += 1;
                 // What was taken meanwhile waits in the channel, bounded by the window.
                 let pause = self.next_pause();
                 tokio::select! {
@@ -145,7 +145,7 @@ impl Worker {
     }
 
     fn trouble(&self, sentence: String) {
-        self.shared.told().trouble = Some(sentence);
+        self.shared.reported().trouble = Some(sentence);
     }
 
     /// A connection, and a stream that takes what we send.
@@ -153,7 +153,7 @@ impl Worker {
         let link = Link::make(&self.name, &self.options).await?;
         self.find_stream(&link).await?;
         if self.flight.is_empty() {
-            self.shared.told().trouble = None; // otherwise the first acknowledgement says so
+            self.shared.reported().trouble = None; // otherwise the first acknowledgement says so
         }
         Ok(link)
     }
@@ -277,7 +277,7 @@ impl Worker {
             match sent.await {
                 Ok(()) => {
                     if self.flight.sent(number, now) {
-                        self.shared.told().retries += 1;
+                        self.shared.reported().retries += 1;
                     }
                 }
                 Err(error) if error.kind() == async_nats::client::PublishErrorKind::Send => {
@@ -340,15 +340,15 @@ impl Worker {
 
     fn nack(&mut self, number: u64) {
         self.flight.refused(number);
-        self.shared.told().retries += 1;
+        self.shared.reported().retries += 1;
     }
 
     fn deliver(&mut self, number: u64, sequence: Option<u64>) {
         if let Some(entry) = self.flight.any(number) {
-            let mut told = self.shared.told();
-            told.delivered += u64::from(entry.is_record());
-            told.bytes += entry.payload.len() as u64;
-            told.trouble = None;
+            let mut reported = self.shared.reported();
+            reported.delivered += u64::from(entry.is_record());
+            reported.bytes += entry.payload.len() as u64;
+            reported.trouble = None;
         }
         let finished = match sequence {
             Some(sequence) => self.flight.stored(number, sequence),
@@ -360,9 +360,9 @@ impl Worker {
     /// For good.
     fn refuse(&mut self, number: u64, why: &str) {
         if let Some(entry) = self.flight.any(number) {
-            let mut told = self.shared.told();
-            told.refused += u64::from(entry.is_record());
-            told.last_refused =
+            let mut reported = self.shared.reported();
+            reported.refused += u64::from(entry.is_record());
+            reported.last_refused =
                 Some(format!("{} of {} bytes: {why}", entry.id(), entry.payload.len()));
         }
         let finished = self.flight.done(number);
@@ -371,9 +371,9 @@ impl Worker {
 
     fn finish(&self, finished: Finished) {
         if finished.entries > 0 {
-            let told = &mut self.shared.told().finished;
-            told.entries += finished.entries;
-            told.cost += finished.cost;
+            let reported = &mut self.shared.reported().finished;
+            reported.entries += finished.entries;
+            reported.cost += finished.cost;
         }
     }
 }

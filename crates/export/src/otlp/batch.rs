@@ -1,7 +1,7 @@
 //! What goes into a request.
 
 use super::wire;
-use crate::signal::Told;
+use crate::signal::Reported;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -62,7 +62,7 @@ pub(super) trait Item: Message + Default {
 }
 
 /// By resource, then by scope.
-type Groups<T> = Vec<(Arc<Told>, Vec<(String, Vec<T>)>)>;
+type Groups<T> = Vec<(Arc<Reported>, Vec<(String, Vec<T>)>)>;
 
 /// Names the messages of one signal, and their fields for what is of a resource and of a scope.
 macro_rules! items {
@@ -73,8 +73,8 @@ macro_rules! items {
                 let scope = |(scope, $items): (String, Vec<Self>)| {
                     $of_scope { scope: wire::scope(&scope), $items, ..Default::default() }
                 };
-                let of = |(told, scopes): (Arc<Told>, Vec<(String, Vec<Self>)>)| $of_resource {
-                    resource: Some(wire::resource(&told)),
+                let of = |(reported, scopes): (Arc<Reported>, Vec<(String, Vec<Self>)>)| $of_resource {
+                    resource: Some(wire::resource(&reported)),
                     $scopes: scopes.into_iter().map(scope).collect(),
                     ..Default::default()
                 };
@@ -112,7 +112,7 @@ impl<T: Item> Building<T> {
     /// Adds what counts as so many items.
     pub(super) fn add(
         &mut self,
-        told: &Arc<Told>,
+        reported: &Arc<Reported>,
         scope: &str,
         item: T,
         items: u64,
@@ -124,13 +124,13 @@ impl<T: Item> Building<T> {
         self.credit = Some(self.credit.map_or(credit, |before| before.and(credit)));
         self.since.get_or_insert(now);
 
-        let address = Arc::as_ptr(told).addr();
+        let address = Arc::as_ptr(reported).addr();
         let (resource, place) = match self.places.get(&(address, scope.to_owned())) {
             Some(place) => *place,
             None => {
                 let groups = &mut self.groups;
                 let resource = *self.resources.entry(address).or_insert_with(|| {
-                    groups.push((Arc::clone(told), Vec::new()));
+                    groups.push((Arc::clone(reported), Vec::new()));
                     groups.len() - 1
                 });
                 let Some((_, scopes)) = groups.get_mut(resource) else { return };

@@ -9,7 +9,7 @@ use super::samples::Samples;
 use super::spans::{Limits, Spans};
 use crate::event::{Event, Origin};
 use crate::output::Figures;
-use crate::signal::{Resource, Resources, SpanEnd, SpanStart, Told};
+use crate::signal::{Reported, Resource, Resources, SpanEnd, SpanStart};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -85,7 +85,7 @@ impl Flow {
     }
 
     /// What can be said of no process at all.
-    pub(super) fn unknown(&mut self, origin: &Origin) -> Arc<Told> {
+    pub(super) fn unknown(&mut self, origin: &Origin) -> Arc<Reported> {
         self.resources.unknown(origin, None)
     }
 
@@ -117,8 +117,8 @@ impl Flow {
         let seen = Seen { ring: id, pos: 0, seq: event.seq, now, wall };
         let resources = &mut self.resources;
         self.spans.gone(&seen, |pid| {
-            let told = pid.and_then(|pid| resources.get(id, pid)).cloned();
-            told.unwrap_or_else(|| resources.unknown(event.origin, pid))
+            let reported = pid.and_then(|pid| resources.get(id, pid)).cloned();
+            reported.unwrap_or_else(|| resources.unknown(event.origin, pid))
         });
         self.resources.forget(id);
         self.rings.remove(&id);
@@ -175,12 +175,12 @@ impl Flow {
             self.delivered += made.credit.records;
             return;
         }
-        let told = made.told.clone().or_else(|| {
-            let told = made.pid.and_then(|pid| self.resources.get(made.ring, pid));
-            told.cloned()
+        let reported = made.reported.clone().or_else(|| {
+            let reported = made.pid.and_then(|pid| self.resources.get(made.ring, pid));
+            reported.cloned()
         });
-        let told = match (told, self.rings.get_mut(&made.ring)) {
-            (Some(told), _) => told,
+        let reported = match (reported, self.rings.get_mut(&made.ring)) {
+            (Some(reported), _) => reported,
             (None, Some(ring)) => {
                 let otherwise = self.resources.unknown(&ring.origin, made.pid);
                 if !self.closed && ring.waits_for(made.pid) {
@@ -196,22 +196,24 @@ impl Flow {
                 otherwise
             }
             // What is of a ring that is gone has been told.
-            (None, None) => Arc::new(Told { attributes: Vec::new(), start: None, cut: 0 }),
+            (None, None) => {
+                Arc::new(Reported { attributes: Vec::new(), start: None, truncated: 0 })
+            }
         };
-        self.deliver(&told, made, now);
+        self.deliver(&reported, made, now);
     }
 
-    fn deliver(&mut self, told: &Arc<Told>, made: Made, now: Instant) {
+    fn deliver(&mut self, reported: &Arc<Reported>, made: Made, now: Instant) {
         let Made { ring, scope, item, credit, pos, .. } = made;
         if let Some(ring) = self.rings.get_mut(&ring) {
             ring.first.get_or_insert(pos);
         }
         match item {
-            Item::Log(record) => self.logs.add(told, &scope, record, 1, credit, now),
-            Item::Span(span) => self.traces.add(told, &scope, span, 1, credit, now),
+            Item::Log(record) => self.logs.add(reported, &scope, record, 1, credit, now),
+            Item::Span(span) => self.traces.add(reported, &scope, span, 1, credit, now),
             Item::Sample(sample) => {
                 self.samples_since.get_or_insert(now);
-                let more = self.samples.add(told, &scope, sample, credit);
+                let more = self.samples.add(reported, &scope, sample, credit);
                 if !more || self.options.metric_interval_ms == 0 {
                     self.send_samples(now);
                 }
@@ -228,11 +230,11 @@ impl Flow {
         let (points, credit) = self.samples.take();
         let Some(credit) = credit else { return };
         let last = points.len().saturating_sub(1);
-        for (at, (told, scope, metric, points)) in points.into_iter().enumerate() {
+        for (at, (reported, scope, metric, points)) in points.into_iter().enumerate() {
             // All hold what they were made of; the last one counts it.
             let records = if at == last { credit.records } else { 0 };
             let credit = Credit { records, ..credit };
-            self.metrics.add(&told, &scope, metric, points, credit, now);
+            self.metrics.add(&reported, &scope, metric, points, credit, now);
             self.send(|items, bytes, _, options| {
                 items >= options.batch_items as u64 || bytes >= options.batch_bytes
             });
@@ -303,8 +305,8 @@ impl Flow {
                     self.waiting.remove(&made.credit.seq);
                 }
             }
-            let told = made.pid.and_then(|pid| self.resources.get(made.ring, pid)).cloned();
-            self.deliver(&told.unwrap_or(otherwise), made, now);
+            let reported = made.pid.and_then(|pid| self.resources.get(made.ring, pid)).cloned();
+            self.deliver(&reported.unwrap_or(otherwise), made, now);
         }
     }
 

@@ -160,11 +160,11 @@ fn pem(output: &str, file: &Path) -> Result<Vec<PemItem<'static>>, OutputError> 
 
 /// In seconds, or until a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let told = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = told.parse() {
+    let reported = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = reported.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let date = httpdate::parse_http_date(told).ok()?;
+    let date = httpdate::parse_http_date(reported).ok()?;
     Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
@@ -211,9 +211,9 @@ mod tests {
 
     #[test]
     fn retry_after_is_seconds_or_a_date() {
-        let of = |told: &str| {
+        let of = |reported: &str| {
             let mut headers = HeaderMap::new();
-            headers.insert(header::RETRY_AFTER, told.parse().unwrap());
+            headers.insert(header::RETRY_AFTER, reported.parse().unwrap());
             retry_after(&headers)
         };
         assert_eq!(of("7"), Some(Duration::from_secs(7)));

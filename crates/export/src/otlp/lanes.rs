@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Nor is that.
 const ASKED: Duration = Duration::from_secs(600);
 /// For so long, it is told that something was refused.
-const TOLD: Duration = Duration::from_secs(60);
+const REPORTED: Duration = Duration::from_secs(60);
 
 /// What the threads and the output share.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Lanes {
     pub(super) fn figures(&self) -> Figures {
         let state = self.lock();
         let now = state.lanes.iter().find_map(|queue| queue.trouble.clone());
-        let refused = state.refused.as_ref().filter(|(at, _)| at.elapsed() < TOLD);
+        let refused = state.refused.as_ref().filter(|(at, _)| at.elapsed() < REPORTED);
         let trouble = now.or_else(|| refused.map(|(_, why)| why.clone()));
         Figures { trouble, ..state.figures.clone() }
     }

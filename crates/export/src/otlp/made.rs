@@ -2,7 +2,7 @@
 
 use super::batch::Credit;
 use super::samples::Sample;
-use crate::signal::Told;
+use crate::signal::Reported;
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
@@ -26,7 +26,7 @@ pub(super) struct Made {
     pub(super) ring: u32,
     pub(super) pid: Option<u64>,
     /// If it is known already.
-    pub(super) told: Option<Arc<Told>>,
+    pub(super) reported: Option<Arc<Reported>>,
     pub(super) scope: String,
     pub(super) item: Item,
     pub(super) credit: Credit,

@@ -113,7 +113,7 @@ impl Otlp {
         let mut made = Made {
             ring: seen.ring,
             pid: None,
-            told: None,
+            reported: None,
             scope: String::new(),
             item: Item::Nothing,
             credit,
@@ -165,12 +165,12 @@ impl Otlp {
 
     fn lost(&mut self, event: &Event<'_>, loss: &Loss, now: Instant) {
         let wall = loss.wall.unwrap_or_else(wall_now);
-        let told = self.flow.unknown(event.origin);
+        let reported = self.flow.unknown(event.origin);
         let cause = loss.cause.name();
         let made = |item| Made {
             ring: event.origin.id,
             pid: None,
-            told: Some(Arc::clone(&told)),
+            reported: Some(Arc::clone(&reported)),
             scope: OWN.into(),
             item,
             credit: Credit { seq: event.seq, records: 0 },

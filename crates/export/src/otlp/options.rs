@@ -237,10 +237,10 @@ impl Route {
             ))
         })?;
 
-        let told = if options.headers.0.is_empty() { both("HEADERS") } else { None };
-        let headers = headers(told, &options.headers, fault)?;
+        let reported = if options.headers.0.is_empty() { both("HEADERS") } else { None };
+        let headers = headers(reported, &options.headers, fault)?;
         let gzip = match (options.compression, both("COMPRESSION").as_deref()) {
-            (Some(told), _) => told == Compression::Gzip,
+            (Some(reported), _) => reported == Compression::Gzip,
             (None, None | Some("gzip")) => true,
             (None, Some("none")) => false,
             (None, Some(other)) => {
@@ -252,8 +252,8 @@ impl Route {
         let timeout = match (options.timeout_ms, both("TIMEOUT")) {
             (Some(ms), _) => ms,
             (None, None) => 10_000,
-            (None, Some(told)) => told.parse().map_err(|_| {
-                fault(format!("the environment says OTEL_EXPORTER_OTLP_TIMEOUT={told}: not ms"))
+            (None, Some(reported)) => reported.parse().map_err(|_| {
+                fault(format!("the environment says OTEL_EXPORTER_OTLP_TIMEOUT={reported}: not ms"))
             })?,
         };
         let file = |said: &Option<PathBuf>, key| said.clone().or_else(|| both(key).map(Into::into));
@@ -277,11 +277,11 @@ impl Route {
 
 /// The headers that the environment tells, and those of the options.
 fn headers(
-    told: Option<String>,
+    reported: Option<String>,
     options: &Headers,
     fault: impl Fn(String) -> OutputError,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, OutputError> {
-    let told = told.iter().flat_map(|told| told.split(',')).filter_map(|pair| {
+    let reported = reported.iter().flat_map(|reported| reported.split(',')).filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;
         Some((unescaped(name.trim()), unescaped(value.trim())))
     });
@@ -291,7 +291,7 @@ fn headers(
         let key = HeaderName::try_from(&name).map_err(|_| bad("a name"))?;
         Ok((key, HeaderValue::try_from(value).map_err(|_| bad("a value"))?))
     };
-    told.chain(own).map(header).collect()
+    reported.chain(own).map(header).collect()
 }
 
 /// Without percent signs, as the environment has headers.
@@ -327,9 +327,9 @@ mod tests {
         let own = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t:2/as/it/stands");
         assert_eq!(uri(Lane::Traces, &[general, own]), "http://t:2/as/it/stands");
         assert_eq!(uri(Lane::Logs, &[general, own]), "http://c:1/base/v1/logs");
-        let told = Options { endpoint: Some("https://o".into()), ..Options::default() };
-        let told = route(Lane::Traces, &told, &[general, own]).unwrap();
-        assert_eq!(told.uri, "https://o/v1/traces");
+        let reported = Options { endpoint: Some("https://o".into()), ..Options::default() };
+        let reported = route(Lane::Traces, &reported, &[general, own]).unwrap();
+        assert_eq!(reported.uri, "https://o/v1/traces");
     }
 
     #[test]
@@ -352,12 +352,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_a_sentence() {
-        let told = |endpoint: &str| {
+        let reported = |endpoint: &str| {
             let options = Options { endpoint: Some(endpoint.into()), ..Options::default() };
             route(Lane::Logs, &options, &[]).unwrap_err().to_string()
         };
-        assert!(told("collector:4317").contains("must begin with http://"));
-        assert!(told("ftp://x").contains("must begin with http://"));
+        assert!(reported("collector:4317").contains("must begin with http://"));
+        assert!(reported("ftp://x").contains("must begin with http://"));
         let grpc = [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
         let bad = route(Lane::Logs, &Options::default(), &grpc).unwrap_err().to_string();
         assert!(bad.contains("http/protobuf"), "{bad}");

@@ -2,7 +2,7 @@
 
 use super::made::Made;
 use crate::event::Origin;
-use crate::signal::Told;
+use crate::signal::Reported;
 use perfring_types::Class;
 use perfring_types::read::{Named, TypeTable};
 use std::collections::{HashSet, VecDeque};
@@ -30,7 +30,7 @@ pub(super) struct Ring {
 pub(super) struct Waiting {
     pub(super) made: Made,
     /// If that does not come.
-    pub(super) otherwise: Arc<Told>,
+    pub(super) otherwise: Arc<Reported>,
     pub(super) since: Instant,
     pub(super) bytes: usize,
 }

@@ -3,7 +3,7 @@
 use super::batch::Credit;
 use super::wire;
 use crate::signal::{
-    Buckets, DEFAULT_BOUNDS, Gauge, Histogram, HistogramData, Number, Sum, Temporality, Told,
+    Buckets, DEFAULT_BOUNDS, Gauge, Histogram, HistogramData, Number, Reported, Sum, Temporality,
 };
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::{
@@ -131,7 +131,7 @@ struct Series {
 
 #[derive(Debug)]
 struct Gathered {
-    told: Arc<Told>,
+    reported: Arc<Reported>,
     attributes: Vec<KeyValue>,
     description: String,
     /// With another start or other bounds than the one that is being gathered.
@@ -149,7 +149,7 @@ struct Point {
 }
 
 /// A metric, and how many data points it has.
-pub(super) type Points = (Arc<Told>, String, Metric, u64);
+pub(super) type Points = (Arc<Reported>, String, Metric, u64);
 
 impl Samples {
     /// The oldest event in it.
@@ -160,7 +160,7 @@ impl Samples {
     /// Adds a sample. `false` if they are so many now that they should be sent.
     pub(super) fn add(
         &mut self,
-        told: &Arc<Told>,
+        reported: &Arc<Reported>,
         scope: &str,
         sample: Sample,
         credit: Credit,
@@ -172,7 +172,7 @@ impl Samples {
         }
         let size = sample.size();
         let series = Series {
-            resource: Arc::as_ptr(told).addr(),
+            resource: Arc::as_ptr(reported).addr(),
             scope: scope.to_owned(),
             shape: sample.shape(),
             name: sample.name,
@@ -183,7 +183,7 @@ impl Samples {
         let gathered = self.series.entry(series).or_insert_with(|| {
             *bytes += 2 * size;
             Gathered {
-                told: Arc::clone(told),
+                reported: Arc::clone(reported),
                 attributes: sample.attributes,
                 description: String::new(),
                 done: Vec::new(),
@@ -194,7 +194,8 @@ impl Samples {
         if !sample.description.is_empty() {
             gathered.description = sample.description;
         }
-        let start = if sample.start == 0 { told.start.unwrap_or_default() } else { sample.start };
+        let start =
+            if sample.start == 0 { reported.start.unwrap_or_default() } else { sample.start };
         // A delta without a start of its own counts from the sample before it.
         let start = match sample.data {
             Data::Sum(_, Sort { temporality: Temporality::Delta, .. })
@@ -244,7 +245,7 @@ impl Samples {
                         data: Some(empty(*shape)),
                         ..Metric::default()
                     };
-                    list.push((Arc::clone(&gathered.told), scope.clone(), metric, 0));
+                    list.push((Arc::clone(&gathered.reported), scope.clone(), metric, 0));
                 }
                 if let Some((_, _, metric, points)) = list.last_mut() {
                     point.write(metric, gathered.attributes.clone());
@@ -264,7 +265,7 @@ impl Samples {
     /// Forgets what is known of processes that are gone.
     pub(super) fn forget_idle(&mut self) {
         self.series.retain(|_, gathered| {
-            gathered.point.is_some() || Arc::strong_count(&gathered.told) > 1
+            gathered.point.is_some() || Arc::strong_count(&gathered.reported) > 1
         });
     }
 }

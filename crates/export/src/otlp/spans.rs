@@ -3,7 +3,7 @@
 use super::batch::Credit;
 use super::made::{Item, Made, Seen};
 use super::wire;
-use crate::signal::{SpanEnd, SpanStart, Told};
+use crate::signal::{Reported, SpanEnd, SpanStart};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
@@ -50,7 +50,7 @@ struct Open {
     /// Of its start, or of what is known of it.
     ring: u32,
     pid: Option<u64>,
-    told: Option<Arc<Told>>,
+    reported: Option<Arc<Reported>>,
     scope: String,
     started: bool,
     ended: bool,
@@ -84,7 +84,7 @@ impl Spans {
         }
         let mut open = self.remove(&key).unwrap_or_else(|| Open::new(seen));
         if named {
-            (open.ring, open.pid, open.told) = (seen.ring, start.common.pid, None);
+            (open.ring, open.pid, open.reported) = (seen.ring, start.common.pid, None);
         } else if !open.started {
             open.pid = open.pid.or(start.common.pid);
         }
@@ -169,12 +169,16 @@ impl Spans {
     }
 
     /// Of a ring that is gone no end comes any more, but perhaps of another.
-    pub(super) fn gone(&mut self, seen: &Seen, mut told: impl FnMut(Option<u64>) -> Arc<Told>) {
+    pub(super) fn gone(
+        &mut self,
+        seen: &Seen,
+        mut reported: impl FnMut(Option<u64>) -> Arc<Reported>,
+    ) {
         let its = self.open.iter().filter(|(_, open)| open.ring == seen.ring);
         let its: Vec<Key> = its.map(|(key, _)| *key).collect();
         for key in its {
             let Some(mut open) = self.remove(&key) else { continue };
-            open.told.get_or_insert_with(|| told(open.pid));
+            open.reported.get_or_insert_with(|| reported(open.pid));
             open.why = "its ring is gone, and it had not ended";
             open.last = seen.wall;
             open.due.get_or_insert(seen.now + self.limits.grace);
@@ -258,7 +262,7 @@ impl Open {
             span: Span::default(),
             ring: seen.ring,
             pid: None,
-            told: None,
+            reported: None,
             scope: String::new(),
             started: false,
             ended: false,
@@ -291,7 +295,7 @@ impl Open {
         Made {
             ring: self.ring,
             pid: self.pid,
-            told: self.told.clone(),
+            reported: self.reported.clone(),
             scope: self.scope.clone(),
             item,
             credit,

@@ -1,7 +1,7 @@
 //! From signals to the messages of OTLP.
 
 use crate::signal::{
-    Attributes, Buckets, Common, Log, Number, Plain, PlainBody, SpanEnd, SpanStart, Told,
+    Attributes, Buckets, Common, Log, Number, Plain, PlainBody, Reported, SpanEnd, SpanStart,
 };
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{
@@ -66,14 +66,18 @@ pub(super) fn replace(to: &mut Vec<KeyValue>, from: Vec<KeyValue>) {
     }
 }
 
-fn count(cut: u64) -> u32 {
-    u32::try_from(cut).unwrap_or(u32::MAX)
+fn count(truncated: u64) -> u32 {
+    u32::try_from(truncated).unwrap_or(u32::MAX)
 }
 
-pub(super) fn resource(told: &Told) -> Resource {
+pub(super) fn resource(reported: &Reported) -> Resource {
     Resource {
-        attributes: told.attributes.iter().map(|(name, value)| pair(name, any(value))).collect(),
-        dropped_attributes_count: count(told.cut),
+        attributes: reported
+            .attributes
+            .iter()
+            .map(|(name, value)| pair(name, any(value)))
+            .collect(),
+        dropped_attributes_count: count(reported.truncated),
         ..Resource::default()
     }
 }
@@ -89,7 +93,7 @@ fn bare(common: &Common<'_>, now: u64) -> LogRecord {
         time_unix_nano: common.time.unwrap_or_default(), // 0: not known
         observed_time_unix_nano: now,
         attributes: attributes(&common.attributes),
-        dropped_attributes_count: count(common.cut),
+        dropped_attributes_count: count(common.truncated),
         ..LogRecord::default()
     }
 }
@@ -132,7 +136,7 @@ pub(super) fn span(start: &SpanStart<'_>) -> Span {
         kind: start.kind.unwrap_or_default().into(),
         start_time_unix_nano: start.common.time.unwrap_or_default(),
         attributes: attributes(&start.common.attributes),
-        dropped_attributes_count: count(start.common.cut),
+        dropped_attributes_count: count(start.common.truncated),
         links: start.link.map(|(trace, span)| link(trace, span)).into_iter().collect(),
         ..Span::default()
     }
@@ -178,7 +182,7 @@ pub(super) fn end(span: &mut Span, end: &SpanEnd<'_>, now: u64) {
     }
     replace(&mut span.attributes, attributes(&end.common.attributes));
     span.dropped_attributes_count =
-        span.dropped_attributes_count.saturating_add(count(end.common.cut));
+        span.dropped_attributes_count.saturating_add(count(end.common.truncated));
 }
 
 /// What says that a span's end is not known.

@@ -1,7 +1,7 @@
 //! What a `perf.data` file is made of. Numbers and layouts are those of Linux's
 //! `include/uapi/linux/perf_event.h` and `tools/perf/util/header.h`.
 
-use crate::mangle::cut;
+use crate::mangle::truncated;
 
 /// Bytes of the file's header.
 pub(super) const HEADER: u64 = 104;
@@ -37,7 +37,7 @@ pub(super) const RAW_MAX: usize = 65_528 - 52;
 
 /// Whom and when an event is of.
 #[derive(Clone, Copy)]
-pub(super) struct Stamp {
+pub(super) struct Timestamp {
     /// The attribute's id.
     pub(super) id: u64,
     pub(super) pid: u32,
@@ -52,44 +52,44 @@ fn header(out: &mut Vec<u8>, kind: u32, misc: u16, size: usize) {
 }
 
 /// What `sample_id_all` puts at the end of other records.
-fn trailer(out: &mut Vec<u8>, stamp: Stamp) {
-    out.extend(stamp.pid.to_ne_bytes());
-    out.extend(stamp.tid.to_ne_bytes());
-    out.extend(stamp.time.to_ne_bytes());
-    out.extend(stamp.id.to_ne_bytes());
+fn trailer(out: &mut Vec<u8>, timestamp: Timestamp) {
+    out.extend(timestamp.pid.to_ne_bytes());
+    out.extend(timestamp.tid.to_ne_bytes());
+    out.extend(timestamp.time.to_ne_bytes());
+    out.extend(timestamp.id.to_ne_bytes());
 }
 
 /// `raw` has at most [`RAW_MAX`] bytes.
-pub(super) fn sample(out: &mut Vec<u8>, stamp: Stamp, raw: &[u8]) {
+pub(super) fn sample(out: &mut Vec<u8>, timestamp: Timestamp, raw: &[u8]) {
     let padded = (raw.len() + 4).next_multiple_of(8) - 4;
     header(out, SAMPLE, MISC_USER, 8 + 8 + 8 + 8 + 8 + 8 + 4 + padded);
-    out.extend(stamp.id.to_ne_bytes());
+    out.extend(timestamp.id.to_ne_bytes());
     out.extend(0u64.to_ne_bytes()); // ip: without one perf shows nothing
-    out.extend(stamp.pid.to_ne_bytes());
-    out.extend(stamp.tid.to_ne_bytes());
-    out.extend(stamp.time.to_ne_bytes());
+    out.extend(timestamp.pid.to_ne_bytes());
+    out.extend(timestamp.tid.to_ne_bytes());
+    out.extend(timestamp.time.to_ne_bytes());
     out.extend(1u64.to_ne_bytes()); // period
     out.extend((padded as u32).to_ne_bytes());
     out.extend(raw);
     out.resize(out.len() + padded - raw.len(), 0);
 }
 
-pub(super) fn lost(out: &mut Vec<u8>, stamp: Stamp, records: u64) {
+pub(super) fn lost(out: &mut Vec<u8>, timestamp: Timestamp, records: u64) {
     header(out, LOST, 0, 8 + 16 + 24);
-    out.extend(stamp.id.to_ne_bytes());
+    out.extend(timestamp.id.to_ne_bytes());
     out.extend(records.to_ne_bytes());
-    trailer(out, stamp);
+    trailer(out, timestamp);
 }
 
-pub(super) fn comm(out: &mut Vec<u8>, stamp: Stamp, name: &str) {
+pub(super) fn comm(out: &mut Vec<u8>, timestamp: Timestamp, name: &str) {
     let mut comm = [0; 16]; // as the kernel's: with a zero at its end
-    let name = cut(name, 15);
+    let name = truncated(name, 15);
     comm[..name.len()].copy_from_slice(name.as_bytes());
     header(out, COMM, 0, 8 + 8 + 16 + 24);
-    out.extend(stamp.pid.to_ne_bytes());
-    out.extend(stamp.tid.to_ne_bytes());
+    out.extend(timestamp.pid.to_ne_bytes());
+    out.extend(timestamp.tid.to_ne_bytes());
     out.extend(comm);
-    trailer(out, stamp);
+    trailer(out, timestamp);
 }
 
 /// All that comes after this is newer than what came before the last one.

@@ -1,6 +1,6 @@
 //! Record types as tracepoints: what makes perf show records by their fields.
 
-use crate::mangle::{cut, identifier};
+use crate::mangle::{identifier, truncated};
 use perfring_types::read::{Type, TypeField, Value};
 use perfring_types::{Encoding, Kind};
 use std::collections::HashMap;
@@ -97,9 +97,10 @@ impl Tracepoints {
         // The strings, then the payload. What does not fit is cut: first of the text, then of the
         // payload.
         let mut at = OWN + 8 * own.len();
-        let ring = cut(raw.ring, 255);
+        let ring = truncated(raw.ring, 255);
         let left = most.saturating_sub(at + ring.len() + 2);
-        let text = cut(raw.text, left.saturating_sub(raw.payload.len()).clamp(1 << 10, 16 << 10));
+        let text =
+            truncated(raw.text, left.saturating_sub(raw.payload.len()).clamp(1 << 10, 16 << 10));
         let payload = &raw.payload[..raw.payload.len().min(left.saturating_sub(text.len()))];
         let mut dynamic = Vec::new();
         for (bytes, zero) in [(ring.as_bytes(), 1), (text.as_bytes(), 1), (payload, 0)] {

@@ -123,7 +123,7 @@ pub struct Prometheus {
 }
 
 /// For so long, it is told that a sample was left out.
-const TOLD: Duration = Duration::from_secs(60);
+const REPORTED: Duration = Duration::from_secs(60);
 
 impl Prometheus {
     /// Listens, and serves what it has from now on.
@@ -212,15 +212,16 @@ impl Prometheus {
         // What it counts from may stand in the resource.
         let how = match how {
             How::Replace { start: 0, grows } => {
-                let told = state.resources.get(who.0, who.1).and_then(|told| told.start);
-                How::Replace { start: told.unwrap_or_default(), grows }
+                let reported =
+                    state.resources.get(who.0, who.1).and_then(|reported| reported.start);
+                How::Replace { start: reported.unwrap_or_default(), grows }
             }
             how => how,
         };
         let help = what.description;
-        let told = name.clone();
+        let reported = name.clone();
         let sample = Sample { name, sort, help, labels, who, how, amount };
-        state.series.add(sample, Instant::now()).map_err(|why| (why, told))
+        state.series.add(sample, Instant::now()).map_err(|why| (why, reported))
     }
 
     fn labels(&self, event: &Event<'_>, common: &Common<'_>) -> Labels {
@@ -343,7 +344,7 @@ impl Output for Prometheus {
     }
 
     fn figures(&self) -> Figures {
-        let trouble = self.trouble.as_ref().filter(|(at, _)| at.elapsed() < TOLD);
+        let trouble = self.trouble.as_ref().filter(|(at, _)| at.elapsed() < REPORTED);
         Figures {
             taken: self.taken,
             delivered: self.taken - self.refused,

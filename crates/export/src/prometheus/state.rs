@@ -77,13 +77,13 @@ impl State {
     /// `target_info`.
     fn targets(&self, page: &mut Page) {
         let mut lines: BTreeMap<Labels, ()> = BTreeMap::new();
-        for (ring, pid, told) in self.resources.iter() {
+        for (ring, pid, reported) in self.resources.iter() {
             let Some(ring) = self.rings.get(&ring) else { continue };
             let mut labels = BTreeMap::new();
             labels.insert("ring".to_owned(), text::value(ring));
             labels.insert("process_pid".to_owned(), pid.to_string());
             let own = |name: &str| name == "process.pid" || name == "perfring.ring.name";
-            let attributes = told.attributes.iter().filter(|(name, _)| !own(name));
+            let attributes = reported.attributes.iter().filter(|(name, _)| !own(name));
             labels::add(&mut labels, attributes.map(|(name, value)| (&**name, value)));
             lines.insert(labels.into_iter().collect(), ());
         }

@@ -54,7 +54,7 @@ pub enum ReadError {
         "the recording has no end: it was cut off, or is still being written; {read} records were \
          read, then came {bytes} bytes of a block that is not whole; {missing}"
     )]
-    Cut {
+    Truncated {
         /// Records that were read.
         read: u64,
         /// Bytes after them, which are no whole block.

@@ -2,8 +2,8 @@
 
 use super::machine::Machine;
 use crate::event::{Loss, LossCause, Origin, Rec, Totals};
-use crate::mangle::cut;
-use perfring_consumer::{Anchor, Anchors, Cause, Policy, Record, RecordType, Who};
+use crate::mangle::truncated;
+use perfring_consumer::{Anchor, Anchors, Cause, OwnerInfo, Policy, Record, RecordType};
 use perfring_types::Entry;
 
 /// Who records, where and when.
@@ -68,7 +68,7 @@ fn longs<const N: usize>(out: &mut Vec<u8>, numbers: [u64; N]) {
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {
-    let text = cut(text, TEXT_MAX);
+    let text = truncated(text, TEXT_MAX);
     word(out, text.len() as u32);
     out.extend_from_slice(text.as_bytes());
 }
@@ -95,12 +95,12 @@ pub(super) fn put_origin(out: &mut Vec<u8>, origin: &Origin) {
         };
         word(out, policy);
         out.extend_from_slice(&origin.uuid);
-        let Who { epoch, attached_ns, pid, uid, name } = &origin.producer;
+        let OwnerInfo { epoch, attached_ns, pid, uid, name } = &origin.producer;
         longs(out, [origin.epoch, origin.data_size, *epoch, *attached_ns]);
         word(out, *pid);
         word(out, *uid);
         text(out, &origin.name);
-        text(out, &origin.home);
+        text(out, &origin.location);
         text(out, name);
     });
 }
@@ -269,14 +269,14 @@ impl<'a> Body<'a> {
         let (epoch, data_size) = (self.long()?, self.long()?);
         let (holders, attached_ns) = (self.long()?, self.long()?);
         let (pid, uid) = (self.word()?, self.word()?);
-        let (name, home) = (self.text()?, self.text()?);
-        let producer = Who { epoch: holders, attached_ns, pid, uid, name: self.text()? };
+        let (name, location) = (self.text()?, self.text()?);
+        let producer = OwnerInfo { epoch: holders, attached_ns, pid, uid, name: self.text()? };
         let policy = match policy {
             1 => Some(Policy::Drop),
             2 => Some(Policy::Overwrite),
             _ => None,
         };
-        let origin = Origin { id, name, home, uuid, epoch, policy, timed, ..Origin::default() };
+        let origin = Origin { id, name, location, uuid, epoch, policy, timed, ..Origin::default() };
         Some(Origin { data_size, producer, ..origin })
     }
 

@@ -16,7 +16,7 @@
 //! # Producer::create(&ring, &Shape::default())?.publish(RecordType::BYTES, b"tick")?;
 //! # let snapshot = Snapshot::take(&ring)?;
 //! # let origin = perfring_export::Origin {
-//! #     id: 0, name: "ring".into(), home: ring.display().to_string(),
+//! #     id: 0, name: "ring".into(), location: ring.display().to_string(),
 //! #     uuid: snapshot.layout().uuid, epoch: 1, policy: Some(snapshot.layout().policy),
 //! #     timed: false, data_size: snapshot.layout().data_size, producer: Default::default(),
 //! #     types: Default::default(), anchors: *snapshot.anchors(),

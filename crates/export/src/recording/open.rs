@@ -83,7 +83,7 @@ pub(super) fn open(options: &Options) -> Result<Opened, Refused> {
 pub(super) enum Opened {
     New(File),
     Other(File),
-    Old { file: File, at: u64, written: u64, cut: u64 },
+    Old { file: File, at: u64, written: u64, truncated: u64 },
 }
 
 /// Why it is not opened.
@@ -169,5 +169,5 @@ fn go_on(options: &Options) -> Result<Opened, Refused> {
     file.set_len(at)?;
     file.seek(SeekFrom::Start(at))?;
     let written = last.map_or(0, |head| head.until());
-    Ok(Opened::Old { file, at, written, cut: size - at })
+    Ok(Opened::Old { file, at, written, truncated: size - at })
 }

@@ -87,7 +87,7 @@ impl<R: Read> Reader<R> {
         }
         if len < HEAD {
             let (read, bytes) = (0, len as u64);
-            return Err(ReadError::Cut { read, bytes, missing: Missing::Unknown });
+            return Err(ReadError::Truncated { read, bytes, missing: Missing::Unknown });
         }
         let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|nth| head[at + nth]));
         if number(12) > COMPATIBLE {
@@ -200,7 +200,7 @@ impl<R: Read> Reader<R> {
             return Ok(());
         }
         if len < BLOCK_HEAD {
-            return Err(self.cut(len, None));
+            return Err(self.truncated(len, None));
         }
         let Some(head) = BlockHead::parse(&bytes, self.at) else {
             return Err(self.beyond(Bad("here should be a block"), &bytes, None));
@@ -211,7 +211,7 @@ impl<R: Read> Reader<R> {
         self.block.resize(head.len as usize, 0);
         let read = fill(&mut self.input, &mut self.block).inspect_err(|_| self.is_over = true)?;
         if read < self.block.len() {
-            return Err(self.cut(BLOCK_HEAD + read, Some(head)));
+            return Err(self.truncated(BLOCK_HEAD + read, Some(head)));
         }
         if crc32fast::hash(&self.block) != head.crc {
             let frames = std::mem::take(&mut self.block);
@@ -327,11 +327,11 @@ impl<R: Read> Reader<R> {
     }
 
     /// It ends here, after `bytes` of a block.
-    fn cut(&mut self, bytes: usize, head: Option<BlockHead>) -> ReadError {
+    fn truncated(&mut self, bytes: usize, head: Option<BlockHead>) -> ReadError {
         self.is_over = true;
         let (read, bytes) = (self.totals.records, bytes as u64);
         let missing = head.map_or(Missing::Unknown, |head| Missing::AtLeast(head.records.into()));
-        ReadError::Cut { read, bytes, missing }
+        ReadError::Truncated { read, bytes, missing }
     }
 
     /// A block cannot be read: `read` are bytes of it.

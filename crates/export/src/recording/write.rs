@@ -95,15 +95,17 @@ impl Recording {
         let shown = options.path.display();
         let fails = |what: String| OutputError::new(name, format!("{shown} {what}"));
         let opened = open(options).map_err(|Refused(what)| fails(what))?;
-        let (target, at, written, cut) = match opened {
+        let (target, at, written, truncated) = match opened {
             Opened::New(file) => (Target::File(file), None, 0, 0),
             Opened::Other(file) => (Target::Other(Box::new(file)), None, 0, 0),
-            Opened::Old { file, at, written, cut } => (Target::File(file), Some(at), written, cut),
+            Opened::Old { file, at, written, truncated } => {
+                (Target::File(file), Some(at), written, truncated)
+            }
         };
         let mut recording = Self::of(name, target, options.block_bytes);
-        if cut > 0 {
+        if truncated > 0 {
             recording.figures.trouble = Some(format!(
-                "{shown}: its last {cut} bytes were a block that was not whole, and are gone"
+                "{shown}: its last {truncated} bytes were a block that was not whole, and are gone"
             ));
         }
         recording.begin(at, written)?;
@@ -168,7 +170,7 @@ impl Recording {
     }
 
     /// Tells of the ring what is not in the recording yet.
-    fn tell(&mut self, origin: &Origin, begins: bool) -> Result<(), OutputError> {
+    fn report(&mut self, origin: &Origin, begins: bool) -> Result<(), OutputError> {
         let id = origin.id;
         if begins || !self.known.contains_key(&id) {
             frame::put_origin(&mut self.block, origin);
@@ -245,7 +247,7 @@ impl Output for Recording {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         self.check()?;
         let id = event.origin.id;
-        self.tell(event.origin, matches!(event.what, What::Began))?;
+        self.report(event.origin, matches!(event.what, What::Began))?;
         match &event.what {
             What::Began => frame::put_turn(&mut self.block, frame::BEGAN, id),
             What::Record(record) if record.bytes.len() + RECORD_MOST > FRAME_MAX => {

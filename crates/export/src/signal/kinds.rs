@@ -37,7 +37,7 @@ pub struct Common<'a> {
     /// The instrumentation scope, or nothing.
     pub scope: &'a str,
     /// Values that were cut as the record had no room for more.
-    pub cut: u64,
+    pub truncated: u64,
     /// All fields that have no meaning of their own.
     pub attributes: Attributes<'a>,
 }

@@ -17,7 +17,7 @@
 //! # sink.emit(&Gauge { unit: "{job}", ..Gauge::new("queue.depth", 17u64) })?;
 //! # let snapshot = Snapshot::take(&path)?;
 //! # let origin = Origin {
-//! #     id: 0, name: "ring".into(), home: String::new(), uuid: [0; 16], epoch: 1, policy: None,
+//! #     id: 0, name: "ring".into(), location: String::new(), uuid: [0; 16], epoch: 1, policy: None,
 //! #     timed: true, data_size: 65536, producer: Default::default(),
 //! #     types: TypeTable::from_entries(snapshot.types().entries()),
 //! #     anchors: snapshot.anchors().clone(),
@@ -46,4 +46,4 @@ pub use kinds::{
     SpanEnd, SpanStart, Sum,
 };
 pub use measure::{Buckets, DEFAULT_BOUNDS, Instrument, Number, Temporality};
-pub use resources::{Resources, Told};
+pub use resources::{Reported, Resources};

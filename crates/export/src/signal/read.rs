@@ -53,9 +53,9 @@ impl<'a> Signal<'a> {
                 let scoped = !matches!(class, Class::SpanEnd | Class::Resource);
                 let pid = class != Class::Resource;
                 let common = signal.common();
-                common.cut = fields.take(CUT, unsigned).unwrap_or_default();
-                let told = fields.take(names::TIME, unsigned);
-                common.time = record.wall.or(told);
+                common.truncated = fields.take(CUT, unsigned).unwrap_or_default();
+                let reported = fields.take(names::TIME, unsigned);
+                common.time = record.wall.or(reported);
                 if pid {
                     common.pid = fields.take(names::PID, unsigned);
                 }

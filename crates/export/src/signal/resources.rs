@@ -13,16 +13,16 @@ const PROCESSES: usize = 1024;
 /// What is known of a process, with what is known of the ring that it wrote to: attributes
 /// `perfring.ring.name` and `perfring.ring.uuid`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct Reported {
     /// Names and values.
     pub attributes: Vec<(String, Value)>,
     /// When the process began to count, ns since 1970.
     pub start: Option<u64>,
     /// Attributes that were cut.
-    pub cut: u64,
+    pub truncated: u64,
 }
 
-impl Told {
+impl Reported {
     /// The value of an attribute.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
@@ -40,11 +40,11 @@ pub struct Resources {
 
 #[derive(Debug, Default)]
 struct Ring {
-    told: HashMap<u64, Arc<Told>>,
+    reported: HashMap<u64, Arc<Reported>>,
     /// In the order in which they were told first.
     order: VecDeque<u64>,
     /// Made up for processes that told nothing; at most as many.
-    unknown: HashMap<Option<u64>, Arc<Told>>,
+    unknown: HashMap<Option<u64>, Arc<Reported>>,
 }
 
 impl Resources {
@@ -58,29 +58,30 @@ impl Resources {
         if !attributes.iter().any(|(name, _)| name == SERVICE) {
             attributes.push((SERVICE.into(), Value::Str(UNKNOWN.into())));
         }
-        let told = Told { attributes, start: resource.start, cut: resource.common.cut };
+        let reported =
+            Reported { attributes, start: resource.start, truncated: resource.common.truncated };
         let ring = self.rings.entry(origin.id).or_default();
-        if ring.told.get(&pid).is_some_and(|before| **before == told) {
+        if ring.reported.get(&pid).is_some_and(|before| **before == reported) {
             return;
         }
-        if ring.told.insert(pid, Arc::new(told)).is_none() {
+        if ring.reported.insert(pid, Arc::new(reported)).is_none() {
             ring.order.push_back(pid);
         }
         if ring.order.len() > PROCESSES
             && let Some(oldest) = ring.order.pop_front()
         {
-            ring.told.remove(&oldest);
+            ring.reported.remove(&oldest);
         }
     }
 
     /// What this process told; `None` if it has not.
     #[must_use]
-    pub fn get(&self, origin: u32, pid: u64) -> Option<&Arc<Told>> {
-        self.rings.get(&origin)?.told.get(&pid)
+    pub fn get(&self, origin: u32, pid: u64) -> Option<&Arc<Reported>> {
+        self.rings.get(&origin)?.reported.get(&pid)
     }
 
     /// What can be said of a process that told nothing, or of no process at all.
-    pub fn unknown(&mut self, origin: &Origin, pid: Option<u64>) -> Arc<Told> {
+    pub fn unknown(&mut self, origin: &Origin, pid: Option<u64>) -> Arc<Reported> {
         let ring = self.rings.entry(origin.id).or_default();
         if ring.unknown.len() >= PROCESSES {
             ring.unknown.clear();
@@ -94,15 +95,17 @@ impl Resources {
             if let Some(pid) = pid {
                 attributes.push((names::PID.into(), Value::U64(pid)));
             }
-            Arc::new(Told { attributes, start: None, cut: 0 })
+            Arc::new(Reported { attributes, start: None, truncated: 0 })
         });
         Arc::clone(made)
     }
 
     /// All that was told: by ring and process.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, u64, &Arc<Told>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u64, &Arc<Reported>)> {
         let rings = self.rings.iter();
-        rings.flat_map(|(id, ring)| ring.told.iter().map(move |(pid, told)| (*id, *pid, told)))
+        rings.flat_map(|(id, ring)| {
+            ring.reported.iter().map(move |(pid, reported)| (*id, *pid, reported))
+        })
     }
 
     /// A ring is gone.

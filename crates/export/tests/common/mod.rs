@@ -32,13 +32,13 @@ impl Followed {
         let origin = Origin {
             id,
             name: path.file_name().unwrap().to_string_lossy().into_owned(),
-            home: path.display().to_string(),
+            location: path.display().to_string(),
             uuid: layout.uuid,
-            epoch: stat.producer.who.epoch,
+            epoch: stat.producer.owner.epoch,
             policy: Some(layout.policy),
             timed: layout.time,
             data_size: layout.data_size,
-            producer: stat.producer.who.clone(),
+            producer: stat.producer.owner.clone(),
             types: TypeTable::default(),
             anchors: observer.anchors(),
         };

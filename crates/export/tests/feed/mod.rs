@@ -1,7 +1,7 @@
 //! A ring that a test writes into, and its records as events.
 #![allow(dead_code)] // each test uses some of it
 
-use perfring_consumer::{Item, Observer, Start, Who};
+use perfring_consumer::{Item, Observer, OwnerInfo, Start};
 use perfring_export::{Event, Loss, Origin, Output, Rec, Took, What};
 use perfring_telemetry::producer::Options;
 use perfring_telemetry::{Resource, Sink, options};
@@ -50,13 +50,17 @@ impl Feed {
         let origin = Origin {
             id,
             name: name.into(),
-            home: path.display().to_string(),
+            location: path.display().to_string(),
             uuid,
             epoch: 1,
             policy: Some(observer.layout().policy),
             timed: true,
             data_size: observer.layout().data_size,
-            producer: Who { pid: std::process::id(), name: "test".into(), ..Who::default() },
+            producer: OwnerInfo {
+                pid: std::process::id(),
+                name: "test".into(),
+                ..OwnerInfo::default()
+            },
             types: TypeTable::default(),
             anchors: observer.anchors(),
         };
@@ -78,13 +82,13 @@ impl Feed {
         self.origin.types = TypeTable::from_entries(self.observer.types().entries());
         self.origin.anchors = self.observer.anchors();
         if !std::mem::replace(&mut self.began, true) {
-            tell(numbers, to, &self.origin, || What::Began);
+            report(numbers, to, &self.origin, || What::Began);
         }
         let mut records = 0;
         while let Some(item) = self.observer.read().unwrap() {
             let Item::Record(record) = item else { panic!("the test's ring lost something") };
             if wanted(&Rec::new(record, &self.origin)) {
-                tell(numbers, to, &self.origin, || What::Record(Rec::new(record, &self.origin)));
+                report(numbers, to, &self.origin, || What::Record(Rec::new(record, &self.origin)));
                 records += 1;
             }
         }
@@ -92,15 +96,15 @@ impl Feed {
     }
 
     pub(crate) fn lose(&mut self, numbers: &mut Numbers, to: &mut dyn Output, loss: Loss) {
-        tell(numbers, to, &self.origin, || What::Lost(loss));
+        report(numbers, to, &self.origin, || What::Lost(loss));
     }
 
     pub(crate) fn end(&mut self, numbers: &mut Numbers, to: &mut dyn Output) {
-        tell(numbers, to, &self.origin, || What::Ended);
+        report(numbers, to, &self.origin, || What::Ended);
     }
 }
 
-fn tell<'a>(
+fn report<'a>(
     numbers: &mut Numbers,
     to: &mut dyn Output,
     origin: &'a Origin,

@@ -1,6 +1,6 @@
 //! Rings without rings: events as a sidecar would tell them.
 
-use perfring_consumer::{Anchors, Policy, Record, Who};
+use perfring_consumer::{Anchors, OwnerInfo, Policy, Record};
 use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Took, What};
 use perfring_testrig::nats::{LIMIT, Server, Stored};
@@ -8,11 +8,11 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 pub(crate) fn origin(id: u32, name: &str) -> Origin {
-    let producer = Who { epoch: 1, attached_ns: 0, pid: 1, uid: 0, name: "test".into() };
+    let producer = OwnerInfo { epoch: 1, attached_ns: 0, pid: 1, uid: 0, name: "test".into() };
     Origin {
         id,
         name: name.into(),
-        home: format!("/{name}"),
+        location: format!("/{name}"),
         uuid: [id as u8 + 1; 16],
         epoch: 3,
         policy: Some(Policy::Drop),

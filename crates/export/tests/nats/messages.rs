@@ -60,9 +60,9 @@ fn a_message_says_what_it_is_and_a_loss_is_one_too() {
     assert_eq!(first.header("Perfring-Kind"), Some("4096"));
     assert_eq!(first.header("X"), None);
     assert_eq!(stored[2].header("Perfring-Cause"), Some("too_large"));
-    let told: serde_json::Value = serde_json::from_slice(&stored[1].payload).unwrap();
-    assert_eq!(told["lost"]["records"], 7);
-    assert_eq!(told["lost"]["cause"], "full");
+    let reported: serde_json::Value = serde_json::from_slice(&stored[1].payload).unwrap();
+    assert_eq!(reported["lost"]["records"], 7);
+    assert_eq!(reported["lost"]["cause"], "full");
     let figures = nats.figures();
     assert_eq!((figures.taken, figures.delivered), (2, 2), "losses are no records");
 }

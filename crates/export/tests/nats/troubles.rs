@@ -8,7 +8,7 @@ use perfring_testrig::nats::{Server, Stored, stored, until};
 use std::time::{Duration, Instant};
 
 /// Waits for a sentence with this word.
-fn told(nats: &Nats, word: &str) -> String {
+fn reported(nats: &Nats, word: &str) -> String {
     let mut sentence = String::new();
     until(word, || {
         sentence = nats.figures().trouble.unwrap_or_default();
@@ -24,7 +24,7 @@ fn no_server_at_the_start_is_waited_for_and_told() {
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     let mut feed = Feed::new(1);
     feed.to(100, &mut nats);
-    told(&nats, "no NATS server at nats://127.0.0.1");
+    reported(&nats, "no NATS server at nats://127.0.0.1");
     assert_eq!(nats.undelivered(), Some(0));
     server.up();
     nats.close(soon()).unwrap();
@@ -38,7 +38,7 @@ fn closing_without_a_server_ends_at_the_deadline_and_says_what_is_left() {
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     let mut feed = Feed::new(1);
     feed.to(100, &mut nats);
-    told(&nats, "no NATS server");
+    reported(&nats, "no NATS server");
     let error = nats.close(Instant::now() + Duration::from_millis(50)).unwrap_err();
     println!("{error}");
     assert!(error.to_string().starts_with("engine: 100 of 100 were not acknowledged"), "{error}");
@@ -61,7 +61,7 @@ fn a_stopped_server_fills_the_window_and_blocks_nothing() {
     assert_eq!(feed.seq, 3_000, "just the window");
     assert!(!feed.offer(&mut nats));
     assert_eq!(nats.undelivered(), Some(2_000));
-    told(&nats, "no acknowledgement for 500 ms");
+    reported(&nats, "no acknowledgement for 500 ms");
     assert!(!feed.offer(&mut nats));
     server.thaw();
     feed.to(5_000, &mut nats);
@@ -199,7 +199,7 @@ fn wrong_credentials_are_told_and_right_ones_go_on() {
     let mut nats = Nats::open("engine", &options).unwrap();
     let mut feed = Feed::new(1);
     feed.to(10, &mut nats);
-    let sentence = told(&nats, "does not let us in");
+    let sentence = reported(&nats, "does not let us in");
     assert!(sentence.contains("check `credentials_file`"));
     std::fs::write(&file, "secret\n").unwrap();
     nats.close(soon()).unwrap();
@@ -213,7 +213,7 @@ fn a_server_without_jetstream_is_told() {
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     let mut feed = Feed::new(1);
     feed.to(10, &mut nats);
-    told(&nats, "start it with -js");
+    reported(&nats, "start it with -js");
     server.kill();
     server.configure("jetstream { store_dir: STORE }");
     server.up();
@@ -269,21 +269,21 @@ fn a_stream_that_we_may_not_make_is_asked_for() {
     let mut nats = Nats::open("engine", &Options { stream, ..options(&server) }).unwrap();
     let mut feed = Feed::new(1);
     feed.to(10, &mut nats);
-    told(&nats, "there is no stream \"perfring\"");
+    reported(&nats, "there is no stream \"perfring\"");
     // One that does not take our subjects.
     server.make_stream(stream::Config {
         name: "perfring".into(),
         subjects: vec!["other.>".into()],
         ..stream::Config::default()
     });
-    told(&nats, "no stream takes the subject perfring.ring-0.bytes");
+    reported(&nats, "no stream takes the subject perfring.ring-0.bytes");
     // Another one takes them.
     server.make_stream(stream::Config {
         name: "elsewhere".into(),
         subjects: vec!["perfring.>".into()],
         ..stream::Config::default()
     });
-    told(&nats, "belongs to the stream \"elsewhere\"");
+    reported(&nats, "belongs to the stream \"elsewhere\"");
     server.ask(async |context| {
         context.delete_stream("elsewhere").await.unwrap();
         let subjects = vec!["perfring.>".into()];

@@ -104,9 +104,9 @@ fn a_record_before_its_resource_waits_for_it_and_not_for_ever() {
             otlp.undelivered().is_none()
         });
         let service = s(if late { "late" } else { "test" });
-        let (told, _, _) = &logs(&server)[0];
-        assert_eq!(find(&told.attributes, "service.name"), service);
-        assert_eq!(find(&told.attributes, "process.pid"), i(std::process::id().into()));
+        let (reported, _, _) = &logs(&server)[0];
+        assert_eq!(find(&reported.attributes, "service.name"), service);
+        assert_eq!(find(&reported.attributes, "process.pid"), i(std::process::id().into()));
         assert_eq!(find(&metrics(&server)[0].0.attributes, "service.name"), service);
         close(otlp);
     }

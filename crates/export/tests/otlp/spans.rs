@@ -140,9 +140,9 @@ fn a_long_span_lets_its_ring_go_and_is_whole_in_the_end() {
             otlp.flush().unwrap();
             otlp.undelivered().is_none()
         });
-        let told = logs(&server);
-        assert_eq!(told.len(), usize::from(long_spans == LongSpans::Log));
-        if let Some((resource, scope, log)) = told.first() {
+        let reported = logs(&server);
+        assert_eq!(reported.len(), usize::from(long_spans == LongSpans::Log));
+        if let Some((resource, scope, log)) = reported.first() {
             assert_eq!(find(&resource.attributes, "service.name"), s("shop"));
             assert_eq!((&**scope, &*log.event_name), ("scope", "perfring.span.start"));
             assert_eq!((&*log.trace_id, &*log.span_id), (&TRACE.0[..], &SPAN.0[..]));
@@ -193,8 +193,8 @@ fn what_waits_holds_a_quarter_of_its_ring_at_most() {
     });
     assert_eq!(metrics(&server).len(), 1);
     // The resource was not waited for any longer.
-    let told = logs(&server);
-    let start = told.iter().find(|row| row.2.event_name == "perfring.span.start").unwrap();
+    let reported = logs(&server);
+    let start = reported.iter().find(|row| row.2.event_name == "perfring.span.start").unwrap();
     assert_eq!(find(&start.0.attributes, "service.name"), s("test"));
     close(otlp);
 }

@@ -1,6 +1,6 @@
 //! What a test does with a recording, and what it should read then.
 
-use perfring_consumer::{Anchor, Anchors, Cause, Policy, Record, Who};
+use perfring_consumer::{Anchor, Anchors, Cause, OwnerInfo, Policy, Record};
 use perfring_export::recording::{ReadError, Reader, Recording};
 use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Took, What};
 use perfring_types::read::TypeTable;
@@ -66,13 +66,19 @@ pub(crate) fn origin(ring: u8) -> Origin {
     Origin {
         id: 1000 + u32::from(ring),
         name: format!("ring {ring} \u{fc}"),
-        home: format!("/some/where/{ring}"),
+        location: format!("/some/where/{ring}"),
         uuid: [ring; 16],
         epoch: u64::from(ring) << 40,
         policy: [None, Some(Policy::Drop), Some(Policy::Overwrite)][usize::from(ring) % 3],
         timed: ring.is_multiple_of(2),
         data_size: 4096 << ring,
-        producer: Who { epoch: 3, attached_ns: u64::MAX, pid: 7, uid: 1, name: "p\n".repeat(9) },
+        producer: OwnerInfo {
+            epoch: 3,
+            attached_ns: u64::MAX,
+            pid: 7,
+            uid: 1,
+            name: "p\n".repeat(9),
+        },
         types: TypeTable::default(),
         anchors: Anchors::default(),
     }

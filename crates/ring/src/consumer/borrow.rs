@@ -3,7 +3,7 @@
 use crate::consumer::lines::Lines;
 use crate::consumer::passed::Passed;
 use crate::consumer::release::{Progress, Release};
-use crate::counters::{ConsumerBook, Count};
+use crate::counters::{ConsumerTotals, Count};
 use crate::record::{Corrupt, Found, Frame, Range, Shape, payload_of, split, step};
 use crate::view::{Ring, sane};
 use crate::wait::Fences;
@@ -11,7 +11,7 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{HEADER_LEN, RecordWord};
 
 /// Empty looks after which a reader that does nothing else hands back what it has read.
-const IDLE_LOOKS: u32 = 64;
+const IDLE_POLLS: u32 = 64;
 
 /// The private state of the consumer of a drop ring.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Reader {
     #[must_use]
     pub fn with_aux(self, ring: Ring<'_>, size: u64) -> Self {
         let mut reader = Reader { area: Passed::attach(ring, size), ..self };
-        if let Some((after, count)) = reader.area.handed_back(ring, reader.cursor()) {
+        if let Some((after, count)) = reader.area.write_touched(ring, reader.cursor()) {
             reader.progress.head = reader.progress.head.max(after);
             reader.pass(after, count);
         }
@@ -121,7 +121,7 @@ impl Reader {
     /// [`Corrupt`], again and again at the same position.
     pub fn next(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
         if self.known() == 0 {
-            return self.next_of_look(ring);
+            return self.next_of_poll(ring);
         }
         let due = self.is_due();
         let stepped = step(ring, self.shape(), self.cursor(), self.progress.head)?;
@@ -131,15 +131,15 @@ impl Reader {
             return Ok((Some(found), owed));
         }
         // What was known of ended in holes: there may be more by now.
-        match self.next_of_look(ring) {
+        match self.next_of_poll(ring) {
             Ok((found, also)) => Ok((found, owed || also)),
             Err(_) if owed => Ok((None, true)), // the error comes again
             Err(error) => Err(error),
         }
     }
 
-    fn next_of_look(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
-        let due = self.look(ring)?;
+    fn next_of_poll(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
+        let due = self.poll(ring)?;
         let stepped = step(ring, self.shape(), self.cursor(), self.progress.head)?;
         let owed = due && self.release(ring); // as in `next`
         Ok((self.stepped(stepped), owed))
@@ -280,7 +280,7 @@ impl Reader {
     /// Looks at `data_head` where [`Reader::next_record`] found none because none is known of.
     /// Returns whether there is more; if not, or if something is wrong, `next` knows.
     #[inline]
-    pub fn look_ahead(&mut self, ring: Ring<'_>) -> bool {
+    pub fn poll_ahead(&mut self, ring: Ring<'_>) -> bool {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
         let fresh = head.wrapping_sub(self.progress.head);
         if self.known() != 0
@@ -303,12 +303,12 @@ impl Reader {
     }
 
     /// Looks at `data_head`. Returns whether to release.
-    fn look(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
+    fn poll(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
         if head == self.progress.head {
             // Relaxed: a hint; whoever waits looks again by itself.
             let wanted =
-                self.idle >= IDLE_LOOKS || ring.header.space.armed.load(Ordering::Relaxed) != 0;
+                self.idle >= IDLE_POLLS || ring.header.space.armed.load(Ordering::Relaxed) != 0;
             self.idle = self.idle.saturating_add(1);
             return Ok(wanted);
         }
@@ -347,29 +347,29 @@ impl Reader {
         if self.cursor() == self.release.pos || self.release.holds() {
             return false;
         }
-        let book =
-            ConsumerBook { pos: self.cursor(), read: self.passed(), lapped: Count::default() };
-        self.hand_back(ring, &book, self.area.end)
+        let totals =
+            ConsumerTotals { pos: self.cursor(), read: self.passed(), lapped: Count::default() };
+        self.write_touch(ring, &totals, self.area.end)
     }
 
     /// Hands back everything before the book's position, at which it must be true, and the ranges
     /// before `range_end`.
-    pub(crate) fn hand_back(
+    pub(crate) fn write_touch(
         &mut self,
         ring: Ring<'_>,
-        book: &ConsumerBook,
+        totals: &ConsumerTotals,
         range_end: u64,
     ) -> bool {
         if self.area.exists() {
-            self.area.hand_back(ring, book.pos, range_end);
+            self.area.write_touch(ring, totals.pos, range_end);
         }
         if self.hands {
             if self.release.holds() {
                 self.lines = Lines::from_tail(self.release.pos);
             }
-            self.lines.hand_to(ring, book.pos);
+            self.lines.hand_to(ring, totals.pos);
         }
-        let owed = self.release.hand_back(ring, book);
+        let owed = self.release.write_touch(ring, totals);
         self.set_stop();
         self.hand_on();
         owed

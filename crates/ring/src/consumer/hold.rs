@@ -2,7 +2,7 @@
 //! is their turn.
 
 use crate::consumer::borrow::Reader;
-use crate::counters::{Count, Front, Mark};
+use crate::counters::{Count, Front, ResumePoint};
 use crate::record::{Corrupt, Found, step};
 use crate::view::Ring;
 use perfring_abi::{HEADER_LEN, RecordWord};
@@ -18,8 +18,8 @@ impl Reader {
     /// The place after everything that was read.
     #[must_use]
     #[inline]
-    pub fn mark(&self) -> Mark {
-        Mark {
+    pub fn resume_point(&self) -> ResumePoint {
+        ResumePoint {
             pos: self.cursor(),
             before: self.passed(),
             lapped: Count::default(),
@@ -29,11 +29,14 @@ impl Reader {
 
     /// Hands back everything before a mark. Returns whether a waiting producer is to be woken. A
     /// mark that is not after the last one, or of a place not read yet, does nothing.
-    pub fn release_to(&mut self, ring: Ring<'_>, mark: &Mark) -> bool {
-        if mark.pos <= self.release.pos || mark.pos > self.cursor() || !mark.pos.is_multiple_of(8) {
+    pub fn release_to(&mut self, ring: Ring<'_>, resume_point: &ResumePoint) -> bool {
+        if resume_point.pos <= self.release.pos
+            || resume_point.pos > self.cursor()
+            || !resume_point.pos.is_multiple_of(8)
+        {
             return false;
         }
-        self.hand_back(ring, &mark.book(), mark.range_end.min(self.area.end))
+        self.write_touch(ring, &resume_point.totals(), resume_point.range_end.min(self.area.end))
     }
 
     /// What is next, of what is known of.
@@ -45,7 +48,7 @@ impl Reader {
         let pos = self.cursor();
         // B ordered both words.
         if pos < self.stop && self.timed && RecordWord::from_raw(ring.load(pos)).is_plain() {
-            return Ok(Front::Stamped(ring.load(pos + u64::from(HEADER_LEN))));
+            return Ok(Front::Timestamped(ring.load(pos + u64::from(HEADER_LEN))));
         }
         self.front_beyond(ring)
     }
@@ -59,7 +62,7 @@ impl Reader {
     /// # Errors
     /// [`Corrupt`].
     #[inline]
-    pub fn look_held(&mut self, ring: Ring<'_>) -> Result<(Front, bool), Corrupt> {
+    pub fn peek_held(&mut self, ring: Ring<'_>) -> Result<(Front, bool), Corrupt> {
         self.refresh(ring)?;
         match self.front(ring)? {
             Front::Empty => Ok((Front::Empty, self.pass_holes(ring)?)),
@@ -72,7 +75,7 @@ impl Reader {
         self.pass(self.cursor() + self.known(), Count::default());
         let holes =
             self.held() > 0 && step(ring, self.shape(), self.release.pos, self.cursor())?.is_none();
-        Ok(holes && self.hand_back(ring, &self.mark().book(), self.area.end))
+        Ok(holes && self.write_touch(ring, &self.resume_point().totals(), self.area.end))
     }
 
     #[cold]
@@ -80,7 +83,7 @@ impl Reader {
         Ok(match self.peek(ring, self.cursor())? {
             None => Front::Empty,
             Some((Found::Record(frame) | Found::Large(frame, _), _)) => match frame.time {
-                Some(stamp) => Front::Stamped(stamp),
+                Some(timestamp) => Front::Timestamped(timestamp),
                 None => Front::Plain,
             },
             Some((Found::Lost(_), _)) => Front::Lost,

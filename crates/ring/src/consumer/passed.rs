@@ -55,7 +55,7 @@ impl Passed {
     /// It had read all up to the last record whose range it gave up, and those ranges may be
     /// another payload's by now: they do not come again. How far from `cursor` that goes, and the
     /// records up to there.
-    pub(crate) fn handed_back(&self, ring: Ring<'_>, cursor: u64) -> Option<(u64, Count)> {
+    pub(crate) fn write_touched(&self, ring: Ring<'_>, cursor: u64) -> Option<(u64, Count)> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
         if self.size == 0 || self.released == 0 || !sane(ring, head, cursor) {
             return None;
@@ -87,7 +87,7 @@ impl Passed {
     /// Hands back what goes with everything before `pos`: before `data_tail`, so that whoever waits
     /// for that finds both.
     #[inline]
-    pub(crate) fn hand_back(&mut self, ring: Ring<'_>, pos: u64, range_end: u64) {
+    pub(crate) fn write_touch(&mut self, ring: Ring<'_>, pos: u64, range_end: u64) {
         let end = self.before(ring, pos, range_end);
         if end > self.released {
             self.released = end;

@@ -1,9 +1,9 @@
 //! How far the consumer of a drop ring has read, and what it has released: its book, and the tail.
 
-use crate::counters::{ConsumerBook, Count};
-use crate::latch::{self, LatchWriter};
+use crate::counters::{ConsumerTotals, Count};
 use crate::record::Corrupt;
 use crate::recount::count_surely;
+use crate::seq_latch::{self, SeqLatchWriter};
 use crate::view::Ring;
 use crate::wait::{Fences, claim_space_wake};
 use perfring_abi::atomic::Ordering;
@@ -19,7 +19,7 @@ pub(crate) struct Release {
     pub(super) pos: u64,
     /// Release at least after this many bytes.
     interval: u64,
-    latch: LatchWriter,
+    seq_latch: SeqLatchWriter,
     fences: Fences,
 }
 
@@ -33,14 +33,15 @@ impl Release {
         let page = &ring.header.consumer;
         // After a death between the book and the tail, the book that fits the tail counts; after a
         // foreign perf reader, none does, and what it read is what was written and is not there.
-        let fits = latch::find_where(page, |words| ConsumerBook::from_words(words).pos == tail);
+        let fits =
+            seq_latch::find_where(page, |words| ConsumerTotals::from_words(words).pos == tail);
         let passed = match &fits {
-            Some(whole) => ConsumerBook::from_words(&whole.words).passed(),
+            Some(whole) => ConsumerTotals::from_words(&whole.words).passed(),
             None => count_surely(ring, tail)?,
         };
-        let kept = fits.or_else(|| latch::find(page));
-        let latch = LatchWriter::after(page, kept.as_ref());
-        Ok((Release { pos: tail, interval: ring.data_size() / 8, latch, fences }, passed))
+        let kept = fits.or_else(|| seq_latch::find(page));
+        let seq_latch = SeqLatchWriter::after(page, kept.as_ref());
+        Ok((Release { pos: tail, interval: ring.data_size() / 8, seq_latch, fences }, passed))
     }
 
     /// Where it is due to move.
@@ -62,15 +63,15 @@ impl Release {
 
     /// Hands back everything before the book's position, at which it must be true. Returns whether a
     /// waiting producer is to be woken.
-    pub(crate) fn hand_back(&mut self, ring: Ring<'_>, book: &ConsumerBook) -> bool {
+    pub(crate) fn write_touch(&mut self, ring: Ring<'_>, totals: &ConsumerTotals) -> bool {
         // The book before the tail: after a death between the two, the older book fits the tail.
-        self.latch.write(&ring.header.consumer, &book.to_words());
-        self.pos = book.pos;
-        ring.header.data_tail.store(book.pos, Ordering::Release); // C, pairs with D
+        self.seq_latch.write(&ring.header.consumer, &totals.to_words());
+        self.pos = totals.pos;
+        ring.header.data_tail.store(totals.pos, Ordering::Release); // C, pairs with D
         self.fences.light(); // K, pairs with L
         // Relaxed: K orders it.
         ring.header.space.armed.load(Ordering::Relaxed) != 0
-            && claim_space_wake(&ring.header.space, book.pos)
+            && claim_space_wake(&ring.header.space, totals.pos)
     }
 }
 

@@ -2,13 +2,13 @@
 //! the copy was of a record or of what was being written over it.
 
 use crate::aux_area;
-use crate::counters::{ConsumerBook, Count, Front, Mark, Saved};
-use crate::latch::{self, LatchWriter};
+use crate::counters::{ConsumerTotals, Count, Front, ResumePoint, Saved};
 use crate::oldest::oldest;
 use crate::record::{
     Bounds, Corrupt, Frame, Lost, Range, Record, Shape, lost_of, payload_of, split_body,
 };
-use crate::recount::newest_book;
+use crate::recount::newest_totals;
+use crate::seq_latch::{self, SeqLatchWriter};
 use crate::view::{POS_MAX, Ring};
 use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
@@ -61,8 +61,8 @@ pub struct Observer {
     upto: u64,
     /// A loss that was found by looking ahead, and the place before it: it comes before what is at
     /// the cursor.
-    pending: Option<(Lost, Mark)>,
-    latch: LatchWriter,
+    pending: Option<(Lost, ResumePoint)>,
+    seq_latch: SeqLatchWriter,
 }
 
 enum Refill {
@@ -81,8 +81,8 @@ impl Observer {
             Start::At(saved) => saved,
             Start::Oldest => oldest(ring, policy)?,
             Start::Latest => {
-                let book = newest_book(ring)?;
-                Saved { pos: book.pos, before: book.written }
+                let totals = newest_totals(ring)?;
+                Saved { pos: totals.pos, before: totals.written }
             }
         };
         let size = ring.data_size().min(SIZE_MAX.into());
@@ -103,7 +103,7 @@ impl Observer {
             from: place.pos,
             upto: place.pos,
             pending: None,
-            latch: LatchWriter::default(),
+            seq_latch: SeqLatchWriter::default(),
         })
     }
 
@@ -112,12 +112,12 @@ impl Observer {
     /// # Errors
     /// [`Corrupt`].
     pub fn resume(ring: Ring<'_>) -> Result<Self, Corrupt> {
-        let whole = latch::find(&ring.header.consumer).ok_or(Corrupt { pos: 0 })?;
-        let book = ConsumerBook::from_words(&whole.words);
-        let saved = Saved { pos: book.pos, before: book.passed() };
+        let whole = seq_latch::find(&ring.header.consumer).ok_or(Corrupt { pos: 0 })?;
+        let totals = ConsumerTotals::from_words(&whole.words);
+        let saved = Saved { pos: totals.pos, before: totals.passed() };
         let mut observer = Observer::new(ring, Policy::Overwrite, Start::At(saved))?;
-        observer.lapped = book.lapped;
-        observer.latch = LatchWriter::after(&ring.header.consumer, Some(&whole));
+        observer.lapped = totals.lapped;
+        observer.seq_latch = SeqLatchWriter::after(&ring.header.consumer, Some(&whole));
         Ok(observer)
     }
 
@@ -162,7 +162,7 @@ impl Observer {
 
     /// Saves the place in the page: for the consumer of an overwrite ring alone.
     pub fn save(&mut self, ring: Ring<'_>) {
-        self.save_mark(ring, &self.mark());
+        self.save_resume_point(ring, &self.resume_point());
     }
 
     /// The next record or loss, or `None` if there is none now.
@@ -285,9 +285,9 @@ impl Observer {
         if self.laps_in_a_row > LAPS_MAX {
             // Where the producer's last book was true is a record boundary too, and most of a ring
             // away from the place where it overwrites.
-            let book = newest_book(ring)?;
-            if book.pos > place.pos {
-                place = Saved { pos: book.pos, before: book.written };
+            let totals = newest_totals(ring)?;
+            if totals.pos > place.pos {
+                place = Saved { pos: totals.pos, before: totals.written };
             }
         }
         if place.pos <= self.cursor {
@@ -305,33 +305,33 @@ impl Observer {
     /// Whether the next call of [`Observer::next`] has to look at what the producer shares.
     #[must_use]
     #[inline]
-    pub fn must_look(&self) -> bool {
+    pub fn must_poll(&self) -> bool {
         self.cursor == self.upto
     }
 
     /// Where this observer would go on.
     #[must_use]
     pub fn saved(&self) -> Saved {
-        self.mark().saved()
+        self.resume_point().saved()
     }
 
     /// The place after everything that was read.
     #[must_use]
     #[inline]
-    pub fn mark(&self) -> Mark {
+    pub fn resume_point(&self) -> ResumePoint {
         match &self.pending {
             Some((_, before)) => *before,
             None => {
                 let (pos, before) = (self.cursor, self.passed);
-                Mark { pos, before, lapped: self.lapped, range_end: 0 }
+                ResumePoint { pos, before, lapped: self.lapped, range_end: 0 }
             }
         }
     }
 
     /// Saves a place in the page, as [`Observer::save`] does that of now: for the consumer of an
     /// overwrite ring alone.
-    pub fn save_mark(&mut self, ring: Ring<'_>, mark: &Mark) {
-        self.latch.write(&ring.header.consumer, &mark.book().to_words());
+    pub fn save_resume_point(&mut self, ring: Ring<'_>, resume_point: &ResumePoint) {
+        self.seq_latch.write(&ring.header.consumer, &resume_point.totals().to_words());
     }
 
     /// What is next, of what was copied.
@@ -351,7 +351,7 @@ impl Observer {
                 // Of a record with a range it stands elsewhere.
                 let nth = if self.shape.is_large(word) { aux_record::TIME } else { 0 };
                 let at = ((self.cursor - self.from) / 8) as usize + 1 + nth;
-                return Ok(Front::Stamped(self.copy.get(at).copied().unwrap_or(0)));
+                return Ok(Front::Timestamped(self.copy.get(at).copied().unwrap_or(0)));
             }
             if word.kind() == RecordType::LOST {
                 return Ok(Front::Lost);
@@ -366,14 +366,14 @@ impl Observer {
     ///
     /// # Errors
     /// [`Corrupt`].
-    pub fn look(&mut self, ring: Ring<'_>) -> Result<Front, Corrupt> {
+    pub fn peek(&mut self, ring: Ring<'_>) -> Result<Front, Corrupt> {
         // As in `next`: a turn passes holes, or copies anew, or returns.
         for _ in 0..=2 * ring.data.len() {
             let front = self.front()?;
             if front != Front::More {
                 return Ok(front);
             }
-            let before = self.mark();
+            let before = self.resume_point();
             match self.refill(ring)? {
                 Refill::Empty => return Ok(Front::Empty),
                 Refill::Lost(lost) if lost.records > 0 => {

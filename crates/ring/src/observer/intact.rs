@@ -1,9 +1,9 @@
 //! The snapshot: a copy of everything intact, while producers run at full speed.
 
 use crate::aux_area;
-use crate::books::{Stranded, Totals};
 use crate::record::{Bounds, Corrupt, Found, Frame, Record, Shape, Walk, lost_of, split_body};
 use crate::time::Anchors;
+use crate::totals::{RingTotals, Stranded};
 use crate::view::{POS_MAX, Ring, Shared};
 use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
@@ -19,7 +19,7 @@ const TRIES: u32 = if cfg!(loom) { 2 } else { 16 };
 pub struct Snapshot {
     start: u64,
     words: Vec<u64>,
-    totals: Totals,
+    totals: RingTotals,
     shape: Shape,
     /// Payloads of the AUX area, and where their records stand; those are missing that were
     /// overwritten.
@@ -55,7 +55,7 @@ impl Snapshot {
         is_dead: impl Fn(u32) -> bool,
     ) -> Result<Self, Corrupt> {
         let ring = at.ring();
-        let totals = Totals::of(at, policy, &is_dead).ok_or(Corrupt { pos: ring.tail() })?;
+        let totals = RingTotals::of(at, policy, &is_dead).ok_or(Corrupt { pos: ring.tail() })?;
         let copy = |ring| copy(ring, Stranded::find(at, &is_dead).upto);
         let (mut start, mut words) = copy(ring)?;
         for _ in 1..TRIES {
@@ -129,7 +129,7 @@ impl Snapshot {
 
     /// The ring's books, read just before.
     #[must_use]
-    pub fn totals(&self) -> &Totals {
+    pub fn totals(&self) -> &RingTotals {
         &self.totals
     }
 

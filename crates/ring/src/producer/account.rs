@@ -1,10 +1,10 @@
 //! What the exclusive producer has written and lost: its book, and what was committed since.
 
-use crate::counters::{Count, ProducerBook};
-use crate::latch::{self, LatchWriter};
+use crate::counters::{Count, ProducerTotals};
 use crate::record::{Corrupt, write_lost};
 use crate::recount::bring_up;
 use crate::reserve::Refusal;
+use crate::seq_latch::{self, SeqLatchWriter};
 use crate::time;
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
@@ -20,8 +20,8 @@ pub(crate) struct Account {
     /// waits for a cache line runs out of is room for stores.
     since: u64,
     /// All counts, true at its own position; `since` leads from there to here.
-    pub(super) book: ProducerBook,
-    latch: LatchWriter,
+    pub(super) totals: ProducerTotals,
+    seq_latch: SeqLatchWriter,
     timed: bool,
     /// The newest stamp: none after it is less.
     pub(super) last: u64,
@@ -35,35 +35,35 @@ impl Account {
         head: u64,
     ) -> Result<(Self, u64), Corrupt> {
         let page = &ring.header.producer;
-        let whole = latch::find(page).ok_or(Corrupt { pos: head })?;
-        let book = ProducerBook::from_words(&whole.words);
-        let latch = LatchWriter::after(page, Some(&whole));
-        let (from, book, timed) = (book.pos, bring_up(ring, book, head)?, layout.time);
-        let last = if timed { time::newest_stamp(ring, from, head) } else { 0 };
-        Ok((Account { since: 0, book, latch, timed, last }, from))
+        let whole = seq_latch::find(page).ok_or(Corrupt { pos: head })?;
+        let totals = ProducerTotals::from_words(&whole.words);
+        let seq_latch = SeqLatchWriter::after(page, Some(&whole));
+        let (from, totals, timed) = (totals.pos, bring_up(ring, totals, head)?, layout.time);
+        let last = if timed { time::newest_timestamp(ring, from, head) } else { 0 };
+        Ok((Account { since: 0, totals, seq_latch, timed, last }, from))
     }
 
     /// End of the last committed record.
     #[inline(always)]
     pub(crate) fn pos(&self) -> u64 {
-        self.book.pos + (self.since & (ONE_RECORD - 1))
+        self.totals.pos + (self.since & (ONE_RECORD - 1))
     }
 
     #[inline(always)]
     pub(crate) fn records(&self) -> u64 {
-        self.book.written.records.wrapping_add(self.since >> 32)
+        self.totals.written.records.wrapping_add(self.since >> 32)
     }
 
     /// What stands before [`Account::pos`]: bytes that are neither holes nor markers are records'.
     pub(crate) fn written(&self) -> Count {
-        let markers = self.book.lost_markers.wrapping_mul(LOST_SIZE.into());
-        let other = self.book.discarded.bytes.wrapping_add(markers);
+        let markers = self.totals.lost_markers.wrapping_mul(LOST_SIZE.into());
+        let other = self.totals.discarded.bytes.wrapping_add(markers);
         Count { records: self.records(), bytes: self.pos().wrapping_sub(other) }
     }
 
     /// All counts, true at [`Account::pos`].
-    pub(crate) fn book(&self) -> ProducerBook {
-        ProducerBook { pos: self.pos(), written: self.written(), ..self.book }
+    pub(crate) fn totals(&self) -> ProducerTotals {
+        ProducerTotals { pos: self.pos(), written: self.written(), ..self.totals }
     }
 
     #[inline(always)]
@@ -79,36 +79,37 @@ impl Account {
 
     pub(crate) fn discard(&mut self, size: u64) {
         self.since += size;
-        self.book.discarded.add(size);
+        self.totals.discarded.add(size);
     }
 
     pub(crate) fn refuse(&mut self, refusal: Refusal, size: u64) {
         let cause = match refusal {
-            Refusal::TooLarge { .. } => &mut self.book.refused.too_large,
-            _ => &mut self.book.refused.full,
+            Refusal::TooLarge { .. } => &mut self.totals.refused.too_large,
+            _ => &mut self.totals.refused.full,
         };
         cause.add(size);
     }
 
     /// How many causes of loss the stream is still to be told of. An exclusive ring knows no other
     /// than these two.
-    pub(crate) fn untold(&self) -> u64 {
-        let (refused, told) = (&self.book.refused, &self.book.told);
-        u64::from(refused.full != told.full) + u64::from(refused.too_large != told.too_large)
+    pub(crate) fn unreported(&self) -> u64 {
+        let (refused, reported) = (&self.totals.refused, &self.totals.reported);
+        u64::from(refused.full != reported.full)
+            + u64::from(refused.too_large != reported.too_large)
     }
 
     /// Writes the markers; the next publish brings them with it. A producer that dies before that
     /// has told nothing, as the book in the page then still says.
-    pub(crate) fn tell_losses(&mut self, ring: Ring<'_>) {
-        let markers = write_lost(ring, self.pos(), self.book.refused.since(self.book.told));
+    pub(crate) fn report_losses(&mut self, ring: Ring<'_>) {
+        let markers = write_lost(ring, self.pos(), self.totals.refused.since(self.totals.reported));
         self.since += markers * u64::from(LOST_SIZE);
-        self.book.lost_markers = self.book.lost_markers.wrapping_add(markers);
-        self.book.told = self.book.refused;
+        self.totals.lost_markers = self.totals.lost_markers.wrapping_add(markers);
+        self.totals.reported = self.totals.refused;
     }
 
     /// The stamp of what is reserved now: none after it is less.
     #[inline(always)]
-    pub(crate) fn stamp(&mut self, now: u64) -> u64 {
+    pub(crate) fn timestamp(&mut self, now: u64) -> u64 {
         self.last = self.last.max(now);
         self.last
     }
@@ -117,12 +118,12 @@ impl Account {
     pub(crate) fn write(&mut self, ring: Ring<'_>) {
         if self.timed {
             // G publishes it: after the book nobody looks at the records before it.
-            ring.header.shared.newest_stamp.store(self.last, Ordering::Relaxed);
+            ring.header.shared.newest_timestamp.store(self.last, Ordering::Relaxed);
         }
         let written = self.written();
-        self.book.pos = self.pos();
-        self.book.written = written;
+        self.totals.pos = self.pos();
+        self.totals.written = written;
         self.since = 0;
-        self.latch.write(&ring.header.producer, &self.book.to_words());
+        self.seq_latch.write(&ring.header.producer, &self.totals.to_words());
     }
 }

@@ -5,19 +5,19 @@
 //! release store of `data_head`; everything else is in [`crate::producer::room`] behind one branch.
 
 use crate::aux_area;
-use crate::counters::{Count, ProducerBook};
+use crate::counters::{Count, ProducerTotals};
 use crate::producer::loan::{Changed, Hot};
 use crate::producer::ranges::Ranges;
 use crate::producer::room::Room;
 use crate::record::{BODY_LEN, Corrupt};
-use crate::recount::{book_interval, bring_up};
+use crate::recount::{bring_up, totals_interval};
 use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
 use crate::time::{self, Reading};
 use crate::view::{Ring, sane};
 use crate::wait::{Fences, Wake, claim_wake};
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
-    AUX_SIZE, HEADER_LEN, Header, Hole, Layout, RecordType, RecordWord, STAMP_LEN, range_size,
+    AUX_SIZE, HEADER_LEN, Header, Hole, Layout, RecordType, RecordWord, TIMESTAMP_LEN, range_size,
     record_size,
 };
 
@@ -29,7 +29,7 @@ pub struct Writer {
     /// A payload of this length or longer is too long, or wants a stamp: one test for both, so that
     /// a ring without time pays nothing for it.
     plain_end: usize,
-    stamp: usize,
+    timestamp: usize,
     fences: Fences,
     ranges: Ranges,
 }
@@ -53,7 +53,7 @@ impl Writer {
         room.account.write(ring);
         let max_len = max_len(ring, layout);
         let plain_end = if layout.time { 0 } else { max_len + 1 };
-        Ok(Writer { room, max_len, plain_end, stamp: layout.stamp_len(), fences, ranges })
+        Ok(Writer { room, max_len, plain_end, timestamp: layout.timestamp_len(), fences, ranges })
     }
 
     /// Space for a record, or why not. Counts nothing: a caller that gives up calls
@@ -115,30 +115,30 @@ impl Writer {
         if len > self.max_len {
             return self.place_large(ring.header, ring.data, len, now);
         }
-        if self.stamp == 0 {
+        if self.timestamp == 0 {
             return Ok((self.place::<0>(ring, kind, len, 0)?, 0));
         }
-        const STAMP: usize = STAMP_LEN as usize;
-        Ok((self.place::<STAMP>(ring, kind, len, now)?, STAMP as u64))
+        const TIMESTAMP: usize = TIMESTAMP_LEN as usize;
+        Ok((self.place::<TIMESTAMP>(ring, kind, len, now)?, TIMESTAMP as u64))
     }
 
     #[inline(always)]
-    fn place<const STAMP: usize>(
+    fn place<const TIMESTAMP: usize>(
         &mut self,
         ring: Ring<'_>,
         kind: RecordType,
         len: usize,
         now: u64,
     ) -> Result<u64, Refusal> {
-        let start = self.room.place(ring, record_size(len + STAMP))?;
+        let start = self.room.place(ring, record_size(len + TIMESTAMP))?;
         // The header now, in order with the payload after it: at commit, a reader that runs ahead
         // may have taken its line back. Nobody looks at it before the head has passed it.
         // Relaxed: A publishes it, and E came before it.
-        let word = RecordWord::of(kind, len + STAMP);
+        let word = RecordWord::of(kind, len + TIMESTAMP);
         ring.word(start).store(word.raw(), Ordering::Relaxed);
-        if STAMP != 0 {
-            let stamp = self.room.account.stamp(now);
-            ring.word(start + u64::from(HEADER_LEN)).store(stamp, Ordering::Relaxed);
+        if TIMESTAMP != 0 {
+            let timestamp = self.room.account.timestamp(now);
+            ring.word(start + u64::from(HEADER_LEN)).store(timestamp, Ordering::Relaxed);
         }
         Ok(start)
     }
@@ -164,7 +164,7 @@ impl Writer {
         // Relaxed, as in `place`.
         ring.word(start).store(word.raw(), Ordering::Relaxed);
         self.ranges.make_room(ring, policy, tail);
-        self.room.account.stamp(now);
+        self.room.account.timestamp(now);
         Ok((start, Reserved::large_lead(self.ranges.pos)))
     }
 
@@ -210,7 +210,7 @@ impl Writer {
         // Two ways, so that each knows what it adds where the caller knows the length.
         let word = match reserved.lead {
             0 => RecordWord::of(reserved.kind, len),
-            stamp => RecordWord::of(reserved.kind, len + stamp as usize),
+            timestamp => RecordWord::of(reserved.kind, len + timestamp as usize),
         };
         if len != reserved.len {
             // Relaxed: A publishes it.
@@ -239,7 +239,7 @@ impl Writer {
     ) -> bool {
         let ring = Ring::new(header, data);
         let reserved = Reserved { start, kind, len, lead };
-        reserved.write_body(ring, len, self.newest_stamp(), self.room.policy);
+        reserved.write_body(ring, len, self.newest_timestamp(), self.room.policy);
         self.ranges.pos += range_size(len);
         self.room.account.add_one(AUX_SIZE.into());
         let owed = self.publish(ring, wake);
@@ -285,10 +285,10 @@ impl Writer {
     #[inline]
     pub fn begin_batch(&mut self, ring: Ring<'_>) {
         let room = &mut self.room;
-        let since = room.pos() - room.account.book.pos;
-        if room.head() == room.pos() && since >= book_interval(ring) / 2 {
+        let since = room.pos() - room.account.totals.pos;
+        if room.head() == room.pos() && since >= totals_interval(ring) / 2 {
             room.account.write(ring);
-            room.look_again();
+            room.poll_again();
         }
     }
 
@@ -302,13 +302,13 @@ impl Writer {
     #[cold]
     pub fn refuse(&mut self, ring: Ring<'_>, refusal: Refusal, len: usize) -> bool {
         let size = if len > self.max_len {
-            refused_size(self.ranges.size, len, self.stamp)
+            refused_size(self.ranges.size, len, self.timestamp)
         } else {
-            record_size(len + self.stamp)
+            record_size(len + self.timestamp)
         };
         self.room.account.refuse(refusal, size);
         // The next reservation makes room, which tells the loss.
-        self.room.look_again();
+        self.room.poll_again();
         let owed = self.publish(ring, Wake::Force);
         self.room.account.write(ring);
         owed
@@ -318,7 +318,7 @@ impl Writer {
     #[must_use]
     pub fn tail_for(&self, ring: Ring<'_>, len: usize) -> u64 {
         if len <= self.max_len {
-            return self.tail_for_record(ring, record_size(len + self.stamp));
+            return self.tail_for_record(ring, record_size(len + self.timestamp));
         }
         let small = self.tail_for_record(ring, record_size(BODY_LEN));
         aux_area::tail_for(ring, self.ranges.size, self.ranges.pos, len).max(small)
@@ -334,9 +334,9 @@ impl Writer {
     pub fn detach(&mut self, ring: Ring<'_>) -> bool {
         let owed = self.publish(ring, Wake::Auto);
         // Asking for room for nothing writes the markers, if they fit.
-        let told =
+        let reported =
             self.room.make_room(ring.header, ring.data, 0).is_ok() && self.room.held.is_some();
-        let owed = owed | (told && self.publish(ring, Wake::Auto));
+        let owed = owed | (reported && self.publish(ring, Wake::Auto));
         self.room.account.write(ring);
         owed
     }
@@ -350,8 +350,8 @@ impl Writer {
 
     /// The private counts, true at [`Writer::pos`].
     #[must_use]
-    pub fn book(&self) -> ProducerBook {
-        self.room.account.book()
+    pub fn totals(&self) -> ProducerTotals {
+        self.room.account.totals()
     }
 
     /// Records and bytes evicted from an overwrite ring.
@@ -377,13 +377,13 @@ impl Writer {
 
     /// The newest stamp.
     #[must_use]
-    pub fn newest_stamp(&self) -> u64 {
+    pub fn newest_timestamp(&self) -> u64 {
         self.room.account.last
     }
 
     /// Notes in a timed ring what the clocks say: after attaching, before the first record.
     pub fn begin_time(&mut self, ring: Ring<'_>, reading: &Reading) {
-        if time::begin(ring, reading, self.pos(), self.newest_stamp()) {
+        if time::begin(ring, reading, self.pos(), self.newest_timestamp()) {
             self.room.account.last = 0;
         }
     }
@@ -417,14 +417,14 @@ impl Writer {
         // have come that looked at nothing else.
         let head = ring.header.data_head.load(Ordering::Relaxed);
         let most = self.room.limit.max(self.room.evict_limit);
-        let here = ProducerBook { pos: self.pos(), ..ProducerBook::default() };
+        let here = ProducerTotals { pos: self.pos(), ..ProducerTotals::default() };
         if head.is_multiple_of(8)
             && (self.pos()..=most).contains(&head)
-            && let Ok(book) = bring_up(ring, here, head)
+            && let Ok(totals) = bring_up(ring, here, head)
         {
-            self.room.add_up_to(head, book.written.records, head);
+            self.room.add_up_to(head, totals.written.records, head);
         }
-        self.room.look_again();
+        self.room.poll_again();
     }
 
     /// Makes room for a record of `len` bytes in the way that most records of a full overwrite ring

@@ -4,11 +4,11 @@
 use crate::producer::account::Account;
 use crate::producer::tail::Tail;
 use crate::record::Corrupt;
-use crate::recount::book_interval;
+use crate::recount::totals_interval;
 use crate::reserve::Refusal;
 use crate::view::Ring;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
-use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, Tell};
+use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, Report};
 
 /// Where the exclusive producer is, and how far it may go.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Room {
     pub(super) tail: Tail,
     pub(super) policy: Policy,
     evict: Evict,
-    tell: Tell,
+    report: Report,
 }
 
 impl Room {
@@ -39,9 +39,9 @@ impl Room {
             Policy::Overwrite => Tail::take_over(ring, tail).ok_or(Corrupt { pos: tail })?,
             Policy::Drop => Tail::of_consumer(tail),
         };
-        let Layout { policy, evict, tell, .. } = *layout;
+        let Layout { policy, evict, report, .. } = *layout;
         let (limit, evict_limit, held) = (0, 0, None);
-        Ok((Room { account, limit, evict_limit, held, tail, policy, evict, tell }, from))
+        Ok((Room { account, limit, evict_limit, held, tail, policy, evict, report }, from))
     }
 
     #[inline(always)]
@@ -80,7 +80,7 @@ impl Room {
     }
 
     /// The next reservation works out the limits anew.
-    pub(crate) fn look_again(&mut self) {
+    pub(crate) fn poll_again(&mut self) {
         (self.limit, self.evict_limit) = (0, 0);
     }
 
@@ -127,11 +127,11 @@ impl Room {
     fn walk(&mut self, ring: Ring<'_>, end: u64) {
         while !self.tail.pass_known(ring, end, self.head()) {
             // Before the next mark the tail is at this one: there is always one after it.
-            if self.tail.pos > self.account.book.pos {
+            if self.tail.pos > self.account.totals.pos {
                 self.account.write(ring);
             }
             self.tail.publish(ring);
-            if self.tail.look_on(ring, self.head()).is_err() {
+            if self.tail.poll_on(ring, self.head()).is_err() {
                 // All that was ever written goes, and that count is private: at the end of what is
                 // committed, so that is published.
                 self.publish_at(ring, self.pos());
@@ -166,10 +166,10 @@ impl Room {
             _ => {}
         }
         // Whoever takes this ring over walks from the book to the head: those records must stand.
-        let book = self.account.book.pos;
-        if self.pos() - book >= book_interval(ring)
-            || end - book > mask
-            || (self.policy == Policy::Overwrite && self.tail.pos > book)
+        let totals = self.account.totals.pos;
+        if self.pos() - totals >= totals_interval(ring)
+            || end - totals > mask
+            || (self.policy == Policy::Overwrite && self.tail.pos > totals)
         {
             self.publish_held(ring);
             self.account.write(ring);
@@ -182,10 +182,10 @@ impl Room {
         fence(Ordering::Release); // E, pairs with F
         if markers != 0 {
             self.hold();
-            self.account.tell_losses(ring);
-        } else if self.untold() != 0 {
+            self.account.report_losses(ring);
+        } else if self.unreported() != 0 {
             // They did not fit beside this record: the next one comes here too.
-            self.look_again();
+            self.poll_again();
             return Ok(());
         }
         self.set_limits(ring, end);
@@ -193,7 +193,7 @@ impl Room {
     }
 
     fn set_limits(&mut self, ring: Ring<'_>, end: u64) {
-        let due = self.account.book.pos + book_interval(ring);
+        let due = self.account.totals.pos + totals_interval(ring);
         self.limit = (self.tail.pos + ring.data_size() - 1).min(due);
         match (self.policy, self.evict) {
             (Policy::Overwrite, Evict::Exact) => self.evict_limit = due,
@@ -253,11 +253,11 @@ impl Room {
     /// Bytes of the `PERF_RECORD_LOST` records that are due before a record of `size` bytes: none
     /// if they would not fit the ring together, then a later record brings them.
     pub(crate) fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
-        let bytes = self.untold() * u64::from(LOST_SIZE);
+        let bytes = self.unreported() * u64::from(LOST_SIZE);
         if bytes + size < ring.data_size() { bytes } else { 0 }
     }
 
-    fn untold(&self) -> u64 {
-        if self.tell == Tell::CountersOnly { 0 } else { self.account.untold() }
+    fn unreported(&self) -> u64 {
+        if self.report == Report::CountersOnly { 0 } else { self.account.unreported() }
     }
 }

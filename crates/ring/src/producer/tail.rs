@@ -8,9 +8,9 @@
 //! the count at the tail takes the records between tail and mark from the mark's.
 
 use crate::counters::Count;
-use crate::latch::LatchWriter;
 use crate::oldest::{taken_over, write_mark};
 use crate::record::{Corrupt, Record};
+use crate::seq_latch::SeqLatchWriter;
 use crate::view::Ring;
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{MARK_AHEAD, RecordWord};
@@ -31,7 +31,7 @@ pub(crate) struct Tail {
     known: usize,
     /// What is overwritten once all of them are gone.
     marked: Count,
-    latch: LatchWriter,
+    seq_latch: SeqLatchWriter,
     /// A record boundary half a ring back, and what was written before it.
     pub(super) half: Option<(u64, Count)>,
 }
@@ -39,18 +39,18 @@ pub(crate) struct Tail {
 impl Tail {
     /// That of a drop ring.
     pub(crate) fn of_consumer(pos: u64) -> Self {
-        Self::after(pos, Count::default(), LatchWriter::default())
+        Self::after(pos, Count::default(), SeqLatchWriter::default())
     }
 
     /// That of an overwrite ring, taken over from the last producer.
     pub(crate) fn take_over(ring: Ring<'_>, pos: u64) -> Option<Self> {
-        let (overwritten, latch) = taken_over(ring, pos)?;
-        Some(Self::after(pos, overwritten, latch))
+        let (overwritten, seq_latch) = taken_over(ring, pos)?;
+        Some(Self::after(pos, overwritten, seq_latch))
     }
 
     /// Nothing is known but what was overwritten before the tail.
-    fn after(pos: u64, marked: Count, latch: LatchWriter) -> Self {
-        Tail { pos, ends: [0; AHEAD], next: 0, known: 0, marked, latch, half: None }
+    fn after(pos: u64, marked: Count, seq_latch: SeqLatchWriter) -> Self {
+        Tail { pos, ends: [0; AHEAD], next: 0, known: 0, marked, seq_latch, half: None }
     }
 
     #[inline(always)]
@@ -98,7 +98,7 @@ impl Tail {
     ///
     /// # Errors
     /// [`Corrupt`] if somebody else wrote into the data area.
-    pub(crate) fn look_on(&mut self, ring: Ring<'_>, head: u64) -> Result<(), Corrupt> {
+    pub(crate) fn poll_on(&mut self, ring: Ring<'_>, head: u64) -> Result<(), Corrupt> {
         let (mut pos, mut count, mut known) = (self.pos, self.marked, 0);
         let ends = &mut self.ends;
         let mut records = ring.records(pos, head);
@@ -129,7 +129,7 @@ impl Tail {
             }
         }
         (self.next, self.known, self.marked) = (0, known, count);
-        write_mark(ring, &mut self.latch, pos, self.marked);
+        write_mark(ring, &mut self.seq_latch, pos, self.marked);
         Ok(())
     }
 
@@ -143,7 +143,7 @@ impl Tail {
     fn forget(&mut self, ring: Ring<'_>, pos: u64, overwritten: Count) {
         (self.next, self.known) = (0, 0);
         self.marked = overwritten;
-        write_mark(ring, &mut self.latch, pos, self.marked);
+        write_mark(ring, &mut self.seq_latch, pos, self.marked);
     }
 
     /// Goes on at the boundary in the middle, if `end` fits then. Returns whether it did.

@@ -3,11 +3,11 @@
 use crate::aux_area;
 use crate::record::Record;
 use crate::reserve::{Refusal, Reserved};
-use crate::shared::ledger;
 use crate::shared::locked_room::LockedRoom;
+use crate::shared::running;
 use crate::shared::sweep::sweep;
 use crate::time::rise;
-use crate::view::{Peers, Shared};
+use crate::view::{Liveness, Shared};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{Policy, RecordType, RecordWord, aux_record, range_size};
 
@@ -23,10 +23,10 @@ pub(crate) struct Allotted {
 impl Allotted {
     /// Space for the record of a payload that is not too long, and for the payload: open, under the
     /// lock. Stamped if it is told the time.
-    pub(crate) fn reserve<P: Peers>(
+    pub(crate) fn reserve<P: Liveness>(
         &mut self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         room: &mut LockedRoom,
         kind: RecordType,
         len: usize,
@@ -34,8 +34,8 @@ impl Allotted {
     ) -> Result<Reserved, Refusal> {
         let (floor, policy, me, need) =
             (room.floor, room.policy, room.owner.index, range_size(len));
-        let start = room.begin(&at, peers, RecordWord::aux().size())?;
-        let range = match self.find(at, peers, policy, me, start, need) {
+        let start = room.begin(&at, liveness, RecordWord::aux().size())?;
+        let range = match self.find(at, liveness, policy, me, start, need) {
             Ok(range) => range,
             Err(refusal) => {
                 // Nothing is reserved: the next may begin where the last ended.
@@ -47,7 +47,7 @@ impl Allotted {
         let reserved = Reserved { start, kind, len, lead: Reserved::large_lead(range) };
         let time = now.map_or(0, |now| rise(at.ring, now));
         reserved.write_body(at.ring, len, time, policy);
-        ledger::open(at, start, RecordWord::busy_aux(me));
+        running::open(at, start, RecordWord::busy_aux(me));
         // After `producer_pos`: whoever sees the range sees that something is reserved (O). Under
         // the lock.
         at.ring.header.aux.head.store(range + need, Ordering::Release);
@@ -57,10 +57,10 @@ impl Allotted {
 
     /// Where the next range begins, and room for it: by the producer in slot `me`, whose record
     /// begins at `start`.
-    fn find<P: Peers>(
+    fn find<P: Liveness>(
         &mut self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         policy: Policy,
         me: u32,
         start: u64,
@@ -75,7 +75,7 @@ impl Allotted {
                 return Err(Refusal::Full);
             }
             let to = head + need - self.size;
-            close_ranges(at, peers, me, start, to)?;
+            close_ranges(at, liveness, me, start, to)?;
             // Relaxed: the fence orders it before what is written over the old.
             at.ring.header.aux.tail.store(to, Ordering::Relaxed);
         }
@@ -89,9 +89,9 @@ impl Allotted {
 
 /// Sees to it that no reservation before `start` is open whose range begins before `to`: those of
 /// the dead are ended. What is open is never overwritten.
-fn close_ranges<P: Peers>(
+fn close_ranges<P: Liveness>(
     at: Shared<'_>,
-    peers: &P,
+    liveness: &P,
     me: u32,
     start: u64,
     to: u64,
@@ -103,7 +103,7 @@ fn close_ranges<P: Peers>(
         // Relaxed: M orders it; nobody writes there while it is open.
         let range = at.ring.word(pos + 8 + 8 * aux_record::OFFSET as u64).load(Ordering::Relaxed);
         if range < to {
-            if (slot as usize) >= at.slots.len() || slot == me || peers.is_alive(slot) {
+            if (slot as usize) >= at.slots.len() || slot == me || liveness.is_alive(slot) {
                 return Err(Refusal::Pending { slot });
             }
             sweep(at, slot);

@@ -1,10 +1,10 @@
 //! The end of a reservation, and what follows from it: `data_head` goes over everything that has
 //! ended, a sleeper is woken, and now and then somebody asks whether what holds the head up lives.
 
-use crate::shared::ledger;
 use crate::shared::owner::Owner;
+use crate::shared::running;
 use crate::shared::sweep::{advance, note_stuck, sweep};
-use crate::view::{Peers, Shared};
+use crate::view::{Liveness, Shared};
 use crate::wait::{Fences, Wake, claim_wake};
 use perfring_abi::RecordWord;
 use perfring_abi::atomic::{Ordering, fence};
@@ -26,10 +26,10 @@ pub(crate) struct Ends {
 impl Ends {
     /// The swap that ends a reservation, and what follows from it.
     #[inline(always)]
-    pub(crate) fn end<P: Peers>(
+    pub(crate) fn end<P: Liveness>(
         &mut self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         start: u64,
         word: RecordWord,
         size: u64,
@@ -39,33 +39,33 @@ impl Ends {
         // loom takes SeqCst accesses for acquire and release ones, and knows the fence.
         #[cfg(loom)]
         fence(Ordering::SeqCst);
-        self.ended_at(at, peers, wake, start + size)
+        self.ended_at(at, liveness, wake, start + size)
     }
 
     /// After a record was published behind an open one.
     #[cold]
-    pub(crate) fn ended<P: Peers>(
+    pub(crate) fn ended<P: Liveness>(
         &mut self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         wake: Wake,
         end: u64,
     ) -> bool {
         fence(Ordering::SeqCst); // O
-        self.ended_at(at, peers, wake, end)
+        self.ended_at(at, liveness, wake, end)
     }
 
     #[inline(always)]
-    pub(crate) fn ended_at<P: Peers>(
+    pub(crate) fn ended_at<P: Liveness>(
         &mut self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         wake: Wake,
         end: u64,
     ) -> bool {
         let head = advance(at);
         if head < end {
-            self.wait_behind(at, peers, head);
+            self.wait_behind(at, liveness, head);
             // Whoever sleeps will not be woken by what is published here: it is to look whether
             // the one that holds it up is dead.
             return self.wake(at, if wake == Wake::No { wake } else { Wake::Force }, head);
@@ -85,7 +85,7 @@ impl Ends {
 
     /// Asks now and then whether the owner of the reservation that holds up the head is alive.
     #[cold]
-    fn wait_behind<P: Peers>(&mut self, at: Shared<'_>, peers: &P, head: u64) {
+    fn wait_behind<P: Liveness>(&mut self, at: Shared<'_>, liveness: &P, head: u64) {
         let (pos, times) = self.behind;
         self.behind = if pos == head { (head, times + 1) } else { (head, 1) };
         if !self.behind.1.is_multiple_of(BEHIND_MAX) {
@@ -94,16 +94,16 @@ impl Ends {
         let Some(owner) = at.held_up() else { return };
         if owner != self.me.index
             && (owner as usize) < at.slots.len()
-            && !peers.is_alive(owner)
-            && self.me.lock(at, peers).is_ok()
+            && !liveness.is_alive(owner)
+            && self.me.lock(at, liveness).is_ok()
         {
             // Again under the lock: its slot may have another holder by now, who has swept it.
-            if !peers.is_alive(owner) {
+            if !liveness.is_alive(owner) {
                 sweep(at, owner);
             }
             self.me.unlock(at);
         } else {
-            note_stuck(at, peers, head);
+            note_stuck(at, liveness, head);
         }
     }
 }
@@ -112,5 +112,5 @@ impl Ends {
 /// woken somewhat early; and where it is stale, at once.
 #[cold]
 fn claim(at: Shared<'_>, wake: Wake, head: u64) -> bool {
-    claim_wake(&at.ring.header.wait, wake, head, ledger::records(at))
+    claim_wake(&at.ring.header.wait, wake, head, running::records(at))
 }

@@ -1,9 +1,9 @@
 //! The tail of a shared overwrite ring, as one of its producers knows it.
 
 use crate::counters::Count;
-use crate::latch::{self, LatchWriter};
 use crate::oldest::write_mark;
 use crate::record::Corrupt;
+use crate::seq_latch::{self, SeqLatchWriter};
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
 
@@ -16,13 +16,17 @@ pub(crate) type Place = (u64, Count);
 pub(crate) struct KnownTail {
     pos: u64,
     overwritten: Count,
-    latch: LatchWriter,
+    seq_latch: SeqLatchWriter,
 }
 
 impl KnownTail {
     /// Nothing is known.
     pub(crate) fn new() -> Self {
-        KnownTail { pos: u64::MAX, overwritten: Count::default(), latch: LatchWriter::default() }
+        KnownTail {
+            pos: u64::MAX,
+            overwritten: Count::default(),
+            seq_latch: SeqLatchWriter::default(),
+        }
     }
 
     /// Whether this is the tail, or a mark says what is overwritten before it: after a death between
@@ -34,26 +38,26 @@ impl KnownTail {
 
     /// Takes over a tail that somebody else has published.
     fn take_over(&mut self, ring: Ring<'_>, tail: u64) -> bool {
-        let mark = latch::find_where(&ring.header.tail_mark, |words| words[0] == tail);
+        let mark = seq_latch::find_where(&ring.header.tail_mark, |words| words[0] == tail);
         let Some(mark) = mark else { return false };
         self.overwritten = Count::get(&mark.words, 1);
-        self.latch = LatchWriter::after(&ring.header.tail_mark, Some(&mark));
+        self.seq_latch = SeqLatchWriter::after(&ring.header.tail_mark, Some(&mark));
         self.pos = tail;
         true
     }
 
-    /// Evicts so that `end` fits, if the records that go are before `book`, and publishes the tail.
-    /// Returns whether that was so; if not, nothing has changed. `book` is not beyond a `data_head` that
+    /// Evicts so that `end` fits, if the records that go are before `totals`, and publishes the tail.
+    /// Returns whether that was so; if not, nothing has changed. `totals` is not beyond a `data_head` that
     /// this producer has acquired (B).
     #[inline(always)]
-    pub(crate) fn evict(&mut self, ring: Ring<'_>, end: u64, book: u64) -> bool {
+    pub(crate) fn evict(&mut self, ring: Ring<'_>, end: u64, totals: u64) -> bool {
         let mask = ring.data_size() - 1;
         let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
         if !self.is_at(ring, tail) {
             return false;
         }
         let (mut to, mut records, mut bytes) = (tail, 0, 0);
-        let mut oldest = ring.records(tail, book);
+        let mut oldest = ring.records(tail, totals);
         while end.wrapping_sub(to) > mask {
             // Damage, or an open reservation, or the book: the slow way finds out which.
             let Some(Ok(record)) = oldest.next() else { return false };
@@ -102,7 +106,7 @@ impl KnownTail {
     pub(crate) fn publish(&mut self, ring: Ring<'_>, (tail, overwritten): Place) {
         // The mark before the tail: after a death between the two, the older mark is still there
         // and fits the tail.
-        write_mark(ring, &mut self.latch, tail, overwritten);
+        write_mark(ring, &mut self.seq_latch, tail, overwritten);
         // Relaxed: a fence orders it before anything is written over the old records.
         ring.header.data_tail.store(tail, Ordering::Relaxed); // E, pairs with F
         (self.pos, self.overwritten) = (tail, overwritten);

@@ -1,20 +1,20 @@
 //! Room for a reservation in a shared ring: the lock, and under it the slow way, which finds the
 //! room, brings the book, and tells the losses.
 
-use crate::counters::{Count, ProducerBook};
-use crate::holder::Who;
-use crate::latch;
+use crate::counters::{Count, ProducerTotals};
+use crate::holder::OwnerInfo;
 use crate::record::{Corrupt, write_lost};
-use crate::recount::book_interval;
+use crate::recount::totals_interval;
 use crate::reserve::Refusal;
+use crate::seq_latch;
 use crate::shared::evict::{KnownTail, Place};
-use crate::shared::ledger;
 use crate::shared::owner::Owner;
+use crate::shared::running;
 use crate::shared::slot::Figures;
 use crate::shared::sweep::{advance, note_stuck, sweep};
-use crate::view::{Peers, Ring, Shared, sane};
+use crate::view::{Liveness, Ring, Shared, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
-use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Tell};
+use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Report};
 
 /// Why a producer could not attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +40,11 @@ pub(crate) struct LockedRoom {
     evict_limit: u64,
     tail: KnownTail,
     /// Where the producers' book was true when last looked at.
-    book_pos: u64,
+    totals_pos: u64,
     pub(super) figures: Figures,
     pub(super) policy: Policy,
     evict: Evict,
-    tell: Tell,
+    report: Report,
 }
 
 /// The positions of a ring at one moment under the lock.
@@ -57,18 +57,18 @@ struct Stand {
 
 impl LockedRoom {
     /// Signs for a slot whose lock the caller holds, and ends what the last holder left open.
-    pub(crate) fn attach<P: Peers>(
+    pub(crate) fn attach<P: Liveness>(
         at: Shared<'_>,
         layout: &Layout,
         index: u32,
-        who: &Who,
-        peers: &P,
+        who: &OwnerInfo,
+        liveness: &P,
     ) -> Result<Self, Unattached> {
         let holder = &at.slots[index as usize].holder;
         // The new epoch before anything else: no lock word of an earlier holder is this one's.
         who.sign(holder);
-        let owner = Owner::new(index, Who::read(holder).epoch);
-        owner.lock(at, peers).map_err(|refusal| match refusal {
+        let owner = Owner::new(index, OwnerInfo::read(holder).epoch);
+        owner.lock(at, liveness).map_err(|refusal| match refusal {
             Refusal::Contended { slot } => Unattached::Contended { slot },
             _ => Unattached::Corrupt(Corrupt { pos: at.ring.head() }),
         })?;
@@ -88,16 +88,16 @@ impl LockedRoom {
             limit: 0,
             evict_limit: 0,
             tail: KnownTail::new(),
-            book_pos: 0,
+            totals_pos: 0,
             figures,
             policy: layout.policy,
             evict: layout.evict,
-            tell: layout.tell,
+            report: layout.report,
         })
     }
 
     /// The next reservation works out the limits anew.
-    pub(crate) fn look_again(&mut self) {
+    pub(crate) fn poll_again(&mut self) {
         (self.limit, self.evict_limit) = (0, 0);
     }
 
@@ -106,20 +106,20 @@ impl LockedRoom {
     /// By reference, as those that it is built in: a copy of what was put together a moment ago
     /// waits for its stores, and then the locked instruction for the copy.
     #[inline(always)]
-    pub(crate) fn begin<P: Peers>(
+    pub(crate) fn begin<P: Liveness>(
         &mut self,
         at: &Shared<'_>,
-        peers: &P,
+        liveness: &P,
         size: u64,
     ) -> Result<u64, Refusal> {
-        self.owner.lock(*at, peers)?;
+        self.owner.lock(*at, liveness)?;
         // Relaxed: M orders it.
         let mut start = at.ring.header.shared.producer_pos.load(Ordering::Relaxed);
         let there_is_room = self.fits(start, size, self.limit)
             || (self.fits(start, size, self.evict_limit)
                 && self.evict_few(at.ring.header, at.ring.data, start.wrapping_add(size)));
         if !there_is_room {
-            start = match self.make_room(*at, peers, size) {
+            start = match self.make_room(*at, liveness, size) {
                 Ok(start) => start,
                 Err(refusal) => {
                     self.owner.unlock(*at);
@@ -137,18 +137,18 @@ impl LockedRoom {
     /// Opens a reservation, and gives the lock back.
     #[inline(always)]
     pub(crate) fn open(&self, at: Shared<'_>, start: u64, size: u64) {
-        ledger::open(at, start, RecordWord::busy(size, self.owner.index));
+        running::open(at, start, RecordWord::busy(size, self.owner.index));
         self.owner.unlock(at);
     }
 
     /// Does something else under the lock. Returns whether that was to be had.
-    pub(crate) fn under_lock<P: Peers>(
+    pub(crate) fn under_lock<P: Liveness>(
         &self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         then: impl FnOnce(),
     ) -> bool {
-        if self.owner.lock(at, peers).is_err() {
+        if self.owner.lock(at, liveness).is_err() {
             return false;
         }
         then();
@@ -171,16 +171,16 @@ impl LockedRoom {
     /// Takes the ring in two, so that the call from the hot path passes it in registers.
     #[inline(never)]
     fn evict_few(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
-        self.tail.evict(Ring::new(header, data), end, self.book_pos)
+        self.tail.evict(Ring::new(header, data), end, self.totals_pos)
     }
 
     /// Makes room for `size` bytes, tells what is still to be told, and sets the next limit.
     /// Returns where the record begins.
     #[inline(never)]
-    pub(crate) fn make_room<P: Peers>(
+    pub(crate) fn make_room<P: Liveness>(
         &mut self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         size: u64,
     ) -> Result<u64, Refusal> {
         let mut found = self.find_room(at, size)?;
@@ -188,31 +188,31 @@ impl LockedRoom {
         // what was in the way.
         for _ in 0..=at.slots.len() {
             let Err(stand) = found else { break };
-            self.unblock(at, peers, stand)?;
+            self.unblock(at, liveness, stand)?;
             found = self.find_room(at, size)?;
         }
-        let (stand, tail, markers) = found.map_err(|stand| self.no_room(at, peers, stand))?;
+        let (stand, tail, markers) = found.map_err(|stand| self.no_room(at, liveness, stand))?;
         let mask = at.ring.data_size() - 1;
         let end = stand.end + markers + size;
-        self.bring_book(at, stand, tail.0, end)?;
+        self.bring_totals(at, stand, tail.0, end)?;
         if self.policy == Policy::Overwrite && tail.0 != stand.tail {
             self.tail.publish(at.ring, tail);
         }
         let start = stand.end + markers;
         if markers != 0 {
-            self.tell_losses(at, stand);
-        } else if self.untold() != 0 {
+            self.report_losses(at, stand);
+        } else if self.unreported() != 0 {
             // They did not fit beside this record: the next one comes here too.
-            self.look_again();
+            self.poll_again();
             return Ok(start);
         }
-        let interval = book_interval(at.ring);
+        let interval = totals_interval(at.ring);
         // An open reservation can keep the book back: then it is looked at now and then.
-        let book = (self.book_pos + interval).max(end + interval / 8);
-        let book = book.min(self.book_pos + mask);
-        self.limit = book.min(tail.0 + mask);
+        let totals = (self.totals_pos + interval).max(end + interval / 8);
+        let totals = totals.min(self.totals_pos + mask);
+        self.limit = totals.min(tail.0 + mask);
         if self.policy == Policy::Overwrite && self.evict == Evict::Exact {
-            self.evict_limit = book;
+            self.evict_limit = totals;
         }
         Ok(start)
     }
@@ -254,9 +254,14 @@ impl LockedRoom {
     }
 
     /// Ends what holds the room back, if its owner is dead. Returns when it is worth another look.
-    fn unblock<P: Peers>(&self, at: Shared<'_>, peers: &P, stand: Stand) -> Result<(), Refusal> {
+    fn unblock<P: Liveness>(
+        &self,
+        at: Shared<'_>,
+        liveness: &P,
+        stand: Stand,
+    ) -> Result<(), Refusal> {
         match self.blocker(at, stand) {
-            Some(slot) if slot != self.owner.index && !peers.is_alive(slot) => {
+            Some(slot) if slot != self.owner.index && !liveness.is_alive(slot) => {
                 sweep(at, slot);
                 Ok(())
             }
@@ -266,7 +271,7 @@ impl LockedRoom {
                 advance(at);
                 Ok(())
             }
-            _ => Err(self.no_room(at, peers, stand)),
+            _ => Err(self.no_room(at, liveness, stand)),
         }
     }
 
@@ -279,10 +284,10 @@ impl LockedRoom {
     }
 
     /// Full, or held up: that is so when the consumer of a drop ring has read all that it may.
-    fn no_room<P: Peers>(&self, at: Shared<'_>, peers: &P, stand: Stand) -> Refusal {
+    fn no_room<P: Liveness>(&self, at: Shared<'_>, liveness: &P, stand: Stand) -> Refusal {
         match self.blocker(at, stand) {
             Some(slot) if self.policy == Policy::Overwrite || stand.tail == stand.head => {
-                note_stuck(at, peers, stand.head);
+                note_stuck(at, liveness, stand.head);
                 Refusal::Pending { slot }
             }
             // An overwrite ring is never full: one reservation after another ended just before it
@@ -294,36 +299,37 @@ impl LockedRoom {
 
     /// Writes the producers' book if it is due: before the tail passes it, before it is written
     /// over, and every interval.
-    fn bring_book(
+    fn bring_totals(
         &mut self,
         at: Shared<'_>,
         stand: Stand,
         tail: u64,
         end: u64,
     ) -> Result<(), Refusal> {
-        let (interval, mask) = (book_interval(at.ring), at.ring.data_size() - 1);
+        let (interval, mask) = (totals_interval(at.ring), at.ring.data_size() - 1);
         let damaged = Refusal::Corrupt { tail: stand.tail };
-        let must =
-            |book: u64| end - book > mask || (self.policy == Policy::Overwrite && tail > book);
+        let must = |totals: u64| {
+            end - totals > mask || (self.policy == Policy::Overwrite && tail > totals)
+        };
         // What was seen once does not go back, or somebody damages the ring.
-        if self.book_pos > stand.head {
+        if self.totals_pos > stand.head {
             return Err(damaged);
         }
-        if end - self.book_pos < interval && !must(self.book_pos) {
+        if end - self.totals_pos < interval && !must(self.totals_pos) {
             return Ok(());
         }
         // Somebody else may have written it.
-        let book = latch::find(&at.ring.header.producer).ok_or(damaged)?;
-        let pos = ProducerBook::from_words(&book.words).pos;
-        if pos > stand.head || pos < self.book_pos {
+        let totals = seq_latch::find(&at.ring.header.producer).ok_or(damaged)?;
+        let pos = ProducerTotals::from_words(&totals.words).pos;
+        if pos > stand.head || pos < self.totals_pos {
             return Err(damaged);
         }
-        self.book_pos = pos;
+        self.totals_pos = pos;
         // With something open it has to be counted: not before there is enough to count.
         let upto = if stand.head == stand.end { end } else { stand.head };
         if upto - pos >= interval || must(pos) {
-            ledger::write_book(at, stand.head, stand.end).map_err(|_| damaged)?;
-            self.book_pos = stand.head;
+            running::write_totals(at, stand.head, stand.end).map_err(|_| damaged)?;
+            self.totals_pos = stand.head;
         }
         Ok(())
     }
@@ -336,28 +342,32 @@ impl LockedRoom {
 
     /// Bytes of the markers due before a record: as the exclusive producer's.
     fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
-        let bytes = self.untold() * u64::from(LOST_SIZE);
+        let bytes = self.unreported() * u64::from(LOST_SIZE);
         if bytes + size < ring.data_size() { bytes } else { 0 }
     }
 
-    fn untold(&self) -> u64 {
-        if self.tell == Tell::CountersOnly {
+    fn unreported(&self) -> u64 {
+        if self.report == Report::CountersOnly {
             return 0;
         }
-        self.figures.untold().all().into_iter().filter(|count| *count != Count::default()).count()
-            as u64
+        self.figures
+            .unreported()
+            .all()
+            .into_iter()
+            .filter(|count| *count != Count::default())
+            .count() as u64
     }
 
     /// Writes the markers and publishes them, as records of their own.
-    fn tell_losses(&mut self, at: Shared<'_>, stand: Stand) {
+    fn report_losses(&mut self, at: Shared<'_>, stand: Stand) {
         let header = at.ring.header;
-        let untold = self.figures.untold();
+        let unreported = self.figures.unreported();
         // E, as before every write over what was evicted.
         fence(Ordering::Release);
-        let markers = write_lost(at.ring, stand.end, untold);
+        let markers = write_lost(at.ring, stand.end, unreported);
         let pos = stand.end + markers * u64::from(LOST_SIZE);
-        self.figures.tell(at, stand.end);
-        ledger::add_told(at, untold, markers);
+        self.figures.report(at, stand.end);
+        running::add_reported(at, unreported, markers);
         // B: what is before it is published by this store too.
         if header.data_head.load(Ordering::Acquire) == stand.end {
             header.data_head.store(pos, Ordering::Release); // A, pairs with B

@@ -2,7 +2,7 @@
 //!
 //! The lock word names its owner: the slot, and the slot's epoch, which rises at every attach. An
 //! owner that lives is never robbed, however long it takes; one that is dead (its
-//! open-file-description lock is gone, which the caller's [`Peers`] can tell) is taken over by
+//! open-file-description lock is gone, which the caller's [`Liveness`] can tell) is taken over by
 //! compare-and-swap from exactly the word that was seen, so one of any number of heirs wins.
 //!
 //! What the lock guards is written so that a death between any two stores leaves a state from
@@ -11,11 +11,11 @@
 use crate::reserve::Refusal;
 use crate::shared::slot;
 use crate::shared::sweep::{advance, next_dead, repair, sweep};
-use crate::view::{Peers, SLOT_BITS, Shared, slot_of};
+use crate::view::{Liveness, SLOT_BITS, Shared, slot_of};
 use alloc::vec::Vec;
 use perfring_abi::atomic::{Ordering, fence};
 
-/// Looks at a held lock before a producer gives up. What passes between them is [`Peers::relax`]'s
+/// Looks at a held lock before a producer gives up. What passes between them is [`Liveness::relax`]'s
 /// to say.
 pub const LOCK_ROUNDS: u32 = if cfg!(loom) { 3 } else { 96 };
 /// Every so many of them, it is asked whether the holder lives.
@@ -38,17 +38,25 @@ impl Owner {
     /// # Errors
     /// [`Refusal::Contended`] if its owner lives and keeps it.
     #[inline(always)]
-    pub(crate) fn lock<P: Peers>(self, at: Shared<'_>, peers: &P) -> Result<Option<u32>, Refusal> {
+    pub(crate) fn lock<P: Liveness>(
+        self,
+        at: Shared<'_>,
+        liveness: &P,
+    ) -> Result<Option<u32>, Refusal> {
         // M, pairs with the release of whoever had it.
         match at.lock().compare_exchange(0, self.id, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Ok(None),
-            Err(_) => self.lock_slowly(at, peers),
+            Err(_) => self.lock_slowly(at, liveness),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_slowly<P: Peers>(self, at: Shared<'_>, peers: &P) -> Result<Option<u32>, Refusal> {
+    fn lock_slowly<P: Liveness>(
+        self,
+        at: Shared<'_>,
+        liveness: &P,
+    ) -> Result<Option<u32>, Refusal> {
         let lock = at.lock();
         let mut seen = lock.load(Ordering::Relaxed);
         for round in 0..LOCK_ROUNDS {
@@ -63,7 +71,7 @@ impl Owner {
             // this producer now.
             if seen != 0
                 && (owner == self.index
-                    || (round % ASK_EVERY == ASK_EVERY - 1 && !peers.is_alive(owner)))
+                    || (round % ASK_EVERY == ASK_EVERY - 1 && !liveness.is_alive(owner)))
                 && lock
                     .compare_exchange(seen, self.id, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
@@ -73,7 +81,7 @@ impl Owner {
                 repair(at, owner);
                 return Ok(Some(owner));
             }
-            peers.relax(round);
+            liveness.relax(round);
             seen = lock.load(Ordering::Relaxed);
         }
         Err(Refusal::Contended { slot: slot_of(seen) })
@@ -99,17 +107,21 @@ pub struct Recovered {
 ///
 /// # Errors
 /// [`Refusal::Contended`] if the ring's lock is held by somebody who lives.
-pub fn recover<P: Peers>(at: Shared<'_>, epoch: u64, peers: &P) -> Result<Recovered, Refusal> {
+pub fn recover<P: Liveness>(
+    at: Shared<'_>,
+    epoch: u64,
+    liveness: &P,
+) -> Result<Recovered, Refusal> {
     let owner = Owner::new(at.slots.len() as u32, epoch);
     // Of a dead heir the newest figure may be of a hole that it did not come to make.
     let counts = |index| slot::Losses::load(at, index).reclaimed.records;
     let slots = 0..at.slots.len() as u32;
     let old: Vec<u64> = slots.clone().map(counts).collect();
-    let lock = owner.lock(at, peers)?;
+    let lock = owner.lock(at, liveness)?;
     // Only slots with something open: asking the system for each of hundreds is slow.
     // Each turn ends all that one of them left open.
     for _ in 0..at.slots.len() {
-        let Some(slot) = next_dead(at, peers) else { break };
+        let Some(slot) = next_dead(at, liveness) else { break };
         sweep(at, slot);
     }
     // One that died between the end of a record and this: nothing is open, and nothing published.

@@ -7,16 +7,16 @@
 
 use crate::aux_area;
 use crate::counters::{Count, Refused};
-use crate::holder::Who;
+use crate::holder::OwnerInfo;
 use crate::record::BODY_LEN;
 use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
 use crate::shared::allot::Allotted;
 use crate::shared::end::Ends;
-use crate::shared::group::Group;
-use crate::shared::ledger;
 use crate::shared::locked_room::{LockedRoom, Unattached};
+use crate::shared::running;
+use crate::shared::span::BatchSpan;
 use crate::time::{self, Reading};
-use crate::view::{Peers, Ring, Shared};
+use crate::view::{Liveness, Ring, Shared};
 use crate::wait::{Fences, Wake};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{
@@ -31,7 +31,7 @@ pub struct SharedWriter {
     max_len: usize,
     /// No record without a stamp is so long, or longer.
     plain_end: usize,
-    stamp: usize,
+    timestamp: usize,
     allotted: Allotted,
     ends: Ends,
 }
@@ -42,22 +42,22 @@ impl SharedWriter {
     ///
     /// # Errors
     /// See [`Unattached`].
-    pub fn attach<P: Peers>(
+    pub fn attach<P: Liveness>(
         at: Shared<'_>,
         layout: &Layout,
         fences: Fences,
         index: u32,
-        who: &Who,
-        peers: &P,
+        who: &OwnerInfo,
+        liveness: &P,
     ) -> Result<Self, Unattached> {
-        let room = LockedRoom::attach(at, layout, index, who, peers)?;
+        let room = LockedRoom::attach(at, layout, index, who, liveness)?;
         let max_len = max_len(at.ring, layout);
         Ok(SharedWriter {
             ends: Ends { me: room.owner, fences, behind: (u64::MAX, 0) },
             room,
             max_len,
             plain_end: if layout.time { 0 } else { max_len + 1 },
-            stamp: layout.stamp_len(),
+            timestamp: layout.timestamp_len(),
             allotted: Allotted { size: layout.aux_size, floor: 0 },
         })
     }
@@ -71,10 +71,10 @@ impl SharedWriter {
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
-    pub fn publish<P: Peers>(
+    pub fn publish<P: Liveness>(
         &mut self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         kind: RecordType,
         len: usize,
         wake: Wake,
@@ -83,9 +83,9 @@ impl SharedWriter {
         if len >= self.plain_end {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
-        let start = self.room.begin(&at, peers, record_size(len))?;
+        let start = self.room.begin(&at, liveness, record_size(len))?;
         fill(&Reserved { start, kind, len, lead: 0 });
-        self.publish_here(&at, peers, start, RecordWord::of(kind, len), wake)
+        self.publish_here(&at, liveness, start, RecordWord::of(kind, len), wake)
     }
 
     /// As [`SharedWriter::publish`], at `now`: a moment of the stamps' clock, read before. The
@@ -96,27 +96,27 @@ impl SharedWriter {
     /// See [`Refusal`].
     #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
     #[inline]
-    pub fn publish_at<P: Peers>(
+    pub fn publish_at<P: Liveness>(
         &mut self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         kind: RecordType,
         len: usize,
         now: u64,
         wake: Wake,
         fill: impl FnOnce(&Reserved),
     ) -> Result<bool, Refusal> {
-        let reserved = self.begin_at(&at, peers, kind, len, now)?;
+        let reserved = self.begin_at(&at, liveness, kind, len, now)?;
         fill(&reserved);
-        self.publish_here(&at, peers, reserved.start, reserved.word(len), wake)
+        self.publish_here(&at, liveness, reserved.start, reserved.word(len), wake)
     }
 
     /// The record at `start` is in: under the lock, which this gives back.
     #[inline(always)]
-    fn publish_here<P: Peers>(
+    fn publish_here<P: Liveness>(
         &mut self,
         at: &Shared<'_>,
-        peers: &P,
+        liveness: &P,
         start: u64,
         word: RecordWord,
         wake: Wake,
@@ -125,7 +125,7 @@ impl SharedWriter {
         // Relaxed: A or O publishes it.
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
         self.room.figures.add_written(*at, start, 1, word.size());
-        ledger::expect(*at, 1);
+        running::expect(*at, 1);
         // Nothing is open before it: nobody else can move the head, but to where it goes anyway. (B)
         if header.data_head.load(Ordering::Acquire) == start {
             header.data_head.store(end, Ordering::Release); // A, pairs with B: it is committed
@@ -135,7 +135,7 @@ impl SharedWriter {
         }
         header.shared.producer_pos.store(end, Ordering::Release); // O: it is committed
         self.room.owner.unlock(*at);
-        Ok(self.ends.ended(*at, peers, wake, end))
+        Ok(self.ends.ended(*at, liveness, wake, end))
     }
 
     /// Space for a record, marked as open. Any number can be open at a time, and end in any order.
@@ -144,10 +144,10 @@ impl SharedWriter {
     /// # Errors
     /// See [`Refusal`].
     #[inline]
-    pub fn try_reserve<P: Peers>(
+    pub fn try_reserve<P: Liveness>(
         &mut self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         kind: RecordType,
         len: usize,
         now: u64,
@@ -155,10 +155,10 @@ impl SharedWriter {
         if len > self.max_len {
             let (header, data, slots) = (at.ring.header, at.ring.data, at.slots);
             let (start, lead) =
-                self.try_reserve_large(header, data, slots, peers, kind, len, now)?;
+                self.try_reserve_large(header, data, slots, liveness, kind, len, now)?;
             return Ok(Reserved { start, kind, len, lead });
         }
-        let reserved = self.begin_at(&at, peers, kind, len, now)?;
+        let reserved = self.begin_at(&at, liveness, kind, len, now)?;
         self.room.open(at, reserved.start, reserved.size());
         Ok(reserved)
     }
@@ -169,32 +169,32 @@ impl SharedWriter {
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub fn try_reserve_group<P: Peers>(
+    pub fn try_reserve_span<P: Liveness>(
         &mut self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         bytes: u64,
         now: u64,
-    ) -> Result<Group, Refusal> {
-        let least = record_size(self.stamp);
+    ) -> Result<BatchSpan, Refusal> {
+        let least = record_size(self.timestamp);
         let size = (bytes.saturating_add(7) & !7).max(least);
         let len = usize::try_from(size - least).unwrap_or(usize::MAX);
         if len > self.max_len {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
-        let start = self.room.begin(&at, peers, size)?;
-        let time = if self.stamp != 0 { time::rise(at.ring, now) } else { 0 };
+        let start = self.room.begin(&at, liveness, size)?;
+        let time = if self.timestamp != 0 { time::rise(at.ring, now) } else { 0 };
         self.room.open(at, start, size);
-        Ok(Group { start, size, time, ..Group::default() })
+        Ok(BatchSpan { start, size, time, ..BatchSpan::default() })
     }
 
     /// Takes the lock, finds room for a record, and stamps it if it is to have one. Under the lock
     /// when it returns `Ok`.
     #[inline(always)]
-    fn begin_at<P: Peers>(
+    fn begin_at<P: Liveness>(
         &mut self,
         at: &Shared<'_>,
-        peers: &P,
+        liveness: &P,
         kind: RecordType,
         len: usize,
         now: u64,
@@ -202,15 +202,15 @@ impl SharedWriter {
         if len > self.max_len {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
-        let stamp = self.stamp;
-        let start = self.room.begin(at, peers, record_size(len + stamp))?;
-        if stamp != 0 {
+        let timestamp = self.timestamp;
+        let start = self.room.begin(at, liveness, record_size(len + timestamp))?;
+        if timestamp != 0 {
             // Relaxed: A or O publishes it.
             at.ring
                 .word(start + u64::from(HEADER_LEN))
                 .store(time::rise(at.ring, now), Ordering::Relaxed);
         }
-        Ok(Reserved { start, kind, len, lead: stamp as u64 })
+        Ok(Reserved { start, kind, len, lead: timestamp as u64 })
     }
 
     /// As [`SharedWriter::try_reserve`], of a payload that is too long for the data area: its record's
@@ -220,12 +220,12 @@ impl SharedWriter {
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "three are the ring")]
-    fn try_reserve_large<P: Peers>(
+    fn try_reserve_large<P: Liveness>(
         &mut self,
         header: &Header,
         data: &[AtomicU64],
         slots: &[Slot],
-        peers: &P,
+        liveness: &P,
         kind: RecordType,
         len: usize,
         now: u64,
@@ -234,17 +234,17 @@ impl SharedWriter {
         if range_size(len) > self.allotted.size {
             return Err(Refusal::TooLarge { len, max: self.max_len() });
         }
-        let now = (self.stamp != 0).then_some(now);
-        let reserved = self.allotted.reserve(at, peers, &mut self.room, kind, len, now)?;
+        let now = (self.timestamp != 0).then_some(now);
+        let reserved = self.allotted.reserve(at, liveness, &mut self.room, kind, len, now)?;
         Ok((reserved.start, reserved.lead))
     }
 
     /// Commits the first `len` bytes of a reservation. Returns whether a wake is owed.
     #[inline]
-    pub fn commit<P: Peers>(
+    pub fn commit<P: Liveness>(
         &mut self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         reserved: Reserved,
         len: usize,
         wake: Wake,
@@ -252,27 +252,27 @@ impl SharedWriter {
         if reserved.is_large() {
             let (header, data, slots) = (at.ring.header, at.ring.data, at.slots);
             let (start, len) = (reserved.start, len.min(reserved.len));
-            return self.commit_large(header, data, slots, peers, start, len, wake);
+            return self.commit_large(header, data, slots, liveness, start, len, wake);
         }
         let (start, size) = (reserved.start, reserved.size());
         let word = reserved.word(len.min(reserved.len));
         if word.size() < size {
-            ledger::leave(at, start + word.size(), size - word.size(), 0);
+            running::leave(at, start + word.size(), size - word.size(), 0);
         }
         self.room.figures.add_written(at, start, 1, word.size());
-        self.ends.end(at, peers, start, word, size, wake)
+        self.ends.end(at, liveness, start, word, size, wake)
     }
 
     /// Commits a reservation of [`SharedWriter::try_reserve_large`]. Returns whether a wake is owed.
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "three are the ring")]
-    fn commit_large<P: Peers>(
+    fn commit_large<P: Liveness>(
         &mut self,
         header: &Header,
         data: &[AtomicU64],
         slots: &[Slot],
-        peers: &P,
+        liveness: &P,
         start: u64,
         len: usize,
         wake: Wake,
@@ -283,59 +283,70 @@ impl SharedWriter {
         let len_word = at.ring.word(start + 8 + 8 * aux_record::LEN as u64);
         len_word.store(len as u64, Ordering::Relaxed);
         self.room.figures.add_written(at, start, 1, word.size());
-        self.ends.end(at, peers, start, word, word.size(), wake)
+        self.ends.end(at, liveness, start, word, word.size(), wake)
     }
 
     /// Gives a reservation back: a hole that readers skip. Returns whether a wake is owed, as
     /// younger records may have waited for it to end.
-    pub fn discard<P: Peers>(&mut self, at: Shared<'_>, peers: &P, reserved: Reserved) -> bool {
+    pub fn discard<P: Liveness>(
+        &mut self,
+        at: Shared<'_>,
+        liveness: &P,
+        reserved: Reserved,
+    ) -> bool {
         let size = if reserved.is_large() { AUX_SIZE.into() } else { reserved.size() };
-        self.give_back(at, peers, reserved.start, size)
+        self.give_back(at, liveness, reserved.start, size)
     }
 
-    fn give_back<P: Peers>(&mut self, at: Shared<'_>, peers: &P, start: u64, size: u64) -> bool {
-        ledger::correct(at, u64::MAX, Count { records: 1, bytes: size }); // one written less
+    fn give_back<P: Liveness>(
+        &mut self,
+        at: Shared<'_>,
+        liveness: &P,
+        start: u64,
+        size: u64,
+    ) -> bool {
+        running::correct(at, u64::MAX, Count { records: 1, bytes: size }); // one written less
         self.room.figures.add_discarded(at, start, size);
-        self.ends.end(at, peers, start, RecordWord::nop(size, Hole::Discarded), size, Wake::Auto)
+        self.ends.end(at, liveness, start, RecordWord::nop(size, Hole::Discarded), size, Wake::Auto)
     }
 
     /// The next record of a group, to be filled, if it fits.
-    pub fn next_in_group(
+    pub fn next_in_span(
         &self,
         at: Shared<'_>,
-        group: &mut Group,
+        span: &mut BatchSpan,
         kind: RecordType,
         len: usize,
     ) -> Option<Reserved> {
         if len > self.max_len {
             return None;
         }
-        let reserved = Reserved { start: group.next(), kind, len, lead: self.stamp as u64 };
-        if reserved.size() > group.left() {
+        let reserved = Reserved { start: span.next(), kind, len, lead: self.timestamp as u64 };
+        if reserved.size() > span.left() {
             return None;
         }
-        group.add(at.ring, reserved.word(len), self.stamp != 0);
+        span.add(at.ring, reserved.word(len), self.timestamp != 0);
         Some(reserved)
     }
 
     /// Ends a group: all its records are published at once, and the rest is given back. Returns
     /// whether a wake is owed.
-    pub fn commit_group<P: Peers>(
+    pub fn commit_span<P: Liveness>(
         &mut self,
         at: Shared<'_>,
-        peers: &P,
-        group: Group,
+        liveness: &P,
+        span: BatchSpan,
         wake: Wake,
     ) -> bool {
-        let (start, records) = (group.start, group.records);
+        let (start, records) = (span.start, span.records);
         if records == 0 {
-            return self.give_back(at, peers, start, group.size);
+            return self.give_back(at, liveness, start, span.size);
         }
-        if group.left() > 0 || records > 1 {
-            ledger::leave(at, group.next(), group.left(), records - 1);
+        if span.left() > 0 || records > 1 {
+            running::leave(at, span.next(), span.left(), records - 1);
         }
-        self.room.figures.add_written(at, start, records, group.used);
-        self.ends.end(at, peers, start, RecordWord::from_raw(group.first), group.size, wake)
+        self.room.figures.add_written(at, start, records, span.used);
+        self.ends.end(at, liveness, start, RecordWord::from_raw(span.first), span.size, wake)
     }
 
     /// Counts a refusal, to be told in the stream before the next record of this producer that
@@ -343,34 +354,34 @@ impl SharedWriter {
     #[cold]
     pub fn refuse(&mut self, at: Shared<'_>, refusal: Refusal, len: usize) -> bool {
         let size = if len > self.max_len {
-            refused_size(self.allotted.size, len, self.stamp)
+            refused_size(self.allotted.size, len, self.timestamp)
         } else {
-            record_size(len + self.stamp)
+            record_size(len + self.timestamp)
         };
         self.room.figures.add_refused(at, refusal, size);
         // The next reservation makes room, which tells the loss.
-        self.room.look_again();
+        self.room.poll_again();
         self.ends.wake(at, Wake::Force, at.ring.head())
     }
 
     /// Before the producer goes: tells losses that are still to be told, if there is room. Returns
     /// whether a wake is owed.
-    pub fn detach<P: Peers>(&mut self, at: Shared<'_>, peers: &P) -> bool {
+    pub fn detach<P: Liveness>(&mut self, at: Shared<'_>, liveness: &P) -> bool {
         let (owner, losses) = (self.room.owner, &self.room.figures.losses);
-        if losses.refused == losses.told || owner.lock(at, peers).is_err() {
+        if losses.refused == losses.reported || owner.lock(at, liveness).is_err() {
             return false;
         }
-        let told = self.room.make_room(at, peers, 0).is_ok();
+        let reported = self.room.make_room(at, liveness, 0).is_ok();
         owner.unlock(at);
         fence(Ordering::SeqCst); // O
-        told && self.ends.ended_at(at, peers, Wake::Auto, 0)
+        reported && self.ends.ended_at(at, liveness, Wake::Auto, 0)
     }
 
     /// The tail that would let a record of `len` bytes in now: what to wait for.
     #[must_use]
     pub fn tail_for(&self, at: Shared<'_>, len: usize) -> u64 {
         if len <= self.max_len {
-            return self.room.tail_for(at, record_size(len + self.stamp));
+            return self.room.tail_for(at, record_size(len + self.timestamp));
         }
         let small = self.room.tail_for(at, record_size(BODY_LEN));
         // Relaxed: who waits looks again.
@@ -382,28 +393,28 @@ impl SharedWriter {
     /// reads them, under the lock: what is stamped by then is not of the future. Returns whether the
     /// lock was to be had.
     #[must_use]
-    pub fn begin_time<P: Peers>(
+    pub fn begin_time<P: Liveness>(
         &self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         read: impl FnOnce() -> Reading,
     ) -> bool {
-        self.room.under_lock(at, peers, || {
+        self.room.under_lock(at, liveness, || {
             // Relaxed: M orders it.
-            let newest = at.ring.header.shared.newest_stamp.load(Ordering::Relaxed);
+            let newest = at.ring.header.shared.newest_timestamp.load(Ordering::Relaxed);
             time::begin(at.ring, &read(), at.producer_pos(), newest);
         })
     }
 
     /// The same, now and again.
     #[must_use]
-    pub fn keep_time<P: Peers>(
+    pub fn keep_time<P: Liveness>(
         &self,
         at: Shared<'_>,
-        peers: &P,
+        liveness: &P,
         read: impl FnOnce() -> Reading,
     ) -> bool {
-        self.room.under_lock(at, peers, || time::keep(at.ring, &read(), at.producer_pos()))
+        self.room.under_lock(at, liveness, || time::keep(at.ring, &read(), at.producer_pos()))
     }
 
     /// What this slot has written, this producer and those before it.

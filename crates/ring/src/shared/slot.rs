@@ -6,13 +6,13 @@
 //! happened can be seen there: see [`happened`]. Whoever sweeps the slot settles it for good.
 
 use crate::counters::{Count, Refused};
-use crate::holder::Who;
-use crate::latch::{self, LatchWriter, Whole};
+use crate::holder::OwnerInfo;
 use crate::reserve::Refusal;
+use crate::seq_latch::{self, SeqLatchWriter, Whole};
 use crate::view::Shared;
 use alloc::vec::Vec;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Cause, Latch, SLOT_LOSSES, Slot, slot_losses as l};
+use perfring_abi::{Cause, SLOT_LOSSES, SeqLatch, Slot, slot_losses as l};
 
 /// The position in a copy whose figures are true whatever stands in the ring.
 pub(crate) const NOWHERE: u64 = u64::MAX;
@@ -24,28 +24,34 @@ const POS: usize = l::POS;
 fn happened(at: Shared<'_>, index: u32, pos: u64) -> bool {
     pos == NOWHERE
         || pos < at.ring.head() // B
-        || (pos < at.producer_pos() && at.look(pos).owner() != Some(index)) // N
+        || (pos < at.producer_pos() && at.word_at(pos).owner() != Some(index)) // N
 }
 
-fn true_copy<const N: usize>(at: Shared<'_>, index: u32, latch: &Latch<N>) -> Option<Whole<N>> {
-    let newest = latch::find(latch)?;
+fn true_copy<const N: usize>(
+    at: Shared<'_>,
+    index: u32,
+    seq_latch: &SeqLatch<N>,
+) -> Option<Whole<N>> {
+    let newest = seq_latch::find(seq_latch)?;
     if happened(at, index, newest.words[POS]) {
         return Some(newest);
     }
     let number = newest.words[0];
     // The copy before it was true, or it would not have been written.
-    latch::find_where(latch, |words| words[0] < number).or(Some(newest))
+    seq_latch::find_where(seq_latch, |words| words[0] < number).or(Some(newest))
 }
 
 /// Makes the true copy the newest, for good.
-pub(crate) fn settle<const N: usize>(at: Shared<'_>, index: u32, latch: &Latch<N>) {
-    let Some(kept) = true_copy(at, index, latch) else { return };
-    if kept.words[POS] == NOWHERE && latch::find(latch).is_some_and(|n| n.words == kept.words) {
+pub(crate) fn settle<const N: usize>(at: Shared<'_>, index: u32, seq_latch: &SeqLatch<N>) {
+    let Some(kept) = true_copy(at, index, seq_latch) else { return };
+    if kept.words[POS] == NOWHERE
+        && seq_latch::find(seq_latch).is_some_and(|n| n.words == kept.words)
+    {
         return;
     }
     let mut words = kept.words;
     words[POS] = NOWHERE;
-    LatchWriter::after(latch, Some(&kept)).write(latch, &words);
+    SeqLatchWriter::after(seq_latch, Some(&kept)).write(seq_latch, &words);
 }
 
 /// What a slot's producers gave back, left behind and were refused.
@@ -54,7 +60,7 @@ pub(crate) struct Losses {
     pub(crate) discarded: Count,
     pub(crate) reclaimed: Count,
     pub(crate) refused: Refused,
-    pub(crate) told: Refused,
+    pub(crate) reported: Refused,
 }
 
 impl Losses {
@@ -63,7 +69,7 @@ impl Losses {
             discarded: Count::get(words, l::DISCARDED_RECORDS),
             reclaimed: Count::get(words, l::RECLAIMED_RECORDS),
             refused: Refused::get(words, l::REFUSED),
-            told: Refused::get(words, l::TOLD),
+            reported: Refused::get(words, l::REPORTED),
         }
     }
 
@@ -73,7 +79,7 @@ impl Losses {
         self.discarded.put(&mut words, l::DISCARDED_RECORDS);
         self.reclaimed.put(&mut words, l::RECLAIMED_RECORDS);
         self.refused.put(&mut words, l::REFUSED);
-        self.told.put(&mut words, l::TOLD);
+        self.reported.put(&mut words, l::REPORTED);
         words
     }
 
@@ -87,8 +93,9 @@ impl Losses {
     /// Writes them for a slot that is being swept.
     pub(crate) fn store(&self, at: Shared<'_>, index: u32, pos: u64) {
         let slot = &at.slots[index as usize];
-        let newest = latch::find(&slot.losses);
-        LatchWriter::after(&slot.losses, newest.as_ref()).write(&slot.losses, &self.to_words(pos));
+        let newest = seq_latch::find(&slot.losses);
+        SeqLatchWriter::after(&slot.losses, newest.as_ref())
+            .write(&slot.losses, &self.to_words(pos));
     }
 }
 
@@ -97,25 +104,28 @@ impl Losses {
 pub(crate) struct Figures {
     index: u32,
     pub(super) written: Count,
-    written_latch: LatchWriter,
+    written_seq_latch: SeqLatchWriter,
     pub(super) losses: Losses,
-    losses_latch: LatchWriter,
+    losses_seq_latch: SeqLatchWriter,
 }
 
 impl Figures {
     /// Those of the slot's last holder, noted as where the next one's begin.
     pub(crate) fn take_over(at: Shared<'_>, index: u32) -> Self {
         let slot = &at.slots[index as usize];
-        let whole = latch::find(&slot.written);
+        let whole = seq_latch::find(&slot.written);
         let written = whole.as_ref().map_or(Count::default(), |w| Count::get(&w.words, 2));
         let losses = Losses::load(at, index);
         set_base(slot, written, &losses);
         Figures {
             index,
             written,
-            written_latch: LatchWriter::after(&slot.written, whole.as_ref()),
+            written_seq_latch: SeqLatchWriter::after(&slot.written, whole.as_ref()),
             losses,
-            losses_latch: LatchWriter::after(&slot.losses, latch::find(&slot.losses).as_ref()),
+            losses_seq_latch: SeqLatchWriter::after(
+                &slot.losses,
+                seq_latch::find(&slot.losses).as_ref(),
+            ),
         }
     }
 
@@ -125,7 +135,7 @@ impl Figures {
         self.written.records = self.written.records.wrapping_add(records);
         self.written.bytes = self.written.bytes.wrapping_add(bytes);
         let words = [0, pos, self.written.records, self.written.bytes, 0];
-        self.written_latch.write(&at.slots[self.index as usize].written, &words);
+        self.written_seq_latch.write(&at.slots[self.index as usize].written, &words);
     }
 
     pub(crate) fn add_discarded(&mut self, at: Shared<'_>, pos: u64, bytes: u64) {
@@ -144,20 +154,20 @@ impl Figures {
         self.write_losses(at, NOWHERE);
     }
 
-    pub(crate) fn untold(&self) -> Refused {
-        self.losses.refused.since(self.losses.told)
+    pub(crate) fn unreported(&self) -> Refused {
+        self.losses.refused.since(self.losses.reported)
     }
 
     /// All that was refused is told by markers at `pos`.
-    pub(crate) fn tell(&mut self, at: Shared<'_>, pos: u64) {
-        self.losses.told = self.losses.refused;
+    pub(crate) fn report(&mut self, at: Shared<'_>, pos: u64) {
+        self.losses.reported = self.losses.refused;
         self.write_losses(at, pos);
     }
 
     /// Writes the losses; the newest of them comes true at `pos`.
     fn write_losses(&mut self, at: Shared<'_>, pos: u64) {
-        let latch = &at.slots[self.index as usize].losses;
-        self.losses_latch.write(latch, &self.losses.to_words(pos));
+        let seq_latch = &at.slots[self.index as usize].losses;
+        self.losses_seq_latch.write(seq_latch, &self.losses.to_words(pos));
     }
 }
 
@@ -167,7 +177,7 @@ pub struct SlotFigures {
     /// Which slot it has, or had.
     pub slot: u32,
     /// Who it is.
-    pub who: Who,
+    pub owner: OwnerInfo,
     /// Committed.
     pub written: Count,
     /// Given back.
@@ -177,7 +187,7 @@ pub struct SlotFigures {
     /// Refused.
     pub refused: Refused,
     /// Of the refused, told in the stream.
-    pub told: Refused,
+    pub reported: Refused,
     /// Reserved and not ended.
     pub open: Count,
 }
@@ -188,7 +198,7 @@ impl SlotFigures {
     pub fn all(at: Shared<'_>) -> Vec<SlotFigures> {
         let mut figures: Vec<_> = (0..at.slots.len() as u32)
             .map(|index| Self::of(at, index))
-            .filter(|figures| figures.who.epoch != 0)
+            .filter(|figures| figures.owner.epoch != 0)
             .collect();
         // Of a ring in use, roughly.
         for record in at.unpublished(at.ring.head()).map_while(Result::ok) {
@@ -209,13 +219,13 @@ impl SlotFigures {
         let then = Losses::from_words(&base_losses(&base));
         SlotFigures {
             slot: index,
-            who: Who::read(&slot.holder),
+            owner: OwnerInfo::read(&slot.holder),
             written: written.since(Count::get(&base, 0)),
             discarded: now.discarded.since(then.discarded),
             reclaimed: now.reclaimed.since(then.reclaimed),
             refused: now.refused.since(then.refused),
             // What the slot's last holder left untold its heir tells: that is none of its own.
-            told: now.told.since(then.refused),
+            reported: now.reported.since(then.refused),
             open: Count::default(),
         }
     }
@@ -225,8 +235,8 @@ impl SlotFigures {
 /// refusals told are not among them: a producer's own begin where those refused stood.
 fn base_losses(base: &[u64]) -> [u64; SLOT_LOSSES] {
     let mut words = [0; SLOT_LOSSES];
-    words[l::DISCARDED_RECORDS..l::TOLD]
-        .copy_from_slice(&base[2..2 + l::TOLD - l::DISCARDED_RECORDS]);
+    words[l::DISCARDED_RECORDS..l::REPORTED]
+        .copy_from_slice(&base[2..2 + l::REPORTED - l::DISCARDED_RECORDS]);
     words
 }
 
@@ -234,7 +244,7 @@ fn base_losses(base: &[u64]) -> [u64; SLOT_LOSSES] {
 fn set_base(slot: &Slot, written: Count, losses: &Losses) {
     let words = losses.to_words(NOWHERE);
     let figures = [written.records, written.bytes];
-    let all = figures.iter().chain(&words[l::DISCARDED_RECORDS..l::TOLD]);
+    let all = figures.iter().chain(&words[l::DISCARDED_RECORDS..l::REPORTED]);
     for (to, word) in slot.base.iter().zip(all) {
         // Relaxed: figures for people.
         to.store(*word, Ordering::Relaxed);
@@ -244,6 +254,6 @@ fn set_base(slot: &Slot, written: Count, losses: &Losses) {
 /// What was refused in all slots since the ring was made.
 pub(crate) fn refused(slots: &[Slot]) -> Refused {
     // The newest figures, one of which may still be about to come true.
-    let newest = slots.iter().filter_map(|slot| latch::find(&slot.losses));
+    let newest = slots.iter().filter_map(|slot| seq_latch::find(&slot.losses));
     newest.fold(Refused::default(), |sum, whole| sum.plus(Losses::from_words(&whole.words).refused))
 }

@@ -1,9 +1,9 @@
 //! What is done about owners that died, and how `data_head` goes over what has ended.
 
 use crate::record::{Record, Walk};
-use crate::recount::book_interval;
+use crate::recount::totals_interval;
 use crate::shared::slot::{self, NOWHERE};
-use crate::view::{Peers, Shared};
+use crate::view::{Liveness, Shared};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{Hole, RecordWord};
 
@@ -22,7 +22,7 @@ pub(crate) fn advance(at: Shared<'_>) -> u64 {
         if head >= end || end - head >= at.ring.data_size() {
             return head; // nothing to do, or a lie
         }
-        let upto = end.min(head.saturating_add(book_interval(at.ring)));
+        let upto = end.min(head.saturating_add(totals_interval(at.ring)));
         let mut to = head;
         let load = |pos| at.ring.word(pos).load(Ordering::SeqCst); // N, O
         let mut records = Walk { pos: head, end, load };
@@ -48,7 +48,7 @@ pub(crate) fn advance(at: Shared<'_>) -> u64 {
 pub(crate) fn repair(at: Shared<'_>, dead: u32) {
     let line = &at.ring.header.shared;
     // Its counts may be half changed.
-    line.ledger_stale.store(1, Ordering::Relaxed);
+    line.running_stale.store(1, Ordering::Relaxed);
     // It published a record by `data_head` and had not moved `producer_pos` after it.
     let head = at.ring.header.data_head.load(Ordering::Acquire); // B
     if at.producer_pos() < head {
@@ -73,7 +73,7 @@ pub(crate) fn sweep(at: Shared<'_>, dead: u32) -> u64 {
     for Record { pos, word, .. } in at.unpublished(at.ring.head()).map_while(Result::ok) {
         if word.owner() == Some(dead) {
             // No batch or shorter record that it may have begun counts.
-            at.ring.header.shared.ledger_stale.store(1, Ordering::Relaxed);
+            at.ring.header.shared.running_stale.store(1, Ordering::Relaxed);
             figures.reclaimed.add(word.size());
             figures.store(at, dead, pos);
             let hole = RecordWord::nop(word.size(), Hole::Reclaimed);
@@ -90,7 +90,7 @@ pub(crate) fn sweep(at: Shared<'_>, dead: u32) -> u64 {
 }
 
 /// The slot of the first open reservation whose owner is dead.
-pub(crate) fn next_dead<P: Peers>(at: Shared<'_>, peers: &P) -> Option<u32> {
+pub(crate) fn next_dead<P: Liveness>(at: Shared<'_>, liveness: &P) -> Option<u32> {
     let mut alive = None;
     // What is damaged nobody can end.
     for record in at.unpublished(at.ring.head()).map_while(Result::ok) {
@@ -98,7 +98,7 @@ pub(crate) fn next_dead<P: Peers>(at: Shared<'_>, peers: &P) -> Option<u32> {
             && alive != Some(owner)
             && (owner as usize) < at.slots.len()
         {
-            if !peers.is_alive(owner) {
+            if !liveness.is_alive(owner) {
                 return Some(owner);
             }
             alive = Some(owner);
@@ -108,13 +108,13 @@ pub(crate) fn next_dead<P: Peers>(at: Shared<'_>, peers: &P) -> Option<u32> {
 }
 
 /// Notes since when the head has not moved, for who looks at the ring.
-pub(crate) fn note_stuck<P: Peers>(at: Shared<'_>, peers: &P, head: u64) {
+pub(crate) fn note_stuck<P: Liveness>(at: Shared<'_>, liveness: &P, head: u64) {
     let line = &at.ring.header.shared;
     // Relaxed: hints for people.
     if line.stuck_pos.load(Ordering::Relaxed) != head
         || line.stuck_since_ns.load(Ordering::Relaxed) == 0
     {
-        line.stuck_since_ns.store(peers.now_ns(), Ordering::Relaxed);
+        line.stuck_since_ns.store(liveness.now_ns(), Ordering::Relaxed);
         line.stuck_pos.store(head, Ordering::Relaxed);
     }
 }

@@ -1,17 +1,17 @@
 //! The producers of a shared heap ring, for tests of one thread.
 
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{Fences, Peers, SharedWriter, Who};
+use perfring_ring::{Fences, Liveness, OwnerInfo, SharedWriter};
 use std::cell::RefCell;
 use std::collections::HashSet;
 
 /// Who lives is what the test says, nobody waits, and it is always the same time.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     pub(crate) dead: RefCell<HashSet<u32>>,
 }
 
-impl Peers for Told {
+impl Liveness for Reported {
     fn is_alive(&self, slot: u32) -> bool {
         !self.dead.borrow().contains(&slot)
     }
@@ -23,7 +23,7 @@ impl Peers for Told {
     }
 }
 
-pub(crate) fn attach_at(heap: &HeapRing, peers: &Told, slot: u32) -> SharedWriter {
-    let (at, who) = (heap.shared(), Who::default());
-    SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, peers).unwrap()
+pub(crate) fn attach_at(heap: &HeapRing, liveness: &Reported, slot: u32) -> SharedWriter {
+    let (at, who) = (heap.shared(), OwnerInfo::default());
+    SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, liveness).unwrap()
 }

@@ -1,6 +1,6 @@
 //! What is done to a ring, in any order.
 
-use perfring_abi::{Evict, Policy, RecordType, Tell};
+use perfring_abi::{Evict, Policy, RecordType, Report};
 use perfring_ring::Lost;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -44,7 +44,7 @@ pub(crate) struct Case {
     pub(crate) size: u64,
     pub(crate) policy: Policy,
     pub(crate) evict: Evict,
-    pub(crate) tell: Tell,
+    pub(crate) report: Report,
     /// With a stamp in each record.
     pub(crate) time: bool,
     pub(crate) ops: Vec<Op>,
@@ -89,15 +89,15 @@ pub(crate) fn case(policy: Policy) -> impl Strategy<Value = Case> {
         (
             Just(size),
             prop_oneof![Just(Evict::Exact), Just(Evict::Half)],
-            prop_oneof![Just(Tell::InStream), Just(Tell::CountersOnly)],
+            prop_oneof![Just(Report::InStream), Just(Report::CountersOnly)],
             any::<bool>(),
             vec(op, 1..150),
         )
-            .prop_map(move |(size, evict, tell, time, ops)| Case {
+            .prop_map(move |(size, evict, report, time, ops)| Case {
                 size,
                 policy,
                 evict,
-                tell,
+                report,
                 time,
                 ops,
             })
@@ -143,7 +143,7 @@ pub(crate) struct Tally {
     pub(crate) lapped: Cell<u64>,
     pub(crate) kills: Cell<u64>,
     pub(crate) markers: Cell<u64>,
-    pub(crate) stamps: Cell<u64>,
+    pub(crate) timestamps: Cell<u64>,
     pub(crate) clock_back: Cell<u64>,
 }
 

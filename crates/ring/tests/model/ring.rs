@@ -2,11 +2,11 @@
 
 use super::case::*;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Cause, Evict, LOST_SIZE, Policy, RecordType, Tell, record_size};
+use perfring_abi::{Cause, Evict, LOST_SIZE, Policy, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    ConsumerBook, Count, Fences, Found, Lost, Observer, Reader, Refusal, Reserved, Saved, Seen,
-    Snapshot, Start, Totals, Wake, Writer,
+    ConsumerTotals, Count, Fences, Found, Lost, Observer, Reader, Refusal, Reserved, RingTotals,
+    Saved, Seen, Snapshot, Start, Wake, Writer,
 };
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub(crate) struct Model<'a> {
     pub(crate) watchers: BTreeMap<u8, Watcher>,
     pub(crate) saved: Option<Saved>,
     /// The consumer of an overwrite ring, which saves itself in the page.
-    pub(crate) keeper: Option<(Observer, ConsumerBook)>,
+    pub(crate) keeper: Option<(Observer, ConsumerTotals)>,
 }
 
 impl<'a> Model<'a> {
@@ -86,11 +86,11 @@ impl<'a> Model<'a> {
         // What was not published is gone without a trace.
         self.items.split_off(&self.head);
         self.pos = self.head;
-        let stamps = self.items.values().filter_map(|item| match item.kind {
-            Kind::Data(_, _, stamp) => stamp,
+        let timestamps = self.items.values().filter_map(|item| match item.kind {
+            Kind::Data(_, _, timestamp) => timestamp,
             _ => None,
         });
-        self.newest = stamps.max().unwrap_or(0);
+        self.newest = timestamps.max().unwrap_or(0);
         let writer = Writer::attach(self.heap.ring(), self.heap.layout(), Fences::Full).unwrap();
         assert_eq!(writer.pos(), self.head);
         self.writer = Some(writer);
@@ -105,10 +105,10 @@ impl<'a> Model<'a> {
             self.reader = Some(reader);
         } else {
             let observer = Observer::resume(self.heap.ring()).unwrap().with_time(self.case.time);
-            let book = self.keeper.take().map_or(ConsumerBook::default(), |(_, book)| book);
-            assert_eq!(observer.saved().pos, book.pos);
-            assert_eq!(observer.lapped(), book.lapped);
-            self.keeper = Some((observer, book));
+            let totals = self.keeper.take().map_or(ConsumerTotals::default(), |(_, totals)| totals);
+            assert_eq!(observer.saved().pos, totals.pos);
+            assert_eq!(observer.lapped(), totals.lapped);
+            self.keeper = Some((observer, totals));
         }
     }
 
@@ -135,7 +135,7 @@ impl<'a> Model<'a> {
         count
     }
 
-    pub(crate) fn told(&self, cause: Cause, to: u64) -> (Count, u64) {
+    pub(crate) fn reported(&self, cause: Cause, to: u64) -> (Count, u64) {
         let (mut count, mut markers) = (Count::default(), 0);
         for item in self.items.range(..to).map(|(_, item)| item) {
             if let Kind::Lost(lost) = item.kind
@@ -158,19 +158,19 @@ impl<'a> Model<'a> {
         self.pos += size;
     }
 
-    pub(crate) fn untold(&self) -> Vec<Lost> {
-        let mut untold = Vec::new();
-        if self.case.tell == Tell::InStream {
+    pub(crate) fn unreported(&self) -> Vec<Lost> {
+        let mut unreported = Vec::new();
+        if self.case.report == Report::InStream {
             for (cause, all) in [(Cause::Full, self.full), (Cause::TooLarge, self.too_large)] {
-                let told = self.told(cause, self.pos).0;
-                let left = all.since(told);
+                let reported = self.reported(cause, self.pos).0;
+                let left = all.since(reported);
                 if left != Count::default() {
                     let (records, bytes) = (left.records, left.bytes);
-                    untold.push(Lost { pos: 0, records, bytes, cause });
+                    unreported.push(Lost { pos: 0, records, bytes, cause });
                 }
             }
         }
-        untold
+        unreported
     }
 
     /// The tail after room was made for a reservation that ends at `end`.
@@ -204,14 +204,14 @@ impl<'a> Model<'a> {
             false => writer.try_reserve(ring, kind, len, |_| 0),
         };
         let size = self.size_of(len);
-        let max = self.size as usize - 16 - self.stamp_len();
+        let max = self.size as usize - 16 - self.timestamp_len();
         if len > max {
             assert_eq!(got.as_ref().unwrap_err(), &Refusal::TooLarge { len, max });
             return got;
         }
         // A reservation on the slow way publishes what a batch holds back.
         self.adopt_head();
-        let mut markers = self.untold();
+        let mut markers = self.unreported();
         if markers.len() as u64 * u64::from(LOST_SIZE) + size >= self.size {
             markers.clear();
         }
@@ -230,29 +230,29 @@ impl<'a> Model<'a> {
             self.push(LOST_SIZE.into(), Kind::Lost(lost));
         }
         assert_eq!(got.as_ref().unwrap().pos(), self.pos);
-        assert_eq!(got.as_ref().unwrap().payload_pos(), self.pos + 8 + self.stamp_len() as u64);
+        assert_eq!(got.as_ref().unwrap().payload_pos(), self.pos + 8 + self.timestamp_len() as u64);
         if self.case.time {
-            let stamp = self.stamp_at(self.pos);
+            let timestamp = self.timestamp_at(self.pos);
             let now = if id.is_multiple_of(5) { 0 } else { now };
-            assert!(stamp >= now.max(self.newest), "a stamp that is not after all before it");
-            assert!(stamp <= now.max(self.highest), "a stamp of no clock");
-            tick(&self.tally.clock_back, u64::from(stamp > now));
-            tick(&self.tally.stamps, 1);
-            self.highest = self.highest.max(stamp);
+            assert!(timestamp >= now.max(self.newest), "a stamp that is not after all before it");
+            assert!(timestamp <= now.max(self.highest), "a stamp of no clock");
+            tick(&self.tally.clock_back, u64::from(timestamp > now));
+            tick(&self.tally.timestamps, 1);
+            self.highest = self.highest.max(timestamp);
         }
         assert_eq!(got.as_ref().unwrap().len(), len);
         got
     }
 
-    pub(crate) fn stamp_len(&self) -> usize {
+    pub(crate) fn timestamp_len(&self) -> usize {
         if self.case.time { 8 } else { 0 }
     }
 
     pub(crate) fn size_of(&self, len: usize) -> u64 {
-        record_size(len.saturating_add(self.stamp_len()))
+        record_size(len.saturating_add(self.timestamp_len()))
     }
 
-    pub(crate) fn stamp_at(&self, pos: u64) -> u64 {
+    pub(crate) fn timestamp_at(&self, pos: u64) -> u64 {
         self.ring_words(pos + 8, 1)[0]
     }
 
@@ -273,8 +273,8 @@ impl<'a> Model<'a> {
     pub(crate) fn commit(&mut self, reserved: Reserved, committed: usize) {
         let (ring, id) = (self.heap.ring(), self.next_id);
         let bytes = payload(id, reserved.len());
-        let stamp = self.case.time.then(|| self.stamp_at(reserved.pos()));
-        self.newest = self.newest.max(stamp.unwrap_or(0));
+        let timestamp = self.case.time.then(|| self.timestamp_at(reserved.pos()));
+        self.newest = self.newest.max(timestamp.unwrap_or(0));
         let writer = self.writer.as_mut().unwrap();
         writer.fill(ring, &reserved, &bytes);
         if committed == reserved.len() {
@@ -283,7 +283,7 @@ impl<'a> Model<'a> {
         } else {
             writer.commit(ring, reserved, committed);
         }
-        let kind = Kind::Data(kind_of(id), bytes[..committed].to_vec(), stamp);
+        let kind = Kind::Data(kind_of(id), bytes[..committed].to_vec(), timestamp);
         self.push(self.size_of(committed), kind);
         self.next_id += 1;
         tick(&self.tally.written, 1);
@@ -401,26 +401,26 @@ impl<'a> Model<'a> {
 
     /// The consumer of an overwrite ring reads on and saves itself.
     pub(crate) fn keep(&mut self) {
-        let (mut observer, mut book) = self.keeper.take().unwrap();
+        let (mut observer, mut totals) = self.keeper.take().unwrap();
         let from = observer.saved().pos;
         match observer.next(self.heap.ring()).unwrap() {
             Some(Seen::Record(frame, words)) => {
                 Self::words_hold(words, &self.items[&frame.pos]);
-                book.read.records += 1;
-                book.read.bytes += frame.size;
+                totals.read.records += 1;
+                totals.read.bytes += frame.size;
                 tick(&self.tally.read, 1);
             }
             Some(Seen::Lost(lost)) if lost.cause == Cause::Lapped => {
                 assert!(lost.pos >= from, "holes that it had copied may come first");
-                book.lapped.records += lost.records;
-                book.lapped.bytes += lost.bytes;
+                totals.lapped.records += lost.records;
+                totals.lapped.bytes += lost.bytes;
             }
             _ => {}
         }
         observer.save(self.heap.ring());
-        book.pos = observer.saved().pos;
-        assert_eq!(book.read.plus(book.lapped), self.data(0, book.pos));
-        self.keeper = Some((observer, book));
+        totals.pos = observer.saved().pos;
+        assert_eq!(totals.read.plus(totals.lapped), self.data(0, totals.pos));
+        self.keeper = Some((observer, totals));
     }
 
     pub(crate) fn watch(&mut self, who: u8, start: Start0) {
@@ -520,9 +520,9 @@ impl<'a> Model<'a> {
 
     pub(crate) fn lapped_is(seen: Option<Seen<'_>>, pos: u64, lost: Count) {
         // Laps over holes alone go unsaid and are added to the next.
-        let Some(Seen::Lost(told)) = seen else { panic!("{seen:?} after a lap of {lost:?}") };
+        let Some(Seen::Lost(reported)) = seen else { panic!("{seen:?} after a lap of {lost:?}") };
         let expected = Lost { pos, records: lost.records, bytes: lost.bytes, cause: Cause::Lapped };
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 
     pub(crate) fn snapshot(&self) {
@@ -556,17 +556,18 @@ impl<'a> Model<'a> {
 
     /// Death after the tail mark and before the tail, with nothing written yet.
     pub(crate) fn kill_writer_before_tail(&mut self, len: usize) {
-        let quiet = self.untold().is_empty() && len <= self.size as usize - 16 - self.stamp_len();
+        let quiet =
+            self.unreported().is_empty() && len <= self.size as usize - 16 - self.timestamp_len();
         // And without a stamp over the oldest record.
-        let quiet = quiet && self.pos + 8 + self.stamp_len() as u64 - self.tail <= self.size;
+        let quiet = quiet && self.pos + 8 + self.timestamp_len() as u64 - self.tail <= self.size;
         if self.case.policy == Policy::Overwrite && quiet {
             let old = self.tail;
             let writer = self.writer.as_mut().unwrap();
             let _ = writer.try_reserve(self.heap.ring(), RecordType::BYTES, len, |_| 0).unwrap();
             self.heap.header().data_tail.store(old, Ordering::Relaxed);
             self.adopt_head();
-            let book = Totals::read(self.heap.ring(), self.case.policy).unwrap();
-            assert_eq!((book.tail, book.overwritten), (old, self.data(0, old)));
+            let totals = RingTotals::read(self.heap.ring(), self.case.policy).unwrap();
+            assert_eq!((totals.tail, totals.overwritten), (old, self.data(0, old)));
         }
         self.kill_writer();
     }
@@ -647,7 +648,7 @@ impl<'a> Model<'a> {
     pub(crate) fn detach_writer(&mut self) {
         let _ = self.writer.as_mut().unwrap().detach(self.heap.ring());
         self.head = self.pos;
-        let markers = self.untold();
+        let markers = self.unreported();
         let end = self.pos + markers.len() as u64 * u64::from(LOST_SIZE);
         let fits = markers.len() as u64 * u64::from(LOST_SIZE) < self.size;
         let room = self.case.policy == Policy::Overwrite || end - self.tail < self.size;
@@ -716,12 +717,12 @@ impl<'a> Model<'a> {
         let written = self.data(0, self.pos);
         let writer = self.writer.as_ref().unwrap();
         assert_eq!(writer.pos(), self.pos);
-        let book = writer.book();
-        assert_eq!((book.pos, book.written), (self.pos, written));
-        assert_eq!(book.discarded, self.holes(self.pos));
-        assert_eq!((book.refused.full, book.refused.too_large), (self.full, self.too_large));
+        let totals = writer.totals();
+        assert_eq!((totals.pos, totals.written), (self.pos, written));
+        assert_eq!(totals.discarded, self.holes(self.pos));
+        assert_eq!((totals.refused.full, totals.refused.too_large), (self.full, self.too_large));
 
-        let totals = Totals::read(ring, self.case.policy).unwrap();
+        let totals = RingTotals::read(ring, self.case.policy).unwrap();
         assert_eq!((totals.head, totals.tail), (self.head, self.tail));
         let producer = totals.producer;
         assert_eq!((producer.pos, producer.written), (self.head, self.data(0, self.head)));
@@ -730,9 +731,12 @@ impl<'a> Model<'a> {
             (producer.refused.full, producer.refused.too_large),
             (self.full, self.too_large)
         );
-        let (told_full, full_markers) = self.told(Cause::Full, self.head);
-        let (told_too_large, too_large_markers) = self.told(Cause::TooLarge, self.head);
-        assert_eq!((producer.told.full, producer.told.too_large), (told_full, told_too_large));
+        let (reported_full, full_markers) = self.reported(Cause::Full, self.head);
+        let (reported_too_large, too_large_markers) = self.reported(Cause::TooLarge, self.head);
+        assert_eq!(
+            (producer.reported.full, producer.reported.too_large),
+            (reported_full, reported_too_large)
+        );
         assert_eq!(producer.lost_markers, full_markers + too_large_markers);
         assert_eq!(totals.present, self.data(self.tail, self.head));
         let gone = self.data(0, self.tail);

@@ -2,11 +2,11 @@
 #![allow(dead_code, reason = "each file of tests uses what it needs")]
 
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Evict, Policy, RecordType, Tell};
+use perfring_abi::{Evict, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Corrupt, Count, Fences, Found, Observer, Reader, Ring, Seen, Snapshot, Start, Totals, Wake,
-    WakeAt, Who, Writer, full_fence,
+    Corrupt, Count, Fences, Found, Observer, OwnerInfo, Reader, Ring, RingTotals, Seen, Snapshot,
+    Start, Wake, WakeAt, Writer, full_fence,
 };
 use perfring_testkit::nasty::{bits, records, values};
 use perfring_testkit::words::{Word, others, positions};
@@ -21,7 +21,7 @@ pub(crate) struct Shape {
     slots: u32,
     pub(crate) policy: Policy,
     evict: Evict,
-    tell: Tell,
+    report: Report,
     /// First the positions, last the data area.
     pub(crate) words: Vec<u64>,
 }
@@ -35,9 +35,9 @@ fn words(heap: &HeapRing) -> Vec<Word<'_>> {
 }
 
 /// Changes some words of a ring.
-pub(crate) fn lie(heap: &HeapRing, lies: &[(usize, u64)]) {
+pub(crate) fn lie(heap: &HeapRing, invalid: &[(usize, u64)]) {
     let words = words(heap);
-    for &(at, value) in lies {
+    for &(at, value) in invalid {
         words[at].store(value);
     }
 }
@@ -48,7 +48,7 @@ impl Shape {
             slots: heap.shared().slots().len() as u32,
             policy: heap.layout().policy,
             evict: heap.layout().evict,
-            tell: heap.layout().tell,
+            report: heap.layout().report,
             words: words(heap).iter().map(Word::load).collect(),
         }
     }
@@ -63,7 +63,7 @@ impl Shape {
     }
 
     pub(crate) fn heap(&self) -> HeapRing {
-        let heap = HeapRing::new(SIZE, self.policy).unwrap().evict(self.evict).tell(self.tell);
+        let heap = HeapRing::new(SIZE, self.policy).unwrap().evict(self.evict).report(self.report);
         if self.slots == 0 { heap } else { heap.many(self.slots) }
     }
 }
@@ -71,7 +71,7 @@ impl Shape {
 /// Outcomes, for the last line.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    pub(crate) lies: u64,
+    pub(crate) invalid: u64,
     pub(crate) corrupt: u64,
     pub(crate) records: u64,
     pub(crate) losses: u64,
@@ -196,11 +196,11 @@ impl Tally {
             let _ = writer.publish(ring, Wake::Auto);
             assert!(writer.pos() == ring.head());
         }
-        let _ = (writer.book(), writer.overwritten(ring));
+        let _ = (writer.totals(), writer.overwritten(ring));
     }
 
     pub(crate) fn snapshot(&mut self, ring: Ring<'_>, policy: Policy) {
-        let _ = Totals::read(ring, policy).map(|totals| totals.untold());
+        let _ = RingTotals::read(ring, policy).map(|totals| totals.unreported());
         self.taken(Snapshot::take(ring, policy));
     }
 
@@ -227,10 +227,10 @@ impl Tally {
 
     /// Every side attaches to the lie.
     pub(crate) fn meet(&mut self, heap: &HeapRing) {
-        self.lies += 1;
+        self.invalid += 1;
         let ring = heap.ring();
         let policy = heap.layout().policy;
-        let _ = Who::read(&heap.header().consumer_holder);
+        let _ = OwnerInfo::read(&heap.header().consumer_holder);
         self.snapshot(ring, policy);
         for policy in
             [policy, if policy == Policy::Drop { Policy::Overwrite } else { Policy::Drop }]

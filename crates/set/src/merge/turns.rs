@@ -93,7 +93,7 @@ impl Merge {
     fn is_implausible(&mut self, slot: u32, time: u64, now: u64) -> bool {
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return false };
         let (from, at) = entry.since;
-        let pos = entry.source.mark().pos;
+        let pos = entry.source.resume_point().pos;
         if pos < from && from != u64::MAX {
             return false;
         }
@@ -152,7 +152,7 @@ impl Merge {
         }
         match front {
             Ok(Front::Empty) => None,
-            Ok(Front::Stamped(stamp)) => Some(stamp),
+            Ok(Front::Timestamped(timestamp)) => Some(timestamp),
             Ok(Front::Plain) => Some(now),
             Ok(Front::Lost) => Some(entry.last),
             // Nobody can wait for what is next here: it is found out by taking.

@@ -4,15 +4,15 @@
 //! its space is really allocated, so that a full disk is an error here and not a SIGBUS later.
 
 use crate::file::error::CreateError;
-use crate::file::home::Home;
+use crate::file::location::Location;
 use crate::sys::clock::{Clocks, MachineClock, boot_id, now_ns};
 use crate::sys::host::page_size;
 use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
 use perfring_abi::{
     AUX_SIZE_MAX, AUX_SIZE_MIN, DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, HeaderPage, Layout, MAGIC,
-    Policy, Producers, SLOTS_DEFAULT, SLOTS_MAX, TYPES_FIRST, TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX,
-    Tell,
+    Policy, Producers, Report, SLOTS_DEFAULT, SLOTS_MAX, TYPES_FIRST, TYPES_SIZE_DEFAULT,
+    TYPES_SIZE_MAX,
 };
 use shared_memory::{ShmemConf, ShmemError};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -36,8 +36,8 @@ pub struct RingOptions {
     pub policy: Policy,
     /// How an overwrite ring makes room. Default [`Evict::Exact`].
     pub evict: Evict,
-    /// Where losses are told. Default [`Tell::InStream`].
-    pub tell: Tell,
+    /// Where losses are told. Default [`Report::InStream`].
+    pub report: Report,
     /// Whether one producer at a time, or many. Default [`Producers::One`].
     pub producers: Producers,
     /// The most producers at a time, where they are many: 1 to 4096. Default 64.
@@ -61,7 +61,7 @@ impl Default for RingOptions {
             size: 1 << 20,
             policy: Policy::Drop,
             evict: Evict::Exact,
-            tell: Tell::InStream,
+            report: Report::InStream,
             producers: Producers::One,
             slots: SLOTS_DEFAULT,
             time: false,
@@ -106,7 +106,7 @@ impl RingOptions {
             data_size: self.size,
             policy: self.policy,
             evict: self.evict,
-            tell: self.tell,
+            report: self.report,
             producers: self.producers,
             time: self.time,
             slots: if self.producers == Producers::One { 1 } else { self.slots },
@@ -125,50 +125,51 @@ impl RingOptions {
 ///
 /// # Errors
 /// See [`CreateError`]; nothing is left behind then.
-pub fn create(home: impl Into<Home>, options: &RingOptions) -> Result<(), CreateError> {
-    let home = home.into();
+pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<(), CreateError> {
+    let location = location.into();
     options.check()?;
-    if let Home::Segment(name) = &home
+    if let Location::Segment(name) = &location
         && !is_segment_name(name)
     {
         return Err(CreateError::Name { name: name.clone() });
     }
-    let layout = options.layout().map_err(failed(&home, "drawing its id"))?;
+    let layout = options.layout().map_err(failed(&location, "drawing its id"))?;
     let clock = options.time.then(MachineClock::find).transpose();
-    let clock = clock.map_err(|source| CreateError::Clock { home: home.clone(), source })?;
-    let path = home.path();
+    let clock =
+        clock.map_err(|source| CreateError::Clock { location: location.clone(), source })?;
+    let path = location.path();
     if fs::symlink_metadata(&path).is_ok() {
-        return Err(CreateError::Exists { home });
+        return Err(CreateError::Exists { location });
     }
-    let draft = Draft::new(&home, &path, &layout)?;
+    let draft = Draft::new(&location, &path, &layout)?;
     draft.allocate(layout.file_size())?;
     draft.write(&layout, clock)?;
     draft.publish(&path, options.mode)
 }
 
-fn failed(home: &Home, step: &'static str) -> impl FnOnce(io::Error) -> CreateError {
-    let home = home.clone();
-    move |source| CreateError::Io { home, step, source }
+fn failed(location: &Location, step: &'static str) -> impl FnOnce(io::Error) -> CreateError {
+    let location = location.clone();
+    move |source| CreateError::Io { location, step, source }
 }
 
 /// A ring in the making, under a name of its own that goes when this is dropped.
 struct Draft<'a> {
-    home: &'a Home,
+    location: &'a Location,
     file: File,
     path: PathBuf,
 }
 
 impl<'a> Draft<'a> {
-    fn new(home: &'a Home, path: &Path, layout: &Layout) -> Result<Self, CreateError> {
+    fn new(location: &'a Location, path: &Path, layout: &Layout) -> Result<Self, CreateError> {
         let uuid = uuid::Uuid::from_bytes(layout.uuid).simple();
         let draft_name = format!(".perfring-{uuid}.tmp");
         let draft_path = path.with_file_name(&draft_name);
-        if let Home::Segment(_) = home {
+        if let Location::Segment(_) = location {
             // One page, to have the name; the space is allocated below, where a full tmpfs is told.
             let size = layout.page_size as usize;
             let mut segment =
                 ShmemConf::new().os_id(&draft_name).size(size).create().map_err(|error| {
-                    failed(home, "creating the segment")(match error {
+                    failed(location, "creating the segment")(match error {
                         ShmemError::MapCreateFailed(errno) | ShmemError::UnknownOsError(errno) => {
                             io::Error::from_raw_os_error(errno as i32)
                         }
@@ -181,20 +182,20 @@ impl<'a> Draft<'a> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
-            .create_new(matches!(home, Home::File(_)))
+            .create_new(matches!(location, Location::File(_)))
             .mode(0o600)
             .open(&draft_path)
-            .map_err(failed(home, "creating its file"))?;
-        Ok(Draft { home, file, path: draft_path })
+            .map_err(failed(location, "creating its file"))?;
+        Ok(Draft { location, file, path: draft_path })
     }
 
     fn allocate(&self, size: u64) -> Result<(), CreateError> {
         match posix_fallocate(&self.file, 0, size as i64) {
             Ok(()) => Ok(()),
             Err(Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG) => {
-                Err(CreateError::NoSpace { home: self.home.clone(), needed: size })
+                Err(CreateError::NoSpace { location: self.location.clone(), needed: size })
             }
-            Err(errno) => Err(failed(self.home, "allocating its space")(errno.into())),
+            Err(errno) => Err(failed(self.location, "allocating its space")(errno.into())),
         }
     }
 
@@ -203,7 +204,7 @@ impl<'a> Draft<'a> {
         if layout.types_size > 0 {
             self.file
                 .write_all_at(&TYPES_FIRST.to_ne_bytes(), layout.types_offset())
-                .map_err(failed(self.home, "writing its type table"))?;
+                .map_err(failed(self.location, "writing its type table"))?;
         }
         let mut page = layout.to_page();
         if let Some(clock) = clock {
@@ -212,7 +213,7 @@ impl<'a> Draft<'a> {
         }
         let header = |page: &HeaderPage| {
             let written = self.file.write_all_at(page.as_bytes(), 0);
-            written.map_err(failed(self.home, "writing its header"))
+            written.map_err(failed(self.location, "writing its header"))
         };
         header(&page)?;
         page.set_magic(MAGIC);
@@ -223,15 +224,17 @@ impl<'a> Draft<'a> {
     fn publish(self, path: &Path, mode: u32) -> Result<(), CreateError> {
         self.file
             .set_permissions(Permissions::from_mode(mode))
-            .map_err(failed(self.home, "setting its mode"))?;
+            .map_err(failed(self.location, "setting its mode"))?;
         // A hard link is the rename that never replaces; the draft's own name goes when it is dropped.
         match fs::hard_link(&self.path, path) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(CreateError::Exists { home: self.home.clone() })
+                Err(CreateError::Exists { location: self.location.clone() })
             }
             // A file system without hard links: the name was free a moment ago.
-            Err(_) => fs::rename(&self.path, path).map_err(failed(self.home, "giving it its name")),
+            Err(_) => {
+                fs::rename(&self.path, path).map_err(failed(self.location, "giving it its name"))
+            }
         }
     }
 }

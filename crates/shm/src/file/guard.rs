@@ -2,7 +2,7 @@
 
 use crate::file::error::{AttachError, COPIED_AUX_MAX};
 use crate::file::open::RingFile;
-use crate::sys::sigbus::install_guard;
+use crate::sys::sigbus::install_sigbus_handler;
 
 /// Mode bits by which others than the owner may write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -19,7 +19,7 @@ pub enum Guard {
     /// [`Guard::Always`].
     Auto,
     /// Each record is copied before anybody sees it, so nobody rewrites it while it is read; and
-    /// [`install_guard`] is called. Not of rings with an AUX area of more than
+    /// [`install_sigbus_handler`] is called. Not of rings with an AUX area of more than
     /// [`Guard::MAX_AUX`], of which a single payload could take that much memory.
     Always,
 }
@@ -41,9 +41,9 @@ impl Guard {
         if guard == Guard::Always {
             let size = ring.layout.aux_size;
             if size > Guard::MAX_AUX {
-                return Err(AttachError::Unguarded { home: ring.home.clone(), size });
+                return Err(AttachError::Unguarded { location: ring.location.clone(), size });
             }
-            install_guard().map_err(|source| ring.io("taking SIGBUS for it", source))?;
+            install_sigbus_handler().map_err(|source| ring.io("taking SIGBUS for it", source))?;
         }
         Ok(guard)
     }

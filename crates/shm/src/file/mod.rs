@@ -3,7 +3,7 @@
 pub(crate) mod create;
 pub(crate) mod error;
 pub(crate) mod guard;
-pub(crate) mod home;
+pub(crate) mod liveness;
+pub(crate) mod location;
 pub(crate) mod open;
-pub(crate) mod peers;
 pub(crate) mod remove;

@@ -1,11 +1,11 @@
 //! Opening a ring file and checking it before anything is mapped.
 
 use crate::file::error::AttachError;
-use crate::file::home::Home;
+use crate::file::location::Location;
 use crate::sys::clock::{MachineClock, now_ns};
 use crate::sys::ofd_lock::{self, ByteLock};
 use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers, RECOVER_LOCK_BYTE};
-use perfring_ring::{Corrupt, Who};
+use perfring_ring::{Corrupt, OwnerInfo};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// How long whoever attaches waits for one that is about to remove the ring, which takes some
 /// microseconds unless that process is stopped.
-const REMOVAL_LOOKS: u32 = 1000;
+const REMOVAL_POLLS: u32 = 1000;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a file is opened for.
@@ -38,7 +38,7 @@ pub struct Identity {
 
 /// A place that one process at a time can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Seat {
     /// A producer's slot: 0 in an exclusive ring.
     Producer(u32),
     /// The consumer's place.
@@ -49,7 +49,7 @@ pub enum Place {
 #[derive(Clone, Debug)]
 pub struct RingFile {
     pub(crate) file: Arc<File>,
-    pub(crate) home: Home,
+    pub(crate) location: Location,
     pub(crate) layout: Layout,
     /// What is only read cannot hold a lock, and a forked child may go on with it.
     pub(crate) access: Access,
@@ -61,28 +61,28 @@ impl RingFile {
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn look(home: impl Into<Home>) -> Result<Self, AttachError> {
-        Self::open_with(home.into(), Access::Read, nix::libc::O_NOFOLLOW)
+    pub fn inspect(location: impl Into<Location>) -> Result<Self, AttachError> {
+        Self::open_with(location.into(), Access::Read, nix::libc::O_NOFOLLOW)
     }
 
-    pub(crate) fn open(home: Home, access: Access) -> Result<Self, AttachError> {
-        Self::open_with(home, access, 0)
+    pub(crate) fn open(location: Location, access: Access) -> Result<Self, AttachError> {
+        Self::open_with(location, access, 0)
     }
 
-    fn open_with(home: Home, access: Access, flags: i32) -> Result<Self, AttachError> {
-        let io = |step, source| AttachError::Io { home: home.clone(), step, source };
+    fn open_with(location: Location, access: Access, flags: i32) -> Result<Self, AttachError> {
+        let io = |step, source| AttachError::Io { location: location.clone(), step, source };
         let write = access == Access::Write;
         // Not blocking: a FIFO of that name must not hold us up.
         let opened = OpenOptions::new()
             .read(true)
             .write(write)
             .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY | flags)
-            .open(home.path());
+            .open(location.path());
         let wanted = if write { "reading and writing" } else { "reading" };
         let file = opened.map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => AttachError::NotFound { home: home.clone() },
+            io::ErrorKind::NotFound => AttachError::NotFound { location: location.clone() },
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                AttachError::Permission { home: home.clone(), wanted }
+                AttachError::Permission { location: location.clone(), wanted }
             }
             _ => io("opening it", source),
         })?;
@@ -101,15 +101,15 @@ impl RingFile {
             Err(source) => return Err(io("reading it", source)),
         };
         match page.and_then(|page| Layout::check(&page, meta.len())) {
-            Ok(layout) => Ok(RingFile { file: Arc::new(file), home, layout, access }),
-            Err(source) => Err(AttachError::Bad { home, source }),
+            Ok(layout) => Ok(RingFile { file: Arc::new(file), location, layout, access }),
+            Err(source) => Err(AttachError::Bad { location, source }),
         }
     }
 
     /// Where the ring lives.
     #[must_use]
-    pub fn home(&self) -> &Home {
-        &self.home
+    pub fn location(&self) -> &Location {
+        &self.location
     }
 
     /// Its shape and identity.
@@ -140,19 +140,19 @@ impl RingFile {
     pub(crate) fn is_named(&self) -> Result<bool, AttachError> {
         let failed = |source| self.io("looking at it", source);
         let open = self.file.metadata().map_err(failed)?;
-        match std::fs::metadata(self.home.path()) {
+        match std::fs::metadata(self.location.path()) {
             Ok(named) => Ok((named.dev(), named.ino()) == (open.dev(), open.ino())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(failed(error)),
         }
     }
 
-    pub(crate) fn lock_byte(&self, place: Place) -> u64 {
-        match place {
+    pub(crate) fn lock_byte(&self, seat: Seat) -> u64 {
+        match seat {
             // The slot after the last one stands for whoever recovers the ring.
-            Place::Producer(slot) if slot == self.layout.slots => RECOVER_LOCK_BYTE,
-            Place::Producer(slot) => self.layout.slot_lock_byte(slot),
-            Place::Consumer => CONSUMER_LOCK_BYTE,
+            Seat::Producer(slot) if slot == self.layout.slots => RECOVER_LOCK_BYTE,
+            Seat::Producer(slot) => self.layout.slot_lock_byte(slot),
+            Seat::Consumer => CONSUMER_LOCK_BYTE,
         }
     }
 
@@ -160,8 +160,8 @@ impl RingFile {
     ///
     /// # Errors
     /// [`AttachError::Io`] where the file system has no such locks.
-    pub fn is_held(&self, place: Place) -> Result<bool, AttachError> {
-        ofd_lock::is_held(&self.file, self.lock_byte(place))
+    pub fn is_held(&self, seat: Seat) -> Result<bool, AttachError> {
+        ofd_lock::is_held(&self.file, self.lock_byte(seat))
             .map_err(|source| self.io("asking for its locks", source))
     }
 
@@ -170,21 +170,21 @@ impl RingFile {
     /// # Errors
     /// [`AttachError::Io`] where the file system has no such locks.
     pub fn is_in_use(&self) -> Result<bool, AttachError> {
-        Ok(self.held_place()?.is_some())
+        Ok(self.held_seat()?.is_some())
     }
 
     /// A place that a live process holds, if there is one.
-    pub(crate) fn held_place(&self) -> Result<Option<Place>, AttachError> {
-        for place in self.places() {
-            if self.is_held(place)? {
-                return Ok(Some(place));
+    pub(crate) fn held_seat(&self) -> Result<Option<Seat>, AttachError> {
+        for seat in self.seats() {
+            if self.is_held(seat)? {
+                return Ok(Some(seat));
             }
         }
         Ok(None)
     }
 
-    pub(crate) fn places(&self) -> impl Iterator<Item = Place> + use<> {
-        (0..self.layout.slots).map(Place::Producer).chain([Place::Consumer])
+    pub(crate) fn seats(&self) -> impl Iterator<Item = Seat> + use<> {
+        (0..self.layout.slots).map(Seat::Producer).chain([Seat::Consumer])
     }
 
     /// Refuses a ring of the other kind.
@@ -192,7 +192,7 @@ impl RingFile {
         if self.layout.producers == producers {
             return Ok(());
         }
-        Err(AttachError::Kind { home: self.home.clone(), producers: self.layout.producers })
+        Err(AttachError::Kind { location: self.location.clone(), producers: self.layout.producers })
     }
 
     /// Takes a lock on a ring that is to be there to stay: waits for a removal to be over, and
@@ -201,12 +201,12 @@ impl RingFile {
         &self,
         mut take: impl FnMut() -> Result<Option<ByteLock>, AttachError>,
     ) -> Result<Option<ByteLock>, AttachError> {
-        let mut looks = REMOVAL_LOOKS;
+        let mut looks = REMOVAL_POLLS;
         loop {
             if let Some(lock) = take()? {
                 return match self.is_named()? {
                     true => Ok(Some(lock)),
-                    false => Err(AttachError::Removed { home: self.home.clone() }),
+                    false => Err(AttachError::Removed { location: self.location.clone() }),
                 };
             }
             if looks == 0 {
@@ -224,17 +224,17 @@ impl RingFile {
     }
 
     /// What a producer of this ring stamps by.
-    pub(crate) fn stamp_clock(&self) -> Result<MachineClock, AttachError> {
+    pub(crate) fn timestamp_clock(&self) -> Result<MachineClock, AttachError> {
         if !self.layout.time {
             return Ok(MachineClock::unused());
         }
         MachineClock::find()
-            .map_err(|source| AttachError::Clock { home: self.home.clone(), source })
+            .map_err(|source| AttachError::Clock { location: self.location.clone(), source })
     }
 
     /// What to sign with.
-    pub(crate) fn me(name: &str) -> Who {
-        Who {
+    pub(crate) fn me(name: &str) -> OwnerInfo {
+        OwnerInfo {
             epoch: 0,
             attached_ns: now_ns(),
             pid: std::process::id(),
@@ -244,16 +244,16 @@ impl RingFile {
     }
 
     pub(crate) fn io(&self, step: &'static str, source: io::Error) -> AttachError {
-        AttachError::Io { home: self.home.clone(), step, source }
+        AttachError::Io { location: self.location.clone(), step, source }
     }
 
     /// What to say of a ring that turned out to be damaged.
     #[must_use]
     pub fn corrupt(&self, source: Corrupt) -> AttachError {
-        let home = self.home.clone();
+        let location = self.location.clone();
         match source {
-            Corrupt::CUT => AttachError::Cut { home },
-            source => AttachError::Corrupt { home, source },
+            Corrupt::CUT => AttachError::Truncated { location },
+            source => AttachError::Corrupt { location, source },
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Removing a ring, without taking it from under a producer that comes back at that moment.
 
 use crate::file::error::AttachError;
-use crate::file::home::Home;
+use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
 use crate::sys::ofd_lock::ByteLock;
 use std::{fs, io};
@@ -13,20 +13,20 @@ use std::{fs, io};
 /// # Errors
 /// [`AttachError::Busy`] if a producer or consumer is attached and `removal` is not
 /// [`Removal::Always`]; otherwise as for attaching. A file that is no ring is not removed.
-pub fn remove(home: impl Into<Home>, removal: Removal) -> Result<(), AttachError> {
-    let home = home.into();
+pub fn remove(location: impl Into<Location>, removal: Removal) -> Result<(), AttachError> {
+    let location = location.into();
     if removal == Removal::Always {
-        RingFile::open(home.clone(), Access::Read)?;
-        return unlink(&home);
+        RingFile::open(location.clone(), Access::Read)?;
+        return unlink(&location);
     }
-    match Idle::hold(&home) {
+    match Idle::hold(&location) {
         Ok(idle) => idle.remove(),
         // Who may remove a file need not be one who may write it, and cannot lock it then.
         Err(AttachError::Permission { .. }) => {
-            let ring = RingFile::open(home.clone(), Access::Read)?;
-            match ring.held_place()? {
-                Some(place) => Err(ring.busy(place)),
-                None => unlink(&home),
+            let ring = RingFile::open(location.clone(), Access::Read)?;
+            match ring.held_seat()? {
+                Some(seat) => Err(ring.busy(seat)),
+                None => unlink(&location),
             }
         }
         Err(error) => Err(error),
@@ -79,15 +79,15 @@ impl Idle {
     ///
     /// # Errors
     /// [`AttachError::Busy`] if somebody is attached; else see [`AttachError`].
-    pub fn hold(home: impl Into<Home>) -> Result<Self, AttachError> {
-        let ring = RingFile::open(home.into(), Access::Write)?;
+    pub fn hold(location: impl Into<Location>) -> Result<Self, AttachError> {
+        let ring = RingFile::open(location.into(), Access::Write)?;
         let taken = ring.take_with(|| {
             ByteLock::take_all(&ring.file).map_err(|source| ring.io("locking it", source))
         })?;
         match taken {
             Some(all) => Ok(Idle { ring, _all: all }),
-            None => Err(match ring.held_place()? {
-                Some(place) => ring.busy(place),
+            None => Err(match ring.held_seat()? {
+                Some(seat) => ring.busy(seat),
                 None => {
                     let now = "a process of this moment recovers it, or has just gone: try again";
                     ring.io("locking it", io::Error::new(io::ErrorKind::WouldBlock, now))
@@ -110,18 +110,18 @@ impl Idle {
     pub fn remove(self) -> Result<(), AttachError> {
         // Nobody of ours gives the name to another file while this one is locked.
         match self.ring.is_named()? {
-            true => unlink(&self.ring.home),
-            false => Err(AttachError::Removed { home: self.ring.home.clone() }),
+            true => unlink(&self.ring.location),
+            false => Err(AttachError::Removed { location: self.ring.location.clone() }),
         }
     }
 }
 
-fn unlink(home: &Home) -> Result<(), AttachError> {
-    fs::remove_file(home.path()).map_err(|source| match source.kind() {
+fn unlink(location: &Location) -> Result<(), AttachError> {
+    fs::remove_file(location.path()).map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => {
-            AttachError::Permission { home: home.clone(), wanted: "removing" }
+            AttachError::Permission { location: location.clone(), wanted: "removing" }
         }
-        io::ErrorKind::NotFound => AttachError::NotFound { home: home.clone() },
-        _ => AttachError::Io { home: home.clone(), step: "removing it", source },
+        io::ErrorKind::NotFound => AttachError::NotFound { location: location.clone() },
+        _ => AttachError::Io { location: location.clone(), step: "removing it", source },
     })
 }

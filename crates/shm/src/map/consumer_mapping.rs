@@ -2,9 +2,9 @@
 
 use crate::file::error::AttachError;
 use crate::file::guard::Guard;
-use crate::file::home::Home;
-use crate::file::open::{Access, Place, RingFile};
-use crate::file::peers::is_dead;
+use crate::file::liveness::is_dead;
+use crate::file::location::Location;
+use crate::file::open::{Access, RingFile, Seat};
 use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
@@ -27,7 +27,7 @@ pub enum Lines {
     /// bytes to 4 KiB, and fewer from 16 KiB on (`benches/RESULTS.md`). The data area is mapped
     /// writable.
     #[default]
-    HandBack,
+    WriteTouch,
     /// Leaves them alone: the data area is mapped read-only.
     Leave,
 }
@@ -39,7 +39,7 @@ pub struct ConsumerMapping {
     children: NotForChildren,
     pub(crate) map: Mirror,
     pub(crate) ring: RingFile,
-    /// [`Lines::HandBack`] only where the data area is mapped writable.
+    /// [`Lines::WriteTouch`] only where the data area is mapped writable.
     pub(crate) lines: Lines,
     _lock: ByteLock,
 }
@@ -48,24 +48,24 @@ impl ConsumerMapping {
     /// Maps a ring and takes the consumer's place. Returns what the guard comes to for it:
     /// [`Guard::Never`] or [`Guard::Always`].
     ///
-    /// With [`Lines::HandBack`] the data area of a drop ring is mapped writable, but not with
+    /// With [`Lines::WriteTouch`] the data area of a drop ring is mapped writable, but not with
     /// [`Guard::Always`].
     pub fn attach(
-        home: impl Into<Home>,
+        location: impl Into<Location>,
         lines: Lines,
         guard: Guard,
     ) -> Result<(Self, Guard), AttachError> {
-        let ring = RingFile::open(home.into(), Access::Write)?;
+        let ring = RingFile::open(location.into(), Access::Write)?;
         let guard = guard.prepare(&ring)?;
         // Whoever copies has no business writing where others may.
         let in_place = ring.layout.policy == Policy::Drop && guard == Guard::Never;
         let lines = if in_place { lines } else { Lines::Leave };
-        let hands_back = lines == Lines::HandBack;
+        let hands_back = lines == Lines::WriteTouch;
         let access = if hands_back { DataAccess::Write } else { DataAccess::Read };
         let map = Mirror::map(&ring, access)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
-        let lock = ring.take(Place::Consumer)?;
+        let lock = ring.take(Seat::Consumer)?;
         Ok((ConsumerMapping { children, map, ring, lines, _lock: lock }, guard))
     }
 
@@ -102,8 +102,8 @@ impl ConsumerMapping {
 
     /// Whether the file was found to be cut short, by who asked for the guard.
     #[inline]
-    pub fn is_cut(&self) -> bool {
-        self.map.guard.is_cut()
+    pub fn is_truncated(&self) -> bool {
+        self.map.guard.is_truncated()
     }
 
     /// Asks for the cache line at `pos`, without waiting for it.

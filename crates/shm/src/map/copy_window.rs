@@ -5,14 +5,14 @@ use crate::map::consumer_mapping::ConsumerMapping;
 use crate::map::next::Next;
 use crate::map::observer_mapping::ObserverMapping;
 use perfring_abi::atomic::AtomicU64;
-use perfring_ring::{Corrupt, Front, Mark, Observer, Ring, Start};
+use perfring_ring::{Corrupt, Front, Observer, ResumePoint, Ring, Start};
 
 /// What is mapped for a reader that copies.
 pub trait Mapping {
     /// The ring as the algorithm sees it, and its AUX area. An observer's are not to be stored to.
     fn parts(&self) -> (Ring<'_>, &[AtomicU64]);
     /// What to say of what was found to be wrong.
-    fn tell(&self, corrupt: Corrupt) -> Corrupt;
+    fn report(&self, corrupt: Corrupt) -> Corrupt;
 }
 
 impl Mapping for ConsumerMapping {
@@ -21,8 +21,8 @@ impl Mapping for ConsumerMapping {
         (self.map.ring(), self.map.aux())
     }
 
-    fn tell(&self, corrupt: Corrupt) -> Corrupt {
-        self.map.guard.tell(corrupt)
+    fn report(&self, corrupt: Corrupt) -> Corrupt {
+        self.map.guard.report(corrupt)
     }
 }
 
@@ -32,8 +32,8 @@ impl Mapping for ObserverMapping {
         (self.map.ring(), self.map.aux())
     }
 
-    fn tell(&self, corrupt: Corrupt) -> Corrupt {
-        self.map.guard.tell(corrupt)
+    fn report(&self, corrupt: Corrupt) -> Corrupt {
+        self.map.guard.report(corrupt)
     }
 }
 
@@ -50,7 +50,7 @@ impl CopyWindow<ConsumerMapping> {
     pub fn resume(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
         let observer = Observer::resume(mapping.map.ring())
-            .map_err(|source| mapping.ring.corrupt(mapping.map.guard.tell(source)))?
+            .map_err(|source| mapping.ring.corrupt(mapping.map.guard.report(source)))?
             .with_time(layout.time)
             .with_aux(layout.aux_size);
         mapping.sign(name);
@@ -63,8 +63,8 @@ impl CopyWindow<ConsumerMapping> {
     }
 
     /// Saves a place that was marked.
-    pub fn save_mark(&mut self, mark: &Mark) {
-        self.observer.save_mark(self.mapping.map.ring(), mark);
+    pub fn save_resume_point(&mut self, resume_point: &ResumePoint) {
+        self.observer.save_resume_point(self.mapping.map.ring(), resume_point);
     }
 }
 
@@ -73,7 +73,7 @@ impl CopyWindow<ObserverMapping> {
     pub fn watch(mapping: ObserverMapping, start: Start) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
         let observer = Observer::new(mapping.map.ring(), layout.policy, start)
-            .map_err(|source| mapping.ring.corrupt(mapping.map.guard.tell(source)))?
+            .map_err(|source| mapping.ring.corrupt(mapping.map.guard.report(source)))?
             .with_time(layout.time)
             .with_aux(layout.aux_size);
         Ok(CopyWindow { mapping, observer })
@@ -99,7 +99,7 @@ impl<M: Mapping> CopyWindow<M> {
         let (ring, aux) = self.mapping.parts();
         match self.observer.next_in(ring, aux) {
             Ok(seen) => Ok(seen.map(Next::from)),
-            Err(corrupt) => Err(self.mapping.tell(corrupt)),
+            Err(corrupt) => Err(self.mapping.report(corrupt)),
         }
     }
 
@@ -107,13 +107,14 @@ impl<M: Mapping> CopyWindow<M> {
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, Corrupt> {
         let (ring, aux) = self.mapping.parts();
-        let taken = self.observer.take(ring, aux).map_err(|corrupt| self.mapping.tell(corrupt))?;
+        let taken =
+            self.observer.take(ring, aux).map_err(|corrupt| self.mapping.report(corrupt))?;
         Ok(taken.map(|(seen, front)| (Next::from(seen), front)))
     }
 
     /// Looks how far the producer is, if what was copied is read. Returns what is next.
     #[inline]
-    pub fn look(&mut self) -> Result<Front, Corrupt> {
-        self.observer.look(self.mapping.parts().0).map_err(|corrupt| self.mapping.tell(corrupt))
+    pub fn peek(&mut self) -> Result<Front, Corrupt> {
+        self.observer.peek(self.mapping.parts().0).map_err(|corrupt| self.mapping.report(corrupt))
     }
 }

@@ -43,8 +43,8 @@ impl Mirror {
         let host = page_size();
         let page = u64::from(ring.layout.page_size);
         if !page.is_multiple_of(host) {
-            let (home, ring) = (ring.home.clone(), ring.layout.page_size);
-            return Err(AttachError::PageSize { home, ring, host });
+            let (location, ring) = (ring.location.clone(), ring.layout.page_size);
+            return Err(AttachError::PageSize { location, ring, host });
         }
         let (range, data_size) = map_data(ring, page as usize, access)
             .map_err(|errno| ring.io("mapping it", errno.into()))?;

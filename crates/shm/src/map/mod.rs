@@ -5,7 +5,7 @@ pub(crate) mod aux_mirror;
 pub(crate) mod consumer_mapping;
 pub(crate) mod control;
 pub(crate) mod copy_window;
-pub(crate) mod look;
+pub(crate) mod inspect;
 pub(crate) mod mirror;
 pub(crate) mod next;
 pub(crate) mod observer_mapping;

@@ -2,12 +2,12 @@
 
 use crate::file::error::AttachError;
 use crate::file::guard::Guard;
-use crate::file::home::Home;
+use crate::file::liveness::is_dead;
+use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
-use crate::file::peers::is_dead;
 use crate::map::plain::Plain;
 use crate::map::raw::Raw;
-use perfring_ring::{Anchors, Corrupt, Snapshot, Totals, TypeTable};
+use perfring_ring::{Anchors, Corrupt, RingTotals, Snapshot, TypeTable};
 
 /// A ring that this process looks at. Nobody can tell.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub struct ObserverMapping {
 
 impl ObserverMapping {
     /// Maps a ring, dead or alive.
-    pub fn open(home: impl Into<Home>, guard: Guard) -> Result<Self, AttachError> {
-        let ring = RingFile::open(home.into(), Access::Read)?;
+    pub fn open(location: impl Into<Location>, guard: Guard) -> Result<Self, AttachError> {
+        let ring = RingFile::open(location.into(), Access::Read)?;
         guard.prepare(&ring)?;
         Ok(ObserverMapping { map: Plain::map(&ring)?, ring })
     }
@@ -46,8 +46,8 @@ impl ObserverMapping {
     }
 
     /// The ring's books.
-    pub fn totals(&self) -> Option<Totals> {
-        Totals::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
+    pub fn totals(&self) -> Option<RingTotals> {
+        RingTotals::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
     }
 
     /// A copy of everything intact.
@@ -57,10 +57,12 @@ impl ObserverMapping {
                 let snapshot = snapshot.with_time(self.ring.layout.time);
                 snapshot.with_aux(self.map.ring(), self.map.aux())
             })
-            .map_err(|corrupt| self.map.guard.tell(corrupt))
+            .map_err(|corrupt| self.map.guard.report(corrupt))
             // What was cut short while it was copied may look whole.
             .and_then(
-                |snapshot| if self.map.guard.is_cut() { Err(Corrupt::CUT) } else { Ok(snapshot) },
+                |snapshot| {
+                    if self.map.guard.is_truncated() { Err(Corrupt::CUT) } else { Ok(snapshot) }
+                },
             )
     }
 

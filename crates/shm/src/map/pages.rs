@@ -1,6 +1,6 @@
 //! What is done with the pages of a ring's data before it is used: faulted in, locked, made huge.
 
-use crate::file::home::Home;
+use crate::file::location::Location;
 use crate::file::open::RingFile;
 use crate::map::address_range::HUGE;
 use crate::map::aux_mirror::AuxMirror;
@@ -16,10 +16,10 @@ const TRIES: u32 = 16;
 
 /// What could not be done with a ring's pages. The ring can be used as before.
 #[derive(Debug, Error)]
-#[error("{home}: {step} failed: {source}")]
+#[error("{location}: {step} failed: {source}")]
 pub struct PagesError {
     /// The ring.
-    pub home: Home,
+    pub location: Location,
     /// What was being done, and what it needs.
     pub step: &'static str,
     /// What the system said.
@@ -52,7 +52,7 @@ impl Pages {
             Pages::Lock => ("locking its pages in memory (see ulimit -l)", MADV_POPULATE_READ),
             Pages::Huge => ("making its pages huge (Linux 6.1, a tmpfs)", libc::MADV_COLLAPSE),
         };
-        let failed = |source| PagesError { home: ring.home.clone(), step: what, source };
+        let failed = |source| PagesError { location: ring.location.clone(), step: what, source };
         // Of the AUX area no huge ones: it does not begin at one in the file.
         let aux = map.aux.as_ref().filter(|_| self != Pages::Huge).map(AuxMirror::range);
         for (at, len) in map.data_ranges().into_iter().chain(aux) {

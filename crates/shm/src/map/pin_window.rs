@@ -30,7 +30,7 @@ impl<'a> PinWindow<'a> {
     #[inline(always)]
     pub fn read(&self) -> Result<Option<Next<'_>>, Corrupt> {
         let found = self.reader.peek(self.map.ring(), self.cursor.get());
-        let found = found.map_err(|corrupt| self.map.guard.tell(corrupt))?;
+        let found = found.map_err(|corrupt| self.map.guard.report(corrupt))?;
         let Some((found, after)) = found else {
             return Ok(None);
         };

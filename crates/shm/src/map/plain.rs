@@ -1,14 +1,14 @@
 //! The plain mapping of a whole ring, for those who copy from it.
 
 use crate::file::error::AttachError;
-use crate::file::open::{Access, Place, RingFile};
+use crate::file::open::{Access, RingFile, Seat};
 use crate::map::control::{slots, words_before};
 use crate::sys::fork::NotForChildren;
 use crate::sys::sigbus::Guarded;
 use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Layout};
-use perfring_ring::{Corrupt, Ring, Shared, TypeTable, Who};
+use perfring_ring::{Corrupt, OwnerInfo, Ring, Shared, TypeTable};
 use std::ptr::NonNull;
 use std::slice;
 
@@ -46,7 +46,7 @@ impl Plain {
 
     /// What was read is of a ring whose file was whole then.
     pub(crate) fn sure<T>(&self, ring: &RingFile, read: T) -> Result<T, AttachError> {
-        match self.guard.is_cut() {
+        match self.guard.is_truncated() {
             true => Err(ring.corrupt(Corrupt::CUT)),
             false => Ok(read),
         }
@@ -91,12 +91,12 @@ impl Plain {
     }
 
     /// Who holds a place, or held it last; nobody, if there is no such place.
-    pub(crate) fn holder(&self, place: Place) -> Who {
+    pub(crate) fn holder(&self, seat: Seat) -> OwnerInfo {
         let at = self.shared();
-        let holder = match place {
-            Place::Producer(slot) => at.slots().get(slot as usize).map(|slot| &slot.holder),
-            Place::Consumer => Some(&at.ring().header().consumer_holder),
+        let holder = match seat {
+            Seat::Producer(slot) => at.slots().get(slot as usize).map(|slot| &slot.holder),
+            Seat::Consumer => Some(&at.ring().header().consumer_holder),
         };
-        holder.map_or_else(Who::default, Who::read)
+        holder.map_or_else(OwnerInfo::default, OwnerInfo::read)
     }
 }

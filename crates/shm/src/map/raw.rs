@@ -90,8 +90,8 @@ impl RawReader<'_> {
     pub fn advance(&mut self, to: u64) -> Result<Count, Corrupt> {
         let ring = self.map.ring();
         let count = self.reader.pass_to(ring, to)?;
-        let mark = self.reader.mark();
-        futex::wake_if(self.reader.release_to(ring, &mark), ring.space_word());
+        let resume_point = self.reader.resume_point();
+        futex::wake_if(self.reader.release_to(ring, &resume_point), ring.space_word());
         Ok(count)
     }
 }

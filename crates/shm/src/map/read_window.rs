@@ -10,7 +10,7 @@ use crate::map::next::Next;
 use crate::map::pin_window::PinWindow;
 use crate::map::raw::RawReader;
 use crate::sys::futex;
-use perfring_ring::{Corrupt, Found, Frame, Front, Mark, Range, Reader};
+use perfring_ring::{Corrupt, Found, Frame, Front, Range, Reader, ResumePoint};
 
 /// How far before its turn a line is asked for.
 const AHEAD: u64 = 512;
@@ -27,10 +27,10 @@ impl ReadWindow {
     pub fn attach(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let (map, layout) = (&mapping.map, mapping.ring.layout());
         let reader = Reader::attach(map.ring(), futex::fences())
-            .map_err(|source| mapping.ring.corrupt(map.guard.tell(source)))?
+            .map_err(|source| mapping.ring.corrupt(map.guard.report(source)))?
             .with_aux(map.ring(), layout.aux_size)
             .with_time(layout.time)
-            .with_hands(mapping.lines == Lines::HandBack);
+            .with_hands(mapping.lines == Lines::WriteTouch);
         mapping.sign(name);
         Ok(ReadWindow { mapping, reader })
     }
@@ -48,20 +48,20 @@ impl ReadWindow {
     }
 
     /// What most calls come to: a record that is known of, or is after one look at the head, before
-    /// which `before_look` is called with the cursor. Gives the window back for all else: then
+    /// which `before_poll` is called with the cursor. Gives the window back for all else: then
     /// [`ReadWindow::next_any`] knows.
     #[inline(always)]
     pub fn next_known(
         &mut self,
-        before_look: impl FnOnce(u64),
+        before_poll: impl FnOnce(u64),
     ) -> Result<(Frame, &[u8]), &mut Self> {
         let ring = self.mapping.map.ring();
         // What the last call returned is read, and not released yet.
         self.reader.hand_lines(ring);
         let mut frame = self.reader.next_record(ring);
         if frame.is_none() && self.reader.known() == 0 {
-            before_look(self.reader.cursor());
-            if self.reader.look_ahead(ring) {
+            before_poll(self.reader.cursor());
+            if self.reader.poll_ahead(ring) {
                 frame = self.reader.next_record(ring);
             }
         }
@@ -111,7 +111,7 @@ impl ReadWindow {
     fn find(&mut self) -> Result<Option<Found>, Corrupt> {
         let map = &self.mapping.map;
         let (found, owed) =
-            self.reader.next(map.ring()).map_err(|corrupt| map.guard.tell(corrupt))?;
+            self.reader.next(map.ring()).map_err(|corrupt| map.guard.report(corrupt))?;
         futex::wake_if(owed, map.ring().space_word());
         Ok(found)
     }
@@ -153,22 +153,22 @@ impl ReadWindow {
 
     /// Looks how far the producer is. Returns what is next.
     #[inline]
-    pub fn look(&mut self) -> Result<Front, Corrupt> {
+    pub fn peek(&mut self) -> Result<Front, Corrupt> {
         let map = &self.mapping.map;
-        let looked = self.reader.look_held(map.ring());
-        let (front, owed) = looked.map_err(|corrupt| map.guard.tell(corrupt))?;
+        let looked = self.reader.peek_held(map.ring());
+        let (front, owed) = looked.map_err(|corrupt| map.guard.report(corrupt))?;
         futex::wake_if(owed, map.ring().space_word());
         Ok(front)
     }
 
-    /// Looks at the head for [`ReadWindow::visit_known`], and has `before_look` called with the
+    /// Looks at the head for [`ReadWindow::visit_known`], and has `before_poll` called with the
     /// cursor. What earlier calls returned counts as read. Returns where the look found the head.
     #[inline(always)]
-    pub fn look_ahead(&mut self, before_look: impl FnOnce(u64)) -> u64 {
+    pub fn poll_ahead(&mut self, before_poll: impl FnOnce(u64)) -> u64 {
         let ring = self.mapping.map.ring();
         self.reader.hand_lines(ring);
-        before_look(self.reader.cursor());
-        self.reader.look_ahead(ring);
+        before_poll(self.reader.cursor());
+        self.reader.poll_ahead(ring);
         self.reader.cursor() + self.reader.known()
     }
 
@@ -210,7 +210,7 @@ impl ReadWindow {
     pub fn pin(&mut self) -> Result<PinWindow<'_>, Corrupt> {
         self.release();
         let map = &self.mapping.map;
-        self.reader.refresh(map.ring()).map_err(|corrupt| map.guard.tell(corrupt))?;
+        self.reader.refresh(map.ring()).map_err(|corrupt| map.guard.report(corrupt))?;
         Ok(PinWindow::new(map, &mut self.reader))
     }
 
@@ -231,7 +231,7 @@ impl ReadWindow {
         }
         if !self.reader.is_plain() {
             let ring = self.mapping.map.ring();
-            let _ = self.reader.look_ahead(ring);
+            let _ = self.reader.poll_ahead(ring);
             if let Ok(Some((Found::Large(frame, range), _))) =
                 self.reader.peek(ring, self.reader.cursor())
             {
@@ -261,9 +261,9 @@ impl ReadWindow {
     }
 
     /// Hands back everything before a mark.
-    pub fn release_to(&mut self, mark: &Mark) {
+    pub fn release_to(&mut self, resume_point: &ResumePoint) {
         let ring = self.mapping.map.ring();
-        futex::wake_if(self.reader.release_to(ring, mark), ring.space_word());
+        futex::wake_if(self.reader.release_to(ring, resume_point), ring.space_word());
     }
 
     /// From now on nothing is released but by [`ReadWindow::release_to`].

@@ -1,9 +1,9 @@
 //! Recovering a shared ring by whoever may write it and is no producer.
 
 use crate::file::error::AttachError;
-use crate::file::home::Home;
+use crate::file::liveness::Kernel;
+use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
-use crate::file::peers::Kernel;
 use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
 use crate::sys::clock::now_ns;
@@ -18,8 +18,8 @@ use perfring_ring::{Recovered, Refusal};
 ///
 /// # Errors
 /// See [`AttachError`]; [`AttachError::HeldUp`] if the lock is held by a producer that lives.
-pub fn recover(home: impl Into<Home>) -> Result<Recovered, AttachError> {
-    let ring = RingFile::open(home.into(), Access::Write)?;
+pub fn recover(location: impl Into<Location>) -> Result<Recovered, AttachError> {
+    let ring = RingFile::open(location.into(), Access::Write)?;
     if ring.layout.producers == Producers::One {
         return Ok(Recovered::default());
     }
@@ -33,9 +33,9 @@ pub(crate) fn recover_file(ring: &RingFile) -> Result<Recovered, AttachError> {
         return Ok(Recovered::default());
     };
     let map = Mirror::map(ring, DataAccess::Write)?;
-    let peers = Kernel(ring.clone());
+    let liveness = Kernel(ring.clone());
     // The time is an epoch that no other recovery of this ring had: they hold a lock in turn.
-    let recovered = perfring_ring::recover(map.shared(), now_ns(), &peers);
+    let recovered = perfring_ring::recover(map.shared(), now_ns(), &liveness);
     futex::wake_if(map.ring().force_wake(), map.ring().wait_word());
     recovered.map_err(|refusal| match refusal {
         Refusal::Contended { slot } => ring.held_up(slot),

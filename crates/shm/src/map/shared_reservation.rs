@@ -2,7 +2,7 @@
 
 use crate::map::shared_pair::SharedPair;
 use perfring_abi::RecordType;
-use perfring_ring::{Group, Reserved, Wake};
+use perfring_ring::{BatchSpan, Reserved, Wake};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
@@ -62,7 +62,7 @@ impl SharedReservation<'_> {
             unsafe { pair.map.zero_padding(&reserved, len) };
         }
         let at = pair.at();
-        let wake = pair.writer.borrow_mut().commit(at, &pair.peers, reserved, len, wake);
+        let wake = pair.writer.borrow_mut().commit(at, &pair.liveness, reserved, len, wake);
         pair.owed(wake);
     }
 }
@@ -94,7 +94,7 @@ impl Drop for SharedReservation<'_> {
             return;
         }
         let at = pair.at();
-        let wake = pair.writer.borrow_mut().discard(at, &pair.peers, self.reserved);
+        let wake = pair.writer.borrow_mut().discard(at, &pair.liveness, self.reserved);
         pair.owed(wake);
     }
 }
@@ -102,13 +102,13 @@ impl Drop for SharedReservation<'_> {
 /// Several records in one reservation, published at once when it is dropped.
 #[derive(Debug)]
 #[must_use = "a batch is published when it is dropped"]
-pub struct SharedBatch<'a> {
+pub struct ReservedBatch<'a> {
     pub(super) pair: &'a SharedPair,
-    pub(super) group: Group,
+    pub(super) span: BatchSpan,
     pub(super) wake: Wake,
 }
 
-impl SharedBatch<'_> {
+impl ReservedBatch<'_> {
     /// Adds one record. Returns whether there was room for it; if not, nothing has happened, and
     /// nothing is counted: publish this batch, and begin another.
     #[inline]
@@ -139,7 +139,7 @@ impl SharedBatch<'_> {
     #[inline]
     fn fill(&mut self, kind: RecordType, len: usize) -> Option<Reserved> {
         let at = self.pair.at();
-        let reserved = self.pair.writer.borrow().next_in_group(at, &mut self.group, kind, len)?;
+        let reserved = self.pair.writer.borrow().next_in_span(at, &mut self.span, kind, len)?;
         // SAFETY: a part of this producer's open reservation.
         unsafe { self.pair.map.zero_last_word(&reserved) };
         Some(reserved)
@@ -148,13 +148,13 @@ impl SharedBatch<'_> {
     /// Records in the batch.
     #[must_use]
     pub fn records(&self) -> u64 {
-        self.group.records()
+        self.span.records()
     }
 
     /// Bytes that are left, headers and padding included.
     #[must_use]
     pub fn left(&self) -> usize {
-        self.group.left() as usize
+        self.span.left() as usize
     }
 
     /// Publishes the batch.
@@ -166,15 +166,15 @@ impl SharedBatch<'_> {
     }
 }
 
-impl Drop for SharedBatch<'_> {
+impl Drop for ReservedBatch<'_> {
     fn drop(&mut self) {
         let pair = self.pair;
         if pair.children.forked() {
             return;
         }
-        let group = std::mem::take(&mut self.group);
+        let span = std::mem::take(&mut self.span);
         let at = pair.at();
-        let wake = pair.writer.borrow_mut().commit_group(at, &pair.peers, group, self.wake);
+        let wake = pair.writer.borrow_mut().commit_span(at, &pair.liveness, span, self.wake);
         pair.owed(wake);
     }
 }

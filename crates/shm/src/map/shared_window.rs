@@ -6,14 +6,14 @@
 //! never parts with its mapping or its writer.
 
 use crate::file::error::AttachError;
-use crate::file::home::Home;
+use crate::file::liveness::Kernel;
+use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
-use crate::file::peers::Kernel;
 use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
 use crate::map::shared_pair::SharedPair;
-use crate::map::shared_reservation::{SharedBatch, SharedReservation};
+use crate::map::shared_reservation::{ReservedBatch, SharedReservation};
 use crate::map::types_window::TypesWindow;
 use crate::map::write_window::Forked;
 use crate::sys::clock::MachineClock;
@@ -21,7 +21,7 @@ use crate::sys::fork::NotForChildren;
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Layout, Producers, RecordType};
-use perfring_ring::{Count, Reading, Refusal, Refused, SharedWriter, Unattached, Wake, Who};
+use perfring_ring::{Count, OwnerInfo, Reading, Refusal, Refused, SharedWriter, Unattached, Wake};
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -50,20 +50,20 @@ impl SharedWindow {
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Slots`] when there are as many producers as slots.
-    pub fn attach(home: impl Into<Home>, name: &str) -> Result<Self, AttachError> {
-        let ring = RingFile::open(home.into(), Access::Write)?;
+    pub fn attach(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
+        let ring = RingFile::open(location.into(), Access::Write)?;
         ring.expect(Producers::Many)?;
         let map = Mirror::map(&ring, DataAccess::Write)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
         let (index, lock) = take_slot(&ring, &map)?;
-        let peers = Kernel(ring.clone());
-        let clock = ring.stamp_clock()?;
+        let liveness = Kernel(ring.clone());
+        let clock = ring.timestamp_clock()?;
         let me = RingFile::me(name);
         let mut tries = 0;
         let writer = loop {
             let (at, fences) = (map.shared(), futex::fences());
-            match SharedWriter::attach(at, &ring.layout, fences, index, &me, &peers) {
+            match SharedWriter::attach(at, &ring.layout, fences, index, &me, &liveness) {
                 Ok(writer) => break writer,
                 Err(Unattached::Corrupt(source)) => return Err(ring.corrupt(source)),
                 Err(Unattached::Contended { slot }) => {
@@ -75,7 +75,7 @@ impl SharedWindow {
                 }
             }
         };
-        let pair = SharedPair { children, map, writer: RefCell::new(writer), peers };
+        let pair = SharedPair { children, map, writer: RefCell::new(writer), liveness };
         Ok(SharedWindow { pair, clock, ring, _lock: lock })
     }
 
@@ -92,7 +92,8 @@ impl SharedWindow {
     /// [`AttachError::HeldUp`] if the lock is not to be had.
     pub fn begin_time(&self, mut read: impl FnMut() -> Reading) -> Result<(), AttachError> {
         for _ in 0..ATTACH_TRIES {
-            if self.pair.writer.borrow().begin_time(self.pair.at(), &self.pair.peers, &mut read) {
+            if self.pair.writer.borrow().begin_time(self.pair.at(), &self.pair.liveness, &mut read)
+            {
                 return Ok(());
             }
             std::thread::sleep(ATTACH_NAP);
@@ -104,7 +105,8 @@ impl SharedWindow {
     /// child notes nothing.
     #[must_use]
     pub fn keep_time(&self, read: impl FnOnce() -> Reading) -> bool {
-        self.forked() || self.pair.writer.borrow().keep_time(self.pair.at(), &self.pair.peers, read)
+        self.forked()
+            || self.pair.writer.borrow().keep_time(self.pair.at(), &self.pair.liveness, read)
     }
 
     /// The open file.
@@ -128,10 +130,10 @@ impl SharedWindow {
     }
 
     /// Whether the file was found to be cut short; always false without
-    /// [`install_guard`](crate::install_guard).
+    /// [`install_sigbus_handler`](crate::install_sigbus_handler).
     #[must_use]
-    pub fn is_cut(&self) -> bool {
-        self.pair.map.guard.is_cut()
+    pub fn is_truncated(&self) -> bool {
+        self.pair.map.guard.is_truncated()
     }
 
     /// What producers of this slot have committed since the ring was made.
@@ -198,7 +200,7 @@ impl SharedWindow {
         }
         let at = pair.at();
         let published =
-            pair.writer.borrow_mut().publish(at, &pair.peers, kind, len, wake, |reserved| {
+            pair.writer.borrow_mut().publish(at, &pair.liveness, kind, len, wake, |reserved| {
                 // SAFETY: the algorithm has just reserved the space for this producer, under the ring's
                 // lock; it is as long as the payload.
                 unsafe { pair.map.fill_open(reserved, payload) };
@@ -230,10 +232,11 @@ impl SharedWindow {
         }
         let (pair, len) = (&self.pair, payload.len());
         let mut writer = pair.writer.borrow_mut();
-        let wake = writer.publish_at(pair.at(), &pair.peers, kind, len, now, wake, |reserved| {
-            // SAFETY: as in `publish`.
-            unsafe { pair.map.fill_open(reserved, payload) };
-        })?;
+        let wake =
+            writer.publish_at(pair.at(), &pair.liveness, kind, len, now, wake, |reserved| {
+                // SAFETY: as in `publish`.
+                unsafe { pair.map.fill_open(reserved, payload) };
+            })?;
         drop(writer);
         pair.owed(wake);
         Ok(())
@@ -255,7 +258,7 @@ impl SharedWindow {
             return Err(Refusal::Full);
         }
         let (at, now) = (pair.at(), now());
-        let reserved = pair.writer.borrow_mut().try_reserve(at, &pair.peers, kind, len, now)?;
+        let reserved = pair.writer.borrow_mut().try_reserve(at, &pair.liveness, kind, len, now)?;
         // SAFETY: reserved for this producer just now.
         unsafe { pair.map.zero_last_word(&reserved) };
         Ok(SharedReservation { pair, reserved })
@@ -271,14 +274,14 @@ impl SharedWindow {
         &self,
         bytes: usize,
         now: impl FnOnce() -> u64,
-    ) -> Result<SharedBatch<'_>, Refusal> {
+    ) -> Result<ReservedBatch<'_>, Refusal> {
         let pair = &self.pair;
         if pair.children.forked() {
             return Err(Refusal::Full);
         }
         let (at, now, bytes) = (pair.at(), now(), bytes as u64);
-        let group = pair.writer.borrow_mut().try_reserve_group(at, &pair.peers, bytes, now)?;
-        Ok(SharedBatch { pair, group, wake: Wake::Auto })
+        let span = pair.writer.borrow_mut().try_reserve_span(at, &pair.liveness, bytes, now)?;
+        Ok(ReservedBatch { pair, span, wake: Wake::Auto })
     }
 
     /// Counts a refusal, to be told in the stream before the next record of this producer that fits. Not
@@ -305,8 +308,9 @@ impl SharedWindow {
 impl Drop for SharedWindow {
     fn drop(&mut self) {
         if !self.pair.children.forked() {
-            let told = self.pair.writer.borrow_mut().detach(self.pair.at(), &self.pair.peers);
-            self.pair.owed(told);
+            let reported =
+                self.pair.writer.borrow_mut().detach(self.pair.at(), &self.pair.liveness);
+            self.pair.owed(reported);
         }
     }
 }
@@ -314,7 +318,7 @@ impl Drop for SharedWindow {
 /// A slot that nobody holds: rather one that nobody ever held, so that what is known of the dead
 /// stays to be seen for as long as it can.
 fn take_slot(ring: &RingFile, map: &Mirror) -> Result<(u32, ByteLock), AttachError> {
-    let fresh = |slot: &u32| Who::read(&map.slots()[*slot as usize].holder).epoch == 0;
+    let fresh = |slot: &u32| OwnerInfo::read(&map.slots()[*slot as usize].holder).epoch == 0;
     let all = 0..ring.layout.slots;
     let mut taken = 0;
     let lock = ring.take_with(|| {
@@ -329,6 +333,8 @@ fn take_slot(ring: &RingFile, map: &Mirror) -> Result<(u32, ByteLock), AttachErr
     })?;
     match lock {
         Some(lock) => Ok((taken, lock)),
-        None => Err(AttachError::Slots { home: ring.home.clone(), slots: ring.layout.slots }),
+        None => {
+            Err(AttachError::Slots { location: ring.location.clone(), slots: ring.layout.slots })
+        }
     }
 }

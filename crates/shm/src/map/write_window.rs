@@ -5,8 +5,8 @@
 //! its writer, so what the writer reserved is space of this mapping.
 
 use crate::file::error::AttachError;
-use crate::file::home::Home;
-use crate::file::open::{Access, Place, RingFile};
+use crate::file::location::Location;
+use crate::file::open::{Access, RingFile, Seat};
 use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
@@ -16,7 +16,7 @@ use crate::sys::fork::NotForChildren;
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RecordType};
-use perfring_ring::{Count, ProducerBook, Reading, Refusal, Reserved, Wake, Writer};
+use perfring_ring::{Count, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -54,14 +54,14 @@ impl WriteWindow {
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
-    pub fn attach(home: impl Into<Home>) -> Result<Self, AttachError> {
-        let ring = RingFile::open(home.into(), Access::Write)?;
+    pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
+        let ring = RingFile::open(location.into(), Access::Write)?;
         ring.expect(Producers::One)?;
         let map = Mirror::map(&ring, DataAccess::Write)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
-        let lock = ring.take(Place::Producer(0))?;
-        let clock = ring.stamp_clock()?;
+        let lock = ring.take(Seat::Producer(0))?;
+        let clock = ring.timestamp_clock()?;
         let writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(source))?;
         Ok(WriteWindow { children, map, writer, clock, ring, _lock: lock })
@@ -97,16 +97,16 @@ impl WriteWindow {
     }
 
     /// Whether the file was found to be cut short; always false without
-    /// [`install_guard`](crate::install_guard).
+    /// [`install_sigbus_handler`](crate::install_sigbus_handler).
     #[must_use]
-    pub fn is_cut(&self) -> bool {
-        self.map.guard.is_cut()
+    pub fn is_truncated(&self) -> bool {
+        self.map.guard.is_truncated()
     }
 
     /// What was written, given back and refused since the ring was made.
     #[must_use]
-    pub fn book(&self) -> ProducerBook {
-        self.writer.book()
+    pub fn totals(&self) -> ProducerTotals {
+        self.writer.totals()
     }
 
     /// What was overwritten since the ring was made.
@@ -281,7 +281,7 @@ impl WriteWindow {
     ///
     /// # Errors
     /// Why it does not: see [`Refusal`]. It is not counted.
-    pub fn look_for_space(&mut self, len: usize) -> Result<(), Refusal> {
+    pub fn poll_for_space(&mut self, len: usize) -> Result<(), Refusal> {
         // A token that is dropped leaves nothing behind.
         self.try_reserve(RecordType::BYTES, len, |_| 0).map(drop)
     }

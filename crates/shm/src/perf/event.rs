@@ -48,7 +48,7 @@ impl From<io::Error> for NoEvent {
 pub struct KernelEvent {
     file: File,
     /// Whether the kernel tells how many of its records were lost.
-    tells_lost: bool,
+    reports_lost: bool,
 }
 
 impl KernelEvent {
@@ -71,7 +71,7 @@ impl KernelEvent {
             if fd >= 0 {
                 // SAFETY: a descriptor that was just opened, and that nobody else knows of.
                 let fd = unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) };
-                return Ok(KernelEvent { file: fd.into(), tells_lost: read_format != 0 });
+                return Ok(KernelEvent { file: fd.into(), reports_lost: read_format != 0 });
             }
             let error = io::Error::last_os_error();
             if error.raw_os_error() != Some(libc::EINVAL) {
@@ -89,7 +89,7 @@ impl KernelEvent {
 
     /// Records of it that found no room since it was opened, if the kernel counts them.
     fn lost(&self) -> io::Result<Option<u64>> {
-        if !self.tells_lost {
+        if !self.reports_lost {
             return Ok(None);
         }
         let mut words = [0u64; 2]; // value, lost

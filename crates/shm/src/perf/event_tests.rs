@@ -122,7 +122,7 @@ fn a_forked_child_has_no_ring_and_does_not_fault() {
     match unsafe { libc::fork() } {
         0 => {
             let mut body = Vec::new();
-            let quiet = ring.look() == Ok(0)
+            let quiet = ring.poll() == Ok(0)
                 && ring.peek(0, &mut body) == Ok(None)
                 && ring.live_head() == 0;
             ring.release(8);
@@ -136,5 +136,5 @@ fn a_forked_child_has_no_ring_and_does_not_fault() {
             assert_eq!(status, 0, "the child did not end well");
         }
     }
-    assert!(ring.look().is_ok());
+    assert!(ring.poll().is_ok());
 }

@@ -64,10 +64,10 @@ impl MappedKernel {
     /// # Errors
     /// [`Corrupt`].
     #[inline]
-    pub fn look(&mut self) -> Result<u64, Corrupt> {
+    pub fn poll(&mut self) -> Result<u64, Corrupt> {
         match self.children.forked() {
             true => Ok(self.reader.head()),
-            false => self.reader.look(ring(&self.map, self.page)),
+            false => self.reader.poll(ring(&self.map, self.page)),
         }
     }
 

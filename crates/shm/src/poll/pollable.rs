@@ -1,6 +1,6 @@
 //! The descriptor, by whichever of the two.
 
-use crate::file::home::Home;
+use crate::file::location::Location;
 use crate::map::consumer_mapping::ConsumerMapping;
 use crate::map::sleeper::Ticket;
 use crate::poll::front_page::FrontPage;
@@ -32,14 +32,14 @@ pub enum PollBy {
 #[allow(missing_docs, reason = "a field is what its error's text says with it")]
 pub enum PollError {
     /// The system refused.
-    #[error("cannot wait for {home} by descriptor: {step}: {source}")]
-    Io { home: Home, step: &'static str, source: io::Error },
+    #[error("cannot wait for {location} by descriptor: {step}: {source}")]
+    Io { location: Location, step: &'static str, source: io::Error },
     /// The descriptor is another ring's.
-    #[error("this descriptor is not of {home}: make one for each consumer")]
-    OtherRing { home: Home },
+    #[error("this descriptor is not of {location}: make one for each consumer")]
+    OtherRing { location: Location },
     /// This process is a fork of the one that attached.
-    #[error("{home} was attached to by the parent of this process: attach anew after a fork")]
-    Forked { home: Home },
+    #[error("{location} was attached to by the parent of this process: attach anew after a fork")]
+    Forked { location: Location },
 }
 
 #[derive(Debug)]
@@ -106,13 +106,13 @@ impl ConsumerMapping {
 
     /// Whether the descriptor is of this consumer, and of this process.
     pub fn check(&self, pollable: &Pollable) -> Result<(), PollError> {
-        let home = || self.ring.home.clone();
+        let location = || self.ring.location.clone();
         if pollable.generation != fork::generation() {
             // The parent has the same descriptor: what it waits for is not to be taken from it.
-            return Err(PollError::Forked { home: home() });
+            return Err(PollError::Forked { location: location() });
         }
         if pollable.uuid != self.ring.layout.uuid {
-            return Err(PollError::OtherRing { home: home() });
+            return Err(PollError::OtherRing { location: location() });
         }
         Ok(())
     }
@@ -144,7 +144,7 @@ impl ConsumerMapping {
     }
 
     fn failed(&self, step: &'static str) -> impl Fn(io::Error) -> PollError {
-        let home = self.ring.home.clone();
-        move |source| PollError::Io { home: home.clone(), step, source }
+        let location = self.ring.location.clone();
+        move |source| PollError::Io { location: location.clone(), step, source }
     }
 }

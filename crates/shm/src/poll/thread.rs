@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// `FUTEX_WAITV_MAX`, less one: the thread's own.
 const LINES: usize = 127;
 /// How often the thread looks where it cannot wait for several.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(5);
 
 /// What a descriptor is to tell.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Line {
     }
 
     /// Rings if the word is not what was waited on any more, without touching it.
-    fn look(&self) {
+    fn poll(&self) {
         let mut asked = lock(&self.asked);
         let Some(Asked { value, .. }) = *asked else { return };
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -155,7 +155,7 @@ impl Waiter {
         }
         *asked = Some(Asked { value, until });
         drop(asked);
-        self.shard.tell();
+        self.shard.report();
         Ok(())
     }
 
@@ -174,22 +174,22 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         if self.generation == fork::generation() {
             lock(&self.shard.lines).all.retain(|line| !Arc::ptr_eq(line, &self.line));
-            self.shard.tell();
+            self.shard.report();
         }
     }
 }
 
 impl Shard {
     /// Has the thread look again.
-    fn tell(&self) {
+    fn report(&self) {
         self.news.fetch_add(1, Ordering::Release);
         let _ = futex::wake(&self.news, futex::Flags::PRIVATE, 1);
     }
 
     /// Until there are news, or it is time to look.
-    fn pause(&self, news: u32, look: bool) {
-        let pause = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
-        let _ = futex::wait(&self.news, futex::Flags::PRIVATE, news, look.then_some(&pause));
+    fn pause(&self, news: u32, poll: bool) {
+        let pause = Timespec { tv_sec: 0, tv_nsec: POLL.subsec_nanos().into() };
+        let _ = futex::wait(&self.news, futex::Flags::PRIVATE, news, poll.then_some(&pause));
     }
 
     fn serve(&self) {
@@ -230,13 +230,13 @@ impl Shard {
                         line.ring(&mut lock(&line.asked));
                     }
                 }
-                Err(Errno::AGAIN | Errno::FAULT) => listening.iter().for_each(|line| line.look()),
+                Err(Errno::AGAIN | Errno::FAULT) => listening.iter().for_each(|line| line.poll()),
                 // Before Linux 5.16, or forbidden.
                 Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => can_wait = false,
                 // For want of memory, which passes.
                 Err(_) => {
                     self.pause(news, true);
-                    listening.iter().for_each(|line| line.look());
+                    listening.iter().for_each(|line| line.poll());
                 }
             }
             let now = Instant::now();

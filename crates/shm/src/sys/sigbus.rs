@@ -55,7 +55,7 @@ struct Entry {
     /// One that begins with its header, and perhaps others of its control pages and its AUX area.
     ranges: [Range; 3],
     writable: AtomicBool,
-    cut: AtomicBool,
+    truncated: AtomicBool,
 }
 
 impl blocks::Entry for Entry {
@@ -63,7 +63,7 @@ impl blocks::Entry for Entry {
         state: AtomicU64::new(0),
         ranges: [const { Range { base: AtomicUsize::new(0), len: AtomicUsize::new(0) } }; 3],
         writable: AtomicBool::new(false),
-        cut: AtomicBool::new(false),
+        truncated: AtomicBool::new(false),
     };
 
     fn claim(&self) -> bool {
@@ -89,7 +89,7 @@ impl blocks::Entry for Entry {
 ///
 /// # Errors
 /// What the system says, if it takes no handler.
-pub fn install_guard() -> io::Result<()> {
+pub fn install_sigbus_handler() -> io::Result<()> {
     let _one_at_a_time = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
     let mut now = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: asks for the handler as it is, into memory that is large enough for it.
@@ -138,21 +138,21 @@ impl Guarded {
             return Guarded::default();
         }
         // Whoever took the signal since is put behind us; if that fails, it is as it was.
-        let _ = install_guard();
+        let _ = install_sigbus_handler();
         let entry = TABLE.claim();
         let state = entry.state.load(Ordering::Relaxed);
         entry.ranges.iter().zip(ranges).for_each(|(range, new)| range.set(new));
         entry.writable.store(writable, Ordering::Relaxed);
-        entry.cut.store(false, Ordering::Relaxed);
+        entry.truncated.store(false, Ordering::Relaxed);
         entry.state.store(state + 1, Ordering::Release);
         Guarded { entry: Some(entry) }
     }
 
     /// What to say of what was found to be wrong with the ring.
     #[cold]
-    pub(crate) fn tell(&self, corrupt: Corrupt) -> Corrupt {
+    pub(crate) fn report(&self, corrupt: Corrupt) -> Corrupt {
         match corrupt {
-            _ if self.is_cut() => Corrupt::CUT,
+            _ if self.is_truncated() => Corrupt::CUT,
             // Somebody wrote such a position: it was not cut for that.
             Corrupt::CUT => Corrupt { pos: u64::MAX - 7 },
             _ => corrupt,
@@ -162,11 +162,11 @@ impl Guarded {
     /// Whether its file was found to be cut short; never, if it is not registered. Of what was loaded from the mapping before,
     /// everything was the file's if it was not.
     #[inline]
-    pub(crate) fn is_cut(&self) -> bool {
+    pub(crate) fn is_truncated(&self) -> bool {
         let Some(entry) = self.entry else { return false };
         // After all loads from the mapping: the handler says so before it replaces a page.
         fence(Ordering::Acquire);
-        entry.cut.load(Ordering::Relaxed)
+        entry.truncated.load(Ordering::Relaxed)
     }
 }
 
@@ -215,15 +215,15 @@ fn cover(at: usize) -> bool {
         // on it cannot be, if it has the address: somebody is just touching it.
         fence(Ordering::Acquire);
         if entry.state.load(Ordering::Relaxed) == state {
-            return cut(entry, ranges);
+            return truncated(entry, ranges);
         }
     }
     false
 }
 
-fn cut(entry: &Entry, [(base, len), others @ ..]: [(usize, usize); 3]) -> bool {
+fn truncated(entry: &Entry, [(base, len), others @ ..]: [(usize, usize); 3]) -> bool {
     // Before any page is another: whoever has read zeros and looks afterwards sees it.
-    entry.cut.store(true, Ordering::SeqCst);
+    entry.truncated.store(true, Ordering::SeqCst);
     let writable = entry.writable.load(Ordering::Relaxed);
     // The header first, and its positions before any data are zeros: readers take nothing that they
     // copied while the tail was already where it cannot be.

@@ -36,7 +36,7 @@ fn ring() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-fn cut(path: &Path) {
+fn truncated(path: &Path) {
     File::options().write(true).open(path).unwrap().set_len(0).unwrap();
 }
 
@@ -89,25 +89,25 @@ fn child() {
         _ => restores_and_raises as *const () as usize,
     };
     match case.to_str().unwrap().split_once(", ").unwrap() {
-        ("default", _) => install_guard().unwrap(),
+        ("default", _) => install_sigbus_handler().unwrap(),
         ("exit behind another", _) => {
             // Ours is between the two, and then in front of them.
             install(handler("exit"));
-            install_guard().unwrap();
+            install_sigbus_handler().unwrap();
             install(handler("passes back"));
         }
         (before, "before") => {
             install(handler(before));
-            install_guard().unwrap();
+            install_sigbus_handler().unwrap();
         }
         (after, _) => {
-            install_guard().unwrap();
+            install_sigbus_handler().unwrap();
             install(handler(after));
         }
     }
     // A ring that is mapped now is guarded, whoever took the signal meanwhile.
     let observer = ObserverMapping::open(&path, Guard::Never).unwrap();
-    cut(&path);
+    truncated(&path);
     assert_eq!(observer.snapshot().err(), Some(Corrupt::CUT));
     println!("{GUARDED}");
     if case == "default, sent" {
@@ -134,7 +134,7 @@ fn what_is_no_rings_goes_to_whoever_had_the_signal() {
 
 #[test]
 fn any_number_of_rings_is_guarded_while_others_come_and_go() {
-    install_guard().unwrap();
+    install_sigbus_handler().unwrap();
     // More than a block of the table has.
     let rings: Vec<_> = (0..ENTRIES + 40).map(|_| ring()).collect();
     let observers: Vec<_> =
@@ -157,7 +157,7 @@ fn any_number_of_rings_is_guarded_while_others_come_and_go() {
                 scope.spawn(move || {
                     for (at, observer) in observers.iter().enumerate().skip(half).step_by(2) {
                         assert!(observer.snapshot().is_ok(), "ring {at} is whole");
-                        cut(&rings[at].1);
+                        truncated(&rings[at].1);
                         assert_eq!(observer.snapshot().err(), Some(Corrupt::CUT), "ring {at}");
                     }
                 })
@@ -171,11 +171,11 @@ fn any_number_of_rings_is_guarded_while_others_come_and_go() {
 
 #[test]
 fn two_threads_may_find_the_same_ring_cut() {
-    install_guard().unwrap();
+    install_sigbus_handler().unwrap();
     for _ in 0..200 {
         let (_dir, path) = ring();
         let observer = ObserverMapping::open(&path, Guard::Never).unwrap();
-        cut(&path);
+        truncated(&path);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| assert_eq!(observer.snapshot().err(), Some(Corrupt::CUT)));

@@ -1,7 +1,7 @@
 //! Where records come from.
 
 use super::table::{ConfigError, Table};
-use perfring_consumer::{Guard, Home};
+use perfring_consumer::{Guard, Location};
 use perfring_kernel::{EventKind, UnknownEvent};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub enum Place {
     /// All rings in a directory, as they come and go.
     Dir(PathBuf),
     /// One ring, now or once it is there.
-    Ring(Home),
+    Ring(Location),
     /// What the kernel does: its perf events.
     Kernel {
         /// Which events.
@@ -115,7 +115,7 @@ impl Input {
         let place = match (keys.dir.take(), keys.ring.take(), events.is_empty()) {
             (Some(dir), None, true) => Place::Dir(dir),
             _ if keys.prune_after_seconds.is_some() => return Err(no_prune),
-            (None, Some(ring), true) => Place::Ring(Home::from(&*ring)),
+            (None, Some(ring), true) => Place::Ring(Location::from(&*ring)),
             (None, None, false) => Place::Kernel { events, pid: keys.pid },
             _ => return Err(wrong),
         };
@@ -126,7 +126,7 @@ impl Input {
     pub(super) fn describe(&self) -> String {
         let place = match &self.place {
             Place::Dir(dir) => format!("all rings in {}", dir.display()),
-            Place::Ring(home) => format!("the ring {home}"),
+            Place::Ring(location) => format!("the ring {location}"),
             Place::Kernel { events, pid } => {
                 let events: Vec<String> = events.iter().map(ToString::to_string).collect();
                 let whose = pid.map_or("everybody".to_owned(), |pid| format!("process {pid}"));

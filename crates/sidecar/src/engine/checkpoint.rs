@@ -1,6 +1,6 @@
 //! What may leave its ring once outputs have delivered it.
 
-use perfring_consumer::Mark;
+use perfring_consumer::ResumePoint;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
@@ -19,7 +19,7 @@ pub(crate) struct Checkpoints<K> {
 struct Checkpoint<K> {
     /// All events with numbers below are before these places.
     before: u64,
-    marks: HashMap<K, Mark>,
+    resume_points: HashMap<K, ResumePoint>,
 }
 
 impl<K> Default for Checkpoints<K> {
@@ -30,32 +30,36 @@ impl<K> Default for Checkpoints<K> {
 
 impl<K: Copy + Eq + Hash> Checkpoints<K> {
     /// Remembers places that nothing stands before but events with numbers below `before`.
-    pub(crate) fn add(&mut self, before: u64, marks: impl IntoIterator<Item = (K, Mark)>) {
+    pub(crate) fn add(
+        &mut self,
+        before: u64,
+        resume_points: impl IntoIterator<Item = (K, ResumePoint)>,
+    ) {
         if self.all.len() >= MAX
             && let Some(last) = self.all.back_mut()
         {
             last.before = before;
-            last.marks.extend(marks); // later ones are further
+            last.resume_points.extend(resume_points); // later ones are further
             return;
         }
-        let marks: HashMap<K, Mark> = marks.into_iter().collect();
-        if !marks.is_empty() {
-            self.all.push_back(Checkpoint { before, marks });
+        let resume_points: HashMap<K, ResumePoint> = resume_points.into_iter().collect();
+        if !resume_points.is_empty() {
+            self.all.push_back(Checkpoint { before, resume_points });
         }
     }
 
     /// The furthest places of which all is delivered, if all events before `undelivered` are.
-    pub(crate) fn delivered(&mut self, undelivered: u64) -> HashMap<K, Mark> {
-        let mut marks = HashMap::new();
+    pub(crate) fn delivered(&mut self, undelivered: u64) -> HashMap<K, ResumePoint> {
+        let mut resume_points = HashMap::new();
         while self.all.front().is_some_and(|first| first.before <= undelivered) {
             let Some(first) = self.all.pop_front() else { break };
-            if marks.is_empty() {
-                marks = first.marks;
+            if resume_points.is_empty() {
+                resume_points = first.resume_points;
             } else {
-                marks.extend(first.marks);
+                resume_points.extend(first.resume_points);
             }
         }
-        marks
+        resume_points
     }
 
     /// Whether something waits to be delivered.
@@ -68,20 +72,23 @@ impl<K: Copy + Eq + Hash> Checkpoints<K> {
 mod tests {
     use super::*;
 
-    fn mark(pos: u64) -> Mark {
-        Mark { pos, ..Mark::default() }
+    fn resume_point(pos: u64) -> ResumePoint {
+        ResumePoint { pos, ..ResumePoint::default() }
     }
 
     #[test]
     fn nothing_leaves_before_all_that_stands_before_it_is_delivered() {
         let mut checkpoints = Checkpoints::default();
-        checkpoints.add(10, [('a', mark(100)), ('b', mark(200))]);
-        checkpoints.add(20, [('a', mark(300))]);
+        checkpoints.add(10, [('a', resume_point(100)), ('b', resume_point(200))]);
+        checkpoints.add(20, [('a', resume_point(300))]);
         checkpoints.add(20, []);
         assert!(checkpoints.delivered(9).is_empty());
-        assert_eq!(checkpoints.delivered(19), HashMap::from([('a', mark(100)), ('b', mark(200))]));
+        assert_eq!(
+            checkpoints.delivered(19),
+            HashMap::from([('a', resume_point(100)), ('b', resume_point(200))])
+        );
         assert!(!checkpoints.is_empty());
-        assert_eq!(checkpoints.delivered(u64::MAX), HashMap::from([('a', mark(300))]));
+        assert_eq!(checkpoints.delivered(u64::MAX), HashMap::from([('a', resume_point(300))]));
         assert!(checkpoints.is_empty());
     }
 
@@ -89,14 +96,17 @@ mod tests {
     fn an_output_that_is_down_for_long_costs_no_memory_without_end() {
         let mut checkpoints = Checkpoints::default();
         for n in 1..=10 * MAX as u64 {
-            checkpoints.add(n, [(n % 7, mark(8 * n))]);
+            checkpoints.add(n, [(n % 7, resume_point(8 * n))]);
         }
         assert_eq!(checkpoints.all.len(), MAX);
         // What was joined leaves together, when the last of it is delivered.
         let before_last = checkpoints.delivered(10 * MAX as u64 - 1);
-        assert!(before_last.values().all(|mark| mark.pos < 8 * MAX as u64), "{before_last:?}");
+        assert!(
+            before_last.values().all(|resume_point| resume_point.pos < 8 * MAX as u64),
+            "{before_last:?}"
+        );
         let last = checkpoints.delivered(10 * MAX as u64);
-        let furthest = last.values().map(|mark| mark.pos).max();
+        let furthest = last.values().map(|resume_point| resume_point.pos).max();
         assert_eq!((last.len(), furthest), (7, Some(80 * MAX as u64)));
     }
 }

@@ -153,8 +153,8 @@ impl Outlet {
         let owed = self.owed.entry(event.origin.id).or_default();
         match &event.what {
             What::Record(record) => {
-                let stamp = if record.time.is_some() { 8 } else { 0 };
-                let bytes = (8 + stamp + record.bytes.len() as u64).next_multiple_of(8);
+                let timestamp = if record.time.is_some() { 8 } else { 0 };
+                let bytes = (8 + timestamp + record.bytes.len() as u64).next_multiple_of(8);
                 self.dropped.records += 1;
                 self.dropped.bytes += bytes;
                 let cause = LossCause::Busy;

@@ -4,7 +4,7 @@ use super::outlet::{Outlet, next};
 use super::ring::{Ring, Rings};
 use crate::config::Delivery;
 use crate::config::filter::Filter;
-use perfring_consumer::{Cause, Count, Lost, Totals};
+use perfring_consumer::{Cause, Count, Lost, RingTotals};
 use perfring_export::{Event, Loss, LossCause, Origin, Output, OutputError, What};
 use std::time::Instant;
 
@@ -127,12 +127,12 @@ impl Outlets {
     /// Tells of a ring all outputs that do not know it. Whether those that must are told.
     #[cold]
     pub(super) fn begin(&mut self, began: &mut u64, origin: &Origin) -> bool {
-        let mut told = true;
+        let mut reported = true;
         for (at, outlet) in self.places.iter_mut().enumerate() {
             let Some(outlet) = outlet else { continue };
-            told &= outlet.begin(at, &mut self.seq, origin, began) || !outlet.is_required();
+            reported &= outlet.begin(at, &mut self.seq, origin, began) || !outlet.is_required();
         }
-        told
+        reported
     }
 
     /// Hands on what outputs hold back, and tells them what they are owed.
@@ -155,9 +155,9 @@ impl Outlets {
 
     /// What a dead producer refused and never told, nobody tells once its ring is gone: it is owed to
     /// all, before the ring's end.
-    pub(super) fn owe_untold(&mut self, ring: &mut Ring, totals: &Totals) {
-        let untold = totals.producer.refused.since(totals.producer.told);
-        for (cause, Count { records, bytes }) in Cause::REFUSED.into_iter().zip(untold.all()) {
+    pub(super) fn owe_unreported(&mut self, ring: &mut Ring, totals: &RingTotals) {
+        let unreported = totals.producer.refused.since(totals.producer.reported);
+        for (cause, Count { records, bytes }) in Cause::REFUSED.into_iter().zip(unreported.all()) {
             if records == 0 {
                 continue;
             }
@@ -171,7 +171,7 @@ impl Outlets {
     }
 
     /// Tells all outputs that a ring has ended.
-    pub(super) fn tell_end(&mut self, ring: &mut Ring, crowded: bool) -> Knows {
+    pub(super) fn report_end(&mut self, ring: &mut Ring, crowded: bool) -> Knows {
         let mut knows = Knows { required: true, all: true };
         let seq = &mut self.seq;
         for (at, outlet) in self.places.iter_mut().enumerate() {

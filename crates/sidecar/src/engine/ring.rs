@@ -2,7 +2,8 @@
 
 use crate::config::{From, Input, Mode};
 use perfring_consumer::{
-    AttachError, Cause, Consumer, Count, Guard, Home, Lost, Mark, Observer, Policy, Saved, Start,
+    AttachError, Cause, Consumer, Count, Guard, Location, Lost, Observer, Policy, ResumePoint,
+    Saved, Start,
 };
 use perfring_export::{Origin, Shapes};
 use perfring_set::{Source, SourceId};
@@ -41,10 +42,10 @@ pub enum AttachFailure {
     #[error(transparent)]
     Attach(#[from] AttachError),
     /// Another ring took its name in between.
-    #[error("another ring took the name {home} while it was attached to: it is tried again")]
+    #[error("another ring took the name {location} while it was attached to: it is tried again")]
     Replaced {
         /// Its name.
-        home: Home,
+        location: Location,
     },
 }
 
@@ -89,7 +90,7 @@ pub enum Note {
         /// The ring.
         ring: String,
         /// Where it is, if it is one of perfring's.
-        home: Option<Home>,
+        location: Option<Location>,
         /// Its id.
         uuid: [u8; 16],
         /// What is wrong.
@@ -112,7 +113,7 @@ pub enum Note {
 
 /// A ring that may go.
 pub(crate) struct Idle {
-    pub(crate) home: Home,
+    pub(crate) location: Location,
     pub(crate) input: Input,
     pub(crate) uuid: [u8; 16],
 }
@@ -136,16 +137,16 @@ pub(crate) struct Ring {
     /// Once the merge has it no more.
     pub(crate) source: Option<Box<dyn Source>>,
     /// Where it was attached to; `None` if it is no ring of perfring's.
-    pub(crate) home: Option<Home>,
+    pub(crate) location: Option<Location>,
     pub(crate) input: Input,
     /// It is looked at only: its place is to be saved by who reads.
     pub(crate) observed: bool,
     /// Its records are copied before anything looks at them.
     pub(crate) guarded: bool,
     /// Where reading began.
-    pub(crate) first: Mark,
+    pub(crate) first: ResumePoint,
     /// The place up to which all is delivered.
-    pub(crate) released: Option<Mark>,
+    pub(crate) released: Option<ResumePoint>,
     /// Which outputs know that it begins, a bit each.
     pub(crate) began: u64,
     /// The last turn in which something came of it.
@@ -163,13 +164,13 @@ pub(crate) struct Ring {
 impl Ring {
     /// Attaches to a ring as its input says, under the number `id`.
     pub(crate) fn attach(
-        home: &Home,
+        location: &Location,
         input: &Input,
         id: u32,
         uuid: Option<[u8; 16]>,
         saved: impl FnOnce(&[u8; 16]) -> Option<Saved>,
     ) -> Result<(Self, Box<dyn Source>), AttachFailure> {
-        let shapes = Shapes::open(home.clone(), id)?;
+        let shapes = Shapes::open(location.clone(), id)?;
         let drops = shapes.origin().policy == Some(Policy::Drop);
         let observed = match input.mode {
             Mode::Auto => !drops,
@@ -183,33 +184,38 @@ impl Ring {
                 (None, From::Oldest) => Start::Oldest,
                 (None, From::Latest) => Start::Latest,
             };
-            let observer = Observer::open_guarded(home.clone(), start, input.guard)?;
+            let observer = Observer::open_guarded(location.clone(), start, input.guard)?;
             let layout = *observer.layout();
             (Box::new(observer), layout)
         } else {
             let (name, guard) = (Some("perfring sidecar"), input.guard);
-            let mut consumer = Consumer::attach_guarded(home.clone(), name, guard)?;
+            let mut consumer = Consumer::attach_guarded(location.clone(), name, guard)?;
             consumer.hold();
             guarded = consumer.guard() == Guard::Always;
             let layout = *consumer.layout();
             (Box::new(consumer), layout)
         };
         if !shapes.is_of(&layout) || uuid.is_some_and(|uuid| uuid != layout.uuid) {
-            return Err(AttachFailure::Replaced { home: home.clone() });
+            return Err(AttachFailure::Replaced { location: location.clone() });
         }
-        let ring = Ring::new(shapes, Some(home.clone()), input.clone(), observed);
+        let ring = Ring::new(shapes, Some(location.clone()), input.clone(), observed);
         Ok((Ring { guarded, ..ring }, source))
     }
 
-    pub(crate) fn new(shapes: Shapes, home: Option<Home>, input: Input, observed: bool) -> Self {
+    pub(crate) fn new(
+        shapes: Shapes,
+        location: Option<Location>,
+        input: Input,
+        observed: bool,
+    ) -> Self {
         Ring {
             shapes,
             source: None,
-            home,
+            location,
             input,
             observed,
             guarded: false,
-            first: Mark::default(),
+            first: ResumePoint::default(),
             released: None,
             began: 0,
             turn: 0,
@@ -237,7 +243,7 @@ impl Ring {
     }
 
     /// The place up to which all is delivered: at first, where reading began.
-    pub(crate) fn delivered(&self) -> Mark {
+    pub(crate) fn delivered(&self) -> ResumePoint {
         self.released.unwrap_or(self.first)
     }
 

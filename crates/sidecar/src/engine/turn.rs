@@ -4,7 +4,7 @@ use super::Engine;
 use super::outlet::Outlet;
 use super::pending::Pending;
 use super::ring::{Note, Stage};
-use perfring_consumer::{Item, Lost, Totals, Types};
+use perfring_consumer::{Item, Lost, RingTotals, Types};
 use perfring_export::{Event, Loss, LossCause, OutputError, Rec, Shapes, What};
 use perfring_set::SourceId;
 use std::time::{Duration, Instant};
@@ -123,8 +123,9 @@ impl Engine {
             return;
         }
         let merge = &self.merge;
-        let marks = self.touched.drain(..).filter_map(|id| Some((id, merge.mark(id)?)));
-        self.checkpoints.add(self.outlets.coming(), marks);
+        let resume_points =
+            self.touched.drain(..).filter_map(|id| Some((id, merge.resume_point(id)?)));
+        self.checkpoints.add(self.outlets.coming(), resume_points);
     }
 
     /// Hands on what outputs hold back, and tells them what they are owed. To be called now and then
@@ -140,13 +141,13 @@ impl Engine {
             return;
         }
         let undelivered = self.outlets.undelivered();
-        for (id, mark) in self.checkpoints.delivered(undelivered) {
+        for (id, resume_point) in self.checkpoints.delivered(undelivered) {
             let Some(ring) = self.rings.get_mut(&id) else { continue };
             match &mut ring.source {
-                Some(source) => source.release(&mark),
-                None => self.merge.release(id, &mark),
+                Some(source) => source.release(&resume_point),
+                None => self.merge.release(id, &resume_point),
             }
-            ring.released = Some(mark);
+            ring.released = Some(resume_point);
         }
         // What an output keeps for the sake of one ring keeps the records of all.
         if self.turn.is_multiple_of(PRESSED_TURNS) && !self.checkpoints.is_empty() {
@@ -163,7 +164,7 @@ impl Engine {
         let Some(ring) = self.rings.get_mut(&id) else { return };
         self.notes.push(Note::SetAside {
             ring: ring.shapes.origin().name.clone(),
-            home: ring.home.clone(),
+            location: ring.location.clone(),
             uuid: ring.uuid(),
             why: why.to_owned(),
         });
@@ -191,7 +192,7 @@ impl Engine {
                 if ring.vanished
                     && let Some(totals) = ring.shapes.totals()
                 {
-                    self.outlets.owe_untold(ring, &totals);
+                    self.outlets.owe_unreported(ring, &totals);
                 }
             }
             if ring.stage == Stage::Ending {
@@ -199,7 +200,7 @@ impl Engine {
                     // Nothing comes of it any more.
                     ring.source = self.merge.remove(id);
                 }
-                if self.outlets.tell_end(ring, crowded).required {
+                if self.outlets.report_end(ring, crowded).required {
                     ring.stage = Stage::Leaving(self.outlets.coming());
                 }
             }
@@ -210,7 +211,7 @@ impl Engine {
                 self.part(id);
             }
             let Some(ring) = self.rings.get_mut(&id) else { continue };
-            if ring.stage == Stage::Gone && self.outlets.tell_end(ring, crowded).all {
+            if ring.stage == Stage::Gone && self.outlets.report_end(ring, crowded).all {
                 self.rings.remove(&id);
             } else {
                 self.leaving.push(id);
@@ -224,12 +225,12 @@ impl Engine {
     }
 
     /// This ring was read to its end and removed; these were its books.
-    pub(crate) fn removed(&mut self, id: SourceId, totals: &Totals) {
+    pub(crate) fn removed(&mut self, id: SourceId, totals: &RingTotals) {
         let Some(ring) = self.rings.get_mut(&id) else { return };
         ring.vanished = true;
         if ring.stage == Stage::Reading {
             ring.stage = Stage::Ending;
-            self.outlets.owe_untold(ring, totals);
+            self.outlets.owe_unreported(ring, totals);
             self.leave(id);
         }
     }

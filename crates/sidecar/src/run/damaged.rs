@@ -23,7 +23,7 @@ pub(crate) fn is_damage(error: &AttachError) -> bool {
         AttachError::Bad { source, .. } => {
             matches!(source, BadRing::Field { .. } | BadRing::Truncated { .. })
         }
-        AttachError::Corrupt { .. } | AttachError::Cut { .. } => true,
+        AttachError::Corrupt { .. } | AttachError::Truncated { .. } => true,
         _ => false,
     }
 }

@@ -4,7 +4,7 @@ use super::damaged::{Damaged, is_damage};
 use super::places::Places;
 use crate::config::{Input, Place};
 use crate::engine::{AttachFailure, Engine};
-use perfring_consumer::{AttachError, Home, Idle, RingFile, Totals};
+use perfring_consumer::{AttachError, Idle, Location, RingFile, RingTotals};
 use perfring_kernel::Target;
 use perfring_set::{Change, Follower};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const PRUNE: Duration = Duration::from_secs(1);
 pub(crate) type Say<'a> = &'a mut dyn FnMut(&str);
 
 /// What inputs are looked at with.
-struct Look<'a> {
+struct Poll<'a> {
     engine: &'a mut Engine,
     places: &'a Places,
     damaged: &'a mut Damaged,
@@ -42,14 +42,14 @@ pub(crate) struct Inputs {
 struct Dir {
     input: Input,
     follower: Follower,
-    told_missing: bool,
+    reported_missing: bool,
 }
 
 struct Single {
     input: Input,
-    home: Home,
+    location: Location,
     uuid: Option<[u8; 16]>,
-    told: String,
+    reported: String,
 }
 
 /// What the kernel is asked for.
@@ -57,14 +57,14 @@ struct Kernel {
     input: Input,
     options: perfring_kernel::Options,
     opened: bool,
-    told: String,
+    reported: String,
 }
 
 struct Waiting {
     input: Input,
-    home: Home,
+    location: Location,
     uuid: [u8; 16],
-    told: String,
+    reported: String,
 }
 
 /// What became of a try.
@@ -82,13 +82,13 @@ impl Inputs {
         match &input.place {
             Place::Dir(dir) => {
                 let follower = Follower::new(dir).map_err(|error| error.to_string())?;
-                self.dirs.push(Dir { input: input.clone(), follower, told_missing: false });
+                self.dirs.push(Dir { input: input.clone(), follower, reported_missing: false });
             }
-            Place::Ring(home) => self.singles.push(Single {
+            Place::Ring(location) => self.singles.push(Single {
                 input: input.clone(),
-                home: home.clone(),
+                location: location.clone(),
                 uuid: None,
-                told: String::new(),
+                reported: String::new(),
             }),
             Place::Kernel { events, pid } => self.kernel.push(Kernel {
                 input: input.clone(),
@@ -97,7 +97,7 @@ impl Inputs {
                     ..perfring_kernel::Options::of(pid.map_or(Target::System, Target::Process))
                 },
                 opened: false,
-                told: String::new(),
+                reported: String::new(),
             }),
         }
         self.again = None;
@@ -112,30 +112,30 @@ impl Inputs {
     }
 
     /// Whether all that there is to attach to was tried.
-    pub(crate) fn look(&mut self, engine: &mut Engine, places: &Places, say: Say<'_>) -> bool {
-        let mut look = Look { engine, places, damaged: &mut self.damaged, say };
+    pub(crate) fn poll(&mut self, engine: &mut Engine, places: &Places, say: Say<'_>) -> bool {
+        let mut poll = Poll { engine, places, damaged: &mut self.damaged, say };
         let mut all = true;
         for dir in &mut self.dirs {
             let mut left = CHANGES;
             while left > 0 {
                 let Some(change) = dir.follower.next() else { break };
                 left -= 1;
-                look.change(change, &dir.input, &mut self.waiting);
+                poll.change(change, &dir.input, &mut self.waiting);
             }
             all &= left > 0;
-            if !dir.follower.is_there() && !dir.told_missing {
+            if !dir.follower.is_there() && !dir.reported_missing {
                 let place = dir.follower.dir().display();
                 let why = "is not there yet, or may not be read: it is looked for";
-                (look.say)(&format!("{place} {why}"));
+                (poll.say)(&format!("{place} {why}"));
             }
-            dir.told_missing = !dir.follower.is_there();
+            dir.reported_missing = !dir.follower.is_there();
         }
         let now = Instant::now();
         if self.again.is_none_or(|again| now >= again) {
             self.again = now.checked_add(AGAIN);
-            self.singles.iter_mut().for_each(|single| single.look(&mut look));
-            self.kernel.iter_mut().for_each(|kernel| kernel.look(&mut look));
-            self.waiting.retain_mut(|waiting| waiting.retry(&mut look));
+            self.singles.iter_mut().for_each(|single| single.poll(&mut poll));
+            self.kernel.iter_mut().for_each(|kernel| kernel.poll(&mut poll));
+            self.waiting.retain_mut(|waiting| waiting.retry(&mut poll));
         }
         all
     }
@@ -150,22 +150,22 @@ impl Inputs {
         }
         self.prune = now.checked_add(PRUNE);
         for (id, ring) in engine.idle(now) {
-            let crate::engine::Idle { home, input, uuid } = ring;
+            let crate::engine::Idle { location, input, uuid } = ring;
             engine.let_loose(id);
             // Only when it is gone for good is told what no producer will tell any more.
-            match remove(&home, &uuid) {
+            match remove(&location, &uuid) {
                 Ok(Some(totals)) => {
                     engine.removed(id, &totals);
-                    say(&format!("{home} was read and left: removed"));
+                    say(&format!("{location} was read and left: removed"));
                 }
                 // A producer came back, or the file went.
                 Ok(None) => {
                     engine.detach(id);
-                    self.waiting.push(Waiting { input, home, uuid, told: String::new() });
+                    self.waiting.push(Waiting { input, location, uuid, reported: String::new() });
                 }
                 Err(error) => {
                     engine.detach(id);
-                    say(&format!("{home} cannot be removed: {error}"));
+                    say(&format!("{location} cannot be removed: {error}"));
                 }
             }
         }
@@ -173,8 +173,8 @@ impl Inputs {
 }
 
 /// Removes a ring that is read to its end and that nobody holds. Its books, if it did.
-fn remove(home: &Home, uuid: &[u8; 16]) -> Result<Option<Totals>, AttachError> {
-    let idle = match Idle::hold(home.clone()) {
+fn remove(location: &Location, uuid: &[u8; 16]) -> Result<Option<RingTotals>, AttachError> {
+    let idle = match Idle::hold(location.clone()) {
         Err(AttachError::Busy { .. } | AttachError::NotFound { .. }) => return Ok(None),
         held => held?,
     };
@@ -191,7 +191,7 @@ fn remove(home: &Home, uuid: &[u8; 16]) -> Result<Option<Totals>, AttachError> {
     Ok(whole)
 }
 
-impl Look<'_> {
+impl Poll<'_> {
     fn change(&mut self, change: Change, input: &Input, waiting: &mut Vec<Waiting>) {
         let mut gone = |uuid: [u8; 16], engine: &mut Engine| {
             engine.vanish(&uuid);
@@ -208,7 +208,7 @@ impl Look<'_> {
                 return gone(ring.identity.uuid, self.engine);
             }
             Change::Refused(other) => {
-                if RingFile::look(other.path.as_path()).is_err_and(|error| is_damage(&error)) {
+                if RingFile::inspect(other.path.as_path()).is_err_and(|error| is_damage(&error)) {
                     self.damaged.found(&other.path, self.engine);
                 }
                 return (self.say)(&format!("{} is not read: {}", other.path.display(), other.why));
@@ -216,22 +216,22 @@ impl Look<'_> {
             _ => return,
         };
         self.damaged.is_ring(&ring.path);
-        let (home, uuid) = (Home::from(ring.path), ring.identity.uuid);
-        if self.damaged.is_aside(&uuid) || self.engine.reappear(&uuid, &home) {
+        let (location, uuid) = (Location::from(ring.path), ring.identity.uuid);
+        if self.damaged.is_aside(&uuid) || self.engine.reappear(&uuid, &location) {
             return;
         }
-        match self.attach(&home, input, uuid) {
+        match self.attach(&location, input, uuid) {
             Tried::Attached | Tried::Gone => {}
             Tried::Never(why) => (self.say)(&why),
             Tried::Later(why) => {
                 (self.say)(&why);
-                waiting.push(Waiting { input: input.clone(), home, uuid, told: why });
+                waiting.push(Waiting { input: input.clone(), location, uuid, reported: why });
             }
         }
     }
 
-    fn attach(&mut self, home: &Home, input: &Input, uuid: [u8; 16]) -> Tried {
-        match self.engine.attach(home, input, Some(uuid), |uuid| self.places.get(uuid)) {
+    fn attach(&mut self, location: &Location, input: &Input, uuid: [u8; 16]) -> Tried {
+        match self.engine.attach(location, input, Some(uuid), |uuid| self.places.get(uuid)) {
             Ok(_) => Tried::Attached,
             // Whoever follows the directory hears of it.
             Err(AttachFailure::Replaced { .. }) => Tried::Gone,
@@ -239,7 +239,7 @@ impl Look<'_> {
             Err(AttachFailure::Attach(
                 error @ (AttachError::Bad { .. }
                 | AttachError::Corrupt { .. }
-                | AttachError::Cut { .. }
+                | AttachError::Truncated { .. }
                 | AttachError::Unguarded { .. }),
             )) => {
                 self.damaged.never(uuid, is_damage(&error), self.engine);
@@ -250,16 +250,16 @@ impl Look<'_> {
     }
 
     /// Says what is wrong, unless that was said last.
-    fn say_once(&mut self, why: String, told: &mut String) {
-        if why != *told {
+    fn say_once(&mut self, why: String, reported: &mut String) {
+        if why != *reported {
             (self.say)(&why);
-            *told = why;
+            *reported = why;
         }
     }
 }
 
 impl Kernel {
-    fn look(&mut self, look: &mut Look<'_>) {
+    fn poll(&mut self, poll: &mut Poll<'_>) {
         if self.opened {
             return;
         }
@@ -268,13 +268,13 @@ impl Kernel {
                 self.opened = true;
                 for ring in rings {
                     let name = format!("kernel-{}", ring.cpu());
-                    look.engine.add_kernel(&name, ring, &self.input);
+                    poll.engine.add_kernel(&name, ring, &self.input);
                 }
             }
             // It may be allowed later, or the process may come.
             Err(error) => {
                 let why = format!("the kernel's events are not read: {error}");
-                look.say_once(why, &mut self.told);
+                poll.say_once(why, &mut self.reported);
             }
         }
     }
@@ -282,13 +282,13 @@ impl Kernel {
 
 impl Waiting {
     /// Whether it goes on waiting.
-    fn retry(&mut self, look: &mut Look<'_>) -> bool {
-        match look.attach(&self.home, &self.input, self.uuid) {
-            Tried::Attached => (look.say)(&format!("{} is read now", self.home)),
+    fn retry(&mut self, poll: &mut Poll<'_>) -> bool {
+        match poll.attach(&self.location, &self.input, self.uuid) {
+            Tried::Attached => (poll.say)(&format!("{} is read now", self.location)),
             Tried::Gone => {}
-            Tried::Never(why) => (look.say)(&why),
+            Tried::Never(why) => (poll.say)(&why),
             Tried::Later(why) => {
-                look.say_once(why, &mut self.told);
+                poll.say_once(why, &mut self.reported);
                 return true;
             }
         }
@@ -297,29 +297,29 @@ impl Waiting {
 }
 
 impl Single {
-    fn look(&mut self, look: &mut Look<'_>) {
-        let file = RingFile::look(self.home.clone());
+    fn poll(&mut self, poll: &mut Poll<'_>) {
+        let file = RingFile::inspect(self.location.clone());
         let there = file.and_then(|file| file.identity()).map(|identity| identity.uuid);
         let now = there.as_ref().ok().copied();
         if let Some(uuid) = self.uuid.take_if(|uuid| Some(*uuid) != now) {
-            look.damaged.left(self.home.path(), uuid);
-            look.engine.vanish(&uuid);
+            poll.damaged.left(self.location.path(), uuid);
+            poll.engine.vanish(&uuid);
         }
         if now.is_some() {
-            look.damaged.is_ring(&self.home.path());
+            poll.damaged.is_ring(&self.location.path());
         }
-        if self.uuid.is_some() || now.is_some_and(|uuid| look.damaged.is_aside(&uuid)) {
+        if self.uuid.is_some() || now.is_some_and(|uuid| poll.damaged.is_aside(&uuid)) {
             return;
         }
         let why = match there {
-            Ok(uuid) if look.engine.reappear(&uuid, &self.home) => {
+            Ok(uuid) if poll.engine.reappear(&uuid, &self.location) => {
                 self.uuid = Some(uuid);
                 return;
             }
-            Ok(uuid) => match look.attach(&self.home, &self.input, uuid) {
+            Ok(uuid) => match poll.attach(&self.location, &self.input, uuid) {
                 Tried::Attached => {
-                    if !self.told.is_empty() {
-                        (look.say)(&format!("{} is read now", self.home));
+                    if !self.reported.is_empty() {
+                        (poll.say)(&format!("{} is read now", self.location));
                     }
                     self.uuid = Some(uuid);
                     String::new()
@@ -328,18 +328,18 @@ impl Single {
                 Tried::Later(why) | Tried::Never(why) => why,
             },
             Err(AttachError::NotFound { .. }) => {
-                format!("{} is not there yet: it is looked for", self.home)
+                format!("{} is not there yet: it is looked for", self.location)
             }
             Err(error) => {
                 if is_damage(&error) {
-                    look.damaged.found(&self.home.path(), look.engine);
+                    poll.damaged.found(&self.location.path(), poll.engine);
                 }
                 error.to_string()
             }
         };
-        if !why.is_empty() && why != self.told {
-            (look.say)(&why);
+        if !why.is_empty() && why != self.reported {
+            (poll.say)(&why);
         }
-        self.told = why;
+        self.reported = why;
     }
 }

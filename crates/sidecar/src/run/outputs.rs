@@ -23,7 +23,7 @@ pub(super) struct Outputs {
 impl Outputs {
     /// Gives the sidecar's own figures to those that show them.
     pub(super) fn show_own(&self, engine: &Engine) {
-        self.own.values().for_each(|figures| own::tell(figures, engine));
+        self.own.values().for_each(|figures| own::report(figures, engine));
     }
 
     /// A ring is gone.
@@ -54,15 +54,15 @@ impl Outputs {
     }
 
     /// Says once what is wrong with outputs, and once that it is not any more.
-    pub(super) fn tell_troubles(&mut self, engine: &Engine, say: &mut dyn FnMut(&str)) {
+    pub(super) fn report_troubles(&mut self, engine: &Engine, say: &mut dyn FnMut(&str)) {
         for output in engine.outputs() {
-            let told = self.troubles.get(output.name);
+            let reported = self.troubles.get(output.name);
             match &output.figures.trouble {
-                Some(trouble) if told != Some(trouble) => {
+                Some(trouble) if reported != Some(trouble) => {
                     say(&format!("{}: {trouble}", output.name));
                     self.troubles.insert(output.name.to_owned(), trouble.clone());
                 }
-                None if told.is_some() => {
+                None if reported.is_some() => {
                     say(&format!("{}: goes on", output.name));
                     self.troubles.remove(output.name);
                 }

@@ -7,13 +7,13 @@ use crate::engine::Engine;
 
 /// Tells all figures.
 #[cfg(not(feature = "prometheus"))]
-pub(crate) fn tell(own: &Own, _: &Engine) {
+pub(crate) fn report(own: &Own, _: &Engine) {
     match *own {}
 }
 
 /// Tells all figures.
 #[cfg(feature = "prometheus")]
-pub(crate) fn tell(own: &Own, engine: &Engine) {
+pub(crate) fn report(own: &Own, engine: &Engine) {
     for ring in engine.rings() {
         let labels = [("ring", &*ring.origin.name)];
         let count = |name, help, value: u64| own.counter(name, help, &labels, value as f64);

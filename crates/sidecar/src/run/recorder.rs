@@ -2,7 +2,7 @@
 
 use crate::config::rule::Rule;
 use crate::engine::Engine;
-use perfring_consumer::{Home, Item, Policy, Snapshot};
+use perfring_consumer::{Item, Location, Policy, Snapshot};
 use perfring_export::recording::{self, Recording};
 use perfring_export::{
     Event, Loss, LossCause, Origin, Output, OutputError, Rec, Shapes, Took, What,
@@ -65,8 +65,8 @@ fn keep(
     for shapes in recorders {
         match shapes.snapshot() {
             Ok(Some(snapshot)) => {
-                let home = Home::from(&*shapes.origin().home);
-                let copy = Shapes::of_snapshot(&snapshot, &home, rings.len() as u32);
+                let location = Location::from(&*shapes.origin().location);
+                let copy = Shapes::of_snapshot(&snapshot, &location, rings.len() as u32);
                 let live = shapes.origin();
                 let origin = Origin {
                     name: live.name.clone(),
@@ -107,7 +107,7 @@ fn write(path: &Path, rings: &[(Origin, Snapshot)]) -> Result<u64, OutputError> 
         recording::Options { path: path.to_owned(), existing, ..recording::Options::default() };
     let mut out = Recording::open("snapshot", &options)?;
     let mut seq = 0;
-    let mut tell = |origin: &Origin, what| -> Result<(), OutputError> {
+    let mut report = |origin: &Origin, what| -> Result<(), OutputError> {
         seq += 1;
         let event = Event { seq, origin, what };
         if out.take(&event)? == Took::Busy {
@@ -123,7 +123,7 @@ fn write(path: &Path, rings: &[(Origin, Snapshot)]) -> Result<u64, OutputError> 
     let mut items: Vec<_> = rings.iter().map(|(_, snapshot)| snapshot.iter().peekable()).collect();
     let mut records = 0;
     for (at, ((origin, _), items)) in rings.iter().zip(&mut items).enumerate() {
-        tell(origin, What::Began)?;
+        report(origin, What::Began)?;
         if let Some(item) = items.peek() {
             next.push(Reverse((time_of(item, 0), at)));
         }
@@ -133,13 +133,13 @@ fn write(path: &Path, rings: &[(Origin, Snapshot)]) -> Result<u64, OutputError> 
         match items.next() {
             Some(Ok(Item::Record(record))) => {
                 records += 1;
-                tell(origin, What::Record(Rec::new(record, origin)))?;
+                report(origin, What::Record(Rec::new(record, origin)))?;
             }
             Some(Ok(Item::Lost(lost))) => {
                 let (pos, cause) = (lost.pos, LossCause::Ring(lost.cause));
                 let (records, bytes) = (lost.records, lost.bytes);
                 let loss = Loss { pos, records, bytes, cause, time: None, wall: None };
-                tell(origin, What::Lost(loss))?;
+                report(origin, What::Lost(loss))?;
             }
             // Damage ends a ring; what stood before it is kept.
             Some(Err(_)) | None => continue,
@@ -149,7 +149,7 @@ fn write(path: &Path, rings: &[(Origin, Snapshot)]) -> Result<u64, OutputError> 
         }
     }
     for (origin, _) in rings {
-        tell(origin, What::Ended)?;
+        report(origin, What::Ended)?;
     }
     out.close(Instant::now())?;
     Ok(records)

@@ -33,7 +33,7 @@ fn ring_json(ring: &RingStatus<'_>) -> Value {
         .collect();
     json!({
         "ring": ring.origin.name,
-        "home": ring.origin.home,
+        "home": ring.origin.location,
         "uuid": ring.origin.uuid_text(),
         "policy": match ring.origin.policy {
             Some(Policy::Drop) => "drop",

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// What an output was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Reported {
     Began(String),
     Record(String, u64, Vec<u8>),
     Lost(String, &'static str, u64, u64),
@@ -27,7 +27,7 @@ pub(crate) struct Script {
     pub(crate) prompt: bool,
     /// It cannot go on from here.
     pub(crate) fails: bool,
-    pub(crate) told: Vec<Told>,
+    pub(crate) reported: Vec<Reported>,
     /// Events that it has and has not delivered.
     pub(crate) held: Vec<u64>,
     pub(crate) last_seq: u64,
@@ -56,28 +56,28 @@ impl Scripted {
         Box::new(self.clone())
     }
 
-    pub(crate) fn told(&self) -> Vec<Told> {
-        self.0.borrow().told.clone()
+    pub(crate) fn reported(&self) -> Vec<Reported> {
+        self.0.borrow().reported.clone()
     }
 
     /// Numbers of the records that it has, in order.
     pub(crate) fn records(&self) -> Vec<u64> {
-        let number = |told: &Told| match told {
-            Told::Record(_, _, bytes) => {
+        let number = |reported: &Reported| match reported {
+            Reported::Record(_, _, bytes) => {
                 Some(u64::from_ne_bytes(bytes[..8].try_into().expect("eight bytes")))
             }
             _ => None,
         };
-        self.0.borrow().told.iter().filter_map(number).collect()
+        self.0.borrow().reported.iter().filter_map(number).collect()
     }
 
     /// Records that it was told are lost, by cause.
     pub(crate) fn lost(&self, of: &str) -> u64 {
-        let lost = |told: &Told| match told {
-            Told::Lost(_, cause, records, _) if *cause == of => *records,
+        let lost = |reported: &Reported| match reported {
+            Reported::Lost(_, cause, records, _) if *cause == of => *records,
             _ => 0,
         };
-        self.0.borrow().told.iter().map(lost).sum()
+        self.0.borrow().reported.iter().map(lost).sum()
     }
 }
 
@@ -94,16 +94,16 @@ impl Output for Scripted {
         assert!(event.seq > script.last_seq, "{} after {}", event.seq, script.last_seq);
         script.last_seq = event.seq;
         let ring = event.origin.name.clone();
-        let told = match &event.what {
-            What::Began => Told::Began(ring),
-            What::Record(record) => Told::Record(ring, record.pos, record.bytes.to_vec()),
+        let reported = match &event.what {
+            What::Began => Reported::Began(ring),
+            What::Record(record) => Reported::Record(ring, record.pos, record.bytes.to_vec()),
             What::Lost(loss) => {
                 assert_eq!(loss.pos % 8 == 0, loss.cause != LossCause::Busy);
-                Told::Lost(ring, loss.cause.name(), loss.records, loss.bytes)
+                Reported::Lost(ring, loss.cause.name(), loss.records, loss.bytes)
             }
-            What::Ended => Told::Ended(ring),
+            What::Ended => Reported::Ended(ring),
         };
-        script.told.push(told);
+        script.reported.push(reported);
         if !script.prompt {
             script.held.push(event.seq);
         }

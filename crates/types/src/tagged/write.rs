@@ -50,7 +50,7 @@ impl<'k> From<&'k str> for Key<'k> {
 /// let mut payload = Vec::new();
 /// let mut writer = TaggedWriter::new(&mut payload).with_limit(48);
 /// writer.text(0u16, "a message that is far too long");
-/// assert!(writer.is_cut());
+/// assert!(writer.is_truncated());
 /// let values: Vec<_> = Values::new(&payload).map(Result::unwrap).collect();
 /// assert_eq!(values[0].data, Data::Text("a message tha…"));
 /// assert_eq!((values[1].name, values[1].data), (CUT, Data::U64(1)));
@@ -62,8 +62,8 @@ pub struct TaggedWriter<'a> {
     start: usize,
     limit: usize,
     /// How many were cut, and where the value stands that says so.
-    cut: u64,
-    cut_at: Option<usize>,
+    truncated: u64,
+    truncated_at: Option<usize>,
 }
 
 impl<'a> TaggedWriter<'a> {
@@ -72,7 +72,7 @@ impl<'a> TaggedWriter<'a> {
     #[inline]
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         let start = out.len();
-        TaggedWriter { out, start, limit: LONGEST, cut: 0, cut_at: None }
+        TaggedWriter { out, start, limit: LONGEST, truncated: 0, truncated_at: None }
     }
 
     /// At most `limit` bytes. 24 of them are kept free for the count of what was cut: of less than
@@ -86,8 +86,8 @@ impl<'a> TaggedWriter<'a> {
     /// Whether a value was cut short or left out.
     #[must_use]
     #[inline]
-    pub fn is_cut(&self) -> bool {
-        self.cut > 0
+    pub fn is_truncated(&self) -> bool {
+        self.truncated > 0
     }
 
     /// Bytes of the payload so far, a multiple of 8.
@@ -155,9 +155,9 @@ impl<'a> TaggedWriter<'a> {
                 self.out.extend_from_slice(kept.as_bytes());
                 self.out.extend_from_slice(CUT.as_bytes());
                 self.close(at, key);
-                self.count_cut();
+                self.count_truncated();
             }
-            None => self.count_cut(),
+            None => self.count_truncated(),
         }
     }
 
@@ -169,9 +169,9 @@ impl<'a> TaggedWriter<'a> {
             Some(room) if value.len() <= room => self.put(key, BYTES, value),
             Some(room) => {
                 self.put(key, BYTES, &value[..room]);
-                self.count_cut();
+                self.count_truncated();
             }
-            None => self.count_cut(),
+            None => self.count_truncated(),
         }
     }
 
@@ -206,18 +206,18 @@ impl<'a> TaggedWriter<'a> {
 
     fn format(&mut self, key: Key<'_>, value: fmt::Arguments<'_>) {
         let Some(room) = self.room(key) else {
-            self.count_cut();
+            self.count_truncated();
             return;
         };
         let at = self.open(key, TEXT);
         let begin = self.out.len();
         let mut text =
-            Text { out: self.out, value: at, end: begin + room, cut: false, done: false };
+            Text { out: self.out, value: at, end: begin + room, truncated: false, done: false };
         let _ = fmt::write(&mut text, value);
-        let cut = text.cut;
+        let truncated = text.truncated;
         text.done = true;
         drop(text);
-        if !cut {
+        if !truncated {
             self.close(at, key);
         } else if let Some(room) = room.checked_sub(CUT.len()) {
             // All of it is from `str`s, cut between characters: so this is UTF-8 as well.
@@ -228,16 +228,16 @@ impl<'a> TaggedWriter<'a> {
             self.out.truncate(end);
             self.out.extend_from_slice(CUT.as_bytes());
             self.close(at, key);
-            self.count_cut();
+            self.count_truncated();
         } else {
             self.out.truncate(at);
-            self.count_cut();
+            self.count_truncated();
         }
     }
 
     fn list<T: Copy>(&mut self, key: Key<'_>, tag: u8, values: &[T], bytes: fn(T) -> [u8; 8]) {
         let Some(room) = self.room(key) else {
-            self.count_cut();
+            self.count_truncated();
             return;
         };
         let fitting = values.len().min(room / 8);
@@ -247,7 +247,7 @@ impl<'a> TaggedWriter<'a> {
         }
         self.close(at, key);
         if fitting < values.len() {
-            self.count_cut();
+            self.count_truncated();
         }
     }
 
@@ -270,7 +270,7 @@ impl<'a> TaggedWriter<'a> {
     fn whole(&mut self, key: Key<'_>, tag: u8, value: &[u8]) {
         match self.room(key) {
             Some(room) if room >= value.len() => self.put(key, tag, value),
-            _ => self.count_cut(),
+            _ => self.count_truncated(),
         }
     }
 
@@ -279,7 +279,7 @@ impl<'a> TaggedWriter<'a> {
     fn room(&self, key: Key<'_>) -> Option<usize> {
         // Padding is no matter: limit and length are taken as multiples of 8.
         let limit = self.limit & !7;
-        let kept = if self.cut_at.is_some() { 0 } else { CUT_SIZE };
+        let kept = if self.truncated_at.is_some() { 0 } else { CUT_SIZE };
         limit.checked_sub(self.written() + kept + HEAD + name(key).len())
     }
 
@@ -319,13 +319,13 @@ impl<'a> TaggedWriter<'a> {
 
     /// One more was cut: the first time a value is added that says so, in the room kept for it.
     #[cold]
-    fn count_cut(&mut self) {
-        self.cut += 1;
-        if let Some(at) = self.cut_at {
-            self.out[at..at + 8].copy_from_slice(&self.cut.to_ne_bytes());
+    fn count_truncated(&mut self) {
+        self.truncated += 1;
+        if let Some(at) = self.truncated_at {
+            self.out[at..at + 8].copy_from_slice(&self.truncated.to_ne_bytes());
         } else if self.limit & !7 >= self.written() + CUT_SIZE {
-            self.cut_at = Some(self.out.len() + HEAD + CUT.len());
-            self.put(Key::Name(CUT), U64, &self.cut.to_ne_bytes());
+            self.truncated_at = Some(self.out.len() + HEAD + CUT.len());
+            self.put(Key::Name(CUT), U64, &self.truncated.to_ne_bytes());
         }
     }
 }
@@ -351,7 +351,7 @@ struct Text<'a> {
     /// Where its value begins.
     value: usize,
     end: usize,
-    cut: bool,
+    truncated: bool,
     done: bool,
 }
 
@@ -360,7 +360,7 @@ impl fmt::Write for Text<'_> {
         let kept = whole_chars(text, self.end - self.out.len());
         self.out.extend_from_slice(kept.as_bytes());
         if kept.len() < text.len() {
-            self.cut = true;
+            self.truncated = true;
             self.end = self.out.len(); // nothing after it, even if a character would fit
             return Err(fmt::Error);
         }

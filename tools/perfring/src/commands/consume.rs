@@ -4,7 +4,7 @@ use crate::args;
 use crate::commands::follow::{self, FollowArgs, Source};
 use crate::failure::Failure;
 use crate::stop::Stop;
-use perfring_consumer::{Consumer, Guard, Home};
+use perfring_consumer::{Consumer, Guard, Location};
 
 /// Take records out of a ring
 ///
@@ -16,8 +16,8 @@ use perfring_consumer::{Consumer, Guard, Home};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A path, or shm:NAME
-    #[arg(value_parser = args::home())]
-    ring: Home,
+    #[arg(value_parser = args::location())]
+    ring: Location,
     #[command(flatten)]
     follow: FollowArgs,
 }

@@ -2,8 +2,8 @@
 
 use crate::args;
 use crate::failure::Failure;
-use perfring_consumer::Home;
-use perfring_producer::{Evict, Options, Policy, Producers, SLOTS_DEFAULT, Tell};
+use perfring_consumer::Location;
+use perfring_producer::{Evict, Options, Policy, Producers, Report, SLOTS_DEFAULT};
 
 /// Make a ring
 ///
@@ -13,8 +13,8 @@ use perfring_producer::{Evict, Options, Policy, Producers, SLOTS_DEFAULT, Tell};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A path, or shm:NAME
-    #[arg(value_parser = args::home())]
-    ring: Home,
+    #[arg(value_parser = args::location())]
+    ring: Location,
     /// Bytes for records: a power of two, at least a page
     #[arg(long, short, default_value = "1M", value_parser = args::size)]
     size: u64,
@@ -41,8 +41,8 @@ pub(crate) struct Args {
     evict: Evict,
     /// Where losses are told: in the stream and the counters, or in the counters alone
     #[arg(long, default_value = "stream",
-        value_parser = args::one_of([("stream", Tell::InStream), ("counters", Tell::CountersOnly)]))]
-    losses: Tell,
+        value_parser = args::one_of([("stream", Report::InStream), ("counters", Report::CountersOnly)]))]
+    losses: Report,
     /// Bytes for the table of record types, taken up to whole pages, at most 16M; 0 makes a ring
     /// without one. A type takes some hundred bytes
     #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = args::size)]
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         size: args.size,
         policy: args.policy,
         evict: args.evict,
-        tell: args.losses,
+        report: args.losses,
         producers: args.producers,
         slots: args.slots.unwrap_or(SLOTS_DEFAULT),
         time: args.time,

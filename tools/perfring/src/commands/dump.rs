@@ -5,7 +5,9 @@ use crate::failure::{Failure, note};
 use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::stop::Stop;
-use perfring_consumer::{AttachError, Corrupt, Home, Item, Observer, Snapshot, Start, Totals};
+use perfring_consumer::{
+    AttachError, Corrupt, Item, Location, Observer, RingTotals, Snapshot, Start,
+};
 
 /// Show everything that a ring holds, after a crash or in full flight
 ///
@@ -19,8 +21,8 @@ use perfring_consumer::{AttachError, Corrupt, Home, Item, Observer, Snapshot, St
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A path, or shm:NAME
-    #[arg(value_parser = args::home())]
-    ring: Home,
+    #[arg(value_parser = args::location())]
+    ring: Location,
     #[command(flatten)]
     format: FormatArgs,
 }
@@ -88,13 +90,13 @@ fn newest(args: &Args, stop: &Stop) -> Result<u64, Failure> {
     Ok(newest.unwrap_or(0))
 }
 
-fn damaged(home: &Home, error: Corrupt, records: u64) -> Failure {
+fn damaged(location: &Location, error: Corrupt, records: u64) -> Failure {
     let what = "records before it are whole, what follows cannot be read";
-    Failure::Damaged(format!("{home}: {error}; the {records} {what}"))
+    Failure::Damaged(format!("{location}: {error}; the {records} {what}"))
 }
 
 /// The loss counters, as a sentence.
-fn counters(totals: &Totals, shown: &str) {
+fn counters(totals: &RingTotals, shown: &str) {
     let producer = &totals.producer;
     let lost = [
         ("full", producer.refused.full.records),

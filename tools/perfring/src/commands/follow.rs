@@ -2,13 +2,13 @@
 
 use crate::args;
 use crate::failure::{Failure, note};
-use crate::figures::books;
+use crate::figures::accounts;
 use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::ring_name::Name;
-use crate::stop::{LOOK, Stop};
-use perfring_consumer::{Consumer, Corrupt, Guard, Home, Item, Layout, Observer, Stat};
+use crate::stop::{POLL, Stop};
+use perfring_consumer::{Consumer, Corrupt, Guard, Item, Layout, Location, Observer, Stat};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
@@ -40,10 +40,10 @@ impl FollowArgs {
 
     /// How long to wait now, unless the time is over; `left` records are still to come.
     pub(crate) fn wait(&self, deadline: Option<Instant>, left: u64) -> Result<Duration, Failure> {
-        let Some(deadline) = deadline else { return Ok(LOOK) };
+        let Some(deadline) = deadline else { return Ok(POLL) };
         let rest = deadline.saturating_duration_since(Instant::now());
         if !rest.is_zero() {
-            return Ok(rest.min(LOOK));
+            return Ok(rest.min(POLL));
         }
         let time = self.timeout.unwrap_or_default().as_secs_f64();
         Err(Failure::Timeout(match self.records {
@@ -72,7 +72,7 @@ enum Turn {
 
 pub(crate) fn run(
     args: &FollowArgs,
-    ring: &Home,
+    ring: &Location,
     mut source: Source,
     stop: &Stop,
 ) -> Result<(), Failure> {
@@ -92,7 +92,7 @@ pub(crate) fn run(
                 Ok(()) | Err(Failure::Damaged(_)) => {}
                 Err(failure) => return Err(failure),
             }
-            let lost = output.lost.saturating_add(untold(ring));
+            let lost = output.lost.saturating_add(unreported(ring));
             if lost > 0 {
                 return Err(Failure::Loss(format!(
                     "{lost} records of {ring} were lost: see `perfring stat {ring}`"
@@ -107,7 +107,7 @@ pub(crate) fn run(
 
 fn follow(
     args: &FollowArgs,
-    ring: &Home,
+    ring: &Location,
     source: &mut Source,
     output: &mut Output<'_>,
     stop: &Stop,
@@ -143,7 +143,7 @@ impl Source {
     /// Writes a number of items that are there, up to position `until`.
     fn turn(
         &mut self,
-        home: &Home,
+        location: &Location,
         output: &mut Output<'_>,
         left: &mut u64,
         until: u64,
@@ -153,10 +153,10 @@ impl Source {
         }
         if let Source::Consumer(consumer) = self
             && let Some(pinned) =
-                consumer.pinned().map_err(|error| Failure::corrupt(home, error))?
+                consumer.pinned().map_err(|error| Failure::corrupt(location, error))?
         {
             // Records are held until stdout has taken them, and stay in the ring if it does not.
-            let ended = items(home, left, || show(output, pinned.read()));
+            let ended = items(location, left, || show(output, pinned.read()));
             let flushed = ended.and_then(|ended| output.flush().map(|()| ended));
             return flushed.unwrap_or_else(|failure| {
                 pinned.put_back();
@@ -168,12 +168,12 @@ impl Source {
         {
             // Records are copies: the place is moved once stdout has taken them.
             consumer.hold();
-            let ended = items(home, left, || show(output, consumer.read()))?;
+            let ended = items(location, left, || show(output, consumer.read()))?;
             output.flush()?;
-            consumer.release_to(&consumer.mark());
+            consumer.release_to(&consumer.resume_point());
             return ended;
         }
-        items(home, left, || match &mut *self {
+        items(location, left, || match &mut *self {
             Source::Observer(observer) if observer.saved().pos < until => {
                 show(output, observer.read())
             }
@@ -201,7 +201,7 @@ impl Source {
     /// Whether a ring without a name is still written to. A consumer cannot tell, and ends.
     fn is_fed(&self) -> bool {
         match self {
-            Source::Observer(observer) => observer.stat().is_ok_and(|stat| books::is_fed(&stat)),
+            Source::Observer(observer) => observer.stat().is_ok_and(|stat| accounts::is_fed(&stat)),
             Source::Consumer(_) => false,
         }
     }
@@ -230,7 +230,7 @@ fn show(
 
 /// Writes the items of a turn. Damage is in the inner result: what stands before it was written.
 fn items(
-    home: &Home,
+    location: &Location,
     left: &mut u64,
     mut next: impl FnMut() -> Result<Shown, Failure>,
 ) -> Result<Result<Turn, Failure>, Failure> {
@@ -241,19 +241,19 @@ fn items(
         match next()? {
             Ok(Some(shown)) => *left -= shown,
             Ok(None) => return Ok(Ok(Turn::Empty)),
-            Err(error) => return Ok(Err(Failure::corrupt(home, error))),
+            Err(error) => return Ok(Err(Failure::corrupt(location, error))),
         }
     }
     Ok(Ok(Turn::More))
 }
 
 /// Where the ring ends now; no end where that cannot be said.
-fn head(home: &Home) -> u64 {
-    Stat::read(home).ok().and_then(|stat| stat.totals).map_or(u64::MAX, |totals| totals.head)
+fn head(location: &Location) -> u64 {
+    Stat::read(location).ok().and_then(|stat| stat.totals).map_or(u64::MAX, |totals| totals.head)
 }
 
 /// Losses that the ring counts and its stream does not tell.
-fn untold(home: &Home) -> u64 {
-    let totals = Stat::read(home).ok().and_then(|stat| stat.totals);
-    totals.map_or(0, |totals| totals.untold().records)
+fn unreported(location: &Location) -> u64 {
+    let totals = Stat::read(location).ok().and_then(|stat| stat.totals);
+    totals.map_or(0, |totals| totals.unreported().records)
 }

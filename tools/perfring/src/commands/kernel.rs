@@ -6,8 +6,8 @@ use crate::failure::{Failure, note};
 use crate::output::Output;
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
-use crate::stop::{LOOK, Stop};
-use perfring_consumer::{Anchors, Home, Observer, Types};
+use crate::stop::{POLL, Stop};
+use perfring_consumer::{Anchors, Location, Observer, Types};
 use perfring_kernel::{EventKind, KernelRing, OpenError, Options, Stopper, Target, open, schemas};
 use perfring_set::{Merge, SourceError, SourceId};
 use std::time::Duration;
@@ -77,25 +77,25 @@ impl From<OpenError> for Failure {
 struct Timeline<'a> {
     merge: Merge,
     places: Vec<SourceId>,
-    ring: Option<&'a Home>,
+    ring: Option<&'a Location>,
     kernel: Vec<Stopper>,
 }
 
 pub(crate) fn tail(
     args: &KernelArgs,
     follow: &FollowArgs,
-    ring: Option<(&Home, Observer)>,
+    ring: Option<(&Location, Observer)>,
     stop: &Stop,
 ) -> Result<(), Failure> {
     let merge = Merge::new(DELAY).map_err(Failure::general)?;
     let mut timeline = Timeline { merge, places: Vec::new(), ring: None, kernel: Vec::new() };
     let mut shapes = Vec::new();
     let mut since = follow.format.select.since;
-    if let Some((home, observer)) = ring {
-        since = follow.format.since(home, observer.layout())?;
-        shapes.push(Shapes::follow(home, observer.layout())?);
+    if let Some((location, observer)) = ring {
+        since = follow.format.since(location, observer.layout())?;
+        shapes.push(Shapes::follow(location, observer.layout())?);
         timeline.places.push(timeline.merge.add(Box::new(observer)));
-        timeline.ring = Some(home);
+        timeline.ring = Some(location);
     }
     for ring in open(&args.options())? {
         let name = format!("{} on processor {}", ring.event(), ring.cpu());
@@ -193,8 +193,8 @@ impl Timeline<'_> {
         }
         output.flush()?;
         for id in &self.places {
-            if let Some(mark) = self.merge.mark(*id) {
-                self.merge.release(*id, &mark);
+            if let Some(resume_point) = self.merge.resume_point(*id) {
+                self.merge.release(*id, &resume_point);
             }
         }
         Ok(some)
@@ -208,7 +208,7 @@ impl Timeline<'_> {
         let mut all = u64::MAX;
         while !self.places.iter().skip(first).all(|id| self.merge.is_drained(*id)) {
             if !self.turn(output, &mut all)? {
-                self.merge.wait(LOOK);
+                self.merge.wait(POLL);
             }
         }
         Ok(())
@@ -216,8 +216,10 @@ impl Timeline<'_> {
 
     fn failed(&self, source: SourceId, error: SourceError) -> Failure {
         match (self.ring, error) {
-            (Some(home), SourceError::Corrupt(error)) if self.places.first() == Some(&source) => {
-                Failure::corrupt(home, error)
+            (Some(location), SourceError::Corrupt(error))
+                if self.places.first() == Some(&source) =>
+            {
+                Failure::corrupt(location, error)
             }
             (_, error) => Failure::Damaged(format!("a ring of the kernel's: {error}")),
         }

@@ -3,11 +3,11 @@
 use crate::args::show_size;
 use crate::columns;
 use crate::failure::{Failure, note};
-use crate::figures::books::{self, is_fed};
+use crate::figures::accounts::{self, is_fed};
 use crate::figures::json::object;
 use crate::output::json::line;
 use crate::owner::{count, printable};
-use perfring_consumer::{Home, Policy, Producers, Stat};
+use perfring_consumer::{Location, Policy, Producers, Stat};
 use perfring_set::{Listing, NoRing, RingEntry, RingSet, SetError};
 use serde_json::json;
 use std::io::{self, BufWriter, Write};
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut rows = Vec::new();
     let (mut damaged, mut refused) = (0, Vec::new());
     for (ring, file) in rings {
-        let stat = match books::read(&Home::from(&ring.path)) {
+        let stat = match accounts::read(&Location::from(&ring.path)) {
             Ok(stat) => stat,
             Err(Failure::NotFound(_)) => continue, // removed meanwhile
             Err(failure) => {
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if rows.is_empty() {
         note(&format!("{} has no rings", dir.display()));
     }
-    tell_others(&others, &refused);
+    report_others(&others, &refused);
     match damaged {
         0 => Ok(()),
         _ => Err(Failure::Damaged(format!(
@@ -97,7 +97,7 @@ pub(crate) fn list(dir: &Path) -> Result<Listing, Failure> {
     })
 }
 
-fn tell_others(others: &[NoRing], refused: &[NoRing]) {
+fn report_others(others: &[NoRing], refused: &[NoRing]) {
     let all = || others.iter().chain(refused);
     for other in all().take(OTHERS) {
         let name = other.path.file_name().unwrap_or_default().to_string_lossy();
@@ -126,7 +126,7 @@ fn write_table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     let room = columns::width().map_or(longest, |all| all.saturating_sub(rest).max(NAME_MIN));
     let room = room.min(longest);
     for (name, cells) in ["NAME".to_owned()].iter().chain(&names).zip(&table) {
-        write!(out, "{:<room$}", cut(name, room))?;
+        write!(out, "{:<room$}", truncated(name, room))?;
         let mut line = String::new();
         for (at, (cell, width)) in cells.iter().zip(&widths).enumerate() {
             // Words to the left, numbers to the right.
@@ -142,7 +142,7 @@ fn write_table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
 
 /// A long name without its middle: it begins with the program, and ends with what tells it from
 /// others.
-fn cut(name: &str, room: usize) -> String {
+fn truncated(name: &str, room: usize) -> String {
     let len = name.chars().count();
     if len <= room {
         return name.to_owned();
@@ -157,7 +157,7 @@ fn cells(stat: &Stat, newest: Option<u64>) -> [String; 7] {
     let layout = &stat.layout;
     let producer = match layout.producers {
         Producers::One => {
-            place(stat.producer.alive, stat.producer.who.epoch, stat.producer.who.pid)
+            place(stat.producer.alive, stat.producer.owner.epoch, stat.producer.owner.pid)
         }
         Producers::Many if is_fed(stat) => {
             let alive = stat.producers.iter().filter(|member| member.alive).count();
@@ -166,7 +166,7 @@ fn cells(stat: &Stat, newest: Option<u64>) -> [String; 7] {
         Producers::Many if stat.epoch() == 0 => "none yet".to_owned(),
         Producers::Many => "gone".to_owned(),
     };
-    let who = &stat.consumer.who;
+    let owner = &stat.consumer.owner;
     let (full, lost) = match &stat.totals {
         Some(totals) => {
             let used = totals.head.saturating_sub(totals.tail);
@@ -177,7 +177,7 @@ fn cells(stat: &Stat, newest: Option<u64>) -> [String; 7] {
     };
     [
         producer,
-        place(stat.consumer.alive, who.epoch, who.pid),
+        place(stat.consumer.alive, owner.epoch, owner.pid),
         layout.policy.name().to_owned(),
         show_size(layout.data_size),
         full,
@@ -223,7 +223,7 @@ pub(crate) fn age(time: Duration) -> String {
 }
 
 fn write_json(out: &mut impl Write, (ring, stat, newest): &Row) -> io::Result<()> {
-    let mut object = object(&Home::from(&ring.path), stat, None);
+    let mut object = object(&Location::from(&ring.path), stat, None);
     object["name"] = json!(ring.name);
     object["newest_ns"] = json!(newest);
     object["file_size"] = json!(stat.layout.file_size());
@@ -247,9 +247,9 @@ mod tests {
 
     #[test]
     fn names_and_ages_fit() {
-        assert_eq!(cut("shop.4711.1.9f30", 16), "shop.4711.1.9f30");
-        assert_eq!(cut("shop.4711.1.9f30", 9), "shop…9f30");
-        assert_eq!(cut("shop.4711.1.9f30", 8), "shop…f30");
+        assert_eq!(truncated("shop.4711.1.9f30", 16), "shop.4711.1.9f30");
+        assert_eq!(truncated("shop.4711.1.9f30", 9), "shop…9f30");
+        assert_eq!(truncated("shop.4711.1.9f30", 8), "shop…f30");
         let ages = [(0, "0 ms"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (200_000, "2 d")];
         for (seconds, text) in ages {
             assert_eq!(age(Duration::from_secs(seconds)), text);

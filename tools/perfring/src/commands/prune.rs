@@ -92,10 +92,10 @@ fn sentence(verdict: &Verdict, dry: bool) -> String {
             if totals.present.records > 0 {
                 said += &format!(", with {}", count(totals.present.records, "record"));
             }
-            let untold = totals.untold().records;
-            if untold > 0 {
+            let unreported = totals.unreported().records;
+            if unreported > 0 {
                 // Nobody will be told in the stream any more.
-                let refused = count(untold, "record");
+                let refused = count(unreported, "record");
                 said += &format!("; {refused} had been refused, and no reader was told");
             }
             said
@@ -123,7 +123,7 @@ fn object(verdict: &Verdict, dry: bool) -> Value {
     if let Fate::Removed { dead_for, totals } = &verdict.fate {
         object["dead_for_ns"] = u64::try_from(dead_for.as_nanos()).unwrap_or(u64::MAX).into();
         object["present_records"] = totals.present.records.into();
-        object["untold_records"] = totals.untold().records.into();
+        object["untold_records"] = totals.unreported().records.into();
     }
     object
 }

@@ -3,9 +3,9 @@
 use crate::args;
 use crate::door::{Door, Line, Report, Watch};
 use crate::failure::{Failure, note};
-use crate::stop::{LOOK, Stop};
+use crate::stop::{POLL, Stop};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use perfring_consumer::Home;
+use perfring_consumer::Location;
 use perfring_producer::{RecordType, ReserveError};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -22,8 +22,8 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A path, or shm:NAME
-    #[arg(value_parser = args::home())]
-    ring: Home,
+    #[arg(value_parser = args::location())]
+    ring: Location,
     /// The records' type
     #[arg(long = "type", value_name = "N", default_value = "4096", value_parser = args::record_type)]
     kind: RecordType,
@@ -128,8 +128,8 @@ impl Input {
         loop {
             stop.check()?;
             // A read that a signal interrupts is restarted; a poll is not, and has a limit.
-            let look = PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO);
-            match poll(&mut [PollFd::new(self.0.get_ref().as_fd(), PollFlags::POLLIN)], look) {
+            let peek = PollTimeout::try_from(POLL).unwrap_or(PollTimeout::ZERO);
+            match poll(&mut [PollFd::new(self.0.get_ref().as_fd(), PollFlags::POLLIN)], peek) {
                 Ok(0) | Err(nix::errno::Errno::EINTR) => {}
                 Ok(_) => break,
                 Err(errno) => return Err(Self::failed(&errno.into())),

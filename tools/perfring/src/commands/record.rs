@@ -9,9 +9,9 @@ use crate::owner::count;
 use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
 use crate::records::time::Since;
-use crate::stop::{LOOK, Stop};
+use crate::stop::{POLL, Stop};
 use indicatif::HumanBytes;
-use perfring_consumer::{Home, MachineClock, Start};
+use perfring_consumer::{Location, MachineClock, Start};
 use perfring_export::recording::{Existing, Options, Recording};
 use perfring_export::{Output, Took, What};
 use perfring_set::RingSet;
@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Rings, and directories of rings [default: the directory of ring sets]
-    #[arg(value_name = "DIR|RING", value_parser = args::home())]
-    rings: Vec<Home>,
+    #[arg(value_name = "DIR|RING", value_parser = args::location())]
+    rings: Vec<Location>,
     /// The file, or - for stdout
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     for input in inputs {
         match input {
-            Input::Ring(home) => live.add(&home)?,
+            Input::Ring(location) => live.add(&location)?,
             Input::Set(dir) => live.follow(dir)?,
             Input::Recording(path) => {
                 let path = path.display();
@@ -146,7 +146,7 @@ impl Recorder<'_> {
                 let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
                 let ended = match stop.check() {
                     Err(failure) => Some(failure),
-                    Ok(()) if over => Some(Failure::Told(0)),
+                    Ok(()) if over => Some(Failure::Reported(0)),
                     Ok(()) => None,
                 };
                 until = ended.map(|why| (self.clock.now_ns(), why));
@@ -158,7 +158,7 @@ impl Recorder<'_> {
             self.live.release();
             self.show();
             match (turn, until.take()) {
-                (Turn::Done, None | Some((_, Failure::Told(_)))) => return Ok(()),
+                (Turn::Done, None | Some((_, Failure::Reported(_)))) => return Ok(()),
                 (Turn::Done, Some((_, why))) => return Err(why),
                 (turn, asked) => {
                     until = asked;
@@ -174,7 +174,7 @@ impl Recorder<'_> {
                 return Ok(());
             }
             let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            self.live.wait(rest.filter(|_| last.is_none()).unwrap_or(LOOK).min(LOOK));
+            self.live.wait(rest.filter(|_| last.is_none()).unwrap_or(POLL).min(POLL));
         }
     }
 
@@ -231,7 +231,7 @@ impl Recorder<'_> {
         }
         let left_out = self.filter.end();
         let totals = self.recording.totals();
-        let untold = self.live.untold();
+        let unreported = self.live.unreported();
         if asked && closed.is_ok() {
             let rings = count(u64::from(self.live.ids), "ring");
             let file = HumanBytes(self.recording.figures().bytes);
@@ -240,15 +240,15 @@ impl Recorder<'_> {
             if left_out > 0 {
                 said += &format!("; {left_out} others were not asked for");
             }
-            if untold > 0 {
+            if unreported > 0 {
                 let are = "counted by the rings and not told in their streams yet";
-                said += &format!("; {untold} more that are lost are {are}");
+                said += &format!("; {unreported} more that are lost are {are}");
             }
             note(&said);
         }
         if asked {
             closed?;
-            let lost = totals.lost().saturating_add(untold);
+            let lost = totals.lost().saturating_add(unreported);
             if self.args.fail_on_loss && lost > 0 {
                 return Err(Failure::Loss(format!("{lost} records were lost")));
             }

@@ -3,7 +3,7 @@
 use crate::args;
 use crate::failure::Failure;
 use crate::owner::{count, held_up, owner};
-use perfring_consumer::{AttachError, Home, Producers, Recovered, Stat};
+use perfring_consumer::{AttachError, Location, Producers, Recovered, Stat};
 use std::io::{self, Write};
 
 /// End what dead producers of a shared ring left open
@@ -17,38 +17,40 @@ use std::io::{self, Write};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A path, or shm:NAME
-    #[arg(value_parser = args::home())]
-    ring: Home,
+    #[arg(value_parser = args::location())]
+    ring: Location,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let home = &args.ring;
-    let before = Stat::read(home)?;
+    let location = &args.ring;
+    let before = Stat::read(location)?;
     if before.layout.producers == Producers::One {
         return say(&[format!(
-            "{home} is for one producer at a time: nothing to recover; the next producer goes on \
+            "{location} is for one producer at a time: nothing to recover; the next producer goes on \
              where the last one stopped"
         )]);
     }
-    let recovered = perfring_consumer::recover(home).map_err(|error| match &error {
+    let recovered = perfring_consumer::recover(location).map_err(|error| match &error {
         AttachError::Permission { .. } => Failure::General(format!(
-            "no permission to write to {home}, as who recovers it must: run this as its owner"
+            "no permission to write to {location}, as who recovers it must: run this as its owner"
         )),
         AttachError::HeldUp { .. } => Failure::general(error),
         _ => error.into(),
     })?;
-    let after = Stat::read(home)?;
+    let after = Stat::read(location)?;
     let done = sentences(&before, &recovered);
     match &after.held_up {
-        None if done.is_empty() => say(&[format!("{home}: nothing to recover")]),
+        None if done.is_empty() => say(&[format!("{location}: nothing to recover")]),
         None => say(&done),
         Some(held) => {
             say(&done)?;
-            let how = held_up(home, &after, held);
+            let how = held_up(location, &after, held);
             Err(Failure::General(if held.alive {
-                format!("{home} is held up {how}")
+                format!("{location} is held up {how}")
             } else {
-                format!("{home} is still held up: another process is recovering it; run this again")
+                format!(
+                    "{location} is still held up: another process is recovering it; run this again"
+                )
             }))
         }
     }

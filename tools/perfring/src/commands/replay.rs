@@ -9,8 +9,8 @@ use crate::owner::count;
 use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
 use crate::records::time::{Since, untimed_recording};
-use crate::stop::{LOOK, Stop};
-use perfring_consumer::{AttachError, Home, RecordType};
+use crate::stop::{POLL, Stop};
+use perfring_consumer::{AttachError, Location, RecordType};
 use perfring_export::{Event, Origin, Rec, Totals, What};
 use perfring_producer::{Options, ReserveError, TypeError};
 use std::collections::HashMap;
@@ -29,8 +29,8 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// A path, or shm:NAME
-    #[arg(value_parser = args::home())]
-    ring: Home,
+    #[arg(value_parser = args::location())]
+    ring: Location,
     /// How fast: times the recording's own speed; max; or N/s for so many records a second
     #[arg(long, value_name = "N|N/s|max", default_value = "1", value_parser = rate)]
     rate: Rate,
@@ -278,7 +278,7 @@ impl Replay<'_> {
             if self.progress.is_due() {
                 self.progress.show(&self.totals, None, "");
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(POLL));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::args;
 use crate::failure::Failure;
-use perfring_consumer::{AttachError, Home};
+use perfring_consumer::{AttachError, Location};
 use perfring_producer::Removal;
 
 /// Remove a ring
@@ -14,8 +14,8 @@ use perfring_producer::Removal;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A path, or shm:NAME
-    #[arg(value_parser = args::home())]
-    ring: Home,
+    #[arg(value_parser = args::location())]
+    ring: Location,
     /// Remove it although somebody is attached: they go on with a ring that has no name
     #[arg(long, short)]
     force: bool,

@@ -5,7 +5,7 @@ use crate::commands::follow::{self, FollowArgs, Source};
 use crate::commands::kernel::{self, KernelArgs};
 use crate::failure::Failure;
 use crate::stop::Stop;
-use perfring_consumer::{Home, Observer, Start};
+use perfring_consumer::{Location, Observer, Start};
 
 /// Show records without touching the ring
 ///
@@ -18,8 +18,8 @@ use perfring_consumer::{Home, Observer, Start};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A path, or shm:NAME; with --perf it may be left out
-    #[arg(value_parser = args::home(), required_unless_present = "perf")]
-    ring: Option<Home>,
+    #[arg(value_parser = args::location(), required_unless_present = "perf")]
+    ring: Option<Location>,
     /// Where to begin: at the oldest record that is there, or with what comes from now on. Older
     /// ones are not shown then, whatever --since says
     #[arg(long, default_value = "oldest", value_parser = args::start())]
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     args.follow.format.check()?;
     let stop = Stop::install()?;
-    let observe = |ring: &Home| Observer::open(ring, start);
+    let observe = |ring: &Location| Observer::open(ring, start);
     match &args.ring {
         ring if args.kernel.is_wanted() => {
             let ring = match ring {

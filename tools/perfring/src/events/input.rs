@@ -3,39 +3,39 @@
 use super::recorded::{Events, Recorded};
 use super::still::Still;
 use crate::failure::{Failure, note};
-use perfring_consumer::Home;
+use perfring_consumer::Location;
 use perfring_export::recording::is_recording;
 use std::path::{Path, PathBuf};
 
 /// What a name on the command line stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
-    Ring(Home),
+    Ring(Location),
     /// A directory of rings.
     Set(PathBuf),
     Recording(PathBuf),
 }
 
 impl Input {
-    pub(crate) fn of(home: &Home) -> Self {
-        match home {
-            Home::File(path) if path.is_dir() => Input::Set(path.clone()),
-            Home::File(path) if is_recording(path) => Input::Recording(path.clone()),
-            _ => Input::Ring(home.clone()),
+    pub(crate) fn of(location: &Location) -> Self {
+        match location {
+            Location::File(path) if path.is_dir() => Input::Set(path.clone()),
+            Location::File(path) if is_recording(path) => Input::Recording(path.clone()),
+            _ => Input::Ring(location.clone()),
         }
     }
 }
 
 /// What all these names stand for, as it is now: a recording, or rings merged by their stamps.
-pub(crate) fn open(homes: &[Home]) -> Result<Box<dyn Events>, Failure> {
-    let inputs: Vec<Input> = homes.iter().map(Input::of).collect();
+pub(crate) fn open(locations: &[Location]) -> Result<Box<dyn Events>, Failure> {
+    let inputs: Vec<Input> = locations.iter().map(Input::of).collect();
     if let [Input::Recording(path)] = &inputs[..] {
         return Ok(Box::new(Recorded::open(path)?));
     }
     let mut rings = Vec::new();
     for input in inputs {
         match input {
-            Input::Ring(home) => rings.push(home),
+            Input::Ring(location) => rings.push(location),
             Input::Set(dir) => rings.extend(rings_in(&dir)?),
             Input::Recording(path) => {
                 let path = path.display();
@@ -48,7 +48,7 @@ pub(crate) fn open(homes: &[Home]) -> Result<Box<dyn Events>, Failure> {
 }
 
 /// The rings of a directory that are there now, in the order of their names.
-fn rings_in(dir: &Path) -> Result<Vec<Home>, Failure> {
+fn rings_in(dir: &Path) -> Result<Vec<Location>, Failure> {
     let listed = perfring_set::list(dir);
     let (rings, others) = listed.map_err(Failure::general)?;
     for other in others {
@@ -57,5 +57,5 @@ fn rings_in(dir: &Path) -> Result<Vec<Home>, Failure> {
     if rings.is_empty() {
         return Err(Failure::NotFound(format!("there is no ring in {}", dir.display())));
     }
-    Ok(rings.into_iter().map(|(ring, _)| Home::from(ring.path)).collect())
+    Ok(rings.into_iter().map(|(ring, _)| Location::from(ring.path)).collect())
 }

@@ -3,7 +3,7 @@
 use super::held::{Given, Held};
 use crate::failure::{Failure, note};
 use crate::ring_name::Name;
-use perfring_consumer::{AttachError, Consumer, Guard, Home, Layout, Observer, Start, Stat};
+use perfring_consumer::{AttachError, Consumer, Guard, Layout, Location, Observer, Start, Stat};
 use perfring_export::{Event, Origin, Shapes};
 use perfring_set::{Change, Follower, Merge, RingEntry, Source, SourceId};
 use std::collections::{HashMap, VecDeque};
@@ -39,7 +39,7 @@ pub(crate) struct Live {
 }
 
 struct Ring {
-    home: Home,
+    location: Location,
     uuid: [u8; 16],
     shapes: Shapes,
     /// Its file, while that has its name. A directory's follower looks after the others.
@@ -71,8 +71,8 @@ impl Live {
     }
 
     /// Follows a ring until it is removed.
-    pub(crate) fn add(&mut self, home: &Home) -> Result<(), Failure> {
-        Ok(self.attach(home, Some(Name::of(home)), None)?)
+    pub(crate) fn add(&mut self, location: &Location) -> Result<(), Failure> {
+        Ok(self.attach(location, Some(Name::of(location)), None)?)
     }
 
     /// Follows all rings of a directory, which need not be there yet.
@@ -85,19 +85,19 @@ impl Live {
 
     fn attach(
         &mut self,
-        home: &Home,
+        location: &Location,
         name: Option<Name>,
         wanted: Option<&RingEntry>,
     ) -> Result<(), AttachError> {
         let (source, layout): (Box<dyn Source>, Layout) = match self.how {
             How::Observe(start) => {
-                let observer = Observer::open(home, start)?;
+                let observer = Observer::open(location, start)?;
                 let layout = *observer.layout();
                 (Box::new(observer), layout)
             }
             How::Consume => {
                 let consumer =
-                    Consumer::attach_guarded(home, Some("perfring record"), Guard::Auto)?;
+                    Consumer::attach_guarded(location, Some("perfring record"), Guard::Auto)?;
                 let layout = *consumer.layout();
                 (Box::new(consumer), layout)
             }
@@ -107,17 +107,18 @@ impl Live {
         }
         let id = self.ids;
         self.ids += 1;
-        let mut shapes = Shapes::open(home, id)?;
+        let mut shapes = Shapes::open(location, id)?;
         if !shapes.is_of(&layout) {
-            let origin = Origin::of(id, home, &layout, 0, perfring_consumer::Who::default());
+            let origin =
+                Origin::of(id, location, &layout, 0, perfring_consumer::OwnerInfo::default());
             shapes = Shapes::of(origin, source.types());
         }
         if let Some(wanted) = wanted {
             shapes.origin_mut().name = wanted.name.clone();
         }
         let id = self.merge.add(source);
-        let (home, uuid) = (home.clone(), layout.uuid);
-        let ring = Ring { home, uuid, shapes, name, unnamed: false, over: false, last: None };
+        let (location, uuid) = (location.clone(), layout.uuid);
+        let ring = Ring { location, uuid, shapes, name, unnamed: false, over: false, last: None };
         self.rings.insert(id, ring);
         self.begun.push_back(id);
         Ok(())
@@ -161,7 +162,7 @@ impl Live {
             }
             _ => return,
         };
-        match self.attach(&Home::from(appeared.path.clone()), None, Some(&appeared)) {
+        match self.attach(&Location::from(appeared.path.clone()), None, Some(&appeared)) {
             Ok(()) | Err(AttachError::NotFound { .. }) => {}
             Err(error) => note(&format!("{} is left out: {error}", appeared.path.display())),
         }
@@ -228,7 +229,7 @@ impl Live {
 
     fn fail(&mut self, id: SourceId, error: &perfring_set::SourceError) {
         let Some(ring) = self.rings.get_mut(&id) else { return };
-        note(&format!("{}: {error}; everything before it stands", ring.home));
+        note(&format!("{}: {error}; everything before it stands", ring.location));
         self.damaged += 1;
         if !ring.over {
             ring.over = true;
@@ -245,17 +246,17 @@ impl Live {
         self.touched.sort_unstable();
         self.touched.dedup();
         for id in self.touched.drain(..) {
-            if let Some(mark) = self.merge.mark(id) {
-                self.merge.release(id, &mark);
+            if let Some(resume_point) = self.merge.resume_point(id) {
+                self.merge.release(id, &resume_point);
             }
         }
     }
 
     /// Losses that rings count and that their streams do not tell yet.
-    pub(crate) fn untold(&self) -> u64 {
+    pub(crate) fn unreported(&self) -> u64 {
         let of = |ring: &Ring| {
-            let stat = Stat::read(&ring.home).ok().filter(|stat| stat.layout.uuid == ring.uuid);
-            stat.and_then(|stat| stat.totals).map_or(0, |totals| totals.untold().records)
+            let stat = Stat::read(&ring.location).ok().filter(|stat| stat.layout.uuid == ring.uuid);
+            stat.and_then(|stat| stat.totals).map_or(0, |totals| totals.unreported().records)
         };
         self.rings.values().map(of).fold(0, u64::saturating_add)
     }

@@ -3,7 +3,7 @@
 use super::held::{Given, Held};
 use super::recorded::Events;
 use crate::failure::{Failure, note};
-use perfring_consumer::{AttachError, Corrupt, Front, Home, Observer, Start};
+use perfring_consumer::{AttachError, Corrupt, Front, Location, Observer, Start};
 use perfring_export::{Event, Shapes};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -27,7 +27,7 @@ pub(crate) struct Still {
 }
 
 struct Ring {
-    home: Home,
+    location: Location,
     observer: Observer,
     shapes: Shapes,
     /// Where it began and ended when it was opened.
@@ -40,50 +40,55 @@ struct Ring {
 }
 
 impl Ring {
-    fn open(home: &Home, id: usize) -> Result<Self, Failure> {
+    fn open(location: &Location, id: usize) -> Result<Self, Failure> {
         // The types after the records, which may be of them.
-        let observer = match Observer::open(home, Start::Oldest) {
-            Err(AttachError::NotFound { home }) => {
+        let observer = match Observer::open(location, Start::Oldest) {
+            Err(AttachError::NotFound { location }) => {
                 let what = "does not exist: name a recording, rings, or a directory of rings";
-                return Err(Failure::NotFound(format!("{home} {what}")));
+                return Err(Failure::NotFound(format!("{location} {what}")));
             }
             opened => opened?,
         };
         let stat = observer.stat()?;
-        let mut shapes = Shapes::open(home, id as u32)?;
+        let mut shapes = Shapes::open(location, id as u32)?;
         if !shapes.is_of(observer.layout()) {
-            let who = stat.producer.who.clone();
-            let origin =
-                perfring_export::Origin::of(id as u32, home, observer.layout(), stat.epoch(), who);
+            let owner = stat.producer.owner.clone();
+            let origin = perfring_export::Origin::of(
+                id as u32,
+                location,
+                observer.layout(),
+                stat.epoch(),
+                owner,
+            );
             shapes = Shapes::of(origin, observer.types());
         }
-        let (from, home) = (observer.saved().pos, home.clone());
+        let (from, location) = (observer.saved().pos, location.clone());
         // Books that make no sense are found damaged where they are.
         let until = stat.totals.map_or(u64::MAX, |totals| totals.head);
         let (last, front) = (None, Front::Empty);
-        Ok(Ring { home, observer, shapes, from, until, last, front })
+        Ok(Ring { location, observer, shapes, from, until, last, front })
     }
 
     /// When its next item comes, if there is one.
     fn next(&mut self) -> Result<Option<u64>, Corrupt> {
         if matches!(self.front, Front::Empty | Front::More) {
-            self.front = self.observer.look()?;
+            self.front = self.observer.peek()?;
         }
         let at_end = self.observer.saved().pos >= self.until;
         Ok(match self.front {
             _ if at_end => None,
             // A look that does not tell stands before what nobody can read: the end of it.
             Front::Empty | Front::More => None,
-            Front::Stamped(stamp) => Some(stamp),
+            Front::Timestamped(timestamp) => Some(timestamp),
             Front::Plain | Front::Lost => Some(self.last.unwrap_or(0)),
         })
     }
 }
 
 impl Still {
-    pub(crate) fn open(homes: &[Home]) -> Result<Self, Failure> {
+    pub(crate) fn open(locations: &[Location]) -> Result<Self, Failure> {
         let rings: Result<Vec<Ring>, Failure> =
-            homes.iter().enumerate().map(|(id, home)| Ring::open(home, id)).collect();
+            locations.iter().enumerate().map(|(id, location)| Ring::open(location, id)).collect();
         let mut still = Still {
             rings: rings?,
             heap: BinaryHeap::new(),
@@ -108,7 +113,7 @@ impl Still {
     }
 
     fn damaged(&mut self, at: usize, error: Corrupt) {
-        let sentence = format!("{}: {error}; everything before it stands", self.rings[at].home);
+        let sentence = format!("{}: {error}; everything before it stands", self.rings[at].location);
         if let Some(before) = self.damaged.replace(sentence) {
             note(&before);
         }

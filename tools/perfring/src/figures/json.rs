@@ -1,23 +1,25 @@
 //! A ring's figures as one JSON object, with the names of `proto/ABI.md`.
 
-use crate::figures::books::Balance;
+use crate::figures::accounts::Balance;
 use crate::figures::types::TypesUse;
-use perfring_consumer::{Count, Evict, HeldUp, Home, Member, Producers, Refused, Stat, Tell, Who};
+use perfring_consumer::{
+    Count, Evict, HeldUp, Location, Member, OwnerInfo, Producers, Refused, Report, Stat,
+};
 use serde_json::{Map, Value, json};
 
 /// The object; without what the type table takes, if that was not looked at.
-pub(crate) fn object(home: &Home, stat: &Stat, types: Option<&TypesUse>) -> Value {
+pub(crate) fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>) -> Value {
     let layout = &stat.layout;
     let exclusive = layout.producers == Producers::One;
     let mut object = json!({
-        "ring": home.to_string(),
+        "ring": location.to_string(),
         "data_size": layout.data_size,
         "aux_size": layout.aux_size,
         "policy": layout.policy.name(),
         "evict": match layout.evict { Evict::Exact => "exact", Evict::Half => "half" },
-        "tell": match layout.tell {
-            Tell::InStream => "in_stream",
-            Tell::CountersOnly => "counters_only",
+        "tell": match layout.report {
+            Report::InStream => "in_stream",
+            Report::CountersOnly => "counters_only",
         },
         "producers": layout.producers.name(),
         "slot_count": layout.slots,
@@ -30,10 +32,10 @@ pub(crate) fn object(home: &Home, stat: &Stat, types: Option<&TypesUse>) -> Valu
         "uuid": uuid::Uuid::from_bytes(layout.uuid).simple().to_string(),
         "boot_id": uuid::Uuid::from_bytes(layout.boot_id).simple().to_string(),
         "epoch": stat.epoch(),
-        "producer": exclusive.then(|| place(stat.producer.alive, &stat.producer.who)),
+        "producer": exclusive.then(|| place(stat.producer.alive, &stat.producer.owner)),
         "slots": stat.producers.iter().map(slot).collect::<Vec<_>>(),
         "held_up": stat.held_up.as_ref().map(held_up),
-        "consumer": place(stat.consumer.alive, &stat.consumer.who),
+        "consumer": place(stat.consumer.alive, &stat.consumer.owner),
         "damaged": stat.totals.is_none(),
     });
     if let Some(types) = types {
@@ -53,14 +55,14 @@ pub(crate) fn object(home: &Home, stat: &Stat, types: Option<&TypesUse>) -> Valu
         let balanced = Balance::of(layout.policy, totals).holds();
         object.insert("balanced".to_owned(), balanced.into());
         insert_counts(object, &refused("", &producer.refused));
-        insert_counts(object, &refused("told_", &producer.told));
+        insert_counts(object, &refused("told_", &producer.reported));
         insert_counts(
             object,
             &[
                 ("written".to_owned(), producer.written),
                 ("discarded".to_owned(), producer.discarded),
                 ("reclaimed".to_owned(), producer.reclaimed),
-                ("untold".to_owned(), totals.untold()),
+                ("untold".to_owned(), totals.unreported()),
                 ("overwritten".to_owned(), totals.overwritten),
                 ("read".to_owned(), totals.consumer.read),
                 ("lapped".to_owned(), totals.consumer.lapped),
@@ -89,14 +91,14 @@ fn refused(prefix: &str, refused: &Refused) -> Vec<(String, Count)> {
     causes.map(|(cause, count)| (format!("{prefix}{cause}"), count)).into()
 }
 
-fn place(alive: bool, who: &Who) -> Map<String, Value> {
+fn place(alive: bool, owner: &OwnerInfo) -> Map<String, Value> {
     let place: [(&str, Value); 6] = [
         ("alive", alive.into()),
-        ("name", who.name.as_str().into()),
-        ("pid", who.pid.into()),
-        ("uid", who.uid.into()),
-        ("epoch", who.epoch.into()),
-        ("attached_ns", who.attached_ns.into()),
+        ("name", owner.name.as_str().into()),
+        ("pid", owner.pid.into()),
+        ("uid", owner.uid.into()),
+        ("epoch", owner.epoch.into()),
+        ("attached_ns", owner.attached_ns.into()),
     ];
     place.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
@@ -104,7 +106,7 @@ fn place(alive: bool, who: &Who) -> Map<String, Value> {
 /// One producer of a shared ring, with its figures since it attached.
 fn slot(member: &Member) -> Value {
     let figures = &member.figures;
-    let mut object = place(member.alive, &figures.who);
+    let mut object = place(member.alive, &figures.owner);
     object.insert("slot".to_owned(), figures.slot.into());
     insert_counts(&mut object, &refused("", &figures.refused));
     insert_counts(

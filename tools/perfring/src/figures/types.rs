@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::owner::count;
 use crate::records::shapes::Shapes;
 use perfring_abi::TYPES_FIRST;
-use perfring_consumer::{Home, Observer, Start};
+use perfring_consumer::{Location, Observer, Start};
 
 #[derive(Clone, Debug)]
 pub(crate) struct TypesUse {
@@ -20,8 +20,8 @@ pub(crate) struct TypesUse {
 }
 
 impl TypesUse {
-    pub(crate) fn read(home: &Home) -> Result<Self, Failure> {
-        let observer = Observer::open(home, Start::Oldest)?;
+    pub(crate) fn read(location: &Location) -> Result<Self, Failure> {
+        let observer = Observer::open(location, Start::Oldest)?;
         let types = observer.types();
         let used = TYPES_FIRST + 8 * types.words().len() as u64;
         let shapes = Shapes::of(types, observer.anchors());

@@ -56,7 +56,7 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<()> {
         type_name: seen.kind.filter(|_| seen.value.is_some()).map(|kind| &*kind.name),
         len: record.bytes.len(),
         time: wall.map(exact_utc),
-        time_ns: seen.when.map(|when| when.stamp),
+        time_ns: seen.when.map(|when| when.timestamp),
         time_unix_ns: wall,
         fields: None,
         value: None,

@@ -12,7 +12,7 @@ use crate::records::select::SelectArgs;
 use crate::records::shapes::Shapes;
 use crate::records::time::{self, Bound, Since};
 use clap::ValueEnum;
-use perfring_consumer::{Anchors, Home, Item, Layout, Lost, Record};
+use perfring_consumer::{Anchors, Item, Layout, Location, Lost, Record};
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 /// How records are written.
@@ -64,9 +64,13 @@ pub(crate) struct Output<'a> {
 
 impl FormatArgs {
     /// What `--since` says of a ring, if anything.
-    pub(crate) fn since(&self, home: &Home, layout: &Layout) -> Result<Option<Since>, Failure> {
+    pub(crate) fn since(
+        &self,
+        location: &Location,
+        layout: &Layout,
+    ) -> Result<Option<Since>, Failure> {
         match self.select.since {
-            Some(_) if !layout.time => Err(time::untimed(home)),
+            Some(_) if !layout.time => Err(time::untimed(location)),
             since => Ok(since),
         }
     }
@@ -117,7 +121,7 @@ impl<'a> Output<'a> {
                 if self.args.format == Format::Json {
                     json::lost(&mut self.out, &lost)
                 } else {
-                    self.tell(ring, &lost)
+                    self.report(ring, &lost)
                 }
             }
         };
@@ -151,21 +155,21 @@ impl<'a> Output<'a> {
     }
 
     /// Says what of the types was not as it should be, after everything was shown.
-    pub(crate) fn end(&mut self, home: Option<&Home>) -> Result<(), Failure> {
+    pub(crate) fn end(&mut self, location: Option<&Location>) -> Result<(), Failure> {
         self.flush()?;
         if self.bad > 0 {
             let (records, are) =
                 (count(self.bad, "record"), if self.bad == 1 { "is" } else { "are" });
             note(&format!("{records} {are} not as the type table says, and shown as bytes"));
         }
-        self.filter.tell_undated("no wall-clock time any more");
-        self.args.select.tell_unknown(home, &self.shapes);
-        let Some(home) = home else { return Ok(()) };
+        self.filter.report_undated("no wall-clock time any more");
+        self.args.select.report_unknown(location, &self.shapes);
+        let Some(location) = location else { return Ok(()) };
         if self.shapes.iter().all(|shapes| shapes.damage().is_empty()) {
             return Ok(());
         }
         let what = "its type table is damaged, so records of some types are shown as bytes";
-        Err(Failure::Damaged(format!("{home}: {what}")))
+        Err(Failure::Damaged(format!("{location}: {what}")))
     }
 
     /// How many records were shown, of how many if some were not.
@@ -179,7 +183,7 @@ impl<'a> Output<'a> {
     }
 
     /// A loss on stderr, where it stands between the records when both are the same terminal.
-    fn tell(&mut self, ring: usize, lost: &Lost) -> io::Result<()> {
+    fn report(&mut self, ring: usize, lost: &Lost) -> io::Result<()> {
         self.out.flush()?;
         let (records, pos, cause) = (lost.records, lost.pos, lost.cause.name());
         note(&match self.shapes.get(ring).and_then(|shapes| shapes.name.as_deref()) {

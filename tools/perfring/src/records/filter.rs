@@ -29,7 +29,7 @@ impl<'a> Filter<'a> {
             return true;
         }
         let &Rec { pos, kind, bytes, time, wall, .. } = record;
-        let when = time.map(|stamp| When { stamp, wall });
+        let when = time.map(|timestamp| When { timestamp, wall });
         let (kind_of, of) = (record.kind_of(), Record { pos, kind, bytes, time });
         let seen = Seen { record: of, when, kind: kind_of, value: None };
         let takes = self.choose(seen, false).is_some();
@@ -52,7 +52,7 @@ impl<'a> Filter<'a> {
     }
 
     /// Says what was left out for want of a date.
-    pub(crate) fn tell_undated(&self, what: &str) {
+    pub(crate) fn report_undated(&self, what: &str) {
         if self.undated > 0 {
             let (records, have) =
                 (count(self.undated, "record"), if self.undated == 1 { "has" } else { "have" });
@@ -63,7 +63,7 @@ impl<'a> Filter<'a> {
     /// Says at the end what was left out for want of a date; and how many records were left out in
     /// all, for a summary.
     pub(crate) fn end(&self) -> u64 {
-        self.tell_undated("no time that can be told");
+        self.report_undated("no time that can be told");
         self.left_out
     }
 }

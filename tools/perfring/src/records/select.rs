@@ -4,7 +4,7 @@ use crate::failure::note;
 use crate::records::shapes::Shapes;
 use crate::records::time::{self, Since};
 use crate::records::typed::Seen;
-use perfring_consumer::Home;
+use perfring_consumer::Location;
 use perfring_types::read::Condition;
 
 #[derive(Debug, clap::Args)]
@@ -77,13 +77,15 @@ impl SelectArgs {
     }
 
     /// Says of names that no type in the ring has, or in any of several.
-    pub(crate) fn tell_unknown(&self, home: Option<&Home>, shapes: &[Shapes]) {
+    pub(crate) fn report_unknown(&self, location: Option<&Location>, shapes: &[Shapes]) {
         for wanted in self.types.iter().filter(|wanted| wanted.id.is_none()) {
             let text = &wanted.text;
             if shapes.iter().all(|shapes| shapes.table().by_name(text).next().is_none()) {
-                note(&match home {
-                    Some(home) => {
-                        format!("no type is called {text:?}; `perfring types {home}` shows them")
+                note(&match location {
+                    Some(location) => {
+                        format!(
+                            "no type is called {text:?}; `perfring types {location}` shows them"
+                        )
                     }
                     None => format!("no type of the kernel's records is called {text:?}"),
                 });

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::records::typed::Seen;
-use perfring_consumer::{Anchors, Home, Layout, Record, RecordType, Types};
+use perfring_consumer::{Anchors, Layout, Location, Record, RecordType, Types};
 use perfring_export::Origin;
 use perfring_types::read::{TableDamage, TypeTable};
 
@@ -32,8 +32,8 @@ impl Shapes {
     }
 
     /// Of the ring that stands there, if it is the one of this layout.
-    pub(crate) fn follow(home: &Home, layout: &Layout) -> Result<Self, Failure> {
-        let inner = perfring_export::Shapes::open(home, 0)?;
+    pub(crate) fn follow(location: &Location, layout: &Layout) -> Result<Self, Failure> {
+        let inner = perfring_export::Shapes::open(location, 0)?;
         if inner.is_of(layout) {
             return Ok(Shapes { inner, name: None });
         }
@@ -75,10 +75,10 @@ mod tests {
             let mut producer = Producer::create(&path, &Options::default()).unwrap();
             let id = RecordType::new(5000).unwrap();
             producer.register(&Schema { id, ..Schema::new("x", Encoding::Utf8) }).unwrap();
-            (*Observer::open(&path, Start::Oldest).unwrap().layout(), Home::from(path))
+            (*Observer::open(&path, Start::Oldest).unwrap().layout(), Location::from(path))
         };
-        let ((own, home), (other, _)) = (ring("one"), ring("other"));
-        assert_eq!(Shapes::follow(&home, &own).unwrap().table().len(), 1);
-        assert!(Shapes::follow(&home, &other).unwrap().table().is_empty());
+        let ((own, location), (other, _)) = (ring("one"), ring("other"));
+        assert_eq!(Shapes::follow(&location, &own).unwrap().table().len(), 1);
+        assert!(Shapes::follow(&location, &other).unwrap().table().is_empty());
     }
 }

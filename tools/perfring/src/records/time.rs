@@ -1,14 +1,14 @@
 //! When records were made.
 
 use crate::failure::Failure;
-use perfring_consumer::{Anchors, Home, Item, MachineClock, Record, Snapshot};
+use perfring_consumer::{Anchors, Item, Location, MachineClock, Record, Snapshot};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// When a record was made, as its stamp says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct When {
     /// ns of the ring's clock.
-    pub(crate) stamp: u64,
+    pub(crate) timestamp: u64,
     /// The wall clock's ns since 1970 then, if the ring can tell.
     pub(crate) wall: Option<u64>,
 }
@@ -16,13 +16,19 @@ pub(crate) struct When {
 impl When {
     /// `None` if the ring does not stamp its records.
     pub(crate) fn of(record: &Record<'_>, anchors: &Anchors) -> Option<Self> {
-        Some(When { stamp: record.time?, wall: record.wall(anchors) })
+        Some(When { timestamp: record.time?, wall: record.wall(anchors) })
     }
 
     /// For people: the wall clock, or the time since the machine started.
     pub(crate) fn text(&self) -> String {
         self.wall.map_or_else(
-            || format!("boot+{}.{:06}s", self.stamp / 1_000_000_000, self.stamp / 1000 % 1_000_000),
+            || {
+                format!(
+                    "boot+{}.{:06}s",
+                    self.timestamp / 1_000_000_000,
+                    self.timestamp / 1000 % 1_000_000
+                )
+            },
             utc,
         )
     }
@@ -63,7 +69,7 @@ pub(crate) fn since(text: &str) -> Result<Since, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// By the ring's clock, which nobody can set.
-    Stamp(u64),
+    Timestamp(u64),
     /// By the wall clock, ns since 1970.
     Wall(u64),
 }
@@ -72,7 +78,7 @@ impl Bound {
     /// Whether that is wanted; `None` if it cannot be told.
     pub(crate) fn takes(self, when: Option<When>) -> Option<bool> {
         match self {
-            Bound::Stamp(first) => when.map(|when| when.stamp >= first),
+            Bound::Timestamp(first) => when.map(|when| when.timestamp >= first),
             Bound::Wall(first) => when.and_then(|when| when.wall).map(|wall| wall >= first),
         }
     }
@@ -80,12 +86,12 @@ impl Bound {
 
 impl Since {
     /// A length of time counts back from this stamp.
-    pub(crate) fn before(self, stamp: u64) -> Bound {
+    pub(crate) fn before(self, timestamp: u64) -> Bound {
         match self {
             Since::At(ns) => Bound::Wall(ns),
             Since::Ago(ago) => {
                 let ago = ago.as_nanos().try_into().unwrap_or(u64::MAX);
-                Bound::Stamp(stamp.saturating_sub(ago))
+                Bound::Timestamp(timestamp.saturating_sub(ago))
             }
         }
     }
@@ -107,9 +113,9 @@ impl Since {
 }
 
 /// What is wrong with asking a ring without stamps for times.
-pub(crate) fn untimed(home: &Home) -> Failure {
+pub(crate) fn untimed(location: &Location) -> Failure {
     Failure::Usage(format!(
-        "{home} has no time stamps, so nobody can tell since when: make rings with `perfring \
+        "{location} has no time stamps, so nobody can tell since when: make rings with `perfring \
          create --time`"
     ))
 }
@@ -136,7 +142,7 @@ mod tests {
         assert!(since("5").is_err() && since("yesterday").is_err());
         assert_eq!(exact_utc(1_500_000_001), "1970-01-01T00:00:01.500000001Z");
         assert_eq!(utc(u64::MAX), "2554-07-21T23:34:33.709551Z");
-        let when = When { stamp: 61_000_002_000, wall: None };
+        let when = When { timestamp: 61_000_002_000, wall: None };
         assert_eq!(when.text(), "boot+61.000002s");
     }
 }

@@ -60,7 +60,7 @@ fn live_producers_are_recorded_in_the_order_of_time_until_ctrl_c() {
     }
     // Nobody can tell that they were observed.
     let stat = Stat::read(dir.join("a")).unwrap();
-    assert_eq!((stat.consumer.who.epoch, stat.totals.unwrap().consumer.read.records), (0, 0));
+    assert_eq!((stat.consumer.owner.epoch, stat.totals.unwrap().consumer.read.records), (0, 0));
 }
 
 #[test]
@@ -195,29 +195,33 @@ fn losses_are_told_by_cause_from_end_to_end() {
     consumer.release();
     drop(consumer);
     producer.publish(RecordType::BYTES, b"told").unwrap();
-    let told = Stat::read(path).unwrap().totals.unwrap().producer.told.full.records;
-    assert!(told >= 3);
+    let reported = Stat::read(path).unwrap().totals.unwrap().producer.reported.full.records;
+    assert!(reported >= 3);
 
     let file = text(&place.path("file"));
     let done = run(&["record", &ring, "--for", "10ms", "-o", &file, "--fail-on-loss"], b"");
     assert_eq!(done.code(), 5, "{}", done.err());
-    assert!(done.err().contains(&format!("lost {told}: full {told}")), "{}", done.err());
+    assert!(done.err().contains(&format!("lost {reported}: full {reported}")), "{}", done.err());
     for input in [&file, &ring] {
         let done = run(&["export", input, "--to", "json", "--fail-on-loss"], b"");
         assert_eq!(done.code(), 5, "{}", done.err());
-        assert!(done.err().contains(&format!("lost {told}: full {told}")), "{}", done.err());
+        assert!(
+            done.err().contains(&format!("lost {reported}: full {reported}")),
+            "{}",
+            done.err()
+        );
         let lines = json_lines(&done.out());
         let lost: Vec<&Value> = lines.iter().filter_map(|line| line.get("lost")).collect();
         assert_eq!(lost.len(), 1);
-        assert_eq!((&lost[0]["records"], &lost[0]["cause"]), (&told.into(), &"full".into()));
+        assert_eq!((&lost[0]["records"], &lost[0]["cause"]), (&reported.into(), &"full".into()));
     }
     // Those that the stream does not tell yet are told beside it.
     while producer.publish(RecordType::BYTES, &[b'x'; 100]).is_ok() {}
-    let untold = Stat::read(path).unwrap().totals.unwrap().untold().records;
+    let unreported = Stat::read(path).unwrap().totals.unwrap().unreported().records;
     let done =
         run(&["record", &ring, "--for", "10ms", "-o", &file, "--force", "--fail-on-loss"], b"");
     assert_eq!(done.code(), 5, "{}", done.err());
-    assert!(done.err().contains(&format!("; {untold} more that are lost")), "{}", done.err());
+    assert!(done.err().contains(&format!("; {unreported} more that are lost")), "{}", done.err());
 }
 
 #[test]

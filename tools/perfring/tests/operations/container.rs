@@ -151,7 +151,7 @@ impl Container {
     }
 
     /// A line to its stdin, and waits until it is done.
-    pub(crate) fn tell(&mut self, line: &str) {
+    pub(crate) fn report(&mut self, line: &str) {
         self.stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
         self.wait_for("done");
     }

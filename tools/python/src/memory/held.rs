@@ -134,7 +134,7 @@ impl Held {
     pub(crate) fn figures(&mut self) -> (Count, Refused) {
         if let Ok(producer) = self.producer() {
             let now = match producer {
-                Use::One(producer) => (producer.book().written, producer.book().refused),
+                Use::One(producer) => (producer.totals().written, producer.totals().refused),
                 Use::Many(producer) => (producer.written(), producer.refused()),
             };
             self.figures = now;

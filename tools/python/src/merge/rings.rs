@@ -30,7 +30,7 @@ pub(super) struct Got {
 }
 
 pub(super) enum What {
-    Record { origin: Arc<dyn Origin>, pos: u64, kind: u32, stamp: Option<u64>, bytes: Vec<u8> },
+    Record { origin: Arc<dyn Origin>, pos: u64, kind: u32, timestamp: Option<u64>, bytes: Vec<u8> },
     Lost(Lost),
     Event(Event),
 }
@@ -88,7 +88,7 @@ struct Ring {
 /// A ring that could not be attached to, and may be later.
 struct Waiting {
     entry: RingEntry,
-    told: String,
+    reported: String,
 }
 
 pub(super) struct Rings {
@@ -141,8 +141,8 @@ impl Rings {
             return; // it was taken, and not given yet
         }
         for id in std::mem::take(&mut self.settle) {
-            if let Some(mark) = self.merge.mark(id) {
-                self.merge.release(id, &mark);
+            if let Some(resume_point) = self.merge.resume_point(id) {
+                self.merge.release(id, &resume_point);
             }
             match self.rings.get_mut(&id) {
                 Some(ring) if !ring.leaves => ring.taken = false,
@@ -181,7 +181,7 @@ impl Rings {
                             origin: Arc::clone(&ring.shape) as Arc<dyn Origin>,
                             pos: record.pos,
                             kind: record.kind,
-                            stamp: record.time,
+                            timestamp: record.time,
                             bytes: record.bytes.to_vec(),
                         },
                         Item::Lost(lost) => What::Lost(lost),
@@ -271,7 +271,7 @@ impl Rings {
         if now >= self.again {
             self.again = now + AGAIN;
             for waiting in std::mem::take(&mut self.waiting) {
-                self.attach(waiting.entry, waiting.told);
+                self.attach(waiting.entry, waiting.reported);
             }
         }
         let vanished: Vec<SourceId> =
@@ -315,7 +315,7 @@ impl Rings {
         self.leave(id);
     }
 
-    fn attach(&mut self, entry: RingEntry, told: String) {
+    fn attach(&mut self, entry: RingEntry, reported: String) {
         let failed = match self.source(&entry) {
             Ok(None) => return, // whoever follows the directory hears of it
             Ok(Some(source)) => {
@@ -342,17 +342,17 @@ impl Rings {
         };
         let again = !matches!(
             failed,
-            AttachError::Bad { .. } | AttachError::Corrupt { .. } | AttachError::Cut { .. }
+            AttachError::Bad { .. } | AttachError::Corrupt { .. } | AttachError::Truncated { .. }
         );
         let end = if again { "it is tried again" } else { "it is set aside" };
         let why = format!("{failed}; {end}");
-        if why != told {
+        if why != reported {
             let path = entry.path.display().to_string();
             let event = Event::Failed { path, why: why.clone(), again };
             self.events.push_back((entry.name.as_str().into(), event));
         }
         if again {
-            self.waiting.push(Waiting { entry, told: why });
+            self.waiting.push(Waiting { entry, reported: why });
         } else {
             self.aside.insert(entry.identity.uuid);
         }

@@ -14,7 +14,7 @@ pub use ends::{Fragments, Publication};
 
 use crate::CompareError;
 use crate::contest::waits::Polls;
-use crate::contestant::{About, Can, Contestant, Home, Setup, failed};
+use crate::contestant::{About, Can, Contestant, Location, Setup, failed};
 use crate::workload::Workload;
 use frame::{HEADER, MTU, NAME};
 use std::path::Path;
@@ -64,7 +64,7 @@ impl<const INVOKER: bool, const MIB: usize> Contestant for Aeron<INVOKER, MIB> {
              64 KiB"
         );
         let version = "Aeron C 1.54.0 (rusteron 0.2.16)".to_owned();
-        About { name, version, home: Home::Processes, settings, waits: Polls::about(setup.pace) }
+        About { name, version, location: Location::Processes, settings, waits: Polls::about(setup.pace) }
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Driver, CompareError> {

@@ -3,7 +3,7 @@
 use crate::CompareError;
 use crate::contest::mapped::Mapped;
 use crate::contest::waits::Polls;
-use crate::contestant::{About, Home, Setup, failed};
+use crate::contestant::{About, Location, Setup, failed};
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
@@ -112,7 +112,7 @@ pub(super) fn about(name: &'static str, setup: &Setup, more: &str) -> About {
     About {
         name,
         version: "own version of Agrona 2's protocol".to_owned(),
-        home: Home::Processes,
+        location: Location::Processes,
         settings: format!(
             "buffer of {} bytes in a mapped file, {READ_LIMIT} messages a read, {more}",
             setup.data_size

@@ -2,7 +2,7 @@
 
 use crate::CompareError;
 use crate::contest::waits::Polls;
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup};
 use perfring_bench::contest::{Policy, Setup as BareSetup, Waits};
 use perfring_bench::raw::{FloorReceiver, FloorSender, Mapping};
 use std::ops::Range;
@@ -30,7 +30,7 @@ impl Contestant for Floor {
         About {
             name: "floor",
             version: "raw pointers".to_owned(),
-            home: Home::Processes,
+            location: Location::Processes,
             settings: format!(
                 "{} KiB, perf's layout, head published per record, tail in eighths",
                 setup.data_size / 1024

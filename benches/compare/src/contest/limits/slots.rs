@@ -3,7 +3,7 @@
 use super::floor::can;
 use crate::CompareError;
 use crate::contest::waits::Polls;
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup};
+use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup};
 use perfring_bench::contest::Waits;
 use perfring_bench::raw::Mapping;
 use std::hint::spin_loop;
@@ -41,7 +41,7 @@ impl<const BATCH: u64, const BACK: bool> Contestant for Slots<BATCH, BACK> {
                 (_, true) => "floor batch back",
             },
             version: "raw pointers".to_owned(),
-            home: Home::Processes,
+            location: Location::Processes,
             settings: format!(
                 "{} fixed slots, head published every {BATCH}, tail in eighths{}",
                 slots(setup),
@@ -194,7 +194,7 @@ impl<const BACK: bool> SlotReceiver<BACK> {
                 // the sender leaves them alone.
                 visit(unsafe { &*slot.cast::<[u8; N]>() });
                 if BACK {
-                    hand_back::<N>(slot);
+                    write_touch::<N>(slot);
                 }
                 self.tail += 1;
             }
@@ -208,7 +208,7 @@ impl<const BACK: bool> SlotReceiver<BACK> {
 
 /// Writes the first word of each line again.
 #[inline(always)]
-fn hand_back<const N: usize>(slot: *mut u8) {
+fn write_touch<const N: usize>(slot: *mut u8) {
     let mut at = 0;
     while at < N {
         // SAFETY: within the N bytes of the slot, and 8-aligned, as payloads are multiples of 8 in a

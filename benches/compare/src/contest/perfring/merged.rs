@@ -15,7 +15,7 @@ use std::time::Duration;
 /// How long a record may be held back for one that was stamped before it.
 const DELAY: Duration = Duration::from_millis(1);
 /// Looks that found nothing after which it is asked whether something is left.
-const LOOKS: u32 = 64;
+const POLLS: u32 = 64;
 
 /// Read in the order of time, by `perfring_set::Merge`.
 pub struct InOrder;
@@ -106,7 +106,7 @@ impl Set for Ordered {
     /// To ask is to look at all rings, so that it is not done each time.
     fn holds_back(&mut self) -> bool {
         self.empty += 1;
-        if self.empty < LOOKS {
+        if self.empty < POLLS {
             return true;
         }
         self.empty = 0;

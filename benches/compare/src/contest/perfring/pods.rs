@@ -60,7 +60,7 @@ impl Contestant for Pods {
 
     fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<ValueReader, CompareError> {
         let mut consumer = Consumer::attach(path).map_err(error)?;
-        consumer.set_pace(setup.pace.into());
+        consumer.set_wait_strategy(setup.pace.into());
         Ok(ValueReader(consumer))
     }
 }

@@ -13,7 +13,7 @@ const SPIN: Duration = Duration::from_micros(50);
 /// The reader that the mode asks for, and the losses that were told to it.
 pub struct Reader {
     end: End,
-    told: u64,
+    reported: u64,
 }
 
 enum End {
@@ -29,21 +29,21 @@ impl Reader {
         let pace = setup.pace.into();
         let end = if setup.overwrite {
             let mut observer = Observer::open(path, Start::Oldest).map_err(error)?;
-            observer.set_pace(pace);
+            observer.set_wait_strategy(pace);
             End::Observer(observer)
         } else {
             let mut consumer = Consumer::attach(path).map_err(error)?;
-            consumer.set_pace(pace);
+            consumer.set_wait_strategy(pace);
             End::Consumer(consumer)
         };
-        Ok(Reader { end, told: 0 })
+        Ok(Reader { end, reported: 0 })
     }
 }
 
 /// Shows the records among a reader's items. What has a wrong length shows as a record that is
 /// missing.
 macro_rules! drain {
-    ($reader:expr, $told:expr, $visit:expr) => {{
+    ($reader:expr, $reported:expr, $visit:expr) => {{
         let mut count = 0;
         while let Some(item) = $reader.read().map_err(error)? {
             match item {
@@ -53,7 +53,7 @@ macro_rules! drain {
                         count += 1;
                     }
                 }
-                Item::Lost(lost) => *$told += lost.records,
+                Item::Lost(lost) => *$reported += lost.records,
             }
         }
         Ok(count)
@@ -68,7 +68,7 @@ impl Receiver for Reader {
     ) -> Result<u64, CompareError> {
         match &mut self.end {
             End::Consumer(consumer) => {
-                let (mut count, told) = (0, &mut self.told);
+                let (mut count, reported) = (0, &mut self.reported);
                 let drained = consumer.drain(|item| match item {
                     Item::Record(record) => {
                         if let Ok(bytes) = record.bytes.try_into() {
@@ -76,12 +76,12 @@ impl Receiver for Reader {
                             count += 1;
                         }
                     }
-                    Item::Lost(lost) => *told += lost.records,
+                    Item::Lost(lost) => *reported += lost.records,
                 });
                 drained.map_err(error)?;
                 Ok(count)
             }
-            End::Observer(observer) => drain!(observer, &mut self.told, visit),
+            End::Observer(observer) => drain!(observer, &mut self.reported, visit),
         }
     }
 
@@ -101,7 +101,7 @@ impl Receiver for Reader {
                 Ok(true)
             }
             Some(Item::Lost(lost)) => {
-                self.told += lost.records;
+                self.reported += lost.records;
                 Ok(false)
             }
             None => Ok(false),
@@ -126,7 +126,7 @@ impl Receiver for Reader {
         Ok(())
     }
 
-    fn told_lost(&mut self) -> Option<u64> {
-        Some(self.told)
+    fn reported_lost(&mut self) -> Option<u64> {
+        Some(self.reported)
     }
 }

@@ -1,7 +1,7 @@
 //! What the ways to use one ring have in common.
 
 use crate::CompareError;
-use crate::contestant::{About, Can, Cannot, Home, Setup, failed};
+use crate::contestant::{About, Can, Cannot, Location, Setup, failed};
 use perfring_producer::{Evict, Options, Policy, Producers};
 use std::path::Path;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(super) fn about(name: &'static str, setup: &Setup, how: &str) -> About {
     About {
         name,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        home: Home::Processes,
+        location: Location::Processes,
         settings: format!("{} KiB, {mode}, {how}", setup.data_size / 1024),
         waits: if setup.sleeping {
             "its own, asleep on a futex of the ring".to_owned()

@@ -4,7 +4,7 @@ use super::reader::Reader;
 use super::ring::{about, can, error, options};
 use crate::CompareError;
 use crate::contestant::{About, Can, Cannot, Contestant, Receiver, Setup};
-use perfring_bench::Pace;
+use perfring_bench::WaitStrategy;
 use perfring_consumer::{Consumer, Item, Mark};
 use perfring_producer::{Evict, Options, Producer, Producers};
 use perfring_set::{FullestFirst, Merged, SourceId};
@@ -45,7 +45,7 @@ pub(super) fn make(path: &Path, setup: &Setup, time: bool) -> Result<(), Compare
 pub(super) fn consumers(path: &Path, setup: &Setup) -> Result<Vec<Consumer>, CompareError> {
     let open = |index| {
         let mut consumer = Consumer::attach(ring(path, index)).map_err(error)?;
-        consumer.set_pace(setup.pace.into());
+        consumer.set_wait_strategy(setup.pace.into());
         Ok(consumer)
     };
     (0..setup.senders).map(open).collect()
@@ -99,7 +99,7 @@ pub(super) fn waits(setup: &Setup) -> String {
 }
 
 fn pauses(setup: &Setup) -> u32 {
-    if setup.pace == Pace::Latency { 1 } else { FAR }
+    if setup.pace == WaitStrategy::Latency { 1 } else { FAR }
 }
 
 /// Rings that are read as one.
@@ -309,7 +309,7 @@ impl Receiver for Turns {
         }
     }
 
-    fn told_lost(&mut self) -> Option<u64> {
-        self.readers.iter_mut().map(Reader::told_lost).sum()
+    fn reported_lost(&mut self) -> Option<u64> {
+        self.readers.iter_mut().map(Reader::reported_lost).sum()
     }
 }

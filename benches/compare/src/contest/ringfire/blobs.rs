@@ -4,7 +4,7 @@ use super::attach::{Sleeper, VERSION, attach, waits};
 use crate::CompareError;
 use crate::contest::slots::slots;
 use crate::contest::waits::{PATIENCE, Polls};
-use crate::contestant::{About, Can, Contestant, Home, Receiver, Sender, Setup, failed};
+use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup, failed};
 use ringfire::{BlobConsumer, BlobProducer};
 use std::ops::Range;
 use std::path::Path;
@@ -44,7 +44,7 @@ impl Contestant for Blobs {
             descriptors(setup)
         );
         let (version, waits) = (VERSION.to_owned(), waits(setup));
-        About { name: NAME, version, home: Home::Processes, settings, waits }
+        About { name: NAME, version, location: Location::Processes, settings, waits }
     }
 
     fn create(_: &Path, setup: &Setup) -> Result<(), CompareError> {
@@ -150,7 +150,7 @@ impl Receiver for BlobReceiver {
         self.sleeper.sleep(self.ring.cursor(), timeout.min(PATIENCE))
     }
 
-    fn told_lost(&mut self) -> Option<u64> {
+    fn reported_lost(&mut self) -> Option<u64> {
         Some(self.ring.lapped_count())
     }
 }

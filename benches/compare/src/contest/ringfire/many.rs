@@ -4,7 +4,7 @@ use super::attach::{VERSION, attach, waits};
 use super::reader::{SlotReceiver, batch};
 use crate::CompareError;
 use crate::contest::slots::{Erased, slots};
-use crate::contestant::{About, Can, Contestant, Home, Sender, Setup, failed};
+use crate::contestant::{About, Can, Contestant, Location, Sender, Setup, failed};
 use perfring_bench::{BenchError, payload::sized};
 use ringfire::MpmcProducer;
 use std::ops::Range;
@@ -40,7 +40,7 @@ impl Contestant for Many {
             setup.payload
         );
         let (version, waits) = (VERSION.to_owned(), waits(setup));
-        About { name: NAME, version, home: Home::Processes, settings, waits }
+        About { name: NAME, version, location: Location::Processes, settings, waits }
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Self::Held, CompareError> {

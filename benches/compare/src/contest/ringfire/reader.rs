@@ -112,7 +112,7 @@ impl Receiver for SlotReceiver {
         self.sleeper.sleep(self.cursor, timeout.min(PATIENCE))
     }
 
-    fn told_lost(&mut self) -> Option<u64> {
+    fn reported_lost(&mut self) -> Option<u64> {
         Some(self.lapped)
     }
 }

@@ -5,7 +5,7 @@ use super::reader::{SlotReceiver, batch};
 use crate::CompareError;
 use crate::contest::slots::{Erased, slots};
 use crate::contest::waits::{Room, until};
-use crate::contestant::{About, Can, Contestant, Home, Sender, Setup, failed};
+use crate::contestant::{About, Can, Contestant, Location, Sender, Setup, failed};
 use perfring_bench::{BenchError, payload::sized};
 use ringfire::{FlowControl, RingProducer, RingProducerBuilder};
 use std::ops::Range;
@@ -47,7 +47,7 @@ impl Contestant for Slots {
             setup.payload
         );
         let (version, waits) = (VERSION.to_owned(), waits(setup));
-        About { name: NAME, version, home: Home::Processes, settings, waits }
+        About { name: NAME, version, location: Location::Processes, settings, waits }
     }
 
     fn create(_: &Path, setup: &Setup) -> Result<(), CompareError> {
@@ -114,13 +114,13 @@ impl Gate {
     #[inline(always)]
     fn pass<const N: usize>(&mut self, ring: &RingProducer<[u8; N]>, count: u64) {
         if ring.next_sequence() + count > self.limit {
-            self.look(ring, count);
+            self.poll(ring, count);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn look<const N: usize>(&mut self, ring: &RingProducer<[u8; N]>, count: u64) {
+    fn poll<const N: usize>(&mut self, ring: &RingProducer<[u8; N]>, count: u64) {
         let wanted = count.max(ring.capacity() / PART);
         loop {
             let read = ring.registry().and_then(|registry| registry.min_cursor());

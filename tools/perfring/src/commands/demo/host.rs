@@ -100,7 +100,7 @@ impl ProcessTable {
     }
 
     /// How many processes there are, and the busiest since the last look.
-    pub(super) fn look(&mut self) -> (u32, Vec<Process>) {
+    pub(super) fn peek(&mut self) -> (u32, Vec<Process>) {
         let elapsed = self.at.elapsed().as_secs_f64();
         self.at = Instant::now();
         let mut ticks = HashMap::new();

@@ -3,7 +3,7 @@
 //! The parent starts one process per ring and a sidecar that follows them all and writes what they
 //! say to files, kills a producer in mid-stream, and ends the rest in order. Every process is this program, started anew.
 
-mod books;
+mod accounts;
 mod child;
 mod engine;
 mod files;

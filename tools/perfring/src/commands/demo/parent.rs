@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Between two looks at the children and the signals.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(10);
 /// Longer than any child takes for what it is asked.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -165,7 +165,7 @@ impl Family {
             if began.elapsed() >= limit {
                 return Ok(None);
             }
-            std::thread::sleep(LOOK.min(limit.saturating_sub(began.elapsed())));
+            std::thread::sleep(POLL.min(limit.saturating_sub(began.elapsed())));
         }
     }
 
@@ -186,7 +186,7 @@ impl Family {
     fn producers_are_there(&mut self) -> Result<Option<()>, Failure> {
         for (name, child) in &self.producers {
             let producer = Stat::read(self.dir.join(name))?.producer;
-            if !producer.alive || producer.who.pid != child.id() {
+            if !producer.alive || producer.owner.pid != child.id() {
                 return Ok(None);
             }
         }
@@ -271,7 +271,7 @@ impl Drop for Family {
 fn judge(status: ExitStatus) -> Result<(), Failure> {
     match status.code() {
         Some(0) => Ok(()),
-        Some(code) => Err(Failure::Told(code as u8)),
+        Some(code) => Err(Failure::Reported(code as u8)),
         None => Err(Failure::General(format!("demo: the sidecar ended with {status}"))),
     }
 }

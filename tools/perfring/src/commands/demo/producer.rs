@@ -16,7 +16,7 @@ pub(super) fn run(station: &Station, dir: &Path) -> Result<(), Failure> {
     let path = dir.join(station.name);
     if station.topic == Topic::Metrics {
         let (offered, refused) = metrics::run(&path, station.name, &mut pace)?;
-        return tell(offered, refused);
+        return report(offered, refused);
     }
     let producer = Producer::attach_as(path, &format!("demo {}", station.name))?;
     pace.ready();
@@ -31,11 +31,11 @@ pub(super) fn run(station: &Station, dir: &Path) -> Result<(), Failure> {
     }?;
     let Feed { producer, offered, refused } = feed;
     drop(producer);
-    tell(offered, refused)
+    report(offered, refused)
 }
 
 /// The producer's own count, for the parent to compare with the ring's.
-fn tell(offered: u64, refused: u64) -> Result<(), Failure> {
+fn report(offered: u64, refused: u64) -> Result<(), Failure> {
     writeln!(io::stdout(), "{offered} {refused}").map_err(Failure::output)
 }
 
@@ -62,7 +62,7 @@ fn processes(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
     let mut period = Duration::from_millis(100);
     while pace.next(period) {
         let began = Instant::now();
-        let (count, busiest) = table.look();
+        let (count, busiest) = table.peek();
         // Never more than a tenth of a processor, however many processes there are.
         period = (began.elapsed() * 10).max(Duration::from_millis(100));
         let Stamp { seq, time_ns } = feed.stamp();

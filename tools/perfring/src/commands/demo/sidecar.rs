@@ -1,6 +1,6 @@
 //! The sidecar process: runs the engine, shows a live table, and closes the books.
 
-use super::books::{Account, Own, causes};
+use super::accounts::{Account, Own, causes};
 use super::engine::{DELAY_MS, Done, Engine};
 use super::files::Files;
 use super::mortem;
@@ -22,7 +22,7 @@ const FRAME: Duration = Duration::from_millis(250);
 /// Between two reports in plain lines.
 const LINE: Duration = Duration::from_secs(1);
 /// Between two looks at whether all is read, and for how long.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Frames over which a rate is taken: a second.
 const RATE_FRAMES: usize = 4;
@@ -50,7 +50,7 @@ const REPORT: [Column; 6] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// It was told to, and has reported.
-    Told,
+    Reported,
     /// Its orders ended without that: the parent is gone, also if the kernel has not come to give
     /// its children another one yet.
     Abandoned,
@@ -73,7 +73,7 @@ pub(super) fn run(dir: &Path, files: &Files) -> Result<Ended, Failure> {
             Err(RecvTimeoutError::Timeout) => {
                 if engine.is_over() {
                     // It says why.
-                    return engine.finish().map(|_| Ended::Told);
+                    return engine.finish().map(|_| Ended::Reported);
                 }
                 show.frame(&mut screen, &watch, began)?;
                 next = (next + frame).max(Instant::now());
@@ -103,7 +103,7 @@ pub(super) fn run(dir: &Path, files: &Files) -> Result<Ended, Failure> {
     }
     let balance = report(&mut screen, dir, &watch, &done, &owns, time)?;
     files.show(&mut screen)?;
-    balance.map(|()| Ended::Told)
+    balance.map(|()| Ended::Reported)
 }
 
 /// Lets the engine read what the producers have left. After a while the books say what is missing.
@@ -111,9 +111,9 @@ fn read_all(dir: &Path, watch: &Watch) -> Result<(), Failure> {
     let began = Instant::now();
     for (at, station) in STATIONS.iter().enumerate() {
         let stat = Stat::read(dir.join(station.name))?;
-        let is_all = || watch.look().get(at).is_none_or(|seen| Account::is_all_read(&stat, seen));
+        let is_all = || watch.peek().get(at).is_none_or(|seen| Account::is_all_read(&stat, seen));
         while !is_all() && began.elapsed() < PATIENCE {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
         }
     }
     Ok(())
@@ -146,7 +146,7 @@ impl Show {
         let mut counts = Vec::new();
         let mut rows = Vec::new();
         let then = self.past.front();
-        for (at, (station, seen)) in STATIONS.iter().zip(watch.look().iter_mut()).enumerate() {
+        for (at, (station, seen)) in STATIONS.iter().zip(watch.peek().iter_mut()).enumerate() {
             let (since, before) = match then {
                 Some((since, counts)) => (*since, counts.get(at).copied().unwrap_or(0)),
                 None => (began, 0),
@@ -220,7 +220,7 @@ fn report(
     screen.say(Style::Bold, &row(&REPORT, &titles, width))?;
     let mut accounts = Vec::new();
     let mut all = 0;
-    for (station, seen) in STATIONS.iter().zip(watch.look().iter()) {
+    for (station, seen) in STATIONS.iter().zip(watch.peek().iter()) {
         let stat = Stat::read(dir.join(station.name))?;
         let cells = [
             station.name.to_owned(),

@@ -153,7 +153,7 @@ impl Watch {
         Ok(Watch(Arc::new(Mutex::new(all?))))
     }
 
-    pub(super) fn look(&self) -> MutexGuard<'_, Vec<Seen>> {
+    pub(super) fn peek(&self) -> MutexGuard<'_, Vec<Seen>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -161,7 +161,7 @@ impl Watch {
 impl Output for Watch {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         let at = STATIONS.iter().position(|station| station.name == event.origin.name);
-        let mut all = self.look();
+        let mut all = self.peek();
         if let Some(at) = at
             && let Some(seen) = all.get_mut(at)
         {
@@ -187,7 +187,7 @@ impl Output for Watch {
     }
 
     fn figures(&self) -> Figures {
-        let taken = self.look().iter().map(|seen| seen.records).sum();
+        let taken = self.peek().iter().map(|seen| seen.records).sum();
         Figures { taken, delivered: taken, ..Figures::default() }
     }
 }

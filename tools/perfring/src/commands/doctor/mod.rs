@@ -9,7 +9,7 @@ mod ring;
 use crate::args;
 use crate::columns;
 use crate::failure::Failure;
-use perfring_consumer::Home;
+use perfring_consumer::Location;
 use report::{Report, SHM};
 use std::path::Path;
 
@@ -25,8 +25,8 @@ use std::path::Path;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Paths, or shm:NAME
-    #[arg(value_name = "RING", value_parser = args::home())]
-    rings: Vec<Home>,
+    #[arg(value_name = "RING", value_parser = args::location())]
+    rings: Vec<Location>,
     /// One JSON object per line and check: subject, check, level, says, todo
     #[arg(long)]
     json: bool,
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     report.subject("this machine")?;
     machine::check(&mut report)?;
     let rings = if args.rings.is_empty() {
-        files::rings_in(Path::new(SHM)).into_iter().map(Home::from).collect()
+        files::rings_in(Path::new(SHM)).into_iter().map(Location::from).collect()
     } else {
         args.rings.clone()
     };
@@ -45,10 +45,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         report.ok("rings", format!("none in {SHM} that can be read"))?;
     }
     let mut folders = vec![Path::new(SHM).to_owned()];
-    for home in &rings {
-        report.subject(&home.to_string())?;
-        ring::check(&mut report, home)?;
-        let path = home.path();
+    for location in &rings {
+        report.subject(&location.to_string())?;
+        ring::check(&mut report, location)?;
+        let path = location.path();
         let folder = match path.parent() {
             Some(folder) if folder != Path::new("") => folder.to_owned(),
             _ => Path::new(".").to_owned(),

@@ -3,11 +3,11 @@
 use super::report::Report;
 use crate::failure::Failure;
 use crate::owner::{count, held_up, holding, member, owner};
-use perfring_consumer::{HeldUp, Home, Member, Producers, Stat};
+use perfring_consumer::{HeldUp, Location, Member, Producers, Stat};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-pub(super) fn check(report: &mut Report, home: &Home, stat: &Stat) -> Result<(), Failure> {
+pub(super) fn check(report: &mut Report, location: &Location, stat: &Stat) -> Result<(), Failure> {
     if stat.layout.producers == Producers::One {
         return report.ok("producer", holding(&stat.producer));
     }
@@ -20,12 +20,12 @@ pub(super) fn check(report: &mut Report, home: &Home, stat: &Stat) -> Result<(),
         let todo = "end one before another can attach, or make the ring with more slots";
         report.warn("producers", used, todo)?;
     }
-    leftovers(report, home, stat)?;
+    leftovers(report, location, stat)?;
     match &stat.held_up {
         None => report.ok("held up", "by nobody"),
-        Some(held) if held.alive => held_up_alive(report, home, stat, held),
+        Some(held) if held.alive => held_up_alive(report, location, stat, held),
         Some(held) => {
-            let how = held_up(home, stat, held);
+            let how = held_up(location, stat, held);
             let (says, todo) = how.split_once(": ").unwrap_or((&how, ""));
             report.warn("held up", says, todo)
         }
@@ -33,7 +33,7 @@ pub(super) fn check(report: &mut Report, home: &Home, stat: &Stat) -> Result<(),
 }
 
 /// What dead producers left open.
-fn leftovers(report: &mut Report, home: &Home, stat: &Stat) -> Result<(), Failure> {
+fn leftovers(report: &mut Report, location: &Location, stat: &Stat) -> Result<(), Failure> {
     let left = |member: &&Member| !member.alive && member.figures.open.records > 0;
     let mut found = false;
     for member in stat.producers.iter().filter(left) {
@@ -49,7 +49,7 @@ fn leftovers(report: &mut Report, home: &Home, stat: &Stat) -> Result<(), Failur
         if stranded > 0 {
             says += &format!("; {} stranded", count(stranded, "record"));
         }
-        report.warn("leftovers", says, format!("run `perfring recover {home}`"))?;
+        report.warn("leftovers", says, format!("run `perfring recover {location}`"))?;
     }
     if found {
         return Ok(());
@@ -59,14 +59,14 @@ fn leftovers(report: &mut Report, home: &Home, stat: &Stat) -> Result<(), Failur
 
 fn held_up_alive(
     report: &mut Report,
-    home: &Home,
+    location: &Location,
     stat: &Stat,
     held: &HeldUp,
 ) -> Result<(), Failure> {
-    let how = held_up(home, stat, held);
+    let how = held_up(location, stat, held);
     let (says, todo) = how.split_once(": ").unwrap_or((&how, ""));
-    let pid = member(stat, held.slot).map(|member| member.figures.who.pid);
-    let (says, todo) = match pid.and_then(|pid| Some((pid, state(pid, home)?))) {
+    let pid = member(stat, held.slot).map(|member| member.figures.owner.pid);
+    let (says, todo) = match pid.and_then(|pid| Some((pid, state(pid, location)?))) {
         Some((pid, 'T')) => (
             format!("{says}; it was stopped by a signal"),
             format!("kill -CONT {pid} to continue it, or end it"),
@@ -91,8 +91,8 @@ fn held_up_alive(
 
 /// The state of a process, if it is visible and has this very ring open: a pid of another
 /// namespace, or one that was given anew, says nothing.
-fn state(pid: u32, home: &Home) -> Option<char> {
-    let ring = fs::metadata(home.path()).ok()?;
+fn state(pid: u32, location: &Location) -> Option<char> {
+    let ring = fs::metadata(location.path()).ok()?;
     let process = procfs::process::Process::new(i32::try_from(pid).ok()?).ok()?;
     let has_it = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten().any(|fd| {
         fs::metadata(fd.path())

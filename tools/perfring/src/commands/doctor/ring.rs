@@ -6,39 +6,39 @@ use super::owners;
 use super::report::Report;
 use crate::args::show_size;
 use crate::failure::Failure;
-use crate::figures::books::{self, Balance, is_fed};
+use crate::figures::accounts::{self, Balance, is_fed};
 use crate::figures::types::TypesUse;
 use crate::owner::{count, holding};
 use nix::unistd::{AccessFlags, Uid, eaccess};
-use perfring_consumer::{Home, Layout, Policy, Producers, Refused, Stat, Totals};
+use perfring_consumer::{Layout, Location, Policy, Producers, Refused, RingTotals, Stat};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-pub(super) fn check(report: &mut Report, home: &Home) -> Result<(), Failure> {
-    let stat = match books::read(home) {
+pub(super) fn check(report: &mut Report, location: &Location) -> Result<(), Failure> {
+    let stat = match accounts::read(location) {
         Ok(stat) => stat,
         Err(failure) => return report.refused("layout", failure),
     };
-    layout(report, home, &stat.layout)?;
-    file(report, home, &stat.layout)?;
+    layout(report, location, &stat.layout)?;
+    file(report, location, &stat.layout)?;
     pages(report, &stat.layout)?;
     boot(report, &stat.layout)?;
-    types(report, home)?;
+    types(report, location)?;
     if let Some(totals) = &stat.totals {
-        books(report, &stat, totals)?;
-        owners::check(report, home, &stat)?;
-        consumer(report, home, &stat, totals)?;
+        accounts(report, &stat, totals)?;
+        owners::check(report, location, &stat)?;
+        consumer(report, location, &stat, totals)?;
         losses(report, totals)
     } else {
         let says = format!(
-            "{home} is damaged: no producer leaves such figures; `perfring dump {home}` shows what \
+            "{location} is damaged: no producer leaves such figures; `perfring dump {location}` shows what \
              can still be read"
         );
         report.refused("books", Failure::Damaged(says))
     }
 }
 
-fn layout(report: &mut Report, home: &Home, layout: &Layout) -> Result<(), Failure> {
+fn layout(report: &mut Report, location: &Location, layout: &Layout) -> Result<(), Failure> {
     let kind = match layout.producers {
         Producers::One => "one producer at a time".to_owned(),
         Producers::Many => format!("up to {}", count(layout.slots.into(), "producer")),
@@ -49,7 +49,7 @@ fn layout(report: &mut Report, home: &Home, layout: &Layout) -> Result<(), Failu
     }
     let shape = format!("{policy}, {size}, {kind}");
     let known = perfring_abi::ABI_VERSION;
-    match files::layout_version(&home.path()) {
+    match files::layout_version(&location.path()) {
         Some(version) if version > known => report.note(
             "layout",
             format!("version {version}, made to be read by this version {known} too; {shape}"),
@@ -59,8 +59,8 @@ fn layout(report: &mut Report, home: &Home, layout: &Layout) -> Result<(), Failu
 }
 
 /// Where it is, who may use it, and whether locks work there.
-fn file(report: &mut Report, home: &Home, layout: &Layout) -> Result<(), Failure> {
-    let path = home.path();
+fn file(report: &mut Report, location: &Location, layout: &Layout) -> Result<(), Failure> {
+    let path = location.path();
     let (Ok(meta), Ok(fs)) = (fs::metadata(&path), FileSystem::of(&path)) else {
         return report.note("file", "it was removed a moment ago");
     };
@@ -131,8 +131,8 @@ fn boot(report: &mut Report, layout: &Layout) -> Result<(), Failure> {
     }
 }
 
-fn types(report: &mut Report, home: &Home) -> Result<(), Failure> {
-    let types = match TypesUse::read(home) {
+fn types(report: &mut Report, location: &Location) -> Result<(), Failure> {
+    let types = match TypesUse::read(location) {
         Ok(types) => types,
         Err(failure) => return report.refused("types", failure),
     };
@@ -149,7 +149,7 @@ fn types(report: &mut Report, home: &Home) -> Result<(), Failure> {
     }
 }
 
-fn books(report: &mut Report, stat: &Stat, totals: &Totals) -> Result<(), Failure> {
+fn accounts(report: &mut Report, stat: &Stat, totals: &RingTotals) -> Result<(), Failure> {
     let balance = Balance::of(stat.layout.policy, totals);
     let (written, how, gone) = (balance.written.records, balance.how, balance.gone.records);
     let sum = format!("{how} {gone} + still there {}", balance.present.records);
@@ -167,7 +167,12 @@ fn books(report: &mut Report, stat: &Stat, totals: &Totals) -> Result<(), Failur
     }
 }
 
-fn consumer(report: &mut Report, home: &Home, stat: &Stat, totals: &Totals) -> Result<(), Failure> {
+fn consumer(
+    report: &mut Report,
+    location: &Location,
+    stat: &Stat,
+    totals: &RingTotals,
+) -> Result<(), Failure> {
     let last = holding(&stat.consumer);
     let waiting = totals.present.records;
     if stat.consumer.alive || stat.layout.policy == Policy::Overwrite || waiting == 0 {
@@ -177,14 +182,14 @@ fn consumer(report: &mut Report, home: &Home, stat: &Stat, totals: &Totals) -> R
     let says = format!("{last}, and {} {wait}", count(waiting, "record"));
     let used = totals.head.saturating_sub(totals.tail);
     if used >= stat.layout.data_size / 10 * 9 {
-        let todo = format!("start one, for example `perfring consume {home}`");
+        let todo = format!("start one, for example `perfring consume {location}`");
         report.warn("consumer", format!("{says}; new ones find no room"), todo)
     } else {
         report.note("consumer", says)
     }
 }
 
-fn losses(report: &mut Report, totals: &Totals) -> Result<(), Failure> {
+fn losses(report: &mut Report, totals: &RingTotals) -> Result<(), Failure> {
     let refused = &totals.producer.refused;
     if *refused == Refused::default() {
         return report.ok("losses", "no record was refused since the ring was made");

@@ -10,9 +10,9 @@ use crate::failure::{Failure, note};
 use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
 use crate::records::time::Since;
-use crate::stop::{LOOK, Stop};
+use crate::stop::{POLL, Stop};
 use formats::Format;
-use perfring_consumer::Home;
+use perfring_consumer::Location;
 use perfring_export::{Event, Output, Took, Totals, What};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A recording; or rings, and directories of rings
-    #[arg(value_name = "FILE|RING|DIR", required = true, value_parser = args::home())]
-    inputs: Vec<Home>,
+    #[arg(value_name = "FILE|RING|DIR", required = true, value_parser = args::location())]
+    inputs: Vec<Location>,
     /// The format
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The newest stamp: what a length of time is counted back from.
-fn newest(inputs: &[Home], stop: &Stop) -> Result<u64, Failure> {
+fn newest(inputs: &[Location], stop: &Stop) -> Result<u64, Failure> {
     let mut events = input::open(inputs)?;
     let mut newest = None;
     let mut count = 0u64;
@@ -195,7 +195,7 @@ impl Exporter<'_> {
                 let what = figures.trouble.unwrap_or_default();
                 return Err(Failure::General(format!("the output does not get on: {what}")));
             }
-            std::thread::sleep(LOOK / 10);
+            std::thread::sleep(POLL / 10);
         }
         Ok(())
     }

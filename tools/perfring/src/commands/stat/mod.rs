@@ -6,10 +6,10 @@ mod text;
 use crate::args;
 use crate::columns;
 use crate::failure::Failure;
-use crate::figures::{books, json, types::TypesUse};
+use crate::figures::{accounts, json, types::TypesUse};
 use crate::output::json::line;
-use crate::stop::{LOOK, Stop};
-use perfring_consumer::{Home, Stat};
+use crate::stop::{POLL, Stop};
+use perfring_consumer::{Location, Stat};
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A path, or shm:NAME
-    #[arg(value_parser = args::home())]
-    ring: Home,
+    #[arg(value_parser = args::location())]
+    ring: Location,
     /// One JSON object per line, with the names of the ABI
     #[arg(long)]
     json: bool,
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut before: Option<(Instant, Stat)> = None;
     loop {
         let now = Instant::now();
-        let stat = books::read(&args.ring)?;
+        let stat = accounts::read(&args.ring)?;
         let types = TypesUse::read(&args.ring)?;
         let since = before.as_ref().map(|(then, stat)| (now.duration_since(*then), stat));
         let written = if args.json {
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         before = Some((now, stat));
         while now.elapsed() < interval {
             stop.check()?;
-            std::thread::sleep(LOOK.min(interval.saturating_sub(now.elapsed())));
+            std::thread::sleep(POLL.min(interval.saturating_sub(now.elapsed())));
         }
     }
 }

@@ -53,9 +53,9 @@ fn table(members: &[Member]) -> Vec<String> {
     titles.extend(columns.iter().map(|column| FIGURES[*column].to_owned()));
     let mut rows = vec![titles];
     for member in members {
-        let (who, figures) = (&member.figures.who, figures(member));
+        let (owner, figures) = (&member.figures.owner, figures(member));
         let written = member.figures.written.records;
-        let numbers = [who.pid.into(), who.epoch, written].into_iter();
+        let numbers = [owner.pid.into(), owner.epoch, written].into_iter();
         let numbers = numbers.chain(columns.iter().map(|column| figures[*column]));
         let mut row = vec![member.figures.slot.to_string(), state(member).to_owned()];
         row.extend(numbers.map(|number| number.to_string()));
@@ -64,7 +64,7 @@ fn table(members: &[Member]) -> Vec<String> {
     let width = |at: usize| rows.iter().map(|row| row[at].len()).max().unwrap_or_default();
     let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
     let names = std::iter::once("name".to_owned())
-        .chain(members.iter().map(|member| name(&member.figures.who)));
+        .chain(members.iter().map(|member| name(&member.figures.owner)));
     let line = |(row, name): (&Vec<String>, String)| {
         let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("  {cell:>width$}"));
         format!("{}  {name}", cells.collect::<String>())
@@ -73,13 +73,13 @@ fn table(members: &[Member]) -> Vec<String> {
 }
 
 fn sentence(member: &Member) -> String {
-    let who = &member.figures.who;
+    let owner = &member.figures.owner;
     let mut said = format!(
         "{}: {}, pid {}, epoch {}; written {}",
         state(member),
-        name(who),
-        who.pid,
-        who.epoch,
+        name(owner),
+        owner.pid,
+        owner.epoch,
         member.figures.written.records
     );
     for (title, records) in FIGURES.iter().zip(figures(member)).filter(|(_, records)| *records > 0)

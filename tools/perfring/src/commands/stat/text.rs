@@ -3,10 +3,12 @@
 use super::producers;
 use crate::args::show_size;
 use crate::columns::paragraph;
-use crate::figures::books::{Balance, counts, is_fed};
+use crate::figures::accounts::{Balance, counts, is_fed};
 use crate::figures::types::TypesUse;
 use crate::owner::{held_up, name};
-use perfring_consumer::{Evict, Holding, Home, Layout, Policy, Producers, Stat, Tell, Totals};
+use perfring_consumer::{
+    Evict, Holding, Layout, Location, Policy, Producers, Report, RingTotals, Stat,
+};
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,7 +22,7 @@ impl<W: Write> Page<'_, W> {
     /// Writes the figures; with those of a while ago, also the rates.
     pub(super) fn write(
         &mut self,
-        home: &Home,
+        location: &Location,
         stat: &Stat,
         types: &TypesUse,
         since: Option<(Duration, &Stat)>,
@@ -29,7 +31,7 @@ impl<W: Write> Page<'_, W> {
         if since.is_some() {
             writeln!(self.out)?;
         }
-        writeln!(self.out, "{home}")?;
+        writeln!(self.out, "{location}")?;
         self.line("policy", &policy(layout))?;
         self.line("kind", &kind(stat))?;
         let ends = stat.totals.map(|totals| (totals.tail, totals.head));
@@ -38,8 +40,8 @@ impl<W: Write> Page<'_, W> {
             self.line("aux area", &aux(layout, stat.totals.as_ref()))?;
         }
         self.line("types", &types_line(types))?;
-        let stamps = if layout.time { "each record is stamped" } else { "no stamps" };
-        self.line("time", stamps)?;
+        let timestamps = if layout.time { "each record is stamped" } else { "no stamps" };
+        self.line("time", timestamps)?;
         self.line("uuid", &uuid::Uuid::from_bytes(layout.uuid).to_string())?;
         let creator = format!("by pid {}, uid {}", layout.creator_pid, layout.creator_uid);
         self.line("created", &format!("{} {creator}", utc(layout.created_ns)))?;
@@ -48,7 +50,7 @@ impl<W: Write> Page<'_, W> {
         }
         self.line("consumer", &holding(&stat.consumer))?;
         if let Some(held) = &stat.held_up {
-            self.line("held up", &held_up(home, stat, held))?;
+            self.line("held up", &held_up(location, stat, held))?;
         }
         if let Some(totals) = &stat.totals {
             self.line("data_head", &totals.head.to_string())?;
@@ -98,19 +100,19 @@ fn kind(stat: &Stat) -> String {
 }
 
 fn policy(layout: &Layout) -> String {
-    let tell = match layout.tell {
-        Tell::InStream => "losses told in the stream",
-        Tell::CountersOnly => "losses in the counters alone",
+    let report = match layout.report {
+        Report::InStream => "losses told in the stream",
+        Report::CountersOnly => "losses in the counters alone",
     };
     match (layout.policy, layout.evict) {
-        (Policy::Drop, _) => format!("drop, {tell}"),
-        (Policy::Overwrite, Evict::Exact) => format!("overwrite, {tell}"),
-        (Policy::Overwrite, Evict::Half) => format!("overwrite (half at a time), {tell}"),
+        (Policy::Drop, _) => format!("drop, {report}"),
+        (Policy::Overwrite, Evict::Exact) => format!("overwrite, {report}"),
+        (Policy::Overwrite, Evict::Half) => format!("overwrite (half at a time), {report}"),
     }
 }
 
 /// The AUX area, and how much of it large payloads take.
-fn aux(layout: &Layout, totals: Option<&Totals>) -> String {
+fn aux(layout: &Layout, totals: Option<&RingTotals>) -> String {
     let positions = totals.map(|totals| (totals.aux_tail, totals.aux_head));
     let longest = format!("payloads of up to {} bytes", layout.max_len());
     format!("{}; {longest}", full(layout.aux_size, positions))
@@ -132,15 +134,18 @@ fn types_line(types: &TypesUse) -> String {
 }
 
 fn holding(holding: &Holding) -> String {
-    let who = &holding.who;
-    if who.epoch == 0 {
+    let owner = &holding.owner;
+    if owner.epoch == 0 {
         return if holding.alive { "attaching" } else { "none so far" }.to_owned();
     }
-    let name = name(who);
+    let name = name(owner);
     let state = if holding.alive { "alive" } else { "gone" };
-    let since = utc(who.attached_ns);
-    let nth = who.epoch;
-    format!("{state}: {name}, pid {}, uid {}, attached {since} (attach {nth})", who.pid, who.uid)
+    let since = utc(owner.attached_ns);
+    let nth = owner.epoch;
+    format!(
+        "{state}: {name}, pid {}, uid {}, attached {since} (attach {nth})",
+        owner.pid, owner.uid
+    )
 }
 
 /// A time of `CLOCK_REALTIME`, to the millisecond.
@@ -149,7 +154,7 @@ fn utc(ns: u64) -> String {
     humantime::format_rfc3339_millis(time).to_string()
 }
 
-fn balance(stat: &Stat, totals: &Totals) -> String {
+fn balance(stat: &Stat, totals: &RingTotals) -> String {
     let balance = Balance::of(stat.layout.policy, totals);
     let sum = format!(
         "{} {} + still there {}",
@@ -165,7 +170,7 @@ fn balance(stat: &Stat, totals: &Totals) -> String {
     }
 }
 
-fn rate(time: Duration, before: &Totals, now: &Totals) -> String {
+fn rate(time: Duration, before: &RingTotals, now: &RingTotals) -> String {
     let seconds = time.as_secs_f64();
     let written = now.producer.written.since(before.producer.written);
     let read = now.consumer.read.since(before.consumer.read);

@@ -70,7 +70,7 @@ fn watch(
     while !table.quit && stop.signal().is_none() {
         let now = Instant::now();
         if now >= next && !table.paused {
-            table.set(watch.look(now));
+            table.set(watch.peek(now));
             next = now + interval;
             changed = true;
         }

@@ -46,7 +46,7 @@ impl Sort {
             Sort::State => b.state.cmp(&a.state),
             Sort::Name => Ordering::Equal,
         };
-        by.then_with(|| a.name.cmp(&b.name)).then_with(|| a.home.cmp(&b.home))
+        by.then_with(|| a.name.cmp(&b.name)).then_with(|| a.location.cmp(&b.location))
     }
 }
 
@@ -99,7 +99,7 @@ impl Table {
 
     /// The place of the selected row; the first one, if it has gone.
     pub(super) fn at(&self) -> usize {
-        let is = |row: &Row| Some(&row.home) == self.selected.as_ref();
+        let is = |row: &Row| Some(&row.location) == self.selected.as_ref();
         self.rows().position(is).unwrap_or_default()
     }
 
@@ -109,8 +109,8 @@ impl Table {
 
     fn go(&mut self, to: usize) {
         let last = self.shown.len().saturating_sub(1);
-        let home = self.rows().nth(to.min(last)).map(|row| row.home.clone());
-        self.selected = home;
+        let location = self.rows().nth(to.min(last)).map(|row| row.location.clone());
+        self.selected = location;
     }
 
     pub(super) fn key(&mut self, key: Key) {

@@ -146,7 +146,7 @@ fn about_one(frame: &mut Frame<'_>, area: Rect, table: &Table) {
         })
         .collect();
     lines.push(Line::raw(counts.join("  ")));
-    let block = Block::bordered().title(format!(" {} ", plain(&row.home)));
+    let block = Block::bordered().title(format!(" {} ", plain(&row.location)));
     let text = Paragraph::new(lines).wrap(ratatui::widgets::Wrap { trim: true }).block(block);
     frame.render_widget(text, area);
 }
@@ -231,7 +231,7 @@ mod tests {
     fn row(name: &str, state: State, rate: f64, used: u64, lost: u64) -> Row {
         Row {
             name: name.to_owned(),
-            home: format!("/run/perfring/{name}"),
+            location: format!("/run/perfring/{name}"),
             state,
             trouble: (state == State::HeldUp).then(|| {
                 "held up by slot 3 (shop, pid 77), dead: run `perfring recover`".to_owned()

@@ -1,8 +1,8 @@
 //! Rings, looked at again and again.
 
-use crate::figures::books::{counts, is_fed};
+use crate::figures::accounts::{counts, is_fed};
 use crate::owner;
-use perfring_consumer::{Count, Home, Observer, Policy, Start, Stat};
+use perfring_consumer::{Count, Location, Observer, Policy, Start, Stat};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ fn short(time: Duration) -> String {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Row {
     pub(super) name: String,
-    pub(super) home: String,
+    pub(super) location: String,
     pub(super) state: State,
     /// What is wrong, in words, if anything is.
     pub(super) trouble: Option<String>,
@@ -118,7 +118,7 @@ impl Watch {
         Watch { places, ..Watch::default() }
     }
 
-    pub(super) fn look(&mut self, now: Instant) -> Vec<Row> {
+    pub(super) fn peek(&mut self, now: Instant) -> Vec<Row> {
         let mut there = HashMap::new();
         for place in &self.places {
             find(place, &mut there);
@@ -130,7 +130,7 @@ impl Watch {
                 continue;
             }
             let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-            match Observer::open(Home::File(path), Start::Latest) {
+            match Observer::open(Location::File(path), Start::Latest) {
                 Ok(observer) => {
                     self.rings.insert(id, Watched { name, observer, before: None });
                 }
@@ -138,7 +138,7 @@ impl Watch {
                 Err(_) => drop(self.others.insert(id)),
             }
         }
-        self.rings.values_mut().map(|ring| ring.look(now)).collect()
+        self.rings.values_mut().map(|ring| ring.peek(now)).collect()
     }
 }
 
@@ -164,11 +164,11 @@ fn find(place: &Path, there: &mut HashMap<(u64, u64), PathBuf>) {
 }
 
 impl Watched {
-    fn look(&mut self, now: Instant) -> Row {
-        let home = self.observer.home().to_string();
+    fn peek(&mut self, now: Instant) -> Row {
+        let location = self.observer.location().to_string();
         let damaged = |trouble: String| Row {
             name: self.name.clone(),
-            home: home.clone(),
+            location: location.clone(),
             state: State::Damaged,
             trouble: Some(trouble),
             size: self.observer.layout().data_size,
@@ -209,9 +209,9 @@ impl Watched {
         Row {
             name: self.name.clone(),
             trouble: stat.held_up.as_ref().map(|held| {
-                format!("held up {}", owner::held_up(self.observer.home(), &stat, held))
+                format!("held up {}", owner::held_up(self.observer.location(), &stat, held))
             }),
-            home,
+            location,
             state,
             size: stat.layout.data_size,
             used: totals.head.saturating_sub(totals.tail),
@@ -230,7 +230,7 @@ fn lag(stat: &Stat) -> Option<u64> {
     let totals = stat.totals.as_ref()?;
     match stat.layout.policy {
         Policy::Drop => Some(totals.present.records),
-        Policy::Overwrite if stat.consumer.who.epoch == 0 => None,
+        Policy::Overwrite if stat.consumer.owner.epoch == 0 => None,
         Policy::Overwrite => {
             let passed = totals.consumer.read.plus(totals.consumer.lapped);
             Some(totals.producer.written.records.saturating_sub(passed.records))
@@ -257,32 +257,34 @@ fn state(stat: &Stat, lag: Option<u64>, losing: bool, moved: &Before, now: Insta
 
 fn producer(stat: &Stat) -> String {
     let alive = stat.producers.iter().filter(|member| member.alive).count();
-    match (alive, &stat.producer.who) {
+    match (alive, &stat.producer.owner) {
         (2.., _) => format!("{alive} alive"),
-        (_, who) if who.epoch == 0 => "none yet".to_owned(),
-        (_, who) => format!("{} {}", owner::name(who), who.pid),
+        (_, owner) if owner.epoch == 0 => "none yet".to_owned(),
+        (_, owner) => format!("{} {}", owner::name(owner), owner.pid),
     }
 }
 
 fn details(stat: &Stat) -> Vec<(String, String)> {
     let layout = &stat.layout;
     let holder = |holding: &perfring_consumer::Holding| {
-        let who = &holding.who;
-        match (who.epoch, holding.alive) {
+        let owner = &holding.owner;
+        match (owner.epoch, holding.alive) {
             (0, false) => "none so far".to_owned(),
             (0, true) => "attaching".to_owned(),
             (nth, alive) => {
                 let state = if alive { "alive" } else { "gone" };
-                let name = owner::name(who);
-                format!("{state}: {name}, pid {}, uid {} (attach {nth})", who.pid, who.uid)
+                let name = owner::name(owner);
+                format!("{state}: {name}, pid {}, uid {} (attach {nth})", owner.pid, owner.uid)
             }
         }
     };
     let mut lines = vec![("producer".to_owned(), holder(&stat.producer))];
     for member in stat.producers.iter().filter(|member| member.alive).skip(1) {
-        let who = &member.figures.who;
-        lines
-            .push(("producer".to_owned(), format!("alive: {}, pid {}", owner::name(who), who.pid)));
+        let owner = &member.figures.owner;
+        lines.push((
+            "producer".to_owned(),
+            format!("alive: {}, pid {}", owner::name(owner), owner.pid),
+        ));
     }
     lines.push(("consumer".to_owned(), holder(&stat.consumer)));
     lines.push(("uuid".to_owned(), uuid::Uuid::from_bytes(layout.uuid).to_string()));
@@ -314,32 +316,32 @@ mod tests {
         std::fs::write(dir.path().join("other"), "no ring").expect("a file");
         let mut watch = Watch::new(vec![dir.path().to_owned()]);
         let start = Instant::now();
-        assert_eq!(watch.look(start).len(), 2);
+        assert_eq!(watch.peek(start).len(), 2);
         assert_eq!(watch.others.len(), 1);
         for _ in 0..10 {
             one.publish(RecordType::BYTES, &[0; 56]).expect("room");
         }
-        let rows = watch.look(start + Duration::from_secs(2));
+        let rows = watch.peek(start + Duration::from_secs(2));
         let at = row(&rows, "one");
         assert_eq!((at.rate, at.lag, at.used), (Some((5.0, 320.0)), Some(10), 640));
         assert_eq!((at.state, row(&rows, "two").state), (State::NoConsumer, State::Quiet(STILL)));
 
         let mut consumer = Consumer::attach(dir.path().join("one")).expect("the ring");
         let _ = consumer.read();
-        let rows = watch.look(start + Duration::from_secs(3));
+        let rows = watch.peek(start + Duration::from_secs(3));
         assert_eq!(row(&rows, "one").state, State::Stalled(Duration::from_secs(3)));
         while one.publish(RecordType::BYTES, &[0; 56]).is_ok() {}
-        let at = row(&watch.look(start + Duration::from_secs(5)), "one");
+        let at = row(&watch.peek(start + Duration::from_secs(5)), "one");
         assert_eq!((at.state, at.lost, at.lost_rate), (State::Losing, 1, 0.5));
         drop((one, two));
-        let rows = watch.look(start + Duration::from_secs(6));
+        let rows = watch.peek(start + Duration::from_secs(6));
         assert_eq!(row(&rows, "two").state, State::Ended);
         while consumer.read().expect("sound").is_some() {}
         consumer.release();
         drop(consumer);
-        let rows = watch.look(start + Duration::from_secs(7));
+        let rows = watch.peek(start + Duration::from_secs(7));
         assert_eq!((row(&rows, "one").state, row(&rows, "one").lag), (State::Ended, Some(0)));
         std::fs::remove_file(dir.path().join("one")).expect("the ring");
-        assert_eq!(watch.look(start + Duration::from_secs(8)).len(), 1);
+        assert_eq!(watch.peek(start + Duration::from_secs(8)).len(), 1);
     }
 }

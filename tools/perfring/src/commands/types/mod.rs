@@ -7,7 +7,7 @@ use crate::columns;
 use crate::failure::{Failure, note};
 use crate::output::json;
 use crate::records::shapes::Shapes;
-use perfring_consumer::{Home, Observer, Start};
+use perfring_consumer::{Location, Observer, Start};
 use perfring_types::read::Type;
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
@@ -22,8 +22,8 @@ use std::io::{self, BufWriter, Write};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A path, or shm:NAME
-    #[arg(value_parser = args::home())]
-    ring: Home,
+    #[arg(value_parser = args::location())]
+    ring: Location,
     /// One JSON object per line and type, with the keys of the type table and its number as "type"
     #[arg(long)]
     json: bool,

@@ -7,7 +7,7 @@ use perfring_abi::{HEADER_LEN, RecordWord};
 /// Space for several records in one reservation. The default, of no space, is to be left in the
 /// place of one that is ended.
 #[derive(Debug, Default)]
-pub struct Group {
+pub struct BatchSpan {
     pub(super) start: u64,
     pub(super) size: u64,
     /// Bytes that records have taken.
@@ -19,7 +19,7 @@ pub struct Group {
     pub(super) time: u64,
 }
 
-impl Group {
+impl BatchSpan {
     /// Bytes of it that no record has taken.
     #[must_use]
     pub fn left(&self) -> u64 {
@@ -38,7 +38,7 @@ impl Group {
     }
 
     /// Adds a record, which fits, with a stamp or without.
-    pub(crate) fn add(&mut self, ring: Ring<'_>, word: RecordWord, stamped: bool) {
+    pub(crate) fn add(&mut self, ring: Ring<'_>, word: RecordWord, timestamped: bool) {
         let start = self.next();
         // Relaxed, both: the swap at the end publishes them.
         if self.used == 0 {
@@ -46,7 +46,7 @@ impl Group {
         } else {
             ring.word(start).store(word.raw(), Ordering::Relaxed);
         }
-        if stamped {
+        if timestamped {
             ring.word(start + u64::from(HEADER_LEN)).store(self.time, Ordering::Relaxed);
         }
         self.used += word.size();

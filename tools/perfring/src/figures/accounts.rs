@@ -1,19 +1,19 @@
 //! What was written, read, refused and lost.
 
 use crate::failure::Failure;
-use perfring_consumer::{Count, Home, Layout, Policy, Producers, Stat, Totals};
+use perfring_consumer::{Count, Layout, Location, Policy, Producers, RingTotals, Stat};
 
 /// The figures. Those of a ring in use are each of their own moment: a few more looks often find
 /// them in agreement.
-pub(crate) fn read(home: &Home) -> Result<Stat, Failure> {
-    const LOOKS: u32 = 20;
-    let mut stat = Stat::read(home)?;
-    for _ in 1..LOOKS {
+pub(crate) fn read(location: &Location) -> Result<Stat, Failure> {
+    const POLLS: u32 = 20;
+    let mut stat = Stat::read(location)?;
+    for _ in 1..POLLS {
         match &stat.totals {
             Some(totals) if !Balance::of(stat.layout.policy, totals).holds() => {}
             _ => break,
         }
-        stat = Stat::read(home)?;
+        stat = Stat::read(location)?;
     }
     Ok(stat)
 }
@@ -35,7 +35,7 @@ pub(crate) struct Balance {
 }
 
 impl Balance {
-    pub(crate) fn of(policy: Policy, totals: &Totals) -> Self {
+    pub(crate) fn of(policy: Policy, totals: &RingTotals) -> Self {
         let (gone, how) = match policy {
             Policy::Drop => (totals.consumer.read, "read"),
             Policy::Overwrite => (totals.overwritten, "overwritten"),
@@ -49,7 +49,7 @@ impl Balance {
 }
 
 /// The counts that say something on a ring of this kind.
-pub(crate) fn counts(layout: &Layout, totals: &Totals) -> Vec<(&'static str, Count)> {
+pub(crate) fn counts(layout: &Layout, totals: &RingTotals) -> Vec<(&'static str, Count)> {
     let producer = &totals.producer;
     let shared = layout.producers == Producers::Many;
     let mut counts = vec![("written", producer.written)];
@@ -69,7 +69,7 @@ pub(crate) fn counts(layout: &Layout, totals: &Totals) -> Vec<(&'static str, Cou
         counts.push(("contended", producer.refused.contended));
         counts.push(("pending", producer.refused.pending));
     }
-    counts.push(("untold", totals.untold()));
+    counts.push(("untold", totals.unreported()));
     counts.push(("discarded", producer.discarded));
     if shared {
         counts.push(("reclaimed", producer.reclaimed));

@@ -79,16 +79,16 @@ impl<S: Clocks> Clock<S> {
 
     /// The stamp of a record of an exclusive ring.
     #[inline(always)]
-    pub(crate) fn stamp(&mut self, keeper: TimeKeeper<'_>) -> u64 {
+    pub(crate) fn timestamp(&mut self, keeper: TimeKeeper<'_>) -> u64 {
         match self.by_line() {
             Some(now) => now,
-            None => self.stamp_by_clock(keeper),
+            None => self.timestamp_by_clock(keeper),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn stamp_by_clock(&mut self, keeper: TimeKeeper<'_>) -> u64 {
+    fn timestamp_by_clock(&mut self, keeper: TimeKeeper<'_>) -> u64 {
         if !self.timed {
             return 0;
         }
@@ -186,5 +186,5 @@ impl<S: Clocks> Clock<S> {
 }
 
 #[cfg(test)]
-#[path = "stamp_tests.rs"]
+#[path = "timestamp_tests.rs"]
 mod tests;

@@ -1,11 +1,11 @@
 //! A file that is cut short while it is mapped raises SIGBUS in whoever touches what is gone. With
-//! `install_guard` it is an error for that ring, at every door, and the process goes on. (Where one
+//! `install_sigbus_handler` it is an error for that ring, at every door, and the process goes on. (Where one
 //! of these tests fails by that, the whole program dies.)
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
     AttachError, Consumer, Corrupt, Guard, Item, Observer, Policy, Producers, Start, Stat,
-    install_guard, recover,
+    install_sigbus_handler, recover,
 };
 use perfring_producer::{Options, Producer, ReserveError, SharedProducer};
 use perfring_tests::{NUMBERED, NUMBERED_TYPE, number_of, numbered, ring_dir};
@@ -55,13 +55,13 @@ fn filled(path: &Path, options: &Options) -> Publish {
         let mut producer = Producer::create(path, options).unwrap();
         producer.register(&NUMBERED_TYPE).unwrap();
         Box::new(move |number| {
-            (producer.publish(NUMBERED, &numbered(number, LEN)), producer.is_cut())
+            (producer.publish(NUMBERED, &numbered(number, LEN)), producer.is_truncated())
         })
     } else {
         let producer = SharedProducer::create(path, options).unwrap();
         producer.register(&NUMBERED_TYPE).unwrap();
         Box::new(move |number| {
-            (producer.publish(NUMBERED, &numbered(number, LEN)), producer.is_cut())
+            (producer.publish(NUMBERED, &numbered(number, LEN)), producer.is_truncated())
         })
     };
     (0..RECORDS).for_each(|number| publish(number).0.unwrap());
@@ -106,7 +106,7 @@ impl Case<'_> {
 
 /// Every kind of ring, cut to every length, in every one of these ways.
 fn each(ways: &[&str], mut door: impl FnMut(&str, &mut Case<'_>) -> bool) {
-    install_guard().unwrap();
+    install_sigbus_handler().unwrap();
     let dir = ring_dir();
     let path = dir.path().join("ring");
     let (mut rings, mut errors) = (0, 0);
@@ -146,7 +146,7 @@ fn read(way: &str, consumer: &mut Consumer, see: fn(Item<'_>)) -> Result<bool, C
     match way {
         "read" => Ok(consumer.read()?.map(see).is_some()),
         "take" => {
-            consumer.look()?;
+            consumer.peek()?;
             Ok(consumer.take()?.map(|(item, _)| see(item)).is_some())
         }
         "pinned" => {
@@ -186,9 +186,9 @@ fn a_cut_file_is_an_error_for_a_consumer_that_copies() {
         let mut consumer = Consumer::attach_guarded(case.path, None, Guard::Always).unwrap();
         consumer.read().unwrap().map(whole).unwrap();
         case.cut();
-        let told = case.read_on(|| read(way, &mut consumer, case.see()));
+        let reported = case.read_on(|| read(way, &mut consumer, case.see()));
         ask(&mut consumer);
-        told
+        reported
     });
 }
 
@@ -198,9 +198,9 @@ fn a_cut_file_is_an_error_for_a_consumer_that_borrows() {
         let mut consumer = Consumer::attach(case.path).unwrap();
         consumer.read().unwrap().map(whole).unwrap();
         case.cut();
-        let told = case.read_on(|| read(way, &mut consumer, touched));
+        let reported = case.read_on(|| read(way, &mut consumer, touched));
         ask(&mut consumer);
-        told
+        reported
     });
 }
 
@@ -213,9 +213,9 @@ fn a_cut_file_is_an_error_for_an_observer() {
         }
         case.cut();
         let see = case.see();
-        let told = case.read_on(|| match way {
+        let reported = case.read_on(|| match way {
             "take" => {
-                observer.look()?;
+                observer.peek()?;
                 Ok(observer.take()?.map(|(item, _)| see(item)).is_some())
             }
             "snapshot" => {
@@ -230,10 +230,10 @@ fn a_cut_file_is_an_error_for_an_observer() {
                 Ok(observer.read()?.map(see).is_some())
             }
         });
-        let refused = matches!(observer.stat(), Err(AttachError::Cut { .. }));
+        let refused = matches!(observer.stat(), Err(AttachError::Truncated { .. }));
         assert!(refused || case.left > 0, "{}: {:?}", case.what, observer.stat());
         let _ = (observer.types(), observer.fill(), observer.anchors(), observer.has_producer());
-        told
+        reported
     });
 }
 
@@ -243,28 +243,31 @@ fn a_cut_file_is_an_error_for_a_producer_within_a_lap() {
         case.cut();
         let mut published = RECORDS..RECORDS + LAP;
         // Of a full ring that nobody reads, or one that overwrites, there is no end by itself.
-        let told = published.any(|number| match (case.publish)(number) {
+        let reported = published.any(|number| match (case.publish)(number) {
             (Err(ReserveError::Corrupt { .. }), _) | (_, true) => true,
             (Ok(()) | Err(ReserveError::Full), false) => false,
             (Err(error), false) => panic!("{}: {error}", case.what),
         });
         // Of half a page the other half is zeros, and written anew.
-        assert!(told || case.harmless, "{}: nobody was told", case.what);
-        told
+        assert!(reported || case.harmless, "{}: nobody was told", case.what);
+        reported
     });
 }
 
 #[test]
 fn a_ring_that_is_cut_between_two_looks_is_refused_by_name() {
     each(&["stat"], |_, case| {
-        let file = perfring_consumer::RingFile::look(case.path).unwrap();
+        let file = perfring_consumer::RingFile::inspect(case.path).unwrap();
         case.cut();
         let asked = [
             file.totals().map(drop),
-            file.holder(perfring_consumer::Place::Consumer).map(drop),
+            file.holder(perfring_consumer::Seat::Consumer).map(drop),
             file.last_sign_of_life().map(drop),
         ];
-        let cut = asked.iter().filter(|told| matches!(told, Err(AttachError::Cut { .. }))).count();
+        let cut = asked
+            .iter()
+            .filter(|reported| matches!(reported, Err(AttachError::Truncated { .. })))
+            .count();
         assert!(cut > 0 || case.harmless || case.left > 0, "{}: {asked:?}", case.what);
         assert!(Stat::read(case.path).is_err() && recover(case.path).is_err());
         cut > 0

@@ -15,7 +15,7 @@ enum Event {
     /// Time passes.
     Wait(u64),
     /// So many stamps are made, one after the other, with so much time between them.
-    Stamp(u32, u64),
+    Timestamp(u32, u64),
     /// NTP gives the kernel's clock another rate, in ppm.
     Slew(i32),
     /// The counter's crystal warms up, in ppb.
@@ -37,8 +37,8 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (0..40 * MS).prop_map(Event::Wait),
         1 => (0..200_000 * MS).prop_map(Event::Wait),
-        8 => (1..40u32, 0..200_000u64).prop_map(|(times, gap)| Event::Stamp(times, gap)),
-        4 => (1..40u32, 0..3 * MS).prop_map(|(times, gap)| Event::Stamp(times, gap)),
+        8 => (1..40u32, 0..200_000u64).prop_map(|(times, gap)| Event::Timestamp(times, gap)),
+        4 => (1..40u32, 0..3 * MS).prop_map(|(times, gap)| Event::Timestamp(times, gap)),
         2 => (-500..=500i32).prop_map(Event::Slew),
         1 => prop_oneof![Just(-500), Just(500)].prop_map(Event::Slew),
         1 => (-20_000..20_000i32).prop_map(Event::Drift),
@@ -118,7 +118,7 @@ impl Clocks for &World {
     }
 }
 
-fn stamp<S: Clocks>(clock: &mut Clock<S>) -> u64 {
+fn timestamp<S: Clocks>(clock: &mut Clock<S>) -> u64 {
     match clock.by_line() {
         Some(now) => now,
         None => clock.by_clock(),
@@ -131,7 +131,7 @@ proptest! {
     })]
 
     #[test]
-    fn stamps_are_within_their_bound_of_the_clock(
+    fn timestamps_are_within_their_bound_of_the_clock(
         ghz in prop_oneof![Just(0.025), Just(1.0), Just(2.445), Just(3.7), Just(5.8)],
         events in proptest::collection::vec(event(), 1..60),
     ) {
@@ -143,7 +143,7 @@ proptest! {
         let (mut moved_until, mut nominal) = (0, ghz);
         let check = |world: &World, clock: &mut Clock<&World>, (until, stale), moved_until| {
             let (before, ran) = (world.true_ns(), world.ran.get());
-            let now = stamp(clock);
+            let now = timestamp(clock);
             let after = world.true_ns();
             let early = if ran < until { stale } else { 0 };
             let moved = if ran < moved_until { 2 * LONGEST_NS } else { 0 };
@@ -154,7 +154,7 @@ proptest! {
         for event in events {
             match event {
                 Event::Wait(ns) => world.pass(ns),
-                Event::Stamp(times, gap) => {
+                Event::Timestamp(times, gap) => {
                     for _ in 0..times {
                         check(&world, &mut clock, (stale_until, stale), moved_until)?;
                         world.pass(gap);
@@ -194,7 +194,7 @@ fn a_line_is_drawn_after_a_millisecond_and_grows_to_eight() {
     let mut by_line = 0;
     for _ in 0..1_000_000 {
         by_line += u32::from(clock.by_line().is_some());
-        stamp(&mut clock);
+        timestamp(&mut clock);
         world.pass(1000);
     }
     // A second of stamps, a microsecond apart.
@@ -217,7 +217,7 @@ fn a_counter_of_another_rate_is_noticed_at_the_end_of_the_line() {
             let settled = !(4_321..4_321 + 1_500).contains(&step);
             by_line += u32::from(settled && clock.by_line().is_some());
             let before = world.true_ns();
-            let now = stamp(&mut clock);
+            let now = timestamp(&mut clock);
             let off = before.saturating_sub(now).max(now.saturating_sub(world.true_ns()));
             assert!(!settled || off < ERROR_NS, "{off} ns off at step {step}, {percent} %");
             world.pass(10_000);
@@ -233,7 +233,7 @@ fn the_scale_gives_the_clock() {
     let mut clock = Clock::new(&world);
     assert_eq!(clock.read().scale, None);
     for _ in 0..100 {
-        stamp(&mut clock);
+        timestamp(&mut clock);
         world.pass(MS / 5);
     }
     let scale = clock.read().scale.unwrap();
@@ -289,7 +289,7 @@ fn a_ring_says_how_the_counter_becomes_the_clock() {
 
 /// The machine that this runs on.
 #[test]
-fn stamps_are_the_boot_clock() {
+fn timestamps_are_the_boot_clock() {
     let machine = MachineClock::find().unwrap();
     let mut clock = Clock::new(machine);
     let (mut by_line, mut most, mut last) = (0, 0, 0);
@@ -297,7 +297,7 @@ fn stamps_are_the_boot_clock() {
     for _ in 0..200_000 {
         let before = machine.now_ns();
         by_line += u32::from(clock.by_line().is_some());
-        let now = stamp(&mut clock);
+        let now = timestamp(&mut clock);
         let after = machine.now_ns();
         let off = before.saturating_sub(now).max(now.saturating_sub(after));
         assert!(off <= ERROR_NS, "{off} ns off");

@@ -1,32 +1,32 @@
 //! What a look into a ring's file tells, that maps it for no longer.
 
 use crate::file::error::{AttachError, Role};
-use crate::file::home::Home;
-use crate::file::open::{Access, Place, RingFile};
-use crate::file::peers::is_dead;
+use crate::file::liveness::is_dead;
+use crate::file::location::Location;
+use crate::file::open::{Access, RingFile, Seat};
 use crate::map::plain::Plain;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::Producers;
 use perfring_abi::atomic::Ordering;
-use perfring_ring::{Anchors, SlotFigures, Totals, Who};
+use perfring_ring::{Anchors, OwnerInfo, RingTotals, SlotFigures};
 
 impl RingFile {
     /// Who holds the place, or held it last.
     ///
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.
-    pub fn holder(&self, place: Place) -> Result<Who, AttachError> {
+    pub fn holder(&self, seat: Seat) -> Result<OwnerInfo, AttachError> {
         let map = Plain::map(self)?;
-        map.sure(self, map.holder(place))
+        map.sure(self, map.holder(seat))
     }
 
     /// The books; `None` if they are damaged.
     ///
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.
-    pub fn totals(&self) -> Result<Option<Totals>, AttachError> {
+    pub fn totals(&self) -> Result<Option<RingTotals>, AttachError> {
         let map = Plain::map(self)?;
-        map.sure(self, Totals::of(map.shared(), self.layout.policy, is_dead(self)))
+        map.sure(self, RingTotals::of(map.shared(), self.layout.policy, is_dead(self)))
     }
 
     /// The wall-clock time of the newest record's stamp, ns since 1970: `None` in a ring without time,
@@ -49,26 +49,29 @@ impl RingFile {
     /// [`AttachError::Io`] if the file cannot be mapped.
     pub fn last_sign_of_life(&self) -> Result<u64, AttachError> {
         let map = Plain::map(self)?;
-        let attached = self.places().map(|place| map.holder(place).attached_ns).max();
-        let stamped = if self.layout.time { newest_wall(&map) } else { None };
-        map.sure(self, self.layout.created_ns.max(attached.unwrap_or(0)).max(stamped.unwrap_or(0)))
+        let attached = self.seats().map(|seat| map.holder(seat).attached_ns).max();
+        let timestamped = if self.layout.time { newest_wall(&map) } else { None };
+        map.sure(
+            self,
+            self.layout.created_ns.max(attached.unwrap_or(0)).max(timestamped.unwrap_or(0)),
+        )
     }
 
     /// Takes a place, or says who has it.
-    pub(crate) fn take(&self, place: Place) -> Result<ByteLock, AttachError> {
+    pub(crate) fn take(&self, seat: Seat) -> Result<ByteLock, AttachError> {
         let io = |source| self.io("locking its place", source);
-        let take = || ByteLock::take(&self.file, self.lock_byte(place)).map_err(io);
-        self.take_with(take)?.ok_or_else(|| self.busy(place))
+        let take = || ByteLock::take(&self.file, self.lock_byte(seat)).map_err(io);
+        self.take_with(take)?.ok_or_else(|| self.busy(seat))
     }
 
     /// What to say of a place that somebody has.
-    pub(crate) fn busy(&self, place: Place) -> AttachError {
-        let role = match place {
-            Place::Producer(_) => Role::Producer,
-            Place::Consumer => Role::Consumer,
+    pub(crate) fn busy(&self, seat: Seat) -> AttachError {
+        let role = match seat {
+            Seat::Producer(_) => Role::Producer,
+            Seat::Consumer => Role::Consumer,
         };
-        match self.holder(place) {
-            Ok(holder) => AttachError::Busy { home: self.home.clone(), role, holder },
+        match self.holder(seat) {
+            Ok(holder) => AttachError::Busy { location: self.location.clone(), role, holder },
             Err(error) => error,
         }
     }
@@ -76,8 +79,8 @@ impl RingFile {
     /// What to say of a producer that lives, has the ring's lock, and does not go on, or did not for a
     /// while.
     pub(crate) fn held_up(&self, slot: u32) -> AttachError {
-        match self.holder(Place::Producer(slot)) {
-            Ok(holder) => AttachError::HeldUp { home: self.home.clone(), slot, holder },
+        match self.holder(Seat::Producer(slot)) {
+            Ok(holder) => AttachError::HeldUp { location: self.location.clone(), slot, holder },
             Err(error) => error,
         }
     }
@@ -85,15 +88,15 @@ impl RingFile {
 
 fn newest_wall(map: &Plain) -> Option<u64> {
     let ring = map.ring();
-    match perfring_ring::newest_stamp(ring) {
+    match perfring_ring::newest_timestamp(ring) {
         0 => None,
-        stamp => Anchors::read(ring).wall(ring.head(), stamp),
+        timestamp => Anchors::read(ring).wall(ring.head(), timestamp),
     }
 }
 
 /// Opens a ring and reads its books, also those of one so damaged that nothing can be read.
-pub fn peek(home: impl Into<Home>) -> Result<(RingFile, Option<Totals>), AttachError> {
-    let ring = RingFile::open(home.into(), Access::Read)?;
+pub fn peek(location: impl Into<Location>) -> Result<(RingFile, Option<RingTotals>), AttachError> {
+    let ring = RingFile::open(location.into(), Access::Read)?;
     let totals = ring.totals()?;
     Ok((ring, totals))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// the producer for every record. One that keeps its distance lets records pile up for a moment,
 /// which moves several times as many small records a second (`benches/RESULTS.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pace {
+pub enum WaitStrategy {
     /// Looks all the time.
     Latency,
     /// 64 `PAUSE` instructions (a microsecond or two) before every look; of an observer, 512.
@@ -27,7 +27,7 @@ pub(crate) const SPIN: Duration = Duration::from_micros(50);
 
 /// From where a reader looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum Poll {
     /// Again and again: the next record is wanted as soon as it is there.
     Near,
     /// Now and then: the producer is best left alone.
@@ -60,16 +60,16 @@ impl Distance {
     /// Before a reader that has read all it knows of, up to `cursor`, looks at the head again.
     #[cold]
     #[inline(never)]
-    pub(crate) fn keep(&mut self, pace: Pace, cursor: u64) {
+    pub(crate) fn keep(&mut self, wait_strategy: WaitStrategy, cursor: u64) {
         let found = cursor.wrapping_sub(self.cursor);
         self.cursor = cursor;
         if found == 0 {
             return; // it has looked and found nothing: whoever waits, waits elsewhere
         }
-        let pauses = match pace {
-            Pace::Latency => 0,
-            Pace::Throughput => self.far,
-            Pace::Adaptive => {
+        let pauses = match wait_strategy {
+            WaitStrategy::Latency => 0,
+            WaitStrategy::Throughput => self.far,
+            WaitStrategy::Adaptive => {
                 let pauses = self.pauses;
                 if found > self.most {
                     self.pauses /= 2;
@@ -88,14 +88,14 @@ impl Distance {
     #[inline]
     pub(crate) fn spin(
         &mut self,
-        pace: Pace,
+        wait_strategy: WaitStrategy,
         limit: Duration,
-        mut ready: impl FnMut(Look) -> bool,
+        mut ready: impl FnMut(Poll) -> bool,
     ) -> bool {
-        let pauses = match pace {
-            Pace::Latency => 0,
-            Pace::Throughput => self.far,
-            Pace::Adaptive => self.pauses,
+        let pauses = match wait_strategy {
+            WaitStrategy::Latency => 0,
+            WaitStrategy::Throughput => self.far,
+            WaitStrategy::Adaptive => self.pauses,
         };
         let mut since = None;
         let mut looks = 0u32;
@@ -103,8 +103,8 @@ impl Distance {
             for _ in 0..pauses {
                 spin_loop();
             }
-            let look = if pauses == 0 { Look::Near } else { Look::Far };
-            if ready(look) {
+            let poll = if pauses == 0 { Poll::Near } else { Poll::Far };
+            if ready(poll) {
                 if looks > 0 {
                     self.pauses = 0; // the reader is the faster one
                 }

@@ -1,6 +1,6 @@
-//! Reading and writing a [`Latch`]: two copies, of which one is always whole.
+//! Reading and writing a [`SeqLatch`]: two copies, of which one is always whole.
 
-use perfring_abi::Latch;
+use perfring_abi::SeqLatch;
 use perfring_abi::atomic::{Ordering, fence, spin_loop};
 
 /// How often a reader looks at a latch that changed under its eyes. A live writer leaves one copy
@@ -9,18 +9,19 @@ use perfring_abi::atomic::{Ordering, fence, spin_loop};
 const TRIES: u32 = if cfg!(loom) { 3 } else { 1000 };
 
 #[derive(Debug, Default)]
-pub(crate) struct LatchWriter {
+pub(crate) struct SeqLatchWriter {
     seq: u64,
     next: usize,
 }
 
-impl LatchWriter {
+impl SeqLatchWriter {
     /// Goes on after `kept`, the copy that counts: the other one is written next. It may be whole
     /// too, and newer: its number must not come again with another body, so the next is higher
     /// than both.
-    pub(crate) fn after<const N: usize>(latch: &Latch<N>, kept: Option<&Whole<N>>) -> Self {
-        let numbers = [0, 1].map(|copy| read_copy(latch, copy).map_or(0, |whole| whole.words[0]));
-        LatchWriter {
+    pub(crate) fn after<const N: usize>(seq_latch: &SeqLatch<N>, kept: Option<&Whole<N>>) -> Self {
+        let numbers =
+            [0, 1].map(|copy| read_copy(seq_latch, copy).map_or(0, |whole| whole.words[0]));
+        SeqLatchWriter {
             seq: numbers[0].max(numbers[1]),
             next: kept.map_or(0, |whole| 1 - whole.copy),
         }
@@ -28,20 +29,20 @@ impl LatchWriter {
 
     /// Writes a copy, numbered one more than the last.
     #[inline]
-    pub(crate) fn write<const N: usize>(&mut self, latch: &Latch<N>, words: &[u64; N]) {
+    pub(crate) fn write<const N: usize>(&mut self, seq_latch: &SeqLatch<N>, words: &[u64; N]) {
         let seq = self.seq.wrapping_add(1);
-        self.write_as(latch, seq, words);
+        self.write_as(seq_latch, seq, words);
     }
 
     /// Writes a copy with a number that the caller knows to rise: the tail mark's position.
     #[inline(always)]
     pub(crate) fn write_as<const N: usize>(
         &mut self,
-        latch: &Latch<N>,
+        seq_latch: &SeqLatch<N>,
         seq: u64,
         words: &[u64; N],
     ) {
-        let copy = &latch.copies[self.next];
+        let copy = &seq_latch.copies[self.next];
         copy[0].store(seq, Ordering::Relaxed);
         fence(Ordering::Release); // G, pairs with H: the body is never seen before the first word
         for (to, from) in copy[1..N - 1].iter().zip(&words[1..N - 1]) {
@@ -59,8 +60,8 @@ pub(crate) struct Whole<const N: usize> {
 }
 
 /// One copy, if it is whole; else its first word: the number that it is being given.
-fn read_copy<const N: usize>(latch: &Latch<N>, copy: usize) -> Result<Whole<N>, u64> {
-    let from = &latch.copies[copy];
+fn read_copy<const N: usize>(seq_latch: &SeqLatch<N>, copy: usize) -> Result<Whole<N>, u64> {
+    let from = &seq_latch.copies[copy];
     let mut words = [0; N];
     words[N - 1] = from[N - 1].load(Ordering::Relaxed);
     fence(Ordering::Acquire); // H, pairs with G; a fence, as the page may be read-only
@@ -74,10 +75,10 @@ fn read_copy<const N: usize>(latch: &Latch<N>, copy: usize) -> Result<Whole<N>, 
 
 /// The newest whole copy: not older than the newest at the time of the call. `None` only where no
 /// writer of ours wrote.
-pub(crate) fn find<const N: usize>(latch: &Latch<N>) -> Option<Whole<N>> {
+pub(crate) fn find<const N: usize>(seq_latch: &SeqLatch<N>) -> Option<Whole<N>> {
     let mut last = None;
     for _ in 0..TRIES {
-        match (read_copy(latch, 0), read_copy(latch, 1)) {
+        match (read_copy(seq_latch, 0), read_copy(seq_latch, 1)) {
             (Ok(a), Ok(b)) => return Some(if b.words[0] > a.words[0] { b } else { a }),
             (Ok(one), Err(next)) | (Err(next), Ok(one)) => {
                 // The other is being written as the next: this is the newest. If it is further
@@ -97,10 +98,10 @@ pub(crate) fn find<const N: usize>(latch: &Latch<N>) -> Option<Whole<N>> {
 /// The whole copy that fits, the newest first: after a death, the one that belongs to the position
 /// that was really published.
 pub(crate) fn find_where<const N: usize>(
-    latch: &Latch<N>,
+    seq_latch: &SeqLatch<N>,
     fits: impl Fn(&[u64; N]) -> bool,
 ) -> Option<Whole<N>> {
-    [read_copy(latch, 0), read_copy(latch, 1)]
+    [read_copy(seq_latch, 0), read_copy(seq_latch, 1)]
         .into_iter()
         .flatten()
         .filter(|whole| fits(&whole.words))
@@ -108,8 +109,8 @@ pub(crate) fn find_where<const N: usize>(
 }
 
 /// The whole copy with the least number that is not below `least`.
-pub(crate) fn find_least<const N: usize>(latch: &Latch<N>, least: u64) -> Option<Whole<N>> {
-    [read_copy(latch, 0), read_copy(latch, 1)]
+pub(crate) fn find_least<const N: usize>(seq_latch: &SeqLatch<N>, least: u64) -> Option<Whole<N>> {
+    [read_copy(seq_latch, 0), read_copy(seq_latch, 1)]
         .into_iter()
         .flatten()
         .filter(|whole| whole.words[0] >= least)

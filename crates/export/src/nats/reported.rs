@@ -7,14 +7,14 @@ use tokio::sync::Notify;
 /// What both sides have.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    told: Mutex<Told>,
+    reported: Mutex<Reported>,
     /// End now, whatever is left.
     pub(super) stop: Notify,
 }
 
 /// What the thread tells.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Reported {
     /// Finished entries, all before any that is not, and what they are counted as.
     pub(super) finished: Finished,
     pub(super) delivered: u64,
@@ -28,12 +28,12 @@ pub(super) struct Told {
 }
 
 impl Shared {
-    pub(super) fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn reported(&self) -> MutexGuard<'_, Reported> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Told {
+impl Reported {
     pub(super) fn trouble(&self) -> Option<String> {
         let refused = || {
             let last = self.last_refused.as_ref()?;

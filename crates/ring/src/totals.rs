@@ -1,9 +1,9 @@
 //! Everything that can be said of a ring's books at one moment.
 
-use crate::counters::{ConsumerBook, Count, ProducerBook};
-use crate::latch;
+use crate::counters::{ConsumerTotals, Count, ProducerTotals};
 use crate::oldest::oldest;
-use crate::recount::newest_book;
+use crate::recount::newest_totals;
+use crate::seq_latch;
 use crate::shared::slot;
 use crate::view::{Ring, Shared};
 use perfring_abi::Policy;
@@ -11,7 +11,7 @@ use perfring_abi::atomic::Ordering;
 
 /// Everything that can be said of a ring's books at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct RingTotals {
     /// `data_head`.
     pub head: u64,
     /// `data_tail`.
@@ -22,9 +22,9 @@ pub struct Totals {
     /// `aux_tail`: what the consumer has released of it, or before which no range is whole.
     pub aux_tail: u64,
     /// The producers' figures, true at `head`.
-    pub producer: ProducerBook,
+    pub producer: ProducerTotals,
     /// The consumer's figures.
-    pub consumer: ConsumerBook,
+    pub consumer: ConsumerTotals,
     /// Overwritten before `tail`.
     pub overwritten: Count,
     /// Written and neither released nor overwritten.
@@ -34,7 +34,7 @@ pub struct Totals {
     pub stranded: Count,
 }
 
-impl Totals {
+impl RingTotals {
     /// The books of a ring, dead or alive. On a live one the figures are those of one moment each,
     /// and of nearly the same moment together; on one at rest they are exact.
     #[must_use]
@@ -42,31 +42,31 @@ impl Totals {
         Self::of(Shared::new(ring, &[]), policy, |_| false)
     }
 
-    /// As [`Totals::read`], for a ring with slots; `is_dead` says whether a slot's producer is.
+    /// As [`RingTotals::read`], for a ring with slots; `is_dead` says whether a slot's producer is.
     #[must_use]
     pub fn of(at: Shared<'_>, policy: Policy, is_dead: impl Fn(u32) -> bool) -> Option<Self> {
         let ring = at.ring();
         // In the order of a record's life turned round: what is read or gone was written before.
-        let consumer = latch::find(&ring.header.consumer)?;
+        let consumer = seq_latch::find(&ring.header.consumer)?;
         let place = oldest(ring, policy).ok()?;
-        let mut producer = newest_book(ring).ok()?;
+        let mut producer = newest_totals(ring).ok()?;
         producer.refused = producer.refused.plus(slot::refused(at.slots));
         let stranded = Stranded::find(at, is_dead).written;
         let (consumer, overwritten) = match policy {
-            Policy::Overwrite => (ConsumerBook::from_words(&consumer.words), place.before),
+            Policy::Overwrite => (ConsumerTotals::from_words(&consumer.words), place.before),
             // After a death between the book and the tail, the book that fits the tail counts;
             // after a foreign reader, what stood before the tail is what was read.
             Policy::Drop => {
                 let read =
-                    ConsumerBook { pos: place.pos, read: place.before, lapped: Count::default() };
-                let fits = latch::find_where(&ring.header.consumer, |words| {
-                    ConsumerBook::from_words(words).pos == place.pos
+                    ConsumerTotals { pos: place.pos, read: place.before, lapped: Count::default() };
+                let fits = seq_latch::find_where(&ring.header.consumer, |words| {
+                    ConsumerTotals::from_words(words).pos == place.pos
                 });
-                let book = fits.map_or(read, |whole| ConsumerBook::from_words(&whole.words));
-                (book, Count::default())
+                let totals = fits.map_or(read, |whole| ConsumerTotals::from_words(&whole.words));
+                (totals, Count::default())
             }
         };
-        Some(Totals {
+        Some(RingTotals {
             head: producer.pos,
             tail: place.pos,
             // Relaxed: figures for people.
@@ -82,8 +82,8 @@ impl Totals {
 
     /// Losses that the counters know and the stream does not tell yet.
     #[must_use]
-    pub fn untold(&self) -> Count {
-        self.producer.refused.since(self.producer.told).total()
+    pub fn unreported(&self) -> Count {
+        self.producer.refused.since(self.producer.reported).total()
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the algorithm of shared rings asks of the system.
 
-use crate::file::open::{Place, RingFile};
+use crate::file::open::{RingFile, Seat};
 use crate::sys::clock::now_ns;
-use perfring_ring::Peers;
+use perfring_ring::Liveness;
 
 /// Rounds in which a waiting producer spins; after that it lets others run, as the holder of the
 /// lock may be one that had to stop for it.
@@ -17,11 +17,11 @@ const PAUSES: u32 = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel(pub(crate) RingFile);
 
-impl Peers for Kernel {
+impl Liveness for Kernel {
     fn is_alive(&self, slot: u32) -> bool {
         // No such slot: somebody damages the ring. Nobody is robbed for that; nor if asking fails, as a
         // file system without such locks has no shared rings.
-        slot > self.0.layout.slots || self.0.is_held(Place::Producer(slot)).unwrap_or(true)
+        slot > self.0.layout.slots || self.0.is_held(Seat::Producer(slot)).unwrap_or(true)
     }
 
     #[inline]
@@ -42,6 +42,6 @@ impl Peers for Kernel {
 
 /// Whether the producer in a slot is dead, as the kernel says.
 pub(crate) fn is_dead(ring: &RingFile) -> impl Fn(u32) -> bool + use<> {
-    let peers = Kernel(ring.clone());
-    move |slot| !peers.is_alive(slot)
+    let liveness = Kernel(ring.clone());
+    move |slot| !liveness.is_alive(slot)
 }

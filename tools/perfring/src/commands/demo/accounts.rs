@@ -74,8 +74,8 @@ impl Account {
                 account.check("overwritten + still there", account.written, sum.records);
             }
         }
-        let told = seen.full.plus(seen.too_large);
-        account.check("told losses", account.refused, told.plus(totals.untold()).records);
+        let reported = seen.full.plus(seen.too_large);
+        account.check("told losses", account.refused, reported.plus(totals.unreported()).records);
         if let Some(own) = own {
             let offered = own.offered + seen.resources;
             account.check("offered", offered, account.written + account.refused);
@@ -84,7 +84,11 @@ impl Account {
             account.check("missing sequence numbers", missing, account.refused + account.lapped);
         } else {
             // Killed: what it offered last is unknown, what it wrote is not.
-            account.check("missing sequence numbers", seen.missing, told.records + account.lapped);
+            account.check(
+                "missing sequence numbers",
+                seen.missing,
+                reported.records + account.lapped,
+            );
         }
         account
     }
@@ -94,8 +98,8 @@ impl Account {
         let Some(totals) = &stat.totals else { return true };
         let (read, written) = (seen.records + seen.lapped.records, totals.producer.written.records);
         // A loss may stand after the last record.
-        let told = seen.full.plus(seen.too_large).plus(totals.untold());
-        read >= written && told.records >= totals.producer.refused.total().records
+        let reported = seen.full.plus(seen.too_large).plus(totals.unreported());
+        read >= written && reported.records >= totals.producer.refused.total().records
     }
 
     fn check(&mut self, what: &str, is: u64, must: u64) {
@@ -136,10 +140,10 @@ impl Account {
 /// Losses by cause, for a table.
 pub(super) fn causes(seen: &Seen) -> String {
     let causes = [("full", seen.full), ("too_large", seen.too_large), ("lapped", seen.lapped)];
-    let told: Vec<String> = causes
+    let reported: Vec<String> = causes
         .iter()
         .filter(|(_, count)| *count != Count::default())
         .map(|(cause, count)| format!("{cause} {}", HumanCount(count.records)))
         .collect();
-    if told.is_empty() { "-".to_owned() } else { told.join(", ") }
+    if reported.is_empty() { "-".to_owned() } else { reported.join(", ") }
 }

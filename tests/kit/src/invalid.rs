@@ -145,9 +145,9 @@ pub fn long_records(base: &Image) -> impl Iterator<Item = Case> {
 }
 
 /// Writes one copy of a latch so that it is whole, or not.
-fn forge(image: &mut Image, rng: &mut Rng, latch: &str) {
-    let words = at(latch).len() / 16;
-    let start = at(latch).start + rng.index(2) * words * 8;
+fn forge(image: &mut Image, rng: &mut Rng, seq_latch: &str) {
+    let words = at(seq_latch).len() / 16;
+    let start = at(seq_latch).start + rng.index(2) * words * 8;
     for offset in (start..start + words * 8).step_by(8) {
         if rng.below(2) == 0 {
             spoil(image, rng, offset);
@@ -179,10 +179,10 @@ fn positions(image: &mut Image, rng: &mut Rng) {
     let mark = at("tail_mark").start;
     image.set(mark, 8, tail);
     image.set(mark + 24, 8, tail);
-    let book = at("producer_book").start;
+    let totals = at("producer_book").start;
     for copy in [0, 224] {
         let pos = head - (rng.below(head - tail + 1) & !7);
-        image.set(book + copy + 8, 8, pos);
+        image.set(totals + copy + 8, 8, pos);
     }
 }
 

@@ -1,71 +1,72 @@
 //! The ledger of a shared ring: the producers' book as of `producer_pos`, kept under the lock.
 
-use crate::counters::{Count, ProducerBook, Refused};
-use crate::latch::{self, LatchWriter};
+use crate::counters::{Count, ProducerTotals, Refused};
 use crate::record::Corrupt;
 use crate::recount::bring_up;
+use crate::seq_latch::{self, SeqLatchWriter};
 use crate::view::Shared;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Hole, LEDGER, LOST_SIZE, RecordWord, SharedLine, ledger};
+use perfring_abi::{Hole, LOST_SIZE, RUNNING, RecordWord, SharedLine, running};
 
 /// The ledger as a book that is true at `producer_pos`, if nothing is open: then nobody adds to it
 /// without the lock either.
-fn ledger_book(at: Shared<'_>, pos: u64) -> ProducerBook {
+fn running_totals(at: Shared<'_>, pos: u64) -> ProducerTotals {
     // Relaxed throughout: the lock orders it.
     let line = &at.ring.header.shared;
-    let words = line.ledger.each_ref().map(|word| word.load(Ordering::Relaxed));
-    let discarded = Count::get(&words, ledger::DISCARDED_RECORDS);
-    let reclaimed = Count::get(&words, ledger::RECLAIMED_RECORDS);
-    let lost_markers = words[ledger::LOST_MARKERS];
+    let words = line.running.each_ref().map(|word| word.load(Ordering::Relaxed));
+    let discarded = Count::get(&words, running::DISCARDED_RECORDS);
+    let reclaimed = Count::get(&words, running::RECLAIMED_RECORDS);
+    let lost_markers = words[running::LOST_MARKERS];
     let markers = lost_markers.wrapping_mul(LOST_SIZE.into());
     let other = discarded.bytes.wrapping_add(reclaimed.bytes).wrapping_add(markers);
-    ProducerBook {
+    ProducerTotals {
         pos,
         written: Count { records: written(line), bytes: pos.wrapping_sub(other) },
         discarded,
         reclaimed,
-        told: Refused::get(&words, ledger::TOLD),
+        reported: Refused::get(&words, running::REPORTED),
         lost_markers,
-        ..ProducerBook::default()
+        ..ProducerTotals::default()
     }
 }
 
 /// Makes the ledger say what a counted book says.
-fn set_ledger(at: Shared<'_>, book: &ProducerBook) {
+fn set_running(at: Shared<'_>, totals: &ProducerTotals) {
     // Relaxed throughout: the lock orders it.
     let line = &at.ring.header.shared;
-    let mut words = [0; LEDGER];
-    book.discarded.put(&mut words, ledger::DISCARDED_RECORDS);
-    book.reclaimed.put(&mut words, ledger::RECLAIMED_RECORDS);
-    book.told.put(&mut words, ledger::TOLD);
-    words[ledger::LOST_MARKERS] = book.lost_markers;
-    for (to, word) in line.ledger.iter().zip(words) {
+    let mut words = [0; RUNNING];
+    totals.discarded.put(&mut words, running::DISCARDED_RECORDS);
+    totals.reclaimed.put(&mut words, running::RECLAIMED_RECORDS);
+    totals.reported.put(&mut words, running::REPORTED);
+    words[running::LOST_MARKERS] = totals.lost_markers;
+    for (to, word) in line.running.iter().zip(words) {
         to.store(word, Ordering::Relaxed);
     }
-    line.ledger_written.store(book.written.records, Ordering::Relaxed);
-    line.ledger_more.store(0, Ordering::Relaxed);
-    line.ledger_stale.store(0, Ordering::Relaxed);
+    line.running_written.store(totals.written.records, Ordering::Relaxed);
+    line.running_more.store(0, Ordering::Relaxed);
+    line.running_stale.store(0, Ordering::Relaxed);
 }
 
 /// Writes the producers' book, true at `head`, under the lock.
 ///
 /// With nothing open the ledger is the book. Else, or after an end that the ledger does not know
 /// of, the records since the last book are counted.
-pub(crate) fn write_book(at: Shared<'_>, head: u64, end: u64) -> Result<(), Corrupt> {
+pub(crate) fn write_totals(at: Shared<'_>, head: u64, end: u64) -> Result<(), Corrupt> {
     let header = at.ring.header;
-    let whole = latch::find(&header.producer).ok_or(Corrupt { pos: head })?;
+    let whole = seq_latch::find(&header.producer).ok_or(Corrupt { pos: head })?;
     let settled = head == end;
-    let book = if settled && header.shared.ledger_stale.load(Ordering::Relaxed) == 0 {
-        ledger_book(at, head)
+    let totals = if settled && header.shared.running_stale.load(Ordering::Relaxed) == 0 {
+        running_totals(at, head)
     } else {
-        let old = ProducerBook::from_words(&whole.words);
-        let book = bring_up(at.ring, old, head)?;
+        let old = ProducerTotals::from_words(&whole.words);
+        let totals = bring_up(at.ring, old, head)?;
         if settled {
-            set_ledger(at, &book);
+            set_running(at, &totals);
         }
-        book
+        totals
     };
-    LatchWriter::after(&header.producer, Some(&whole)).write(&header.producer, &book.to_words());
+    SeqLatchWriter::after(&header.producer, Some(&whole))
+        .write(&header.producer, &totals.to_words());
     Ok(())
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn write_book(at: Shared<'_>, head: u64, end: u64) -> Result<(), Corr
 #[inline(always)]
 pub(crate) fn expect(at: Shared<'_>, records: u64) {
     // Relaxed, and no addition in one: the lock orders it.
-    let written = &at.ring.header.shared.ledger_written;
+    let written = &at.ring.header.shared.running_written;
     written.store(written.load(Ordering::Relaxed).wrapping_add(records), Ordering::Relaxed);
 }
 
@@ -82,9 +83,9 @@ pub(crate) fn expect(at: Shared<'_>, records: u64) {
 /// is counted anew.
 pub(crate) fn correct(at: Shared<'_>, written: u64, discarded: Count) {
     let line = &at.ring.header.shared;
-    let ledger = &line.ledger[ledger::DISCARDED_RECORDS..];
+    let running = &line.running[running::DISCARDED_RECORDS..];
     let more = [discarded.records, discarded.bytes, written];
-    for (word, more) in ledger[..2].iter().chain([&line.ledger_more]).zip(more) {
+    for (word, more) in running[..2].iter().chain([&line.running_more]).zip(more) {
         if more != 0 {
             word.fetch_add(more, Ordering::Relaxed); // N publishes it
         }
@@ -92,12 +93,12 @@ pub(crate) fn correct(at: Shared<'_>, written: u64, discarded: Count) {
 }
 
 /// Counts losses that are told by so many markers. Under the lock.
-pub(crate) fn add_told(at: Shared<'_>, losses: Refused, markers: u64) {
-    let mut more = [0; LEDGER];
-    losses.put(&mut more, ledger::TOLD);
-    more[ledger::LOST_MARKERS] = markers;
+pub(crate) fn add_reported(at: Shared<'_>, losses: Refused, markers: u64) {
+    let mut more = [0; RUNNING];
+    losses.put(&mut more, running::REPORTED);
+    more[running::LOST_MARKERS] = markers;
     // No further ahead: those are added to without the lock.
-    for (word, more) in at.ring.header.shared.ledger.iter().zip(more).skip(ledger::TOLD) {
+    for (word, more) in at.ring.header.shared.running.iter().zip(more).skip(running::REPORTED) {
         // Relaxed: the lock orders it.
         word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
@@ -107,15 +108,15 @@ pub(crate) fn add_told(at: Shared<'_>, losses: Refused, markers: u64) {
 pub(crate) fn records(at: Shared<'_>) -> u64 {
     let line = &at.ring.header.shared;
     // Relaxed: who asks has a wish.
-    match line.ledger_stale.load(Ordering::Relaxed) {
+    match line.running_stale.load(Ordering::Relaxed) {
         0 => written(line),
         _ => u64::MAX,
     }
 }
 
 fn written(line: &SharedLine) -> u64 {
-    let expected = line.ledger_written.load(Ordering::Relaxed);
-    expected.wrapping_add(line.ledger_more.load(Ordering::Relaxed))
+    let expected = line.running_written.load(Ordering::Relaxed);
+    expected.wrapping_add(line.running_more.load(Ordering::Relaxed))
 }
 
 /// Opens a reservation, under the lock.
