@@ -20,7 +20,7 @@ use perfring_set::{About, Source, SourceError};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 impl Source for KernelRing {
-    fn poll(&mut self) -> Result<Front, SourceError> {
+    fn peek(&mut self) -> Result<Front, SourceError> {
         Ok(KernelRing::peek(self)?)
     }
 

@@ -135,7 +135,7 @@ impl FullestFirst {
         let mut most: Option<(Fill, usize)> = None;
         for (at, entry) in self.entries.iter_mut().enumerate().filter(|(_, e)| !e.finished) {
             if !entry.polled {
-                let polled = entry.source.poll();
+                let polled = entry.source.peek();
                 entry.finished = polled.is_err();
                 entry.polled = polled.map_err(|error| (entry.id, error))? != Front::Empty;
             }
@@ -188,7 +188,7 @@ impl FullestFirst {
 impl Entry {
     fn has_something(&mut self) -> bool {
         if !self.polled && !self.finished {
-            match self.source.poll() {
+            match self.source.peek() {
                 Ok(front) => self.polled = front != Front::Empty,
                 Err(_) => return true,
             }

@@ -42,7 +42,7 @@ pub trait Source: Send {
     ///
     /// # Errors
     /// [`SourceError`]: the source is finished.
-    fn poll(&mut self) -> Result<Front, SourceError>;
+    fn peek(&mut self) -> Result<Front, SourceError>;
 
     /// Takes the next item, and says what is next after it: [`Front::Empty`] only if all that was
     /// published before the last look was taken, [`Front::More`] if another look must tell. `None` if
@@ -118,7 +118,7 @@ macro_rules! forward {
 impl Source for Consumer {
     forward!(Consumer);
 
-    fn poll(&mut self) -> Result<Front, SourceError> {
+    fn peek(&mut self) -> Result<Front, SourceError> {
         self.hold();
         let front = Consumer::peek(self)?;
         // Nobody may be there but this reader to end what a dead producer left open.
@@ -136,7 +136,7 @@ impl Source for Consumer {
 impl Source for Observer {
     forward!(Observer);
 
-    fn poll(&mut self) -> Result<Front, SourceError> {
+    fn peek(&mut self) -> Result<Front, SourceError> {
         Ok(Observer::peek(self)?)
     }
 

@@ -45,7 +45,7 @@ impl Flood {
 }
 
 impl Source for Flood {
-    fn poll(&mut self) -> Result<Front, SourceError> {
+    fn peek(&mut self) -> Result<Front, SourceError> {
         self.known = SIZE;
         Ok(self.front())
     }
@@ -113,7 +113,7 @@ impl Honest {
 }
 
 impl Source for Honest {
-    fn poll(&mut self) -> Result<Front, SourceError> {
+    fn peek(&mut self) -> Result<Front, SourceError> {
         self.known = (self.clock.load(Ordering::Relaxed) - START) / 10_000;
         Ok(self.front())
     }

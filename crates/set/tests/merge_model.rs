@@ -63,7 +63,7 @@ impl Fake {
 }
 
 impl Source for Fake {
-    fn poll(&mut self) -> Result<Front, SourceError> {
+    fn peek(&mut self) -> Result<Front, SourceError> {
         if !self.copies {
             self.known.extend(self.script.0.lock().unwrap().drain(..));
         } else if self.known.is_empty() {

@@ -139,12 +139,12 @@ impl Merge {
         true
     }
 
-    /// PollSchedule at one. Returns the time of what is next in it.
+    /// Polls one source. Returns the time of what is next in it.
     pub(super) fn poll_source(&mut self, slot: u32, now: u64) -> Option<u64> {
         let entry = self.entries.get_mut(slot as usize)?.as_mut()?;
         self.figures.polls += 1;
         entry.polled = now;
-        let front = entry.source.poll();
+        let front = entry.source.peek();
         if let Some(described) = &mut entry.described
             && !matches!(front, Ok(Front::Empty) | Err(_))
         {
