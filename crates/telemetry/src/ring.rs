@@ -28,8 +28,9 @@ pub(crate) struct Ring {
     pub(crate) max_len: usize,
     resource: Resource,
     threads: Threads,
-    /// For whoever has no producer of their own.
+    /// For threads that have no producer of their own.
     spare: Mutex<Handle>,
+    spare_slot: u32,
     /// The process that may take that lock: in a child it could be held forever.
     owner: u32,
     /// The process, as it stands in records.
@@ -63,7 +64,7 @@ impl Ring {
         resource: Resource,
     ) -> Arc<Self> {
         let (layout, max_len, pid) = (*spare.layout(), spare.max_len(), std::process::id());
-        let interval = layout.data_size / 4;
+        let (interval, spare_slot) = (layout.data_size / 4, spare.slot());
         Arc::new(Ring {
             location,
             layout,
@@ -71,6 +72,7 @@ impl Ring {
             resource,
             threads,
             spare: Mutex::new(Handle::new(spare)),
+            spare_slot,
             owner: pid,
             pid: AtomicU32::new(pid),
             started: AtomicU64::new(ids::started()),
@@ -207,6 +209,11 @@ impl Ring {
         &self,
         act: impl Fn(&Handle) -> Result<R, ReserveError>,
     ) -> Result<R, ReserveError> {
+        // A thread that has the lock comes here again from a panic hook: it must not wait for itself.
+        if IN_SPARE.get() {
+            return Err(ReserveError::Contended { slot: self.spare_slot });
+        }
+        let _inside = InSpare::enter();
         // In a child it may be held forever. Where it is not, the producer itself knows of the fork.
         match self.spare.try_lock() {
             Ok(spare) => act(&spare),
@@ -228,6 +235,26 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         sweep();
+    }
+}
+
+thread_local! {
+    /// Whether this thread has the lock of a sink's own producer, or waits for it.
+    static IN_SPARE: Cell<bool> = const { Cell::new(false) };
+}
+
+struct InSpare;
+
+impl InSpare {
+    fn enter() -> Self {
+        IN_SPARE.set(true);
+        InSpare
+    }
+}
+
+impl Drop for InSpare {
+    fn drop(&mut self) {
+        IN_SPARE.set(false);
     }
 }
 
@@ -398,5 +425,37 @@ impl Local {
         places.retain(|place| place.ring.strong_count() > 0 && !place.is_of(ring));
         places.push(place);
         Some(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_thread_that_has_the_lock_of_the_sinks_own_producer_does_not_wait_for_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        perfring_producer::create(&path, &crate::options()).unwrap();
+        let spare = SharedProducer::attach(&path).unwrap();
+        let location = spare.location().clone();
+        let ring = Ring::new(location, Threads::Together, spare, Resource::here());
+        let (done, is_done) = mpsc::channel();
+        let nested = std::thread::spawn(move || {
+            let again = ring.with_spare(|_| Ok(ring.with_spare(|_| Ok(()))));
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                ring.with_spare(|_| -> Result<(), _> { std::panic::resume_unwind(Box::new(())) })
+            }));
+            let after = ring.with_spare(|_| Ok(()));
+            done.send((again, panicked.is_err(), after)).unwrap();
+        });
+        let (again, panicked, after) = is_done.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(matches!(again.unwrap(), Err(ReserveError::Contended { .. })));
+        assert!(panicked);
+        assert_eq!(after, Ok(()));
+        nested.join().unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! The layer.
 
+use crate::panics;
 use crate::site::{self, PARENT_SPAN_ID, SPAN_ID, Site, Sites, TRACE_ID};
 use crate::spans::{self, Ids, Span, Spans};
 use crate::visit::Fields;
@@ -86,6 +87,38 @@ impl PerfringLayer {
     #[must_use]
     pub fn sink(&self) -> &Sink {
         &self.sink
+    }
+
+    /// Installs a panic hook that writes each panic of the process to the layer's ring, and then calls
+    /// the hook that was installed before, which prints it.
+    ///
+    /// The record is a [`Log`](perfring_telemetry::Log) of severity `FATAL` and event name `panic`: with
+    /// the message, the source location, the thread's name and the span that the thread is in. It is in
+    /// the ring before the panic unwinds or aborts, so it is there with `panic = "abort"` and after a
+    /// panic in a destructor, too. What dies without a panic leaves no such record: `abort()`, a stack
+    /// overflow, a signal. Filters do not apply.
+    ///
+    /// A panic inside of the layer, of the formatting of a value or of another layer is written, too: the
+    /// hook takes no lock that the panicking thread may have. It waits for nothing but a shared ring's
+    /// lock, and for no longer than any record does.
+    ///
+    /// ```
+    /// use perfring_tracing::{PerfringLayer, options};
+    /// use tracing_subscriber::prelude::*;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// let layer = PerfringLayer::create(&path, &options())?;
+    /// layer.panic_hook();
+    /// let subscriber = tracing_subscriber::registry().with(layer);
+    /// // subscriber.init();
+    /// # let before = perfring_consumer::Snapshot::take(&path)?.iter().count();
+    /// let _ = std::thread::spawn(|| panic!("the end")).join();
+    /// # let after = perfring_consumer::Snapshot::take(&path)?.iter().count();
+    /// # assert_eq!(after, before + 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn panic_hook(&self) {
+        panics::install(self.sink.clone(), self.number);
     }
 
     /// The span that something is in.

@@ -80,6 +80,7 @@
 #![forbid(unsafe_code)]
 
 mod layer;
+mod panics;
 mod site;
 mod spans;
 mod visit;
