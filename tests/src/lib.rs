@@ -112,8 +112,3 @@ pub fn skip(why: &str) {
     // Past the harness's capture: a skip is never silent.
     let _ = writeln!(std::io::stderr().lock(), "SKIPPED: {why}");
 }
-
-/// The README's program is compiled and run with the other examples.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-pub struct Readme;

@@ -1,7 +1,7 @@
 //! `#[record(...)]` and doc comments.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote_spanned};
+use quote::ToTokens;
 use syn::meta::ParseNestedMeta;
 use syn::{Attribute, Error, Expr, ExprLit, Ident, Lit, LitInt, LitStr, Path, Result};
 
@@ -18,7 +18,6 @@ const CLASSES: [(&str, &str); 8] = [
 ];
 
 /// Of a struct or enum.
-#[derive(Default)]
 pub(crate) struct Container {
     pub(crate) name: Option<LitStr>,
     pub(crate) version: Option<LitInt>,
@@ -26,7 +25,8 @@ pub(crate) struct Container {
     /// A variant of `perfring_types::Class`.
     pub(crate) class: Option<Ident>,
     pub(crate) help: String,
-    pub(crate) krate: Option<Path>,
+    /// Where `perfring_types` is.
+    pub(crate) types: Path,
     pub(crate) rkyv: bool,
 }
 
@@ -60,16 +60,25 @@ pub(crate) fn at(place: Span) -> Span {
 impl Container {
     /// The path of `perfring_types`, for code whose errors are shown at `span`.
     pub(crate) fn krate(&self, span: Span) -> TokenStream {
-        let Some(path) = &self.krate else { return quote_spanned!(span=> ::perfring_types) };
-        let respanned = path.to_token_stream().into_iter().map(|mut token| {
+        let respanned = self.types.to_token_stream().into_iter().map(|mut token| {
             token.set_span(token.span().located_at(span));
             token
         });
         respanned.collect()
     }
 
-    pub(crate) fn of(attributes: &[Attribute]) -> Result<Self> {
-        let mut all = Container { help: help(attributes), ..Container::default() };
+    /// Reads the attributes; without `crate = ...`, `perfring_types` is at `types`.
+    pub(crate) fn of(attributes: &[Attribute], types: Path) -> Result<Self> {
+        let mut krate = None;
+        let mut all = Container {
+            name: None,
+            version: None,
+            id: None,
+            class: None,
+            help: help(attributes),
+            types,
+            rkyv: false,
+        };
         each(attributes, |meta| {
             if meta.path.is_ident("name") {
                 once(&mut all.name, name(&meta)?, &meta)
@@ -87,7 +96,7 @@ impl Container {
                 all.help = meta.value()?.parse::<LitStr>()?.value();
                 Ok(())
             } else if meta.path.is_ident("crate") {
-                once(&mut all.krate, path(&meta)?, &meta)
+                once(&mut krate, path(&meta)?, &meta)
             } else if meta.path.is_ident("rkyv") {
                 all.rkyv = true;
                 Ok(())
@@ -98,6 +107,7 @@ impl Container {
                 ))
             }
         })?;
+        all.types = krate.unwrap_or(all.types);
         Ok(all)
     }
 }

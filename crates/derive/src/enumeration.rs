@@ -118,7 +118,7 @@ fn labelled(
 
 /// Refuses what only a struct can have.
 fn only_fields_have(all: &Container, ident: &Ident) -> Result<()> {
-    let Container { name, version, id, class, help: _, krate: _, rkyv: _ } = all;
+    let Container { name, version, id, class, help: _, types: _, rkyv: _ } = all;
     let refused = [
         name.as_ref().map(Spanned::span),
         version.as_ref().map(Spanned::span),

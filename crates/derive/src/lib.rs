@@ -1,6 +1,7 @@
 //! `#[derive(Record)]`: a struct's schema, for perfring's records.
 //!
-//! Use it through `perfring_types` or `perfring_producer::types`, whose traits it implements.
+//! Use it through `perfring` or `perfring_types`, whose traits it implements: each of them re-exports the derive
+//! whose code finds these traits in it.
 #![forbid(unsafe_code)]
 
 mod attributes;
@@ -9,7 +10,7 @@ mod record;
 
 use attributes::Container;
 use proc_macro2::TokenStream;
-use syn::{Data, DeriveInput, Error, Result};
+use syn::{Data, DeriveInput, Error, Path, Result, parse_quote};
 
 /// Makes a struct a record, or an enum a field of records.
 ///
@@ -100,44 +101,30 @@ use syn::{Data, DeriveInput, Error, Result};
 /// assert_eq!(Line::SCHEMA.fields.len(), 5);
 /// ```
 ///
-/// # Attributes
-///
-/// `#[record(...)]` on a struct:
-///
-/// | | |
-/// |---|---|
-/// | `name = "..."` | the type's name; without it the package's (`CARGO_PKG_NAME`) and the struct's, as `my-package.Trade`. Two structs with one name in one package need names of their own |
-/// | `version = N` | counts up when the meaning changes; 1 without it |
-/// | `id = N` | the type's number, any `const` of `u32` that an application may use; without it one that follows from name, version and layout |
-/// | `class = "..."` | `plain`, `log`, `span_start`, `span_end`, `gauge`, `sum`, `histogram`, `resource` |
-/// | `help = "..."` | what it means; without it the first paragraph of the doc comment |
-/// | `rkyv` | an rkyv archive; on an enum: a field of archives |
-/// | `crate = path` | where `perfring_types` is, such as `perfring_producer::types` |
-///
-/// On a field:
-///
-/// | | |
-/// |---|---|
-/// | `unit = "..."` | its unit as UCUM has it: `By`, `ms`, `{request}` |
-/// | `help = "..."` | what it means; without it the first paragraph of the doc comment |
-/// | `name = "..."` | its name, if not the field's own |
-/// | `text` | a `[u8; N]` that is UTF-8 with zeros after it |
-/// | `hex` | a `[u8; N]` shown in hexadecimal |
-/// | `opaque` | rkyv: shown as bytes, whatever it is |
-/// | `skip` | not told of, as are fields whose names begin with `_` (unless they have a `name`) |
-///
-/// On a variant of an enum: `name = "..."`.
-///
-/// Records of 64-bit integers and less stand at multiples of 8; what needs more is refused, as are
-/// padding, pointers, and enums whose numbers nobody has fixed.
+#[doc = include_str!("attributes.md")]
 #[proc_macro_derive(Record, attributes(record))]
 pub fn derive_record(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = syn::parse_macro_input!(input as DeriveInput);
-    derive(&input).unwrap_or_else(Error::into_compile_error).into()
+    let made = derive(&input, parse_quote!(::perfring_types));
+    made.unwrap_or_else(Error::into_compile_error).into()
 }
 
-fn derive(input: &DeriveInput) -> Result<TokenStream> {
-    let all = Container::of(&input.attrs)?;
+/// Makes a struct a record, or an enum a field of records: [`Record`] for a crate that depends on `perfring`.
+///
+/// `perfring` re-exports it as `Record`. A derive cannot ask through which crate it was reached, so there
+/// is one for each crate that offers it; they differ in the path that their code begins with.
+///
+#[doc = include_str!("attributes.md")]
+#[proc_macro_derive(PerfringRecord, attributes(record))]
+pub fn derive_perfring_record(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let input = syn::parse_macro_input!(input as DeriveInput);
+    let made = derive(&input, parse_quote!(::perfring::types));
+    made.unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Implements the traits of `types`, unless `crate = ...` names another path.
+fn derive(input: &DeriveInput, types: Path) -> Result<TokenStream> {
+    let all = Container::of(&input.attrs, types)?;
     match &input.data {
         Data::Struct(_) => record::structure(input, &all),
         Data::Enum(_) => enumeration::enumeration(input, &all),
@@ -151,7 +138,6 @@ fn derive(input: &DeriveInput) -> Result<TokenStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syn::parse_quote;
 
     /// Generated code reaches everything through `crate = ...`, for those who do not depend on
     /// `perfring_types` themselves.
@@ -174,7 +160,7 @@ mod tests {
             },
         ];
         for input in inputs {
-            let path = derive(&input).unwrap().to_string();
+            let path = derive(&input, parse_quote!(::perfring_types)).unwrap().to_string();
             assert!(path.contains("producer :: types"), "{path}");
             assert!(!path.contains("perfring_types"), "{path}");
             let mut plain = input.clone();
@@ -183,8 +169,11 @@ mod tests {
                     *attribute = parse_quote!(#[record(rkyv)]);
                 }
             }
-            let default = derive(&plain).unwrap().to_string();
+            let default = derive(&plain, parse_quote!(::perfring_types)).unwrap().to_string();
             assert!(default.contains(":: perfring_types"), "{default}");
+            let ours = derive(&plain, parse_quote!(::perfring::types)).unwrap().to_string();
+            assert!(ours.contains(":: perfring :: types"), "{ours}");
+            assert!(!ours.contains("perfring_types"), "{ours}");
         }
     }
 }

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "bench")]
 use crate::commands::bench;
+#[cfg(not(all(feature = "bench", feature = "top")))]
+use crate::commands::missing;
 #[cfg(feature = "top")]
 use crate::commands::top;
 use crate::commands::{
@@ -46,9 +48,15 @@ enum Command {
     Recover(recover::Args),
     #[cfg(feature = "top")]
     Top(top::Args),
+    #[cfg(not(feature = "top"))]
+    #[command(hide = true)]
+    Top(missing::Args),
     Doctor(doctor::Args),
     #[cfg(feature = "bench")]
     Bench(bench::Args),
+    #[cfg(not(feature = "bench"))]
+    #[command(hide = true)]
+    Bench(missing::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
     #[cfg(feature = "bench")]
@@ -79,9 +87,13 @@ impl Cli {
             Command::Recover(args) => recover::run(&args),
             #[cfg(feature = "top")]
             Command::Top(args) => top::run(&args),
+            #[cfg(not(feature = "top"))]
+            Command::Top(_) => Err(missing::refusal("top", "full")),
             Command::Doctor(args) => doctor::run(&args),
             #[cfg(feature = "bench")]
             Command::Bench(args) => bench::run(&args),
+            #[cfg(not(feature = "bench"))]
+            Command::Bench(_) => Err(missing::refusal("bench", "full,bench")),
             Command::Completions(args) => generate::completions(&args, &Self::command()),
             Command::Man(args) => generate::man(&args, Self::command()),
             #[cfg(feature = "bench")]

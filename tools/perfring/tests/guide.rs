@@ -9,7 +9,8 @@ use std::process::Command;
 
 /// The blocks of shell in a page.
 fn blocks(page: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/guide/src").join(page);
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/perfring/src/guide").join(page);
     let text = std::fs::read_to_string(path).unwrap();
     let parts = text.split("```sh\n").skip(1);
     parts.map(|part| part.split("```").next().unwrap().to_owned()).collect()

@@ -147,7 +147,7 @@ impl OutputConfig {
         let (kind, delivery) = (common.r#type, common.delivery);
         let unknown = wrong(&match FEATURES.contains(&&*kind) {
             true => {
-                format!("this program was built without {kind}: build it with --features {kind}")
+                format!("this build has no {kind}: `cargo install perfring-cli --features full`")
             }
             false => format!("{kind:?} is no type of output: known are {known}"),
         });

@@ -1,5 +1,7 @@
 //! The formats, and how each is opened.
 
+#[cfg(not(all(feature = "nats", feature = "otlp", feature = "parquet")))]
+use crate::commands::missing;
 use crate::failure::Failure;
 use clap::ValueEnum;
 use perfring_export::recording::Recording;
@@ -154,10 +156,7 @@ pub(super) fn open(
         #[cfg(feature = "nats")]
         Format::Nats => boxed(perfring_export::nats::Nats::open(&name, &asked.read()?)),
         #[cfg(not(all(feature = "nats", feature = "otlp", feature = "parquet")))]
-        _ => Err(Failure::Usage(format!(
-            "this perfring was built without the format {name}: build it with `cargo build \
-             --release -p perfring --features {name}`"
-        ))),
+        _ => Err(missing::refusal(&name, "full")),
     }
 }
 

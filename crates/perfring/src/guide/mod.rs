@@ -1,0 +1,42 @@
+//! perfring explained.
+//!
+//! | to | read |
+//! |---|---|
+//! | write a program that publishes or reads | [`application`] |
+//! | find out what an error message means | [`errors`] |
+//! | know what happens inside | [`architecture`] |
+//! | run the sidecar | [`sidecar`] |
+//! | read the file of a process that has died | [`at_night`] |
+//! | use Python and numpy | [`python`] |
+//! | tune memory: huge pages, locking, NUMA | [`memory`] |
+//! | compare perfring with something else | [`why_not`] |
+//!
+//! The format of a ring is specified in `proto/ABI.md`, with a glossary; all figures are in `benches/RESULTS.md`.
+
+// Its examples need both; the page is shown without them, too.
+#[cfg_attr(
+    any(not(doctest), all(feature = "derive", feature = "set", feature = "tokio")),
+    doc = include_str!("application.md")
+)]
+pub mod application {}
+
+#[doc = include_str!("architecture.md")]
+pub mod architecture {}
+
+#[doc = include_str!("at_night.md")]
+pub mod at_night {}
+
+#[doc = include_str!("errors.md")]
+pub mod errors {}
+
+#[doc = include_str!("memory.md")]
+pub mod memory {}
+
+#[doc = include_str!("python.md")]
+pub mod python {}
+
+#[doc = include_str!("sidecar.md")]
+pub mod sidecar {}
+
+#[doc = include_str!("why_not.md")]
+pub mod why_not {}

@@ -1,0 +1,113 @@
+//! perf's ring buffer between your own processes.
+//!
+//! A [`Producer`] publishes records into a ring in a file, at a few nanoseconds each. A [`Consumer`] reads them in
+//! place; any number of [`Observer`]s copy them and are not noticed. After `kill -9` the file still holds the last
+//! records.
+//!
+//! ```
+//! # if std::fs::exists("/dev/shm/ticks")? { return Ok(()) } // somebody's ring
+//! use perfring::{Consumer, Item, Options, Producer};
+//!
+//! let mut producer = Producer::open_or_create("/dev/shm/ticks", &Options::default())?;
+//! producer.publish(b"hello")?;
+//! let mut consumer = Consumer::attach("/dev/shm/ticks")?;
+//! while let Some(item) = consumer.read()? {
+//!     match item {
+//!         Item::Record(record) => println!("{:?}", record.bytes),
+//!         Item::Lost(lost) => eprintln!("{lost}"),
+//!     }
+//! }
+//! # std::fs::remove_file("/dev/shm/ticks")?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The [`guide`] explains the rest: [which ring to take](guide::application), [what an error
+//! means](guide::errors), [what happens inside](guide::architecture).
+//!
+//! # Dependencies
+//!
+//! ```toml
+//! [dependencies]
+//! perfring = { path = "../perfring/crates/perfring" } # not on crates.io yet; or git = "..."
+//! ```
+//!
+//! | feature | | adds |
+//! |---|---|---|
+//! | `derive` | default | [`#[derive(Record)]`](macro@Record) |
+//! | `decode` | | `types::read`: payloads as values, by the field names in the ring's type table |
+//! | `rkyv` | | records with strings, lists and options |
+//! | `poll` | | `Consumer::pollable`: a descriptor for an event loop |
+//! | `tokio` | | `perfring::tokio`: consumers and observers as streams |
+//! | `set` | | `perfring::set`: directories of rings, merged in the order of time |
+//! | `telemetry` | | `perfring::telemetry`: logs, spans and metrics with OpenTelemetry's names; `log` and `metrics` add sinks for the crates of these names |
+//! | `tracing` | | `perfring::tracing`: a layer for the crate `tracing` |
+//!
+//! # Records with a shape
+//!
+//! A plain struct is a record type. Its schema goes into the ring's type table, so whoever has the file sees its
+//! fields by name.
+//!
+//! ```
+//! # #[cfg(feature = "derive")] {
+//! use perfring::bytemuck::{Pod, Zeroable};
+//! use perfring::{Consumer, Item, Options, Producer, Record};
+//!
+//! /// What one request cost.
+//! #[repr(C)]
+//! #[derive(Clone, Copy, Record, Pod, Zeroable)]
+//! #[bytemuck(crate = "perfring::bytemuck")] // not needed in a crate that depends on bytemuck
+//! struct Request {
+//!     #[record(unit = "ns")]
+//!     took: u64,
+//!     status: u64,
+//! }
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("requests");
+//! let mut producer = Producer::create(&path, &Options::default())?;
+//! producer.publish_pod(&Request { took: 81_000, status: 200 })?;
+//! # let mut seen = 0;
+//! let mut consumer = Consumer::attach(&path)?;
+//! while let Some(Item::Record(record)) = consumer.read()? {
+//!     let request: &Request = record.as_pod()?; // borrowed from the ring
+//!     println!("{} took {} ns", request.status, request.took);
+//! #   seen += 1;
+//! }
+//! # assert_eq!(seen, 1);
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Names
+//!
+//! This crate re-exports all of [`producer`] and [`consumer`] at its root. Both know one [`Record`]: here it is the
+//! trait of record types and its derive. The record that a reader returns is [`consumer::Record`].
+//!
+//! `perfring-producer` and `perfring-consumer` are crates of their own, for programs that need only one of them.
+#![forbid(unsafe_code)]
+
+pub mod guide;
+pub mod types;
+
+pub use perfring_consumer as consumer;
+#[doc(inline)]
+pub use perfring_consumer::*;
+pub use perfring_producer as producer;
+#[doc(inline)]
+pub use perfring_producer::*;
+pub use perfring_types::bytemuck;
+pub use types::Record;
+
+#[cfg(feature = "set")]
+pub use perfring_set as set;
+#[cfg(feature = "telemetry")]
+pub use perfring_telemetry as telemetry;
+#[cfg(feature = "tokio")]
+pub use perfring_tokio as tokio;
+#[cfg(feature = "tracing")]
+pub use perfring_tracing as tracing;
+
+/// The programs in README are compiled and run with the other examples.
+#[cfg(all(doctest, feature = "derive"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
