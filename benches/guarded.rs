@@ -65,7 +65,7 @@ fn alone(way: &mut Way, payload: &[u8], rounds: u64) -> f64 {
         // As many as fit for sure, with their headers.
         let sent = RING / (payload.len() as u64 + 24);
         for _ in 0..sent {
-            way.producer.publish(KIND, payload).unwrap();
+            way.producer.publish_as(KIND, payload).unwrap();
         }
         let start = Instant::now();
         let seen = read(&mut way.consumer, way.drains, payload);

@@ -97,7 +97,7 @@ fn merge_filled(rounds: u64, run: u64) -> (u64, Duration) {
             for (ring, producer) in producers.iter_mut().enumerate() {
                 for _ in 0..run {
                     let words = record(ring, number[ring]);
-                    producer.publish(RecordType::BYTES, bytemuck::bytes_of(&words)).unwrap();
+                    producer.publish(bytemuck::bytes_of(&words)).unwrap();
                     number[ring] += 1;
                 }
             }
@@ -200,7 +200,7 @@ fn idle(rings_count: usize, busy: usize, lasts: Duration) -> (u64, f64, Duration
     while start.elapsed() < lasts {
         let (at, spent) = (Instant::now(), clock(PROCESS));
         for producer in &mut producers[..busy] {
-            producer.publish(RecordType::BYTES, bytemuck::bytes_of(&record(0, published))).unwrap();
+            producer.publish(bytemuck::bytes_of(&record(0, published))).unwrap();
             published += 1;
         }
         publishing += clock(PROCESS) - spent;

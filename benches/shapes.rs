@@ -8,7 +8,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use perfring_consumer::{Consumer, Item};
-use perfring_producer::{Options, Producer, RecordType, SharedProducer};
+use perfring_producer::{Options, Producer, SharedProducer};
 use perfring_types::Record;
 use rkyv::api::low::to_bytes_in_with_alloc;
 use rkyv::rancor::Failure;
@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 
 /// Records between two readings: well within the ring.
 const ROUND: u64 = 512;
-const BYTES: RecordType = RecordType::BYTES;
 
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Pod, Zeroable, Record)]
@@ -243,16 +242,14 @@ fn archived(rings: &mut Rings) -> Vec<Case> {
 }
 
 fn bytes_through((mut producer, consumer): (Producer, Consumer)) -> impl Contestant + 'static {
-    let publish =
-        move |n| producer.publish(BYTES, bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
+    let publish = move |n| producer.publish(bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
     Through { publish, consumer, right: same_bytes }
 }
 
 fn shared_bytes_through(
     (producer, consumer): (SharedProducer, Consumer),
 ) -> impl Contestant + 'static {
-    let publish =
-        move |n| producer.publish(BYTES, bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
+    let publish = move |n| producer.publish(bytemuck::bytes_of(black_box(&Sixty::of(n)))).unwrap();
     Through { publish, consumer, right: same_bytes }
 }
 

@@ -213,7 +213,7 @@ impl Trial {
         if let Some(mut producer) = self.attach(Producer::attach_as(&self.path, "hostile")) {
             let max = producer.max_len();
             for len in [0, 1, 100, max / 3, max, max + 1, 8] {
-                if let Err(error) = producer.publish(RecordType::BYTES, &vec![b'x'; len]) {
+                if let Err(error) = producer.publish(&vec![b'x'; len]) {
                     sentence(&error);
                 }
                 if let Ok(mut record) = producer.reserve(RecordType::BYTES, len.min(60)) {
@@ -223,7 +223,7 @@ impl Trial {
             }
             let mut batch = producer.batch();
             for _ in 0..100 {
-                let _ = batch.push(RecordType::BYTES, &[b'z'; 300]);
+                let _ = batch.push(&[b'z'; 300]);
             }
             batch.publish();
             let waited = producer.publish_timeout(RecordType::BYTES, b"waited", Duration::ZERO);
@@ -241,7 +241,7 @@ impl Trial {
     pub fn publish_shared(&mut self, producer: &SharedProducer) {
         let max = producer.max_len();
         for len in [0, 1, 100, max / 3, max, max + 1, 8] {
-            if let Err(error) = producer.publish(RecordType::BYTES, &vec![b'x'; len]) {
+            if let Err(error) = producer.publish(&vec![b'x'; len]) {
                 sentence(&error);
             }
             let first = producer.reserve(RecordType::BYTES, len.min(61));
@@ -256,13 +256,13 @@ impl Trial {
             }
         }
         for bytes in [0, 700, usize::MAX] {
-            if let Ok(mut batch) = producer.batch(bytes) {
-                while batch.push(RecordType::BYTES, &[b'b'; 50]) {}
+            if let Ok(mut batch) = producer.reserve_batch(bytes) {
+                while batch.push(&[b'b'; 50]).is_ok() {}
                 batch.publish();
             }
         }
         let waited = producer.publish_timeout(RecordType::BYTES, b"waited", Duration::ZERO);
-        let _ = (waited, producer.written(), producer.refused());
+        let _ = (waited, producer.totals());
     }
 
     /// A recovery, and an observer after it.

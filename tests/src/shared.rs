@@ -5,6 +5,7 @@
 use crate::{actor, number_of, numbered};
 use perfring_abi::{FIELDS, RecordWord};
 use perfring_consumer::{Cause, Consumer, Count, Item, Observer, Policy, Refused, Stat};
+use perfring_producer::ReserveError;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -30,6 +31,20 @@ pub fn said(who: u64, seq: u64, len: usize) -> Vec<u8> {
 pub fn reporter(bytes: &[u8]) -> (u64, u64) {
     let number = number_of(bytes);
     (number / EACH, number % EACH)
+}
+
+/// A refusal as the driven programs answer it, in the words of those of commit da0ee0c.
+#[must_use]
+pub fn answer(error: ReserveError) -> String {
+    match error {
+        ReserveError::Full => "Full".to_owned(),
+        ReserveError::TooLarge { len, max } => format!("TooLarge {{ len: {len}, max: {max} }}"),
+        ReserveError::Contended { slot } => format!("Contended {{ slot: {slot} }}"),
+        ReserveError::Pending { slot } => format!("Pending {{ slot: {slot} }}"),
+        ReserveError::Forked => "Forked".to_owned(),
+        ReserveError::Corrupt { tail } => format!("Corrupt {{ tail: {tail} }}"),
+        other => other.to_string(),
+    }
 }
 
 /// What a reader was told, producer by producer, in the order of the stream.

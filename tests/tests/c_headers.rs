@@ -249,7 +249,7 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     let mut c = Peer::start(&exe, &["read", "1"], &ring);
     assert_eq!(c.line(), "ready");
     until("the consumer is about to sleep", || field("wait_armed") == 1);
-    producer.publish(NUMBERED, &numbered(0, 8)).unwrap();
+    producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
     assert_eq!(c.end(), "read 1 lost 0 lapped 0");
     drop(producer);
 
@@ -283,7 +283,7 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     // The other way: a Rust producer that waits, and a C consumer.
     let mut producer = Producer::attach(&ring).unwrap();
     let mut number = producer.totals().written.records;
-    while producer.publish(NUMBERED, &numbered(number, 90)).is_ok() {
+    while producer.publish_as(NUMBERED, &numbered(number, 90)).is_ok() {
         number += 1;
     }
     let before = field("space_seq");
@@ -326,11 +326,11 @@ fn a_c_program_in_epoll_is_woken_for_every_record() {
         assert_eq!(c.line(), "ready");
         for number in 0..ONE_BY_ONE {
             until("it waits", armed);
-            producer.publish(NUMBERED, &numbered(number, 16)).unwrap();
+            producer.publish_as(NUMBERED, &numbered(number, 16)).unwrap();
         }
         for number in ONE_BY_ONE..ONE_BY_ONE + meanwhile {
             until("all is handed back", all_back);
-            producer.publish(NUMBERED, &numbered(number, 16)).unwrap();
+            producer.publish_as(NUMBERED, &numbered(number, 16)).unwrap();
         }
         for number in ONE_BY_ONE + meanwhile..count {
             producer.publish_timeout(NUMBERED, &numbered(number, 16), PATIENCE).unwrap();
@@ -465,7 +465,7 @@ fn a_killed_c_producer_is_followed_by_rust_and_the_other_way() {
             let written = producer.totals().written.records;
             drain(written, &mut next);
             for number in written..written + 50 {
-                producer.publish(NUMBERED, &numbered(number, 40)).unwrap();
+                producer.publish_as(NUMBERED, &numbered(number, 40)).unwrap();
             }
             drain(written + 50, &mut next);
             drop(producer);

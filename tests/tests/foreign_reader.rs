@@ -171,7 +171,7 @@ fn reads_without_a_gap(ring: &Path, reader: &Path, count: u64) {
             let limit = std::time::Duration::from_secs(60);
             producer.publish_timeout(RecordType::SAMPLE, &payload, limit)
         } else {
-            producer.publish(RecordType::SAMPLE, &payload)
+            producer.publish_as(RecordType::SAMPLE, &payload)
         };
         match published {
             Ok(()) => {}
@@ -260,7 +260,7 @@ fn libbcc_reads_what_many_producers_publish() {
                 open = Some(record); // until others stand behind it
             })
         } else {
-            producer.publish(RecordType::SAMPLE, &payload)
+            producer.publish_as(RecordType::SAMPLE, &payload)
         };
         match outcome {
             Ok(()) => who = (who + 1) % 3,

@@ -372,7 +372,7 @@ fn a_consumer_finds_what_is_unread_and_leaves_it_read() {
 
 #[test]
 fn a_producer_goes_on_where_the_file_ends() {
-    use perfring_producer::{Producer, RecordType, SharedProducer};
+    use perfring_producer::{Producer, SharedProducer};
     let dir = tempfile::tempdir().unwrap();
     for name in names() {
         let expect = expectation(&name);
@@ -387,7 +387,7 @@ fn a_producer_goes_on_where_the_file_ends() {
                 attached => attached.unwrap(),
             };
             assert!(matches!(Producer::attach_as(&copy, "test"), Err(AttachError::Kind { .. })));
-            producer.publish(RecordType::BYTES, b"after").is_err()
+            producer.publish(b"after").is_err()
         } else {
             let mut producer = match Producer::attach_as(&copy, "test") {
                 Err(AttachError::PageSize { .. }) => return,
@@ -397,7 +397,7 @@ fn a_producer_goes_on_where_the_file_ends() {
             assert_eq!(producer.totals().written.records, written, "{name}");
             let other = SharedProducer::attach_as(&copy, "test");
             assert!(matches!(other, Err(AttachError::Kind { .. })));
-            producer.publish(RecordType::BYTES, b"after").is_err()
+            producer.publish(b"after").is_err()
         };
         // One ring is filled to the brim.
         assert_eq!(refused, name == "drop_max_record", "{name}");

@@ -51,11 +51,11 @@ fn make(path: &Path, options: &Options) {
     let filled = if options.producers == Producers::One {
         let mut producer = Producer::create(path, options).unwrap();
         producer.register(&NUMBERED_TYPE).unwrap();
-        fill(&mut |n| producer.publish(NUMBERED, &numbered(n, len(n))).is_ok())
+        fill(&mut |n| producer.publish_as(NUMBERED, &numbered(n, len(n))).is_ok())
     } else {
         let producer = SharedProducer::create(path, options).unwrap();
         producer.register(&NUMBERED_TYPE).unwrap();
-        fill(&mut |n| producer.publish(NUMBERED, &numbered(n, len(n))).is_ok())
+        fill(&mut |n| producer.publish_as(NUMBERED, &numbered(n, len(n))).is_ok())
     };
     assert!(filled);
 }
@@ -211,12 +211,10 @@ const READERS: [(&str, Turn); 7] = [
                 let mut number = 0;
                 figures.read(|| {
                     number += 1;
-                    stopped(
-                        producer.publish(
-                            NUMBERED,
-                            &numbered(number, len_of(number, producer.max_len())),
-                        ),
-                    )
+                    stopped(producer.publish_as(
+                        NUMBERED,
+                        &numbered(number, len_of(number, producer.max_len())),
+                    ))
                 });
             }
             Err(AttachError::Kind { .. }) => match SharedProducer::attach(path) {
@@ -224,7 +222,7 @@ const READERS: [(&str, Turn); 7] = [
                     let mut number = 0;
                     figures.read(|| {
                         number += 1;
-                        stopped(producer.publish(
+                        stopped(producer.publish_as(
                             NUMBERED,
                             &numbered(number, len_of(number, producer.max_len())),
                         ))

@@ -47,7 +47,7 @@ fn prepare_typed(ring: &Path) {
 fn prepare_few(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for number in 0..10 {
-        producer.publish(NUMBERED, &numbered(number, 40)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 40)).unwrap();
     }
 }
 
@@ -55,7 +55,7 @@ fn prepare_few(ring: &Path) {
 fn prepare_full(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     let mut number = 0;
-    while producer.publish(NUMBERED, &numbered(number, 40)) != Err(ReserveError::Full) {
+    while producer.publish_as(NUMBERED, &numbered(number, 40)) != Err(ReserveError::Full) {
         number += 1;
     }
     std::mem::forget(producer);
@@ -74,7 +74,7 @@ fn prepare_lossy(ring: &Path) {
 fn prepare_lapped(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for number in 0..300 {
-        producer.publish(NUMBERED, &numbered(number, 8 + number as usize % 90)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 8 + number as usize % 90)).unwrap();
     }
     producer.reserve(NUMBERED, 50).unwrap().discard();
 }
@@ -83,9 +83,9 @@ fn prepare_lapped(ring: &Path) {
 fn prepare_ranges(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for number in 0..12 {
-        producer.publish(NUMBERED, &numbered(number, 5000)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 5000)).unwrap();
     }
-    assert!(producer.publish(NUMBERED, &numbered(12, 10_000)).is_err());
+    assert!(producer.publish_as(NUMBERED, &numbered(12, 10_000)).is_err());
     std::mem::forget(producer);
 }
 
@@ -104,7 +104,7 @@ fn prepare_shorter(ring: &Path) {
 fn prepare_two(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for (number, len) in [(0, 40), (1, 5000), (2, 40)] {
-        producer.publish(NUMBERED, &numbered(number, len)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, len)).unwrap();
     }
 }
 
@@ -113,7 +113,7 @@ fn prepare_rounds(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for number in 0..40 {
         let len = if number % 2 == 0 { 40 } else { 5000 };
-        producer.publish(NUMBERED, &numbered(number, len)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, len)).unwrap();
     }
 }
 
@@ -315,7 +315,7 @@ fn go_on(ring: &Path, reported: Reported, start: Saved) {
             nth if has_ranges && nth % 9 == 1 => 6000,
             _ => 60,
         };
-        producer.publish(NUMBERED, &numbered(number, len)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, len)).unwrap();
         if policy == Policy::Drop {
             drain(&mut consumer);
         }

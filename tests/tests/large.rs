@@ -135,13 +135,13 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
             // The area is free to the last byte: a payload as long as all of it finds room.
             let payload = heavy(END, 0, MIB as usize);
             match producers {
-                Producers::One => Producer::attach(&ring).unwrap().publish(NUMBERED, &payload),
+                Producers::One => Producer::attach(&ring).unwrap().publish_as(NUMBERED, &payload),
                 Producers::Many => {
                     // What discards left of a shared ring's area goes back when all is read.
                     while let Some(item) = consumer.read().unwrap() {
                         met.note(item);
                     }
-                    SharedProducer::attach(&ring).unwrap().publish(NUMBERED, &payload)
+                    SharedProducer::attach(&ring).unwrap().publish_as(NUMBERED, &payload)
                 }
             }
             .unwrap();
@@ -210,7 +210,7 @@ fn a_producer_killed_at_random_loses_no_record_and_no_room() {
         consumer.release();
         // All of the area is to be had still.
         let mut last = Producer::attach(&ring).unwrap();
-        last.publish(NUMBERED, &heavy(END, 0, MIB as usize)).unwrap();
+        last.publish_as(NUMBERED, &heavy(END, 0, MIB as usize)).unwrap();
         while let Some(item) = consumer.read().unwrap() {
             met.note(item);
         }
@@ -360,8 +360,8 @@ fn ranges_that_a_dead_producer_left_open_come_back() {
         }
         // Nothing is overwritten that is open.
         let payload = heavy(1, 0, LARGE);
-        assert!(other.publish(NUMBERED, &payload).is_err(), "{policy:?}");
-        other.publish(NUMBERED, &heavy(1, 0, 100)).unwrap();
+        assert!(other.publish_as(NUMBERED, &payload).is_err(), "{policy:?}");
+        other.publish_as(NUMBERED, &heavy(1, 0, 100)).unwrap();
         dead.kill();
         let mut met = Met { all: true, ..Met::default() };
         let drain = |consumer: &mut Consumer, met: &mut Met| -> Result<(), Corrupt> {

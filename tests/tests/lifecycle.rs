@@ -130,7 +130,7 @@ fn what_was_read_and_not_released_comes_again() {
     let ring = dir.path().join("ring");
     let mut producer = Producer::create(&ring, &Options::default()).unwrap();
     for number in 0..10 {
-        producer.publish(NUMBERED, &numbered(number, 16)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 16)).unwrap();
     }
     let mut consumer = Consumer::attach(&ring).unwrap();
     let pinned = consumer.pinned().unwrap().unwrap();
@@ -223,7 +223,7 @@ fn an_observer_needs_no_more_than_read_permission() {
     let ring = dir.path().join("ring");
     let mut producer =
         Producer::create(&ring, &Options { mode: 0o644, ..Options::default() }).unwrap();
-    producer.publish(NUMBERED, &numbered(0, 16)).unwrap();
+    producer.publish_as(NUMBERED, &numbered(0, 16)).unwrap();
     let output = run(&["observe"], &ring);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0");
@@ -242,7 +242,7 @@ fn a_named_segment_is_a_ring_like_any_other() {
     let name = format!("shm:perfring-test-{}", std::process::id());
     let mut producer = Producer::create(name.as_str(), &Options::default()).unwrap();
     assert!(matches!(create(name.as_str(), &Options::default()), Err(CreateError::Exists { .. })));
-    producer.publish(NUMBERED, &numbered(1, 500)).unwrap();
+    producer.publish_as(NUMBERED, &numbered(1, 500)).unwrap();
     let mut consumer = Consumer::attach(name.as_str()).unwrap();
     let mut observer = Observer::open(name.as_str(), Start::Oldest).unwrap();
     assert_eq!(read_numbers(&mut consumer), [1]);
@@ -250,7 +250,7 @@ fn a_named_segment_is_a_ring_like_any_other() {
     // The trap of named segments: dropping the one that made it must not take the name away.
     drop(producer);
     let mut producer = Producer::attach(name.as_str()).unwrap();
-    producer.publish(NUMBERED, &numbered(2, 500)).unwrap();
+    producer.publish_as(NUMBERED, &numbered(2, 500)).unwrap();
     assert_eq!(read_numbers(&mut consumer), [2]);
     drop((producer, consumer));
     let path = Path::new("/dev/shm").join(&name[4..]);
@@ -280,7 +280,7 @@ fn the_page_size_is_the_files_and_not_assumed() {
     let mut producer = Producer::attach(&ring).unwrap();
     let mut consumer = Consumer::attach(&ring).unwrap();
     for number in 0..1000 {
-        producer.publish(NUMBERED, &numbered(number, 300)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 300)).unwrap();
         assert_eq!(read_numbers(&mut consumer), [number]);
     }
     // A page smaller than any of ours: to be looked at only.
@@ -324,7 +324,7 @@ fn a_batch_is_published_in_one_piece() {
             let mut batch = producer.batch();
             // Up to 8 KiB, at every place in the ring.
             for _ in 0..(round * 7) % 110 {
-                batch.push(NUMBERED, &numbered(number, 60)).unwrap();
+                batch.push_as(NUMBERED, &numbered(number, 60)).unwrap();
                 number += 1;
                 assert_eq!(read_numbers(&mut consumer), [0; 0], "held back: {policy:?}");
             }
@@ -345,14 +345,14 @@ fn a_batch_larger_than_the_ring_is_published_in_parts() {
         Producer::create(&ring, &Options { size: 4096, ..Options::default() }).unwrap();
     let mut batch = producer.batch();
     let mut pushed = 0;
-    while batch.push(NUMBERED, &numbered(pushed, 100)) != Err(ReserveError::Full) {
+    while batch.push_as(NUMBERED, &numbered(pushed, 100)) != Err(ReserveError::Full) {
         pushed += 1;
     }
     // Refused: what was held back is there to be read, or nobody could make room.
     let mut consumer = Consumer::attach(&ring).unwrap();
     assert!(read_numbers(&mut consumer).into_iter().eq(0..pushed));
     consumer.release();
-    batch.push(NUMBERED, &numbered(pushed, 100)).unwrap();
+    batch.push_as(NUMBERED, &numbered(pushed, 100)).unwrap();
     assert_eq!(read_numbers(&mut consumer), [0; 0], "held back");
     batch.publish();
     assert_eq!(read_numbers(&mut consumer), [pushed]);

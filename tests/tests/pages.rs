@@ -43,7 +43,7 @@ fn pages_are_faulted_in_locked_and_huge() {
         Err(error) => skip(&format!("locking {} MiB: {error}", (2 * SIZE) >> 20)),
     }
     for number in 0..1000 {
-        producer.publish(NUMBERED, &numbered(number, 4000)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 4000)).unwrap();
     }
     match producer.set_pages(Pages::Huge) {
         // All but what is around the whole ones.

@@ -87,7 +87,7 @@ fn a_process_in_poll_is_woken_for_every_record() {
             if number % 2 == 0 {
                 until_armed(&ring);
             }
-            producer.publish(NUMBERED, &numbered(number, 24)).unwrap();
+            producer.publish_as(NUMBERED, &numbered(number, 24)).unwrap();
             assert_eq!(line(), number.to_string());
         }
         let wakes = u64::from(field(&ring, "wait_seq"));
@@ -172,7 +172,7 @@ fn no_wake_is_lost_at_any_step_of_arming() {
                     break;
                 }
             }
-            producer.publish(NUMBERED, &numbered(after, 24)).unwrap();
+            producer.publish_as(NUMBERED, &numbered(after, 24)).unwrap();
             ptrace::detach(pid, None).unwrap();
             if !over {
                 // It stops itself once more, untraced.
@@ -210,11 +210,11 @@ fn a_disarmed_descriptor_costs_the_producer_nothing() {
         let mut consumer = Consumer::attach(&path).unwrap();
         let mut pollable = consumer.pollable(by).unwrap();
         let wakes = || field(&ring, "wait_seq");
-        producer.publish(NUMBERED, &numbered(0, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
         assert!(consumer.read().unwrap().is_some());
         assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
         consumer.disarm(&mut pollable).unwrap();
-        producer.publish(NUMBERED, &numbered(1, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(1, 8)).unwrap();
         // A system call is made by whoever raises the word, and nobody else.
         assert_eq!(wakes(), 0, "{way}: woken while it was disarmed");
         assert!(consumer.read().unwrap().is_some());
@@ -224,7 +224,7 @@ fn a_disarmed_descriptor_costs_the_producer_nothing() {
             assert!(!readable(&pollable, 0));
         }
         for number in 2..100 {
-            producer.publish(NUMBERED, &numbered(number, 8)).unwrap();
+            producer.publish_as(NUMBERED, &numbered(number, 8)).unwrap();
         }
         assert_eq!(wakes(), 1, "{way}");
         assert!(readable(&pollable, 30_000) && readable(&pollable, 0), "{way}: a level");
@@ -252,10 +252,10 @@ fn thresholds_limits_losses_and_an_end_of_the_arming_thread_are_told() {
         // Three records, and not before.
         consumer.set_wake_at(WakeAt::Records(3));
         assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
-        producer.publish(NUMBERED, &numbered(0, 8)).unwrap();
-        producer.publish(NUMBERED, &numbered(1, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(1, 8)).unwrap();
         assert!(!readable(&pollable, 0), "{way}: two are not three");
-        producer.publish(NUMBERED, &numbered(2, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(2, 8)).unwrap();
         assert!(readable(&pollable, 30_000), "{way}: three");
         while consumer.read().unwrap().is_some() {}
         // "Force" wakes for whatever there is; a ring that went round tells a loss.
@@ -276,7 +276,7 @@ fn thresholds_limits_losses_and_an_end_of_the_arming_thread_are_told() {
         };
         let (mut consumer, mut pollable) =
             std::thread::spawn(move || armed(consumer, pollable)).join().unwrap();
-        producer.publish(NUMBERED, &numbered(1001, 40)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(1001, 40)).unwrap();
         assert!(readable(&pollable, 30_000), "{way}: not lost with its thread");
         consumer.disarm(&mut pollable).unwrap();
         assert!(consumer.read().unwrap().is_some());
@@ -297,7 +297,7 @@ fn hundreds_of_descriptors_have_no_thread_or_one_for_127() {
         assert_eq!(line(), format!("armed, {threads} threads"));
         for number in (0..RINGS).map(|n| n * 7 % RINGS) {
             let mut producer = Producer::attach(dir.path().join(number.to_string())).unwrap();
-            producer.publish(NUMBERED, &numbered(number, 8)).unwrap();
+            producer.publish_as(NUMBERED, &numbered(number, 8)).unwrap();
         }
         assert_eq!(line(), "done, each when its own was published");
         assert!(child.wait().unwrap().success());
@@ -317,7 +317,7 @@ fn where_the_kernel_refuses_there_is_another_way() {
         let mut producer = Producer::attach(&path).unwrap();
         for number in 0..10 {
             until_armed(&ring);
-            producer.publish(NUMBERED, &numbered(number, 24)).unwrap();
+            producer.publish_as(NUMBERED, &numbered(number, 24)).unwrap();
             assert_eq!(line(), number.to_string());
         }
         println!("{what} refused: {}", line());
@@ -339,7 +339,7 @@ fn who_was_refused_a_wait_is_told_each_time_and_waits_once_it_may() {
         assert!(reported.contains("arming its descriptor: Operation not permitted"), "{reported}");
     }
     assert_eq!(line(), "true");
-    Producer::attach(&path).unwrap().publish(NUMBERED, &numbered(7, 8)).unwrap();
+    Producer::attach(&path).unwrap().publish_as(NUMBERED, &numbered(7, 8)).unwrap();
     assert_eq!(line(), "[7]");
     assert!(child.wait().unwrap().success());
 }
@@ -353,7 +353,7 @@ fn a_thread_that_was_short_of_memory_waits_again() {
     let (mut child, mut line) = start(&["short"], dir.path());
     let publish = |ring| {
         let mut producer = Producer::attach(dir.path().join(ring)).unwrap();
-        producer.publish(NUMBERED, &numbered(7, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(7, 8)).unwrap();
     };
     assert_eq!(line(), "armed");
     publish("1");
@@ -374,7 +374,7 @@ fn a_fork_has_no_part_in_its_parents_descriptor() {
         let (mut child, mut line) = start(&["fork", way], &path);
         let reported = line();
         assert!(reported.contains("Exited") && reported.contains(", 0)"), "{way}: {reported}");
-        Producer::attach(&path).unwrap().publish(NUMBERED, &numbered(7, 8)).unwrap();
+        Producer::attach(&path).unwrap().publish_as(NUMBERED, &numbered(7, 8)).unwrap();
         assert_eq!(line(), "[7]");
         assert!(child.wait().unwrap().success());
     }
@@ -409,7 +409,7 @@ fn a_child_that_lives_on_keeps_no_dead_consumer_alive() {
         create(&path, &Options::default()).unwrap();
         let end = orphan(&["survived", way], &path);
         let mut consumer = Consumer::attach(&path).unwrap_or_else(|busy| panic!("{way}: {busy}"));
-        Producer::attach(&path).unwrap().publish(NUMBERED, &numbered(7, 8)).unwrap();
+        Producer::attach(&path).unwrap().publish_as(NUMBERED, &numbered(7, 8)).unwrap();
         assert!(matches!(consumer.read().unwrap(), Some(Item::Record(_))), "{way}");
         end();
     }

@@ -117,7 +117,7 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
 
     // Inside dies; outside goes on.
     assert_eq!(one.ask("reserve 1 1 0 100"), "ok");
-    own.publish(NUMBERED, &said(4, 0, 100)).unwrap();
+    own.publish_as(NUMBERED, &said(4, 0, 100)).unwrap();
     let mut consumer = Consumer::attach(&yard.ring).unwrap();
     assert!(!consumer.wait(std::time::Duration::from_millis(30)), "not before it ends");
     assert!(yard.alive(one_slot));
@@ -168,7 +168,7 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
 fn permission_on_the_file_is_what_it_takes() {
     let Some(yard) = Yard::new(0o640) else { return };
     let own = SharedProducer::attach(&yard.ring).unwrap();
-    own.publish(NUMBERED, &said(0, 7, 100)).unwrap();
+    own.publish_as(NUMBERED, &said(0, 7, 100)).unwrap();
     // The group may look.
     let run = |who, program: &str, args: &[&str]| {
         let output = yard.command(false, who, program, args).output().unwrap();

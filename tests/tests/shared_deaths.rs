@@ -165,7 +165,7 @@ fn what_was_published_behind_a_reservation_is_read_wherever_its_owner_dies() {
                     assert!(!victim.step());
                     now.again(&file);
                 }
-                other.publish(NUMBERED, &said(1, 0, 40)).unwrap();
+                other.publish_as(NUMBERED, &said(1, 0, 40)).unwrap();
                 now.again(&file);
                 let mut last = now.clone();
                 let mut left = deaths;

@@ -103,7 +103,7 @@ fn as_many_attach_as_there_are_slots_and_one_more_when_one_ends() {
     // All of them publish, then one ends, and one more is in.
     let mut threads: Vec<_> = threads.into_iter().flatten().collect();
     for producer in &threads {
-        producer.publish(NUMBERED, &said(producer.slot().into(), 0, 40)).unwrap();
+        producer.publish_as(NUMBERED, &said(producer.slot().into(), 0, 40)).unwrap();
     }
     let mut ended = inside.pop().unwrap_or_else(|| panic!("no process got in"));
     ended.kill();
@@ -111,7 +111,7 @@ fn as_many_attach_as_there_are_slots_and_one_more_when_one_ends() {
     assert!(SharedProducer::attach(&ring).is_err());
     let slot = threads.pop().unwrap().slot();
     assert_eq!(SharedProducer::attach(&ring).unwrap().slot(), slot);
-    again.publish(NUMBERED, &said(99, 0, 40)).unwrap();
+    again.publish_as(NUMBERED, &said(99, 0, 40)).unwrap();
     assert_eq!(everything(&ring).records as usize, threads.len() + 2);
     balance(&ring, false);
 }
@@ -212,7 +212,7 @@ fn reservations_of_several_processes_end_in_any_order() {
             assert_eq!(other.ask(&format!("reserve {round} {who} {round} 100")), "ok");
         }
         // Behind them all, and not seen before they have ended.
-        own.publish(NUMBERED, &said(7, own_seq, 100)).unwrap();
+        own.publish_as(NUMBERED, &said(7, own_seq, 100)).unwrap();
         own_seq += 1;
         let mut ended = [false; 3];
         for at in order {
@@ -259,7 +259,8 @@ fn several_waiting_producers_all_get_their_turn() {
                         record.commit();
                     }
                 }
-                assert_eq!(producer.refused(), Refused::default(), "what waited is not lost");
+                let refused = producer.totals().refused;
+                assert_eq!(refused, Refused::default(), "what waited is not lost");
             });
         }
         ready.wait();
@@ -285,7 +286,7 @@ fn who_waits_for_an_open_reservation_goes_on_when_it_ends_and_says_who_holds_it_
         let mut open = slow.reserve(NUMBERED, 100).unwrap();
         let mut seq = 0;
         let refused = loop {
-            match quick.publish(NUMBERED, &said(2, seq, 100)) {
+            match quick.publish_as(NUMBERED, &said(2, seq, 100)) {
                 Ok(()) => seq += 1,
                 Err(error) => break error,
             }
@@ -297,7 +298,7 @@ fn who_waits_for_an_open_reservation_goes_on_when_it_ends_and_says_who_holds_it_
         let waited = quick.reserve_timeout(NUMBERED, 100, limit).unwrap_err();
         assert!(since.elapsed() >= limit);
         assert_eq!(waited, refused);
-        assert_eq!(quick.refused().pending.records, 2, "counted once each");
+        assert_eq!(quick.totals().refused.pending.records, 2, "counted once each");
         let held_up = Stat::read(&ring).unwrap().held_up.unwrap();
         assert_eq!((held_up.slot, held_up.alive, held_up.locked), (slow.slot(), true, false));
         assert!(held_up.since >= limit, "{held_up:?}");
@@ -339,7 +340,7 @@ fn a_slot_that_is_used_again_starts_anew() {
     assert_eq!(other.ask("publish 1 1 100"), "ok"); // and tells it
     assert_eq!(other.ask("reserve 2 1 2 100"), "ok");
     assert_eq!(other.ask("publish 1 3 5000"), "TooLarge { len: 5000, max: 4080 }");
-    assert_eq!(own.publish(NUMBERED, &said(0, 0, 100)), Ok(()));
+    assert_eq!(own.publish_as(NUMBERED, &said(0, 0, 100)), Ok(()));
     let before = Stat::read(&ring).unwrap();
     assert_eq!(before.epoch(), 2);
     other.kill();
@@ -520,7 +521,7 @@ fn a_forked_child_cannot_hurt_its_parents_ring_nor_keep_it_alive() {
         }
         reported.drain(&mut consumer);
         assert_eq!((reported.by(1), reported.by(2)), (&[3][..], &[0][..]));
-        own.publish(NUMBERED, &said(0, 0, 100)).unwrap();
+        own.publish_as(NUMBERED, &said(0, 0, 100)).unwrap();
         reported.drain(&mut consumer);
         assert_eq!(reported.by(0), [0]);
         let reclaimed = balance(&ring, true).totals.unwrap().producer.reclaimed;
@@ -558,7 +559,7 @@ fn a_forked_child_of_the_one_producer_is_none() {
     parent.child.wait().unwrap();
     assert!(runs(child));
     let mut producer = Producer::attach(&ring).unwrap();
-    producer.publish(NUMBERED, &said(1, 10, 100)).unwrap();
+    producer.publish_as(NUMBERED, &said(1, 10, 100)).unwrap();
     let mut consumer = Consumer::attach(&ring).unwrap();
     let mut found = Vec::new();
     while let Some(item) = consumer.read().unwrap() {

@@ -160,9 +160,9 @@ fn every_door_gives_the_same_stamps_and_true_dates() {
             let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
             let mut dates = Vec::new();
             let publish = |payload: &[u8]| match producers {
-                Producers::One => Producer::attach(&ring).unwrap().publish(NUMBERED, payload),
+                Producers::One => Producer::attach(&ring).unwrap().publish_as(NUMBERED, payload),
                 Producers::Many => {
-                    SharedProducer::attach(&ring).unwrap().publish(NUMBERED, payload)
+                    SharedProducer::attach(&ring).unwrap().publish_as(NUMBERED, payload)
                 }
             };
             for len in [0usize, 1, 7, 8, 600, 5000] {
@@ -198,7 +198,7 @@ fn pinned_records_have_their_stamps() {
     let mut producer = Producer::create(&ring, &timed(Policy::Drop, Producers::One)).unwrap();
     let mut batch = producer.batch();
     for n in 0..10u64 {
-        batch.push(NUMBERED, &n.to_ne_bytes()).unwrap();
+        batch.push_as(NUMBERED, &n.to_ne_bytes()).unwrap();
     }
     batch.publish();
     let mut consumer = Consumer::attach(&ring).unwrap();
@@ -229,15 +229,15 @@ fn a_stamp_takes_eight_bytes_of_the_longest_record() {
                 Producers::One => {
                     let mut producer = Producer::attach(&ring).unwrap();
                     assert_eq!(producer.max_len(), max);
-                    producer.publish(NUMBERED, &vec![1; max]).unwrap();
-                    assert_eq!(producer.publish(NUMBERED, &vec![1; plain]), Err(refused));
+                    producer.publish_as(NUMBERED, &vec![1; max]).unwrap();
+                    assert_eq!(producer.publish_as(NUMBERED, &vec![1; plain]), Err(refused));
                     *producer.layout()
                 }
                 Producers::Many => {
                     let producer = SharedProducer::attach(&ring).unwrap();
                     assert_eq!(producer.max_len(), max);
-                    producer.publish(NUMBERED, &vec![1; max]).unwrap();
-                    assert_eq!(producer.publish(NUMBERED, &vec![1; plain]), Err(refused));
+                    producer.publish_as(NUMBERED, &vec![1; max]).unwrap();
+                    assert_eq!(producer.publish_as(NUMBERED, &vec![1; plain]), Err(refused));
                     *producer.layout()
                 }
             };
@@ -256,9 +256,9 @@ fn a_refused_batch_is_counted_as_what_was_asked_for() {
         let ring = dir.path().join(time.to_string());
         let options = Options { size: 4096, time, ..Options::many() };
         let producer = SharedProducer::create(&ring, &options).unwrap();
-        drop(producer.batch(3600).unwrap()); // a hole that nobody has read
-        assert_eq!(producer.batch(1000).unwrap_err(), ReserveError::Full);
-        assert_eq!(producer.refused().full.bytes, 1000, "time {time}");
+        drop(producer.reserve_batch(3600).unwrap()); // a hole that nobody has read
+        assert_eq!(producer.reserve_batch(1000).unwrap_err(), ReserveError::Full);
+        assert_eq!(producer.totals().refused.full.bytes, 1000, "time {time}");
     }
 }
 
@@ -267,7 +267,7 @@ fn a_ring_without_time_has_no_stamps_and_no_anchors() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     let mut producer = Producer::create(&ring, &Options::default()).unwrap();
-    producer.publish(NUMBERED, b"x").unwrap();
+    producer.publish_as(NUMBERED, b"x").unwrap();
     let snapshot = Snapshot::take(&ring).unwrap();
     assert!(snapshot.anchors().all().is_empty());
     let Some(Ok(Item::Record(record))) = snapshot.iter().next() else { panic!("a record") };

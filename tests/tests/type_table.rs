@@ -118,7 +118,7 @@ fn a_full_table_says_so_and_holds_what_it_held() {
     assert_eq!(producer.register(&known), Ok(()));
     assert_eq!(types_in(&Snapshot::take(&ring).unwrap()).len(), registered);
     // And records go on.
-    producer.publish(NUMBERED, &numbered(0, 8)).unwrap();
+    producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
 
     let none = dir.path().join("none");
     let options = Options { types_size: 0, ..Options::default() };
@@ -157,7 +157,7 @@ fn a_lock_that_is_never_given_back_is_waited_for_only_so_long() {
     let file = OpenOptions::new().read(true).write(true).open(&ring).unwrap();
     lock(&file, at);
     assert_eq!(producer.register(&OTHER_TYPE), Err(ReserveError::Type(TypeError::Busy)));
-    producer.publish(NUMBERED, &numbered(0, 8)).unwrap(); // records go on meanwhile
+    producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap(); // records go on meanwhile
     drop(file);
     assert_eq!(producer.register(&OTHER_TYPE), Ok(()));
 }
@@ -197,7 +197,7 @@ fn survives(ring: &Path, what: &str, words: &[(u64, u64)]) {
         Err(ReserveError::Type(TypeError::Damaged { at })) => assert_eq!(at % 8, 0, "{what}"),
         other => panic!("{what}: {other:?}"),
     }
-    producer.publish(NUMBERED, &numbered(0, 8)).unwrap();
+    producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
     drop(producer);
     let mut consumer = Consumer::attach(ring).unwrap();
     assert!(matches!(consumer.read().unwrap(), Some(Item::Record(_))), "{what}");

@@ -2,9 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Consumer, Item, Observer, OtherType, Record as Read, Start, TypeMismatch};
-use perfring_producer::{
-    Options, Policy, Producer, PublishError, RecordType, ReserveError, SharedProducer,
-};
+use perfring_producer::{Options, Policy, Producer, PublishError, ReserveError, SharedProducer};
 use perfring_tests::shapes::{Line, Quote};
 use perfring_tests::{NUMBERED, numbered, ring_dir};
 use perfring_types::{Record, Schema};
@@ -132,9 +130,9 @@ fn what_is_of_another_type_is_refused_in_words() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     let mut producer = Producer::create(&ring, &Options::default()).unwrap();
-    producer.publish(NUMBERED, &numbered(1, 64)).unwrap();
-    producer.publish(Quote::SCHEMA.id, &[0; 63]).unwrap();
-    producer.publish(Line::SCHEMA.id, &[0xff; 40]).unwrap();
+    producer.publish_as(NUMBERED, &numbered(1, 64)).unwrap();
+    producer.publish_as(Quote::SCHEMA.id, &[0; 63]).unwrap();
+    producer.publish_as(Line::SCHEMA.id, &[0xff; 40]).unwrap();
     let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
     let mut next = || match observer.read().unwrap() {
         Some(Item::Record(record)) => (
@@ -237,7 +235,7 @@ proptest! {
         let ring = dir.path().join("ring");
         let mut producer = Producer::create(&ring, &Options::default()).unwrap();
         for bytes in [&bytes, &flipped] {
-            producer.publish(Line::SCHEMA.id, bytes).unwrap();
+            producer.publish_as(Line::SCHEMA.id, bytes).unwrap();
         }
         drop(producer);
         read_all(&ring, |record| {
@@ -347,7 +345,7 @@ fn a_value_that_cannot_be_archived_leaves_nothing_behind() {
     let value = Half { first: "written before the refusal".to_owned(), second: Refuses };
     let refused = producer.publish_rkyv(&value).unwrap_err();
     assert!(matches!(refused, PublishError::Archive(_)), "{refused:?}");
-    producer.publish(RecordType::BYTES, b"next").unwrap();
+    producer.publish(b"next").unwrap();
     let totals = producer.totals();
     assert_eq!((totals.written.records, totals.discarded.records, totals.pos), (1, 0, 16));
 }

@@ -56,7 +56,7 @@ fn a_sleeping_consumer_is_woken_for_every_record() {
             until_armed(&ring);
         }
         // A missed wake would cost it a minute each.
-        producer.publish(NUMBERED, &numbered(number, 24)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 24)).unwrap();
         assert_eq!(line(), number.to_string());
     }
     assert_eq!(line(), "done");

@@ -164,9 +164,7 @@ fn shared<const N: usize>(
         (Way::Publish, Shape::Lossless) => singly::<N>(race, start, |number| {
             ring.publish_timeout(BYTES, &filled::<N>(number), PATIENCE)
         }),
-        (Way::Publish, _) => {
-            singly::<N>(race, start, |number| ring.publish(BYTES, &filled::<N>(number)))
-        }
+        (Way::Publish, _) => singly::<N>(race, start, |number| ring.publish(&filled::<N>(number))),
         (Way::Reserve, Shape::Lossless) => singly::<N>(race, start, |number| {
             in_place!(ring.reserve_timeout(BYTES, N, PATIENCE)?, number, N)
         }),
@@ -175,9 +173,9 @@ fn shared<const N: usize>(
         }
         (Way::Batch, _) => laps(race, start, |mut number, tally| {
             for _ in 0..BLOCK / BATCH {
-                match ring.batch((BATCH * record_size(N)) as usize) {
+                match ring.reserve_batch((BATCH * record_size(N)) as usize) {
                     Ok(mut batch) => {
-                        while let Some(record) = batch.next(BYTES, N) {
+                        while let Ok(record) = batch.push_in_place(BYTES, N) {
                             if let Some(slot) = record.first_chunk_mut::<N>() {
                                 fill(slot, number);
                             }
@@ -195,8 +193,9 @@ fn shared<const N: usize>(
             Ok(number)
         }),
     }?;
-    let (written, refused) = (ring.written().records, Losses::from(ring.refused()));
-    ran.bad += written.abs_diff(ran.tally.published) + u64::from(refused != ran.tally.refused);
+    let totals = ring.totals();
+    ran.bad += totals.written.records.abs_diff(ran.tally.published)
+        + u64::from(Losses::from(totals.refused) != ran.tally.refused);
     Ok(ran)
 }
 
@@ -211,9 +210,7 @@ fn exclusive<const N: usize>(
         (Way::Publish, Shape::Lossless) => singly::<N>(race, start, |number| {
             ring.publish_timeout(BYTES, &filled::<N>(number), PATIENCE)
         }),
-        (Way::Publish, _) => {
-            singly::<N>(race, start, |number| ring.publish(BYTES, &filled::<N>(number)))
-        }
+        (Way::Publish, _) => singly::<N>(race, start, |number| ring.publish(&filled::<N>(number))),
         (Way::Reserve, Shape::Lossless) => singly::<N>(race, start, |number| {
             in_place!(ring.reserve_timeout(BYTES, N, PATIENCE)?, number, N)
         }),
@@ -225,7 +222,7 @@ fn exclusive<const N: usize>(
             for _ in 0..BLOCK / BATCH {
                 let mut batch = ring.batch();
                 for _ in 0..BATCH {
-                    tally.count(batch.push(BYTES, &filled::<N>(number)))?;
+                    tally.count(batch.push(&filled::<N>(number)))?;
                     number += 1;
                 }
                 batch.publish();

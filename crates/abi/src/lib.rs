@@ -22,6 +22,7 @@
 
 pub mod atomic;
 mod check;
+mod error_debug;
 mod live;
 mod numbers;
 mod page;

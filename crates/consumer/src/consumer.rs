@@ -47,11 +47,11 @@ impl Consumer {
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item, Lines};
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
-    /// # producer.publish(RecordType::BYTES, b"x")?;
+    /// # producer.publish(b"x")?;
     /// // Maps the records read-only: not even a bug can change them.
     /// let mut consumer = Consumer::attach_with(&path, Some("auditor"), Lines::Leave)?;
     /// assert!(matches!(consumer.read()?, Some(Item::Record(record)) if record.bytes == b"x"));
@@ -78,11 +78,11 @@ impl Consumer {
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Corrupt, Item, Guard};
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
-    /// # for _ in 0..2 { producer.publish(RecordType::BYTES, b"x")?; }
+    /// # for _ in 0..2 { producer.publish(b"x")?; }
     /// # drop(producer);
     /// let mut consumer = Consumer::attach_guarded(&path, None, Guard::Always)?;
     /// assert!(matches!(consumer.read()?, Some(Item::Record(record)) if record.bytes == b"x"));
@@ -154,12 +154,12 @@ impl Consumer {
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
     /// for n in 0..100u64 {
-    ///     producer.publish(RecordType::BYTES, &n.to_le_bytes())?;
+    ///     producer.publish(&n.to_le_bytes())?;
     /// }
     /// let mut consumer = Consumer::attach(&path)?;
     /// let mut bytes = 0;
@@ -220,12 +220,12 @@ impl Consumer {
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
     /// for n in 0..100u64 {
-    ///     producer.publish(RecordType::BYTES, &n.to_le_bytes())?;
+    ///     producer.publish(&n.to_le_bytes())?;
     /// }
     /// let mut consumer = Consumer::attach(&path)?;
     /// let mut sum = 0;
@@ -263,11 +263,11 @@ impl Consumer {
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
-    /// # for n in [3u8, 1, 2] { producer.publish(RecordType::BYTES, &[n])?; }
+    /// # for n in [3u8, 1, 2] { producer.publish(&[n])?; }
     /// # let mut consumer = Consumer::attach(&path)?;
     /// if let Some(pinned) = consumer.pinned()? {
     ///     let mut held = Vec::new();

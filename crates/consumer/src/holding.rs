@@ -28,11 +28,11 @@ impl Consumer {
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
-    /// # for n in 0..3 { producer.publish(RecordType::BYTES, &[n])?; }
+    /// # for n in 0..3 { producer.publish(&[n])?; }
     /// let mut consumer = Consumer::attach(&path)?;
     /// consumer.hold();
     /// let mut resume_points = Vec::new();
@@ -91,12 +91,12 @@ impl Consumer {
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Front, Item};
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let options = Options { time: true, ..Options::default() };
     /// # let mut producer = Producer::create(&path, &options)?;
-    /// # for n in 0..2 { producer.publish(RecordType::BYTES, &[n])?; }
+    /// # for n in 0..2 { producer.publish(&[n])?; }
     /// let mut consumer = Consumer::attach(&path)?;
     /// consumer.hold();
     /// let Front::Timestamped(first) = consumer.peek()? else { panic!() };
@@ -150,11 +150,11 @@ impl Consumer {
     ///
     /// ```
     /// # use perfring_consumer::Consumer;
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
-    /// # producer.publish(RecordType::BYTES, b"eight by")?;
+    /// # producer.publish(b"eight by")?;
     /// # let mut consumer = Consumer::attach(&path)?;
     /// let Some(mut raw) = consumer.raw() else { panic!("an overwrite ring") };
     /// let (mut pos, head) = (raw.cursor(), raw.ring().head());

@@ -71,7 +71,7 @@ impl<'a> Record<'a> {
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
-    /// # producer.publish(Tick::SCHEMA.id, &7u64.to_ne_bytes())?;
+    /// # producer.publish_as(Tick::SCHEMA.id, &7u64.to_ne_bytes())?;
     /// # let mut consumer = Consumer::attach(&path)?;
     /// # let Some(Item::Record(record)) = consumer.read()? else { panic!() };
     /// assert_eq!(record.as_pod::<Tick>(), Ok(&Tick(7)));

@@ -10,11 +10,11 @@
 //!
 //! ```
 //! use perfring_consumer::{Consumer, Item, Observer, Start};
-//! # use perfring_producer::{Options, Producer, RecordType};
+//! # use perfring_producer::{Options, Producer};
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("ticks");
 //! # let mut producer = Producer::create(&path, &Options::default())?;
-//! # producer.publish(RecordType::BYTES, b"hello")?;
+//! # producer.publish(b"hello")?;
 //!
 //! let mut consumer = Consumer::attach(&path)?;
 //! while let Some(item) = consumer.read()? {

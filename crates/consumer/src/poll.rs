@@ -17,7 +17,7 @@ impl Consumer {
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, PollBy};
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # use rustix::event::{PollFd, PollFlags, poll};
     /// # use std::time::Duration;
     /// # let dir = tempfile::tempdir()?;
@@ -33,7 +33,7 @@ impl Consumer {
     /// #   let _ = item; bytes += 1;
     /// }
     /// if consumer.arm(&mut pollable, Duration::from_secs(10))? {
-    /// #   producer.publish(RecordType::BYTES, b"x")?;
+    /// #   producer.publish(b"x")?;
     ///     poll(&mut [PollFd::new(&pollable, PollFlags::IN)], None)?; // and whatever else it waits for
     ///     consumer.disarm(&mut pollable)?;
     /// }

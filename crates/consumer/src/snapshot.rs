@@ -11,11 +11,11 @@ use perfring_shm::{AttachError, CopyWindow, Guard, Location, ObserverMapping, by
 ///
 /// ```
 /// use perfring_consumer::{Item, Snapshot};
-/// # use perfring_producer::{Options, Producer, RecordType};
+/// # use perfring_producer::{Options, Producer};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("ring");
 /// # let mut producer = Producer::create(&path, &Options::default())?;
-/// # producer.publish(RecordType::BYTES, b"last words")?;
+/// # producer.publish(b"last words")?;
 /// # std::mem::forget(producer); // as if it had been killed
 /// let snapshot = Snapshot::take(&path)?;
 /// for item in &snapshot {
@@ -66,12 +66,12 @@ impl Snapshot {
     ///
     /// ```
     /// # use perfring_consumer::{Item, Snapshot};
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// let options = Options { time: true, ..Options::default() };
     /// let mut producer = Producer::create(&path, &options)?;
-    /// producer.publish(RecordType::BYTES, b"at some time")?;
+    /// producer.publish(b"at some time")?;
     ///
     /// let snapshot = Snapshot::take(&path)?;
     /// let Some(Ok(Item::Record(record))) = snapshot.iter().next() else { panic!() };

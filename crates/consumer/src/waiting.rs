@@ -12,14 +12,14 @@ impl Consumer {
     ///
     /// ```
     /// # use perfring_consumer::Consumer;
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # use std::time::Duration;
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
     /// let mut consumer = Consumer::attach(&path)?;
     /// assert!(!consumer.wait(Duration::from_millis(1)));
-    /// producer.publish(RecordType::BYTES, b"x")?;
+    /// producer.publish(b"x")?;
     /// assert!(consumer.wait(Duration::MAX)); // for ever
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -60,7 +60,7 @@ impl Consumer {
     ///
     /// ```
     /// # use perfring_consumer::Consumer;
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # use std::{sync::Mutex, time::Duration};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
@@ -68,7 +68,7 @@ impl Consumer {
     /// let consumer = Consumer::attach(&path)?;
     /// let sleeper = consumer.sleeper()?;
     /// let consumer = Mutex::new(consumer);
-    /// # producer.publish(RecordType::BYTES, b"x")?;
+    /// # producer.publish(b"x")?;
     /// while consumer.lock().unwrap().fill().unread == 0 {
     ///     let ticket = consumer.lock().unwrap().prepare_sleep();
     ///     if let Some(ticket) = ticket {

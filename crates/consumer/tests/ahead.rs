@@ -58,7 +58,7 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
         loop {
             let payload = [written; 8];
             let len = 1 + (written % 7) as usize;
-            match producer.publish(BYTES, bytes_of(&payload[..len])) {
+            match producer.publish(bytes_of(&payload[..len])) {
                 Ok(()) => written += 1,
                 Err(ReserveError::Full) => break,
                 Err(other) => panic!("{other}"),
@@ -144,7 +144,7 @@ fn the_front_is_what_comes_next() {
                 if n % 3 == 0 {
                     drop(producer.reserve(BYTES, 24).unwrap()); // given back: a hole
                 }
-                producer.publish(BYTES, bytes_of(&[n])).unwrap();
+                producer.publish(bytes_of(&[n])).unwrap();
                 if n % 5 != 0 {
                     continue;
                 }
@@ -185,7 +185,7 @@ fn a_loss_that_was_found_and_not_taken_is_told_by_the_next_observer() {
     let options = Options { policy: Policy::Overwrite, ..small() };
     let mut producer = Producer::create(place.ring(), &options).unwrap();
     let mut observer = Observer::open(place.ring(), Start::Oldest).unwrap();
-    let mut publish = |n: u64| producer.publish(BYTES, bytes_of(&[n])).unwrap();
+    let mut publish = |n: u64| producer.publish(bytes_of(&[n])).unwrap();
     (0..10).for_each(&mut publish);
     for n in 0..5 {
         assert_eq!(number(&observer.read().unwrap().unwrap()), n);
@@ -227,7 +227,7 @@ fn on_an_overwrite_ring_a_mark_is_the_place_that_is_saved() {
     consumer.hold();
     let mut resume_points = Vec::new();
     for n in 0..1000u64 {
-        producer.publish(BYTES, bytes_of(&[n])).unwrap();
+        producer.publish(bytes_of(&[n])).unwrap();
         assert_eq!(number(&consumer.read().unwrap().unwrap()), n);
         resume_points.push(consumer.resume_point());
     }
@@ -245,7 +245,7 @@ fn a_shared_ring_is_held_as_well() {
     let mut consumer = Consumer::attach(place.ring()).unwrap();
     consumer.hold();
     for n in 0..20u64 {
-        producer.publish(BYTES, bytes_of(&[n])).unwrap();
+        producer.publish(bytes_of(&[n])).unwrap();
         assert_eq!(number(&consumer.read().unwrap().unwrap()), n);
     }
     assert!(consumer.has_producer().unwrap());
@@ -267,7 +267,7 @@ fn the_tail_moves_to_the_end_of_a_published_record_and_nowhere_else() {
     let mut passed = 0;
     for _ in 0..100 {
         for _ in 0..7 {
-            producer.publish(BYTES, bytes_of(&[written; 5][..1 + (written % 5) as usize])).unwrap();
+            producer.publish(bytes_of(&[written; 5][..1 + (written % 5) as usize])).unwrap();
             written += 1;
         }
         drop(producer.reserve(BYTES, 40).unwrap()); // a hole at the end
@@ -325,7 +325,7 @@ fn holes_at_the_end_go_back_though_nobody_takes_them() {
     let producer = SharedProducer::attach(place.ring()).unwrap();
     let mut consumer = Consumer::attach(place.ring()).unwrap();
     consumer.hold();
-    producer.publish(BYTES, &[1; 8]).unwrap();
+    producer.publish(&[1; 8]).unwrap();
     // Many rings' worth of nothing but holes.
     for _ in 0..100 {
         for _ in 0..20 {

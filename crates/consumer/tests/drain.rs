@@ -20,7 +20,7 @@ fn reported(item: Item<'_>) -> String {
 fn publish(producer: &mut Producer, lens: &[Option<usize>]) {
     for len in lens {
         match len {
-            Some(len) => drop(producer.publish(KIND, &vec![*len as u8; *len])),
+            Some(len) => drop(producer.publish_as(KIND, &vec![*len as u8; *len])),
             None => drop(producer.reserve(KIND, 40)),
         }
     }

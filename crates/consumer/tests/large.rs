@@ -61,8 +61,8 @@ fn a_payload_of_any_length_comes_out_as_it_went_in() {
             for (nth, len) in lens.into_iter().cycle().take(60).enumerate() {
                 let payload = bytes(len, nth as u64);
                 match (&mut one, &many) {
-                    (Some(one), _) => one.publish(KIND, &payload).unwrap(),
-                    (_, Some(many)) => many.publish(KIND, &payload).unwrap(),
+                    (Some(one), _) => one.publish_as(KIND, &payload).unwrap(),
+                    (_, Some(many)) => many.publish_as(KIND, &payload).unwrap(),
                     _ => unreachable!(),
                 }
                 let snapshot = Snapshot::take(&path).unwrap();
@@ -92,16 +92,16 @@ fn a_full_area_refuses_counts_and_tells_and_goes_on_when_it_is_read() {
     let mut consumer = Consumer::attach(&path).unwrap();
     for turn in 0..3 {
         let (first, second) = (bytes(700_000, turn), bytes(MIB, turn));
-        producer.publish(KIND, &first).unwrap();
-        assert_eq!(producer.publish(KIND, &second), Err(ReserveError::Full));
+        producer.publish_as(KIND, &first).unwrap();
+        assert_eq!(producer.publish_as(KIND, &second), Err(ReserveError::Full));
         let waited = producer.publish_timeout(KIND, &second, Duration::from_millis(1));
         assert_eq!(waited, Err(ReserveError::Full));
         // What is small has a place of its own.
-        producer.publish(KIND, b"small").unwrap();
+        producer.publish_as(KIND, b"small").unwrap();
         assert!(reported(&mut consumer) == first);
         assert_eq!(reported(&mut consumer), b"small");
         consumer.release();
-        producer.publish(KIND, &second).unwrap();
+        producer.publish_as(KIND, &second).unwrap();
         assert!(reported(&mut consumer) == second);
         consumer.release();
     }
@@ -128,7 +128,7 @@ fn what_is_given_back_of_a_range_is_the_next_ones() {
             space[..part.len()].copy_from_slice(part);
             space.commit_len(part.len() - 1);
         }
-        assert_eq!(producer.publish(KIND, &whole), Err(ReserveError::Full));
+        assert_eq!(producer.publish_as(KIND, &whole), Err(ReserveError::Full));
         for part in whole.chunks(MIB / 4) {
             let read = reported(&mut consumer);
             assert!(read == part[..part.len() - 1]);
@@ -145,13 +145,13 @@ fn batches_and_loops_take_large_payloads_too() {
     let mut consumer = Consumer::attach(&path).unwrap();
     let large = bytes(100_000, 1);
     let mut batch = producer.batch();
-    batch.push(KIND, b"before").unwrap();
-    batch.push(KIND, &large).unwrap();
-    batch.push(KIND, b"after").unwrap();
+    batch.push_as(KIND, b"before").unwrap();
+    batch.push_as(KIND, &large).unwrap();
+    batch.push_as(KIND, b"after").unwrap();
     batch.publish_with(Wake::No);
     let each = Each { batch: 3, ..Each::new(KIND, large.len()) };
     assert_eq!(producer.publish_each(each, 0..5u8, |nth, bytes| bytes.fill(nth)), 5);
-    producer.publish(KIND, b"end").unwrap();
+    producer.publish_as(KIND, b"end").unwrap();
     let mut lens = Vec::new();
     let mut nth = 0;
     consumer
@@ -184,7 +184,7 @@ fn records_of_ranges_are_held_and_released_with_the_others() {
     for turn in 0..20 {
         let parts: Vec<_> = (0..4).map(|nth| bytes(MIB / 4, turn * 4 + nth)).collect();
         for part in &parts {
-            producer.publish(KIND, part).unwrap();
+            producer.publish_as(KIND, part).unwrap();
         }
         {
             let pinned = consumer.pinned().unwrap().expect("a drop ring");
@@ -231,8 +231,8 @@ fn an_overwritten_range_is_a_loss_and_no_other_is() {
             };
             let payload = bytes(len, nth);
             match (&mut one, &many) {
-                (Some(one), _) => one.publish(KIND, &payload).unwrap(),
-                (_, Some(many)) => many.publish(KIND, &payload).unwrap(),
+                (Some(one), _) => one.publish_as(KIND, &payload).unwrap(),
+                (_, Some(many)) => many.publish_as(KIND, &payload).unwrap(),
                 _ => unreachable!(),
             }
             let start = end;

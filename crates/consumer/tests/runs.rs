@@ -62,8 +62,8 @@ fn runs_and_records_are_the_same_whatever_stands_between_them() {
                 let payload = vec![n as u8; len];
                 match number(12) {
                     0 => drop(producer.reserve(RecordType::BYTES, len)), // a hole
-                    1 => _ = producer.publish(RecordType::BYTES, b"another"),
-                    _ => _ = producer.publish(RecordType::new(kind).unwrap(), &payload),
+                    1 => _ = producer.publish(b"another"),
+                    _ => _ = producer.publish_as(RecordType::new(kind).unwrap(), &payload),
                 }
             }
             let max = [1, 2, 7, u64::MAX][number(4) as usize];

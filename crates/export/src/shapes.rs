@@ -48,7 +48,7 @@ impl Missed {
 /// assert!(shapes.is_of(observer.layout())); // not of another ring that took the name
 /// # let id = RecordType::new(5000).unwrap();
 /// # producer.register(&Schema { id, ..Schema::new("demo.Line", Encoding::Utf8) })?;
-/// # producer.publish(id, b"a line")?;
+/// # producer.publish_as(id, b"a line")?;
 /// while let Some(item) = observer.read()? {
 ///     let Item::Record(record) = item else { continue };
 ///     let record = shapes.see(record);

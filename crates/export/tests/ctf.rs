@@ -373,7 +373,7 @@ proptest! {
                     Any::F64s(value) => writer.f64s(name, value),
                 }
             }
-            producer.publish(schema.id, &bytes).unwrap();
+            producer.publish_as(schema.id, &bytes).unwrap();
         }
         let mut followed = Followed::open(&ring, 1);
         followed.read();

@@ -26,12 +26,12 @@ fn ring(dir: &Path) -> (Snapshot, Shapes) {
     let mut producer = Producer::create(&path, &options).unwrap();
     producer.publish_pod(&Tick { count: 7, share: 0.5 }).unwrap();
     producer.publish_pod(&Tick { count: 8, share: f64::NAN }).unwrap();
-    producer.publish(RecordType::BYTES, "a \"text\"\n\u{1f600}".as_bytes()).unwrap();
-    producer.publish(RecordType::BYTES, &[0xff, 0]).unwrap();
+    producer.publish("a \"text\"\n\u{1f600}".as_bytes()).unwrap();
+    producer.publish(&[0xff, 0]).unwrap();
     let id = RecordType::new(5000).unwrap();
     producer.register(&Schema { id, ..Schema::new("demo.Doc", Encoding::Json) }).unwrap();
-    producer.publish(id, b"[1,2]").unwrap();
-    producer.publish(id, b"[1,").unwrap();
+    producer.publish_as(id, b"[1,2]").unwrap();
+    producer.publish_as(id, b"[1,").unwrap();
     let snapshot = Snapshot::take(&path).unwrap();
     let shapes = Shapes::of_snapshot(&snapshot, &path.into(), 3);
     (snapshot, shapes)

@@ -197,7 +197,7 @@ fn what_has_no_column_is_in_more() {
             0..1024 => r#"{"time":1,"a":-1,"b":"text","more":true,"mixed":1}"#,
             _ => r#"{"a":9223372036854775808,"new":{"x":[1]},"b":5,"mixed":"s"}"#,
         };
-        producer.publish(JSON.id, json.as_bytes()).unwrap();
+        producer.publish_as(JSON.id, json.as_bytes()).unwrap();
     }
     let mut out = Parquet::open("parquet", &ParquetOptions::new(&path)).unwrap();
     followed.read().export(&mut out);
@@ -236,7 +236,7 @@ fn types_of_one_name_share_a_file_if_they_have_the_same_columns() {
         let encoding = if id == 2 { Encoding::Utf8 } else { Encoding::Tagged };
         producer.register(&Schema { id: kind, encoding, ..TAGGED }).unwrap();
         let payload = if id == 2 { b"text".to_vec() } else { tagged(id.into()) };
-        producer.publish(kind, &payload).unwrap();
+        producer.publish_as(kind, &payload).unwrap();
         let mut followed = Followed::open(&ring, id + 1);
         followed.read().export(&mut out);
         rings.push(followed);

@@ -184,9 +184,9 @@ fn payloads_are_whole_as_far_as_a_sample_can_hold_them() {
     let sizes: Vec<usize> = (0..40).chain([15_000, 40_000, 60_000, 64_000, 65_500]).collect();
     for (at, size) in sizes.iter().enumerate() {
         let bytes: Vec<u8> = (0..*size).map(|byte| (byte * 31 + at) as u8).collect();
-        producer.publish(BYTES.id, &bytes).unwrap();
+        producer.publish_as(BYTES.id, &bytes).unwrap();
     }
-    producer.publish(TEXT.id, "é".repeat(30_000).as_bytes()).unwrap();
+    producer.publish_as(TEXT.id, "é".repeat(30_000).as_bytes()).unwrap();
     let mut out = PerfData::open("perf", &options_of(&path)).unwrap();
     followed.read().export(&mut out);
     close_at_once(out);

@@ -257,10 +257,10 @@ fn page_faults_stand_between_our_own_records_in_time() {
     for round in 0..20u8 {
         let len = 64 * 4096;
         let mut memory: Vec<u8> = Vec::with_capacity(len + 8192);
-        producer.publish(RecordType::BYTES, &[round]).unwrap();
+        producer.publish(&[round]).unwrap();
         memory.resize(len, round); // touched here for the first time
         std::hint::black_box(&memory);
-        producer.publish(RecordType::BYTES, &[round]).unwrap();
+        producer.publish(&[round]).unwrap();
         let mut timestamp = || match consumer.read().unwrap() {
             Some(Item::Record(record)) => record.time.unwrap(),
             other => panic!("{other:?}"),

@@ -7,7 +7,7 @@
 //! Each repetition makes a ring anew for each way, the ways taking turns. Figures are ratios to a ring
 //! that was only attached to, of the same repetition: medians of five, with their range.
 
-use perfring_producer::{Options, Pages, Policy, Producer, RecordType};
+use perfring_producer::{Options, Pages, Policy, Producer};
 use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ fn sample(ring: &Path, pages: Option<Pages>) -> Result<[Duration; 3], Box<dyn Er
     let mut lap = || -> Result<Duration, Box<dyn Error>> {
         let begin = Instant::now();
         for _ in 0..SIZE / 4096 {
-            producer.publish(RecordType::BYTES, &PAYLOAD)?;
+            producer.publish(&PAYLOAD)?;
         }
         Ok(begin.elapsed())
     };

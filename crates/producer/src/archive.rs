@@ -18,7 +18,7 @@ const FIRST: usize = 256;
 const LAST: usize = 16 << 10;
 
 /// Why a value was not published as an archive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PublishError {
     /// The ring did not take it.
@@ -28,6 +28,8 @@ pub enum PublishError {
     #[error(transparent)]
     Archive(#[from] ArchiveError),
 }
+
+perfring_abi::debug_by_display!(PublishError);
 
 impl Producer {
     /// Publishes a value as an rkyv archive, written in the ring itself and as long as it turns out
@@ -105,7 +107,7 @@ impl Producer {
         let mut buffer = Vec::new();
         let bytes = archive_to(value, &mut buffer, self.max_len())?;
         self.archive_space = next_space(0, bytes.len());
-        Ok(self.publish(T::SCHEMA.id, bytes)?)
+        Ok(self.publish_as(T::SCHEMA.id, bytes)?)
     }
 }
 
@@ -123,7 +125,7 @@ impl SharedProducer {
         // Taken out meanwhile: a value may publish others while it is archived.
         let mut buffer = self.archive_buffer.take();
         let done = match archive_to(value, &mut buffer, self.max_len()) {
-            Ok(bytes) => self.publish(T::SCHEMA.id, bytes).map_err(PublishError::from),
+            Ok(bytes) => self.publish_as(T::SCHEMA.id, bytes).map_err(PublishError::from),
             Err(error) => Err(error.into()),
         };
         self.archive_buffer.replace(buffer);

@@ -21,17 +21,26 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Adds one record.
+    /// Adds one record of bytes, of the type [`RecordType::BYTES`].
     ///
     /// # Errors
     /// See [`ReserveError`]; the refusal is counted.
     #[inline]
-    pub fn push(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
+    pub fn push(&mut self, payload: &[u8]) -> Result<(), ReserveError> {
+        self.push_as(RecordType::BYTES, payload)
+    }
+
+    /// Adds one record of this type.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the refusal is counted.
+    #[inline]
+    pub fn push_as(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
         put(self.window, self.clock, kind, payload, End::Hold)
     }
 
-    /// As [`Batch::push`], but a full ring is an outcome: `false`, and nothing is counted, as the
-    /// caller has another way.
+    /// As [`Batch::push_as`], but returns `false` if the ring is full, and counts nothing then. For a
+    /// caller that has another way.
     ///
     /// # Errors
     /// See [`ReserveError`]; the refusal is counted.

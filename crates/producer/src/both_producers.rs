@@ -36,7 +36,7 @@ macro_rules! producer {
             ///
             /// let mut producer = Producer::create(&path, &Options::default())?;
             /// producer.register(&LINE)?;
-            /// producer.publish(LINE.id, b"text, as the table says")?;
+            /// producer.publish_as(LINE.id, b"text, as the table says")?;
             ///
             /// let other = Schema::new("demo.Other", Encoding::Json);
             /// let other = Schema { id: LINE.id, ..other };
@@ -86,7 +86,7 @@ macro_rules! producer {
             pub fn publish_pod<T: PodRecord>(&$($mut)? self, value: &T) -> Result<(), ReserveError> {
                 const { check::<T>() };
                 self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-                self.publish(T::SCHEMA.id, bytemuck::bytes_of(value))
+                self.publish_as(T::SCHEMA.id, bytemuck::bytes_of(value))
             }
 
             /// Space for a plain struct, in the ring itself, to be filled in place. Its fields hold

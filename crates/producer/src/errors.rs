@@ -1,26 +1,17 @@
-//! Why a ring cannot be opened, and why it does not take a record or a type.
+//! Why a ring does not take a record or a type.
 
 use perfring_ring::Refusal;
-use perfring_shm::{AttachError, CreateError, Forked};
+use perfring_shm::Forked;
 use perfring_types::ENTRY_MAX;
 use thiserror::Error;
 
-/// Why [`Producer::create`](crate::Producer::create) failed.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The ring could not be made.
-    #[error(transparent)]
-    Create(CreateError),
-    /// It was made, but could not be attached to.
-    #[error(transparent)]
-    Attach(AttachError),
-}
+perfring_abi::debug_by_display!(ReserveError, TypeError);
 
 /// Why a record was not taken. Small and `Copy`: it is on the way of every record.
 ///
-/// Each is counted, by cause, and told in the stream before the next record that fits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+/// Each is counted, by cause, and told in the stream before the next record that fits, unless it says
+/// otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReserveError {
     /// A drop ring is full. An outcome rather than a fault: the consumer is behind.
@@ -48,6 +39,9 @@ pub enum ReserveError {
         /// Its slot.
         slot: u32,
     },
+    /// A batch of a shared ring has no room left for the record. Nothing is counted.
+    #[error("the batch has no room for the record: publish it, and reserve another one")]
+    BatchFull,
     /// The record's type is not in the ring's table and could not be put there. Nothing is counted.
     #[error(transparent)]
     Type(TypeError),
@@ -69,6 +63,7 @@ impl From<Refusal> for ReserveError {
             Refusal::TooLarge { len, max } => ReserveError::TooLarge { len, max },
             Refusal::Contended { slot } => ReserveError::Contended { slot },
             Refusal::Pending { slot } => ReserveError::Pending { slot },
+            Refusal::Forked => ReserveError::Forked,
             Refusal::Corrupt { tail } => ReserveError::Corrupt { tail },
         }
     }
@@ -81,7 +76,7 @@ impl From<Forked> for ReserveError {
 }
 
 /// Why a type could not be registered. What the table held before is as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TypeError {
     /// The ring was made without a type table.

@@ -2,15 +2,15 @@
 
 use crate::batch::Batch;
 use crate::each::Each;
-use crate::errors::{OpenError, ReserveError};
+use crate::errors::ReserveError;
 use crate::known_types::Known;
-use crate::space::{put, refuse, reserve, reserve_slowly, reserve_timeout, wait};
+use crate::space::{offer_timeout, put, reserve, reserve_slowly, reserve_timeout};
 use crate::timestamp::Clock;
-use perfring_abi::RecordType;
-use perfring_ring::{Count, ProducerTotals, Refusal, Wake};
+use perfring_abi::{Producers, RecordType};
+use perfring_ring::{Count, ProducerTotals, Wake};
 use perfring_shm::{
-    AttachError, End, Location, MachineClock, Reservation, RingOptions, WriteWindow, create,
-    program_name,
+    AttachError, End, Location, MachineClock, OpenError, Reservation, RingOptions, WriteWindow,
+    create, open_or_create, program_name,
 };
 use std::time::Duration;
 
@@ -29,15 +29,48 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// Makes a ring and attaches to it, under the name of this program.
+    /// Makes a ring for one producer, whatever `options.producers` says, and attaches to it under the name of
+    /// this program.
     ///
     /// # Errors
     /// [`OpenError::Create`] with [`CreateError::Exists`](crate::CreateError::Exists) if there is one
-    /// already: then [`Producer::attach`].
+    /// already: see [`Producer::open_or_create`] and [`Producer::attach`].
     pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<Self, OpenError> {
         let location = location.into();
-        create(&location, options).map_err(OpenError::Create)?;
-        Self::attach(location).map_err(OpenError::Attach)
+        create(&location, &RingOptions { producers: Producers::One, ..*options })?;
+        Ok(Self::attach(location)?)
+    }
+
+    /// Attaches to a ring, which is made if there is none. Processes that call this at once get one ring, and
+    /// one of them is its producer.
+    ///
+    /// ```
+    /// # use perfring_producer::{OpenError, Options, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// let mut producer = Producer::open_or_create(&path, &Options::default())?; // makes it
+    /// producer.publish(b"hello")?;
+    /// drop(producer);
+    /// let producer = Producer::open_or_create(&path, &Options::default())?; // goes on where it stopped
+    /// assert_eq!(producer.totals().written.records, 1);
+    /// # drop(producer);
+    ///
+    /// let larger = Options { size: 1 << 24, ..Options::default() };
+    /// let differs = Producer::open_or_create(&path, &larger).unwrap_err();
+    /// assert!(matches!(differs, OpenError::Differs { option: "size", .. }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError::Differs`] if the ring is there and was made with other options: says which. Its mode may
+    /// be another, and `options.producers` does not count. [`OpenError::Attach`] with [`AttachError::Busy`] if
+    /// it has a producer, or with [`AttachError::Kind`] if it is a [`SharedProducer`](crate::SharedProducer)'s.
+    pub fn open_or_create(
+        location: impl Into<Location>,
+        options: &RingOptions,
+    ) -> Result<Self, OpenError> {
+        let options = RingOptions { producers: Producers::One, ..*options };
+        open_or_create(location, &options, |location| Self::attach(location), Self::layout)
     }
 
     /// Attaches to a ring, under the name of this program. Goes on where the last producer stopped,
@@ -69,16 +102,25 @@ impl Producer {
         })
     }
 
-    /// Publishes one record: when this returns, readers see it.
+    /// Publishes one record of bytes, of the type [`RecordType::BYTES`]: when this returns, readers see it.
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
     #[inline(always)]
-    pub fn publish(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
+    pub fn publish(&mut self, payload: &[u8]) -> Result<(), ReserveError> {
+        self.publish_as(RecordType::BYTES, payload)
+    }
+
+    /// Publishes one record of this type: when this returns, readers see it.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline(always)]
+    pub fn publish_as(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
         self.publish_with(kind, payload, Wake::Auto)
     }
 
-    /// As [`Producer::publish`], choosing whether to wake a sleeping consumer.
+    /// As [`Producer::publish_as`], choosing whether to wake a sleeping consumer.
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
@@ -121,17 +163,14 @@ impl Producer {
         reserve(&mut self.window, &mut self.clock, kind, len, End::Publish(Wake::Auto))
     }
 
-    /// As [`Producer::reserve`], waiting for space for at most `timeout`: the one call that blocks.
+    /// As [`Producer::reserve`], waiting for space for at most `timeout`.
     ///
     /// ```
     /// # use perfring_producer::{Options, Producer, RecordType, ReserveError};
     /// # use std::time::Duration;
     /// # let dir = tempfile::tempdir()?;
     /// # let mut producer = Producer::create(dir.path().join("ring"), &Options { size: 4096, ..Options::default() })?;
-    /// assert!(producer.wait_for_room(4000, Duration::ZERO)?);
-    /// producer.publish(RecordType::BYTES, &[0; 4000])?;
-    /// assert!(!producer.wait_for_room(4000, Duration::ZERO)?); // which is not counted
-    /// assert_eq!(producer.totals().refused.total().records, 0);
+    /// producer.publish(&[0; 4000])?;
     /// let full = producer.reserve_timeout(RecordType::BYTES, 4000, Duration::from_millis(1));
     /// assert_eq!(full.unwrap_err(), ReserveError::Full); // nobody reads
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -165,32 +204,43 @@ impl Producer {
         Ok(())
     }
 
-    /// Waits until a record of `len` bytes fits, for at most `timeout`. Returns whether it does: if
-    /// not, nothing was refused, and nothing is counted. For who waits in slices, to look at
-    /// something else in between.
+    /// As [`Producer::reserve_timeout`], but returns `None` if there is no space in time, and counts
+    /// nothing then. For a caller that waits in slices, or has another way.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = Options { size: 4096, ..Options::default() };
+    /// # let mut producer = Producer::create(dir.path().join("ring"), &options)?;
+    /// producer.publish(&[0; 4000])?;
+    /// let offered = producer.offer_timeout(RecordType::BYTES, 4000, Duration::from_millis(1))?;
+    /// assert!(offered.is_none()); // nobody reads
+    /// assert_eq!(producer.totals().refused.total().records, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// What no waiting mends: see [`ReserveError`]; it is counted.
-    pub fn wait_for_room(&mut self, len: usize, timeout: Duration) -> Result<bool, ReserveError> {
-        if self.window.forked() {
-            return Err(ReserveError::Forked);
-        }
-        match wait(&mut self.window, Refusal::Full, len, timeout) {
-            Ok(()) => Ok(true),
-            Err(Refusal::Full) => Ok(false),
-            Err(refusal) => Err(refuse(&mut self.window, refusal, len)),
-        }
+    #[inline]
+    pub fn offer_timeout(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+        timeout: Duration,
+    ) -> Result<Option<Reservation<'_>>, ReserveError> {
+        offer_timeout(&mut self.window, &mut self.clock, kind, len, timeout)
     }
 
     /// A batch: its records are held back, and published by one store when it ends.
     ///
     /// ```
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # let dir = tempfile::tempdir()?;
     /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
     /// let mut batch = producer.batch();
     /// for n in 0..64u64 {
-    ///     batch.push(RecordType::BYTES, &n.to_le_bytes())?;
+    ///     batch.push(&n.to_le_bytes())?;
     /// }
     /// batch.publish();
     /// assert_eq!(producer.totals().written.records, 64);
@@ -235,7 +285,7 @@ impl Producer {
         })
     }
 
-    /// What was written, given back and refused since the ring was made, by this producer and those
+    /// Returns what was written, discarded and refused since the ring was made, by this producer and those
     /// before it.
     #[must_use]
     pub fn totals(&self) -> ProducerTotals {

@@ -9,7 +9,8 @@
 //! const TICK: RecordType = RecordType::new(5000).unwrap();
 //!
 //! let mut producer = Producer::create(&path, &Options::default())?;
-//! producer.publish(TICK, b"copied in")?;
+//! producer.publish(b"copied in")?;
+//! producer.publish_as(TICK, b"of a type")?;
 //!
 //! let mut record = producer.reserve(TICK, 8)?; // in the ring, in place
 //! record.copy_from_slice(&42u64.to_le_bytes());
@@ -20,8 +21,8 @@
 //! # What happens to a record
 //!
 //! [`Producer::reserve`] takes space, [`Reservation::commit`] publishes it;
-//! [`Producer::publish`] does both for bytes that exist already, and [`Producer::batch`] publishes
-//! many records by one store. That takes no system call, allocation, lock or locked instruction.
+//! [`Producer::publish`] and [`Producer::publish_as`] do both for bytes that exist already, and
+//! [`Producer::batch`] publishes many records by one store. That takes no system call, allocation, lock or locked instruction.
 //!
 //! A **drop** ring refuses records while it is full, with [`ReserveError::Full`], or
 //! [waits](Producer::reserve_timeout); losses are counted by cause and told to the reader. An
@@ -90,6 +91,7 @@ mod each;
 mod errors;
 mod exclusive_producer;
 mod known_types;
+mod reserved_batch;
 mod shared_producer;
 mod space;
 mod timestamp;
@@ -99,16 +101,16 @@ pub use archive::PublishError;
 pub use batch::Batch;
 pub use both_producers::{PodReservation, SharedPodReservation};
 pub use each::Each;
-pub use errors::{OpenError, ReserveError, TypeError};
+pub use errors::{ReserveError, TypeError};
 pub use exclusive_producer::Producer;
 pub use perfring_abi::{
     Evict, Layout, Policy, Producers, RecordType, Report, SLOTS_DEFAULT, record_size,
 };
 pub use perfring_ring::{Count, ProducerTotals, Refused, Wake};
 pub use perfring_shm::{
-    AttachError, ClockError, CreateError, Location, Pages, PagesError, Removal, Reservation,
-    ReservedBatch, RingOptions as Options, SharedReservation, create, install_sigbus_handler,
-    remove,
+    AttachError, ClockError, CreateError, Location, OpenError, Pages, PagesError, Removal,
+    Reservation, RingOptions as Options, SharedReservation, create, install_sigbus_handler, remove,
 };
 pub use perfring_types as types;
+pub use reserved_batch::ReservedBatch;
 pub use shared_producer::SharedProducer;

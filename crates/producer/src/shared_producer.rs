@@ -1,14 +1,15 @@
 //! One producer of a shared ring.
 
-use crate::errors::{OpenError, ReserveError};
+use crate::errors::ReserveError;
 use crate::known_types::Known;
+use crate::reserved_batch::ReservedBatch;
 use crate::space::{SPINS, spin};
 use crate::timestamp::Clock;
 use perfring_abi::{HEADER_LEN, Producers, RecordType};
-use perfring_ring::{Count, Refusal, Refused, Wake};
+use perfring_ring::{ProducerTotals, Refusal, Wake};
 use perfring_shm::{
-    AttachError, Location, MachineClock, ReservedBatch, RingOptions, SharedReservation,
-    SharedWindow, create, program_name,
+    AttachError, Location, MachineClock, OpenError, RingOptions, SharedReservation, SharedWindow,
+    create, open_or_create, program_name,
 };
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -39,7 +40,7 @@ const NAP_MAX: Duration = Duration::from_millis(2);
 /// let other = SharedProducer::attach_as(&path, "other")?;
 ///
 /// let mut slow = one.reserve(RecordType::BYTES, 4)?;
-/// other.publish(RecordType::BYTES, b"quick")?; // not seen yet: an older one is open
+/// other.publish(b"quick")?; // not seen yet: an older one is open
 /// slow.copy_from_slice(b"slow");
 /// slow.commit(); // now both are
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -62,9 +63,34 @@ impl SharedProducer {
     /// See [`OpenError`].
     pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<Self, OpenError> {
         let location = location.into();
+        create(&location, &RingOptions { producers: Producers::Many, ..*options })?;
+        Ok(Self::attach(location)?)
+    }
+
+    /// Attaches to a shared ring, which is made if there is none. Processes that call this at once get one
+    /// ring, and a slot each.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, SharedProducer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// let one = SharedProducer::open_or_create(&path, &Options::many())?; // makes it
+    /// let other = SharedProducer::open_or_create(&path, &Options::many())?;
+    /// assert_ne!(one.slot(), other.slot());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError::Differs`] if the ring is there and was made with other options: says which. Its mode may
+    /// be another, and `options.producers` does not count. [`OpenError::Attach`] with [`AttachError::Slots`]
+    /// if it has as many producers as slots, or with [`AttachError::Kind`] if it is a
+    /// [`Producer`](crate::Producer)'s.
+    pub fn open_or_create(
+        location: impl Into<Location>,
+        options: &RingOptions,
+    ) -> Result<Self, OpenError> {
         let options = RingOptions { producers: Producers::Many, ..*options };
-        create(&location, &options).map_err(OpenError::Create)?;
-        Self::attach(location).map_err(OpenError::Attach)
+        open_or_create(location, &options, |location| Self::attach(location), Self::layout)
     }
 
     /// Attaches as one more producer, under the name of this program. What the last holder of the
@@ -95,17 +121,26 @@ impl SharedProducer {
         })
     }
 
-    /// Publishes one record. When this returns, readers see it, unless an older reservation is
-    /// open: then as soon as that has ended.
+    /// Publishes one record of bytes, of the type [`RecordType::BYTES`]. When this returns, readers see it,
+    /// unless an older reservation is open: then as soon as that has ended.
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
     #[inline(always)]
-    pub fn publish(&self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
+    pub fn publish(&self, payload: &[u8]) -> Result<(), ReserveError> {
+        self.publish_as(RecordType::BYTES, payload)
+    }
+
+    /// Publishes one record of this type, as [`SharedProducer::publish`] does.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline(always)]
+    pub fn publish_as(&self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
         self.publish_with(kind, payload, Wake::Auto)
     }
 
-    /// As [`SharedProducer::publish`], choosing whether to wake a sleeping consumer.
+    /// As [`SharedProducer::publish_as`], choosing whether to wake a sleeping consumer.
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
@@ -150,8 +185,8 @@ impl SharedProducer {
         self.wait_for(timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
     }
 
-    /// As [`SharedProducer::reserve_timeout`], but that there is no space in time is an outcome:
-    /// `None`, and nothing is counted. For who waits in slices, or has another way.
+    /// As [`SharedProducer::reserve_timeout`], but returns `None` if there is no space in time, and counts
+    /// nothing then. For a caller that waits in slices, or has another way.
     ///
     /// ```
     /// # use perfring_producer::{Options, RecordType, SharedProducer};
@@ -159,10 +194,10 @@ impl SharedProducer {
     /// # let dir = tempfile::tempdir()?;
     /// # let options = Options { size: 4096, ..Options::many() };
     /// # let producer = SharedProducer::create(dir.path().join("ring"), &options)?;
-    /// producer.publish(RecordType::BYTES, &[0; 4000])?;
+    /// producer.publish(&[0; 4000])?;
     /// let offered = producer.offer_timeout(RecordType::BYTES, 4000, Duration::from_millis(1))?;
     /// assert!(offered.is_none()); // nobody reads
-    /// assert_eq!(producer.refused().total().records, 0);
+    /// assert_eq!(producer.totals().refused.total().records, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -199,51 +234,49 @@ impl SharedProducer {
         self.wait_for(timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
     }
 
-    /// A batch: one reservation of `bytes` that holds many records, published at once. Ask for the
+    /// Reserves `bytes` for a batch: many records in one reservation, published at once. Ask for the
     /// sum of what is to come, each as [`Layout::record_size`](crate::Layout::record_size) says; what
     /// is not used becomes a hole.
     ///
     /// ```
-    /// # use perfring_producer::{Options, RecordType, SharedProducer};
+    /// # use perfring_producer::{Options, ReserveError, SharedProducer};
     /// # let dir = tempfile::tempdir()?;
     /// # let producer = SharedProducer::create(dir.path().join("ring"), &Options::many())?;
-    /// let mut batch = producer.batch(64 * producer.layout().record_size(8) as usize)?;
+    /// let mut batch = producer.reserve_batch(64 * producer.layout().record_size(8) as usize)?;
     /// for n in 0..64u64 {
-    ///     assert!(batch.push(RecordType::BYTES, &n.to_le_bytes()));
+    ///     batch.push(&n.to_le_bytes())?;
     /// }
-    /// assert!(!batch.push(RecordType::BYTES, b"no room"));
+    /// assert_eq!(batch.push(b"no room"), Err(ReserveError::BatchFull));
     /// batch.publish();
-    /// assert_eq!(producer.written().records, 64);
+    /// assert_eq!(producer.totals().written.records, 64);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted, as one record.
     #[inline]
-    pub fn batch(&self, bytes: usize) -> Result<ReservedBatch<'_>, ReserveError> {
-        let batch = self.window.try_batch(bytes, || self.now());
-        batch.map_err(|refusal| self.refuse(refusal, self.len_of_group(bytes)))
+    pub fn reserve_batch(&self, bytes: usize) -> Result<ReservedBatch<'_>, ReserveError> {
+        match self.window.try_batch(bytes, || self.now()) {
+            Ok(batch) => Ok(ReservedBatch(batch)),
+            Err(refusal) => Err(self.refuse(refusal, self.len_of_group(bytes))),
+        }
     }
 
-    /// As [`SharedProducer::batch`], but that there is no room now is an outcome: `None`, and nothing
-    /// is counted. For who then publishes the records one by one.
+    /// As [`SharedProducer::reserve_batch`], but returns `None` if there is no room now, and counts nothing
+    /// then. For a caller that then publishes the records one by one.
     ///
     /// # Errors
     /// What no waiting mends: see [`ReserveError`]; it is counted.
     pub fn offer_batch(&self, bytes: usize) -> Result<Option<ReservedBatch<'_>>, ReserveError> {
-        self.offered(self.window.try_batch(bytes, || self.now()), self.len_of_group(bytes))
+        let batch = self.window.try_batch(bytes, || self.now()).map(ReservedBatch);
+        self.offered(batch, self.len_of_group(bytes))
     }
 
-    /// What producers in this slot have committed since the ring was made.
+    /// Returns what was written, discarded and refused since the ring was made, by this producer and those
+    /// that had its slot before it. `lost_markers` is 0: the ring counts them for all slots together.
     #[must_use]
-    pub fn written(&self) -> Count {
-        self.window.written()
-    }
-
-    /// What producers in this slot were refused since the ring was made, by cause.
-    #[must_use]
-    pub fn refused(&self) -> Refused {
-        self.window.refused()
+    pub fn totals(&self) -> ProducerTotals {
+        self.window.totals()
     }
 
     /// The number of this producer's slot.
@@ -274,11 +307,8 @@ impl SharedProducer {
     fn offered<T>(&self, got: Result<T, Refusal>, len: usize) -> Result<Option<T>, ReserveError> {
         match got {
             Ok(got) => Ok(Some(got)),
-            Err(refusal @ (Refusal::TooLarge { .. } | Refusal::Corrupt { .. })) => {
-                Err(self.refuse(refusal, len))
-            }
-            Err(_) if self.window.forked() => Err(ReserveError::Forked),
-            Err(_) => Ok(None),
+            Err(Refusal::Full | Refusal::Contended { .. } | Refusal::Pending { .. }) => Ok(None),
+            Err(refusal) => Err(self.refuse(refusal, len)),
         }
     }
 
@@ -306,7 +336,7 @@ impl SharedProducer {
         let (mut nap, mut spun) = (NAP, 0);
         loop {
             let left = timeout.saturating_sub(since.elapsed());
-            if left.is_zero() || self.window.forked() {
+            if left.is_zero() {
                 return Err(refusal);
             }
             match refusal {
@@ -319,7 +349,9 @@ impl SharedProducer {
                     std::thread::sleep(nap.min(left));
                     nap = (nap * 2).min(NAP_MAX);
                 }
-                Refusal::TooLarge { .. } | Refusal::Corrupt { .. } => return Err(refusal),
+                Refusal::TooLarge { .. } | Refusal::Forked | Refusal::Corrupt { .. } => {
+                    return Err(refusal);
+                }
             }
             refusal = match attempt() {
                 Ok(got) => return Ok(got),
@@ -358,7 +390,7 @@ impl SharedProducer {
         now
     }
 
-    /// Counts a refusal, unless the ring is a parent's.
+    /// Counts a refusal, unless the ring is a parent's: a fork in the middle of a record is noticed here.
     #[cold]
     #[inline(never)]
     fn refuse(&self, refusal: Refusal, len: usize) -> ReserveError {

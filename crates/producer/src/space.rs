@@ -62,6 +62,29 @@ pub(crate) fn reserve_timeout<'a>(
     window.reserve_when(kind, len, end, |keeper| clock.timestamp(keeper), wait)
 }
 
+/// As [`reserve_timeout`], but that there is no space in time is no refusal: `None`, and nothing is counted.
+#[inline(always)]
+pub(crate) fn offer_timeout<'a>(
+    window: &'a mut WriteWindow,
+    clock: &mut Clock<MachineClock>,
+    kind: RecordType,
+    len: usize,
+    timeout: Duration,
+) -> Result<Option<Reservation<'a>>, ReserveError> {
+    let wait = |window: &mut WriteWindow, refusal| {
+        wait(window, refusal, len, timeout).map_err(|refusal| match refusal {
+            Refusal::Full => ReserveError::Full,
+            refusal => refuse(window, refusal, len),
+        })
+    };
+    let end = End::Publish(Wake::Auto);
+    match window.reserve_when(kind, len, end, |keeper| clock.timestamp(keeper), wait) {
+        Ok(reserved) => Ok(Some(reserved)),
+        Err(ReserveError::Full) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The reservation of [`Producer::publish_each`](crate::Producer::publish_each), where its loop finds no room.
 #[cold]
 #[inline(never)]
@@ -89,7 +112,8 @@ pub(crate) fn wait(
     timeout: Duration,
 ) -> Result<(), Refusal> {
     let since = Instant::now();
-    let mut spun = 0;
+    // Who waits for no time does not spin either.
+    let mut spun = if timeout.is_zero() { SPINS } else { 0 };
     while refusal == Refusal::Full {
         if spun < SPINS {
             spun += 1;
@@ -109,10 +133,13 @@ pub(crate) fn wait(
     Err(refusal)
 }
 
-/// Counts a refusal.
+/// Counts a refusal, unless the ring is a parent's: a fork in the middle of a record is noticed here.
 #[cold]
 #[inline(never)]
 pub(crate) fn refuse(window: &mut WriteWindow, refusal: Refusal, len: usize) -> ReserveError {
+    if window.forked() {
+        return ReserveError::Forked;
+    }
     window.refuse(refusal, len);
     refusal.into()
 }

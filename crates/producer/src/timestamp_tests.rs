@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use perfring_abi::RecordType;
 use perfring_shm::MachineClock;
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -266,7 +265,7 @@ fn a_ring_says_how_the_counter_becomes_the_clock() {
     let cap = perfring_abi::PERF_CAP_TIME_ZERO;
     let since = std::time::Instant::now();
     while word(offset_of!(Header, perf_time.capabilities)) & cap == 0 {
-        producer.publish(RecordType::BYTES, b"x").unwrap();
+        producer.publish(b"x").unwrap();
         if since.elapsed().as_secs() > 5 {
             assert!(!machine.has_counter(), "a counter, and no scale");
             println!("this machine's counter is not to be trusted: the fields stay zero");

@@ -89,7 +89,7 @@ impl Side {
                 self.number += count;
             }
             Step::Single { len } => {
-                let _ = producer.publish(KIND, &vec![self.number as u8; len]);
+                let _ = producer.publish_as(KIND, &vec![self.number as u8; len]);
                 self.number += 1;
             }
             Step::Discard { len } => drop(producer.reserve(KIND, len)),
@@ -186,7 +186,7 @@ fn after_a_panic_what_was_published_stands_and_the_producer_goes_on() {
             assert_eq!(producer.totals().written.records, stands);
             // Also over the end of the ring, so that limits that were not looked at would show.
             for number in 100..110 {
-                producer.publish(KIND, &[number; 24]).unwrap();
+                producer.publish_as(KIND, &[number; 24]).unwrap();
             }
             let mut observer = Observer::open(&path, Start::Oldest).unwrap();
             let mut numbers = Vec::new();
@@ -242,7 +242,7 @@ fn who_waits_for_space_loses_nothing_and_who_does_not_is_told() {
 fn a_length_that_no_ring_holds_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = Producer::create(dir.path().join("ring"), &Options::default()).unwrap();
-    producer.publish(KIND, b"one").unwrap();
+    producer.publish_as(KIND, b"one").unwrap();
     assert_eq!(producer.publish_each(Each::new(KIND, usize::MAX), 0..2u64, fill), 0);
     assert_eq!(producer.totals().refused.too_large.records, 2);
 }
@@ -259,7 +259,7 @@ fn after_a_panic_in_a_full_ring_nothing_is_damaged() {
             let mut producer = Producer::create(&path, &options).unwrap();
             let mut consumer = (policy == Policy::Drop).then(|| Consumer::attach(&path).unwrap());
             for number in 0..3000u64 {
-                producer.publish(KIND, &number.to_ne_bytes()).unwrap();
+                producer.publish_as(KIND, &number.to_ne_bytes()).unwrap();
                 if let Some(consumer) = &mut consumer {
                     consumer.drain(|_| {}).unwrap();
                     consumer.release();
@@ -277,7 +277,7 @@ fn after_a_panic_in_a_full_ring_nothing_is_damaged() {
             std::fs::copy(&path, &copy).unwrap();
             batch.publish();
             drop(Producer::attach(&copy).unwrap());
-            producer.publish(KIND, &u64::MAX.to_ne_bytes()).unwrap();
+            producer.publish_as(KIND, &u64::MAX.to_ne_bytes()).unwrap();
             let mut observer = Observer::open(&path, Start::Oldest).unwrap();
             let mut numbers = Vec::new();
             while let Some(item) = observer.read().unwrap() {
@@ -315,6 +315,6 @@ fn after_a_panic_a_head_that_lies_is_not_believed() {
         }));
         assert!(failed.is_err());
         assert_eq!(producer.totals().pos, 0, "as if nothing had been published");
-        let _ = producer.publish(KIND, b"xyz");
+        let _ = producer.publish_as(KIND, b"xyz");
     }
 }

@@ -30,6 +30,9 @@ pub enum Refusal {
         /// The producer's slot.
         slot: u32,
     },
+    /// This process is a forked child of the one that attached. `perfring-shm` returns this; no
+    /// algorithm here does.
+    Forked,
     /// A position, a book or a record is such as none of ours leaves: somebody damages the ring. Nothing is
     /// changed.
     Corrupt {

@@ -181,7 +181,7 @@ impl Tally {
             }
         }
         let _ = at.ring().prepare_space_sleep(writer.tail_for(at, 40), full_fence);
-        let _ = (writer.written(), writer.refused(), writer.discarded());
+        let _ = writer.totals(at);
     }
 
     fn fill(&mut self, writer: &SharedWriter, heap: &HeapRing, group: &mut BatchSpan) {

@@ -89,7 +89,7 @@ mod tests {
             for _ in 0..round % 9 {
                 let kind = RecordType::new(256 + round % 3).unwrap();
                 let len = (written % 200) as usize;
-                producer.publish(kind, &[7; 200][..len]).unwrap();
+                producer.publish_as(kind, &[7; 200][..len]).unwrap();
                 written += 1;
                 let sum = expect.entry(kind.get()).or_default();
                 *sum = (sum.0 + 1, sum.1 + 8 + len.next_multiple_of(8) as u64);

@@ -136,13 +136,12 @@ pub enum SetError {
 /// ring stays when its producer is gone, until it has been read to the end and is pruned.
 ///
 /// ```
-/// use perfring_producer::RecordType;
 /// use perfring_set::RingSet;
 /// # let dir = tempfile::tempdir()?;
 /// # let dir = dir.path().join("rings");
 /// let set = RingSet::open(&dir)?; // or `RingSet::open_default()`
 /// let mut producer = set.producer("worker-1")?;
-/// producer.publish(RecordType::BYTES, b"hello")?;
+/// producer.publish(b"hello")?;
 /// assert!(dir.join("worker-1").exists());
 /// assert!(set.producer("worker-1").is_err()); // has a producer: says which
 ///

@@ -91,8 +91,8 @@ impl Default for FollowOptions {
 /// # two.register(&tick)?;
 /// # for n in 1..=2u64 {
 /// #     let bytes = [(0.5 * n as f64).to_ne_bytes(), n.to_ne_bytes()].concat();
-/// #     one.publish(tick.id, &bytes)?;
-/// #     two.publish(tick.id, &bytes)?;
+/// #     one.publish_as(tick.id, &bytes)?;
+/// #     two.publish_as(tick.id, &bytes)?;
 /// # }
 /// # drop((one, two));
 /// # let mut lines = Vec::new();

@@ -29,13 +29,13 @@ struct Entry {
 /// ```
 /// use perfring_consumer::{Consumer, Item};
 /// use perfring_set::FullestFirst;
-/// # use perfring_producer::{Options, Producer, RecordType};
+/// # use perfring_producer::{Options, Producer};
 /// # let dir = tempfile::tempdir()?;
 /// # let paths = ["a", "b"].map(|name| dir.path().join(name));
 /// # let mut a = Producer::create(&paths[0], &Options::default())?;
 /// # let mut b = Producer::create(&paths[1], &Options::default())?;
-/// # a.publish(RecordType::BYTES, &[1])?;
-/// # for _ in 0..9 { b.publish(RecordType::BYTES, &[2])?; }
+/// # a.publish(&[1])?;
+/// # for _ in 0..9 { b.publish(&[2])?; }
 /// let mut fullest = FullestFirst::new();
 /// for path in &paths {
 ///     fullest.add(Box::new(Consumer::attach(path)?));

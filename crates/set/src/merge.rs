@@ -138,13 +138,13 @@ struct Entry {
 /// use perfring_consumer::{Consumer, Item};
 /// use perfring_set::Merge;
 /// use std::time::Duration;
-/// # use perfring_producer::{Options, Producer, RecordType};
+/// # use perfring_producer::{Options, Producer};
 /// # let dir = tempfile::tempdir()?;
 /// # let options = Options { time: true, ..Options::default() };
 /// # let paths = ["a", "b"].map(|name| dir.path().join(name));
 /// # let mut a = Producer::create(&paths[0], &options)?;
 /// # let mut b = Producer::create(&paths[1], &options)?;
-/// # for n in 0..4u8 { [&mut a, &mut b][usize::from(n % 2)].publish(RecordType::BYTES, &[n])?; }
+/// # for n in 0..4u8 { [&mut a, &mut b][usize::from(n % 2)].publish(&[n])?; }
 /// let mut merge = Merge::new(Duration::from_millis(20))?;
 /// for path in &paths {
 ///     merge.add(Box::new(Consumer::attach(path)?));

@@ -128,14 +128,13 @@ pub struct Verdict {
 /// ring without a name.
 ///
 /// ```
-/// use perfring_producer::RecordType;
 /// use perfring_set::{Fate, Kept, PruneRule, Pruner, RingSet};
 /// use std::time::Duration;
 /// # let dir = tempfile::tempdir()?;
 /// # let dir = dir.path().join("rings");
 /// let set = RingSet::open(&dir)?;
 /// set.producer("quiet")?; // and gone again
-/// set.producer("told")?.publish(RecordType::BYTES, b"something")?;
+/// set.producer("told")?.publish(b"something")?;
 ///
 /// let rule = PruneRule { dead_for: Duration::ZERO, ..PruneRule::default() };
 /// let verdicts = Pruner::new(&dir, rule).prune()?;

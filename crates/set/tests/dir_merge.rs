@@ -3,7 +3,7 @@
 
 use perfring_consumer::{Consumer, Start, Stat};
 use perfring_producer::types::{Encoding, Field, Kind, Schema, Shape};
-use perfring_producer::{Options, Policy, Producer, RecordType};
+use perfring_producer::{Options, Policy, Producer};
 use perfring_set::{DirEvent, DirItem, DirMerge, FollowOptions, Merge, ReadMode, RingSet};
 use std::fs;
 use std::path::Path;
@@ -61,7 +61,7 @@ fn read(merge: &mut DirMerge, count: usize) -> Vec<String> {
 }
 
 fn say(producer: &mut Producer, text: &str) {
-    producer.publish(RecordType::BYTES, text.as_bytes()).unwrap();
+    producer.publish(text.as_bytes()).unwrap();
 }
 
 fn unread(path: &Path) -> u64 {
@@ -198,7 +198,7 @@ fn records_have_their_wall_time_and_types_that_are_registered_late() {
         let fields = [Field::new("n", 0, Shape::plain(Kind::U64, 8))];
         let schema = Schema::new(&name, Encoding::Pod).with_fields(8, &fields).with_hashed_id();
         producer.register(&schema).unwrap();
-        producer.publish(schema.id, &n.to_ne_bytes()).unwrap();
+        producer.publish_as(schema.id, &n.to_ne_bytes()).unwrap();
         assert!(merge.wait(LONG));
         let item = merge.read().unwrap();
         assert_eq!(item.to_string(), format!("one: Late{n} n={n}"));

@@ -3,7 +3,7 @@
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use perfring_consumer::{Consumer, Identity};
-use perfring_producer::{Options, RecordType, create};
+use perfring_producer::{Options, create};
 use perfring_set::{Change, Follower, RingSet, SetOptions, list};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -103,7 +103,7 @@ fn each_change_is_told_once() {
     let producer = set.producer("a").unwrap();
     reported(&["+a"]);
     drop(producer);
-    set.producer("a").unwrap().publish(RecordType::BYTES, b"x").unwrap();
+    set.producer("a").unwrap().publish(b"x").unwrap();
     reported(&[]);
     // A ring in the making is not seen, nor what else begins with a dot.
     fs::write(dir.join(".perfring-0.tmp"), "").unwrap();

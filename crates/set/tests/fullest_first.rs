@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::{Consumer, Report, Stat};
-use perfring_producer::{Options, Producer, RecordType, ReserveError};
+use perfring_producer::{Options, Producer, ReserveError};
 use perfring_set::{FullestFirst, SourceId};
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ impl Rings {
 
     /// A sixteenth of the smallest ring: a turn in it.
     fn publish(&mut self, at: usize) -> bool {
-        match self.producers[at].publish(RecordType::BYTES, &[0; 248]) {
+        match self.producers[at].publish(&[0; 248]) {
             Ok(()) => true,
             Err(ReserveError::Full) => false,
             Err(other) => panic!("{other}"),

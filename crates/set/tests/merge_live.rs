@@ -60,7 +60,7 @@ fn live_rings_come_in_the_order_of_time_and_none_is_missing_after_a_restart() {
         (0..4).map(|at| Producer::create(path(dir, at), &options()).unwrap()).collect();
     let shared = SharedProducer::create(path(dir, 4), &options()).unwrap();
     let mut quiet = Producer::create(path(dir, 5), &options()).unwrap();
-    quiet.publish(BYTES, &message(0, 0)).unwrap();
+    quiet.publish(&message(0, 0)).unwrap();
     let total = 6 * RECORDS + 1;
 
     std::thread::scope(|scope| {
@@ -76,7 +76,7 @@ fn live_rings_come_in_the_order_of_time_and_none_is_missing_after_a_restart() {
             scope.spawn(move || {
                 for n in 0..RECORDS {
                     let since = Instant::now();
-                    while producer.publish(BYTES, &message(writer, n)).is_err() {
+                    while producer.publish(&message(writer, n)).is_err() {
                         assert!(since.elapsed() < LIMIT);
                         std::thread::yield_now();
                     }
@@ -175,7 +175,7 @@ fn observers_of_overwrite_rings_get_every_record_or_are_told() {
             .map(|mut producer| {
                 scope.spawn(move || {
                     for n in 0..4 * RECORDS {
-                        producer.publish(BYTES, &message(0, n)).unwrap();
+                        producer.publish(&message(0, n)).unwrap();
                     }
                 })
             })

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{AttachError, Consumer, Stat};
-use perfring_producer::{Options, Policy, RecordType, create};
+use perfring_producer::{Options, Policy, create};
 use perfring_set::{Access, RingSet, SetError, SetOptions, list};
 use std::collections::HashSet;
 use std::fs::{self, Permissions};
@@ -18,7 +18,7 @@ fn a_ring_is_gone_on_with_when_its_producer_is_gone() {
     let temp = tempfile::tempdir().unwrap();
     let set = RingSet::open(temp.path().join("rings")).unwrap();
     for n in 0..3u8 {
-        set.producer("a").unwrap().publish(RecordType::BYTES, &[n]).unwrap();
+        set.producer("a").unwrap().publish(&[n]).unwrap();
     }
     let stat = Stat::read(set.dir().join("a")).unwrap();
     assert_eq!((stat.epoch(), stat.totals.unwrap().present.records), (3, 3));
@@ -62,11 +62,11 @@ fn a_ring_of_another_shape_is_left_alone() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("rings");
     let set = RingSet::open(&dir).unwrap();
-    set.producer("a").unwrap().publish(RecordType::BYTES, b"old").unwrap();
+    set.producer("a").unwrap().publish(b"old").unwrap();
     let usual = SetOptions::default().ring;
     let larger = Options { size: 2 * usual.size, ..usual };
     for _ in 0..2 {
-        set.producer_with("a", &larger).unwrap().publish(RecordType::BYTES, b"new").unwrap();
+        set.producer_with("a", &larger).unwrap().publish(b"new").unwrap();
     }
     assert_eq!(names(&dir), ["a", "a.2"]);
     let stat = Stat::read(dir.join("a.2")).unwrap();

@@ -80,7 +80,7 @@ fn a_ring_in_use_or_unread_stays() {
         matches!(place.kept(AT_ONCE), Kept::Producer(owner) if owner.pid == std::process::id())
     );
     // Full, and told so in the stream: the loss, too, is to be read.
-    while producer.publish(RecordType::BYTES, &[7; 100]).is_ok() {}
+    while producer.publish(&[7; 100]).is_ok() {}
     drop(producer);
     let Kept::Unread(there) = place.kept(AT_ONCE) else { panic!() };
     assert_eq!(drain(&place.path("a")), there.records);
@@ -100,7 +100,7 @@ fn a_ring_in_use_or_unread_stays() {
 fn a_hole_at_the_end_is_nothing_to_read() {
     let place = Place::new();
     let mut producer = place.set.producer("a").unwrap();
-    producer.publish(RecordType::BYTES, b"x").unwrap();
+    producer.publish(b"x").unwrap();
     producer.reserve(RecordType::BYTES, 100).unwrap().discard();
     drop(producer);
     drain(&place.path("a"));
@@ -112,7 +112,7 @@ fn a_flight_recorder_keeps_its_last_words_unless_told() {
     let place = Place::new();
     let options = Options { policy: Policy::Overwrite, ..small() };
     let mut producer = place.set.producer_with("a", &options).unwrap();
-    producer.publish(RecordType::BYTES, b"last words").unwrap();
+    producer.publish(b"last words").unwrap();
     drop(producer);
     drain(&place.path("a")); // a consumer copies: they are still there
     assert!(matches!(place.kept(AT_ONCE), Kept::LastWords(count) if count.records == 1));
@@ -124,7 +124,7 @@ fn what_dead_producers_left_open_hides_nothing() {
     let place = Place::new();
     let (mut one, two) = (spawn("leave-open", &place), place.set.shared_producer("a").unwrap());
     assert_eq!(one.line(), "open");
-    two.publish(RecordType::BYTES, b"behind it").unwrap();
+    two.publish(b"behind it").unwrap();
     drop(two);
     one.child.kill().unwrap();
     one.child.wait().unwrap();
@@ -206,7 +206,7 @@ fn a_stamp_is_a_sign_of_life_and_so_is_a_lock_that_was_seen() {
     let verdict = pruner.plan().unwrap().remove(0);
     assert!(matches!(verdict.fate, Fate::Kept(Kept::Young(_))), "{verdict:?}");
     producer = place.set.producer("a").unwrap();
-    producer.publish(RecordType::BYTES, b"x").unwrap();
+    producer.publish(b"x").unwrap();
     drop(producer);
     drain(&place.path("a"));
     set_age(&place.path("a"), 2);
@@ -392,7 +392,7 @@ fn helper() {
         "produce" => {
             for round in 0..=50 {
                 let mut producer = set.producer("one").unwrap();
-                producer.publish(RecordType::BYTES, b"x").unwrap();
+                producer.publish(b"x").unwrap();
                 if round == 50 {
                     say("attached 1".to_owned());
                     std::io::stdin().read_line(&mut String::new()).unwrap();
@@ -404,7 +404,7 @@ fn helper() {
         "produce-shared" => {
             for round in 0..=50 {
                 let producer: SharedProducer = set.shared_producer("many").unwrap();
-                producer.publish(RecordType::BYTES, b"x").unwrap();
+                producer.publish(b"x").unwrap();
                 if round == 50 {
                     say("attached 1".to_owned());
                     std::io::stdin().read_line(&mut String::new()).unwrap();

@@ -5,7 +5,7 @@
 
 use perfring_consumer::Location;
 use perfring_export::Null;
-use perfring_producer::{Options, Producer, RecordType};
+use perfring_producer::{Options, Producer};
 use perfring_sidecar::config::{Delivery, Input, Place};
 use perfring_sidecar::{Engine, Turn};
 use std::error::Error;
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut written = 0u64;
         'full: loop {
             for producer in &mut producers {
-                if producer.publish(RecordType::BYTES, &[7; 64]).is_err() {
+                if producer.publish(&[7; 64]).is_err() {
                     break 'full;
                 }
                 written += 1;

@@ -4,7 +4,7 @@
 //! `cargo run --release -p perfring-sidecar --example idle [RINGS [DELAY_MS]]`
 
 use perfring_consumer::Location;
-use perfring_producer::{Options, Producer, RecordType};
+use perfring_producer::{Options, Producer};
 use perfring_sidecar::config::{Input, Place};
 use perfring_sidecar::{Config, Engine, Sidecar, Signals};
 use std::error::Error;
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 idle = Some((busy(), Instant::now())); // all are attached to
             }
             for producer in producers.iter_mut().take(10) {
-                let _ = producer.publish(RecordType::BYTES, &[7; 64]);
+                let _ = producer.publish(&[7; 64]);
             }
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -84,11 +84,11 @@ pub type Reload<'a> = &'a mut dyn FnMut() -> Result<Config, ConfigError>;
 ///
 /// ```
 /// use perfring_sidecar::{Config, End, Sidecar, Signals, config::{Input, Place}};
-/// # use perfring_producer::{Options, Producer, RecordType};
+/// # use perfring_producer::{Options, Producer};
 /// # let dir = tempfile::tempdir()?;
 /// # let (rings, lines) = (dir.path().join("rings"), dir.path().join("lines.jsonl"));
 /// # std::fs::create_dir(&rings)?;
-/// # Producer::create(rings.join("one"), &Options::default())?.publish(RecordType::BYTES, b"x")?;
+/// # Producer::create(rings.join("one"), &Options::default())?.publish(b"x")?;
 /// let mut config = Config::default();
 /// config.add_input(Input::new(Place::Dir(rings)));
 /// config.add_output(&format!("json:{}", lines.display()))?;

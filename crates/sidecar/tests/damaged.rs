@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use perfring_abi::FIELDS;
-use perfring_producer::{Options, Producer, RecordType};
+use perfring_producer::{Options, Producer};
 use perfring_sidecar::{Config, End, Sidecar, Signals};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use std::path::Path;
 fn ring(path: &Path, spoil: impl FnOnce(&File)) {
     let options = Options { time: true, ..Options::default() };
     let mut producer = Producer::create(path, &options).unwrap();
-    producer.publish(RecordType::BYTES, b"1").unwrap();
+    producer.publish(b"1").unwrap();
     drop(producer);
     spoil(&File::options().write(true).open(path).unwrap());
 }

@@ -279,12 +279,12 @@ fn filters_choose_records_and_never_hide_losses() {
     let mut written = 0;
     for n in 0..10_000u64 {
         let kind = if n % 2 == 0 { wanted } else { other };
-        written += u64::from(producer.publish(kind, &n.to_ne_bytes()).is_ok());
+        written += u64::from(producer.publish_as(kind, &n.to_ne_bytes()).is_ok());
     }
     until(&mut engine, "all are read", |engine| {
         engine.rings().all(|ring| ring.figures.records == written)
     });
-    producer.publish(wanted, &10_000u64.to_ne_bytes()).unwrap();
+    producer.publish_as(wanted, &10_000u64.to_ne_bytes()).unwrap();
     until(&mut engine, "the last came", |_| output.records().last() == Some(&10_000));
     assert!(output.records().iter().all(|n| n % 2 == 0));
     assert_eq!(output.records().len() as u64, written.div_ceil(2) + 1);

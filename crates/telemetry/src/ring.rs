@@ -279,7 +279,7 @@ impl Handle {
         if ring.threads == Threads::Together && ring.layout.policy == Policy::Overwrite {
             self.publish_patiently(kind, bytes)?;
         } else {
-            self.producer.publish(kind, bytes)?;
+            self.producer.publish_as(kind, bytes)?;
         }
         let sum = self.bytes.get().saturating_add(ring.layout.record_size(bytes.len()));
         let due = sum >= ring.chunk;

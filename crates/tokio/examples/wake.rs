@@ -10,7 +10,7 @@
 //! figures are ratios to the blocking wait of the same repetition.
 
 use perfring_consumer::{Consumer, PollBy};
-use perfring_producer::{Options, Producer, RecordType, create};
+use perfring_producer::{Options, Producer, create};
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
@@ -63,7 +63,7 @@ fn sample(way: &str, dir: &Path) -> Result<Duration, Box<dyn Error>> {
         // It is asleep by then, and the way there is not measured.
         std::thread::sleep(Duration::from_micros(300));
         let begin = Instant::now();
-        producer.publish(RecordType::BYTES, &round.to_le_bytes())?;
+        producer.publish(&round.to_le_bytes())?;
         while consumer.read()?.is_none() {
             std::hint::spin_loop();
         }
@@ -80,7 +80,7 @@ fn sample(way: &str, dir: &Path) -> Result<Duration, Box<dyn Error>> {
 fn answer(way: &str, dir: &Path) -> Result<(), Box<dyn Error>> {
     let mut consumer = Consumer::attach(dir.join("ask"))?;
     let mut producer = Producer::attach(dir.join("reply"))?;
-    let mut reply = || producer.publish(RecordType::BYTES, b"reply");
+    let mut reply = || producer.publish(b"reply");
     let by = if way.contains("thread") { PollBy::Thread } else { PollBy::Any };
     match way {
         "blocking" => {

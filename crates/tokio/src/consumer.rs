@@ -43,13 +43,13 @@ impl Consumer {
     /// records at once, see [`perfring_consumer::Consumer::set_wake_at`].
     ///
     /// ```
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
-    /// # producer.publish(RecordType::BYTES, b"x")?;
+    /// # producer.publish(b"x")?;
     /// use perfring_tokio::{Consumer, PollBy};
     /// let consumer = perfring_consumer::Consumer::attach_as(&path, "collector")?;
     /// let mut consumer = Consumer::new(consumer, PollBy::Any)?;
@@ -78,14 +78,14 @@ impl Consumer {
     /// nothing to read. Without it a consumer waits for the next producer.
     ///
     /// ```
-    /// # use perfring_producer::{Options, Producer, RecordType};
+    /// # use perfring_producer::{Options, Producer};
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
-    /// # producer.publish(RecordType::BYTES, b"last words")?;
+    /// # producer.publish(b"last words")?;
     /// # drop(producer);
     /// use perfring_tokio::Consumer;
     /// let consumer = Consumer::attach(&path)?;

@@ -10,13 +10,13 @@
 //! ```
 //! use futures_util::StreamExt;
 //! use perfring_tokio::{Consumer, Item, OwnedItem};
-//! # use perfring_producer::{Options, Producer, RecordType};
+//! # use perfring_producer::{Options, Producer};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("ticks");
 //! # let mut producer = Producer::create(&path, &Options::default())?;
-//! # for word in [&b"one"[..], b"two", b"three"] { producer.publish(RecordType::BYTES, word)?; }
+//! # for word in [&b"one"[..], b"two", b"three"] { producer.publish(word)?; }
 //! let mut consumer = Consumer::attach(&path)?;
 //!
 //! // Borrowed from the ring.

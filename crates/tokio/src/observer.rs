@@ -21,7 +21,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// It writes nothing, so nobody can wake it: it looks, after 1 ms, then ever less often.
 ///
 /// ```
-/// # use perfring_producer::{Options, Producer, RecordType};
+/// # use perfring_producer::{Options, Producer};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
@@ -30,7 +30,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// use perfring_consumer::Start;
 /// use perfring_tokio::{Item, Observer};
 /// let mut observer = Observer::open(&path, Start::Latest)?;
-/// # producer.publish(RecordType::BYTES, b"news")?;
+/// # producer.publish(b"news")?;
 /// if let Some(Item::Record(record)) = observer.read().await? {
 ///     assert_eq!(record.bytes, b"news");
 /// }

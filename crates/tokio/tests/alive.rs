@@ -55,7 +55,7 @@ async fn a_task_is_woken_for_every_record_and_sleeps_in_between() {
             while consumer.ready().now_or_never().is_some() || field(&ring, "wait_armed") == 0 {
                 tokio::task::yield_now().await;
             }
-            producer.publish(NUMBERED, &numbered(number, 8)).unwrap();
+            producer.publish_as(NUMBERED, &numbered(number, 8)).unwrap();
             let Some(Item::Record(record)) = consumer.read().await.unwrap() else { panic!() };
             assert_eq!(number_of(record.bytes), number);
             number += 1;
@@ -97,7 +97,7 @@ async fn what_is_done_with_the_consumer_itself_does_not_disarm_the_task() {
     assert!(!consumer.get_mut().wait(Duration::from_millis(1)));
     let waiting = tokio::spawn(async move { consumer.ready().await.unwrap() });
     tokio::task::yield_now().await;
-    producer.publish(NUMBERED, &numbered(0, 8)).unwrap();
+    producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
     assert!(tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("a wake").unwrap());
 }
 
@@ -136,7 +136,7 @@ async fn thousands_of_idle_rings_cost_nothing_and_each_is_heard() {
     let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
     for number in (0..RINGS).map(|n| n * 7 % RINGS) {
         let path = dir.path().join(number.to_string());
-        Producer::attach(&path).unwrap().publish(NUMBERED, &numbered(number, 8)).unwrap();
+        Producer::attach(&path).unwrap().publish_as(NUMBERED, &numbered(number, 8)).unwrap();
         assert_eq!(news.recv().await, Some(number));
     }
     println!("{RINGS} rings, {threads} threads (the tests' among them), {idle:?} in 200 ms idle");
@@ -198,7 +198,7 @@ fn a_producer() {
     let Some(path) = std::env::var_os("PERFRING_RING") else { return };
     let mut producer = Producer::attach(Path::new(&path)).unwrap();
     for number in 0..3 {
-        producer.publish(NUMBERED, &numbered(number, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 8)).unwrap();
     }
     println!("\npublished");
     std::thread::park();
@@ -209,7 +209,7 @@ async fn damage_is_an_error_and_the_end_of_a_stream() {
     let dir = ring_dir();
     let path = dir.path().join("ring");
     let mut producer = Producer::create(&path, &Options::default()).unwrap();
-    producer.publish(NUMBERED, &numbered(0, 8)).unwrap();
+    producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
     let file = File::options().write(true).open(&path).unwrap();
     let mut consumer = Consumer::attach(&path).unwrap();
     let offset = consumer.get_ref().layout().data_offset();
@@ -225,7 +225,7 @@ async fn a_busy_ring_lets_other_tasks_run() {
     let path = dir.path().join("ring");
     let mut producer = Producer::create(&path, &Options::default()).unwrap();
     for number in 0..10_000 {
-        producer.publish(NUMBERED, &numbered(number, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 8)).unwrap();
     }
     let other = tokio::spawn(async {});
     let mut consumer = Consumer::attach(&path).unwrap();

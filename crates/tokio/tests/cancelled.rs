@@ -85,7 +85,7 @@ async fn a_stream_that_is_dropped_leaves_the_rest_to_the_next() {
     let path = dir.path().join("ring");
     let mut producer = Producer::create(&path, &Options::default()).unwrap();
     for number in 0..1000 {
-        producer.publish(NUMBERED, &numbered(number, 20)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 20)).unwrap();
     }
     let mut seen = Seen::default();
     for part in [1usize, 7, 100, 300] {

@@ -7,7 +7,7 @@
 //! other work then is in none of them.
 
 use perfring_consumer::{Item, Observer, Start};
-use perfring_producer::{RecordType, SharedProducer};
+use perfring_producer::SharedProducer;
 use perfring_tracing::{PerfringLayer, options};
 use std::hint::black_box;
 use std::time::Instant;
@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 tracing::dispatcher::with_default(&fmt, || time(case)),
                 tracing::dispatcher::with_default(&none, || time(case)),
                 time(|| {
-                    let _ = producer.publish(RecordType::BYTES, black_box(&payload));
+                    let _ = producer.publish(black_box(&payload));
                 }),
             ];
             best.iter_mut().zip(round).for_each(|(best, now)| *best = best.min(now));

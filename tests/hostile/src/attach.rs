@@ -303,7 +303,7 @@ impl Sides {
             4 => {
                 let mut batch = producer.batch();
                 for _ in 0..input.u8() % 8 {
-                    let _ = batch.push(RecordType::BYTES, payload);
+                    let _ = batch.push(payload);
                 }
                 batch.publish();
             }
@@ -317,7 +317,7 @@ impl Sides {
             6 => register(input, |entry| sentence(producer.register_entry(entry))),
             _ => {
                 let _ = (producer.totals(), producer.overwritten());
-                let _ = sentence(producer.wait_for_room(len, Duration::ZERO));
+                let _ = sentence(producer.offer_timeout(RecordType::BYTES, len, Duration::ZERO));
             }
         }
     }
@@ -329,7 +329,7 @@ impl Sides {
         let payload = &[0x5a; 1 << 16][..len];
         match how % 8 {
             0..3 => {
-                let _ = sentence(producer.publish(RecordType::BYTES, payload));
+                let _ = sentence(producer.publish(payload));
             }
             3 => {
                 if let Some(mut reserved) = sentence(producer.reserve(RecordType::BYTES, len)) {
@@ -342,16 +342,16 @@ impl Sides {
                 }
             }
             4 => {
-                if let Some(mut batch) = sentence(producer.batch(len)) {
+                if let Some(mut batch) = sentence(producer.reserve_batch(len)) {
                     for _ in 0..input.u8() % 8 {
-                        let _ = batch.push(RecordType::BYTES, &payload[..len % 64]);
+                        let _ = batch.push(&payload[..len % 64]);
                     }
                     batch.publish();
                 }
             }
             5 => register(input, |entry| sentence(producer.register_entry(entry))),
             _ => {
-                let _ = (producer.written(), producer.refused(), producer.slot());
+                let _ = (producer.totals(), producer.slot());
             }
         }
     }

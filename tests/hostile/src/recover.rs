@@ -179,7 +179,7 @@ impl Member {
         if let Some(refusal) = refused {
             let _ = (writer.tail_for(at, len), writer.refuse(at, refusal, len));
         }
-        let _ = (writer.written(), writer.refused(), writer.discarded());
+        let _ = writer.totals(at);
     }
 }
 

@@ -93,7 +93,7 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
     raise(Signal::SIGSTOP)?;
     match scenario {
         "publish" => {
-            let _ = std::hint::black_box(producer.publish(NUMBERED, &payloads[0]));
+            let _ = std::hint::black_box(producer.publish_as(NUMBERED, &payloads[0]));
         }
         "reserve" => {
             if let Ok(mut record) = producer.reserve(NUMBERED, 200) {
@@ -103,7 +103,7 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
         }
         // Of a range of the AUX area, where there is one; all of it written, or its beginning.
         "large" => {
-            let _ = std::hint::black_box(producer.publish(NUMBERED, &large));
+            let _ = std::hint::black_box(producer.publish_as(NUMBERED, &large));
         }
         "large shorter" => {
             if let Ok(mut record) = producer.reserve(NUMBERED, 5000) {
@@ -119,12 +119,12 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
         }
         "large batch" => {
             let mut batch: Batch<'_> = producer.batch();
-            let _ = std::hint::black_box(batch.push(NUMBERED, &payloads[0]));
+            let _ = std::hint::black_box(batch.push_as(NUMBERED, &payloads[0]));
             if let Ok(mut record) = batch.reserve(NUMBERED, 5000) {
                 record[..100].copy_from_slice(&payloads[1]);
                 record.commit_len(100);
             }
-            let _ = std::hint::black_box(batch.push(NUMBERED, &payloads[2]));
+            let _ = std::hint::black_box(batch.push_as(NUMBERED, &payloads[2]));
             batch.publish();
         }
         "discard" => {
@@ -136,7 +136,7 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
         "batch" => {
             let mut batch: Batch<'_> = producer.batch();
             for payload in &payloads {
-                let _ = std::hint::black_box(batch.push(NUMBERED, payload));
+                let _ = std::hint::black_box(batch.push_as(NUMBERED, payload));
             }
             batch.publish();
         }
@@ -165,13 +165,13 @@ fn quiet(policy: &str, ring: &str) -> Outcome {
     let mut line = Line { number: 0, message, took: 1.5, code, tags };
     let mut round = |count: u64| -> Outcome {
         for number in 0..count {
-            producer.publish(NUMBERED, &number.to_le_bytes())?;
+            producer.publish_as(NUMBERED, &number.to_le_bytes())?;
             let mut record = producer.reserve(NUMBERED, 72)?;
             record.fill(number as u8);
             record.commit();
             let mut batch = producer.batch();
-            batch.push(NUMBERED, &[1; 24])?;
-            batch.push(NUMBERED, &[2; 24])?;
+            batch.push_as(NUMBERED, &[1; 24])?;
+            batch.push_as(NUMBERED, &[2; 24])?;
             batch.publish();
             producer.publish_pod(&Quote::of(number))?;
             *producer.reserve_pod::<Quote>()? = Quote::of(number);
@@ -207,7 +207,7 @@ fn produce(count: u64, len: usize, ring: &str) -> Outcome {
     let mut refused = 0u64;
     for number in 0..count {
         let payload = numbered(number, len);
-        match producer.publish(NUMBERED, &payload) {
+        match producer.publish_as(NUMBERED, &payload) {
             Ok(()) => {}
             Err(ReserveError::Full) => refused += 1,
             Err(error) => return Err(error.into()),
@@ -263,7 +263,7 @@ fn hold(role: &str, ring: &str) -> Outcome {
             let mut producer = Producer::attach_as(ring, "the-holder")?;
             say("attached")?;
             while let Some(line) = lines.next().transpose()? {
-                producer.publish(NUMBERED, &numbered(line.parse()?, 40))?;
+                producer.publish_as(NUMBERED, &numbered(line.parse()?, 40))?;
                 say("published")?;
             }
         }

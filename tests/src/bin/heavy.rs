@@ -58,7 +58,7 @@ fn one(ring: &str, who: u64, mut rng: Rng, count: u64) -> Outcome {
         let payload = heavy(who, seq, len_of(&mut rng));
         let len = payload.len();
         let outcome = match rng.below(6) {
-            0 | 1 => producer.publish(NUMBERED, &payload).map(|()| 1),
+            0 | 1 => producer.publish_as(NUMBERED, &payload).map(|()| 1),
             2 => producer.publish_timeout(NUMBERED, &payload, LONG).map(|()| 1),
             3 => producer.reserve(NUMBERED, len + rng.below(500) as usize).map(|mut space| {
                 space[..len].copy_from_slice(&payload);
@@ -73,9 +73,9 @@ fn one(ring: &str, who: u64, mut rng: Rng, count: u64) -> Outcome {
             _ => {
                 let next = heavy(who, seq + 1, len_of(&mut rng));
                 let mut batch = producer.batch();
-                let both = batch.push(NUMBERED, &payload).and_then(|()| {
+                let both = batch.push_as(NUMBERED, &payload).and_then(|()| {
                     // A batch of which the second is refused has the first.
-                    goes_on(batch.push(NUMBERED, &next).map(|()| 1)).map(|second| 1 + second)
+                    goes_on(batch.push_as(NUMBERED, &next).map(|()| 1)).map(|second| 1 + second)
                 });
                 batch.publish();
                 both
@@ -94,7 +94,7 @@ fn many(ring: &str, who: u64, mut rng: Rng, count: u64) -> Outcome {
         let payload = heavy(who, seq, len_of(&mut rng));
         let len = payload.len();
         let outcome = match rng.below(6) {
-            0 | 1 => producer.publish(NUMBERED, &payload).map(|()| 1),
+            0 | 1 => producer.publish_as(NUMBERED, &payload).map(|()| 1),
             2 => producer.publish_timeout(NUMBERED, &payload, LONG).map(|()| 1),
             3 => producer.reserve(NUMBERED, len + rng.below(500) as usize).map(|mut space| {
                 space[..len].copy_from_slice(&payload);
@@ -200,7 +200,7 @@ macro_rules! fork_with_one_open {
                 open.fill(0xaa);
                 open.commit();
                 judge([
-                    producer.publish(NUMBERED, &payload).err(),
+                    producer.publish_as(NUMBERED, &payload).err(),
                     producer.reserve(NUMBERED, LARGE).err(),
                     producer.reserve_timeout(NUMBERED, LARGE, LONG).err(),
                 ])
@@ -208,7 +208,7 @@ macro_rules! fork_with_one_open {
             ForkResult::Parent { child } => ended_well(waitpid(child, None)?)?,
         }
         open.commit();
-        producer.publish(NUMBERED, &heavy(1, 1, LARGE))?;
+        producer.publish_as(NUMBERED, &heavy(1, 1, LARGE))?;
         Ok(())
     }};
 }

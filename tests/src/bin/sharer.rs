@@ -16,7 +16,7 @@ use perfring_producer::{
 };
 use perfring_testkit::rng::Rng;
 use perfring_tests::NUMBERED;
-use perfring_tests::shared::said;
+use perfring_tests::shared::{answer, said};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, Write};
@@ -45,7 +45,7 @@ fn say(what: &str) -> std::io::Result<()> {
 }
 
 fn said_of<T>(outcome: Result<T, ReserveError>) -> String {
-    outcome.map_or_else(|error| format!("{error:?}"), |_| "ok".to_owned())
+    outcome.map_or_else(answer, |_| "ok".to_owned())
 }
 
 /// `publish WHO SEQ LEN`, `wait MS WHO SEQ LEN`, `reserve ID WHO SEQ LEN`, `batch COUNT WHO SEQ
@@ -64,7 +64,7 @@ fn drive(name: &str, ring: &str) -> Outcome {
         let numbers: Vec<u64> = words.map(str::parse).collect::<Result<_, _>>()?;
         let answer = match (what, &numbers[..]) {
             ("publish", &[who, seq, len]) => {
-                said_of(producer.publish(NUMBERED, &said(who, seq, len as usize)))
+                said_of(producer.publish_as(NUMBERED, &said(who, seq, len as usize)))
             }
             ("wait", &[ms, who, seq, len]) => {
                 let limit = Duration::from_millis(ms);
@@ -76,17 +76,17 @@ fn drive(name: &str, ring: &str) -> Outcome {
                     open.insert(id, record);
                     "ok".to_owned()
                 }
-                Err(error) => format!("{error:?}"),
+                Err(error) => answer(error),
             },
             ("batch", &[count, who, seq, len]) => {
-                match producer.batch((count * record_size(len as usize)) as usize) {
+                match producer.reserve_batch((count * record_size(len as usize)) as usize) {
                     Ok(mut batch) => {
                         for seq in seq..seq + count {
-                            assert!(batch.push(NUMBERED, &said(who, seq, len as usize)));
+                            batch.push_as(NUMBERED, &said(who, seq, len as usize))?;
                         }
                         "ok".to_owned()
                     }
-                    Err(error) => format!("{error:?}"),
+                    Err(error) => answer(error),
                 }
             }
             ("commit" | "short" | "discard", &[id, ..]) => {
@@ -128,15 +128,15 @@ fn step(scenario: &str, ring: &str) -> Outcome {
     let producer = SharedProducer::attach_as(ring, "victim")?;
     // The ring is full, or held up: a loss that is to be told as soon as there is room.
     if matches!(scenario, "tell" | "detach") {
-        assert_ne!(producer.publish(NUMBERED, &payloads[0]), Ok(()));
+        assert_ne!(producer.publish_as(NUMBERED, &payloads[0]), Ok(()));
     }
     raise(Signal::SIGSTOP)?;
     match scenario {
         "publish" | "tell" => {
-            let _ = std::hint::black_box(producer.publish(NUMBERED, &payloads[0]));
+            let _ = std::hint::black_box(producer.publish_as(NUMBERED, &payloads[0]));
         }
         "large" => {
-            let _ = std::hint::black_box(producer.publish(NUMBERED, &large));
+            let _ = std::hint::black_box(producer.publish_as(NUMBERED, &large));
         }
         // A range of the AUX area.
         "range" => {
@@ -171,9 +171,9 @@ fn step(scenario: &str, ring: &str) -> Outcome {
         }
         "batch" => {
             // Room for one more than there are.
-            if let Ok(mut batch) = producer.batch(4 * record_size(100) as usize) {
+            if let Ok(mut batch) = producer.reserve_batch(4 * record_size(100) as usize) {
                 for payload in &payloads {
-                    let _ = std::hint::black_box(batch.push(NUMBERED, payload));
+                    let _ = std::hint::black_box(batch.push_as(NUMBERED, payload));
                 }
                 batch.publish();
             }
@@ -228,26 +228,32 @@ fn fork_shared(ring: &str) -> Outcome {
     one.copy_from_slice(&said(1, 0, 100));
     let mut two = producer.reserve(NUMBERED, 100)?;
     two.copy_from_slice(&said(1, 1, 100));
-    let mut batch = producer.batch(record_size(100) as usize)?;
-    assert!(batch.push(NUMBERED, &said(1, 2, 100)));
+    let mut batch = producer.reserve_batch(record_size(100) as usize)?;
+    batch.push_as(NUMBERED, &said(1, 2, 100))?;
     let tight = std::env::var_os("PERFRING_NO_FILES").is_some();
     if tight {
         tighten(true)?;
     }
     // SAFETY: this process has one thread.
     if let ForkResult::Child = unsafe { fork() }? {
-        let tried = || -> Outcome {
+        let mut tried = || -> Outcome {
             if tight {
                 tighten(false)?;
             }
             let limit = Duration::from_secs(60);
             all_forked(&[
-                producer.publish(NUMBERED, &said(1, 3, 100)).err(),
-                producer.publish(NUMBERED, &said(1, 3, 1000)).err(),
+                batch.push_as(NUMBERED, &[0xaa; 8]).err(),
+                batch.push_in_place(NUMBERED, 8).err(),
+                producer.publish(&said(1, 3, 100)).err(),
+                producer.publish_as(NUMBERED, &said(1, 3, 100)).err(),
+                producer.publish_as(NUMBERED, &said(1, 3, 1000)).err(),
                 producer.reserve(NUMBERED, 100).err(),
                 producer.reserve_timeout(NUMBERED, 100, limit).err(),
                 producer.publish_timeout(NUMBERED, &said(1, 3, 100), limit).err(),
-                producer.batch(100).err(),
+                producer.offer_timeout(NUMBERED, 100, limit).err(),
+                producer.reserve_batch(100).err(),
+                producer.offer_batch(100).err(),
+                producer.reserve_batch(usize::MAX).err(),
             ])
         };
         let tried = tried();
@@ -255,7 +261,6 @@ fn fork_shared(ring: &str) -> Outcome {
         one.commit();
         two.fill(0xaa);
         two.discard();
-        let _ = batch.push(NUMBERED, &[0xaa; 8]);
         batch.publish();
         // It may find anything but the parent's ring.
         let _ = std::hint::black_box(consumer.read());
@@ -264,7 +269,7 @@ fn fork_shared(ring: &str) -> Outcome {
         drop((consumer, producer));
         let anew = || -> Outcome {
             let producer = SharedProducer::attach_as(ring, "child")?;
-            producer.publish(NUMBERED, &said(2, 0, 100))?;
+            producer.publish_as(NUMBERED, &said(2, 0, 100))?;
             // It lives on, attached.
             std::mem::forget(producer);
             Ok(())
@@ -279,7 +284,7 @@ fn fork_shared(ring: &str) -> Outcome {
     for line in std::io::stdin().lock().lines() {
         match line?.as_str() {
             "publish" => {
-                producer.publish(NUMBERED, &said(1, seq, 100))?;
+                producer.publish_as(NUMBERED, &said(1, seq, 100))?;
                 seq += 1;
             }
             // The oldest last.
@@ -304,11 +309,17 @@ fn fork_exclusive(ring: &str) -> Outcome {
         match unsafe { fork() }? {
             ForkResult::Child => {
                 let payload = said(1, 9, 100);
+                let pushed = producer.batch().push_as(NUMBERED, &payload).err();
+                let offered = producer.batch().offer(NUMBERED, &payload).err();
                 let tried = all_forked(&[
-                    producer.publish(NUMBERED, &payload).err(),
+                    pushed,
+                    offered,
+                    producer.publish(&payload).err(),
+                    producer.publish_as(NUMBERED, &payload).err(),
                     producer.reserve(NUMBERED, 100).err(),
                     producer.reserve_timeout(NUMBERED, 100, Duration::from_secs(60)).err(),
-                    producer.batch().push(NUMBERED, &payload).err(),
+                    producer.offer_timeout(NUMBERED, 100, Duration::from_secs(60)).err(),
+                    producer.reserve(NUMBERED, usize::MAX).err(),
                 ]);
                 if keeps {
                     std::mem::forget(producer);
@@ -335,7 +346,7 @@ fn fork_exclusive(ring: &str) -> Outcome {
     }
     for (line, seq) in std::io::stdin().lock().lines().zip(0..) {
         line?;
-        producer.publish(NUMBERED, &said(1, seq, 100))?;
+        producer.publish_as(NUMBERED, &said(1, seq, 100))?;
         say("ok")?;
     }
     Ok(())
@@ -360,7 +371,7 @@ fn storm(who: u64, seed: u64, log: &str, ring: &str) -> Outcome {
         } as usize;
         let payload = said(who, seq, len);
         let outcome = match rng.below(8) {
-            0..=2 => producer.publish(NUMBERED, &payload).map(|()| 1),
+            0..=2 => producer.publish_as(NUMBERED, &payload).map(|()| 1),
             3 => producer.publish_timeout(NUMBERED, &payload, Duration::from_millis(2)).map(|()| 1),
             4 => producer.reserve(NUMBERED, len + rng.below(100) as usize).map(|mut record| {
                 record[..len].copy_from_slice(&payload);
@@ -375,11 +386,11 @@ fn storm(who: u64, seed: u64, log: &str, ring: &str) -> Outcome {
             6 => {
                 let (count, len) = (2 + rng.below(16), 8 + rng.below(60) as usize);
                 let room = (count + rng.below(2)) * record_size(len);
-                producer.batch(room as usize).map(|mut batch| {
+                producer.reserve_batch(room as usize).and_then(|mut batch| {
                     for seq in seq..seq + count {
-                        assert!(batch.push(NUMBERED, &said(who, seq, len)));
+                        batch.push_as(NUMBERED, &said(who, seq, len))?;
                     }
-                    count
+                    Ok(count)
                 })
             }
             // Two at a time, the younger first; nothing is reported before both have ended.

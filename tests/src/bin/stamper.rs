@@ -26,7 +26,7 @@ fn main() -> Outcome {
         "one" => {
             let mut producer = Producer::attach(ring)?;
             for _ in 0..count {
-                producer.publish(NUMBERED, &payload())?;
+                producer.publish_as(NUMBERED, &payload())?;
             }
         }
         _ => {
@@ -52,7 +52,7 @@ fn main() -> Outcome {
                             }
                         };
                         for _ in 0..2 {
-                            assert!(batch.push(NUMBERED, &payload), "room for two");
+                            batch.push_as(NUMBERED, &payload)?; // room for two
                         }
                     }
                 }

@@ -116,7 +116,7 @@ impl Members {
     }
 
     pub(super) fn publish(&mut self, producer: &SharedProducer, kind: u32, payload: &[u8]) {
-        producer.publish(RecordType::new(kind).unwrap(), payload).unwrap();
+        producer.publish_as(RecordType::new(kind).unwrap(), payload).unwrap();
         let size = size_of(&self.options, payload.len());
         self.stands(producer, size, Kind::Record { kind, payload: payload.to_vec() });
         self.aux.reserved(&self.options, &mut self.items, payload.len());
@@ -170,9 +170,9 @@ impl Members {
     /// Records that are published together, in a reservation that is larger by `more` bytes.
     pub(super) fn batch(&mut self, producer: &SharedProducer, payloads: &[Vec<u8>], more: u64) {
         let bytes: u64 = payloads.iter().map(|payload| size_of(&self.options, payload.len())).sum();
-        let mut batch = producer.batch((bytes + more) as usize).unwrap();
+        let mut batch = producer.reserve_batch((bytes + more) as usize).unwrap();
         for payload in payloads {
-            assert!(batch.push(RecordType::BYTES, payload));
+            batch.push(payload).unwrap();
             let size = size_of(&self.options, payload.len());
             self.stands(producer, size, Kind::Record { kind: 4096, payload: payload.clone() });
             self.account(producer).written.add(size);
@@ -184,7 +184,7 @@ impl Members {
     }
 
     pub(super) fn refused(&mut self, producer: &SharedProducer, len: usize, error: ReserveError) {
-        let refused = producer.publish(RecordType::BYTES, &vec![0; len]);
+        let refused = producer.publish(&vec![0; len]);
         assert_eq!(refused, Err(error), "{}", self.what);
         let cause = match error {
             ReserveError::Full => Cause::Full,

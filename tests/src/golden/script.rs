@@ -107,7 +107,7 @@ impl Script {
     }
 
     pub(super) fn publish(&mut self, kind: u32, payload: &[u8]) {
-        self.producer().publish(RecordType::new(kind).unwrap(), payload).unwrap();
+        self.producer().publish_as(RecordType::new(kind).unwrap(), payload).unwrap();
         self.report();
         let size = size_of(&self.options, payload.len());
         self.stands(size, Kind::Record { kind, payload: payload.to_vec() });
@@ -132,7 +132,7 @@ impl Script {
 
     pub(super) fn refused(&mut self, len: usize, error: ReserveError) {
         let payload = vec![0; len];
-        let refused = self.producer().publish(RecordType::BYTES, &payload);
+        let refused = self.producer().publish(&payload);
         assert_eq!(refused, Err(error), "{}", self.what);
         match error {
             ReserveError::Full => self.full.add(refused_size(&self.options, len)),

@@ -5,7 +5,7 @@ use perfring_producer::{
     Evict, Options, ReserveError, SharedProducer, SharedReservation, record_size,
 };
 use perfring_tests::NUMBERED;
-use perfring_tests::shared::{Raw, Reported, said};
+use perfring_tests::shared::{Raw, Reported, answer, said};
 use perfring_tests::stepped::Stepped;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -89,7 +89,7 @@ impl<'a> Others<'a> {
         match &outcome {
             Ok(_) => self.seqs[who] += records,
             Err(error) => {
-                let word = format!("{error:?}");
+                let word = answer(*error);
                 let word = word.split(' ').next().unwrap_or_default().to_owned();
                 *self.refused.entry(word).or_default() += 1;
             }
@@ -107,7 +107,7 @@ impl<'a> Others<'a> {
     pub(crate) fn publish(&mut self, who: usize, len: usize) -> Result<(), ReserveError> {
         let payload = said(who as u64 + 1, self.seqs[who], len);
         let producers = self.producers;
-        let outcome = self.timed(|| producers[who].publish(NUMBERED, &payload));
+        let outcome = self.timed(|| producers[who].publish_as(NUMBERED, &payload));
         self.count(who, 1, outcome)
     }
 
@@ -128,9 +128,9 @@ impl<'a> Others<'a> {
         let producers = self.producers;
         let first = self.seqs[who];
         let outcome = self.timed(|| {
-            let mut batch = producers[who].batch(2 * record_size(50) as usize)?;
+            let mut batch = producers[who].reserve_batch(2 * record_size(50) as usize)?;
             for seq in first..first + 2 {
-                assert!(batch.push(NUMBERED, &said(who as u64 + 1, seq, 50)));
+                batch.push_as(NUMBERED, &said(who as u64 + 1, seq, 50))?;
             }
             Ok(())
         });
@@ -162,7 +162,7 @@ impl<'a> Others<'a> {
 pub(crate) fn few(ring: &Path) {
     let producer = SharedProducer::attach(ring).unwrap();
     for seq in 0..10 {
-        producer.publish(NUMBERED, &said(0, seq, 40)).unwrap();
+        producer.publish_as(NUMBERED, &said(0, seq, 40)).unwrap();
     }
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn few(ring: &Path) {
 pub(crate) fn nearly_a_quarter(ring: &Path) {
     let producer = SharedProducer::attach(ring).unwrap();
     for seq in 0..42 {
-        producer.publish(NUMBERED, &said(0, seq, 40)).unwrap();
+        producer.publish_as(NUMBERED, &said(0, seq, 40)).unwrap();
     }
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn nearly_a_quarter(ring: &Path) {
 pub(crate) fn lapped(ring: &Path) {
     let producer = SharedProducer::attach(ring).unwrap();
     for seq in 0..500 {
-        producer.publish(NUMBERED, &said(0, seq, 8 + seq as usize % 90)).unwrap();
+        producer.publish_as(NUMBERED, &said(0, seq, 8 + seq as usize % 90)).unwrap();
     }
     producer.reserve(NUMBERED, 50).unwrap().discard();
 }
@@ -188,7 +188,7 @@ pub(crate) fn rounds(ring: &Path) {
     let producer = SharedProducer::attach(ring).unwrap();
     for seq in 0..500 {
         let len = if seq < 10 { 9000 } else { 8 + seq as usize % 90 };
-        producer.publish(NUMBERED, &said(0, seq, len)).unwrap();
+        producer.publish_as(NUMBERED, &said(0, seq, len)).unwrap();
     }
 }
 

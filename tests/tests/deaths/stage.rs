@@ -304,7 +304,7 @@ impl Stage<'_> {
         }
         assert!(others.longest < BOUND, "{:?}", others.longest);
         // Counted by cause.
-        let refused = sum(producers.iter().map(SharedProducer::refused));
+        let refused = sum(producers.iter().map(|producer| producer.totals().refused));
         let counted = |cause: &str| others.refused.get(cause).copied().unwrap_or_default();
         assert_eq!(refused.full.records, counted("Full"));
         assert_eq!(refused.pending.records, counted("Pending"));
@@ -367,7 +367,7 @@ impl Stage<'_> {
             |error| {
                 assert!(scene.successor && matches!(error, AttachError::Slots { .. }), "{error}")
             },
-            |more| more.publish(NUMBERED, &said(4, 0, 40)).unwrap(),
+            |more| more.publish_as(NUMBERED, &said(4, 0, 40)).unwrap(),
         );
         reported.drain(&mut consumer);
         for (who, seqs) in (1..).zip(seqs) {

@@ -48,19 +48,17 @@ impl Door {
 
     /// What was written and refused here since the ring was made; by earlier producers, too.
     pub(crate) fn counts(&self) -> (Count, Refused) {
-        match self {
-            Door::One(producer) => {
-                let totals = producer.totals();
-                (totals.written, totals.refused)
-            }
-            Door::Many(producer) => (producer.written(), producer.refused()),
-        }
+        let totals = match self {
+            Door::One(producer) => producer.totals(),
+            Door::Many(producer) => producer.totals(),
+        };
+        (totals.written, totals.refused)
     }
 
     pub(crate) fn publish(&mut self, kind: RecordType, line: Line<'_>) -> Result<(), ReserveError> {
         match (self, line) {
-            (Door::One(producer), Line::Whole(bytes)) => producer.publish(kind, bytes),
-            (Door::Many(producer), Line::Whole(bytes)) => producer.publish(kind, bytes),
+            (Door::One(producer), Line::Whole(bytes)) => producer.publish_as(kind, bytes),
+            (Door::Many(producer), Line::Whole(bytes)) => producer.publish_as(kind, bytes),
             (Door::One(producer), Line::TooLong(len)) => producer.reserve(kind, len).map(drop),
             (Door::Many(producer), Line::TooLong(len)) => producer.reserve(kind, len).map(drop),
         }

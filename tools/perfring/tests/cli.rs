@@ -6,7 +6,7 @@ mod command;
 use command::{Live, Place, close_and_wait, json_lines, perfring, publish, run, until};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, Stat};
-use perfring_producer::{Producer, RecordType};
+use perfring_producer::Producer;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
@@ -121,7 +121,7 @@ fn from_latest_shows_only_what_comes() {
     let place = Place::new();
     let ring = place.ring(&[]);
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
-    producer.publish(RecordType::BYTES, b"old").unwrap();
+    producer.publish(b"old").unwrap();
     let mut live = Live::start(&["tail", "-f", "-n", "1", "--from", "latest", &ring]);
     // It cannot be seen to be there: publish until it shows something.
     let (mut n, shown) = (0, std::cell::OnceCell::new());
@@ -129,7 +129,7 @@ fn from_latest_shows_only_what_comes() {
         let reader = scope.spawn(|| live.line());
         until("a new record is shown", || {
             n += 1;
-            let full = producer.publish(RecordType::BYTES, format!("new {n}").as_bytes());
+            let full = producer.publish(format!("new {n}").as_bytes());
             if full.is_err() {
                 run(&["consume", &ring], b"");
             }
@@ -391,7 +391,7 @@ fn stat_has_the_names_of_the_abi_and_balances() {
         assert!(text.contains(&format!("balance      written {written} = ")), "{text}");
         assert!(text.contains("gone: perfring publish"), "{text}");
         let mut producer = Producer::attach_as(Path::new(&ring), "me").unwrap();
-        producer.publish(RecordType::BYTES, b"").ok();
+        producer.publish(b"").ok();
         let stat = &json_lines(&run(&["stat", "--json", &ring], b"").out())[0];
         assert_eq!(
             (&stat["producer"]["alive"], &stat["producer"]["name"]),
@@ -551,7 +551,7 @@ fn of_a_damaged_ring_everything_readable_is_shown() {
     let ring = place.ring(&[]);
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
     for line in ["one", "two", "three", "four"] {
-        producer.publish(RecordType::BYTES, line.as_bytes()).unwrap();
+        producer.publish(line.as_bytes()).unwrap();
     }
     // A copy of the file is what a killed producer leaves.
     let left = place.path("left");

@@ -5,7 +5,7 @@ mod command;
 
 use command::{Live, Place, json_lines, perfring, run};
 use nix::sys::signal::Signal;
-use perfring_producer::{Options, Producer, RecordType};
+use perfring_producer::{Options, Producer};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -77,16 +77,16 @@ fn what_the_kernel_does_stands_between_a_rings_records_until_the_process_ends() 
     let mut echo = Echo::start();
     let events = "context-switches,tasks";
     let args = ["tail", "--perf", events, "--pid", &echo.pid(), "--format", "json", &ring];
-    producer.publish(RecordType::BYTES, b"begin").unwrap();
+    producer.publish(b"begin").unwrap();
     let mut tail = Live::start(&args);
     let mut lines = vec![tail.line()]; // after the kernel's rings were opened
     let before = echo.switches();
     for round in 0..20 {
-        producer.publish(RecordType::BYTES, format!("round {round}").as_bytes()).unwrap();
+        producer.publish(format!("round {round}").as_bytes()).unwrap();
         echo.ask();
     }
     let switches = echo.switches() - before;
-    producer.publish(RecordType::BYTES, b"end").unwrap();
+    producer.publish(b"end").unwrap();
     let pid = echo.pid();
     echo.end();
     let (out, err, code) = tail.end();

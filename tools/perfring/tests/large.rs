@@ -90,7 +90,7 @@ fn a_dead_file_with_payloads_of_64_mib_is_dumped_and_recorded_or_that_is_told() 
         space.fill(b'0' + nth);
         space.commit();
     }
-    producer.publish(RecordType::BYTES, b"small").unwrap();
+    producer.publish(b"small").unwrap();
     drop(producer);
     let done = run(&["dump", "--format", "raw", &ring], b"");
     assert_eq!(done.code(), 0, "{}", done.err());

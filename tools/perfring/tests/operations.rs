@@ -12,7 +12,7 @@ use command::{json_lines, run, until};
 use nix::sys::signal::Signal;
 use operations::container::{APP, Container, GROUP, Pod, SIDECAR, skipped};
 use perfring_consumer::{Consumer, Item, Policy};
-use perfring_producer::{Options, Producer, RecordType};
+use perfring_producer::{Options, Producer};
 use perfring_set::{Access, RingSet, SetOptions};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -142,7 +142,7 @@ fn an_application_in_a_container() {
 }
 
 fn publish(producer: &mut Producer, number: u64) {
-    producer.publish(RecordType::BYTES, number.to_string().as_bytes()).unwrap();
+    producer.publish(number.to_string().as_bytes()).unwrap();
 }
 
 /// The numbers that came of each ring, each of which came once; and that their times are right.

@@ -32,7 +32,7 @@ fn a_producer_that_does_as_it_is_told() {
         match line.unwrap().as_str() {
             "reserve" => open.push(producer.reserve(RecordType::BYTES, 100).unwrap()),
             "discard" => open.clear(),
-            text => producer.publish(RecordType::BYTES, text.as_bytes()).unwrap(),
+            text => producer.publish(text.as_bytes()).unwrap(),
         }
         println!("\ndone");
     }

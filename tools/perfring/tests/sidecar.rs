@@ -6,7 +6,7 @@ mod command;
 use command::{Live, Place, close_and_wait, json_lines, perfring, run, until};
 use nix::sys::signal::Signal;
 use perfring_consumer::Stat;
-use perfring_producer::{Options, Policy, Producer, RecordType};
+use perfring_producer::{Options, Policy, Producer};
 use perfring_telemetry::{Gauge, Log, Resource, Severity, Sink, options};
 use perfring_testkit::rng::Rng;
 use serde_json::Value;
@@ -92,7 +92,7 @@ impl Rings {
 
 fn publish(producer: &mut Producer, from: u64, to: u64) {
     for n in from..to {
-        producer.publish(RecordType::BYTES, text(n).as_bytes()).unwrap();
+        producer.publish(text(n).as_bytes()).unwrap();
     }
 }
 
@@ -134,7 +134,7 @@ fn storm(mut producer: Producer, stop: &AtomicBool) -> Committed {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        if producer.publish(RecordType::BYTES, text(n).as_bytes()).is_ok() {
+        if producer.publish(text(n).as_bytes()).is_ok() {
             texts.insert(text(n));
         }
         if n % 32 == 0 {
@@ -492,7 +492,7 @@ fn a_full_disk_is_told_and_nothing_is_lost() {
     let live = rings.sidecar(&["--output", &format!("json:{out}")]);
     let mut sent = 0;
     until("the disk is full", || {
-        if sent < 1000 && producer.publish(RecordType::BYTES, text(sent).as_bytes()).is_ok() {
+        if sent < 1000 && producer.publish(text(sent).as_bytes()).is_ok() {
             sent += 1;
         }
         rings.said().contains("No space left on device")

@@ -39,10 +39,10 @@ fn bad_rings(dir: &Path) -> Vec<PathBuf> {
         let path = dir.join(name);
         if options.producers == Producers::One {
             let mut producer = Producer::create(&path, &options).unwrap();
-            (0..100).for_each(|_| producer.publish(NUMBERED, &[b'b'; 60]).unwrap());
+            (0..100).for_each(|_| producer.publish_as(NUMBERED, &[b'b'; 60]).unwrap());
         } else {
             let producer = SharedProducer::create(&path, &options).unwrap();
-            (0..100).for_each(|_| producer.publish(NUMBERED, &[b'b'; 60]).unwrap());
+            (0..100).for_each(|_| producer.publish_as(NUMBERED, &[b'b'; 60]).unwrap());
         }
         path
     });
@@ -297,7 +297,7 @@ fn a_ring_that_is_cut_is_a_sentence_and_exit_code_4() {
         let ring = place.path(args[0]);
         let options = Options { size: 16 << 10, ..Options::default() };
         let mut producer = Producer::create(&ring, &options).unwrap();
-        producer.publish(NUMBERED, b"first").unwrap();
+        producer.publish_as(NUMBERED, b"first").unwrap();
         let mut command = perfring(args);
         let mut child = command.arg(&ring).spawn().unwrap();
         // Once it has shown the first, it has the ring.

@@ -1,7 +1,7 @@
 //! `perfring top` on a terminal, as `script` from util-linux lends one.
 #![cfg(feature = "top")]
 
-use perfring_producer::{Options, Producer, RecordType};
+use perfring_producer::{Options, Producer};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -39,7 +39,7 @@ fn it_shows_rings_takes_keys_and_leaves_the_terminal_as_it_was() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut producer =
         Producer::create(dir.path().join("orders"), &Options::default()).expect("a ring");
-    producer.publish(RecordType::BYTES, b"x").expect("room");
+    producer.publish(b"x").expect("room");
     let mut child = on_a_terminal(dir.path());
     let mut seen = Vec::new();
     until(&mut child, &mut seen, "\u{1b}[?1049h"); // another screen

@@ -6,7 +6,7 @@ mod kinds;
 
 use command::{Live, Place, json_lines, run};
 use kinds::{BLOB, EVENT, LINE, LOG, all_kinds};
-use perfring_producer::{Producer, RecordType};
+use perfring_producer::Producer;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -175,9 +175,9 @@ fn losses_are_shown_whatever_is_chosen() {
     let ring = place.ring(&["--size", "4K"]);
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
     producer.register(&LINE).unwrap();
-    while producer.publish(LINE.id, b"fill").is_ok() {}
+    while producer.publish_as(LINE.id, b"fill").is_ok() {}
     assert_eq!(run(&["consume", "-n", "9", &ring], b"").code(), 0);
-    producer.publish(LINE.id, b"after").unwrap();
+    producer.publish_as(LINE.id, b"after").unwrap();
     for format in ["text", "json"] {
         let args = ["tail", "--type", "nothing", "--fail-on-loss", "--format", format, &ring];
         let done = run(&args, b"");
@@ -193,12 +193,12 @@ fn a_follower_learns_types_that_come_later() {
         let place = Place::new();
         let ring = place.ring(&["--policy", policy]);
         let mut producer = Producer::attach(Path::new(&ring)).unwrap();
-        producer.publish(LINE.id, b"unknown").unwrap();
+        producer.publish_as(LINE.id, b"unknown").unwrap();
         let mut live = Live::start(&[reader, "-f", &ring]);
         assert_eq!(live.line(), "unknown");
         for (nth, schema) in [LINE, EVENT, BLOB].iter().enumerate() {
             producer.register(schema).unwrap();
-            producer.publish(schema.id, b"1").unwrap();
+            producer.publish_as(schema.id, b"1").unwrap();
             assert_eq!(live.line(), format!("{} 1", schema.name), "{reader} {policy} {nth}");
         }
     }
@@ -219,10 +219,10 @@ fn records_with_stamps_are_shown_with_their_times_and_chosen_by_them() {
         }
     };
     later(began);
-    producer.publish(LINE.id, b"one").unwrap();
+    producer.publish_as(LINE.id, b"one").unwrap();
     let between = later(SystemTime::now());
     later(between);
-    producer.publish(RecordType::BYTES, b"two").unwrap();
+    producer.publish(b"two").unwrap();
     let after = later(SystemTime::now());
     drop(producer);
     let ns = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
@@ -236,7 +236,7 @@ fn records_with_stamps_are_shown_with_their_times_and_chosen_by_them() {
         assert!(lines[1].ends_with("Z two"), "{}", lines[1]);
     }
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
-    producer.publish(RecordType::BYTES, b"three").unwrap();
+    producer.publish(b"three").unwrap();
     drop(producer);
     let between = humantime::format_rfc3339_nanos(between).to_string();
     let after_three = humantime::format_rfc3339_nanos(later(SystemTime::now())).to_string();
@@ -252,7 +252,7 @@ fn records_with_stamps_are_shown_with_their_times_and_chosen_by_them() {
     ] {
         if reader == "consume" {
             let mut producer = Producer::attach(Path::new(&ring)).unwrap();
-            producer.publish(RecordType::BYTES, b"four").unwrap();
+            producer.publish(b"four").unwrap();
         }
         let done = run(&[reader, "--format", "json", "--since", since, &ring], b"");
         assert_eq!(done.code(), 0, "{}", done.err());

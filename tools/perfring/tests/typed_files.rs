@@ -168,7 +168,7 @@ fn check(types: &[(Made, u64)]) {
         for _ in 0..3 {
             let (payload, key, value) = made.value(&mut rng);
             // What no record can hold is not to be shown either.
-            if producer.publish(schema.id, &payload).is_ok() {
+            if producer.publish_as(schema.id, &payload).is_ok() {
                 expected.push((schema.id.get(), schema.name, key, value));
             }
         }
@@ -296,9 +296,9 @@ fn writer() {
     let mut writer = TaggedWriter::new(&mut payload);
     writer.text(1u16, "last words");
     writer.i64("left", -1);
-    producer.publish(LOG.id, &payload).unwrap();
-    producer.publish(NOTE.id, "grüße".as_bytes()).unwrap();
-    producer.publish(PLAN.id, br#"{"to":["TXL",null]}"#).unwrap();
+    producer.publish_as(LOG.id, &payload).unwrap();
+    producer.publish_as(NOTE.id, "grüße".as_bytes()).unwrap();
+    producer.publish_as(PLAN.id, br#"{"to":["TXL",null]}"#).unwrap();
     println!("\nwritten");
     let _ = io::stdin().read(&mut [0]);
 }

@@ -161,8 +161,8 @@ fn a_table_of_noise_is_an_error_and_the_records_are_bytes() {
     scribble(&ring, 0, &(64 + bytes.len() as u64).to_ne_bytes());
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
     producer.register(&LINE).unwrap();
-    producer.publish(ORDER.id, b"1234").unwrap();
-    producer.publish(LINE.id, b"5678").unwrap();
+    producer.publish_as(ORDER.id, b"1234").unwrap();
+    producer.publish_as(LINE.id, b"5678").unwrap();
     let done = run(&["dump", &ring], b"");
     assert_eq!((done.code(), done.out().as_str()), (4, "1234\ndemo.Line 5678\n"));
     assert!(done.err().contains("text of type 0x1388 cannot be used"), "{}", done.err());

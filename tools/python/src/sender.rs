@@ -144,8 +144,8 @@ impl Shared {
             return Ok(true);
         }
         let done = self.spaces.with(py, |producer| match producer {
-            Use::One(producer) => producer.publish(kind, bytes),
-            Use::Many(producer) => producer.publish(kind, bytes),
+            Use::One(producer) => producer.publish_as(kind, bytes),
+            Use::Many(producer) => producer.publish_as(kind, bytes),
         })?;
         taken(py, done)
     }

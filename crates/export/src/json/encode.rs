@@ -13,11 +13,11 @@ use serde::Serialize;
 /// ```
 /// use perfring_consumer::{Consumer, Item};
 /// use perfring_export::{Event, Rec, Shapes, What, json};
-/// # use perfring_producer::{Options, Producer, RecordType};
+/// # use perfring_producer::{Options, Producer};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("shop");
 /// # let mut producer = Producer::create(&path, &Options::default())?;
-/// producer.publish(RecordType::BYTES, b"an order")?;
+/// producer.publish(b"an order")?;
 /// let shapes = Shapes::open(&path, 0)?;
 /// let mut consumer = Consumer::attach(&path)?;
 /// let Some(Item::Record(record)) = consumer.read()? else { panic!() };

@@ -22,11 +22,11 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 /// ```
 /// use perfring_export::{Event, Output, Rec, Shapes, What, json};
 /// # use perfring_consumer::{Consumer, Item};
-/// # use perfring_producer::{Options, Producer, RecordType};
+/// # use perfring_producer::{Options, Producer};
 /// # use std::time::Instant;
 /// # let dir = tempfile::tempdir()?;
 /// # let (ring, path) = (dir.path().join("shop"), dir.path().join("shop.jsonl"));
-/// # Producer::create(&ring, &Options::default())?.publish(RecordType::BYTES, b"an order")?;
+/// # Producer::create(&ring, &Options::default())?.publish(b"an order")?;
 /// # let shapes = Shapes::open(&ring, 0)?;
 /// # let mut consumer = Consumer::attach(&ring)?;
 /// # let Some(Item::Record(record)) = consumer.read()? else { panic!() };

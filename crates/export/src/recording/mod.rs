@@ -8,12 +8,12 @@
 //! use perfring_export::{Output, What};
 //! # use perfring_export::{Event, Rec};
 //! # use perfring_consumer::{Item, Snapshot};
-//! # use perfring_producer::{Options as Shape, Producer, RecordType};
+//! # use perfring_producer::{Options as Shape, Producer};
 //! # use std::time::Instant;
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("ticks.perfrec");
 //! # let ring = dir.path().join("ring");
-//! # Producer::create(&ring, &Shape::default())?.publish(RecordType::BYTES, b"tick")?;
+//! # Producer::create(&ring, &Shape::default())?.publish(b"tick")?;
 //! # let snapshot = Snapshot::take(&ring)?;
 //! # let origin = perfring_export::Origin {
 //! #     id: 0, name: "ring".into(), location: ring.display().to_string(),

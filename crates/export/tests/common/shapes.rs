@@ -165,26 +165,26 @@ pub fn publish(producer: &mut Producer, number: u64) -> Result<(), ReserveError>
         },
         2 => {
             producer.register(&TAGGED)?;
-            producer.publish(TAGGED.id, &tagged(number))
+            producer.publish_as(TAGGED.id, &tagged(number))
         }
         3 => {
             producer.register(&TEXT)?;
-            producer.publish(TEXT.id, format!("text \u{e9} {number}").as_bytes())
+            producer.publish_as(TEXT.id, format!("text \u{e9} {number}").as_bytes())
         }
         4 => {
             producer.register(&JSON)?;
             let json = format!(r#"{{"n":{number},"list":[1,"a",null],"in":{{"x":-1.5}}}}"#);
-            producer.publish(JSON.id, json.as_bytes())
+            producer.publish_as(JSON.id, json.as_bytes())
         }
         5 => {
             producer.register(&BYTES)?;
-            producer.publish(BYTES.id, &number.to_le_bytes()[..number as usize % 9])
+            producer.publish_as(BYTES.id, &number.to_le_bytes()[..number as usize % 9])
         }
         6 => {
             producer.register(&JSON)?;
-            producer.publish(JSON.id, b"not JSON") // damage
+            producer.publish_as(JSON.id, b"not JSON") // damage
         }
-        _ => producer.publish(RecordType::new(UNKNOWN).unwrap(), &number.to_be_bytes()),
+        _ => producer.publish_as(RecordType::new(UNKNOWN).unwrap(), &number.to_be_bytes()),
     }
 }
 
@@ -205,7 +205,7 @@ pub fn full_ring(path: &Path, id: u32) -> Followed {
             number += 1;
         }
         if round == 2 {
-            let large = producer.publish(TEXT.id, &[b'x'; 60_000]).unwrap_err();
+            let large = producer.publish_as(TEXT.id, &[b'x'; 60_000]).unwrap_err();
             assert!(matches!(large, ReserveError::TooLarge { .. }), "{large}");
         }
         followed.read();

@@ -162,10 +162,10 @@ fn records_without_a_class_are_log_records_if_wanted() {
         feed.sink.write(bad, |values| values.text(names::NAME, "n")).unwrap();
         let other =
             perfring_telemetry::producer::SharedProducer::attach(feed.path.clone()).unwrap();
-        other.publish(RecordType::BYTES, b"a line").unwrap();
+        other.publish(b"a line").unwrap();
         let line = Schema::new("demo.Line", Encoding::Utf8).with_hashed_id();
         other.register(&line).unwrap();
-        other.publish(line.id, b"a typed line").unwrap();
+        other.publish_as(line.id, b"a typed line").unwrap();
         feed.pump(&mut seqs, &mut otlp);
         close(otlp);
         let all = logs(&server);

@@ -6,7 +6,7 @@
 //! everything that has ended.
 
 use crate::aux_area;
-use crate::counters::{Count, Refused};
+use crate::counters::{Count, ProducerTotals};
 use crate::holder::OwnerInfo;
 use crate::record::BODY_LEN;
 use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
@@ -14,6 +14,7 @@ use crate::shared::allot::Allotted;
 use crate::shared::end::Ends;
 use crate::shared::locked_room::{LockedRoom, Unattached};
 use crate::shared::running;
+use crate::shared::slot::Losses;
 use crate::shared::span::BatchSpan;
 use crate::time::{self, Reading};
 use crate::view::{Liveness, Ring, Shared};
@@ -417,22 +418,15 @@ impl SharedWriter {
         self.room.under_lock(at, liveness, || time::keep(at.ring, &read(), at.producer_pos()))
     }
 
-    /// What this slot has written, this producer and those before it.
+    /// What this slot's producers have done since the ring was made, this one and those before it.
+    /// `lost_markers` is 0: the ring counts them for all slots together.
     #[must_use]
-    pub fn written(&self) -> Count {
-        self.room.figures.written
-    }
-
-    /// What this slot was refused, as [`SharedWriter::written`].
-    #[must_use]
-    pub fn refused(&self) -> Refused {
-        self.room.figures.losses.refused
-    }
-
-    /// What this slot gave back, as [`SharedWriter::written`].
-    #[must_use]
-    pub fn discarded(&self) -> Count {
-        self.room.figures.losses.discarded
+    pub fn totals(&self, at: Shared<'_>) -> ProducerTotals {
+        let figures = &self.room.figures;
+        let Losses { discarded, reclaimed, refused, reported } = figures.losses;
+        let pos = at.ring.head();
+        let written = figures.written;
+        ProducerTotals { pos, written, discarded, reclaimed, refused, reported, lost_markers: 0 }
     }
 
     /// The slot.

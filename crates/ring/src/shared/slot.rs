@@ -148,7 +148,7 @@ impl Figures {
             Refusal::TooLarge { .. } => Cause::TooLarge,
             Refusal::Contended { .. } => Cause::Contended,
             Refusal::Pending { .. } => Cause::Pending,
-            Refusal::Full | Refusal::Corrupt { .. } => Cause::Full,
+            Refusal::Full | Refusal::Corrupt { .. } | Refusal::Forked => Cause::Full,
         };
         self.losses.refused.of_mut(cause).add(bytes);
         self.write_losses(at, NOWHERE);

@@ -14,6 +14,7 @@ use perfring_abi::{
     Policy, Producers, Report, SLOTS_DEFAULT, SLOTS_MAX, TYPES_FIRST, TYPES_SIZE_DEFAULT,
     TYPES_SIZE_MAX,
 };
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use shared_memory::{ShmemConf, ShmemError};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -79,7 +80,7 @@ impl RingOptions {
         RingOptions { producers: Producers::Many, ..RingOptions::default() }
     }
 
-    fn check(&self) -> Result<(), CreateError> {
+    pub(crate) fn check(&self) -> Result<(), CreateError> {
         let page_size = page_size();
         let (min, aux_min) = (DATA_SIZE_MIN.max(page_size), AUX_SIZE_MIN.max(page_size));
         let fits = |size: u64, min, max| size.is_power_of_two() && (min..=max).contains(&size);
@@ -225,17 +226,13 @@ impl<'a> Draft<'a> {
         self.file
             .set_permissions(Permissions::from_mode(mode))
             .map_err(failed(self.location, "setting its mode"))?;
-        // A hard link is the rename that never replaces; the draft's own name goes when it is dropped.
-        match fs::hard_link(&self.path, path) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(CreateError::Exists { location: self.location.clone() })
-            }
-            // A file system without hard links: the name was free a moment ago.
-            Err(_) => {
-                fs::rename(&self.path, path).map_err(failed(self.location, "giving it its name"))
-            }
-        }
+        name_anew(&self.path, path, |from, to| fs::hard_link(from, to), rename_to_free_name)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    CreateError::Exists { location: self.location.clone() }
+                }
+                _ => failed(self.location, "giving it its name")(error),
+            })
     }
 }
 
@@ -245,6 +242,31 @@ impl Drop for Draft<'_> {
         // its name.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Gives the draft a name that nobody has: by a hard link (the draft's own name goes when it is dropped), or
+/// by a rename that never replaces. A plain rename would replace the ring of a process that was quicker.
+fn name_anew(
+    draft: &Path,
+    path: &Path,
+    link: impl FnOnce(&Path, &Path) -> io::Result<()>,
+    rename: impl FnOnce(&Path, &Path) -> io::Result<()>,
+) -> io::Result<()> {
+    match link(draft, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {}
+        done => return done,
+    }
+    rename(draft, path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported => {
+            let why = "this file system has neither hard links nor a rename that never replaces";
+            io::Error::new(io::ErrorKind::Unsupported, format!("{why} ({error}): choose another"))
+        }
+        _ => error,
+    })
+}
+
+fn rename_to_free_name(from: &Path, to: &Path) -> io::Result<()> {
+    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
 /// One component of a path, not too long for a temporary suffix.
@@ -265,7 +287,44 @@ fn draw_id(fill: impl FnOnce(&mut [u8]) -> Result<(), getrandom::Error>) -> io::
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::draw_id;
+    use super::{draw_id, name_anew, rename_to_free_name};
+    use std::path::Path;
+    use std::{fs, io};
+
+    fn unsupported(_: &Path, _: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    #[test]
+    fn a_name_is_never_taken_from_another_file_where_there_are_no_hard_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let (draft, path) = (dir.path().join("draft"), dir.path().join("ring"));
+        fs::write(&draft, "mine").unwrap();
+        fs::write(&path, "another's").unwrap();
+        let refused = name_anew(&draft, &path, unsupported, rename_to_free_name).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "another's");
+
+        fs::remove_file(&path).unwrap();
+        name_anew(&draft, &path, unsupported, rename_to_free_name).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+        assert!(!draft.exists());
+    }
+
+    #[test]
+    fn a_file_system_with_neither_way_is_an_error_in_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let (draft, path) = (dir.path().join("draft"), dir.path().join("ring"));
+        fs::write(&draft, "mine").unwrap();
+        let invalid = |_: &Path, _: &Path| Err(io::Error::from_raw_os_error(22));
+        for refused in [
+            name_anew(&draft, &path, unsupported, unsupported).unwrap_err(),
+            name_anew(&draft, &path, unsupported, invalid).unwrap_err(),
+        ] {
+            assert!(refused.to_string().starts_with("this file system has neither"), "{refused}");
+        }
+        assert!(!path.exists(), "nothing was made");
+    }
 
     #[test]
     fn no_random_bytes_are_an_error_in_words() {

@@ -1,16 +1,21 @@
 //! Where a ring lives: a file, or a named POSIX segment.
 
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where a ring lives.
 ///
-/// A string that begins with `shm:` names a POSIX segment, any other is a path.
+/// Functions take every kind of string and path in its place. A string that begins with `shm:` names a POSIX
+/// segment, any other is a path. A `Path` is always a path.
 ///
 /// ```
 /// use perfring_shm::Location;
 /// assert_eq!(Location::from("shm:ticks"), Location::Segment("ticks".into()));
-/// assert_eq!(Location::from("/run/ticks"), Location::File("/run/ticks".into()));
+/// let path = String::from("/run/ticks");
+/// assert_eq!(Location::from(&path), Location::File("/run/ticks".into()));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Location {
@@ -40,32 +45,39 @@ impl fmt::Display for Location {
     }
 }
 
-impl From<&str> for Location {
-    fn from(text: &str) -> Self {
-        match text.strip_prefix("shm:") {
-            Some(name) => Location::Segment(name.to_owned()),
-            None => Location::File(text.into()),
+/// A string: `shm:` and a name, or a path.
+fn of_str(text: &str) -> Location {
+    match text.strip_prefix("shm:") {
+        Some(name) => Location::Segment(name.to_owned()),
+        None => Location::File(text.into()),
+    }
+}
+
+/// A string of the system's: as any string. One that is not UTF-8 is a path.
+fn of_os_str(text: &OsStr) -> Location {
+    text.to_str().map_or_else(|| Location::File(text.into()), of_str)
+}
+
+/// A path, whatever it begins with.
+fn of_path(path: &Path) -> Location {
+    Location::File(path.to_owned())
+}
+
+macro_rules! from {
+    ($of:ident: $($from:ty),+) => {$(
+        impl From<$from> for Location {
+            fn from(from: $from) -> Self {
+                $of(from.as_ref())
+            }
         }
-    }
+    )+};
 }
 
-impl From<String> for Location {
-    fn from(text: String) -> Self {
-        Location::from(text.as_str())
-    }
-}
-
-impl From<&Path> for Location {
-    fn from(path: &Path) -> Self {
-        Location::File(path.to_owned())
-    }
-}
-
-impl From<&PathBuf> for Location {
-    fn from(path: &PathBuf) -> Self {
-        Location::File(path.clone())
-    }
-}
+from!(of_str: &str, String, &String, Cow<'_, str>, &Cow<'_, str>);
+from!(of_str: &&str, &&String, Box<str>, &Box<str>, Arc<str>, &Arc<str>);
+from!(of_os_str: &OsStr, &&OsStr, OsString, &OsString, Cow<'_, OsStr>, &Cow<'_, OsStr>, Box<OsStr>);
+from!(of_path: &Path, &PathBuf, Cow<'_, Path>, &Cow<'_, Path>);
+from!(of_path: &&Path, &&PathBuf, Box<Path>, &Box<Path>, Arc<Path>, &Arc<Path>);
 
 impl From<PathBuf> for Location {
     fn from(path: PathBuf) -> Self {
@@ -76,5 +88,77 @@ impl From<PathBuf> for Location {
 impl From<&Location> for Location {
     fn from(location: &Location) -> Self {
         location.clone()
+    }
+}
+
+impl From<&&Location> for Location {
+    fn from(location: &&Location) -> Self {
+        (*location).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Location;
+    use std::borrow::Cow;
+    use std::ffi::{OsStr, OsString};
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+
+    #[test]
+    fn every_kind_of_string_is_a_path_or_names_a_segment() {
+        for (text, location) in [
+            ("/run/ticks", Location::File("/run/ticks".into())),
+            ("ticks", Location::File("ticks".into())),
+            ("shm:ticks", Location::Segment("ticks".into())),
+            ("shm:", Location::Segment(String::new())),
+        ] {
+            let (string, os) = (text.to_owned(), OsString::from(text));
+            let of_this: Vec<Location> = vec![
+                text.into(),
+                (&text).into(),
+                string.clone().into(),
+                (&string).into(),
+                (&&string).into(),
+                Cow::Borrowed(text).into(),
+                (&Cow::<str>::Owned(string.clone())).into(),
+                Box::<str>::from(text).into(),
+                (&Box::<str>::from(text)).into(),
+                Arc::<str>::from(text).into(),
+                (&Arc::<str>::from(text)).into(),
+                OsStr::new(text).into(),
+                (&OsStr::new(text)).into(),
+                os.clone().into(),
+                (&os).into(),
+                Cow::Borrowed(OsStr::new(text)).into(),
+                (&Cow::<OsStr>::Owned(os.clone())).into(),
+                Box::<OsStr>::from(OsStr::new(text)).into(),
+                (&location).into(),
+                (&&location).into(),
+                location.clone().into(),
+            ];
+            assert!(of_this.iter().all(|one| *one == location), "{of_this:?}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_path_is_a_path_even_if_it_begins_as_a_segment() {
+        for text in ["/run/ticks", "shm:ticks"] {
+            let (path, buf) = (Path::new(text), PathBuf::from(text));
+            let of_this: Vec<Location> = vec![
+                path.into(),
+                (&path).into(),
+                buf.clone().into(),
+                (&buf).into(),
+                (&&buf).into(),
+                Cow::Borrowed(path).into(),
+                (&Cow::<Path>::Owned(buf.clone())).into(),
+                Box::<Path>::from(path).into(),
+                (&Box::<Path>::from(path)).into(),
+                Arc::<Path>::from(path).into(),
+                (&Arc::<Path>::from(path)).into(),
+            ];
+            assert!(of_this.iter().all(|one| *one == Location::File(text.into())), "{of_this:?}");
+        }
     }
 }

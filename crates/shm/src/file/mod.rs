@@ -6,4 +6,5 @@ pub(crate) mod guard;
 pub(crate) mod liveness;
 pub(crate) mod location;
 pub(crate) mod open;
+pub(crate) mod open_or_create;
 pub(crate) mod remove;

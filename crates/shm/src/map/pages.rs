@@ -15,7 +15,7 @@ use thiserror::Error;
 const TRIES: u32 = 16;
 
 /// What could not be done with a ring's pages. The ring can be used as before.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[error("{location}: {step} failed: {source}")]
 pub struct PagesError {
     /// The ring.
@@ -25,6 +25,8 @@ pub struct PagesError {
     /// What the system said.
     pub source: io::Error,
 }
+
+perfring_abi::debug_by_display!(PagesError);
 
 /// What a process does with the pages of the records that it has mapped, once, after it attached.
 ///

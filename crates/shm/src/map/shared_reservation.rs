@@ -2,7 +2,7 @@
 
 use crate::map::shared_pair::SharedPair;
 use perfring_abi::RecordType;
-use perfring_ring::{BatchSpan, Reserved, Wake};
+use perfring_ring::{BatchSpan, Refusal, Reserved, Wake};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
@@ -102,47 +102,53 @@ impl Drop for SharedReservation<'_> {
 /// Several records in one reservation, published at once when it is dropped.
 #[derive(Debug)]
 #[must_use = "a batch is published when it is dropped"]
-pub struct ReservedBatch<'a> {
+pub struct BatchReservation<'a> {
     pub(super) pair: &'a SharedPair,
     pub(super) span: BatchSpan,
     pub(super) wake: Wake,
 }
 
-impl ReservedBatch<'_> {
-    /// Adds one record. Returns whether there was room for it; if not, nothing has happened, and
-    /// nothing is counted: publish this batch, and begin another.
+impl BatchReservation<'_> {
+    /// Adds one record.
+    ///
+    /// # Errors
+    /// [`Refusal::Full`] if there is no room for it in the batch: nothing has happened, and nothing is counted.
+    /// [`Refusal::Forked`] instead in a forked child.
     #[inline]
-    #[must_use = "a record that did not fit is not in the batch"]
-    pub fn push(&mut self, kind: RecordType, payload: &[u8]) -> bool {
-        match self.fill(kind, payload.len()) {
-            Some(reserved) => {
-                // SAFETY: a part of this producer's open reservation, of this length.
-                unsafe { self.pair.map.fill_open(&reserved, payload) };
-                true
-            }
-            None => false,
-        }
+    pub fn push(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), Refusal> {
+        let reserved = self.fill(kind, payload.len())?;
+        // SAFETY: a part of this producer's open reservation, of this length.
+        unsafe { self.pair.map.fill_open(&reserved, payload) };
+        Ok(())
     }
 
-    /// Adds one record of `len` bytes, to be written in place; `None` if there is no room for it.
-    /// It is part of the batch as soon as this returns; its bytes are what the ring last held
-    /// there.
+    /// Adds one record of `len` bytes, to be written in place. It is part of the batch as soon as this
+    /// returns; its bytes are what the ring last held there.
+    ///
+    /// # Errors
+    /// As for [`BatchReservation::push`].
     #[inline]
-    pub fn next(&mut self, kind: RecordType, len: usize) -> Option<&mut [u8]> {
+    pub fn push_in_place(&mut self, kind: RecordType, len: usize) -> Result<&mut [u8], Refusal> {
         let reserved = self.fill(kind, len)?;
         let mut bytes = self.pair.map.open_bytes(&reserved);
         // SAFETY: a part of this producer's open reservation that no other record has; `&mut self`
         // lasts as long as the slice.
-        Some(unsafe { bytes.as_mut() })
+        Ok(unsafe { bytes.as_mut() })
     }
 
     #[inline]
-    fn fill(&mut self, kind: RecordType, len: usize) -> Option<Reserved> {
+    fn fill(&mut self, kind: RecordType, len: usize) -> Result<Reserved, Refusal> {
         let at = self.pair.at();
-        let reserved = self.pair.writer.borrow().next_in_span(at, &mut self.span, kind, len)?;
+        let next = self.pair.writer.borrow().next_in_span(at, &mut self.span, kind, len);
+        let Some(reserved) = next else { return Err(self.no_room()) };
         // SAFETY: a part of this producer's open reservation.
         unsafe { self.pair.map.zero_last_word(&reserved) };
-        Some(reserved)
+        Ok(reserved)
+    }
+
+    #[cold]
+    fn no_room(&self) -> Refusal {
+        if self.pair.children.forked() { Refusal::Forked } else { Refusal::Full }
     }
 
     /// Records in the batch.
@@ -166,7 +172,7 @@ impl ReservedBatch<'_> {
     }
 }
 
-impl Drop for ReservedBatch<'_> {
+impl Drop for BatchReservation<'_> {
     fn drop(&mut self) {
         let pair = self.pair;
         if pair.children.forked() {

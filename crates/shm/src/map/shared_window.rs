@@ -13,7 +13,7 @@ use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
 use crate::map::shared_pair::SharedPair;
-use crate::map::shared_reservation::{ReservedBatch, SharedReservation};
+use crate::map::shared_reservation::{BatchReservation, SharedReservation};
 use crate::map::types_window::TypesWindow;
 use crate::map::write_window::Forked;
 use crate::sys::clock::MachineClock;
@@ -21,7 +21,7 @@ use crate::sys::fork::NotForChildren;
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Layout, Producers, RecordType};
-use perfring_ring::{Count, OwnerInfo, Reading, Refusal, Refused, SharedWriter, Unattached, Wake};
+use perfring_ring::{OwnerInfo, ProducerTotals, Reading, Refusal, SharedWriter, Unattached, Wake};
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ const ATTACH_NAP: Duration = Duration::from_millis(1);
 
 /// A slot of a shared ring, and the mapping of its producer.
 ///
-/// A forked child is refused all space, as [`Refusal::Full`]: [`SharedWindow::forked`] tells that apart.
+/// A forked child is refused all space, with [`Refusal::Forked`].
 #[derive(Debug)]
 pub struct SharedWindow {
     // In the order in which they are to go.
@@ -136,16 +136,11 @@ impl SharedWindow {
         self.pair.map.guard.is_truncated()
     }
 
-    /// What producers of this slot have committed since the ring was made.
+    /// What producers of this slot have done since the ring was made. The ring counts markers for all
+    /// slots together: `lost_markers` is 0.
     #[must_use]
-    pub fn written(&self) -> Count {
-        self.pair.writer.borrow().written()
-    }
-
-    /// What producers of this slot were refused since the ring was made.
-    #[must_use]
-    pub fn refused(&self) -> Refused {
-        self.pair.writer.borrow().refused()
+    pub fn totals(&self) -> ProducerTotals {
+        self.pair.writer.borrow().totals(self.pair.at())
     }
 
     /// The slot.
@@ -228,7 +223,7 @@ impl SharedWindow {
         now: u64,
     ) -> Result<(), Refusal> {
         if self.pair.children.forked() {
-            return Err(Refusal::Full);
+            return Err(Refusal::Forked);
         }
         let (pair, len) = (&self.pair, payload.len());
         let mut writer = pair.writer.borrow_mut();
@@ -255,7 +250,7 @@ impl SharedWindow {
     ) -> Result<SharedReservation<'_>, Refusal> {
         let pair = &self.pair;
         if pair.children.forked() {
-            return Err(Refusal::Full);
+            return Err(Refusal::Forked);
         }
         let (at, now) = (pair.at(), now());
         let reserved = pair.writer.borrow_mut().try_reserve(at, &pair.liveness, kind, len, now)?;
@@ -274,14 +269,14 @@ impl SharedWindow {
         &self,
         bytes: usize,
         now: impl FnOnce() -> u64,
-    ) -> Result<ReservedBatch<'_>, Refusal> {
+    ) -> Result<BatchReservation<'_>, Refusal> {
         let pair = &self.pair;
         if pair.children.forked() {
-            return Err(Refusal::Full);
+            return Err(Refusal::Forked);
         }
         let (at, now, bytes) = (pair.at(), now(), bytes as u64);
         let span = pair.writer.borrow_mut().try_reserve_span(at, &pair.liveness, bytes, now)?;
-        Ok(ReservedBatch { pair, span, wake: Wake::Auto })
+        Ok(BatchReservation { pair, span, wake: Wake::Auto })
     }
 
     /// Counts a refusal, to be told in the stream before the next record of this producer that fits. Not

@@ -32,9 +32,11 @@ pub enum End {
 }
 
 /// This process is a forked child of the one that attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[error("this process was forked from the one that attached: attach anew")]
 pub struct Forked;
+
+perfring_abi::debug_by_display!(Forked);
 
 /// The place of a ring's one producer, and its mapping.
 #[derive(Debug)]
@@ -354,6 +356,12 @@ impl Reservation<'_> {
     /// Gives the space back as a hole that readers skip.
     #[inline]
     pub fn discard(self) {}
+
+    /// The position of the record in the stream.
+    #[must_use]
+    pub fn pos(&self) -> u64 {
+        self.reserved.pos()
+    }
 
     /// Of a record of this window: what is to be committed by [`WriteWindow::end`], or is left behind
     /// without a trace.

@@ -27,7 +27,7 @@ pub enum PollBy {
 }
 
 /// Why a descriptor could not be made, or not be armed.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "a field is what its error's text says with it")]
 pub enum PollError {
@@ -41,6 +41,8 @@ pub enum PollError {
     #[error("{location} was attached to by the parent of this process: attach anew after a fork")]
     Forked { location: Location },
 }
+
+perfring_abi::debug_by_display!(PollError);
 
 #[derive(Debug)]
 enum By {

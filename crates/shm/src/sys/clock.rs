@@ -18,7 +18,7 @@ const READINGS: u32 = 3;
 const READINGS_MOST: u32 = 20;
 
 /// Why records cannot be stamped by this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ClockError {
     /// The process has made a time namespace for its children, and is in another itself.
@@ -31,6 +31,8 @@ pub enum ClockError {
     #[error("/proc/self/timens_offsets does not say how far the boot clock is shifted here")]
     Offsets,
 }
+
+perfring_abi::debug_by_display!(ClockError);
 
 /// The initial time namespace's inode: `PROC_TIME_INIT_INO` in Linux.
 const INITIAL_NAMESPACE: &str = "time:[4026531834]";

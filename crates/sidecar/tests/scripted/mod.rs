@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use perfring_export::{Event, Figures, LossCause, Output, OutputError, Took, What};
-use perfring_producer::{Options, Policy, Producer, RecordType};
+use perfring_producer::{Options, Policy, Producer};
 use perfring_sidecar::{Engine, Turn};
 use std::cell::RefCell;
 use std::path::Path;
@@ -141,7 +141,7 @@ pub(crate) fn ring(dir: &Path, name: &str, policy: Policy) -> Producer {
 
 /// Publishes numbers, as far as they fit; returns how many did.
 pub(crate) fn publish(producer: &mut Producer, numbers: std::ops::Range<u64>) -> u64 {
-    numbers.filter(|n| producer.publish(RecordType::BYTES, &n.to_ne_bytes()).is_ok()).count() as u64
+    numbers.filter(|n| producer.publish(&n.to_ne_bytes()).is_ok()).count() as u64
 }
 
 /// Turns until the condition holds; a minute at most.

@@ -75,7 +75,7 @@ fn publish_now(
         if let Door::One(producer) = door {
             let mut batch = producer.batch();
             lines.take(bytes, |line| match line {
-                Line::Whole(bytes) => batch.push(kind, bytes),
+                Line::Whole(bytes) => batch.push_as(kind, bytes),
                 Line::TooLong(len) => batch.reserve(kind, len).map(drop),
             })?;
             batch.publish();

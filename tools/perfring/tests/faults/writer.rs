@@ -1,7 +1,7 @@
 //! Writers: processes that publish numbered records until they are killed or told to end.
 
 use crate::command::Live;
-use perfring_producer::{Producer, RecordType};
+use perfring_producer::Producer;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ pub(crate) fn write() {
     let end = AtomicBool::new(false);
     let mut number = 0;
     let mut publish = |number: &mut u64| {
-        let done = producer.publish(RecordType::BYTES, text(life, *number).as_bytes()).is_ok();
+        let done = producer.publish(text(life, *number).as_bytes()).is_ok();
         *number += u64::from(done);
         done
     };

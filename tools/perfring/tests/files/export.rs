@@ -3,7 +3,7 @@
 use crate::command::{self, Live, Place, json_lines, perfring, publish, run, until};
 use crate::{exported, has, kinds, text, texts, timed};
 use nix::sys::signal::Signal;
-use perfring_producer::{Producer, RecordType};
+use perfring_producer::Producer;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -55,7 +55,7 @@ fn rings_are_exported_without_a_recording_dead_or_alive() {
     fs::create_dir(&dir).unwrap();
     let mut producers = ["a", "b"].map(|name| Producer::create(dir.join(name), &timed()).unwrap());
     for n in 0..100 {
-        producers[n % 3 % 2].publish(RecordType::BYTES, n.to_string().as_bytes()).unwrap();
+        producers[n % 3 % 2].publish(n.to_string().as_bytes()).unwrap();
     }
     let [alive, dead] = producers;
     std::mem::forget(dead);

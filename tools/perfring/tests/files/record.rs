@@ -4,7 +4,7 @@ use crate::command::{Live, Place, json_lines, publish, run, until};
 use crate::{exported, has, text, texts, timed};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, Stat};
-use perfring_producer::{Producer, RecordType};
+use perfring_producer::Producer;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -19,7 +19,7 @@ fn live_producers_are_recorded_in_the_order_of_time_until_ctrl_c() {
     fs::create_dir(&dir).unwrap();
     let producer = |name: &str| Producer::create(dir.join(name), &timed()).unwrap();
     let mut early = [producer("a"), producer("b")];
-    early[0].publish(RecordType::BYTES, b"before").unwrap();
+    early[0].publish(b"before").unwrap();
     let live = Live::start(&["record", &text(&dir), "-o", &file]);
     until("the file is there", || Path::new(&file).is_file());
     // Two that are there, and one that comes later.
@@ -28,7 +28,7 @@ fn live_producers_are_recorded_in_the_order_of_time_until_ctrl_c() {
         for producer in early.iter_mut().chain([&mut late]) {
             scope.spawn(|| {
                 for n in 0..EACH {
-                    producer.publish(RecordType::BYTES, n.to_string().as_bytes()).unwrap();
+                    producer.publish(n.to_string().as_bytes()).unwrap();
                 }
             });
         }
@@ -165,7 +165,7 @@ fn a_damaged_ring_is_used_up_to_there_and_the_others_go_on() {
     fs::create_dir(&dir).unwrap();
     for name in ["bad", "good"] {
         let mut producer = Producer::create(dir.join(name), &timed()).unwrap();
-        (0..100u8).for_each(|n| producer.publish(RecordType::BYTES, &[n; 8]).unwrap());
+        (0..100u8).for_each(|n| producer.publish(&[n; 8]).unwrap());
     }
     let bad = fs::File::options().write(true).open(dir.join("bad")).unwrap();
     bad.write_all_at(&[0xff; 8], 4096 + 24 * 50).unwrap();
@@ -186,15 +186,15 @@ fn losses_are_told_by_cause_from_end_to_end() {
     let ring = place.ring(&["--size", "4K"]);
     let path = Path::new(&ring);
     let mut producer = Producer::attach(path).unwrap();
-    while producer.publish(RecordType::BYTES, &[b'x'; 100]).is_ok() {}
+    while producer.publish(&[b'x'; 100]).is_ok() {}
     for _ in 0..2 {
-        producer.publish(RecordType::BYTES, &[b'x'; 100]).unwrap_err();
+        producer.publish(&[b'x'; 100]).unwrap_err();
     }
     let mut consumer = Consumer::attach(path).unwrap();
     (0..8).for_each(|_| assert!(consumer.read().unwrap().is_some()));
     consumer.release();
     drop(consumer);
-    producer.publish(RecordType::BYTES, b"told").unwrap();
+    producer.publish(b"told").unwrap();
     let reported = Stat::read(path).unwrap().totals.unwrap().producer.reported.full.records;
     assert!(reported >= 3);
 
@@ -216,7 +216,7 @@ fn losses_are_told_by_cause_from_end_to_end() {
         assert_eq!((&lost[0]["records"], &lost[0]["cause"]), (&reported.into(), &"full".into()));
     }
     // Those that the stream does not tell yet are told beside it.
-    while producer.publish(RecordType::BYTES, &[b'x'; 100]).is_ok() {}
+    while producer.publish(&[b'x'; 100]).is_ok() {}
     let unreported = Stat::read(path).unwrap().totals.unwrap().unreported().records;
     let done =
         run(&["record", &ring, "--for", "10ms", "-o", &file, "--force", "--fail-on-loss"], b"");

@@ -14,9 +14,9 @@ fn what_is_replayed_is_the_same_byte_for_byte_with_its_types() {
     let ring = kinds::all_kinds_in(place.ring(&["--time"]));
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
     let max = producer.max_len();
-    producer.publish(RecordType::BYTES, &vec![b'm'; max]).unwrap();
-    producer.publish(RecordType::BYTES, b"").unwrap();
-    producer.publish(RecordType::new(9999).unwrap(), &[0, 255, 7]).unwrap();
+    producer.publish(&vec![b'm'; max]).unwrap();
+    producer.publish(b"").unwrap();
+    producer.publish_as(RecordType::new(9999).unwrap(), &[0, 255, 7]).unwrap();
     let (file, again) = (text(&place.path("file")), place.path("again"));
     assert_eq!(run(&["record", &ring, "--for", "10ms", "-o", &file], b"").code(), 0);
     let done = run(&["replay", &file, &text(&again), "--rate", "max"], b"");

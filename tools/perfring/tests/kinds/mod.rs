@@ -200,7 +200,7 @@ pub(crate) fn all_kinds_in(ring: String) -> String {
         (ORDER.id, b"too short\x1b".to_vec()),
         (EVENT.id, b"{".to_vec()),
     ] {
-        producer.publish(kind, &payload).unwrap();
+        producer.publish_as(kind, &payload).unwrap();
     }
     ring
 }

@@ -75,17 +75,17 @@ impl Held {
         self.figures();
         let open = match self.producer()? {
             Use::One(producer) => {
-                match wait.map(|wait| producer.wait_for_room(len, wait)) {
-                    None | Some(Ok(true)) => {}
-                    Some(Ok(false)) => return Ok(Ok(None)),
-                    Some(Err(error)) => return Ok(Err(error)),
-                }
-                match producer.reserve(kind, len) {
+                let opened = match wait {
+                    None => producer.reserve(kind, len).map(Some),
+                    Some(wait) => producer.offer_timeout(kind, len, wait),
+                };
+                match opened {
                     // SAFETY: the producer stands still until `self` is dropped, where what is open
                     // ends first; and is not touched by others while this is open, see `producer`.
-                    Ok(open) => Open::One(unsafe {
+                    Ok(Some(open)) => Open::One(unsafe {
                         std::mem::transmute::<Reservation<'_>, Reservation<'static>>(open)
                     }),
+                    Ok(None) => return Ok(Ok(None)),
                     Err(error) => return Ok(Err(error)),
                 }
             }
@@ -133,11 +133,11 @@ impl Held {
     /// What was written and refused: by an exclusive producer, while it has something open, up to then.
     pub(crate) fn figures(&mut self) -> (Count, Refused) {
         if let Ok(producer) = self.producer() {
-            let now = match producer {
-                Use::One(producer) => (producer.totals().written, producer.totals().refused),
-                Use::Many(producer) => (producer.written(), producer.refused()),
+            let totals = match producer {
+                Use::One(producer) => producer.totals(),
+                Use::Many(producer) => producer.totals(),
             };
-            self.figures = now;
+            self.figures = (totals.written, totals.refused);
         }
         self.figures
     }

@@ -35,7 +35,7 @@ pub(super) fn one(
                 false => return Ok(()),
             }
         } else {
-            batch.push(kind, bytes)
+            batch.push_as(kind, bytes)
         };
         sent.offered += 1;
         match done {
@@ -70,7 +70,7 @@ pub(super) fn many(
         {
             while sent.offered < end {
                 let (kind, bytes) = records.get(sent.offered);
-                if !batch.push(kind, bytes) {
+                if batch.push_as(kind, bytes).is_err() {
                     break;
                 }
                 (sent.offered, sent.published) = (sent.offered + 1, sent.published + 1);
@@ -84,7 +84,7 @@ pub(super) fn many(
         for nth in sent.offered..end {
             let (kind, bytes) = records.get(nth);
             sent.offered = nth + 1;
-            match producer.publish(kind, bytes) {
+            match producer.publish_as(kind, bytes) {
                 Ok(()) => sent.published += 1,
                 Err(
                     ReserveError::Full

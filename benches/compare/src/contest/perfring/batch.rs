@@ -134,8 +134,8 @@ impl Sender for SharedBatches {
                 continue;
             };
             while number < end {
-                let slot = batch.next(RecordType::BYTES, N).and_then(<[u8]>::first_chunk_mut);
-                let Some(slot) = slot else { break };
+                let slot = batch.push_in_place(RecordType::BYTES, N).ok();
+                let Some(slot) = slot.and_then(<[u8]>::first_chunk_mut) else { break };
                 fill(slot, number);
                 number += 1;
             }

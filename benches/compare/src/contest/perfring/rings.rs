@@ -110,9 +110,9 @@ pub trait Set {
     /// What a ring has failed with.
     fn next(&mut self) -> Result<Option<Merged<'_>>, CompareError>;
     /// Where its reader is in a ring.
-    fn mark(&self, source: SourceId) -> Option<Mark>;
+    fn resume_point(&self, source: SourceId) -> Option<ResumePoint>;
     /// Hands back what is before that.
-    fn release(&mut self, source: SourceId, mark: &Mark);
+    fn release(&mut self, source: SourceId, point: &ResumePoint);
     /// Whether something may be left that [`Set::next`] does not give yet.
     fn holds_back(&mut self) -> bool {
         false
@@ -129,12 +129,12 @@ impl Set for FullestFirst {
         FullestFirst::next(self).map_err(|(_, failure)| error(failure))
     }
 
-    fn mark(&self, source: SourceId) -> Option<Mark> {
-        FullestFirst::mark(self, source)
+    fn resume_point(&self, source: SourceId) -> Option<ResumePoint> {
+        FullestFirst::resume_point(self, source)
     }
 
-    fn release(&mut self, source: SourceId, mark: &Mark) {
-        FullestFirst::release(self, source, mark);
+    fn release(&mut self, source: SourceId, point: &ResumePoint) {
+        FullestFirst::release(self, source, point);
     }
 }
 
@@ -160,9 +160,9 @@ impl<S: Set> FromSet<S> {
 
     fn release(&mut self) {
         if let Some(source) = self.source.take()
-            && let Some(mark) = self.set.mark(source)
+            && let Some(resume_point) = self.set.resume_point(source)
         {
-            self.set.release(source, &mark);
+            self.set.release(source, &resume_point);
         }
         self.owed = 0;
     }

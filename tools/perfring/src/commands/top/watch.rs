@@ -301,7 +301,7 @@ fn details(stat: &Stat) -> Vec<(String, String)> {
 mod tests {
     use super::*;
     use perfring_consumer::Consumer;
-    use perfring_producer::{Options, Producer, RecordType};
+    use perfring_producer::{Options, Producer};
 
     fn row(rows: &[Row], name: &str) -> Row {
         rows.iter().find(|row| row.name == name).expect("the ring").clone()
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(watch.peek(start).len(), 2);
         assert_eq!(watch.others.len(), 1);
         for _ in 0..10 {
-            one.publish(RecordType::BYTES, &[0; 56]).expect("room");
+            one.publish(&[0; 56]).expect("room");
         }
         let rows = watch.peek(start + Duration::from_secs(2));
         let at = row(&rows, "one");
@@ -330,7 +330,7 @@ mod tests {
         let _ = consumer.read();
         let rows = watch.peek(start + Duration::from_secs(3));
         assert_eq!(row(&rows, "one").state, State::Stalled(Duration::from_secs(3)));
-        while one.publish(RecordType::BYTES, &[0; 56]).is_ok() {}
+        while one.publish(&[0; 56]).is_ok() {}
         let at = row(&watch.peek(start + Duration::from_secs(5)), "one");
         assert_eq!((at.state, at.lost, at.lost_rate), (State::Losing, 1, 0.5));
         drop((one, two));

@@ -1,0 +1,122 @@
+//! Opening a ring, or making it where there is none.
+
+use crate::file::create::{RingOptions, create};
+use crate::file::error::{AttachError, CreateError};
+use crate::file::location::Location;
+use crate::file::open::{Access, RingFile};
+use perfring_abi::{Layout, Policy, Producers};
+use thiserror::Error;
+
+/// How often a ring may vanish between its creation and its opening, or appear the other way round, until
+/// that is an error.
+const TRIES: u32 = 64;
+
+/// Why a ring could not be opened or made.
+#[derive(Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The ring could not be made.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The ring is there, or was just made, and could not be attached to.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The ring is there, and is not as the options ask for.
+    #[error(
+        "{location} exists and has {option} {found}, where {option} {wanted} is asked for: ask for what it has, \
+         or remove it first"
+    )]
+    Differs {
+        /// Where the ring lives.
+        location: Location,
+        /// The field of [`RingOptions`] that differs, the first of them.
+        option: &'static str,
+        /// What was asked for, sizes as they are rounded.
+        wanted: String,
+        /// What the ring has.
+        found: String,
+    },
+}
+
+perfring_abi::debug_by_display!(OpenError);
+
+/// Attaches to a ring by `attach`, after making it if there is none. Processes that call this at once get
+/// one ring.
+///
+/// # Errors
+/// [`OpenError::Differs`] if the ring is there with other options; [`OpenError::Attach`] as `attach` returns
+/// it; [`OpenError::Create`].
+pub fn open_or_create<T>(
+    location: impl Into<Location>,
+    options: &RingOptions,
+    mut attach: impl FnMut(&Location) -> Result<T, AttachError>,
+    layout_of: impl FnOnce(&T) -> &Layout,
+) -> Result<T, OpenError> {
+    let location = location.into();
+    options.check()?;
+    let mut tries = TRIES;
+    let attached = loop {
+        let found = RingFile::open(location.clone(), Access::Read)
+            .map_err(OpenError::Attach)
+            // Before anything is changed in a ring that is not what was asked for.
+            .and_then(|ring| options.agree_with(&location, &ring.layout))
+            .and_then(|()| attach(&location).map_err(OpenError::Attach));
+        let gone = match found {
+            Ok(attached) => break attached,
+            Err(OpenError::Attach(AttachError::NotFound { .. })) => create(&location, options),
+            Err(OpenError::Attach(AttachError::Removed { .. })) => Ok(()),
+            Err(error) => return Err(error),
+        };
+        tries -= 1;
+        match gone {
+            Ok(()) if tries > 0 => {}
+            // Another process was quicker.
+            Err(CreateError::Exists { .. }) if tries > 0 => {}
+            Ok(()) => return Err(AttachError::Removed { location }.into()),
+            Err(error) => return Err(error.into()),
+        }
+    };
+    // It may be another one, made in between.
+    options.agree_with(&location, layout_of(&attached))?;
+    Ok(attached)
+}
+
+impl RingOptions {
+    /// Refuses a ring that differs from these options. Its mode may.
+    fn agree_with(&self, location: &Location, layout: &Layout) -> Result<(), OpenError> {
+        if layout.producers != self.producers {
+            let (location, producers) = (location.clone(), layout.producers);
+            return Err(AttachError::Kind { location, producers }.into());
+        }
+        let types_size = self.types_size.next_multiple_of(layout.page_size.into());
+        let slots = match self.producers {
+            Producers::One => layout.slots,
+            Producers::Many => self.slots,
+        };
+        let evict = match self.policy {
+            Policy::Drop => layout.evict,
+            Policy::Overwrite => self.evict,
+        };
+        macro_rules! compared {
+            ($($option:ident: $wanted:expr, $found:expr;)+) => {
+                [$((stringify!($option), format!("{:?}", $wanted), format!("{:?}", $found))),+]
+            };
+        }
+        let compared = compared! {
+            size: self.size, layout.data_size;
+            policy: self.policy, layout.policy;
+            evict: evict, layout.evict;
+            report: self.report, layout.report;
+            slots: slots, layout.slots;
+            types_size: types_size, layout.types_size;
+            time: self.time, layout.time;
+            aux_size: self.aux_size, layout.aux_size;
+        };
+        match compared.into_iter().find(|(_, wanted, found)| wanted != found) {
+            None => Ok(()),
+            Some((option, wanted, found)) => {
+                Err(OpenError::Differs { location: location.clone(), option, wanted, found })
+            }
+        }
+    }
+}
