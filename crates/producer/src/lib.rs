@@ -104,7 +104,7 @@ pub use each::Each;
 pub use errors::{ReserveError, TypeError};
 pub use exclusive_producer::Producer;
 pub use perfring_abi::{
-    Evict, Layout, Policy, Producers, RecordType, Report, SLOTS_DEFAULT, record_size,
+    BadRing, Evict, Layout, Policy, Producers, RecordType, Report, SLOTS_DEFAULT, record_size,
 };
 pub use perfring_ring::{Count, ProducerTotals, Refused, Wake};
 pub use perfring_shm::{

@@ -1,0 +1,111 @@
+//! The guide's page of error messages has the texts that users see.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use perfring::{
+    AttachError, BadRing, CreateError, Location, OpenError, OwnerInfo, Producers, ReadError,
+    ReserveError, Role, TypeError, TypeMismatch,
+};
+
+const PAGE: &str = include_str!("../src/guide/errors.md");
+/// Headings that are the compiler's, the shell's or the command's, which `tools/newcomer` runs.
+const OTHERS: [&str; 7] = [
+    "Bus error (core dumped)",
+    "A consumer waits for ever",
+    "the trait bound `…: Pod` is not satisfied",
+    "cannot find `bytemuck` in the crate root",
+    "cannot find `perfring_types` in the crate root",
+    "could not find `read` in `types`",
+    "this build has no …",
+];
+
+/// Whether the text begins as the heading says, with anything for each `…`.
+fn begins(text: &str, heading: &str) -> bool {
+    let mut rest = text;
+    heading.split('…').enumerate().all(|(n, piece)| {
+        let at = if n == 0 { rest.starts_with(piece).then_some(0) } else { rest.find(piece) };
+        at.is_some_and(|at| {
+            rest = &rest[at + piece.len()..];
+            true
+        })
+    })
+}
+
+fn of_rings() -> Vec<AttachError> {
+    let location = || Location::from("/dev/shm/ticks");
+    let holder = || OwnerInfo { pid: 17, uid: 1000, name: "shop".to_owned(), ..OwnerInfo::default() };
+    let bad = [
+        BadRing::Short { len: 10 },
+        BadRing::Foreign { magic: 17 },
+        BadRing::Endian,
+        BadRing::Newer { version: 3, compat: 2 },
+        BadRing::Features { unknown: 1 << 60 },
+        BadRing::Field { name: "data_size", value: 3 },
+        BadRing::Truncated { len: 4096, needed: 8192 },
+    ];
+    let mut all: Vec<_> =
+        bad.map(|source| AttachError::Bad { location: location(), source }).into_iter().collect();
+    all.extend([
+        AttachError::NotFound { location: location() },
+        AttachError::Permission { location: location(), wanted: "reading" },
+        AttachError::Removed { location: location() },
+        AttachError::Busy { location: location(), role: Role::Producer, holder: holder() },
+        AttachError::Slots { location: location(), slots: 64 },
+        AttachError::Kind { location: location(), producers: Producers::One },
+        AttachError::HeldUp { location: location(), slot: 3, holder: holder() },
+    ]);
+    all
+}
+
+fn texts() -> Vec<String> {
+    let location = || Location::from("/dev/shm/ticks");
+    let create = [
+        CreateError::Exists { location: location() },
+        CreateError::Size { size: 5, min: 4096 },
+        CreateError::NoSpace { location: location(), needed: 1 << 30 },
+    ];
+    let differs = OpenError::Differs {
+        location: location(),
+        option: "size",
+        wanted: "4096".to_owned(),
+        found: "8192".to_owned(),
+    };
+    let reserve = [
+        ReserveError::Full,
+        ReserveError::TooLarge { len: 70_000, max: 65_528 },
+        ReserveError::Contended { slot: 3 },
+        ReserveError::Pending { slot: 3 },
+        ReserveError::Forked,
+        ReserveError::Corrupt { tail: 7 },
+        ReserveError::Type(TypeError::NoTable),
+        ReserveError::Type(TypeError::Taken { id: 5000 }),
+    ];
+    let read = [ReadError::Corrupt { pos: 17 }, ReadError::Truncated, ReadError::Removed];
+    let mut all = vec![
+        differs.to_string(),
+        TypeMismatch::Kind { kind: 5000, wanted: 5001 }.to_string(),
+    ];
+    all.extend(of_rings().iter().map(|error| match error {
+        // The page has it without the ring's name.
+        AttachError::Bad { source, .. } => source.to_string(),
+        error => error.to_string(),
+    }));
+    all.extend(create.iter().map(ToString::to_string));
+    all.extend(reserve.iter().map(ToString::to_string));
+    all.extend(read.iter().map(ToString::to_string));
+    all
+}
+
+#[test]
+fn every_heading_is_a_text_that_users_see_and_every_such_text_is_on_the_page() {
+    let headings: Vec<_> = PAGE.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let texts = texts();
+    for heading in headings.iter().filter(|heading| !OTHERS.contains(heading)) {
+        assert!(texts.iter().any(|text| begins(text, heading)), "no error says: {heading}");
+    }
+    for text in &texts {
+        let short = text.starts_with("not a perfring file: 10 bytes");
+        let found = headings.iter().any(|heading| begins(text, heading));
+        assert!(found || short, "not on the page: {text}");
+    }
+    println!("{} headings, {} texts", headings.len(), texts.len());
+}

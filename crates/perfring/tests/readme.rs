@@ -1,0 +1,47 @@
+//! README is short, and its first program is the one that runs as the crate's first example.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+const README: &str = include_str!("../../../README.md");
+const CRATE: &str = include_str!("../src/lib.rs");
+
+/// The lines of the first block of Rust that a reader sees.
+fn first_program<'a>(lines: impl Iterator<Item = &'a str>, fences: &[&str]) -> Vec<&'a str> {
+    let inside = lines.skip_while(|line| !fences.contains(line)).skip(1);
+    inside.take_while(|line| *line != "```").filter(|line| !line.starts_with("# ")).collect()
+}
+
+#[test]
+fn the_first_program_of_readme_is_the_one_that_runs_as_the_first_example() {
+    let readme = first_program(README.lines(), &["```rust,ignore", "```rust"]);
+    let docs = CRATE.lines().filter_map(|line| line.strip_prefix("//!"));
+    let example = first_program(docs.map(|line| line.strip_prefix(' ').unwrap_or(line)), &["```"]);
+    assert_eq!(readme, example);
+    assert_eq!(readme.len(), 11, "{readme:?}");
+}
+
+#[test]
+fn readme_has_at_most_200_lines() {
+    let lines = README.lines().count();
+    assert!(lines <= 200, "{lines}");
+    println!("{lines} lines");
+}
+
+#[test]
+fn links_of_readme_lead_to_files() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut checked = 0;
+    for (at, _) in README.match_indices("](") {
+        let link = README[at + 2..].split(')').next().unwrap();
+        if link.starts_with('#') {
+            let title = link[1..].replace('-', " ");
+            let found = README.lines().any(|line| line.to_lowercase() == format!("## {title}"));
+            assert!(found, "no section {title}");
+        } else if !link.starts_with("http") {
+            let file = link.split('#').next().unwrap();
+            assert!(root.join(file).exists(), "no file {file}");
+        }
+        checked += 1;
+    }
+    assert!(checked > 10, "{checked}");
+    println!("{checked} links");
+}
