@@ -1,4 +1,4 @@
-//! Draining the fullest first.
+//! The items of many sources, those of the fullest ring first.
 
 use crate::merge::{Merged, SourceId};
 use crate::source::{Source, SourceError};
@@ -6,9 +6,9 @@ use perfring_consumer::{Fill, Front, Item, ResumePoint};
 use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
-/// A turn ends after this part of the ring.
+/// A source's turn ends after this fraction of its ring.
 const TURN: u64 = 16;
-/// A pause between two looks that found nothing, at first, and after many.
+/// The pause between two polls that find nothing, at first, and at most.
 const PAUSE: Duration = Duration::from_micros(100);
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
@@ -19,12 +19,11 @@ struct Entry {
     finished: bool,
 }
 
-/// Items of many sources, from the fullest ring first: for when rings must not overflow and the
-/// order does not matter.
+/// Returns the items of many sources, those of the fullest ring first: for readers that must prevent
+/// overflow, and do not need an order.
 ///
-/// The ring that is filled most, of its size, has the next turn, which goes on for a sixteenth of
-/// the ring. Every choice looks at all rings. What is taken fills its ring until
-/// [`FullestFirst::release`]: so release often.
+/// The ring that is fullest, relative to its size, has the next turn, for a sixteenth of the ring. Each
+/// choice polls all rings. Items fill their ring until [`FullestFirst::release`]: release often.
 ///
 /// ```
 /// use perfring_consumer::{Consumer, Item};
@@ -56,7 +55,7 @@ struct Entry {
 pub struct FullestFirst {
     entries: Vec<Entry>,
     turns: u32,
-    /// Whose turn it is, and up to which position of its ring.
+    /// The current source, and the position at which its turn ends.
     turn: Option<(usize, u64)>,
 }
 
@@ -67,7 +66,7 @@ impl std::fmt::Debug for FullestFirst {
 }
 
 impl FullestFirst {
-    /// Of no sources yet.
+    /// Creates one without sources.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -81,18 +80,18 @@ impl FullestFirst {
         id
     }
 
-    /// Takes a source out, whatever is left in it.
+    /// Removes and returns a source, whatever is left in it.
     pub fn remove(&mut self, id: SourceId) -> Option<Box<dyn Source>> {
         let at = self.entries.iter().position(|entry| entry.id == id)?;
         self.turn = None;
         Some(self.entries.swap_remove(at).source)
     }
 
-    /// The next item of the fullest ring; `None` if there is none in any. Its time is its stamp, or
+    /// Returns the next item of the fullest ring, or `None` if all are empty. Its time is its timestamp, or
     /// 0.
     ///
     /// # Errors
-    /// What a source has failed with: told once, and the others go on.
+    /// The error of a source that has failed. It is returned once, and the other sources go on.
     #[allow(clippy::should_implement_trait)] // it lends
     pub fn next(&mut self) -> Result<Option<Merged<'_>>, (SourceId, SourceError)> {
         let at = match self.turn {
@@ -130,7 +129,7 @@ impl FullestFirst {
         }
     }
 
-    /// Gives the fullest its turn.
+    /// Makes the fullest source the current one.
     fn choose(&mut self) -> Result<Option<usize>, (SourceId, SourceError)> {
         let mut most: Option<(Fill, usize)> = None;
         for (at, entry) in self.entries.iter_mut().enumerate().filter(|(_, e)| !e.finished) {
@@ -152,13 +151,13 @@ impl FullestFirst {
         Ok(Some(at))
     }
 
-    /// Waits until there may be something, for at most `timeout`, with pauses that grow up to 10 ms:
-    /// a ring must hold what its producer writes meanwhile. Returns whether there is.
+    /// Waits until there may be an item, for at most `timeout`, with pauses that grow up to 10 ms: a ring
+    /// must hold what its producer writes meanwhile. Returns whether there is.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let since = Instant::now();
         let mut pause = PAUSE;
         loop {
-            // What fails in here is told by `next`, which looks as well.
+            // `next` polls as well, and returns the error of a source that fails here.
             if self.turn.is_some() || self.entries.iter_mut().any(Entry::has_something) {
                 return true;
             }
@@ -171,13 +170,13 @@ impl FullestFirst {
         }
     }
 
-    /// The place after everything that was taken from a source.
+    /// Returns the point after everything that was taken from a source.
     #[must_use]
     pub fn resume_point(&self, id: SourceId) -> Option<ResumePoint> {
         self.entries.iter().find(|entry| entry.id == id).map(|entry| entry.source.resume_point())
     }
 
-    /// Gives back what stands before a mark of this source, in its ring.
+    /// Releases everything before a resume point of this source, in its ring.
     pub fn release(&mut self, id: SourceId, resume_point: &ResumePoint) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
             entry.source.release(resume_point);
@@ -197,7 +196,7 @@ impl Entry {
     }
 }
 
-/// By how much of the ring is taken, read or not.
+/// Compares how full two rings are, relative to their sizes.
 fn compare(one: &Fill, other: &Fill) -> Ordering {
     let part = |of: &Fill, size: u64| u128::from(of.unread + of.held) * u128::from(size.max(1));
     part(one, other.size).cmp(&part(other, one.size))

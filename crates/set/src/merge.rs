@@ -1,4 +1,4 @@
-//! The merge by time.
+//! The items of many sources in the order of time.
 
 mod turns;
 
@@ -13,12 +13,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The shortest time between two looks at how full the rings are whose items wait, ns.
+/// The shortest interval between two checks of how full the rings with waiting items are, ns.
 const FILL_CHECK: u64 = 100_000;
-/// A stamp so far in the future is of another boot, or damage: nothing waits for its time. ns.
+/// A timestamp this far in the future, in ns, is of another boot, or damaged: nothing waits for it.
 const FUTURE: u64 = 1_000_000_000;
 
-/// A source of a [`Merge`], or of a [`FullestFirst`](crate::FullestFirst). No other gets the same, within one.
+/// Identifies a source of a [`Merge`] or of a [`FullestFirst`](crate::FullestFirst). Ids are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceId {
     pub(crate) slot: u32,
@@ -31,18 +31,19 @@ impl fmt::Display for SourceId {
     }
 }
 
-/// An item in its place among those of all sources.
+/// An item of a merge.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Merged<'a> {
-    /// Where it is from.
+    /// The source that it is from.
     pub source: SourceId,
-    /// What it is.
+    /// The record or the loss.
     pub item: Item<'a>,
-    /// Its place in time, ns of `CLOCK_BOOTTIME`: its stamp; of a ring without stamps, the time of
-    /// the look that found it; of a loss, that of the item before it in its ring, or 0.
+    /// Its place in time, ns of `CLOCK_BOOTTIME`. It is the record's timestamp; in a ring without
+    /// timestamps, the time of the poll that found the record; for a loss, the time of the item before it
+    /// in its ring, or 0.
     pub time: u64,
-    /// By how many ns it comes too late: something later was given before it. 0 if it does not.
+    /// By how many ns it comes too late: something later was returned before it. 0 if it does not.
     pub late: u64,
     pub(crate) described: Option<&'a Described>,
 }
@@ -73,25 +74,25 @@ impl<'a> Merged<'a> {
     }
 }
 
-/// What a merge did so far.
+/// Counters of a merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeFigures {
     /// Records that came too late for their place.
     pub late: u64,
-    /// The most that one was late, ns.
+    /// The most that a record was late, ns.
     pub late_most: u64,
-    /// PollSchedule at sources.
+    /// Polls of sources.
     pub polls: u64,
-    /// Times that it did not wait, as a ring was half full.
+    /// Times that it did not hold records back, because a ring was half full.
     pub hurried: u64,
 }
 
-/// Where an entry's source is.
+/// The state of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It is the current one, or something of it is next, in the heap.
+    /// It has items: it is the current source, or in the heap.
     Active,
-    /// Nothing is known of it.
+    /// It has no known items: it is in the poll schedule.
     Idle(GroupSlot),
     /// It has failed.
     Finished,
@@ -103,36 +104,35 @@ struct Entry {
     described: Option<Box<Described>>,
     turn: u32,
     state: State,
-    /// When it was polled at last.
+    /// When it was polled last.
     polled: u64,
-    /// The time of what was taken last.
+    /// The time of the item that was taken last.
     last: u64,
-    /// What stands at this position and after was published after this time.
+    /// Records from this position on were published after this time.
     since: (u64, u64),
-    /// Which group it is in while it is idle.
+    /// Its group in the poll schedule while it is idle.
     group: u8,
 }
 
-/// Items of many sources in the order of time, none of them moved on by that: a source's items stay
-/// where they are until [`Merge::release`].
+/// Returns the items of many sources in the order of time. Items stay in their rings until
+/// [`Merge::release`].
 ///
-/// A record is given at once if every source has something, and its stamp is the least. Else it waits
-/// until each source that has nothing was polled at half of the delay after its stamp; which is the
-/// case after the whole delay at the latest. So:
+/// [`Merge::follow`] merges the rings of a directory. This type is for sources that the caller adds itself.
 ///
-/// * What is published within half of the delay after it was stamped is given in its place: times
-///   do not go down.
-/// * Between its stamp and its coming out lies at most the delay, as long as the caller asks often
-///   enough and does not take more time for what comes out than there is. What has no
-///   stamp may take twice the delay: it counts from the look that found it.
-/// * What comes later than that is given at once, and says by how much it is late.
-/// * Stamps that are made up keep no other source waiting: where what is next was published after a look
-///   and is older than that by more than the delay, or of the future, its source waits for its next look.
+/// A record is returned at once if every source has items and its timestamp is the least. Otherwise it waits
+/// until each source without items was polled half of the delay after its timestamp, which takes the whole
+/// delay at most. So:
 ///
-/// A ring must hold what its producer writes in the delay, and what the caller has not released. When
-/// one that has waiting items is half full, the merge does not wait longer: it looks at all sources
-/// and gives what was stamped until then. Only what was stamped and not published at that moment
-/// comes late.
+/// * Records that are published within half of the delay after their timestamp are returned in order.
+/// * A record is returned at most the delay after its timestamp, if the caller reads often and fast enough.
+///   In a ring without timestamps it may take twice the delay, because the time is that of a poll.
+/// * A record that comes later is returned at once, and says by how much it is late.
+/// * Invalid timestamps delay no other source. If a source's next record was published after a poll and is
+///   older than that by more than the delay, or of the future, the source waits for its next poll.
+///
+/// A ring must hold what its producer writes during the delay, and what the caller has not released. If a
+/// ring with waiting items is half full, the merge stops holding back: it polls all sources and returns
+/// everything up to that moment. Only records that were reserved and not published by then come late.
 ///
 /// ```
 /// use perfring_consumer::{Consumer, Item};
@@ -175,19 +175,19 @@ pub struct Merge {
     turns: u32,
     heap: Heap,
     schedule: PollSchedule,
-    /// The source whose turn it is, and the time of what is next in it.
+    /// The current source, and the time of its next item.
     current: Option<u32>,
     has_front: bool,
     time: u64,
-    /// Up to here, and not at it, the turn goes on.
+    /// The current source stays the current one before this time.
     below: u64,
-    /// The greatest time given so far.
+    /// The greatest time returned so far.
     newest: u64,
-    /// Beyond this lies the future, at the last look.
+    /// Times beyond this are of the future, as of the last poll.
     ceiling: u64,
-    /// What was stamped until then is given, waited for or not.
+    /// Items up to this time are returned without waiting.
     hurry: u64,
-    /// When to look next at how full the rings are whose items wait, and how long after the last.
+    /// When to check next how full the rings with waiting items are, and the interval.
     fills_at: u64,
     fills_after: u64,
     failed: VecDeque<(SourceId, SourceError)>,
@@ -203,16 +203,16 @@ impl fmt::Debug for Merge {
 }
 
 impl Merge {
-    /// A merge that holds records back for at most `delay`; at least 0.2 ms.
+    /// Creates a merge that holds records back for at most `delay`, and at least 0.2 ms.
     ///
     /// # Errors
-    /// [`ClockError`] where this process does not know the clock that stamps are of.
+    /// [`ClockError`] if this process cannot read the clock of the timestamps.
     pub fn new(delay: Duration) -> Result<Self, ClockError> {
         let clock = MachineClock::find()?;
         Ok(Self::with_clock(delay, move || clock.now_ns()))
     }
 
-    /// As [`Merge::new`], by another clock, ns: it must be the one that stamps are of.
+    /// Creates a merge with another clock, in ns: it must be the clock of the timestamps.
     pub fn with_clock(delay: Duration, clock: impl Fn() -> u64 + Send + 'static) -> Self {
         Merge {
             entries: Vec::new(),
@@ -235,7 +235,7 @@ impl Merge {
         }
     }
 
-    /// Adds a source, and polls it. What it has that is older than what was given comes late.
+    /// Adds a source, and polls it. What it has that is older than what was returned comes late.
     pub fn add(&mut self, source: Box<dyn Source>) -> SourceId {
         self.add_with(source, None)
     }
@@ -280,7 +280,7 @@ impl Merge {
         id
     }
 
-    /// Takes a source out, whatever is left in it.
+    /// Removes and returns a source, whatever is left in it.
     pub fn remove(&mut self, id: SourceId) -> Option<Box<dyn Source>> {
         self.entry(id)?;
         let entry = self.entries[id.slot as usize].take()?;
@@ -296,10 +296,11 @@ impl Merge {
         Some(entry.source)
     }
 
-    /// The next item whose time has come; `None` if there is none now: then [`Merge::wait`].
+    /// Returns the next item whose time has come, or `None` if there is none now: then call
+    /// [`Merge::wait`].
     ///
     /// # Errors
-    /// What a source has failed with: told once, and the others go on.
+    /// The error of a source that has failed. It is returned once, and the other sources go on.
     #[inline]
     #[allow(clippy::should_implement_trait)] // it lends
     pub fn next(&mut self) -> Result<Option<Merged<'_>>, (SourceId, SourceError)> {
@@ -323,7 +324,7 @@ impl Merge {
                 }
                 let mut late = 0;
                 if time >= self.newest {
-                    // What is of the future would make everything late.
+                    // A time of the future would make all others late.
                     if time <= self.ceiling {
                         self.newest = time;
                     }
@@ -347,8 +348,8 @@ impl Merge {
         }
     }
 
-    /// Sleeps until there may be something, for at most `timeout`: wakes up for the looks that are
-    /// due, and sleeps on if they find nothing. Returns whether there is.
+    /// Sleeps until there may be an item, for at most `timeout`. Returns whether there is. It wakes up for
+    /// polls that are due, and sleeps again if they find nothing.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let since = Instant::now();
         loop {
@@ -357,7 +358,7 @@ impl Merge {
             }
             let now = self.now();
             let polled = self.poll_due(now) || self.is_filling_up(now);
-            // Also if there is always something to look at, as with very many rings.
+            // Also if a poll is always due, as with very many rings.
             let left = timeout.saturating_sub(since.elapsed());
             if left.is_zero() {
                 return self.is_ready();
@@ -369,8 +370,8 @@ impl Merge {
         }
     }
 
-    /// How long there is nothing to do, for those who sleep elsewhere: until the next look is due.
-    /// Zero if there is something now, `None` if there are no sources.
+    /// Returns the time until the next poll is due, for callers that sleep by other means. Zero if there is
+    /// something now, `None` without sources.
     pub fn due(&mut self) -> Option<Duration> {
         if self.is_ready() {
             return Some(Duration::ZERO);
@@ -385,21 +386,21 @@ impl Merge {
         next.map(|due| Duration::from_nanos(due.saturating_sub(now)))
     }
 
-    /// The place after everything that was taken from a source.
+    /// Returns the point after everything that was taken from a source.
     #[must_use]
     #[inline]
     pub fn resume_point(&self, id: SourceId) -> Option<ResumePoint> {
         Some(self.entry(id)?.source.resume_point())
     }
 
-    /// Gives back what stands before a mark of this source, in its ring.
+    /// Releases everything before a resume point of this source, in its ring.
     pub fn release(&mut self, id: SourceId, resume_point: &ResumePoint) {
         if let Some(source) = self.source_mut(id) {
             source.release(resume_point);
         }
     }
 
-    /// A source, to ask it something.
+    /// Returns a source.
     #[must_use]
     pub fn source(&self, id: SourceId) -> Option<&dyn Source> {
         Some(self.entry(id)?.source.as_ref())
@@ -410,8 +411,7 @@ impl Merge {
         (entry.turn == id.turn).then_some(&mut entry.source)
     }
 
-    /// PollSchedule at a source now. Returns whether all that is in it was taken; of one that has failed,
-    /// all is.
+    /// Polls a source now. Returns whether everything in it was taken. A source that has failed is drained.
     pub fn is_drained(&mut self, id: SourceId) -> bool {
         let Some(state) = self.entry(id).map(|entry| entry.state) else { return true };
         match state {
@@ -428,7 +428,7 @@ impl Merge {
         }
     }
 
-    /// The sources.
+    /// Returns the sources.
     pub fn sources(&self) -> impl Iterator<Item = (SourceId, &dyn Source)> {
         self.entries.iter().enumerate().filter_map(|(slot, entry)| {
             let entry = entry.as_ref()?;
@@ -436,7 +436,7 @@ impl Merge {
         })
     }
 
-    /// What it did so far.
+    /// Returns the counters.
     #[must_use]
     pub fn figures(&self) -> MergeFigures {
         self.figures

@@ -1,11 +1,11 @@
-//! When sources of which nothing is known are polled at again.
+//! When sources without known items are polled again.
 //!
-//! They are in groups, each polled at in one go at its own interval, the slowest at half of the
-//! merge's delay and each next one twice as often. So neither a record nor a look costs more for
-//! there being ten thousand rings, and a thousand idle ones wake nobody up more than once an
-//! interval. All intervals are cut from one grid: whenever a slow group is due, the faster ones are.
+//! They are in groups, each polled at once at its own interval: the slowest at half of the merge's delay,
+//! each next one twice as often. So the cost of a record or a poll does not depend on the number of rings,
+//! and a thousand idle rings cause one wake-up an interval. All intervals share one grid: whenever a slow
+//! group is due, the faster ones are.
 
-/// The shortest interval, ns: less would be sleeping for nothing.
+/// The shortest interval, ns: a sleep is not more precise.
 const SHORTEST: u64 = 50_000;
 /// The shortest delay, ns.
 const DELAY_MIN: u64 = 4 * SHORTEST;
@@ -13,7 +13,7 @@ const DELAY_MIN: u64 = 4 * SHORTEST;
 #[derive(Debug)]
 struct Group {
     interval: u64,
-    /// All of them were polled at then or later.
+    /// All its sources were polled then or later.
     polled: u64,
     slots: Vec<u32>,
 }
@@ -23,11 +23,11 @@ struct Group {
 pub(crate) struct PollSchedule {
     groups: Vec<Group>,
     half: u64,
-    /// What was stamped until then is seen, of these sources.
+    /// Everything of these sources up to this time was seen.
     horizon: u64,
 }
 
-/// Where a source is.
+/// The position of a source in the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupSlot {
     pub(crate) group: u8,
@@ -44,12 +44,12 @@ impl PollSchedule {
         PollSchedule { groups: (0..=doublings).rev().map(group).collect(), half, horizon: u64::MAX }
     }
 
-    /// Half of the delay.
+    /// Returns half of the delay.
     pub(crate) fn half(&self) -> u64 {
         self.half
     }
 
-    /// The fastest group.
+    /// Returns the fastest group.
     pub(crate) fn fastest(&self) -> u8 {
         (self.groups.len() - 1) as u8
     }
@@ -58,14 +58,14 @@ impl PollSchedule {
         self.groups.len()
     }
 
-    /// Everything that was stamped at this time or before, and published within half of the delay,
-    /// is seen, of the sources in here. Of no sources everything is.
+    /// Returns the time up to which everything of the scheduled sources was seen, if it was published within
+    /// half of the delay after its timestamp. Without sources, that is all.
     #[inline]
     pub(crate) fn horizon(&self) -> u64 {
         self.horizon
     }
 
-    /// Puts in a source that was polled at then, and has nothing.
+    /// Adds a source that was polled then and has no items.
     pub(crate) fn join(&mut self, slot: u32, group: u8, polled: u64) -> GroupSlot {
         let to = &mut self.groups[usize::from(group)];
         to.polled = if to.slots.is_empty() { polled } else { to.polled.min(polled) };
@@ -75,27 +75,27 @@ impl PollSchedule {
         member
     }
 
-    /// Takes one out. Returns the source that sits in its member now.
+    /// Removes a source. Returns the one that has its position now.
     pub(crate) fn leave(&mut self, member: GroupSlot) -> Option<u32> {
         let slots = &mut self.groups[usize::from(member.group)].slots;
         slots.swap_remove(member.at as usize);
         slots.get(member.at as usize).copied()
     }
 
-    /// After sources have left, or were polled at.
+    /// Updates the horizon after sources have left or were polled.
     pub(crate) fn set_horizon(&mut self) {
         let polled = self.groups.iter().filter(|group| !group.slots.is_empty());
         let least = polled.map(|group| group.polled).min();
         self.horizon = least.map_or(u64::MAX, |polled| polled.saturating_sub(self.half));
     }
 
-    /// How many sources the group has, if it is due: all are to be polled at now.
+    /// Returns how many sources the group has, if it is due: the caller polls all of them now.
     pub(crate) fn due(&mut self, group: usize, now: u64) -> usize {
         let due = &self.groups[group];
         if due.slots.is_empty() || now < due.next() { 0 } else { self.all(group, now) }
     }
 
-    /// As [`PollSchedule::due`], whether it is or not.
+    /// Returns how many sources the group has, due or not: the caller polls all of them now.
     pub(crate) fn all(&mut self, group: usize, now: u64) -> usize {
         let group = &mut self.groups[group];
         group.polled = now;
@@ -106,7 +106,7 @@ impl PollSchedule {
         self.groups[group].slots.get(at).copied()
     }
 
-    /// When the next group is due; never, of no sources.
+    /// Returns when the next group is due; `None` without sources.
     pub(crate) fn next(&self) -> Option<u64> {
         let groups = self.groups.iter().filter(|group| !group.slots.is_empty());
         groups.map(Group::next).min()

@@ -185,7 +185,7 @@ fn a_directory_is_made_for_its_owner_alone_or_as_told() {
     fs::write(&file, "").unwrap();
     assert!(matches!(RingSet::open(&file), Err(SetError::NoDirectory { .. })));
     let error = RingSet::open(temp.path().join("no/rings")).unwrap_err();
-    assert!(matches!(error, SetError::Dir { step: "making it", .. }), "{error}");
+    assert!(matches!(error, SetError::Dir { step: "creating it", .. }), "{error}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Writes events and spans into a ring.
+/// A [`Layer`] that writes events and spans into a ring.
 ///
 /// ```
 /// use perfring_tracing::{PerfringLayer, options};
@@ -38,14 +38,14 @@ pub struct PerfringLayer {
     sites: Sites,
     spans: Spans,
     epoch: Instant,
-    /// Tells the spans that a thread is in from those of other layers.
+    /// Distinguishes the spans that a thread is in from those of other layers.
     number: u64,
 }
 
 static LAYERS: AtomicU64 = AtomicU64::new(0);
 
 impl PerfringLayer {
-    /// Makes a ring for it; see [`options`](crate::options).
+    /// Creates a shared ring, with [`options`](crate::options) or others, and a layer that writes to it.
     ///
     /// # Errors
     /// See [`SinkError`].
@@ -53,7 +53,7 @@ impl PerfringLayer {
         Sink::create(location, options, Resource::here()).map(PerfringLayer::new)
     }
 
-    /// Attaches to a shared ring.
+    /// Attaches to a shared ring, and creates a layer that writes to it.
     ///
     /// # Errors
     /// See [`SinkError`].
@@ -61,7 +61,7 @@ impl PerfringLayer {
         Sink::attach(location, Resource::here()).map(PerfringLayer::new)
     }
 
-    /// Writes to this sink, which has been told what the program is.
+    /// Creates a layer that writes to this sink, with the sink's resource.
     ///
     /// ```
     /// use perfring_tracing::{PerfringLayer, Resource, Sink, options};
@@ -83,7 +83,7 @@ impl PerfringLayer {
         }
     }
 
-    /// Where it writes to.
+    /// Returns the sink that it writes to.
     #[must_use]
     pub fn sink(&self) -> &Sink {
         &self.sink
@@ -121,7 +121,7 @@ impl PerfringLayer {
         panics::install(self.sink.clone(), self.number);
     }
 
-    /// The span that something is in.
+    /// Returns the span that an event or a span is in.
     #[inline]
     fn around(&self, given: Option<&Id>, is_contextual: bool) -> Option<Ids> {
         match given {
@@ -144,7 +144,7 @@ where
         let metadata = event.metadata();
         let site = &self.sites.of(&self.sink, metadata);
         let around = self.around(event.parent(), event.is_contextual());
-        // What the ring refuses, it counts.
+        // The ring counts what it refuses.
         let _ = self.sink.write(site.kind, |writer| {
             around.inspect(|ids| write_ids(ids, site, writer));
             unchanging(Class::Log, metadata, site, writer);
@@ -176,7 +176,7 @@ where
         });
     }
 
-    /// More of the span, at once: what a crash leaves has it.
+    /// Writes the values at once, so that they are in the ring after a crash.
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = self.spans.get(id.into_u64()) else { return };
         let Some(metadata) = context.metadata(id) else { return };
@@ -228,7 +228,7 @@ fn write_ids(ids: &Ids, site: &Site, writer: &mut TaggedWriter<'_>) {
     }
 }
 
-/// What would stand in a type of our own, where there is none.
+/// Writes what a type of the call site's own would have as constants, if it has none.
 #[inline]
 fn unchanging(
     class: Class,
@@ -238,7 +238,7 @@ fn unchanging(
 ) {
     if site.first.is_none() {
         site::constants(class, metadata, |name, value| match value {
-            // What a program says of itself goes before what we know.
+            // The program's own fields take precedence.
             _ if site::is_said(class, metadata, name) => {}
             Constant::Str(value) => writer.text(name, value),
             Constant::U64(value) => writer.u64(name, value),

@@ -14,7 +14,7 @@ pub(crate) fn install(sink: Sink, layer: u64) {
     }));
 }
 
-/// Takes no lock of the layer, and runs no code of the program: the panic may have come out of either.
+/// Takes no lock of the layer, and calls no code of the program: the panic may come from either.
 fn write(sink: &Sink, layer: u64, info: &PanicHookInfo<'_>) {
     let payload = info.payload();
     let message = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
@@ -26,7 +26,7 @@ fn write(sink: &Sink, layer: u64, info: &PanicHookInfo<'_>) {
     let name = [("thread.name", Value::from(thread.name().unwrap_or_default()))];
     let location = info.location();
     let ids = spans::current(layer);
-    // What the ring refuses, it counts.
+    // The ring counts what it refuses.
     let _ = sink.emit(&Log {
         severity: Some(Severity::Fatal),
         body: message.into(),

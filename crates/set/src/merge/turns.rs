@@ -1,14 +1,14 @@
-//! Whose turn it is, and when who is polled at.
+//! Which source is the current one, and which are polled when.
 
 use super::{FILL_CHECK, Merge, SourceId, State};
 use crate::heap::Next;
 use crate::poll_schedule::{GroupSlot, PollSchedule};
 use perfring_consumer::Front;
 
-/// A source that is out of items is polled at again at once, unless that was so short a time ago:
-/// then by its turn. ns.
+/// A source that runs out of items is polled again at once, unless the last poll was this recent: then by
+/// the schedule. ns.
 const NEAR: u64 = 20_000;
-/// More than [`FILL_CHECK`] for each ring whose items wait, ns.
+/// Added to [`FILL_CHECK`] for each ring with waiting items, ns.
 const FILL_CHECK_EACH: u64 = 2_000;
 
 impl Merge {
@@ -22,7 +22,7 @@ impl Merge {
         (self.current, self.has_front, self.below) = (None, false, 0);
     }
 
-    /// Whether something can be given, or told.
+    /// Returns whether an item or an error can be returned.
     pub(super) fn is_ready(&mut self) -> bool {
         self.settle();
         let first = self.heap.first().map(Next::time);
@@ -30,7 +30,7 @@ impl Merge {
         !self.failed.is_empty() || time.is_some_and(|time| self.has_come(time))
     }
 
-    /// Whether it can be given what has this time, and nothing before it.
+    /// Returns whether an item of this time, with nothing before it, can be returned.
     #[inline]
     fn has_come(&self, time: u64) -> bool {
         time <= self.horizon() || time > self.ceiling
@@ -41,7 +41,7 @@ impl Merge {
         self.schedule.horizon().max(self.hurry)
     }
 
-    /// Makes the source with the least the current one. Returns whether its time has come.
+    /// Makes the source with the least time the current one. Returns whether its time has come.
     #[inline(never)]
     pub(super) fn choose(&mut self) -> bool {
         (self.has_front && self.failed.is_empty() && self.take_turns()) || self.choose_anew()
@@ -62,7 +62,7 @@ impl Merge {
         more || (self.is_filling_up(now) && self.failed.is_empty() && self.take_turns())
     }
 
-    /// A current source that is out of items is polled at again, or goes to rest. Returns whether it
+    /// Polls a current source that is out of items again, or puts it into the schedule. Returns whether it
     /// is still the current one.
     #[inline]
     pub(super) fn settle(&mut self) -> bool {
@@ -71,7 +71,7 @@ impl Merge {
         };
         self.end_turn();
         let now = self.now();
-        // Nothing may be given beyond the time of a look that found all that is taken.
+        // Nothing may be returned beyond the time of a poll that found only what is taken.
         let polled = self.entries.get(slot as usize).and_then(Option::as_ref);
         let near = polled.is_some_and(|entry| {
             entry.polled >= self.hurry && now.saturating_sub(entry.polled) < NEAR
@@ -87,9 +87,9 @@ impl Merge {
         false
     }
 
-    /// Whether what a look found next in a source, beside which there are others, cannot be of its time:
-    /// it was published more than the delay later, or it is of the future. (Of an observer that was
-    /// lapped in a turn of more than the delay it may have been published before, and comes late.)
+    /// Returns whether the next item's timestamp is implausible, if there are other sources: it was published
+    /// more than the delay later, or it is of the future. (After an observer was lapped in a turn longer than
+    /// the delay, the item may have been published before, and comes late.)
     fn is_implausible(&mut self, slot: u32, time: u64, now: u64) -> bool {
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return false };
         let (from, at) = entry.since;
@@ -102,8 +102,8 @@ impl Merge {
         implausible && self.sources().nth(1).is_some()
     }
 
-    /// Of the current source and the first of the others, the lesser one takes its turn, if its
-    /// time has come.
+    /// Makes the current source the one with the lesser time: itself or the first of the heap. Returns
+    /// whether its time has come.
     #[inline]
     fn take_turns(&mut self) -> bool {
         let slot = match (self.current, self.heap.first()) {
@@ -130,7 +130,7 @@ impl Merge {
             self.below = 0;
             return false;
         }
-        // The turn goes on while it is before the next, the horizon and the future.
+        // The source stays the current one up to the next source's item, the horizon and the future.
         let end = self.horizon().min(self.ceiling).saturating_add(1);
         self.below = self
             .heap
@@ -139,7 +139,7 @@ impl Merge {
         true
     }
 
-    /// Polls one source. Returns the time of what is next in it.
+    /// Polls a source. Returns the time of its next item.
     pub(super) fn poll_source(&mut self, slot: u32, now: u64) -> Option<u64> {
         let entry = self.entries.get_mut(slot as usize)?.as_mut()?;
         self.figures.polls += 1;
@@ -155,7 +155,7 @@ impl Merge {
             Ok(Front::Timestamped(timestamp)) => Some(timestamp),
             Ok(Front::Plain) => Some(now),
             Ok(Front::Lost) => Some(entry.last),
-            // Nobody can wait for what is next here: it is found out by taking.
+            // What is next is found out by taking it.
             Ok(Front::More) => Some(entry.last),
             Err(error) => {
                 entry.group = u8::MAX;
@@ -165,7 +165,7 @@ impl Merge {
         }
     }
 
-    /// A source that has nothing waits for the next look of its group; one that has failed for none.
+    /// Puts a source without items into the poll schedule, unless it has failed.
     pub(super) fn rest(&mut self, slot: u32) {
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return };
         entry.state = match entry.group {
@@ -180,7 +180,7 @@ impl Merge {
         }
     }
 
-    /// An idle source has something again.
+    /// Takes an idle source that has items again out of the schedule.
     pub(super) fn rouse(&mut self, member: GroupSlot, time: u64) {
         let Some(slot) = self.schedule.slot(member.group.into(), member.at as usize) else {
             return;
@@ -192,7 +192,7 @@ impl Merge {
         self.below = 0;
     }
 
-    /// Whether a ring fills up while its items wait. If so, nothing waits that was stamped until now.
+    /// Returns whether a ring fills up while its items wait. If so, all items up to now are due.
     pub(super) fn is_filling_up(&mut self, now: u64) -> bool {
         if now < self.fills_at {
             return false;
@@ -202,7 +202,7 @@ impl Merge {
         let (mut eighths, mut count) = (0, 0);
         for entry in waiting.filter_map(|slot| self.entries.get(slot as usize)?.as_ref()) {
             let fill = entry.source.fill();
-            // What is held too long is not for want of being given.
+            // A ring that is full of unreleased items does not get emptier by returning more.
             if fill.unread >= fill.size / 8 {
                 let taken = fill.unread.saturating_add(fill.held);
                 eighths = eighths.max(taken.saturating_mul(8) / fill.size.max(1));
@@ -226,7 +226,7 @@ impl Merge {
         true
     }
 
-    /// PollSchedule at the sources of all groups that are due. Returns whether any was.
+    /// Polls the sources of all groups that are due. Returns whether there were any.
     pub(super) fn poll_due(&mut self, now: u64) -> bool {
         self.poll_groups(now, PollSchedule::due)
     }
@@ -237,11 +237,11 @@ impl Merge {
         which: impl Fn(&mut PollSchedule, usize, u64) -> usize,
     ) -> bool {
         let mut any = false;
-        // Slow ones first: those that become slower in this round are not polled at twice.
+        // Slow groups first: a source that moves to a slower group is not polled twice.
         for group in 0..self.schedule.count() {
             let mut at = which(&mut self.schedule, group, now);
             any |= at > 0;
-            // From the last: whoever leaves is replaced by one that was polled at.
+            // From the last: a source that leaves is replaced by one that was polled.
             while at > 0 {
                 at -= 1;
                 self.poll_idle(GroupSlot { group: group as u8, at: at as u32 }, now);
@@ -261,8 +261,8 @@ impl Merge {
         let fastest = self.schedule.fastest();
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return };
         if entry.group != u8::MAX {
-            // How often a source is polled at goes by how much of its ring is filled in between: the
-            // delay is kept at any pace.
+            // The poll interval follows how much of the ring fills in between, so that the delay holds at
+            // any rate.
             let fill = found.map(|_| entry.source.fill()).unwrap_or_default();
             entry.group = match fill.unread {
                 unread if unread >= fill.size / 2 && found.is_some() => {
