@@ -1,5 +1,5 @@
-//! What it costs a consumer not to trust who may write the ring: `Guard::Always`, which copies each
-//! record before it is looked at, beside `Guard::Never`, which borrows it where it stands.
+//! What it costs a consumer not to trust who may write the ring: `Trust::Nobody`, which copies each
+//! record before it is looked at, beside `Trust::Peers`, which borrows it where it stands.
 //!
 //! Both compare every byte of every record. `alone` reads what waits already, on the core that wrote
 //! it: nothing is left but the reading. `beside` reads what a producer on the other core publishes
@@ -10,7 +10,7 @@
 
 use perfring_bench::cores::{Pinned, two_cores};
 use perfring_bench::stats::{median, range};
-use perfring_consumer::{Consumer, Guard, Item};
+use perfring_consumer::{Consumer, ConsumerOptions, Item, Trust};
 use perfring_producer::{Options, Producer, RecordType};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -30,11 +30,15 @@ struct Way {
 }
 
 impl Way {
-    fn new(dir: &Path, name: &'static str, guard: Guard, drains: bool) -> Self {
+    fn new(dir: &Path, name: &'static str, guard: Trust, drains: bool) -> Self {
         let path = dir.join(name);
         let options = Options { size: RING, ..Options::default() };
         let producer = Producer::create(&path, &options).unwrap();
-        let consumer = Consumer::attach_guarded(&path, None, guard).unwrap();
+        let consumer = Consumer::attach_with(
+            &path,
+            &ConsumerOptions { trust: guard, ..ConsumerOptions::default() },
+        )
+        .unwrap();
         Way { name, producer, consumer, drains, alone: Vec::new(), beside: Vec::new() }
     }
 }
@@ -111,10 +115,10 @@ fn main() {
     println!("payload way       alone, ns a record   of plain   beside, ns a record   of plain");
     for len in LENS {
         let mut ways = [
-            Way::new(dir.path(), "read", Guard::Never, false),
-            Way::new(dir.path(), "read copied", Guard::Always, false),
-            Way::new(dir.path(), "drain", Guard::Never, true),
-            Way::new(dir.path(), "drain copied", Guard::Always, true),
+            Way::new(dir.path(), "read", Trust::Peers, false),
+            Way::new(dir.path(), "read copied", Trust::Nobody, false),
+            Way::new(dir.path(), "drain", Trust::Peers, true),
+            Way::new(dir.path(), "drain copied", Trust::Nobody, true),
         ];
         let payload: Vec<u8> = (0..len).map(|at| at as u8 ^ 0x5a).collect();
         let count = (bytes / (len + 8)).clamp(100, 4_000_000) as u64;

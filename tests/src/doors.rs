@@ -5,7 +5,8 @@
 use crate::ring_dir;
 use perfring_abi::RecordType;
 use perfring_consumer::{
-    AttachError, Consumer, Corrupt, Item, Layout, Observer, Snapshot, Start, Stat, recover,
+    AttachError, Consumer, ConsumerOptions, Item, Layout, Observer, ReadError, Snapshot, Start,
+    Stat, recover,
 };
 use perfring_producer::{Producer, SharedProducer};
 use perfring_testkit::image::at as field;
@@ -183,7 +184,9 @@ impl Trial {
 
     /// A consumer reads all and releases it.
     pub fn consumer(&mut self) {
-        if let Some(mut consumer) = self.attach(Consumer::attach_as(&self.path, "hostile")) {
+        if let Some(mut consumer) =
+            self.attach(Consumer::attach_with(&self.path, &ConsumerOptions::named("hostile")))
+        {
             let most = items_at_most(consumer.layout().data_size);
             let touch = touch(consumer.layout());
             self.read_all(most, || consumer.read().map(|item| item.map(&touch)));
@@ -195,7 +198,9 @@ impl Trial {
 
     /// A consumer that pins all there is.
     pub fn pinned(&mut self) {
-        if let Some(mut consumer) = self.attach(Consumer::attach_as(&self.path, "hostile")) {
+        if let Some(mut consumer) =
+            self.attach(Consumer::attach_with(&self.path, &ConsumerOptions::named("hostile")))
+        {
             let most = items_at_most(consumer.layout().data_size);
             let touch = touch(consumer.layout());
             match consumer.pinned() {
@@ -293,7 +298,7 @@ impl Trial {
     }
 
     /// Reads to the end, or to damage; more items than a ring can hold are a loop without end.
-    fn read_all(&mut self, most: u64, mut next: impl FnMut() -> Result<Option<u64>, Corrupt>) {
+    fn read_all(&mut self, most: u64, mut next: impl FnMut() -> Result<Option<u64>, ReadError>) {
         for _ in 0..most {
             match next() {
                 Ok(Some(_)) => self.records += 1,

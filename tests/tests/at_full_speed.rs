@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
-    Cause, Consumer, Corrupt, Item, Lost, Observer, Policy, Snapshot, Start, Stat, WaitStrategy,
+    Cause, Consumer, Item, Lost, Observer, Policy, ReadError, Snapshot, Start, Stat, WaitStrategy,
 };
 use perfring_producer::{Evict, Options, create};
 use perfring_tests::{actor, number_of, numbers, ring_dir};
@@ -54,7 +54,7 @@ impl Tally {
 /// Reads until the producer is gone and nothing is left.
 fn follow(
     child: &mut Child,
-    mut read: impl FnMut(&mut Tally) -> Result<bool, Corrupt>,
+    mut read: impl FnMut(&mut Tally) -> Result<bool, ReadError>,
 ) -> (Tally, String) {
     let mut tally = Tally::default();
     loop {

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{BadRing, FIELDS};
-use perfring_consumer::{AttachError, Consumer, Item, Observer, Start};
+use perfring_consumer::{AttachError, Consumer, ConsumerOptions, Item, Observer, Start};
 use perfring_testkit::image::Image;
 use perfring_testkit::invalid::{self, golden};
 use perfring_testkit::rng::Rng;
@@ -67,7 +67,7 @@ fn rust(path: &Path) -> Outcome {
 
 /// The same of the consumer, which leaves it read.
 fn rust_consumer(path: &Path) -> (i32, u64, u64) {
-    let mut consumer = match Consumer::attach_as(path, "c_peer") {
+    let mut consumer = match Consumer::attach_with(path, &ConsumerOptions::named("c_peer")) {
         Ok(consumer) => consumer,
         Err(AttachError::Corrupt { .. }) => return (-12, 0, 0),
         Err(error) => panic!("{error}"),

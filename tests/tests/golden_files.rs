@@ -6,8 +6,8 @@
 
 use perfring_abi::{Cause, RecordType};
 use perfring_consumer::{
-    Anchors, AttachError, Consumer, Count, Holding, Item, Member, Observer, RingTotals, Snapshot,
-    Start, Stat, recover,
+    Anchors, AttachError, Consumer, ConsumerOptions, Count, Holding, Item, Member, Observer,
+    RingTotals, Snapshot, Start, Stat, recover,
 };
 use perfring_testkit::image::word;
 use perfring_tests::golden;
@@ -330,7 +330,7 @@ fn a_consumer_finds_what_is_unread_and_leaves_it_read() {
         if !readable(&copy) {
             return;
         }
-        let mut consumer = match Consumer::attach_as(&copy, "test") {
+        let mut consumer = match Consumer::attach_with(&copy, &ConsumerOptions::named("test")) {
             Err(error @ AttachError::PageSize { .. }) => {
                 println!("this machine's pages are larger, and it says so: {error}");
                 return;
@@ -351,11 +351,15 @@ fn a_consumer_finds_what_is_unread_and_leaves_it_read() {
         let (read, lapped) = (totals.consumer.read, totals.consumer.lapped);
         assert_eq!(totals.consumer.pos, totals.head, "{name}");
         assert_eq!(read.plus(lapped), totals.producer.written, "{name}: written = read + lapped");
-        assert_eq!(Consumer::attach_as(&copy, "test").unwrap().read().unwrap(), None, "{name}");
+        assert_eq!(
+            Consumer::attach_with(&copy, &ConsumerOptions::named("test")).unwrap().read().unwrap(),
+            None,
+            "{name}"
+        );
 
         // Pinned, all at once.
         fs::write(&copy, &file).unwrap();
-        let mut consumer = Consumer::attach_as(&copy, "test").unwrap();
+        let mut consumer = Consumer::attach_with(&copy, &ConsumerOptions::named("test")).unwrap();
         if let Some(pinned) = consumer.pinned().unwrap() {
             let mut held = Vec::new();
             while let Some(found) = pinned.read().unwrap() {
@@ -450,7 +454,7 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
 
         // By a consumer that is about to sleep.
         fs::copy(&original, &copy).unwrap();
-        let mut consumer = Consumer::attach_as(&copy, "test").unwrap();
+        let mut consumer = Consumer::attach_with(&copy, &ConsumerOptions::named("test")).unwrap();
         let mut items = Vec::new();
         // What is open the first time may be a slow one's.
         for _ in 0..3 {

@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
-    AttachError, Consumer, Corrupt, Guard, Item, Observer, Policy, Producers, Snapshot, Start,
-    Stat, install_sigbus_handler, recover,
+    AttachError, Consumer, ConsumerOptions, Item, Observer, Policy, Producers, ReadError, Snapshot,
+    Start, Stat, Trust, install_sigbus_handler, recover,
 };
 use perfring_producer::{Options, Producer, SharedProducer};
 use perfring_testkit::size::{cases, from_env};
@@ -79,14 +79,14 @@ impl Figures {
         if cut { &self.cut } else { &self.refused }.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn corrupt(&self, error: Corrupt) {
+    fn corrupt(&self, error: ReadError) {
         sentence(&error);
-        let cut = error == Corrupt::CUT;
+        let cut = error == ReadError::Truncated;
         if cut { &self.cut } else { &self.corrupt }.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Reads until there is an error, nothing, or enough.
-    fn read(&self, mut next: impl FnMut() -> Result<bool, Corrupt>) {
+    fn read(&self, mut next: impl FnMut() -> Result<bool, ReadError>) {
         for _ in 0..ITEMS {
             match next() {
                 Ok(true) => self.items.fetch_add(1, Ordering::Relaxed),
@@ -125,8 +125,11 @@ fn keep(item: Item<'_>) {
 
 type Turn = fn(&Path, &Figures);
 
-fn consumer(path: &Path, figures: &Figures, guard: Guard, see: fn(Item<'_>)) {
-    let mut consumer = match Consumer::attach_guarded(path, Some("storm"), guard) {
+fn consumer(path: &Path, figures: &Figures, guard: Trust, see: fn(Item<'_>)) {
+    let mut consumer = match Consumer::attach_with(
+        path,
+        &ConsumerOptions { trust: guard, ..ConsumerOptions::named("storm") },
+    ) {
         Ok(consumer) => consumer,
         Err(error) => return figures.refuse(&error),
     };
@@ -136,11 +139,11 @@ fn consumer(path: &Path, figures: &Figures, guard: Guard, see: fn(Item<'_>)) {
             Ok(consumer.read()?.map(see).is_some())
         }),
         1 => {
-            consumer.hold();
+            consumer.advanced().hold();
             figures.read(|| {
-                consumer.peek()?;
-                let some = consumer.take()?.map(|(item, _)| see(item)).is_some();
-                consumer.release_to(&consumer.resume_point());
+                consumer.advanced().peek()?;
+                let some = consumer.advanced().take()?.map(|(item, _)| see(item)).is_some();
+                consumer.acknowledge();
                 Ok(some)
             });
         }
@@ -162,13 +165,14 @@ fn consumer(path: &Path, figures: &Figures, guard: Guard, see: fn(Item<'_>)) {
     }
     let types = consumer.types();
     let _ = std::hint::black_box(types.entries().filter(Result::is_ok).count());
-    let _ = (consumer.fill(), consumer.tend(), consumer.has_producer(), consumer.anchors());
+    let _ =
+        (consumer.fill(), consumer.advanced().tend(), consumer.has_producer(), consumer.anchors());
     consumer.release();
 }
 
 const READERS: [(&str, Turn); 7] = [
-    ("a guarded consumer", |path, figures| consumer(path, figures, Guard::Always, keep)),
-    ("a consumer", |path, figures| consumer(path, figures, Guard::Never, touch)),
+    ("a guarded consumer", |path, figures| consumer(path, figures, Trust::Nobody, keep)),
+    ("a consumer", |path, figures| consumer(path, figures, Trust::Peers, touch)),
     ("an observer", |path, figures| {
         let start = if figures.turns.load(Ordering::Relaxed) % 2 == 0 {
             Start::Oldest
@@ -200,7 +204,9 @@ const READERS: [(&str, Turn); 7] = [
     ("a producer", |path, figures| {
         let stopped = |result: Result<(), _>| match result {
             Ok(()) => Ok(true),
-            Err(perfring_producer::ReserveError::Corrupt { tail }) => Err(Corrupt { pos: tail }),
+            Err(perfring_producer::ReserveError::Corrupt { tail }) => {
+                Err(ReadError::Corrupt { pos: tail })
+            }
             Err(error) => {
                 sentence(&error);
                 Ok(false)

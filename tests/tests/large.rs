@@ -6,7 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
-    AttachError, Cause, Consumer, Corrupt, Guard, Item, Observer, Policy, Snapshot, Start, Stat,
+    AttachError, Cause, Consumer, ConsumerOptions, Item, Observer, ObserverOptions, Policy,
+    ReadError, Snapshot, Start, Stat, Trust,
 };
 use perfring_producer::{Options, Producer, Producers, SharedProducer, create};
 use perfring_testkit::rng::Rng;
@@ -364,7 +365,7 @@ fn ranges_that_a_dead_producer_left_open_come_back() {
         other.publish_as(NUMBERED, &heavy(1, 0, 100)).unwrap();
         dead.kill();
         let mut met = Met { all: true, ..Met::default() };
-        let drain = |consumer: &mut Consumer, met: &mut Met| -> Result<(), Corrupt> {
+        let drain = |consumer: &mut Consumer, met: &mut Met| -> Result<(), ReadError> {
             while let Some(item) = consumer.read()? {
                 met.note(item);
             }
@@ -418,17 +419,39 @@ fn a_guarded_reader_takes_no_more_memory_than_it_says() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     create(&ring, &Options { aux_size: MIB, ..Options::default() }).unwrap();
-    Consumer::attach_guarded(&ring, None, Guard::Always).unwrap();
+    Consumer::attach_with(
+        &ring,
+        &ConsumerOptions { trust: Trust::Nobody, ..ConsumerOptions::default() },
+    )
+    .unwrap();
     // The header's `aux_size` and `file_size`, as proto/ABI.md has them.
     let file = std::fs::File::options().write(true).open(&ring).unwrap();
-    let (size, len) = (2 * Guard::MAX_AUX, file.metadata().unwrap().len() - MIB);
+    let (size, len) = (2 * Trust::MAX_AUX, file.metadata().unwrap().len() - MIB);
     file.set_len(len + size).unwrap();
     file.write_all_at(&size.to_ne_bytes(), 1080).unwrap();
     file.write_all_at(&(len + size).to_ne_bytes(), 1232).unwrap();
-    let refused = Consumer::attach_guarded(&ring, None, Guard::Always).unwrap_err();
-    assert!(matches!(refused, AttachError::Unguarded { size: of, .. } if of == size), "{refused}");
+    let refused = Consumer::attach_with(
+        &ring,
+        &ConsumerOptions { trust: Trust::Nobody, ..ConsumerOptions::default() },
+    )
+    .unwrap_err();
+    assert!(
+        matches!(refused, AttachError::TooLargeToCopy { size: of, .. } if of == size),
+        "{refused}"
+    );
     assert!(refused.to_string().contains("without a guard"), "{refused}");
-    let refused = Observer::open_guarded(&ring, Start::Oldest, Guard::Always).unwrap_err();
-    assert!(matches!(refused, AttachError::Unguarded { size: of, .. } if of == size), "{refused}");
+    let refused = Observer::open_with(
+        &ring,
+        &ObserverOptions {
+            start: Start::Oldest,
+            trust: Trust::Nobody,
+            ..ObserverOptions::default()
+        },
+    )
+    .unwrap_err();
+    assert!(
+        matches!(refused, AttachError::TooLargeToCopy { size: of, .. } if of == size),
+        "{refused}"
+    );
     Consumer::attach(&ring).unwrap();
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{BadRing, MAGIC, RecordWord};
-use perfring_consumer::{AttachError, Consumer, Observer, Snapshot, Start, Stat};
+use perfring_consumer::{AttachError, Consumer, ConsumerOptions, Observer, Snapshot, Start, Stat};
 use perfring_producer::Producer;
 use perfring_testkit::image::{Image, at};
 use perfring_tests::doors::{Trial, sentence};
@@ -29,7 +29,10 @@ fn refusal(trial: &mut Trial, file: &[u8]) -> Option<BadRing> {
     // All doors say the same.
     assert_eq!(Observer::open(&trial.path, Start::Oldest).err().map(bad), refused);
     assert_eq!(Snapshot::take(&trial.path).err().map(bad), refused);
-    assert_eq!(Consumer::attach_as(&trial.path, "hostile").err().map(bad), refused);
+    assert_eq!(
+        Consumer::attach_with(&trial.path, &ConsumerOptions::named("hostile")).err().map(bad),
+        refused
+    );
     assert_eq!(Producer::attach_as(&trial.path, "hostile").err().map(bad), refused);
     refused
 }
@@ -199,7 +202,7 @@ fn what_is_no_ring_at_all_is_refused_as_such() {
                 Observer::open(&path, Start::Oldest).err(),
                 Snapshot::take(&path).err(),
                 Stat::read(&path).err(),
-                Consumer::attach_as(&path, "hostile").err(),
+                Consumer::attach_with(&path, &ConsumerOptions::named("hostile")).err(),
                 Producer::attach_as(&path, "hostile").err(),
             ] {
                 let error = refused.expect("refused");

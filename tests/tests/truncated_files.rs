@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
-    AttachError, Consumer, Corrupt, Guard, Item, Observer, Policy, Producers, Start, Stat,
-    install_sigbus_handler, recover,
+    AttachError, Consumer, ConsumerOptions, Item, Observer, Policy, Producers, ReadError, Start,
+    Stat, Trust, install_sigbus_handler, recover,
 };
 use perfring_producer::{Options, Producer, ReserveError, SharedProducer};
 use perfring_tests::{NUMBERED, NUMBERED_TYPE, number_of, numbered, ring_dir};
@@ -89,11 +89,11 @@ impl Case<'_> {
     }
 
     /// Reads on until the error that must come. Returns whether it did.
-    fn read_on(&self, mut read: impl FnMut() -> Result<bool, Corrupt>) -> bool {
+    fn read_on(&self, mut read: impl FnMut() -> Result<bool, ReadError>) -> bool {
         for _ in 0..2 * RECORDS {
             if let Err(error) = read() {
                 // What is left of a page has zeros after it: damage, and no SIGBUS.
-                let cut = error == Corrupt::CUT || !self.left.is_multiple_of(4096);
+                let cut = error == ReadError::Truncated || !self.left.is_multiple_of(4096);
                 assert!(cut, "{}: {error}", self.what);
                 assert!(read().is_err(), "{}: the error comes again", self.what);
                 return true;
@@ -142,12 +142,12 @@ fn touched(item: Item<'_>) {
     }
 }
 
-fn read(way: &str, consumer: &mut Consumer, see: fn(Item<'_>)) -> Result<bool, Corrupt> {
+fn read(way: &str, consumer: &mut Consumer, see: fn(Item<'_>)) -> Result<bool, ReadError> {
     match way {
         "read" => Ok(consumer.read()?.map(see).is_some()),
         "take" => {
-            consumer.peek()?;
-            Ok(consumer.take()?.map(|(item, _)| see(item)).is_some())
+            consumer.advanced().peek()?;
+            Ok(consumer.advanced().take()?.map(|(item, _)| see(item)).is_some())
         }
         "pinned" => {
             let Some(pinned) = consumer.pinned()? else { return Ok(consumer.read()?.is_some()) };
@@ -169,13 +169,17 @@ fn read(way: &str, consumer: &mut Consumer, see: fn(Item<'_>)) -> Result<bool, C
 /// What else a consumer is asked.
 fn ask(consumer: &mut Consumer) {
     let _ = (consumer.types(), consumer.fill(), consumer.anchors(), consumer.lapped());
-    let _ = (consumer.tend(), consumer.has_producer(), consumer.raw().map(|raw| raw.cursor()));
-    let (sleeper, ticket) = (consumer.sleeper(), consumer.prepare_sleep());
+    let _ = (
+        consumer.advanced().tend(),
+        consumer.has_producer(),
+        consumer.advanced().raw().map(|raw| raw.cursor()),
+    );
+    let (sleeper, ticket) = (consumer.advanced().sleeper(), consumer.advanced().prepare_sleep());
     if let (Ok(sleeper), Some(ticket)) = (sleeper, ticket) {
         sleeper.sleep(ticket, Duration::from_millis(1));
         sleeper.wake();
     }
-    consumer.end_sleep();
+    consumer.advanced().end_sleep();
     consumer.wait(Duration::from_millis(1));
     consumer.release();
 }
@@ -183,7 +187,11 @@ fn ask(consumer: &mut Consumer) {
 #[test]
 fn a_cut_file_is_an_error_for_a_consumer_that_copies() {
     each(&["read", "take", "drain"], |way, case| {
-        let mut consumer = Consumer::attach_guarded(case.path, None, Guard::Always).unwrap();
+        let mut consumer = Consumer::attach_with(
+            case.path,
+            &ConsumerOptions { trust: Trust::Nobody, ..ConsumerOptions::default() },
+        )
+        .unwrap();
         consumer.read().unwrap().map(whole).unwrap();
         case.cut();
         let reported = case.read_on(|| read(way, &mut consumer, case.see()));
@@ -215,8 +223,8 @@ fn a_cut_file_is_an_error_for_an_observer() {
         let see = case.see();
         let reported = case.read_on(|| match way {
             "take" => {
-                observer.peek()?;
-                Ok(observer.take()?.map(|(item, _)| see(item)).is_some())
+                observer.advanced().peek()?;
+                Ok(observer.advanced().take()?.map(|(item, _)| see(item)).is_some())
             }
             "snapshot" => {
                 let snapshot = observer.snapshot()?;

@@ -1,7 +1,9 @@
 //! Plain structs and archives, through every kind of ring.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use perfring_consumer::{Consumer, Item, Observer, OtherType, Record as Read, Start, TypeMismatch};
+use perfring_consumer::{
+    Consumer, Item, Observer, Record as Read, SchemaMismatch, Start, TypeMismatch,
+};
 use perfring_producer::{Options, Policy, Producer, PublishError, ReserveError, SharedProducer};
 use perfring_tests::shapes::{Line, Quote};
 use perfring_tests::{NUMBERED, numbered, ring_dir};
@@ -163,10 +165,10 @@ fn a_ring_says_why_it_has_none_of_a_type() {
     producer.register(&Schema { format, ..Line::SCHEMA }.with_hashed_id()).unwrap();
     producer.register(&Schema { version: 2, ..Quote::SCHEMA }.with_hashed_id()).unwrap();
     let error = types(&ring).check::<Line>().unwrap_err();
-    let OtherType::Format { ref found, .. } = error else { panic!("{error}") };
+    let SchemaMismatch::Format { ref found, .. } = error else { panic!("{error}") };
     assert_eq!(found, format);
     assert!(error.to_string().contains("build both with the same version and format"), "{error}");
-    let layout = OtherType::Layout { name: Quote::SCHEMA.name };
+    let layout = SchemaMismatch::Layout { name: Quote::SCHEMA.name };
     assert_eq!(types(&ring).check::<Quote>(), Err(layout));
     // What is published beside it is found.
     producer.publish_pod(&Quote::of(1)).unwrap();
@@ -175,7 +177,7 @@ fn a_ring_says_why_it_has_none_of_a_type() {
     let taken = dir.path().join("taken");
     let mut producer = Producer::create(&taken, &Options::default()).unwrap();
     producer.register(&Schema { id: Quote::SCHEMA.id, ..Line::SCHEMA }).unwrap();
-    assert!(matches!(types(&taken).check::<Quote>(), Err(OtherType::Taken { .. })));
+    assert!(matches!(types(&taken).check::<Quote>(), Err(SchemaMismatch::Taken { .. })));
     let refused = producer.publish_pod(&Quote::of(1)).unwrap_err();
     assert!(refused.to_string().contains("is taken in this ring"), "{refused}");
     assert_eq!(producer.totals().written.records, 0);

@@ -1,5 +1,7 @@
 //! What a ring's maker chooses, and why a record may be missing: each by its number in the file.
 
+use core::fmt;
+
 /// The numbers in the file of what a ring's maker chooses.
 macro_rules! codes {
     ($of:ident: $($choice:ident = $code:literal),+) => {
@@ -154,5 +156,19 @@ impl Cause {
             Cause::Pending => "pending",
             Cause::Foreign => "foreign",
         }
+    }
+}
+
+/// A clause that says why records were lost.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cause::Full => "the ring was full",
+            Cause::TooLarge => "too large for the ring",
+            Cause::Lapped => "overwritten before they were read",
+            Cause::Contended => "the ring's lock was held for too long",
+            Cause::Pending => "an older reservation was still open",
+            Cause::Foreign => "reported by another program",
+        })
     }
 }

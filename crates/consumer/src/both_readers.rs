@@ -35,6 +35,13 @@ macro_rules! reader {
                 self.$reads.mapping().file().layout()
             }
 
+            /// Returns the position after the newest record that is published now.
+            #[must_use]
+            #[inline]
+            pub fn head(&self) -> u64 {
+                self.$reads.mapping().head()
+            }
+
             /// Where the ring lives.
             #[must_use]
             pub fn location(&self) -> &Location {

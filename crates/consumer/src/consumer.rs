@@ -2,13 +2,16 @@
 
 use crate::cursor::Cursor;
 use crate::item::{Item, Record};
+use crate::options::{Acknowledge, ConsumerOptions};
 use crate::pinned::Pinned;
+use crate::removal::Removal;
 use crate::run::Run;
 use crate::wait_strategy::{Distance, WaitStrategy};
-use perfring_ring::{Corrupt, Count, WakeAt};
+use perfring_ring::{Count, ReadError, WakeAt};
 use perfring_shm::{
-    AttachError, Guard, Lines, Location, Pages, PagesError, ReadWindow, program_name,
+    AttachError, Location, Pages, PagesError, ReadWindow, Trust, program_name, when_there,
 };
+use std::time::Duration;
 
 /// The one consumer of a ring. A new one goes on where the last one released.
 ///
@@ -23,95 +26,92 @@ pub struct Consumer {
     pub(crate) distance: Distance,
     /// Where it last went to sleep before something that was not published.
     pub(crate) lagged_at: Option<u64>,
+    pub(crate) removal: Removal,
 }
 
 impl Consumer {
-    /// Attaches as the consumer.
+    /// Attaches as the consumer, with the default [`ConsumerOptions`].
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] names the consumer that has the ring.
     pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
-        Self::attach_with(location, None, Lines::default())
+        Self::attach_with(location, &ConsumerOptions::default())
     }
 
-    /// As [`Consumer::attach`], under a name of up to 64 bytes that `perfring stat` shows.
+    /// Attaches as the consumer.
     ///
-    /// # Errors
-    /// See [`AttachError`].
-    pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
-        Self::attach_with(location, Some(name), Lines::default())
-    }
-
-    /// As [`Consumer::attach_as`], or without a name as [`Consumer::attach`], choosing what is done
-    /// with the cache lines of what was read.
+    /// With [`Trust::Nobody`], a ring that somebody truncates is an error:
     ///
     /// ```
-    /// # use perfring_consumer::{Consumer, Item, Lines};
-    /// # use perfring_producer::{Options, Producer};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("ring");
-    /// # let mut producer = Producer::create(&path, &Options::default())?;
-    /// # producer.publish(b"x")?;
-    /// // Maps the records read-only: not even a bug can change them.
-    /// let mut consumer = Consumer::attach_with(&path, Some("auditor"), Lines::Leave)?;
-    /// assert!(matches!(consumer.read()?, Some(Item::Record(record)) if record.bytes == b"x"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// See [`AttachError`].
-    pub fn attach_with(
-        location: impl Into<Location>,
-        name: Option<&str>,
-        lines: Lines,
-    ) -> Result<Self, AttachError> {
-        Self::attach_any(location.into(), name, lines, Guard::Never)
-    }
-
-    /// As [`Consumer::attach_as`], where those who may write the ring's file may do anything to it.
-    /// With [`Guard::Always`] records of a drop ring are copies, too, made before anybody sees them, so
-    /// that nobody rewrites one while it is read; and a file that is cut short meanwhile is the error
-    /// [`Corrupt::CUT`], for [`install_sigbus_handler`](crate::install_sigbus_handler) is called. That costs some
-    /// 8 ns for a record, and its copy (`benches/RESULTS.md`); [`Consumer::read_run`],
-    /// [`Consumer::pinned`] and [`Consumer::raw`] give nothing. Of an overwrite ring they are copies in
-    /// any case.
-    ///
-    /// ```
-    /// # use perfring_consumer::{Consumer, Corrupt, Item, Guard};
+    /// # use perfring_consumer::{Consumer, ConsumerOptions, Item, ReadError, Trust};
     /// # use perfring_producer::{Options, Producer};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
     /// # for _ in 0..2 { producer.publish(b"x")?; }
     /// # drop(producer);
-    /// let mut consumer = Consumer::attach_guarded(&path, None, Guard::Always)?;
+    /// let options = ConsumerOptions { trust: Trust::Nobody, ..ConsumerOptions::default() };
+    /// let mut consumer = Consumer::attach_with(&path, &options)?;
     /// assert!(matches!(consumer.read()?, Some(Item::Record(record)) if record.bytes == b"x"));
     ///
     /// std::fs::File::options().write(true).open(&path)?.set_len(0)?;
-    /// assert_eq!(consumer.read(), Err(Corrupt::CUT)); // and not the end of this process
+    /// assert_eq!(consumer.read(), Err(ReadError::Truncated)); // and not the end of this process
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A copy costs some 8 ns a record, and the copying itself (`benches/RESULTS.md`); and
+    /// [`Consumer::read_run`], [`Consumer::pinned`] and raw access return nothing then. Records of an
+    /// overwrite ring are always copies.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Busy`] names the consumer that has the ring.
+    pub fn attach_with(
+        location: impl Into<Location>,
+        options: &ConsumerOptions,
+    ) -> Result<Self, AttachError> {
+        let name = options.name.clone().unwrap_or_else(program_name);
+        let cursor = Cursor::attach(location.into(), &name, options.lines, options.trust)?;
+        let distance = Distance::of_consumer(cursor.mapping().file().layout().data_size);
+        let mut consumer = Consumer {
+            cursor,
+            wait_strategy: options.wait,
+            wake_at: options.wake_at,
+            distance,
+            lagged_at: None,
+            removal: Removal::default(),
+        };
+        if options.acknowledge == Acknowledge::Explicit {
+            consumer.hold();
+        }
+        Ok(consumer)
+    }
+
+    /// Attaches as soon as the ring is there: waits for it for at most `timeout`. A reader can be
+    /// started before its producer.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, ConsumerOptions};
+    /// # use perfring_producer::{Options, Producer};
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let ring = path.clone();
+    /// let producer = std::thread::spawn(move || Producer::create(&ring, &Options::default()));
+    /// let minute = Duration::from_secs(60);
+    /// let consumer = Consumer::attach_when_there(&path, &ConsumerOptions::default(), minute)?;
+    /// # assert_eq!(consumer.position(), 0);
+    /// # drop(producer.join().unwrap()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// See [`AttachError`].
-    pub fn attach_guarded(
+    /// [`AttachError::NotFound`] if it is not there by then. Every other [`AttachError`] at once.
+    pub fn attach_when_there(
         location: impl Into<Location>,
-        name: Option<&str>,
-        guard: Guard,
+        options: &ConsumerOptions,
+        timeout: Duration,
     ) -> Result<Self, AttachError> {
-        Self::attach_any(location.into(), name, Lines::default(), guard)
-    }
-
-    fn attach_any(
-        location: Location,
-        name: Option<&str>,
-        lines: Lines,
-        guard: Guard,
-    ) -> Result<Self, AttachError> {
-        let cursor = Cursor::attach(location, name.unwrap_or(&program_name()), lines, guard)?;
-        let distance = Distance::of_consumer(cursor.mapping().file().layout().data_size);
-        let (wait_strategy, wake_at) = (WaitStrategy::default(), WakeAt::default());
-        Ok(Consumer { cursor, wait_strategy, wake_at, distance, lagged_at: None })
+        when_there(location, timeout, |location| Self::attach_with(location, options))
     }
 
     /// How this consumer waits. Default [`WaitStrategy::Adaptive`].
@@ -133,13 +133,14 @@ impl Consumer {
     /// found nothing, or before a sleep. [`Consumer::release`] hands it back at once.
     ///
     /// # Errors
-    /// [`Corrupt`] if the ring holds what no producer writes; again at every call.
+    /// [`ReadError`]; [`ReadError::Removed`] only in the place of `None`, once a wait has found the
+    /// ring's file removed or replaced.
     #[inline(always)]
-    pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+    pub fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         let (wait_strategy, distance) = (self.wait_strategy, &mut self.distance);
         match &mut self.cursor {
             Cursor::InPlace(window) => {
-                match window.next_known(|cursor| distance.keep(wait_strategy, cursor)) {
+                match window.next_fast(|cursor| distance.keep(wait_strategy, cursor)) {
                     Ok((frame, bytes)) => Ok(Some(Item::Record(Record::new(&frame, bytes)))),
                     Err(window) => read_in_place(window),
                 }
@@ -175,9 +176,9 @@ impl Consumer {
     /// [`Consumer::read`] says. If `visit` panics, some of those that it has seen come again.
     ///
     /// # Errors
-    /// [`Corrupt`]; what was visited before is read.
+    /// [`ReadError`]; what was visited before is read.
     #[inline(always)]
-    pub fn drain(&mut self, visit: impl FnMut(Item<'_>)) -> Result<u64, Corrupt> {
+    pub fn drain(&mut self, visit: impl FnMut(Item<'_>)) -> Result<u64, ReadError> {
         let (wait_strategy, distance) = (self.wait_strategy, &mut self.distance);
         if let Cursor::InPlace(window) = &mut self.cursor {
             return drain_in_place(window, |cursor| distance.keep(wait_strategy, cursor), visit);
@@ -185,7 +186,7 @@ impl Consumer {
         self.drain_copied(visit)
     }
 
-    fn drain_copied(&mut self, mut visit: impl FnMut(Item<'_>)) -> Result<u64, Corrupt> {
+    fn drain_copied(&mut self, mut visit: impl FnMut(Item<'_>)) -> Result<u64, ReadError> {
         // Where the one look found the head.
         let (mut count, mut end) = (0, None);
         loop {
@@ -204,9 +205,11 @@ impl Consumer {
                 Cursor::Guarded(guarded) => guarded.read(),
                 Cursor::Saving(saving) => saving.read(),
             };
-            match item? {
-                Some(item) => visit(item),
-                None => return Ok(count),
+            match item {
+                Ok(Some(item)) => visit(item),
+                Ok(None) => return Ok(count),
+                Err(ReadError::Removed) if count > 0 => return Ok(count),
+                Err(error) => return Err(error),
             }
             count += 1;
         }
@@ -252,7 +255,47 @@ impl Consumer {
         Some(Run { first, count, bytes })
     }
 
-    /// Hands back everything that [`Consumer::read`] returned so far, the last item included.
+    /// Acknowledges everything that was returned so far, the last item included: it does not come
+    /// again, and its space goes back to the producer. Of an overwrite ring, the place is saved in the
+    /// page.
+    ///
+    /// With [`Acknowledge::Explicit`] nothing else does, so a record that was read and not acknowledged
+    /// comes again when the process ends in between:
+    ///
+    /// ```
+    /// # use perfring_consumer::{Acknowledge, Consumer, ConsumerOptions, Item};
+    /// # use perfring_producer::{Options, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # for word in [&b"one"[..], b"two"] { producer.publish(word)?; }
+    /// # fn forward(_: &[u8]) -> std::io::Result<()> { Ok(()) }
+    /// let acknowledge = Acknowledge::Explicit;
+    /// let options = ConsumerOptions { acknowledge, ..ConsumerOptions::default() };
+    /// let mut consumer = Consumer::attach_with(&path, &options)?;
+    /// if let Some(Item::Record(record)) = consumer.read()? {
+    ///     forward(record.bytes)?;
+    ///     consumer.acknowledge(); // only now, once it is delivered
+    /// }
+    /// let _second = consumer.read()?;
+    /// drop(consumer); // or the process is killed, before the second is delivered
+    ///
+    /// let mut consumer = Consumer::attach_with(&path, &options)?;
+    /// let Some(Item::Record(second)) = consumer.read()? else { panic!("it comes again") };
+    /// assert_eq!(second.bytes, b"two");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A record can come twice, to a process that is killed after it was delivered and before it was
+    /// acknowledged: give records a number where that matters. To acknowledge up to an earlier place,
+    /// see [`advanced`](crate::advanced).
+    pub fn acknowledge(&mut self) {
+        let resume_point = self.cursor.resume_point();
+        self.release_to(&resume_point);
+    }
+
+    /// Hands back everything that [`Consumer::read`] returned so far, the last item included. Does
+    /// nothing with [`Acknowledge::Explicit`].
     pub fn release(&mut self) {
         self.cursor.release();
     }
@@ -281,19 +324,19 @@ impl Consumer {
     /// ```
     ///
     /// # Errors
-    /// [`Corrupt`].
-    pub fn pinned(&mut self) -> Result<Option<Pinned<'_>>, Corrupt> {
+    /// See [`ReadError`].
+    pub fn pinned(&mut self) -> Result<Option<Pinned<'_>>, ReadError> {
         let Cursor::InPlace(window) = &mut self.cursor else { return Ok(None) };
         Ok(Some(Pinned { window: window.pin()? }))
     }
 
-    /// Whether records of a drop ring are copied: [`Guard::Always`] or [`Guard::Never`], also where
-    /// this was attached with [`Guard::Auto`].
+    /// Returns [`Trust::Nobody`] if records of a drop ring are copied, else [`Trust::Peers`]: what
+    /// [`Trust::Auto`] came to.
     #[must_use]
-    pub fn guard(&self) -> Guard {
+    pub fn trust(&self) -> Trust {
         match self.cursor {
-            Cursor::Guarded(_) => Guard::Always,
-            Cursor::InPlace(_) | Cursor::Saving(_) => Guard::Never,
+            Cursor::Guarded(_) => Trust::Nobody,
+            Cursor::InPlace(_) | Cursor::Saving(_) => Trust::Peers,
         }
     }
 
@@ -343,7 +386,7 @@ fn drain_in_place(
     window: &mut ReadWindow,
     before_poll: impl FnOnce(u64),
     mut visit: impl FnMut(Item<'_>),
-) -> Result<u64, Corrupt> {
+) -> Result<u64, ReadError> {
     // Where the one look found the head.
     let (mut count, mut end) = (0, 0);
     let mut before_poll = Some(before_poll);
@@ -363,9 +406,12 @@ fn drain_in_place(
         if visited > 0 && window.reader().known() == 0 {
             continue; // to the one look, or the end
         }
-        match read_in_place(window)? {
-            Some(item) => visit(item),
-            None => return Ok(count),
+        match read_in_place(window) {
+            Ok(Some(item)) => visit(item),
+            Ok(None) => return Ok(count),
+            // The next call says so.
+            Err(ReadError::Removed) if count > 0 => return Ok(count),
+            Err(error) => return Err(error),
         }
         count += 1;
     }
@@ -376,7 +422,7 @@ fn read_copied<'a>(
     cursor: &'a mut Cursor,
     wait_strategy: WaitStrategy,
     distance: &mut Distance,
-) -> Result<Option<Item<'a>>, Corrupt> {
+) -> Result<Option<Item<'a>>, ReadError> {
     match cursor {
         Cursor::InPlace(window) => read_in_place(window),
         Cursor::Guarded(guarded) => {
@@ -390,7 +436,7 @@ fn read_copied<'a>(
 }
 
 #[inline(never)]
-fn read_in_place(window: &mut ReadWindow) -> Result<Option<Item<'_>>, Corrupt> {
+fn read_in_place(window: &mut ReadWindow) -> Result<Option<Item<'_>>, ReadError> {
     match window.next_any() {
         Ok((frame, bytes)) => Ok(Some(Item::Record(Record::new(&frame, bytes)))),
         Err(window) => read_rest(window),
@@ -399,6 +445,6 @@ fn read_in_place(window: &mut ReadWindow) -> Result<Option<Item<'_>>, Corrupt> {
 
 /// All that is not a record that was known of.
 #[inline(never)]
-fn read_rest(window: &mut ReadWindow) -> Result<Option<Item<'_>>, Corrupt> {
+fn read_rest(window: &mut ReadWindow) -> Result<Option<Item<'_>>, ReadError> {
     Ok(window.read()?.map(Item::new))
 }

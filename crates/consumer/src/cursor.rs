@@ -4,7 +4,7 @@ use crate::guarded::Guarded;
 use crate::saving::Saving;
 use perfring_abi::Policy;
 use perfring_ring::ResumePoint;
-use perfring_shm::{AttachError, ConsumerMapping, CopyWindow, Guard, Lines, Location, ReadWindow};
+use perfring_shm::{AttachError, ConsumerMapping, CopyWindow, Lines, Location, ReadWindow, Trust};
 
 /// The three ways of reading.
 #[derive(Debug)]
@@ -23,17 +23,17 @@ impl Cursor {
         location: Location,
         name: &str,
         lines: Lines,
-        guard: Guard,
+        trust: Trust,
     ) -> Result<Self, AttachError> {
-        let (mapping, guard) = ConsumerMapping::attach(location, lines, guard)?;
-        Ok(match (mapping.file().layout().policy, guard) {
+        let (mapping, trust) = ConsumerMapping::attach(location, lines, trust)?;
+        Ok(match (mapping.file().layout().policy, trust) {
             (Policy::Overwrite, _) => {
                 Cursor::Saving(Saving::new(CopyWindow::resume(mapping, name)?))
             }
-            (Policy::Drop, Guard::Always) => {
+            (Policy::Drop, Trust::Nobody) => {
                 Cursor::Guarded(Guarded::new(ReadWindow::attach(mapping, name)?))
             }
-            (Policy::Drop, Guard::Never | Guard::Auto) => {
+            (Policy::Drop, Trust::Peers | Trust::Auto) => {
                 Cursor::InPlace(ReadWindow::attach(mapping, name)?)
             }
         })

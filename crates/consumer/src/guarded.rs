@@ -2,7 +2,7 @@
 
 use crate::item::{Item, Record};
 use perfring_abi::SIZE_MAX;
-use perfring_ring::{Corrupt, Found, Frame, Front, Range};
+use perfring_ring::{Found, Front, Range, ReadError};
 use perfring_shm::{ReadWindow, bytes_of};
 
 /// A drop ring of which each record is copied.
@@ -20,14 +20,14 @@ impl Guarded {
 
     /// The next item.
     #[inline]
-    pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+    pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         let found = self.find()?;
         self.copied(found)
     }
 
     /// The same, and what is next after it.
     #[inline]
-    pub(crate) fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
+    pub(crate) fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, ReadError> {
         let found = self.find()?;
         let front = self.window.front();
         Ok(self.copied(found)?.map(|item| (item, front)))
@@ -35,13 +35,13 @@ impl Guarded {
 
     /// Without memory for a payload, its record comes again.
     #[inline]
-    fn find(&mut self) -> Result<Option<Found>, Corrupt> {
+    fn find(&mut self) -> Result<Option<Found>, ReadError> {
         let words = &mut self.words;
-        self.window.next_to_copy(|frame, range| room_for(words, frame, range).map(drop))
+        self.window.next_to_copy(|range| room_for(words, range).map(drop))
     }
 
     #[inline]
-    fn copied(&mut self, found: Option<Found>) -> Result<Option<Item<'_>>, Corrupt> {
+    fn copied(&mut self, found: Option<Found>) -> Result<Option<Item<'_>>, ReadError> {
         let (window, words) = (&self.window, &mut self.words);
         let item = match found {
             Some(Found::Record(frame)) => {
@@ -55,7 +55,7 @@ impl Guarded {
                 Item::Record(Record::new(&frame, bytes_of(to, frame.len)))
             }
             Some(Found::Large(frame, range)) => {
-                let to = room_for(words, &frame, range)?;
+                let to = room_for(words, range)?;
                 window.copy_range(range, to);
                 Item::Record(Record::new(&frame, bytes_of(to, range.len)))
             }
@@ -63,20 +63,17 @@ impl Guarded {
             None => return Ok(None),
         };
         // The last thing: then all that was loaded before was the file's.
-        if window.mapping().is_truncated() { Err(Corrupt::CUT) } else { Ok(Some(item)) }
+        if window.mapping().is_truncated() { Err(ReadError::Truncated) } else { Ok(Some(item)) }
     }
 }
 
 /// Room for a payload of the AUX area, which is no longer than that.
 #[cold]
-fn room_for<'a>(
-    words: &'a mut Vec<u64>,
-    frame: &Frame,
-    range: Range,
-) -> Result<&'a mut [u64], Corrupt> {
+fn room_for(words: &mut Vec<u64>, range: Range) -> Result<&mut [u64], ReadError> {
     let len = range.len.div_ceil(8);
     let more = len.saturating_sub(words.len());
-    words.try_reserve_exact(more).map_err(|_| Corrupt { pos: frame.pos })?;
+    let bytes = range.len as u64;
+    words.try_reserve_exact(more).map_err(|_| ReadError::OutOfMemory { bytes })?;
     words.resize(len.max(words.len()), 0);
     Ok(&mut words[..len])
 }

@@ -129,7 +129,7 @@ impl<'a> Record<'a> {
 }
 
 /// Why a record cannot be read as a type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TypeMismatch {
     /// It has another type's number.
@@ -153,4 +153,11 @@ pub enum TypeMismatch {
     #[cfg(feature = "rkyv")]
     #[error(transparent)]
     Archive(perfring_types::ArchiveError),
+}
+
+/// Shows the sentence, which is what `main() -> Result` prints.
+impl std::fmt::Debug for TypeMismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }

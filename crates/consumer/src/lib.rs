@@ -20,7 +20,7 @@
 //! while let Some(item) = consumer.read()? {
 //!     match item {
 //!         Item::Record(record) => assert_eq!(record.bytes, b"hello"), // borrowed from the ring
-//!         Item::Lost(lost) => eprintln!("{} records lost: {}", lost.records, lost.cause.name()),
+//!         Item::Lost(lost) => eprintln!("{lost}"),
 //!     }
 //! }
 //!
@@ -30,24 +30,28 @@
 //! ```
 //!
 //! A record of a type that this program knows is read with [`Record::as_pod`], and with the feature
-//! `rkyv` as `Record::archived`; `perfring_types::read` shows the others by the ring's [`Types`]. A
-//! reader of many rings reads ahead with [`Consumer::take`] and releases up to a [`ResumePoint`] later.
+//! `rkyv` as `Record::archived`; `perfring_types::read` shows the others by the ring's [`Types`]. What few
+//! readers need, as reading ahead and releasing later, is in [`advanced`].
 //! With the feature `poll` a consumer has a descriptor for an event loop, `Consumer::pollable`, which
 //! the crate `perfring-tokio` wraps.
 //!
-//! Emptiness is `None` and loss is an [`Item`]; the only error of reading is [`Corrupt`].
+//! Emptiness is `None` and loss is an [`Item`]; an error of reading is a [`ReadError`]. With
+//! [`Acknowledge::Explicit`] a record counts as read when it is acknowledged, and not before.
 #![forbid(unsafe_code)]
 
+pub mod advanced;
 mod both_readers;
 mod consumer;
 mod cursor;
+mod fill;
 mod guarded;
-mod holding;
 mod item;
 mod observer;
+mod options;
 mod pinned;
 #[cfg(feature = "poll")]
 mod poll;
+mod removal;
 mod run;
 mod saving;
 mod snapshot;
@@ -57,17 +61,18 @@ mod wait_strategy;
 mod waiting;
 
 pub use consumer::Consumer;
-pub use holding::Fill;
+pub use fill::Fill;
 pub use item::{Item, Record, TypeMismatch};
 pub use observer::Observer;
+pub use options::{Acknowledge, ConsumerOptions, ObserverOptions};
 pub use perfring_abi::{Cause, Evict, Layout, Policy, Producers, RecordType, Report};
 pub use perfring_ring::{
-    Anchor, Anchors, ConsumerTotals, Corrupt, Count, Front, Lost, OwnerInfo, ProducerTotals,
-    Recovered, Refused, ResumePoint, RingTotals, Saved, SlotFigures, Start, WakeAt,
+    Anchor, Anchors, ConsumerTotals, Count, Lost, OwnerInfo, ProducerTotals, ReadError, Recovered,
+    Refused, RingTotals, Saved, SlotFigures, Start, WakeAt,
 };
 pub use perfring_shm::{
-    AttachError, ClockError, Guard, Identity, Idle, Lines, Location, MachineClock, Pages, Raw,
-    RawReader, RingFile, Role, Seat, Sleeper, Ticket, install_sigbus_handler, recover,
+    AttachError, ClockError, Identity, Idle, Lines, Location, MachineClock, Pages, RingFile, Role,
+    Seat, Trust, install_sigbus_handler, recover,
 };
 #[cfg(feature = "poll")]
 pub use perfring_shm::{PollBy, PollError, Pollable};
@@ -76,5 +81,5 @@ pub use pinned::Pinned;
 pub use run::Run;
 pub use snapshot::{Items, Snapshot};
 pub use stat::{HeldUp, Holding, Member, Stat};
-pub use table::{OtherType, Types};
+pub use table::{SchemaMismatch, Types};
 pub use wait_strategy::WaitStrategy;

@@ -1,11 +1,13 @@
 //! The observer.
 
 use crate::item::Item;
+use crate::options::ObserverOptions;
+use crate::removal::Removal;
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
 use crate::wait_strategy::{Distance, SPIN, WaitStrategy, left};
-use perfring_ring::{Corrupt, Count, Saved, Start};
-use perfring_shm::{AttachError, CopyWindow, Guard, Location, ObserverMapping};
+use perfring_ring::{Count, ReadError, Saved, Start};
+use perfring_shm::{AttachError, CopyWindow, Location, ObserverMapping};
 use std::time::{Duration, Instant};
 
 /// The longest pause between two looks of a waiting observer.
@@ -25,6 +27,7 @@ pub struct Observer {
     pub(crate) window: CopyWindow<ObserverMapping>,
     wait_strategy: WaitStrategy,
     distance: Distance,
+    removal: Removal,
 }
 
 impl Observer {
@@ -34,23 +37,34 @@ impl Observer {
     /// # Errors
     /// See [`AttachError`].
     pub fn open(location: impl Into<Location>, start: Start) -> Result<Self, AttachError> {
-        Self::open_guarded(location, start, Guard::Never)
+        Self::open_with(location, &ObserverOptions { start, ..ObserverOptions::default() })
     }
 
-    /// As [`Observer::open`], of a ring whose producers need not be trusted. An observer copies in any
-    /// case; with [`Guard::Always`] it also takes no more memory than that says, and survives a file
-    /// that is cut short.
+    /// Opens a ring, dead or alive.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Observer, ObserverOptions, Start, Trust};
+    /// # use perfring_producer::{Options, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// let options = ObserverOptions { trust: Trust::Nobody, ..ObserverOptions::default() };
+    /// let observer = Observer::open_with(&path, &options)?;
+    /// # assert_eq!(observer.saved().pos, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// See [`AttachError`]; [`AttachError::Unguarded`].
-    pub fn open_guarded(
+    /// See [`AttachError`]; with [`Trust::Nobody`](crate::Trust::Nobody) also
+    /// [`AttachError::TooLargeToCopy`].
+    pub fn open_with(
         location: impl Into<Location>,
-        start: Start,
-        guard: Guard,
+        options: &ObserverOptions,
     ) -> Result<Self, AttachError> {
-        let window = CopyWindow::watch(ObserverMapping::open(location, guard)?, start)?;
+        let &ObserverOptions { start, trust, wait } = options;
+        let window = CopyWindow::watch(ObserverMapping::open(location, trust)?, start)?;
         let distance = Distance::of_observer(window.mapping().file().layout().data_size);
-        Ok(Observer { window, wait_strategy: WaitStrategy::default(), distance })
+        Ok(Observer { window, wait_strategy: wait, distance, removal: Removal::default() })
     }
 
     /// How this observer waits. Default [`WaitStrategy::Adaptive`].
@@ -62,9 +76,10 @@ impl Observer {
     /// [`WaitStrategy`] puts between two looks at a busy ring.
     ///
     /// # Errors
-    /// [`Corrupt`] if the ring holds what no producer writes.
+    /// [`ReadError`]; [`ReadError::Removed`] only in the place of `None`, once a wait has found the
+    /// ring's file removed or replaced.
     #[inline]
-    pub fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+    pub fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         if self.window.observer().must_poll() {
             self.distance.keep(self.wait_strategy, self.window.observer().saved().pos);
         }
@@ -73,7 +88,8 @@ impl Observer {
 
     /// Waits until there may be something to read, for at most `timeout`. An observer cannot ask
     /// to be woken, as it writes nothing: it looks again and again, at first all the time, then
-    /// ever less often, down to once in 10 ms.
+    /// ever less often, down to once in 10 ms. Returns whether there is something: if the ring's file
+    /// was removed or replaced, for which it looks once a second, [`Observer::read`] says so.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let deadline = Instant::now().checked_add(timeout);
         let window = &self.window;
@@ -83,11 +99,18 @@ impl Observer {
         }
         let mut pause = SPIN;
         while !is_behind() {
+            if check_removed(&mut self.removal, window) {
+                break;
+            }
             let Some(left) = left(deadline) else { return false };
             std::thread::sleep(pause.min(left));
             pause = (pause * 2).min(PAUSE_MAX);
         }
         true
+    }
+
+    pub(crate) fn check_removed(&mut self) -> bool {
+        check_removed(&mut self.removal, &self.window)
     }
 
     /// Where this observer would go on: for [`Start::At`].
@@ -105,8 +128,8 @@ impl Observer {
     /// A copy of everything intact, while producers run at full speed.
     ///
     /// # Errors
-    /// [`Corrupt`].
-    pub fn snapshot(&self) -> Result<Snapshot, Corrupt> {
+    /// See [`ReadError`].
+    pub fn snapshot(&self) -> Result<Snapshot, ReadError> {
         Snapshot::of(self.window.mapping())
     }
 
@@ -117,4 +140,9 @@ impl Observer {
     pub fn stat(&self) -> Result<Stat, AttachError> {
         Stat::of(self.window.mapping().file(), self.window.mapping().totals())
     }
+}
+
+/// Asks the file system at most once a second.
+fn check_removed(removal: &mut Removal, window: &CopyWindow<ObserverMapping>) -> bool {
+    if removal.is_due() { window.mapping().check_removed() } else { window.mapping().is_removed() }
 }

@@ -1,7 +1,7 @@
 //! Any number of records at a time.
 
 use crate::item::Item;
-use perfring_ring::{Corrupt, Count};
+use perfring_ring::{Count, ReadError};
 use perfring_shm::PinWindow;
 
 /// What a drop ring held at one moment: any number of its records can be kept at a time. When it
@@ -15,9 +15,9 @@ impl Pinned<'_> {
     /// The next item. It stays where it is until the whole is dropped.
     ///
     /// # Errors
-    /// [`Corrupt`].
+    /// See [`ReadError`].
     #[inline]
-    pub fn read(&self) -> Result<Option<Item<'_>>, Corrupt> {
+    pub fn read(&self) -> Result<Option<Item<'_>>, ReadError> {
         Ok(self.window.read()?.map(Item::new))
     }
 

@@ -51,16 +51,18 @@ impl Consumer {
         self.cursor.mapping().pollable(by)
     }
 
-    /// Asks for the next wake, and releases first. Returns `false` if there is something to read:
-    /// then the descriptor is not armed. It becomes readable after `limit`, too, or earlier: where a
-    /// producer's wake may not come (it is stopped with a reservation open in a shared ring, or
-    /// `membarrier(2)` is forbidden) after 20 ms, else after a minute at most.
+    /// Asks for the next wake, and releases first. Returns `false` if there is something to read, or
+    /// the ring's file was removed, which [`Consumer::read`] says once all is read: then the descriptor
+    /// is not armed. It becomes readable after `limit`, too, or earlier: after a second at most, to see
+    /// whether the file is still there, and where a producer's wake may not come (it is stopped with a
+    /// reservation open in a shared ring, or `membarrier(2)` is forbidden) after 20 ms.
     ///
     /// # Errors
     /// See [`PollError`]; nothing is armed then.
     pub fn arm(&mut self, pollable: &mut Pollable, limit: Duration) -> Result<bool, PollError> {
         self.cursor.mapping().check(pollable)?;
-        let ticket = self.prepare_sleep();
+        let ticket = if self.check_removed() { None } else { self.prepare_sleep() };
+        let limit = limit.min(self.removal.left());
         self.cursor.mapping().arm(pollable, ticket, limit)?;
         Ok(ticket.is_some())
     }

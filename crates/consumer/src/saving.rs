@@ -1,7 +1,7 @@
 //! The consumer of an overwrite ring.
 
 use crate::item::Item;
-use perfring_ring::{Corrupt, Front, Lost, ResumePoint};
+use perfring_ring::{Front, Lost, ReadError, ResumePoint};
 use perfring_shm::{ConsumerMapping, CopyWindow, Next};
 
 /// An overwrite ring whose records are copied, and whose consumer's place is saved in the page.
@@ -21,7 +21,7 @@ impl Saving {
 
     /// The next item.
     #[inline]
-    pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+    pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         self.save_if_due();
         let Some(next) = self.window.read()? else { return Ok(None) };
         self.unsaved = self.unsaved.saturating_add(size(&next));
@@ -30,7 +30,7 @@ impl Saving {
 
     /// The same, of what was there at the last look, and what is next after it.
     #[inline]
-    pub(crate) fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
+    pub(crate) fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, ReadError> {
         self.save_if_due();
         let Some((next, front)) = self.window.take()? else { return Ok(None) };
         self.unsaved = self.unsaved.saturating_add(size(&next));

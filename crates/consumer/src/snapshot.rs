@@ -3,8 +3,8 @@
 use crate::item::{Item, Record};
 use crate::table::Types;
 use perfring_abi::Layout;
-use perfring_ring::{Anchors, Corrupt, Found, RingTotals, Start};
-use perfring_shm::{AttachError, CopyWindow, Guard, Location, ObserverMapping, bytes_of};
+use perfring_ring::{Anchors, Found, ReadError, RingTotals, Start};
+use perfring_shm::{AttachError, CopyWindow, Location, ObserverMapping, Trust, bytes_of};
 
 /// A copy of everything intact in a ring: of a live one while its producer runs at full speed, or
 /// of the file that dead processes left.
@@ -37,14 +37,14 @@ impl Snapshot {
     /// Opens a ring and copies everything intact.
     ///
     /// # Errors
-    /// See [`AttachError`]; [`AttachError::Corrupt`] if not even the positions can be believed.
+    /// See [`AttachError`]; [`AttachError::ReadError`] if not even the positions can be believed.
     pub fn take(location: impl Into<Location>) -> Result<Self, AttachError> {
         let window =
-            CopyWindow::watch(ObserverMapping::open(location, Guard::Never)?, Start::Oldest)?;
+            CopyWindow::watch(ObserverMapping::open(location, Trust::Peers)?, Start::Oldest)?;
         Self::of(window.mapping()).map_err(|source| window.mapping().file().corrupt(source))
     }
 
-    pub(crate) fn of(mapping: &ObserverMapping) -> Result<Self, Corrupt> {
+    pub(crate) fn of(mapping: &ObserverMapping) -> Result<Self, ReadError> {
         // The types after the records: a record's type was there before it.
         let inner = mapping.snapshot()?;
         Ok(Snapshot { inner, types: Types::of(mapping.types()), layout: *mapping.file().layout() })
@@ -104,7 +104,7 @@ impl Snapshot {
 }
 
 impl<'a> IntoIterator for &'a Snapshot {
-    type Item = Result<Item<'a>, Corrupt>;
+    type Item = Result<Item<'a>, ReadError>;
     type IntoIter = Items<'a>;
 
     fn into_iter(self) -> Items<'a> {
@@ -120,11 +120,11 @@ pub struct Items<'a> {
 }
 
 impl<'a> Iterator for Items<'a> {
-    type Item = Result<Item<'a>, Corrupt>;
+    type Item = Result<Item<'a>, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let step = self.snapshot.step(self.cursor.take()?).transpose()?;
-        Some(step.map(|(found, words, after)| {
+        Some(step.map_err(ReadError::from).map(|(found, words, after)| {
             self.cursor = Some(after);
             match found {
                 Found::Lost(lost) => Item::Lost(lost),

@@ -6,9 +6,9 @@ use perfring_types::{BadEntry, Entries, Entry, Record, Schema};
 use thiserror::Error;
 
 /// What a ring has in the place of a type.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum OtherType {
+pub enum SchemaMismatch {
     /// The same name, written by a program whose rkyv has another format.
     #[error(
         "the ring's {name} was archived as \"{found}\", and this program reads \"{ours}\": build \
@@ -43,6 +43,13 @@ pub enum OtherType {
         /// The name in the ring.
         found: String,
     },
+}
+
+/// Shows the sentence, which is what `main() -> Result` prints.
+impl std::fmt::Debug for SchemaMismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 /// A private copy of a ring's type table.
@@ -95,8 +102,8 @@ impl Types {
     /// come.
     ///
     /// # Errors
-    /// [`OtherType`], if the ring has the type's name, or its number, and something else under it.
-    pub fn check<T: Record>(&self) -> Result<bool, OtherType> {
+    /// [`SchemaMismatch`], if the ring has the type's name, or its number, and something else under it.
+    pub fn check<T: Record>(&self) -> Result<bool, SchemaMismatch> {
         let Schema { id, name, format: ours, .. } = T::SCHEMA;
         let mut other = None;
         for entry in self.entries().map_while(Result::ok) {
@@ -104,12 +111,13 @@ impl Types {
                 return Ok(true);
             }
             if entry.name() == name && entry.format() != ours {
-                other = Some(OtherType::Format { name, found: entry.format().to_owned(), ours });
+                other =
+                    Some(SchemaMismatch::Format { name, found: entry.format().to_owned(), ours });
             } else if entry.name() == name {
-                other = Some(OtherType::Layout { name });
+                other = Some(SchemaMismatch::Layout { name });
             } else if entry.id == id {
                 let (id, found) = (id.get(), entry.name().to_owned());
-                other = Some(OtherType::Taken { name, id, found });
+                other = Some(SchemaMismatch::Taken { name, id, found });
             }
         }
         other.map_or(Ok(false), Err)

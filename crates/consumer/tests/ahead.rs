@@ -2,7 +2,8 @@
 //! consumer gets the rest again, the books stay exact; and raw access is checked.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_consumer::{Cause, Consumer, Front, Item, Observer, Policy, ResumePoint, Start, Stat};
+use perfring_consumer::advanced::{Front, ResumePoint};
+use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, ReadError, Start, Stat};
 use perfring_producer::{Options, Producer, RecordType, ReserveError, SharedProducer};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -50,7 +51,7 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
     let place = Place::new();
     let mut producer = Producer::create(place.ring(), &small()).unwrap();
     let mut consumer = Consumer::attach(place.ring()).unwrap();
-    consumer.hold();
+    consumer.advanced().hold();
     let (mut written, mut read, mut released) = (0u64, 0, 0);
     let mut resume_points: VecDeque<ResumePoint> = VecDeque::new();
     // Many marks are open at a time; of every seven records, payloads of other lengths.
@@ -68,9 +69,9 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
         loop {
             let item = match round % 2 {
                 0 => consumer.read().unwrap(),
-                _ => match consumer.peek().unwrap() {
+                _ => match consumer.advanced().peek().unwrap() {
                     Front::Empty => None,
-                    _ => consumer.take().unwrap().map(|(item, _)| item),
+                    _ => consumer.advanced().take().unwrap().map(|(item, _)| item),
                 },
             };
             match item {
@@ -92,16 +93,16 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
         // Some of the marks, in order.
         for _ in 0..1 + round % 20 {
             let Some(resume_point) = resume_points.pop_front() else { break };
-            consumer.release_to(&resume_point);
+            consumer.advanced().release_to(&resume_point);
             released += 1;
             balance(&place, written, released);
         }
     }
     // Marks that are old, or of nowhere, do nothing.
     let last = *resume_points.back().unwrap();
-    consumer.release_to(&ResumePoint { pos: last.pos + 8, ..last });
-    consumer.release_to(&ResumePoint { pos: 8, ..last });
-    consumer.release_to(&ResumePoint { pos: last.pos - 4, ..last });
+    consumer.advanced().release_to(&ResumePoint { pos: last.pos + 8, ..last });
+    consumer.advanced().release_to(&ResumePoint { pos: 8, ..last });
+    consumer.advanced().release_to(&ResumePoint { pos: last.pos - 4, ..last });
     balance(&place, written, released);
 
     // Whoever comes next gets what was read and not released.
@@ -148,21 +149,22 @@ fn the_front_is_what_comes_next() {
                 if n % 5 != 0 {
                     continue;
                 }
-                let fronts = [consumer.peek().unwrap(), observer.peek().unwrap()];
+                let fronts =
+                    [consumer.advanced().peek().unwrap(), observer.advanced().peek().unwrap()];
                 let mut expect = fronts[0];
                 assert_eq!(fronts[0], fronts[1]);
                 while expect != Front::Empty {
-                    let front = consumer.peek().unwrap();
+                    let front = consumer.advanced().peek().unwrap();
                     assert!(front == expect || expect == Front::More, "looking takes nothing");
                     if front == Front::Empty {
                         break;
                     }
                     expect = front;
-                    let (item, next) = consumer.take().unwrap().unwrap();
+                    let (item, next) = consumer.advanced().take().unwrap().unwrap();
                     let Item::Record(record) = item else { panic!() };
                     assert_eq!(number(&item), seen);
                     assert_eq!(expect, record.time.map_or(Front::Plain, Front::Timestamped));
-                    let (copy, next_copy) = observer.take().unwrap().unwrap();
+                    let (copy, next_copy) = observer.advanced().take().unwrap().unwrap();
                     assert_eq!(copy, item);
                     // Of a copy it is not known that there is nothing.
                     let same = next_copy == next || next == Front::Empty || policy != Policy::Drop;
@@ -172,8 +174,8 @@ fn the_front_is_what_comes_next() {
                     (expect, seen) = (next, seen + 1);
                 }
                 assert_eq!(seen, n + 1);
-                assert!(consumer.take().unwrap().is_none());
-                assert!(observer.take().unwrap().is_none());
+                assert!(consumer.advanced().take().unwrap().is_none());
+                assert!(observer.advanced().take().unwrap().is_none());
             }
         }
     }
@@ -193,11 +195,11 @@ fn a_loss_that_was_found_and_not_taken_is_told_by_the_next_observer() {
     // Laps it: what was copied is read first.
     (10..1000).for_each(&mut publish);
     for n in 5..10 {
-        assert!(matches!(observer.peek().unwrap(), Front::Timestamped(_)));
-        assert_eq!(number(&observer.take().unwrap().unwrap().0), n);
+        assert!(matches!(observer.advanced().peek().unwrap(), Front::Timestamped(_)));
+        assert_eq!(number(&observer.advanced().take().unwrap().unwrap().0), n);
     }
-    assert_eq!(observer.peek().unwrap(), Front::Lost);
-    assert_eq!(observer.peek().unwrap(), Front::Lost, "again");
+    assert_eq!(observer.advanced().peek().unwrap(), Front::Lost);
+    assert_eq!(observer.advanced().peek().unwrap(), Front::Lost, "again");
     let resume_point = observer.resume_point();
     assert_eq!(resume_point.before.records, 10);
     assert_eq!(resume_point.saved(), observer.saved());
@@ -224,14 +226,14 @@ fn on_an_overwrite_ring_a_mark_is_the_place_that_is_saved() {
     let options = Options { policy: Policy::Overwrite, ..small() };
     let mut producer = Producer::create(place.ring(), &options).unwrap();
     let mut consumer = Consumer::attach(place.ring()).unwrap();
-    consumer.hold();
+    consumer.advanced().hold();
     let mut resume_points = Vec::new();
     for n in 0..1000u64 {
         producer.publish(bytes_of(&[n])).unwrap();
         assert_eq!(number(&consumer.read().unwrap().unwrap()), n);
         resume_points.push(consumer.resume_point());
     }
-    consumer.release_to(&resume_points[989]);
+    consumer.advanced().release_to(&resume_points[989]);
     drop(consumer);
     let mut next = Consumer::attach(place.ring()).unwrap();
     assert_eq!(next.read_count().records, 990);
@@ -243,7 +245,7 @@ fn a_shared_ring_is_held_as_well() {
     let place = Place::new();
     let producer = SharedProducer::create(place.ring(), &small()).unwrap();
     let mut consumer = Consumer::attach(place.ring()).unwrap();
-    consumer.hold();
+    consumer.advanced().hold();
     for n in 0..20u64 {
         producer.publish(bytes_of(&[n])).unwrap();
         assert_eq!(number(&consumer.read().unwrap().unwrap()), n);
@@ -251,7 +253,7 @@ fn a_shared_ring_is_held_as_well() {
     assert!(consumer.has_producer().unwrap());
     balance(&place, 20, 0);
     let resume_point = consumer.resume_point();
-    consumer.release_to(&resume_point);
+    consumer.advanced().release_to(&resume_point);
     balance(&place, 20, 20);
     drop(producer);
     assert!(!consumer.has_producer().unwrap());
@@ -271,7 +273,7 @@ fn the_tail_moves_to_the_end_of_a_published_record_and_nowhere_else() {
             written += 1;
         }
         drop(producer.reserve(BYTES, 40).unwrap()); // a hole at the end
-        let mut raw = consumer.raw().unwrap();
+        let mut raw = consumer.advanced().raw().unwrap();
         let (start, head) = (raw.cursor(), raw.ring().head());
         assert_eq!(raw.ring().tail(), start);
         let mut ends = vec![start];
@@ -283,7 +285,7 @@ fn the_tail_moves_to_the_end_of_a_published_record_and_nowhere_else() {
         assert_eq!(pos, head);
         for to in [start.wrapping_sub(8), head + 8, u64::MAX, u64::MAX - 7, 0] {
             if !ends.contains(&to) {
-                assert_eq!(raw.advance(to).unwrap_err().pos, to);
+                assert_eq!(raw.advance(to), Err(ReadError::Corrupt { pos: to }));
             }
         }
         for to in start..head {
@@ -304,17 +306,18 @@ fn the_tail_moves_to_the_end_of_a_published_record_and_nowhere_else() {
     assert_eq!(passed, written);
     assert!(consumer.read().unwrap().is_none());
     // The same words are there for an observer.
-    let observer = Observer::open(place.ring(), Start::Latest).unwrap();
-    let (raw, tail) = (observer.raw(), observer.raw().tail());
+    let mut observer = Observer::open(place.ring(), Start::Latest).unwrap();
+    let raw = observer.advanced().raw();
+    let tail = raw.tail();
     assert_eq!(raw.head(), tail);
     assert_eq!(raw.data_size(), 4096);
-    assert_eq!(raw.word(tail - 48), consumer.raw().unwrap().ring().word(tail - 48));
+    assert_eq!(raw.word(tail - 48), consumer.advanced().raw().unwrap().ring().word(tail - 48));
     assert!(!raw.base().is_null());
 
     let other = Place::new();
     let options = Options { policy: Policy::Overwrite, ..small() };
     let _producer = Producer::create(other.ring(), &options).unwrap();
-    assert!(Consumer::attach(other.ring()).unwrap().raw().is_none());
+    assert!(Consumer::attach(other.ring()).unwrap().advanced().raw().is_none());
 }
 
 #[test]
@@ -324,20 +327,20 @@ fn holes_at_the_end_go_back_though_nobody_takes_them() {
     perfring_producer::create(place.ring(), &options).unwrap();
     let producer = SharedProducer::attach(place.ring()).unwrap();
     let mut consumer = Consumer::attach(place.ring()).unwrap();
-    consumer.hold();
+    consumer.advanced().hold();
     producer.publish(&[1; 8]).unwrap();
     // Many rings' worth of nothing but holes.
     for _ in 0..100 {
         for _ in 0..20 {
             producer.reserve(BYTES, 40).unwrap().discard();
         }
-        if consumer.peek().unwrap() != Front::Empty {
+        if consumer.advanced().peek().unwrap() != Front::Empty {
             // The record stays until its mark is released, and the holes behind it with it.
-            assert!(consumer.take().unwrap().is_some());
-            assert_eq!(consumer.peek().unwrap(), Front::Empty);
+            assert!(consumer.advanced().take().unwrap().is_some());
+            assert_eq!(consumer.advanced().peek().unwrap(), Front::Empty);
             balance(&place, 1, 0);
             let resume_point = consumer.resume_point();
-            consumer.release_to(&resume_point);
+            consumer.advanced().release_to(&resume_point);
         }
         let totals = Stat::read(place.ring()).unwrap().totals.unwrap();
         assert_eq!((totals.tail, consumer.position()), (totals.head, totals.head));

@@ -2,7 +2,7 @@
 //! that it takes.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_consumer::{Consumer, Item, Lines, Observer, Start};
+use perfring_consumer::{Consumer, ConsumerOptions, Item, Lines, Observer, Start};
 use perfring_producer::{Options, Policy, Producer, RecordType};
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,7 +54,8 @@ proptest! {
         for name in ["a", "b"] {
             let path = dir.path().join(name);
             let producer = Producer::create(&path, &options).unwrap();
-            let consumer = Consumer::attach_with(&path, None, lines).unwrap();
+            let options = ConsumerOptions { lines, ..ConsumerOptions::default() };
+            let consumer = Consumer::attach_with(&path, &options).unwrap();
             sides.push((producer, consumer));
         }
         for lens in &rounds {

@@ -50,7 +50,7 @@ fn runs_and_records_are_the_same_whatever_stands_between_them() {
         let mut consumer = Consumer::attach(&path).unwrap();
         let mut observer = Observer::open(&path, Start::Oldest).unwrap();
         if nth % 4 < 2 {
-            consumer.hold();
+            consumer.advanced().hold();
         }
         let mut rng = Rng::new(nth as u64 + 1);
         let mut number = |below| rng.below(below);
@@ -73,7 +73,7 @@ fn runs_and_records_are_the_same_whatever_stands_between_them() {
             read += by_runs.iter().filter(|(_, kind, ..)| *kind != 2).count() as u64;
             lost += by_runs.iter().filter(|(_, kind, ..)| *kind == 2).count();
             let resume_point = consumer.resume_point();
-            consumer.release_to(&resume_point);
+            consumer.advanced().release_to(&resume_point);
             consumer.release();
             assert_eq!(consumer.read_count().records, read);
         }

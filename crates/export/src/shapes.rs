@@ -2,7 +2,7 @@
 
 use crate::event::{Origin, Rec};
 use perfring_consumer::{
-    AttachError, Corrupt, Layout, Location, Observer, OwnerInfo, Record, RecordType, RingTotals,
+    AttachError, Layout, Location, Observer, OwnerInfo, ReadError, Record, RecordType, RingTotals,
     Snapshot, Start, Types,
 };
 use perfring_types::Entries;
@@ -191,7 +191,7 @@ impl Shapes {
     #[cold]
     fn anchor(&mut self) {
         let Some(source) = &self.source else { return };
-        self.anchored = source.raw().head();
+        self.anchored = source.head();
         self.origin.anchors = source.anchors();
     }
 
@@ -199,7 +199,7 @@ impl Shapes {
     /// is 0.
     #[must_use]
     pub fn head(&self) -> u64 {
-        self.source.as_ref().map_or(0, |source| source.raw().head())
+        self.source.as_ref().map_or(0, |source| source.head())
     }
 
     /// Whether a producer is attached, so that there may be more. If that cannot be told, it is.
@@ -218,15 +218,15 @@ impl Shapes {
     /// A copy of all that the ring holds now, if it is a ring.
     ///
     /// # Errors
-    /// [`Corrupt`].
-    pub fn snapshot(&self) -> Result<Option<Snapshot>, Corrupt> {
+    /// [`ReadError`].
+    pub fn snapshot(&self) -> Result<Option<Snapshot>, ReadError> {
         self.source.as_ref().map(Observer::snapshot).transpose()
     }
 
     /// Looks again for all that the ring says by now.
     pub fn refresh(&mut self) {
         let Some(source) = &self.source else { return };
-        self.anchored = source.raw().head();
+        self.anchored = source.head();
         self.origin.anchors = source.anchors();
         if source.has_more_types(&self.taken) {
             let types = source.types();

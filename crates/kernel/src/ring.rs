@@ -2,9 +2,9 @@
 
 use crate::decode::{What, decode};
 use crate::event::EventKind;
+use perfring_consumer::advanced::{Front, ResumePoint};
 use perfring_consumer::{
-    Anchor, Anchors, Cause, ClockError, Corrupt, Count, Fill, Front, Item, Lost, MachineClock,
-    Record, ResumePoint,
+    Anchor, Anchors, Cause, ClockError, Count, Fill, Item, Lost, MachineClock, ReadError, Record,
 };
 use perfring_shm::{KernelEvents, MappedKernel};
 use std::io;
@@ -146,8 +146,8 @@ impl KernelRing {
     /// Looks how far the kernel is, and says what is next, without taking it.
     ///
     /// # Errors
-    /// [`Corrupt`].
-    pub fn peek(&mut self) -> Result<Front, Corrupt> {
+    /// [`ReadError`].
+    pub fn peek(&mut self) -> Result<Front, ReadError> {
         self.mapped.poll()?;
         self.read_next()?;
         if self.next.is_none() && !self.is_reported && self.has_ended() {
@@ -165,8 +165,8 @@ impl KernelRing {
     /// it: [`Front::Empty`] if that is to be found out by another look.
     ///
     /// # Errors
-    /// [`Corrupt`] if the ring holds what no kernel writes; again at every call.
-    pub fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, Corrupt> {
+    /// [`ReadError`] if the ring holds what no kernel writes; again at every call.
+    pub fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, ReadError> {
         self.read_next()?;
         let Some(next) = self.next.take() else { return Ok(None) };
         self.spare = std::mem::replace(&mut self.here, next);
@@ -224,14 +224,14 @@ impl KernelRing {
         }
     }
 
-    fn read_next(&mut self) -> Result<(), Corrupt> {
+    fn read_next(&mut self) -> Result<(), ReadError> {
         if self.next.is_some() {
             return Ok(());
         }
         let Some(frame) = self.mapped.peek(self.cursor, &mut self.body)? else { return Ok(()) };
         let payload = &mut self.spare.payload;
-        let (time, what) =
-            decode(&frame, &self.body, self.event, payload).ok_or(Corrupt { pos: frame.pos })?;
+        let (time, what) = decode(&frame, &self.body, self.event, payload)
+            .ok_or(ReadError::Corrupt { pos: frame.pos })?;
         let payload = std::mem::take(payload);
         let (pos, end, what) = (frame.pos, frame.end(), Some(what));
         self.next = Some(Read { pos, end, time, what, payload });

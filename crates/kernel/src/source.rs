@@ -2,7 +2,8 @@
 
 use crate::records::SCHEMAS;
 use crate::ring::KernelRing;
-use perfring_consumer::{Anchors, Fill, Front, Item, ResumePoint, Types};
+use perfring_consumer::advanced::{Front, ResumePoint};
+use perfring_consumer::{Anchors, Fill, Item, Types};
 use perfring_set::{About, Source, SourceError};
 
 /// Its losses are [`Item::Lost`], its types those that [`types`](crate::types) tells of.

@@ -32,7 +32,8 @@ fn begins(text: &str, heading: &str) -> bool {
 
 fn of_rings() -> Vec<AttachError> {
     let location = || Location::from("/dev/shm/ticks");
-    let holder = || OwnerInfo { pid: 17, uid: 1000, name: "shop".to_owned(), ..OwnerInfo::default() };
+    let holder =
+        || OwnerInfo { pid: 17, uid: 1000, name: "shop".to_owned(), ..OwnerInfo::default() };
     let bad = [
         BadRing::Short { len: 10 },
         BadRing::Foreign { magic: 17 },
@@ -79,11 +80,14 @@ fn texts() -> Vec<String> {
         ReserveError::Type(TypeError::NoTable),
         ReserveError::Type(TypeError::Taken { id: 5000 }),
     ];
-    let read = [ReadError::Corrupt { pos: 17 }, ReadError::Truncated, ReadError::Removed];
-    let mut all = vec![
-        differs.to_string(),
-        TypeMismatch::Kind { kind: 5000, wanted: 5001 }.to_string(),
+    let read = [
+        ReadError::Corrupt { pos: 17 },
+        ReadError::Truncated,
+        ReadError::OutOfMemory { bytes: 1 << 30 },
+        ReadError::Removed,
     ];
+    let mut all =
+        vec![differs.to_string(), TypeMismatch::Kind { kind: 5000, wanted: 5001 }.to_string()];
     all.extend(of_rings().iter().map(|error| match error {
         // The page has it without the ring's name.
         AttachError::Bad { source, .. } => source.to_string(),

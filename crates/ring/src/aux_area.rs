@@ -9,6 +9,7 @@
 //! in bytes and not in ranges, so that nobody looks for boundaries; a record whose range begins before
 //! it has lost its payload.
 
+use crate::read_error::ReadError;
 use crate::record::{Frame, Lost, Range};
 use crate::view::{POS_MAX, Ring};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
@@ -54,12 +55,13 @@ pub(crate) fn is_whole(ring: Ring<'_>, range: Range) -> bool {
 }
 
 /// The words of a range, if there is memory for them: a file may claim any size.
-pub(crate) fn space_for(range: Range, space: &mut alloc::vec::Vec<u64>) -> Option<()> {
+pub(crate) fn space_for(range: Range, space: &mut alloc::vec::Vec<u64>) -> Result<(), ReadError> {
     let words = range.len.div_ceil(8);
     space.clear();
-    space.try_reserve_exact(words).ok()?;
+    let bytes = range.len as u64;
+    space.try_reserve_exact(words).map_err(|_| ReadError::OutOfMemory { bytes })?;
     space.resize(words, 0);
-    Some(())
+    Ok(())
 }
 
 /// The loss of a record's payload, where the record still stands.

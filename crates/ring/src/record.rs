@@ -118,6 +118,19 @@ pub struct Lost {
     pub cause: Cause,
 }
 
+/// A sentence that a program can print: how much was lost, and why.
+impl core::fmt::Display for Lost {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let plural = |count| if count == 1 { "" } else { "s" };
+        let Lost { records, bytes, cause, .. } = *self;
+        write!(f, "{records} record{}", plural(records))?;
+        if bytes > 0 {
+            write!(f, " ({bytes} byte{})", plural(bytes))?;
+        }
+        write!(f, " lost: {cause}")
+    }
+}
+
 /// The ring holds at `pos` what no producer of ours writes there. What was read before stands;
 /// nothing can be said of what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,18 +139,8 @@ pub struct Corrupt {
     pub pos: u64,
 }
 
-impl Corrupt {
-    /// The ring's file was cut short while it was read. No record stands at such a place.
-    pub const CUT: Corrupt = Corrupt { pos: u64::MAX };
-}
-
 impl core::fmt::Display for Corrupt {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if *self == Corrupt::CUT {
-            return f.write_str(
-                "the ring's file was cut short while it was in use: it is no ring any more",
-            );
-        }
         write!(f, "the ring is damaged at position {}: no record can stand there", self.pos)
     }
 }

@@ -6,7 +6,8 @@
 //! `cargo run -p perfring-set --example own_wrap -- RING`
 #![allow(missing_docs)]
 
-use perfring_consumer::{Consumer, Corrupt, RawReader};
+use perfring_consumer::advanced::RawReader;
+use perfring_consumer::{Consumer, ReadError};
 use std::collections::BTreeMap;
 
 /// Records and bytes of each type.
@@ -18,7 +19,7 @@ type Sums = BTreeMap<u32, (u64, u64)>;
 /// holds `u32 type, u16 misc, u16 size`, and may go on at the start of the area. So much for the
 /// layout: the rest is that no word is looked at before the head is, and that no size is believed
 /// before it is checked.
-fn read(raw: &mut RawReader<'_>, sums: &mut Sums) -> Result<u64, Corrupt> {
+fn read(raw: &mut RawReader<'_>, sums: &mut Sums) -> Result<u64, ReadError> {
     let words = raw.ring().data_size() / 8;
     let (start, head) = (raw.cursor(), raw.ring().head());
     // An index into the area, and how many words there are from it to the head.
@@ -28,7 +29,7 @@ fn read(raw: &mut RawReader<'_>, sums: &mut Sums) -> Result<u64, Corrupt> {
         let [kind, rest] = split(raw.ring().word(at * 8));
         let size = u64::from(rest >> 16) / 8;
         if size == 0 || size > left {
-            return Err(Corrupt { pos: head - left * 8 });
+            return Err(ReadError::Corrupt { pos: head - left * 8 });
         }
         // The kernel's own types, such as a loss, are below 64; so is what is no record.
         if kind >= 64 {
@@ -56,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     };
     let mut consumer = Consumer::attach(std::path::Path::new(&path))?;
-    let Some(mut raw) = consumer.raw() else {
+    let Some(mut raw) = consumer.advanced().raw() else {
         println!("an overwrite ring: its tail is the producers'");
         return Ok(());
     };
@@ -103,7 +104,7 @@ mod tests {
                 }
                 consumer.release();
             } else {
-                read_raw += read(&mut consumer.raw().unwrap(), &mut sums).unwrap();
+                read_raw += read(&mut consumer.advanced().raw().unwrap(), &mut sums).unwrap();
             }
             assert_eq!(sums, expect);
         }

@@ -442,7 +442,7 @@ fn check_name(name: &str) -> Result<(), SetError> {
 }
 
 /// Returns the program's name, for use in a ring's name.
-pub(crate) fn program() -> String {
+fn program() -> String {
     let arg = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&arg).file_name().unwrap_or_default().to_string_lossy();
     let fits = |c: char| if c.is_ascii_alphanumeric() || "-_+".contains(c) { c } else { '_' };

@@ -116,9 +116,7 @@ impl fmt::Display for DirItem<'_> {
                 (_, Some(Err(bad))) => write!(f, "{bad}"),
                 _ => write!(f, "type {}, {} bytes", record.kind, record.bytes.len()),
             },
-            DirEvent::Lost(lost) => {
-                write!(f, "{} records lost: {}", lost.records, lost.cause.name())
-            }
+            DirEvent::Lost(lost) => lost.fmt(f),
             DirEvent::Gone { .. } => f.write_str("read to its end, and its file is removed"),
             DirEvent::Failed { why, .. } => f.write_str(why),
         }

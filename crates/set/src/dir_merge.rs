@@ -1,12 +1,14 @@
 //! The rings of a directory in the order of time, while they come and go.
 
-use crate::dir::{RingSet, program};
+use crate::dir::RingSet;
 use crate::dir_item::{DirEvent, DirItem};
 use crate::entry::{NoRing, RingEntry};
 use crate::follow::{Change, FollowError, Follower};
 use crate::merge::{Merge, MergeFigures, SourceId};
 use crate::source::Source;
-use perfring_consumer::{AttachError, Consumer, Guard, Observer, Policy, Start};
+use perfring_consumer::{
+    AttachError, Consumer, ConsumerOptions, Observer, ObserverOptions, Policy, Start, Trust,
+};
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -46,10 +48,10 @@ pub struct FollowOptions {
     /// Where observers start in rings that are there at first. Rings that come later are observed
     /// from their oldest record. Default [`Start::Oldest`].
     pub start: Start,
-    /// The consumer's name, as `perfring stat` shows it. Default the program's name.
-    pub name: String,
-    /// Whether the rings' producers are trusted. Default [`Guard::Auto`].
-    pub trust: Guard,
+    /// The consumer's name, as `perfring stat` shows it. Default `None`: the program's name.
+    pub name: Option<String>,
+    /// Whether the rings' producers are trusted. Default [`Trust::Auto`].
+    pub trust: Trust,
 }
 
 impl Default for FollowOptions {
@@ -58,8 +60,8 @@ impl Default for FollowOptions {
             delay: Duration::from_millis(100),
             mode: ReadMode::default(),
             start: Start::default(),
-            name: program(),
-            trust: Guard::Auto,
+            name: None,
+            trust: Trust::Auto,
         }
     }
 }
@@ -433,12 +435,14 @@ impl DirMerge {
         let trust = self.options.trust;
         let (source, uuid): (Box<dyn Source>, _) = if observed {
             let start = if self.scanned { Start::Oldest } else { self.options.start };
-            let observer = Observer::open_guarded(entry.path.clone(), start, trust)?;
+            let options = ObserverOptions { start, trust, ..ObserverOptions::default() };
+            let observer = Observer::open_with(&entry.path, &options)?;
             let uuid = observer.layout().uuid;
             (Box::new(observer), uuid)
         } else {
-            let name = Some(&*self.options.name);
-            let consumer = Consumer::attach_guarded(entry.path.clone(), name, trust)?;
+            let name = self.options.name.clone();
+            let options = ConsumerOptions { name, trust, ..ConsumerOptions::default() };
+            let consumer = Consumer::attach_with(&entry.path, &options)?;
             let uuid = consumer.layout().uuid;
             (Box::new(consumer), uuid)
         };

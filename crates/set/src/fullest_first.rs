@@ -2,7 +2,8 @@
 
 use crate::merge::{Merged, SourceId};
 use crate::source::{Source, SourceError};
-use perfring_consumer::{Fill, Front, Item, ResumePoint};
+use perfring_consumer::advanced::{Front, ResumePoint};
+use perfring_consumer::{Fill, Item};
 use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! The interface through which many rings are read.
 
+use perfring_consumer::advanced::{Front, ResumePoint};
 use perfring_consumer::{
-    Anchors, Consumer, Corrupt, Fill, Front, Item, Layout, Observer, Policy, Producers,
-    ResumePoint, Types,
+    Anchors, Consumer, Fill, Item, Layout, Observer, Policy, Producers, ReadError, Types,
 };
 use thiserror::Error;
 
@@ -10,9 +10,9 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// The ring is damaged. What was read before stands.
+    /// The ring cannot be read on. What was read before is good.
     #[error(transparent)]
-    Corrupt(#[from] Corrupt),
+    Read(#[from] ReadError),
     /// Another error: a sentence that says what is wrong and what to do.
     #[error("{0}")]
     Other(Box<str>),
@@ -81,7 +81,7 @@ pub trait Source: Send {
 macro_rules! forward {
     ($reader:ident) => {
         fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
-            Ok($reader::take(self)?)
+            Ok($reader::advanced(self).take()?)
         }
 
         fn resume_point(&self) -> ResumePoint {
@@ -119,17 +119,18 @@ impl Source for Consumer {
     forward!(Consumer);
 
     fn peek(&mut self) -> Result<Front, SourceError> {
-        self.hold();
-        let front = Consumer::peek(self)?;
+        self.advanced().hold();
+        let front = self.advanced().peek()?;
         // This reader may be the only one left to end what a dead producer left open.
-        if front == Front::Empty && self.layout().producers == Producers::Many && self.tend() {
-            return Ok(Consumer::peek(self)?);
+        let shared = self.layout().producers == Producers::Many;
+        if front == Front::Empty && shared && self.advanced().tend() {
+            return Ok(self.advanced().peek()?);
         }
         Ok(front)
     }
 
     fn release(&mut self, resume_point: &ResumePoint) {
-        self.release_to(resume_point);
+        self.advanced().release_to(resume_point);
     }
 }
 
@@ -137,7 +138,7 @@ impl Source for Observer {
     forward!(Observer);
 
     fn peek(&mut self) -> Result<Front, SourceError> {
-        Ok(Observer::peek(self)?)
+        Ok(self.advanced().peek()?)
     }
 
     fn release(&mut self, _: &ResumePoint) {}

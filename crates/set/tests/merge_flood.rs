@@ -2,7 +2,8 @@
 //! same, and in their order.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_consumer::{Anchors, Cause, Fill, Front, Item, Lost, Record, ResumePoint, Types};
+use perfring_consumer::advanced::{Front, ResumePoint};
+use perfring_consumer::{Anchors, Cause, Fill, Item, Lost, Record, Types};
 use perfring_set::{About, Merge, Source, SourceError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

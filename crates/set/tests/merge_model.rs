@@ -3,9 +3,8 @@
 //! everything comes once and in the order of its ring.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_consumer::{
-    Anchors, Cause, Corrupt, Fill, Front, Item, Lost, Record, ResumePoint, Types,
-};
+use perfring_consumer::advanced::{Front, ResumePoint};
+use perfring_consumer::{Anchors, Cause, Fill, Item, Lost, ReadError, Record, Types};
 use perfring_set::{About, Merge, Source, SourceError};
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
@@ -74,7 +73,7 @@ impl Source for Fake {
             self.known.extend(self.there.drain(..copied));
         }
         match self.known.front() {
-            Some((pos, Thing::Damage)) => Err(Corrupt { pos: *pos }.into()),
+            Some((pos, Thing::Damage)) => Err(ReadError::Corrupt { pos: *pos }.into()),
             None => Ok(Front::Empty),
             _ => Ok(self.front()),
         }
@@ -86,7 +85,7 @@ impl Source for Fake {
         let item = match thing {
             Thing::Record(time) => Item::Record(Record { pos, kind: 64, bytes: &[], time }),
             Thing::Loss => Item::Lost(Lost { pos, records: 1, bytes: 8, cause: Cause::Full }),
-            Thing::Damage => return Err(Corrupt { pos }.into()),
+            Thing::Damage => return Err(ReadError::Corrupt { pos }.into()),
         };
         Ok(Some((item, self.front())))
     }

@@ -30,7 +30,7 @@
 //! * A process that breaks the protocol (it can, if it may write the file) can change bytes under
 //!   such a slice. That is no worse than any other shared file mapping, and no length or position
 //!   that this code uses is read from the shared page without a check. Whoever does not trust the
-//!   producer uses an observer, or a consumer with a [`Guard`]: their records are copies.
+//!   producer uses an observer, or a consumer with [`Trust::Nobody`]: their records are copies.
 //! * A file that is cut short takes its pages with it, and touching them is SIGBUS. Whoever asked for
 //!   [`install_sigbus_handler`] finds memory of its own in their place, see `sys/sigbus.rs`.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
@@ -42,13 +42,14 @@ mod perf;
 mod poll;
 mod sys;
 
+pub use file::appear::when_there;
 pub use file::create::{RingOptions, create};
 pub use file::error::{AttachError, CreateError, Role};
-pub use file::guard::Guard;
 pub use file::location::Location;
 pub use file::open::{Identity, RingFile, Seat};
 pub use file::open_or_create::{OpenError, open_or_create};
 pub use file::remove::{Idle, Removal, remove};
+pub use file::trust::Trust;
 pub use map::consumer_mapping::{ConsumerMapping, Lines};
 pub use map::copy_window::CopyWindow;
 pub use map::inspect::{SlotsSeen, anchors, peek, slots};

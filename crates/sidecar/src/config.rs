@@ -9,7 +9,7 @@ mod table;
 
 pub use input::{From, Input, Mode, Place};
 pub use kinds::{Delivery, OutputConfig};
-pub use perfring_consumer::Guard;
+pub use perfring_consumer::Trust;
 pub use table::ConfigError;
 
 use rule::Rule;

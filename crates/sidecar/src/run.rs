@@ -57,7 +57,7 @@ pub enum StartError {
     Clock(#[from] ClockError),
     /// The system takes no handler for files that are cut short.
     #[error("cannot take SIGBUS: {0}")]
-    Guard(io::Error),
+    SigbusHandler(io::Error),
     /// An input cannot be followed.
     #[error("{0}")]
     Input(String),
@@ -128,7 +128,7 @@ impl Sidecar {
     pub fn start(config: Config) -> Result<Self, StartError> {
         config.check()?;
         // A ring whose file is cut short is that ring's trouble.
-        install_sigbus_handler().map_err(StartError::Guard)?;
+        install_sigbus_handler().map_err(StartError::SigbusHandler)?;
         let places = Places::open(config.settings.state.as_deref())?;
         let mut engine = Engine::new(config.settings.delay())?;
         let mut outputs = Outputs::default();

@@ -3,7 +3,10 @@
 use crate::error::Error;
 use crate::owned::{OwnedItem, found};
 use futures_core::Stream;
-use perfring_consumer::{AttachError, Front, Item, Location, PollBy, Pollable};
+use perfring_consumer::advanced::Front;
+use perfring_consumer::{
+    AttachError, ConsumerOptions, Item, Location, PollBy, Pollable, ReadError,
+};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -31,16 +34,32 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Attaches, as [`perfring_consumer::Consumer::attach`].
+    /// Attaches as the consumer, with the default [`ConsumerOptions`].
     ///
     /// # Errors
     /// See [`Error`].
+    ///
+    /// # Panics
+    /// In a runtime that was made without I/O, as all that tokio waits for.
     pub fn attach(location: impl Into<Location>) -> Result<Self, Error> {
-        Self::new(perfring_consumer::Consumer::attach(location)?, PollBy::Any)
+        Self::attach_with(location, &ConsumerOptions::default())
     }
 
-    /// Of a consumer that is attached already: under a name of its own, with a pace, or woken for many
-    /// records at once, see [`perfring_consumer::Consumer::set_wake_at`].
+    /// Attaches as the consumer.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// # Panics
+    /// In a runtime that was made without I/O, as all that tokio waits for.
+    pub fn attach_with(
+        location: impl Into<Location>,
+        options: &ConsumerOptions,
+    ) -> Result<Self, Error> {
+        Self::new(perfring_consumer::Consumer::attach_with(location, options)?, PollBy::Any)
+    }
+
+    /// Wraps a consumer that is attached already.
     ///
     /// ```
     /// # use perfring_producer::{Options, Producer};
@@ -51,8 +70,8 @@ impl Consumer {
     /// # let mut producer = Producer::create(&path, &Options::default())?;
     /// # producer.publish(b"x")?;
     /// use perfring_tokio::{Consumer, PollBy};
-    /// let consumer = perfring_consumer::Consumer::attach_as(&path, "collector")?;
-    /// let mut consumer = Consumer::new(consumer, PollBy::Any)?;
+    /// let consumer = perfring_consumer::Consumer::attach(&path)?;
+    /// let mut consumer = Consumer::new(consumer, PollBy::Thread)?;
     /// assert!(consumer.ready().await?);
     /// # Ok(())
     /// # }
@@ -104,19 +123,66 @@ impl Consumer {
         Consumer { poll_every: Some(poll_every), armed: false, ..self }
     }
 
-    /// The next item, in place; it counts as read at the next call. `None` only at the end of a
-    /// consumer that [ends with its producer](Consumer::end_with_producer).
+    /// Returns the next item, in place. It counts as read at the next call, or with
+    /// [`Acknowledge::Explicit`](perfring_consumer::Acknowledge::Explicit) once it is
+    /// [acknowledged](Consumer::acknowledge). `None` only at the end of a consumer that [ends with its
+    /// producer](Consumer::end_with_producer).
     ///
     /// Cancel-safe: a future that is dropped has taken nothing.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`Error`]; [`ReadError::Removed`] within a second after the ring's file was removed or
+    /// replaced, once everything in it has been read.
     pub async fn read(&mut self) -> Result<Option<Item<'_>>, Error> {
         if !self.ready().await? {
             return Ok(None);
         }
         let pos = self.inner.position();
         found(self.inner.read(), pos).map(Some)
+    }
+
+    /// Acknowledges everything that was returned so far, as
+    /// [`perfring_consumer::Consumer::acknowledge`].
+    ///
+    /// A forwarder that loses nothing, whether it is cancelled, killed or restarted, acknowledges what
+    /// has been delivered:
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer};
+    /// # use tokio::io::AsyncWriteExt;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # for word in [&b"one"[..], b"two"] { producer.publish(word)?; }
+    /// # let (mut socket, far_end) = tokio::io::duplex(3);
+    /// use perfring_consumer::{Acknowledge, ConsumerOptions};
+    /// use perfring_tokio::{Consumer, Item};
+    /// let acknowledge = Acknowledge::Explicit;
+    /// let options = ConsumerOptions { acknowledge, ..ConsumerOptions::default() };
+    /// let mut consumer = Consumer::attach_with(&path, &options)?;
+    /// for _ in 0..2 {
+    ///     if let Some(Item::Record(record)) = consumer.read().await? {
+    /// #       let stuck = record.bytes == b"two"; // the far end takes no more: three bytes are there
+    /// #       if stuck { drop(far_end); break; }
+    ///         socket.write_all(record.bytes).await?; // an error leaves the record unacknowledged
+    ///     }
+    ///     consumer.acknowledge();
+    /// }
+    /// drop(consumer); // with the second record not delivered
+    ///
+    /// let mut consumer = Consumer::attach_with(&path, &options)?;
+    /// let Some(Item::Record(second)) = consumer.read().await? else { panic!("it comes again") };
+    /// assert_eq!(second.bytes, b"two");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Items of the [`Stream`] count as returned when the stream yields them: acknowledge them once
+    /// they are delivered, and not while a combinator still buffers some.
+    pub fn acknowledge(&mut self) {
+        self.inner.acknowledge();
     }
 
     /// Waits until there is something to read, and takes nothing: [`Consumer::get_mut`] has it then.
@@ -136,7 +202,7 @@ impl Consumer {
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Error>> {
         let budget = ready!(poll_proceed(cx));
         for _ in 0..POLLS {
-            match self.inner.peek()? {
+            match self.inner.advanced().peek()? {
                 Front::Empty => {}
                 // Of a producer that is faster than a look.
                 Front::More => continue,
@@ -148,11 +214,18 @@ impl Consumer {
             if !self.armed {
                 if self.poll_every.is_some() && !self.inner.has_producer()? {
                     // What it published before it went is there by now.
-                    if self.inner.peek()? != Front::Empty {
+                    if self.inner.advanced().peek()? != Front::Empty {
                         continue;
                     }
                     budget.made_progress();
                     return Poll::Ready(Ok(false));
+                }
+                if self.inner.advanced().check_removed() {
+                    if self.inner.advanced().peek()? != Front::Empty {
+                        continue;
+                    }
+                    budget.made_progress();
+                    return Poll::Ready(Err(ReadError::Removed.into()));
                 }
                 let limit = self.poll_every.unwrap_or(Duration::MAX);
                 self.armed = self.inner.arm(self.pollable.get_mut(), limit)?;

@@ -54,5 +54,5 @@ pub use error::Error;
 pub use observer::Observer;
 pub use owned::{OwnedItem, OwnedRecord};
 pub use perfring_consumer::{
-    AttachError, Corrupt, Item, Location, Lost, PollBy, PollError, Record,
+    AttachError, Item, Location, Lost, PollBy, PollError, ReadError, Record,
 };

@@ -3,7 +3,8 @@
 use crate::error::Error;
 use crate::owned::{OwnedItem, found};
 use futures_core::Stream;
-use perfring_consumer::{AttachError, Front, Item, Location, Start};
+use perfring_consumer::advanced::Front;
+use perfring_consumer::{AttachError, Item, Location, ObserverOptions, ReadError, Start};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -57,6 +58,17 @@ impl Observer {
         perfring_consumer::Observer::open(location, start).map(Observer::new)
     }
 
+    /// Opens a ring, as [`perfring_consumer::Observer::open_with`].
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn open_with(
+        location: impl Into<Location>,
+        options: &ObserverOptions,
+    ) -> Result<Self, AttachError> {
+        perfring_consumer::Observer::open_with(location, options).map(Observer::new)
+    }
+
     /// Of an observer that is open already.
     #[must_use]
     pub fn new(inner: perfring_consumer::Observer) -> Self {
@@ -107,7 +119,8 @@ impl Observer {
         loop {
             // Before the look: what a producer published before it went is seen.
             let alone = self.ends && !self.inner.has_producer()?;
-            match self.inner.peek()? {
+            let removed = self.inner.advanced().check_removed();
+            match self.inner.advanced().peek()? {
                 Front::Plain | Front::Timestamped(_) | Front::Lost => {
                     budget.made_progress();
                     self.pause = None;
@@ -116,6 +129,10 @@ impl Observer {
                 Front::Empty if alone => {
                     budget.made_progress();
                     return Poll::Ready(Ok(false));
+                }
+                Front::Empty if removed => {
+                    budget.made_progress();
+                    return Poll::Ready(Err(ReadError::Removed.into()));
                 }
                 Front::Empty | Front::More => {}
             }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use bytes::Bytes;
-use perfring_consumer::{Anchors, Corrupt, Item, Lost, Record};
+use perfring_consumer::{Anchors, Item, Lost, ReadError, Record};
 
 /// A record and its payload, copied once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +65,9 @@ impl From<Item<'_>> for OwnedItem {
 
 /// What was read at this position, where a look had found something: only who breaks the protocol
 /// takes it away.
-pub(crate) fn found(read: Result<Option<Item<'_>>, Corrupt>, pos: u64) -> Result<Item<'_>, Error> {
-    read?.ok_or(Error::Corrupt(Corrupt { pos }))
+pub(crate) fn found(
+    read: Result<Option<Item<'_>>, ReadError>,
+    pos: u64,
+) -> Result<Item<'_>, Error> {
+    read?.ok_or(Error::Read(ReadError::Corrupt { pos }))
 }

@@ -3,10 +3,11 @@
 
 use crate::file::{self, RingFile, place};
 use perfring_abi::{HeaderPage, Layout};
+use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::types::read::TypeTable;
 use perfring_consumer::{
-    Consumer, Item, Lines, Observer, ResumePoint, RingFile as Look, Saved, Seat, Snapshot, Start,
-    Stat, WaitStrategy, WakeAt, recover,
+    Consumer, ConsumerOptions, Item, Lines, Observer, RingFile as Look, Saved, Seat, Snapshot,
+    Start, Stat, WaitStrategy, WakeAt, recover,
 };
 use perfring_producer::{Each, Producer, RecordType, SharedProducer, Wake};
 use perfring_testkit::choices::{Choices, Input};
@@ -100,10 +101,12 @@ impl Sides {
                 self.consumer = None;
                 let lines =
                     if input.u8().is_multiple_of(2) { Lines::Leave } else { Lines::default() };
-                self.consumer = sentence(Consumer::attach_with(path, Some("fuzz"), lines));
-                if let Some(consumer) = &mut self.consumer {
-                    consumer.set_wait_strategy(WaitStrategy::Latency);
-                }
+                let options = ConsumerOptions {
+                    lines,
+                    wait: WaitStrategy::Latency,
+                    ..ConsumerOptions::named("fuzz")
+                };
+                self.consumer = sentence(Consumer::attach_with(path, &options));
                 self.resume_points.clear();
             }
             1 => {
@@ -187,26 +190,26 @@ impl Sides {
                     }
                 }
             }
-            5 => consumer.hold(),
+            5 => consumer.advanced().hold(),
             6 => self.resume_points.push(consumer.resume_point()),
             7 => {
                 if let Some(resume_point) =
                     self.resume_points.get(input.of(self.resume_points.len()))
                 {
-                    consumer.release_to(resume_point);
+                    consumer.advanced().release_to(resume_point);
                 }
             }
             8 => {
-                let _ = consumer.peek();
+                let _ = consumer.advanced().peek();
             }
             9 => {
-                if let Ok(Some((item, _))) = consumer.take() {
+                if let Ok(Some((item, _))) = consumer.advanced().take() {
                     touch(&item);
                 }
             }
             10 => consumer.release(),
             11 => {
-                if let Some(mut raw) = consumer.raw() {
+                if let Some(mut raw) = consumer.advanced().raw() {
                     let mut words = [0; 8];
                     let to = input.number(raw.cursor(), raw.ring().data_size());
                     raw.ring().copy(to, &mut words);
@@ -237,13 +240,13 @@ impl Sides {
                     WakeAt::Records(u64::MAX),
                     WakeAt::Bytes(u64::MAX),
                 ]));
-                if consumer.prepare_sleep().is_some() {
-                    consumer.end_sleep();
+                if consumer.advanced().prepare_sleep().is_some() {
+                    consumer.advanced().end_sleep();
                 }
                 let _ = consumer.wait(Duration::ZERO);
             }
             _ => {
-                let _ = (consumer.tend(), consumer.fill(), consumer.has_producer());
+                let _ = (consumer.advanced().tend(), consumer.fill(), consumer.has_producer());
                 let _ = (consumer.read_count(), consumer.lapped());
             }
         }
@@ -258,11 +261,15 @@ impl Sides {
                 }
             }
             3 => {
-                let _ =
-                    (observer.peek(), observer.resume_point(), observer.saved(), observer.lapped());
+                let _ = (
+                    observer.advanced().peek(),
+                    observer.resume_point(),
+                    observer.saved(),
+                    observer.lapped(),
+                );
             }
             4 => {
-                if let Ok(Some((item, _))) = observer.take() {
+                if let Ok(Some((item, _))) = observer.advanced().take() {
                     touch(&item);
                 }
             }

@@ -5,7 +5,7 @@
 //! `actor produce COUNT RING`, `actor hold ROLE RING`: see their functions.
 
 use nix::sys::signal::{Signal, raise};
-use perfring_consumer::{Consumer, Item, Observer, Start};
+use perfring_consumer::{Consumer, ConsumerOptions, Item, Observer, Start};
 use perfring_producer::types::{Encoding, Schema};
 use perfring_producer::{Batch, Options, Producer, ReserveError, SharedProducer};
 use perfring_tests::shapes::{Line, Quote};
@@ -268,7 +268,7 @@ fn hold(role: &str, ring: &str) -> Outcome {
             }
         }
         "consumer" => {
-            let mut consumer = Consumer::attach_as(ring, "the-holder")?;
+            let mut consumer = Consumer::attach_with(ring, &ConsumerOptions::named("the-holder"))?;
             say("attached")?;
             while let Some(line) = lines.next().transpose()? {
                 // Asked to read so many, waiting as long as it takes.

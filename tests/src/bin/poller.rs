@@ -308,7 +308,7 @@ fn fork_and_stay() -> Outcome {
 fn survived(how: &str, ring: &str) -> Outcome {
     let mut consumer = Consumer::attach(ring)?;
     if how == "sleeper" {
-        let _sleeper = consumer.sleeper()?;
+        let _sleeper = consumer.advanced().sleeper()?;
         return fork_and_stay();
     }
     let mut pollable = consumer.pollable(by(how)?)?;

@@ -10,7 +10,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
-use perfring_consumer::Consumer;
+use perfring_consumer::{Consumer, ConsumerOptions};
 use perfring_producer::{
     AttachError, Producer, ReserveError, SharedProducer, SharedReservation, record_size,
 };
@@ -222,7 +222,7 @@ fn tighten(tight: bool) -> Outcome {
 /// told.
 fn fork_shared(ring: &str) -> Outcome {
     let producer = SharedProducer::attach_as(ring, "parent")?;
-    let mut consumer = Consumer::attach_as(ring, "parent")?;
+    let mut consumer = Consumer::attach_with(ring, &ConsumerOptions::named("parent"))?;
     say(&format!("attached {}", producer.slot()))?;
     let mut one = producer.reserve(NUMBERED, 100)?;
     one.copy_from_slice(&said(1, 0, 100));

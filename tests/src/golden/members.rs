@@ -5,7 +5,7 @@ use super::account::{
     layout, options, refused_size, shown, size_of, slot_pid, totals,
 };
 use perfring_abi::{Cause, Policy, Producers, RecordType};
-use perfring_consumer::Consumer;
+use perfring_consumer::{Consumer, ConsumerOptions};
 use perfring_producer::{Options, ReserveError, SharedProducer, SharedReservation, create};
 use perfring_testkit::image::{at, slot_at, word};
 use serde_json::{Value, json};
@@ -201,9 +201,9 @@ impl Members {
     /// The consumer reads so many items and releases them.
     pub(super) fn consume(&mut self, count: usize) {
         let path = &self.path;
-        let consumer = self
-            .consumer
-            .get_or_insert_with(|| Consumer::attach_as(path, "golden consumer").unwrap());
+        let consumer = self.consumer.get_or_insert_with(|| {
+            Consumer::attach_with(path, &ConsumerOptions::named("golden consumer")).unwrap()
+        });
         for _ in 0..count {
             consumer.read().unwrap().expect("an item to read");
             let item = |item: &&Item| item.pos >= self.consumed && shown(item).is_some();

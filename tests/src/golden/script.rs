@@ -5,7 +5,7 @@ use super::account::{
     shown, size_of, text, totals,
 };
 use perfring_abi::{Evict, Policy, RecordType, Report};
-use perfring_consumer::Consumer;
+use perfring_consumer::{Consumer, ConsumerOptions};
 use perfring_producer::{Options, Producer, ReserveError, create};
 use perfring_testkit::image::{at, word};
 use serde_json::{Value, json};
@@ -143,9 +143,9 @@ impl Script {
     /// The consumer reads so many items and releases them.
     pub(super) fn consume(&mut self, count: usize) {
         let path = &self.path;
-        let consumer = self
-            .consumer
-            .get_or_insert_with(|| Consumer::attach_as(path, "golden consumer").unwrap());
+        let consumer = self.consumer.get_or_insert_with(|| {
+            Consumer::attach_with(path, &ConsumerOptions::named("golden consumer")).unwrap()
+        });
         for _ in 0..count {
             consumer.read().unwrap().expect("an item to read");
             let item = |item: &&Item| item.pos >= self.consumed && !matches!(item.kind, Kind::Hole);

@@ -1,6 +1,6 @@
 //! Every way to end that is not success: its sentence and its exit code.
 
-use perfring_consumer::{AttachError, Corrupt, Location};
+use perfring_consumer::{AttachError, Location, ReadError};
 use perfring_export::OutputError;
 use perfring_export::recording::is_recording;
 use perfring_producer::CreateError;
@@ -46,8 +46,8 @@ impl Failure {
     }
 
     /// A ring that turned out to be damaged while it was read.
-    pub(crate) fn corrupt(location: &Location, error: Corrupt) -> Self {
-        if error == Corrupt::CUT {
+    pub(crate) fn corrupt(location: &Location, error: ReadError) -> Self {
+        if error == ReadError::Truncated {
             return AttachError::Truncated { location: location.clone() }.into();
         }
         let hint = "everything before it stands; `perfring dump` shows what can still be read";

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // Whoever may write a ring's file may cut it short, too: that is an error for that ring.
     if let Err(error) = perfring_consumer::install_sigbus_handler() {
-        note(&format!("a ring whose file is cut short will end this process: {error}"));
+        note(&format!("a ring whose file is truncated will end this process: {error}"));
     }
     let done = match Cli::try_parse() {
         Ok(cli) => cli.run(),

@@ -5,7 +5,7 @@ mod command;
 
 use command::{Live, Place, close_and_wait, json_lines, perfring, publish, run, until};
 use nix::sys::signal::Signal;
-use perfring_consumer::{Consumer, Stat};
+use perfring_consumer::{Consumer, ConsumerOptions, Stat};
 use perfring_producer::Producer;
 use serde_json::{Value, json};
 use std::fs;
@@ -580,7 +580,7 @@ fn rm_refuses_while_somebody_is_attached() {
     run(&["rm", &ring], b"").refuses(1, "--force");
     run(&["publish", &ring], b"x\n").refuses(1, "has a producer already: holder");
     drop(producer);
-    let consumer = Consumer::attach_as(path, "holder").unwrap();
+    let consumer = Consumer::attach_with(path, &ConsumerOptions::named("holder")).unwrap();
     run(&["rm", &ring], b"").refuses(1, "has a consumer already: holder");
     run(&["consume", &ring], b"").refuses(1, "perfring tail");
     assert!(path.exists());

@@ -8,7 +8,9 @@ use crate::snapshot::Snapshot;
 use crate::source::Source;
 use crate::types::TypeTable;
 use crate::wait::Timeout;
-use perfring_consumer::{Count, Guard, Saved, Start, WaitStrategy};
+use perfring_consumer::{
+    ConsumerOptions, Count, ObserverOptions, Saved, Start, Trust, WaitStrategy,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -39,6 +41,8 @@ macro_rules! reading {
             ///
             /// Raises:
             ///     Corrupt: The ring holds what no producer writes; again at every call.
+            ///     RingRemoved: The ring's file was removed or replaced, and everything in it was read. Found
+            ///         by a read that waits, within a second.
             ///     Closed: It was closed.
             #[pyo3(signature = (timeout=Timeout::NOW))]
             #[pyo3(text_signature = "($self, timeout=0.0)")]
@@ -200,27 +204,33 @@ fn wait_strategy(wait_strategy: &str) -> PyResult<WaitStrategy> {
     }
 }
 
+fn trust(trust: &str) -> PyResult<Trust> {
+    match trust {
+        "auto" => Ok(Trust::Auto),
+        "peers" => Ok(Trust::Peers),
+        "nobody" => Ok(Trust::Nobody),
+        other => Err(choice("trust", other, "\"auto\", \"peers\" or \"nobody\"")),
+    }
+}
+
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (path, *, name=None, wait_strategy="adaptive", guarded=None))]
+    #[pyo3(signature = (path, *, name=None, wait_strategy="adaptive", trust="auto"))]
     fn new(
         py: Python<'_>,
         path: At,
         name: Option<&str>,
         wait_strategy: &str,
-        guarded: Option<bool>,
+        trust: &str,
     ) -> PyResult<Self> {
         let wait_strategy = self::wait_strategy(wait_strategy)?;
-        let guard = match guarded {
-            None => Guard::Auto,
-            Some(true) => Guard::Always,
-            Some(false) => Guard::Never,
-        };
+        let trust = self::trust(trust)?;
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
-        let attached = perfring_consumer::Consumer::attach_guarded(path.0, Some(&name), guard);
-        let mut consumer = attached.map_err(|error| errors::attach(py, &error))?;
-        consumer.set_wait_strategy(wait_strategy);
+        let options =
+            ConsumerOptions { trust, wait: wait_strategy, ..ConsumerOptions::named(name) };
+        let attached = perfring_consumer::Consumer::attach_with(path.0, &options);
+        let consumer = attached.map_err(|error| errors::attach(py, &error))?;
         Ok(Consumer { reader: Reader::new(Source::Consumer(consumer)) })
     }
 
@@ -281,9 +291,10 @@ impl Observer {
     #[pyo3(text_signature = "(path, start='oldest', *, pace='adaptive')")]
     fn new(py: Python<'_>, path: At, start: From, wait_strategy: &str) -> PyResult<Self> {
         let wait_strategy = self::wait_strategy(wait_strategy)?;
-        let mut observer = perfring_consumer::Observer::open(path.0, start.0)
+        let options =
+            ObserverOptions { start: start.0, wait: wait_strategy, ..ObserverOptions::default() };
+        let observer = perfring_consumer::Observer::open_with(path.0, &options)
             .map_err(|error| errors::attach(py, &error))?;
-        observer.set_wait_strategy(wait_strategy);
         Ok(Observer { reader: Reader::new(Source::Observer(observer)) })
     }
 

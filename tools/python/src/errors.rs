@@ -2,11 +2,11 @@
 //! kind, what a caller got wrong a `ValueError` or `TypeError`, the rest is of `perfring` itself.
 
 use crate::kind::shown;
-use perfring_consumer::{AttachError, Corrupt};
+use perfring_consumer::{AttachError, ReadError};
 use perfring_producer::{CreateError, Location, ReserveError};
 use perfring_set::SetError;
 use pyo3::PyErrArguments;
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -68,8 +68,8 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
         }
         AttachError::Permission { location, .. } => os(errno::ACCES, text, location),
         AttachError::Io { location, source, .. } => io(source, text, location),
-        AttachError::Corrupt { source, .. } => named(py, "Corrupt", (text, source.pos)),
-        AttachError::Truncated { .. } => named(py, "Corrupt", (text, Corrupt::CUT.pos)),
+        AttachError::Corrupt { source, .. } => named(py, "Corrupt", (text, pos(*source))),
+        AttachError::Truncated { .. } => named(py, "Corrupt", (text, pos(ReadError::Truncated))),
         AttachError::Busy { .. } | AttachError::Slots { .. } | AttachError::HeldUp { .. } => {
             named(py, "Busy", text)
         }
@@ -100,8 +100,25 @@ pub(crate) fn bad_type(py: Python<'_>, what: impl PyErrArguments + 'static) -> P
     named(py, "BadType", what)
 }
 
-pub(crate) fn corrupt(py: Python<'_>, error: Corrupt) -> PyErr {
-    named(py, "Corrupt", (error.to_string(), error.pos))
+/// Where a ring is damaged; `None` of one that was truncated.
+fn pos(error: ReadError) -> Option<u64> {
+    match error {
+        ReadError::Corrupt { pos } => Some(pos),
+        _ => None,
+    }
+}
+
+/// A reader cannot go on.
+pub(crate) fn read(py: Python<'_>, error: ReadError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        ReadError::Corrupt { .. } | ReadError::Truncated => {
+            named(py, "Corrupt", (text, pos(error)))
+        }
+        ReadError::OutOfMemory { .. } => PyMemoryError::new_err(text),
+        ReadError::Removed => named(py, "RingRemoved", text),
+        _ => named(py, "PerfringError", text),
+    }
 }
 
 /// A record was not taken, for a reason that is no want of room.

@@ -10,7 +10,8 @@ use crate::fork::Process;
 use crate::locks::{Leftover, lock, try_lock};
 use crate::memory::pinned::{Pinned, pinned, pinned_span};
 use crate::source::Source;
-use perfring_consumer::{Anchors, Corrupt, Guard, Location, Policy, ResumePoint, Types};
+use perfring_consumer::advanced::ResumePoint;
+use perfring_consumer::{Anchors, Location, Policy, ReadError, Trust, Types};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::collections::VecDeque;
@@ -69,9 +70,9 @@ impl Pins {
         if let Source::Consumer(consumer) = &mut source
             && consumer.layout().policy == Policy::Drop
             // Else what it lends is a copy of its own, until the next.
-            && consumer.guard() == Guard::Never
+            && consumer.trust() == Trust::Peers
         {
-            consumer.hold();
+            consumer.advanced().hold();
             pinning = true;
         }
         Arc::new(Pins {
@@ -110,12 +111,12 @@ impl Pins {
     pub(crate) fn with_source<R>(
         &self,
         py: Python<'_>,
-        f: impl FnOnce(&mut Source) -> Result<R, Corrupt>,
+        f: impl FnOnce(&mut Source) -> Result<R, ReadError>,
     ) -> PyResult<R> {
         let done = self.take_turn(py)?.source().map(f);
         match done {
             Some(Ok(done)) => Ok(done),
-            Some(Err(error)) => Err(errors::corrupt(py, error)),
+            Some(Err(error)) => Err(errors::read(py, error)),
             None => Err(self.closed(py)),
         }
     }
@@ -162,7 +163,7 @@ impl Pins {
             free = entries.pop_front().map(|entry| entry.resume_point);
         }
         if let (Some(resume_point), Some(Source::Consumer(consumer))) = (free, &mut *source) {
-            consumer.release_to(&resume_point);
+            consumer.advanced().release_to(&resume_point);
         }
         if entries.is_empty() && self.is_closed() {
             // What records that outlive it are asked for later.
@@ -179,7 +180,7 @@ impl Pins {
         let mut entries = lock(&self.entries);
         match source {
             Source::Consumer(consumer) if entries.is_empty() && cell.strong_count() == 0 => {
-                consumer.release_to(&resume_point);
+                consumer.advanced().release_to(&resume_point);
             }
             // Nothing was passed since.
             _ if cell.strong_count() == 0

@@ -155,7 +155,7 @@ impl Reader {
                 py,
                 "PerfringError",
                 "only the consumer of a drop ring can pin records, as others' are overwritten, and none \
-                 that is guarded: use drain()",
+                 that trusts nobody: use drain()",
             ));
         }
         let (max, until) = (max.unwrap_or(usize::MAX), timeout.begin());

@@ -89,7 +89,7 @@ impl Snapshot {
                     batch.push(record.kind, record.pos, record.time, record.bytes);
                 }
                 Ok(Item::Lost(lost)) => batch.lost(Lost::new(&lost)),
-                Err(error) => return Err(errors::corrupt(py, error)),
+                Err(error) => return Err(errors::read(py, error)),
             }
         }
         Ok(Batch::new(self.origin(), batch.finish()))
@@ -124,7 +124,7 @@ impl Snapshot {
 enum Kept {
     Record(u64, u32, Option<u64>, Box<[u8]>),
     Lost(Lost),
-    Damage(perfring_consumer::Corrupt),
+    Damage(perfring_consumer::ReadError),
 }
 
 /// A snapshot's items.
@@ -150,7 +150,7 @@ impl Items {
                 Some(Bound::new(py, Record { origin, pos, kind, time, body })?.into_any())
             }
             Some(Kept::Lost(lost)) => Some(Bound::new(py, lost)?.into_any()),
-            Some(Kept::Damage(error)) => return Err(errors::corrupt(py, error)),
+            Some(Kept::Damage(error)) => return Err(errors::read(py, error)),
             None => None,
         })
     }

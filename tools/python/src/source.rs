@@ -1,7 +1,8 @@
 //! What Python reads from.
 
+use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{
-    Anchors, Consumer, Corrupt, Count, Fill, Item, Layout, Location, Observer, ResumePoint, Types,
+    Anchors, Consumer, Count, Fill, Item, Layout, Location, Observer, ReadError, Types,
 };
 
 /// What is read from.
@@ -34,7 +35,7 @@ impl Source {
     }
 
     #[inline(always)]
-    pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, Corrupt> {
+    pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         of!(self, it => it.read())
     }
 

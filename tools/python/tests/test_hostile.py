@@ -9,9 +9,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import perfring
 import pytest
+
+Trust: TypeAlias = Literal["nobody", "peers"]
 
 SECONDS = float(os.environ.get("PERFRING_STORM_SECONDS", "2"))
 
@@ -24,13 +27,13 @@ def make(ring: str, policy: str) -> bytes:
     return Path(ring).read_bytes()
 
 
-def consume(ring: str, guarded: bool) -> int:
-    with perfring.Consumer(ring, guarded=guarded) as consumer:
+def consume(ring: str, trust: Trust) -> int:
+    with perfring.Consumer(ring, trust=trust) as consumer:
         return sum(1 for item in consumer.items(timeout=0) if item is not None)
 
 
 def pin(ring: str) -> int:
-    with perfring.Consumer(ring, guarded=False) as consumer:
+    with perfring.Consumer(ring, trust="peers") as consumer:
         batch = consumer.pin()
         return sum(len(bytes(item)) for item in batch if isinstance(item, perfring.Record))
 
@@ -41,8 +44,8 @@ def observe(ring: str) -> int:
 
 
 READS: list[Callable[[str], object]] = [
-    lambda ring: consume(ring, guarded=True),
-    lambda ring: consume(ring, guarded=False),
+    lambda ring: consume(ring, trust="nobody"),
+    lambda ring: consume(ring, trust="peers"),
     pin,
     observe,
     lambda ring: len(perfring.Snapshot(ring).drain()),
@@ -97,10 +100,10 @@ def test_a_ring_that_is_spoiled_while_it_is_read(ring: str, policy: str) -> None
     assert ended.get("Corrupt"), (done, ended)
 
 
-@pytest.mark.parametrize("guarded", [True, False])
-def test_a_ring_that_is_cut_is_an_exception(ring: str, guarded: bool) -> None:
+@pytest.mark.parametrize("trust", ["nobody", "peers"])
+def test_a_ring_that_is_cut_is_an_exception(ring: str, trust: Trust) -> None:
     make(ring, "drop")
-    consumer, observer = perfring.Consumer(ring, guarded=guarded), perfring.Observer(ring)
+    consumer, observer = perfring.Consumer(ring, trust=trust), perfring.Observer(ring)
     first = consumer.read()
     assert isinstance(first, perfring.Record)
     os.truncate(ring, 0)
@@ -109,18 +112,18 @@ def test_a_ring_that_is_cut_is_an_exception(ring: str, guarded: bool) -> None:
         while consumer.read():
             pass
 
-    with pytest.raises(perfring.Corrupt, match="cut short"):
+    with pytest.raises(perfring.Corrupt, match="truncated"):
         read_all()
-    with pytest.raises(perfring.Corrupt, match="cut short"):
+    with pytest.raises(perfring.Corrupt, match="truncated"):
         observer.snapshot()
     with pytest.raises(perfring.BadRing):
         perfring.Consumer(ring)
     consumer.close()
 
 
-def test_a_guarded_consumer_has_copies(ring: str) -> None:
+def test_a_consumer_that_trusts_nobody_has_copies(ring: str) -> None:
     make(ring, "drop")
-    with perfring.Consumer(ring, guarded=True) as consumer:
+    with perfring.Consumer(ring, trust="nobody") as consumer:
         first = consumer.read()
         assert isinstance(first, perfring.Record)
         before = bytes(first)
@@ -128,7 +131,7 @@ def test_a_guarded_consumer_has_copies(ring: str) -> None:
         os.pwrite(file, b"\xff" * 8192, 4096)
         os.close(file)
         assert bytes(first) == before
-        with pytest.raises(perfring.PerfringError, match="guarded"):
+        with pytest.raises(perfring.PerfringError, match="trusts nobody"):
             consumer.pin()
 
 

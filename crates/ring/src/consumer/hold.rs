@@ -70,6 +70,16 @@ impl Reader {
         }
     }
 
+    /// Hands back the holes before the cursor, if this reader is on [`Reader::hold`] and nothing else
+    /// is held: nobody takes them, and a ring that is full of them would never have room again. For
+    /// a reader that found nothing. Returns whether a waiting producer is to be woken.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    pub fn release_holes(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
+        if self.release.holds() && self.known() == 0 { self.pass_holes(ring) } else { Ok(false) }
+    }
+
     #[cold]
     fn pass_holes(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
         self.pass(self.cursor() + self.known(), Count::default());

@@ -4,6 +4,7 @@
 use crate::aux_area;
 use crate::counters::{ConsumerTotals, Count, Front, ResumePoint, Saved};
 use crate::oldest::oldest;
+use crate::read_error::ReadError;
 use crate::record::{
     Bounds, Corrupt, Frame, Lost, Range, Record, Shape, lost_of, payload_of, split_body,
 };
@@ -143,11 +144,11 @@ impl Observer {
         aux: &[AtomicU64],
         frame: Frame,
         range: Range,
-    ) -> Result<Seen<'_>, Corrupt> {
+    ) -> Result<Seen<'_>, ReadError> {
         // A look before, so that nothing is copied in vain.
         let whole = aux_area::is_whole(ring, range);
         if whole {
-            aux_area::space_for(range, &mut self.large).ok_or(Corrupt { pos: frame.pos })?;
+            aux_area::space_for(range, &mut self.large)?;
         }
         self.cursor += frame.size;
         self.laps_in_a_row = 0;
@@ -171,21 +172,21 @@ impl Observer {
     /// look takes the line of the positions from the producer.
     ///
     /// # Errors
-    /// [`Corrupt`] if the ring holds at the cursor what no producer writes, and the cursor was not
-    /// lapped.
-    pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<Seen<'_>>, Corrupt> {
+    /// [`ReadError::Corrupt`] if the ring holds at the cursor what no producer writes, and the cursor
+    /// was not lapped.
+    pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<Seen<'_>>, ReadError> {
         self.next_in(ring, &[])
     }
 
     /// As [`Observer::next`], of a ring with this AUX area.
     ///
     /// # Errors
-    /// As there; and if there is no memory for a payload.
+    /// As there, and [`ReadError::OutOfMemory`].
     pub fn next_in(
         &mut self,
         ring: Ring<'_>,
         aux: &[AtomicU64],
-    ) -> Result<Option<Seen<'_>>, Corrupt> {
+    ) -> Result<Option<Seen<'_>>, ReadError> {
         self.is_large = false;
         // A turn passes a hole, or copies anew, or goes on after a lap that cost no record, or
         // returns. No more holes fit than the ring has words; only a producer that outruns them
@@ -387,16 +388,16 @@ impl Observer {
         Ok(Front::More)
     }
 
-    /// As [`Observer::next`], and what is next after it of what was copied.
+    /// As [`Observer::next_in`], and what is next after it of what was copied.
     ///
     /// # Errors
-    /// [`Corrupt`].
+    /// As there.
     #[inline]
     pub fn take(
         &mut self,
         ring: Ring<'_>,
         aux: &[AtomicU64],
-    ) -> Result<Option<(Seen<'_>, Front)>, Corrupt> {
+    ) -> Result<Option<(Seen<'_>, Front)>, ReadError> {
         let (pos, what) = match self.next_in(ring, aux)? {
             None => return Ok(None),
             Some(Seen::Lost(lost)) => (lost.pos, Err(lost)),

@@ -1,6 +1,7 @@
 //! The snapshot: a copy of everything intact, while producers run at full speed.
 
 use crate::aux_area;
+use crate::read_error::ReadError;
 use crate::record::{Bounds, Corrupt, Found, Frame, Record, Shape, Walk, lost_of, split_body};
 use crate::time::Anchors;
 use crate::totals::{RingTotals, Stranded};
@@ -39,8 +40,9 @@ impl Snapshot {
     /// meet, and what is behind the meeting point was whole when it was copied and is kept.
     ///
     /// # Errors
-    /// [`Corrupt`] if the positions are such as no producer leaves.
-    pub fn take(ring: Ring<'_>, policy: Policy) -> Result<Self, Corrupt> {
+    /// [`ReadError::Corrupt`] if the positions are such as no producer leaves;
+    /// [`ReadError::OutOfMemory`].
+    pub fn take(ring: Ring<'_>, policy: Policy) -> Result<Self, ReadError> {
         Self::of(Shared::new(ring, &[]), policy, |_| false)
     }
 
@@ -48,12 +50,13 @@ impl Snapshot {
     /// dead producers left open is in it too. `is_dead` says whether a slot's producer is.
     ///
     /// # Errors
-    /// [`Corrupt`] if the positions are such as no producer leaves.
+    /// [`ReadError::Corrupt`] if the positions are such as no producer leaves;
+    /// [`ReadError::OutOfMemory`].
     pub fn of(
         at: Shared<'_>,
         policy: Policy,
         is_dead: impl Fn(u32) -> bool,
-    ) -> Result<Self, Corrupt> {
+    ) -> Result<Self, ReadError> {
         let ring = at.ring();
         let totals = RingTotals::of(at, policy, &is_dead).ok_or(Corrupt { pos: ring.tail() })?;
         let copy = |ring| copy(ring, Stranded::find(at, &is_dead).upto);
@@ -80,9 +83,9 @@ impl Snapshot {
     /// as [`Snapshot::step`] shows the others as lost. To be called at once.
     ///
     /// # Errors
-    /// [`Corrupt`] at a record if there is no memory for its payload. Damage is found by
+    /// [`ReadError::OutOfMemory`] if there is no memory for a payload. Damage is found by
     /// [`Snapshot::step`], when it comes to it.
-    pub fn with_aux(self, ring: Ring<'_>, aux: &[AtomicU64]) -> Result<Self, Corrupt> {
+    pub fn with_aux(self, ring: Ring<'_>, aux: &[AtomicU64]) -> Result<Self, ReadError> {
         if aux.is_empty() {
             return Ok(self);
         }
@@ -107,7 +110,7 @@ impl Snapshot {
             if end - range.at > bounds.size || !aux_area::is_whole(ring, range) {
                 break;
             }
-            aux_area::space_for(range, &mut words).ok_or(Corrupt { pos })?;
+            aux_area::space_for(range, &mut words)?;
             if aux_area::copy(ring, aux, range, &mut words) {
                 snapshot.large.push((pos, words));
             }
@@ -194,20 +197,21 @@ impl Snapshot {
 
 /// Where the oldest record stood, and everything from there to the head. Nothing, if the producer
 /// came round once while the first chunk was copied.
-fn copy(ring: Ring<'_>, head: u64) -> Result<(u64, Vec<u64>), Corrupt> {
+fn copy(ring: Ring<'_>, head: u64) -> Result<(u64, Vec<u64>), ReadError> {
     let mut tail = ring.tail();
     if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || head > POS_MAX {
-        return Err(Corrupt { pos: tail });
+        return Err(ReadError::Corrupt { pos: tail });
     }
     tail = tail.min(head);
     if head - tail >= ring.data_size() {
-        return Err(Corrupt { pos: tail });
+        return Err(ReadError::Corrupt { pos: tail });
     }
     let first = tail;
     let at = |pos: u64| ((pos - first) / 8) as usize;
     // A file may claim any size, and this may be all the memory there is: no abort for that.
     let mut words = Vec::new();
-    words.try_reserve_exact(at(head)).map_err(|_| Corrupt { pos: tail })?;
+    let bytes = head - tail;
+    words.try_reserve_exact(at(head)).map_err(|_| ReadError::OutOfMemory { bytes })?;
     words.resize(at(head), 0);
     let mut from = head;
     while from > tail {
@@ -216,7 +220,7 @@ fn copy(ring: Ring<'_>, head: u64) -> Result<(u64, Vec<u64>), Corrupt> {
         from = chunk;
         let now = ring.tail(); // F
         if now < tail || !now.is_multiple_of(8) {
-            return Err(Corrupt { pos: now });
+            return Err(ReadError::Corrupt { pos: now });
         }
         tail = now.min(head);
     }

@@ -3,7 +3,7 @@
 use super::{FILL_CHECK, Merge, SourceId, State};
 use crate::heap::Next;
 use crate::poll_schedule::{GroupSlot, PollSchedule};
-use perfring_consumer::Front;
+use perfring_consumer::advanced::Front;
 
 /// A source that runs out of items is polled again at once, unless the last poll was this recent: then by
 /// the schedule. ns.

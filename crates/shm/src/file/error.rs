@@ -3,7 +3,7 @@
 use crate::file::location::Location;
 use crate::sys::clock::ClockError;
 use perfring_abi::{BadRing, Producers};
-use perfring_ring::{Corrupt, OwnerInfo};
+use perfring_ring::{OwnerInfo, ReadError};
 use std::io;
 use thiserror::Error;
 
@@ -114,7 +114,7 @@ impl std::fmt::Display for Role {
 
 perfring_abi::debug_by_display!(CreateError, AttachError);
 
-/// The largest AUX area of which a guarded reader copies payloads: 256 MiB.
+/// The largest AUX area of which a reader copies payloads: 256 MiB.
 pub(crate) const COPIED_AUX_MAX: u64 = 256 << 20;
 
 /// Why a ring could not be attached to.
@@ -152,10 +152,10 @@ pub enum AttachError {
         /// Where the ring lives.
         location: Location,
         /// Where the damage is.
-        source: Corrupt,
+        source: ReadError,
     },
-    /// The file was cut short while it was looked at, see [`install_sigbus_handler`](crate::install_sigbus_handler).
-    #[error("{location} was cut short while it was looked at: it is no ring any more, remove it")]
+    /// The file was truncated while it was looked at, see [`install_sigbus_handler`](crate::install_sigbus_handler).
+    #[error("{location} was truncated while it was looked at: it is no ring any more, remove it")]
     Truncated {
         /// Where the ring lives.
         location: Location,
@@ -218,13 +218,14 @@ pub enum AttachError {
         /// That producer.
         holder: OwnerInfo,
     },
-    /// A guarded reader copies payloads, and this ring's may be longer than it has memory for.
+    /// A reader with [`Trust::Nobody`](crate::Trust::Nobody) copies payloads, and this ring's may be
+    /// longer than it has memory for.
     #[error(
-        "{location} has an AUX area of {size} bytes, and a reader that guards itself copies from no more than \
-         {}: read it without a guard if all who may write the file are trusted",
+        "{location} has an AUX area of {size} bytes, and a reader that trusts nobody copies from no more than \
+         {}: use Trust::Peers if all who may write the file are trusted",
         COPIED_AUX_MAX
     )]
-    Unguarded {
+    TooLargeToCopy {
         /// Where the ring lives.
         location: Location,
         /// Bytes of its AUX area.

@@ -5,7 +5,7 @@ use crate::file::location::Location;
 use crate::sys::clock::{MachineClock, now_ns};
 use crate::sys::ofd_lock::{self, ByteLock};
 use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers, RECOVER_LOCK_BYTE};
-use perfring_ring::{Corrupt, OwnerInfo};
+use perfring_ring::{OwnerInfo, ReadError};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -147,6 +147,16 @@ impl RingFile {
         }
     }
 
+    /// Returns whether the file has no name any more, or its name leads to another file. Whatever the
+    /// file system does not tell, and a name that leads nowhere while the file has another (it was
+    /// moved, or the path is relative to a directory that was left), is no removal.
+    pub(crate) fn is_removed(&self) -> bool {
+        let Ok(open) = self.file.metadata() else { return false };
+        let is_other =
+            |named: std::fs::Metadata| (named.dev(), named.ino()) != (open.dev(), open.ino());
+        open.nlink() == 0 || std::fs::metadata(self.location.path()).is_ok_and(is_other)
+    }
+
     pub(crate) fn lock_byte(&self, seat: Seat) -> u64 {
         match seat {
             // The slot after the last one stands for whoever recovers the ring.
@@ -249,10 +259,14 @@ impl RingFile {
 
     /// What to say of a ring that turned out to be damaged.
     #[must_use]
-    pub fn corrupt(&self, source: Corrupt) -> AttachError {
+    pub fn corrupt(&self, source: impl Into<ReadError>) -> AttachError {
         let location = self.location.clone();
-        match source {
-            Corrupt::CUT => AttachError::Truncated { location },
+        match source.into() {
+            ReadError::Truncated => AttachError::Truncated { location },
+            ReadError::Removed => AttachError::Removed { location },
+            source @ ReadError::OutOfMemory { .. } => {
+                self.io("copying it", io::Error::new(io::ErrorKind::OutOfMemory, source))
+            }
             source => AttachError::Corrupt { location, source },
         }
     }

@@ -1,10 +1,11 @@
 //! A ring as its one consumer has it: mapped, with its place taken.
 
 use crate::file::error::AttachError;
-use crate::file::guard::Guard;
 use crate::file::liveness::is_dead;
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile, Seat};
+use crate::file::presence::Presence;
+use crate::file::trust::Trust;
 use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
@@ -41,32 +42,33 @@ pub struct ConsumerMapping {
     pub(crate) ring: RingFile,
     /// [`Lines::WriteTouch`] only where the data area is mapped writable.
     pub(crate) lines: Lines,
+    presence: Presence,
     _lock: ByteLock,
 }
 
 impl ConsumerMapping {
-    /// Maps a ring and takes the consumer's place. Returns what the guard comes to for it:
-    /// [`Guard::Never`] or [`Guard::Always`].
+    /// Maps a ring and takes the consumer's place. Returns what [`Trust::Auto`] comes to for
+    /// it: [`Trust::Peers`] or [`Trust::Nobody`].
     ///
     /// With [`Lines::WriteTouch`] the data area of a drop ring is mapped writable, but not with
-    /// [`Guard::Always`].
+    /// [`Trust::Nobody`].
     pub fn attach(
         location: impl Into<Location>,
         lines: Lines,
-        guard: Guard,
-    ) -> Result<(Self, Guard), AttachError> {
+        trust: Trust,
+    ) -> Result<(Self, Trust), AttachError> {
         let ring = RingFile::open(location.into(), Access::Write)?;
-        let guard = guard.prepare(&ring)?;
+        let trust = trust.prepare(&ring)?;
         // Whoever copies has no business writing where others may.
-        let in_place = ring.layout.policy == Policy::Drop && guard == Guard::Never;
+        let in_place = ring.layout.policy == Policy::Drop && trust == Trust::Peers;
         let lines = if in_place { lines } else { Lines::Leave };
         let hands_back = lines == Lines::WriteTouch;
         let access = if hands_back { DataAccess::Write } else { DataAccess::Read };
         let map = Mirror::map(&ring, access)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
-        let lock = ring.take(Seat::Consumer)?;
-        Ok((ConsumerMapping { children, map, ring, lines, _lock: lock }, guard))
+        let (lock, presence) = (ring.take(Seat::Consumer)?, Presence::default());
+        Ok((ConsumerMapping { children, map, ring, lines, presence, _lock: lock }, trust))
     }
 
     /// Signs for the place.
@@ -100,10 +102,21 @@ impl ConsumerMapping {
         Anchors::read(self.map.ring())
     }
 
-    /// Whether the file was found to be cut short, by who asked for the guard.
+    /// Whether the file was found to be truncated: see [`install_sigbus_handler`](crate::install_sigbus_handler).
     #[inline]
     pub fn is_truncated(&self) -> bool {
         self.map.guard.is_truncated()
+    }
+
+    /// Returns whether [`ConsumerMapping::check_removed`] found the ring's file removed.
+    pub fn is_removed(&self) -> bool {
+        self.presence.is_removed()
+    }
+
+    /// Asks the file system whether the ring's file was removed, or another took its place: two system
+    /// calls.
+    pub fn check_removed(&self) -> bool {
+        self.presence.check(&self.ring)
     }
 
     /// Asks for the cache line at `pos`, without waiting for it.

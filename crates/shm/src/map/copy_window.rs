@@ -5,14 +5,16 @@ use crate::map::consumer_mapping::ConsumerMapping;
 use crate::map::next::Next;
 use crate::map::observer_mapping::ObserverMapping;
 use perfring_abi::atomic::AtomicU64;
-use perfring_ring::{Corrupt, Front, Observer, ResumePoint, Ring, Start};
+use perfring_ring::{Front, Observer, ReadError, ResumePoint, Ring, Start};
 
 /// What is mapped for a reader that copies.
 pub trait Mapping {
     /// The ring as the algorithm sees it, and its AUX area. An observer's are not to be stored to.
     fn parts(&self) -> (Ring<'_>, &[AtomicU64]);
     /// What to say of what was found to be wrong.
-    fn report(&self, corrupt: Corrupt) -> Corrupt;
+    fn report(&self, error: impl Into<ReadError>) -> ReadError;
+    /// Whether the ring's file was found removed.
+    fn is_removed(&self) -> bool;
 }
 
 impl Mapping for ConsumerMapping {
@@ -21,8 +23,12 @@ impl Mapping for ConsumerMapping {
         (self.map.ring(), self.map.aux())
     }
 
-    fn report(&self, corrupt: Corrupt) -> Corrupt {
-        self.map.guard.report(corrupt)
+    fn report(&self, error: impl Into<ReadError>) -> ReadError {
+        self.map.guard.report(error)
+    }
+
+    fn is_removed(&self) -> bool {
+        ConsumerMapping::is_removed(self)
     }
 }
 
@@ -32,8 +38,12 @@ impl Mapping for ObserverMapping {
         (self.map.ring(), self.map.aux())
     }
 
-    fn report(&self, corrupt: Corrupt) -> Corrupt {
-        self.map.guard.report(corrupt)
+    fn report(&self, error: impl Into<ReadError>) -> ReadError {
+        self.map.guard.report(error)
+    }
+
+    fn is_removed(&self) -> bool {
+        ObserverMapping::is_removed(self)
     }
 }
 
@@ -95,26 +105,29 @@ impl<M: Mapping> CopyWindow<M> {
 
     /// What is next, or `None` if there is nothing now.
     #[inline]
-    pub fn read(&mut self) -> Result<Option<Next<'_>>, Corrupt> {
+    pub fn read(&mut self) -> Result<Option<Next<'_>>, ReadError> {
         let (ring, aux) = self.mapping.parts();
         match self.observer.next_in(ring, aux) {
+            Ok(None) if self.mapping.is_removed() => Err(ReadError::Removed),
             Ok(seen) => Ok(seen.map(Next::from)),
-            Err(corrupt) => Err(self.mapping.report(corrupt)),
+            Err(error) => Err(self.mapping.report(error)),
         }
     }
 
     /// As [`CopyWindow::read`], of what was copied at the last look, and what is next after it.
     #[inline]
-    pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, Corrupt> {
+    pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, ReadError> {
         let (ring, aux) = self.mapping.parts();
-        let taken =
-            self.observer.take(ring, aux).map_err(|corrupt| self.mapping.report(corrupt))?;
+        let taken = self.observer.take(ring, aux).map_err(|error| self.mapping.report(error))?;
+        if taken.is_none() && self.mapping.is_removed() {
+            return Err(ReadError::Removed);
+        }
         Ok(taken.map(|(seen, front)| (Next::from(seen), front)))
     }
 
     /// Looks how far the producer is, if what was copied is read. Returns what is next.
     #[inline]
-    pub fn peek(&mut self) -> Result<Front, Corrupt> {
-        self.observer.peek(self.mapping.parts().0).map_err(|corrupt| self.mapping.report(corrupt))
+    pub fn peek(&mut self) -> Result<Front, ReadError> {
+        self.observer.peek(self.mapping.parts().0).map_err(|error| self.mapping.report(error))
     }
 }

@@ -1,32 +1,45 @@
 //! A ring as observers have it: the whole file, read-only.
 
 use crate::file::error::AttachError;
-use crate::file::guard::Guard;
 use crate::file::liveness::is_dead;
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
+use crate::file::presence::Presence;
+use crate::file::trust::Trust;
 use crate::map::plain::Plain;
 use crate::map::raw::Raw;
-use perfring_ring::{Anchors, Corrupt, RingTotals, Snapshot, TypeTable};
+use perfring_ring::{Anchors, ReadError, RingTotals, Snapshot, TypeTable};
 
 /// A ring that this process looks at. Nobody can tell.
 #[derive(Debug)]
 pub struct ObserverMapping {
     pub(crate) map: Plain,
     pub(crate) ring: RingFile,
+    presence: Presence,
 }
 
 impl ObserverMapping {
     /// Maps a ring, dead or alive.
-    pub fn open(location: impl Into<Location>, guard: Guard) -> Result<Self, AttachError> {
+    pub fn open(location: impl Into<Location>, trust: Trust) -> Result<Self, AttachError> {
         let ring = RingFile::open(location.into(), Access::Read)?;
-        guard.prepare(&ring)?;
-        Ok(ObserverMapping { map: Plain::map(&ring)?, ring })
+        trust.prepare(&ring)?;
+        Ok(ObserverMapping { map: Plain::map(&ring)?, ring, presence: Presence::default() })
     }
 
     /// The open file.
     pub fn file(&self) -> &RingFile {
         &self.ring
+    }
+
+    /// Returns whether [`ObserverMapping::check_removed`] found the ring's file removed.
+    pub fn is_removed(&self) -> bool {
+        self.presence.is_removed()
+    }
+
+    /// Asks the file system whether the ring's file was removed, or another took its place: two system
+    /// calls.
+    pub fn check_removed(&self) -> bool {
+        self.presence.check(&self.ring)
     }
 
     /// `data_head` now.
@@ -51,7 +64,7 @@ impl ObserverMapping {
     }
 
     /// A copy of everything intact.
-    pub fn snapshot(&self) -> Result<Snapshot, Corrupt> {
+    pub fn snapshot(&self) -> Result<Snapshot, ReadError> {
         Snapshot::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
             .and_then(|snapshot| {
                 let snapshot = snapshot.with_time(self.ring.layout.time);
@@ -59,11 +72,9 @@ impl ObserverMapping {
             })
             .map_err(|corrupt| self.map.guard.report(corrupt))
             // What was cut short while it was copied may look whole.
-            .and_then(
-                |snapshot| {
-                    if self.map.guard.is_truncated() { Err(Corrupt::CUT) } else { Ok(snapshot) }
-                },
-            )
+            .and_then(|snapshot| {
+                if self.map.guard.is_truncated() { Err(ReadError::Truncated) } else { Ok(snapshot) }
+            })
     }
 
     /// The ring's words and positions.

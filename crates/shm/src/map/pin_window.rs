@@ -3,7 +3,7 @@
 use crate::map::mirror::Mirror;
 use crate::map::next::Next;
 use crate::sys::futex;
-use perfring_ring::{Corrupt, Count, Found, Frame, Range, Reader};
+use perfring_ring::{Count, Found, Frame, Range, ReadError, Reader};
 use std::cell::Cell;
 
 /// What a drop ring held at one moment: any number of its records can be kept at a time. When it
@@ -28,7 +28,7 @@ impl<'a> PinWindow<'a> {
 
     /// What is next. It stays where it is until the window is dropped.
     #[inline(always)]
-    pub fn read(&self) -> Result<Option<Next<'_>>, Corrupt> {
+    pub fn read(&self) -> Result<Option<Next<'_>>, ReadError> {
         let found = self.reader.peek(self.map.ring(), self.cursor.get());
         let found = found.map_err(|corrupt| self.map.guard.report(corrupt))?;
         let Some((found, after)) = found else {

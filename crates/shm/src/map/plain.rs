@@ -8,7 +8,7 @@ use crate::sys::sigbus::Guarded;
 use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, Layout};
-use perfring_ring::{Corrupt, OwnerInfo, Ring, Shared, TypeTable};
+use perfring_ring::{OwnerInfo, ReadError, Ring, Shared, TypeTable};
 use std::ptr::NonNull;
 use std::slice;
 
@@ -47,7 +47,7 @@ impl Plain {
     /// What was read is of a ring whose file was whole then.
     pub(crate) fn sure<T>(&self, ring: &RingFile, read: T) -> Result<T, AttachError> {
         match self.guard.is_truncated() {
-            true => Err(ring.corrupt(Corrupt::CUT)),
+            true => Err(ring.corrupt(ReadError::Truncated)),
             false => Ok(read),
         }
     }

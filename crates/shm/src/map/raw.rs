@@ -2,7 +2,7 @@
 
 use crate::map::mirror::Mirror;
 use crate::sys::futex;
-use perfring_ring::{Corrupt, Count, Reader, Ring};
+use perfring_ring::{Count, ReadError, Reader, Ring};
 
 /// A ring as words: where it is mapped, how far it goes, and what it holds.
 #[derive(Clone, Copy, Debug)]
@@ -85,9 +85,9 @@ impl RawReader<'_> {
     /// between, which counts them for the books. Returns how many they were.
     ///
     /// # Errors
-    /// [`Corrupt`] if `to` is not where a published record ends, or something that no producer
+    /// [`ReadError`] if `to` is not where a published record ends, or something that no producer
     /// writes stands before it. The tail stays where it was.
-    pub fn advance(&mut self, to: u64) -> Result<Count, Corrupt> {
+    pub fn advance(&mut self, to: u64) -> Result<Count, ReadError> {
         let ring = self.map.ring();
         let count = self.reader.pass_to(ring, to)?;
         let resume_point = self.reader.resume_point();

@@ -10,7 +10,7 @@ use crate::map::next::Next;
 use crate::map::pin_window::PinWindow;
 use crate::map::raw::RawReader;
 use crate::sys::futex;
-use perfring_ring::{Corrupt, Found, Frame, Front, Range, Reader, ResumePoint};
+use perfring_ring::{Found, Frame, Front, Range, ReadError, Reader, ResumePoint};
 
 /// How far before its turn a line is asked for.
 const AHEAD: u64 = 512;
@@ -47,11 +47,11 @@ impl ReadWindow {
         &self.reader
     }
 
-    /// What most calls come to: a record that is known of, or is after one look at the head, before
-    /// which `before_poll` is called with the cursor. Gives the window back for all else: then
-    /// [`ReadWindow::next_any`] knows.
+    /// Returns what most calls come to: a record that is known of, or is known after one load of the
+    /// head, before which `before_poll` is called with the cursor. Gives the window back for all else:
+    /// then call [`ReadWindow::next_any`].
     #[inline(always)]
-    pub fn next_known(
+    pub fn next_fast(
         &mut self,
         before_poll: impl FnOnce(u64),
     ) -> Result<(Frame, &[u8]), &mut Self> {
@@ -68,7 +68,7 @@ impl ReadWindow {
         self.passed_or_back(frame)
     }
 
-    /// As [`ReadWindow::next_known`], without a look, of a ring with time or an AUX area.
+    /// As [`ReadWindow::next_fast`], without a look, of a ring with time or an AUX area.
     /// Gives the window back else: then [`ReadWindow::read`] knows.
     #[inline(always)]
     pub fn next_any(&mut self) -> Result<(Frame, &[u8]), &mut Self> {
@@ -100,7 +100,7 @@ impl ReadWindow {
     /// What is next, whatever it is; `None` if there is nothing now. Looks at the head, and releases
     /// where that is due.
     #[inline]
-    pub fn read(&mut self) -> Result<Option<Next<'_>>, Corrupt> {
+    pub fn read(&mut self) -> Result<Option<Next<'_>>, ReadError> {
         let found = self.find()?;
         // SAFETY: the reader has just found it before an acquired head; what is returned borrows the
         // window.
@@ -108,11 +108,19 @@ impl ReadWindow {
     }
 
     #[inline]
-    fn find(&mut self) -> Result<Option<Found>, Corrupt> {
+    fn find(&mut self) -> Result<Option<Found>, ReadError> {
         let map = &self.mapping.map;
         let (found, owed) =
             self.reader.next(map.ring()).map_err(|corrupt| map.guard.report(corrupt))?;
         futex::wake_if(owed, map.ring().space_word());
+        if found.is_none() {
+            let holes = self.reader.release_holes(map.ring());
+            let owed = holes.map_err(|corrupt| map.guard.report(corrupt))?;
+            futex::wake_if(owed, map.ring().space_word());
+            if self.mapping.is_removed() {
+                return Err(ReadError::Removed);
+            }
+        }
         Ok(found)
     }
 
@@ -138,7 +146,7 @@ impl ReadWindow {
 
     /// As [`ReadWindow::read`], and what is next after it.
     #[inline]
-    pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, Corrupt> {
+    pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, ReadError> {
         let Some(found) = self.find()? else { return Ok(None) };
         let front = self.front();
         // SAFETY: as in `read`.
@@ -153,7 +161,7 @@ impl ReadWindow {
 
     /// Looks how far the producer is. Returns what is next.
     #[inline]
-    pub fn peek(&mut self) -> Result<Front, Corrupt> {
+    pub fn peek(&mut self) -> Result<Front, ReadError> {
         let map = &self.mapping.map;
         let looked = self.reader.peek_held(map.ring());
         let (front, owed) = looked.map_err(|corrupt| map.guard.report(corrupt))?;
@@ -207,7 +215,7 @@ impl ReadWindow {
     }
 
     /// Everything that is there now, to be held together. Releases what was read before.
-    pub fn pin(&mut self) -> Result<PinWindow<'_>, Corrupt> {
+    pub fn pin(&mut self) -> Result<PinWindow<'_>, ReadError> {
         self.release();
         let map = &self.mapping.map;
         self.reader.refresh(map.ring()).map_err(|corrupt| map.guard.report(corrupt))?;
@@ -224,18 +232,18 @@ impl ReadWindow {
     #[inline]
     pub fn next_to_copy(
         &mut self,
-        room: impl FnOnce(&Frame, Range) -> Result<(), Corrupt>,
-    ) -> Result<Option<Found>, Corrupt> {
+        room: impl FnOnce(Range) -> Result<(), ReadError>,
+    ) -> Result<Option<Found>, ReadError> {
         if let Some(frame) = self.next_frame() {
             return Ok(Some(Found::Record(frame)));
         }
         if !self.reader.is_plain() {
             let ring = self.mapping.map.ring();
             let _ = self.reader.poll_ahead(ring);
-            if let Ok(Some((Found::Large(frame, range), _))) =
+            if let Ok(Some((Found::Large(_, range), _))) =
                 self.reader.peek(ring, self.reader.cursor())
             {
-                room(&frame, range)?;
+                room(range)?;
             }
         }
         self.find()

@@ -6,7 +6,7 @@ use crate::sys::host::page_size;
 use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::Header;
 use perfring_abi::atomic::AtomicU64;
-use perfring_ring::{Corrupt, KernelFrame, KernelReader, Ring};
+use perfring_ring::{KernelFrame, KernelReader, ReadError, Ring};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -47,7 +47,7 @@ impl MappedKernel {
         let data = NonNull::new(map.as_mut_ptr().wrapping_add(page)).unwrap_or(base);
         let ranges = [(base, page), (data, len - page), (base, 0)];
         let children = NotForChildren::new(ranges, &first.as_fd());
-        let damaged = |corrupt: Corrupt| io::Error::other(corrupt.to_string());
+        let damaged = |corrupt| io::Error::other(ReadError::from(corrupt));
         let reader = KernelReader::attach(ring(&map, page)).map_err(damaged)?;
         let events = Arc::new(KernelEvents::of_one_ring(events)?);
         Ok(MappedKernel { children, map, page, reader, events })
@@ -62,21 +62,21 @@ impl MappedKernel {
     /// A fresh look at how far the kernel is. In a forked child, which has no ring, nothing comes.
     ///
     /// # Errors
-    /// [`Corrupt`].
+    /// [`ReadError::Corrupt`].
     #[inline]
-    pub fn poll(&mut self) -> Result<u64, Corrupt> {
+    pub fn poll(&mut self) -> Result<u64, ReadError> {
         match self.children.forked() {
             true => Ok(self.reader.head()),
-            false => self.reader.poll(ring(&self.map, self.page)),
+            false => Ok(self.reader.poll(ring(&self.map, self.page))?),
         }
     }
 
     /// The record at `cursor`, if one is known of, with its body copied to `body`.
     ///
     /// # Errors
-    /// [`Corrupt`].
+    /// [`ReadError::Corrupt`].
     #[inline]
-    pub fn peek(&self, cursor: u64, body: &mut Vec<u64>) -> Result<Option<KernelFrame>, Corrupt> {
+    pub fn peek(&self, cursor: u64, body: &mut Vec<u64>) -> Result<Option<KernelFrame>, ReadError> {
         if self.children.forked() {
             return Ok(None);
         }

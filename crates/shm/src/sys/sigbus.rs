@@ -13,7 +13,7 @@ use crate::sys::host::page_size;
 use crate::sys::sigbus_passing::{pass_on, remember};
 use nix::libc;
 use perfring_abi::Header;
-use perfring_ring::Corrupt;
+use perfring_ring::ReadError;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null, null_mut};
@@ -81,7 +81,7 @@ impl blocks::Entry for Entry {
 /// handler before it. It costs nothing for a record. Any number of calls is as good as one; a handler
 /// of somebody else's that was installed meanwhile stays, behind this one.
 ///
-/// What happens to a ring that is cut: readers get [`Corrupt::CUT`](perfring_ring::Corrupt::CUT), at
+/// What happens to a ring that is cut: readers get [`ReadError::Truncated`], at
 /// the next look for more at the latest. A record that a consumer has borrowed in place may turn into
 /// zeros in its hands; one that was copied is whole. A payload of the AUX area that was being copied
 /// may be told as lapped before that. A producer writes into memory of its own, and
@@ -150,13 +150,8 @@ impl Guarded {
 
     /// What to say of what was found to be wrong with the ring.
     #[cold]
-    pub(crate) fn report(&self, corrupt: Corrupt) -> Corrupt {
-        match corrupt {
-            _ if self.is_truncated() => Corrupt::CUT,
-            // Somebody wrote such a position: it was not cut for that.
-            Corrupt::CUT => Corrupt { pos: u64::MAX - 7 },
-            _ => corrupt,
-        }
+    pub(crate) fn report(&self, error: impl Into<ReadError>) -> ReadError {
+        if self.is_truncated() { ReadError::Truncated } else { error.into() }
     }
 
     /// Whether its file was found to be cut short; never, if it is not registered. Of what was loaded from the mapping before,

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::file::create::{RingOptions, create};
-use crate::file::guard::Guard;
+use crate::file::trust::Trust;
 use crate::map::observer_mapping::ObserverMapping;
 use crate::sys::blocks::ENTRIES;
 use memmap2::{MmapOptions, MmapRaw};
@@ -106,9 +106,9 @@ fn child() {
         }
     }
     // A ring that is mapped now is guarded, whoever took the signal meanwhile.
-    let observer = ObserverMapping::open(&path, Guard::Never).unwrap();
+    let observer = ObserverMapping::open(&path, Trust::Peers).unwrap();
     truncated(&path);
-    assert_eq!(observer.snapshot().err(), Some(Corrupt::CUT));
+    assert_eq!(observer.snapshot().err(), Some(ReadError::Truncated));
     println!("{GUARDED}");
     if case == "default, sent" {
         // SAFETY: no memory of ours.
@@ -138,13 +138,13 @@ fn any_number_of_rings_is_guarded_while_others_come_and_go() {
     // More than a block of the table has.
     let rings: Vec<_> = (0..ENTRIES + 40).map(|_| ring()).collect();
     let observers: Vec<_> =
-        rings.iter().map(|(_, path)| ObserverMapping::open(path, Guard::Never).unwrap()).collect();
+        rings.iter().map(|(_, path)| ObserverMapping::open(path, Trust::Peers).unwrap()).collect();
     let (stop, whole) = (AtomicBool::new(false), ring());
     std::thread::scope(|scope| {
         let come_and_go = || {
             let mut count = 0u64;
             while !stop.load(Ordering::Relaxed) {
-                let observer = ObserverMapping::open(&whole.1, Guard::Never).unwrap();
+                let observer = ObserverMapping::open(&whole.1, Trust::Peers).unwrap();
                 assert!(observer.snapshot().is_ok(), "it is not cut");
                 count += 1;
             }
@@ -158,7 +158,11 @@ fn any_number_of_rings_is_guarded_while_others_come_and_go() {
                     for (at, observer) in observers.iter().enumerate().skip(half).step_by(2) {
                         assert!(observer.snapshot().is_ok(), "ring {at} is whole");
                         truncated(&rings[at].1);
-                        assert_eq!(observer.snapshot().err(), Some(Corrupt::CUT), "ring {at}");
+                        assert_eq!(
+                            observer.snapshot().err(),
+                            Some(ReadError::Truncated),
+                            "ring {at}"
+                        );
                     }
                 })
             })
@@ -174,11 +178,11 @@ fn two_threads_may_find_the_same_ring_cut() {
     install_sigbus_handler().unwrap();
     for _ in 0..200 {
         let (_dir, path) = ring();
-        let observer = ObserverMapping::open(&path, Guard::Never).unwrap();
+        let observer = ObserverMapping::open(&path, Trust::Peers).unwrap();
         truncated(&path);
         std::thread::scope(|scope| {
             for _ in 0..2 {
-                scope.spawn(|| assert_eq!(observer.snapshot().err(), Some(Corrupt::CUT)));
+                scope.spawn(|| assert_eq!(observer.snapshot().err(), Some(ReadError::Truncated)));
             }
         });
     }

@@ -1,7 +1,7 @@
 //! Where records come from.
 
 use super::table::{ConfigError, Table};
-use perfring_consumer::{Guard, Location};
+use perfring_consumer::{Location, Trust};
 use perfring_kernel::{EventKind, UnknownEvent};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -16,9 +16,9 @@ pub struct Input {
     /// Where a ring is begun that is observed and of which no place is saved.
     pub from: From,
     /// Which drop rings' records are copied before anything looks at them: by default those of rings
-    /// that others than this process's user may write. (A ring whose file is cut short is set aside in
+    /// that others than this process's user may write. (A ring whose file is truncated is set aside in
     /// any case.)
-    pub guard: Guard,
+    pub trust: Trust,
     /// After so many seconds a ring of a directory is removed that is read to its end, and whose
     /// producers are gone. An overwrite ring with records stays: they are somebody's last words.
     pub prune_after_seconds: Option<u64>,
@@ -65,18 +65,18 @@ pub enum From {
     Latest,
 }
 
-/// [`Guard`], as it is written.
+/// [`Trust`], as the configuration spells it.
 #[derive(Deserialize)]
-#[serde(remote = "Guard", rename_all = "lowercase")]
-enum GuardKey {
+#[serde(remote = "Trust", rename_all = "lowercase")]
+enum TrustKey {
     Auto,
-    Always,
-    Never,
+    Peers,
+    Nobody,
 }
 
-/// Not where others than this process's user may write.
-fn auto() -> Guard {
-    Guard::Auto
+/// Trusts the files that only this process's user may write.
+fn auto() -> Trust {
+    Trust::Auto
 }
 
 #[derive(Default, Deserialize)]
@@ -88,8 +88,8 @@ struct Keys {
     pid: Option<u32>,
     mode: Mode,
     from: From,
-    #[serde(with = "GuardKey", default = "auto")]
-    guard: Guard,
+    #[serde(with = "TrustKey", default = "auto")]
+    trust: Trust,
     prune_after_seconds: Option<u64>,
 }
 
@@ -97,8 +97,8 @@ impl Input {
     /// Of this place, read as suits the rings.
     #[must_use]
     pub fn new(place: Place) -> Self {
-        let (mode, from, guard) = (Mode::Auto, From::Oldest, Guard::Auto);
-        Input { place, mode, from, guard, prune_after_seconds: None }
+        let (mode, from, trust) = (Mode::Auto, From::Oldest, Trust::Auto);
+        Input { place, mode, from, trust, prune_after_seconds: None }
     }
 
     pub(super) fn read(table: Table<'_>) -> Result<Self, ConfigError> {
@@ -119,8 +119,8 @@ impl Input {
             (None, None, false) => Place::Kernel { events, pid: keys.pid },
             _ => return Err(wrong),
         };
-        let Keys { mode, from, guard, prune_after_seconds, .. } = keys;
-        Ok(Input { place, mode, from, guard, prune_after_seconds })
+        let Keys { mode, from, trust, prune_after_seconds, .. } = keys;
+        Ok(Input { place, mode, from, trust, prune_after_seconds })
     }
 
     pub(super) fn describe(&self) -> String {
@@ -141,12 +141,12 @@ impl Input {
         let prune = self.prune_after_seconds.map_or(String::new(), |seconds| {
             format!("; removed {seconds} s after they were read and left by their producers")
         });
-        let guard = match self.guard {
+        let trust = match self.trust {
             _ if self.mode == Mode::Observe => "",
-            Guard::Auto => "; guarded where others may write",
-            Guard::Always => "; guarded",
-            Guard::Never => "; not guarded",
+            Trust::Auto => "; copied where others may write",
+            Trust::Nobody => "; copied",
+            Trust::Peers => "; not copied",
         };
-        format!("reads {place}: {mode}{guard}{prune}")
+        format!("reads {place}: {mode}{trust}{prune}")
     }
 }

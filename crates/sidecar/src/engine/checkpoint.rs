@@ -1,6 +1,6 @@
 //! What may leave its ring once outputs have delivered it.
 
-use perfring_consumer::ResumePoint;
+use perfring_consumer::advanced::ResumePoint;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 

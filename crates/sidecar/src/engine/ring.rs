@@ -1,9 +1,10 @@
 //! A ring that is read, and what is known of it.
 
 use crate::config::{From, Input, Mode};
+use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{
-    AttachError, Cause, Consumer, Count, Guard, Location, Lost, Observer, Policy, ResumePoint,
-    Saved, Start,
+    Acknowledge, AttachError, Cause, Consumer, ConsumerOptions, Count, Location, Lost, Observer,
+    ObserverOptions, Policy, Saved, Start, Trust,
 };
 use perfring_export::{Origin, Shapes};
 use perfring_set::{Source, SourceId};
@@ -74,7 +75,7 @@ pub struct RingStatus<'a> {
     /// It is looked at only.
     pub observed: bool,
     /// Its records are copied before anything looks at them.
-    pub guarded: bool,
+    pub copied: bool,
     /// Its file is gone, and it is read to its end.
     pub vanished: bool,
     /// Bytes between what is delivered and what is published.
@@ -142,7 +143,7 @@ pub(crate) struct Ring {
     /// It is looked at only: its place is to be saved by who reads.
     pub(crate) observed: bool,
     /// Its records are copied before anything looks at them.
-    pub(crate) guarded: bool,
+    pub(crate) copied: bool,
     /// Where reading began.
     pub(crate) first: ResumePoint,
     /// The place up to which all is delivered.
@@ -177,21 +178,27 @@ impl Ring {
             Mode::Consume => false,
             Mode::Observe => true,
         };
-        let mut guarded = observed;
+        let mut copied = observed;
         let (source, layout): (Box<dyn Source>, _) = if observed {
             let start = match (saved(&shapes.origin().uuid), input.from) {
                 (Some(saved), _) => Start::At(saved),
                 (None, From::Oldest) => Start::Oldest,
                 (None, From::Latest) => Start::Latest,
             };
-            let observer = Observer::open_guarded(location.clone(), start, input.guard)?;
+            let options =
+                ObserverOptions { start, trust: input.trust, ..ObserverOptions::default() };
+            let observer = Observer::open_with(location.clone(), &options)?;
             let layout = *observer.layout();
             (Box::new(observer), layout)
         } else {
-            let (name, guard) = (Some("perfring sidecar"), input.guard);
-            let mut consumer = Consumer::attach_guarded(location.clone(), name, guard)?;
-            consumer.hold();
-            guarded = consumer.guard() == Guard::Always;
+            let options = ConsumerOptions {
+                name: Some("perfring sidecar".to_owned()),
+                trust: input.trust,
+                acknowledge: Acknowledge::Explicit,
+                ..ConsumerOptions::default()
+            };
+            let consumer = Consumer::attach_with(location.clone(), &options)?;
+            copied = consumer.trust() == Trust::Nobody;
             let layout = *consumer.layout();
             (Box::new(consumer), layout)
         };
@@ -199,7 +206,7 @@ impl Ring {
             return Err(AttachFailure::Replaced { location: location.clone() });
         }
         let ring = Ring::new(shapes, Some(location.clone()), input.clone(), observed);
-        Ok((Ring { guarded, ..ring }, source))
+        Ok((Ring { copied, ..ring }, source))
     }
 
     pub(crate) fn new(
@@ -214,7 +221,7 @@ impl Ring {
             location,
             input,
             observed,
-            guarded: false,
+            copied: false,
             first: ResumePoint::default(),
             released: None,
             began: 0,
@@ -256,7 +263,7 @@ impl Ring {
             origin: self.shapes.origin(),
             figures: &self.figures,
             observed: self.observed,
-            guarded: self.guarded,
+            copied: self.copied,
             vanished: self.vanished,
             lag: self.shapes.head().saturating_sub(self.delivered().pos),
         }

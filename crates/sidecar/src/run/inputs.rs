@@ -240,7 +240,7 @@ impl Poll<'_> {
                 error @ (AttachError::Bad { .. }
                 | AttachError::Corrupt { .. }
                 | AttachError::Truncated { .. }
-                | AttachError::Unguarded { .. }),
+                | AttachError::TooLargeToCopy { .. }),
             )) => {
                 self.damaged.never(uuid, is_damage(&error), self.engine);
                 Tried::Never(format!("{error}; it is set aside"))

@@ -155,7 +155,7 @@ fn write(path: &Path, rings: &[(Origin, Snapshot)]) -> Result<u64, OutputError> 
     Ok(records)
 }
 
-fn time_of(item: &Result<Item<'_>, perfring_consumer::Corrupt>, last: u64) -> u64 {
+fn time_of(item: &Result<Item<'_>, perfring_consumer::ReadError>, last: u64) -> u64 {
     match item {
         Ok(Item::Record(record)) => record.time.unwrap_or(last),
         _ => last,

@@ -41,7 +41,7 @@ fn ring_json(ring: &RingStatus<'_>) -> Value {
             None => "kernel",
         },
         "observed": ring.observed,
-        "guarded": ring.guarded,
+        "copied": ring.copied,
         "vanished": ring.vanished,
         "records": ring.figures.records,
         "bytes": ring.figures.bytes,

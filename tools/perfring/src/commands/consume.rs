@@ -4,7 +4,7 @@ use crate::args;
 use crate::commands::follow::{self, FollowArgs, Source};
 use crate::failure::Failure;
 use crate::stop::Stop;
-use perfring_consumer::{Consumer, Guard, Location};
+use perfring_consumer::{Consumer, ConsumerOptions, Location, Trust};
 
 /// Take records out of a ring
 ///
@@ -25,6 +25,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     args.follow.format.check()?;
     let stop = Stop::install()?;
-    let consumer = Consumer::attach_guarded(&args.ring, Some("perfring consume"), Guard::Auto)?;
+    let consumer = Consumer::attach_with(
+        &args.ring,
+        &ConsumerOptions { trust: Trust::Auto, ..ConsumerOptions::named("perfring consume") },
+    )?;
     follow::run(&args.follow, &args.ring, Source::Consumer(consumer), &stop)
 }

@@ -6,7 +6,7 @@ use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::stop::Stop;
 use perfring_consumer::{
-    AttachError, Corrupt, Item, Location, Observer, RingTotals, Snapshot, Start,
+    AttachError, Item, Location, Observer, ReadError, RingTotals, Snapshot, Start,
 };
 
 /// Show everything that a ring holds, after a crash or in full flight
@@ -67,7 +67,7 @@ fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
         stop.check()?;
         match observer.read() {
             Ok(Some(item)) => drop(output.item(item)?),
-            Ok(None) => break Corrupt { pos: observer.saved().pos },
+            Ok(None) => break ReadError::Corrupt { pos: observer.saved().pos },
             Err(error) => break error,
         }
     };
@@ -90,7 +90,7 @@ fn newest(args: &Args, stop: &Stop) -> Result<u64, Failure> {
     Ok(newest.unwrap_or(0))
 }
 
-fn damaged(location: &Location, error: Corrupt, records: u64) -> Failure {
+fn damaged(location: &Location, error: ReadError, records: u64) -> Failure {
     let what = "records before it are whole, what follows cannot be read";
     Failure::Damaged(format!("{location}: {error}; the {records} {what}"))
 }

@@ -6,9 +6,8 @@ use crate::figures::accounts;
 use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
-use crate::ring_name::Name;
 use crate::stop::{POLL, Stop};
-use perfring_consumer::{Consumer, Corrupt, Guard, Item, Layout, Location, Observer, Stat};
+use perfring_consumer::{Consumer, Item, Layout, Location, Observer, ReadError, Stat, Trust};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
@@ -113,8 +112,7 @@ fn follow(
     stop: &Stop,
 ) -> Result<(), Failure> {
     let deadline = args.deadline();
-    let name = Name::of(ring);
-    let mut left = args.records.unwrap_or(u64::MAX);
+    let (mut left, mut removed) = (args.records.unwrap_or(u64::MAX), false);
     // Without -f a producer that never pauses must not keep us for ever.
     let until = if args.waits() { u64::MAX } else { head(ring) };
     loop {
@@ -132,7 +130,13 @@ fn follow(
         if turn == Turn::More {
             continue;
         }
-        if !source.wait(wait) && !name.still_names() && !source.is_fed() {
+        if !removed {
+            source.wait(wait);
+            // What it held before is read in one more turn.
+            removed = source.is_removed();
+        } else if source.is_fed() {
+            std::thread::sleep(wait.min(POLL)); // its `wait` only says that it was removed
+        } else {
             note(&format!("{ring} was removed: the end"));
             return Ok(());
         }
@@ -164,13 +168,13 @@ impl Source {
             });
         }
         if let Source::Consumer(consumer) = self
-            && consumer.guard() == Guard::Always
+            && consumer.trust() == Trust::Nobody
         {
             // Records are copies: the place is moved once stdout has taken them.
-            consumer.hold();
+            consumer.advanced().hold();
             let ended = items(location, left, || show(output, consumer.read()))?;
             output.flush()?;
-            consumer.release_to(&consumer.resume_point());
+            consumer.acknowledge();
             return ended;
         }
         items(location, left, || match &mut *self {
@@ -206,24 +210,32 @@ impl Source {
         }
     }
 
-    fn wait(&mut self, timeout: Duration) -> bool {
+    fn wait(&mut self, timeout: Duration) {
         match self {
             Source::Observer(observer) => observer.wait(timeout),
             Source::Consumer(consumer) => consumer.wait(timeout),
+        };
+    }
+
+    fn is_removed(&mut self) -> bool {
+        match self {
+            Source::Observer(observer) => observer.advanced().check_removed(),
+            Source::Consumer(consumer) => consumer.advanced().check_removed(),
         }
     }
 }
 
 /// The records that were shown of an item, one or none; `None` if there is no item.
-type Shown = Result<Option<u64>, Corrupt>;
+type Shown = Result<Option<u64>, ReadError>;
 
 fn show(
     output: &mut Output<'_>,
-    item: Result<Option<Item<'_>>, Corrupt>,
+    item: Result<Option<Item<'_>>, ReadError>,
 ) -> Result<Shown, Failure> {
     match item {
         Ok(Some(item)) => output.item(item).map(|shown| Ok(Some(shown))),
-        Ok(None) => Ok(Ok(None)),
+        // Who follows asks for that by itself: an observer goes on while there is a producer.
+        Ok(None) | Err(ReadError::Removed) => Ok(Ok(None)),
         Err(error) => Ok(Err(error)),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::args;
 use crate::failure::{Failure, note};
-use perfring_sidecar::config::{Guard, Input, Mode, Place};
+use perfring_sidecar::config::{Input, Mode, Place, Trust};
 use perfring_sidecar::{Config, ConfigError, End, Rule, Sidecar, Signals, StartError};
 use std::path::PathBuf;
 
@@ -35,12 +35,12 @@ pub(crate) struct Args {
     /// Move nothing: look at all rings, as any number of others may
     #[arg(long)]
     observe: bool,
-    /// Whose records are copied before anything looks at them: of rings that others than this user may
-    /// write (auto), of all (always), or of none (never). A ring whose file is cut short is set aside
-    /// in any case
-    #[arg(long, value_name = "WHEN", value_parser = args::one_of([
-        ("auto", Guard::Auto), ("always", Guard::Always), ("never", Guard::Never)]))]
-    guard: Option<Guard>,
+    /// Who may write rings without having their records copied before anything looks at them: this
+    /// user alone (auto), everybody who can (peers), or nobody (nobody: all records are copied). A
+    /// ring whose file is truncated is set aside in any case
+    #[arg(long, value_name = "WHOM", value_parser = args::one_of([
+        ("auto", Trust::Auto), ("peers", Trust::Peers), ("nobody", Trust::Nobody)]))]
+    trust: Option<Trust>,
     /// Save the places in rings that are looked at in this file, and go on there
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -77,8 +77,8 @@ impl Args {
         if self.observe {
             config.inputs.iter_mut().for_each(|input| input.mode = Mode::Observe);
         }
-        if let Some(guard) = self.guard {
-            config.inputs.iter_mut().for_each(|input| input.guard = guard);
+        if let Some(trust) = self.trust {
+            config.inputs.iter_mut().for_each(|input| input.trust = trust);
         }
         config.rules.extend(self.snapshots.clone().map(Rule::on_signal));
         let settings = &mut config.settings;

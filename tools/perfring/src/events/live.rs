@@ -3,7 +3,9 @@
 use super::held::{Given, Held};
 use crate::failure::{Failure, note};
 use crate::ring_name::Name;
-use perfring_consumer::{AttachError, Consumer, Guard, Layout, Location, Observer, Start, Stat};
+use perfring_consumer::{
+    AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Start, Stat, Trust,
+};
 use perfring_export::{Event, Origin, Shapes};
 use perfring_set::{Change, Follower, Merge, RingEntry, Source, SourceId};
 use std::collections::{HashMap, VecDeque};
@@ -96,8 +98,13 @@ impl Live {
                 (Box::new(observer), layout)
             }
             How::Consume => {
-                let consumer =
-                    Consumer::attach_guarded(location, Some("perfring record"), Guard::Auto)?;
+                let consumer = Consumer::attach_with(
+                    location,
+                    &ConsumerOptions {
+                        trust: Trust::Auto,
+                        ..ConsumerOptions::named("perfring record")
+                    },
+                )?;
                 let layout = *consumer.layout();
                 (Box::new(consumer), layout)
             }

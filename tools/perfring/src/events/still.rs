@@ -3,7 +3,8 @@
 use super::held::{Given, Held};
 use super::recorded::Events;
 use crate::failure::{Failure, note};
-use perfring_consumer::{AttachError, Corrupt, Front, Location, Observer, Start};
+use perfring_consumer::advanced::Front;
+use perfring_consumer::{AttachError, Location, Observer, ReadError, Start};
 use perfring_export::{Event, Shapes};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -70,9 +71,9 @@ impl Ring {
     }
 
     /// When its next item comes, if there is one.
-    fn next(&mut self) -> Result<Option<u64>, Corrupt> {
+    fn next(&mut self) -> Result<Option<u64>, ReadError> {
         if matches!(self.front, Front::Empty | Front::More) {
-            self.front = self.observer.peek()?;
+            self.front = self.observer.advanced().peek()?;
         }
         let at_end = self.observer.saved().pos >= self.until;
         Ok(match self.front {
@@ -112,7 +113,7 @@ impl Still {
         }
     }
 
-    fn damaged(&mut self, at: usize, error: Corrupt) {
+    fn damaged(&mut self, at: usize, error: ReadError) {
         let sentence = format!("{}: {error}; everything before it stands", self.rings[at].location);
         if let Some(before) = self.damaged.replace(sentence) {
             note(&before);
@@ -133,7 +134,7 @@ impl Still {
                 return self.over.pop_front();
             };
             let ring = &mut self.rings[at];
-            match ring.observer.take() {
+            match ring.observer.advanced().take() {
                 Ok(Some((item, front))) => {
                     ring.front = front;
                     self.held.item(&item, 0, &mut ring.last);

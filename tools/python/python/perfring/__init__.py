@@ -30,8 +30,8 @@ Many rings:
     `Merged` items, with `RingGone` and `RingFailed` among them.
 
 What goes wrong:
-    `PerfringError`: `BadRing`, `BadType`, `Busy`, `Closed`, `Corrupt`, `Forked`, `Full` and
-    `TooLarge`.
+    `PerfringError`: `BadRing`, `BadType`, `Busy`, `Closed`, `Corrupt`, `Forked`, `Full`,
+    `RingRemoved` and `TooLarge`.
     What the system refuses is an ``OSError`` of the natural kind. A loss is no error.
 
 `perfring.logging` has a handler for Python's ``logging``; ``python -m perfring demo`` kills a
@@ -51,6 +51,7 @@ from ._errors import (
     Forked,
     Full,
     PerfringError,
+    RingRemoved,
     TooLarge,
 )
 from ._fields import (
@@ -127,6 +128,7 @@ __all__ = [
     "Ring",
     "RingFailed",
     "RingGone",
+    "RingRemoved",
     "RingSet",
     "Saved",
     "Snapshot",

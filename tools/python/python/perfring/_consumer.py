@@ -34,9 +34,10 @@ class Consumer(_native.Consumer):
         pace: How it looks for more while a producer is at work: ``"latency"`` all the time,
             ``"throughput"`` with pauses, which lets the producer be faster; ``"adaptive"`` pauses
             if the producer is the faster one.
-        guarded: Copy each record before anybody sees it, as the ring's producers may do anything at
-            any time. ``None`` does so if others than this process's user may write the ring's file.
-            Such a consumer has no `pin`.
+        trust: Whom to trust not to change records while they are read. ``"peers"``: all who may write
+            the ring's file. ``"nobody"``: each record is copied before it is returned, and such a
+            consumer has no `pin`. ``"auto"``: peers, unless others than this process's user may write
+            the file.
 
     Raises:
         Busy: The ring has a consumer: the text says who.

@@ -17,6 +17,7 @@ __all__ = [
     "Forked",
     "Full",
     "PerfringError",
+    "RingRemoved",
     "TooLarge",
 ]
 
@@ -58,11 +59,21 @@ class BadType(PerfringError, ValueError):
 
 
 class Corrupt(PerfringError):
-    """The ring holds what no producer writes, at position ``pos``."""
+    """The ring holds what no producer writes, at position ``pos``.
 
-    def __init__(self, message: str, pos: int = 0) -> None:
+    ``pos`` is ``None`` if the ring's file was truncated while it was in use.
+    """
+
+    def __init__(self, message: str, pos: int | None = None) -> None:
         super().__init__(message)
         self.pos = pos
+
+
+class RingRemoved(PerfringError):
+    """The ring's file was removed, or another took its place, and everything in it was read.
+
+    A reader that waits looks for that once a second. Attach anew for the ring that has the name now.
+    """
 
 
 class Closed(PerfringError, ValueError):

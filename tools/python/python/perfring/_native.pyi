@@ -25,6 +25,7 @@ BYTES: int
 
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 _T = TypeVar("_T")
+_Trust: TypeAlias = Literal["auto", "nobody", "peers"]
 _Pace: TypeAlias = Literal["adaptive", "latency", "throughput"]
 
 @type_check_only
@@ -153,7 +154,7 @@ class Consumer(_Reading):
         *,
         name: str | None = None,
         pace: _Pace = "adaptive",
-        guarded: bool | None = None,
+        trust: _Trust = "auto",
     ) -> Self: ...
     def pin(self, max: int | None = None, *, timeout: float | None = 0.0) -> Batch: ...
     @property

@@ -3,7 +3,7 @@
 use crate::locks::lock;
 use crate::record::Origin;
 use perfring_consumer::{
-    Anchors, AttachError, Consumer, Guard, Item, Lost, Observer, Start, Types,
+    Anchors, AttachError, Consumer, ConsumerOptions, Item, Lost, Observer, Start, Trust, Types,
 };
 use perfring_producer::RecordType;
 use perfring_set::{Change, Follower, NoRing, RingEntry, Source, SourceId};
@@ -367,8 +367,10 @@ impl Rings {
                 (Box::new(observer), uuid)
             }
             None => {
-                let consumer =
-                    Consumer::attach_guarded(entry.path.clone(), Some(&self.name), Guard::Auto)?;
+                let consumer = Consumer::attach_with(
+                    entry.path.clone(),
+                    &ConsumerOptions { trust: Trust::Auto, ..ConsumerOptions::named(&self.name) },
+                )?;
                 let uuid = consumer.layout().uuid;
                 (Box::new(consumer), uuid)
             }

@@ -3,7 +3,7 @@
 use crate::lost::Lost;
 use crate::runs::Builder;
 use crate::source::Source;
-use perfring_consumer::{Corrupt, Item};
+use perfring_consumer::{Item, ReadError};
 
 /// Bytes that a record whose payload stands in the AUX area takes in the data area.
 const LARGE: u64 = 48;
@@ -12,14 +12,14 @@ const LARGE_TYPE: u32 = 11;
 const NO_RECORDS: [u32; 2] = [2, 0x5046_0001];
 
 /// What stands before damage is good: the next call tells of it.
-pub(super) fn good(done: Result<(), Corrupt>, nothing: bool) -> Result<(), Corrupt> {
+pub(super) fn good(done: Result<(), ReadError>, nothing: bool) -> Result<(), ReadError> {
     if nothing { done } else { Ok(()) }
 }
 
 /// Records before the first that stands in the AUX area; `usize::MAX` if there is no such.
 pub(super) fn before_large(source: &mut Source, aux_size: u64, start: u64, end: u64) -> usize {
     let Source::Consumer(consumer) = source else { return usize::MAX };
-    let Some(raw) = consumer.raw().filter(|_| aux_size > 0) else { return usize::MAX };
+    let Some(raw) = consumer.advanced().raw().filter(|_| aux_size > 0) else { return usize::MAX };
     let (mut pos, mut before) = (start, 0);
     while pos < end {
         let header = raw.ring().word(pos).to_ne_bytes();
@@ -44,7 +44,7 @@ pub(super) fn collect(
     batch: &mut Builder,
     max: usize,
     end: u64,
-) -> Result<(), Corrupt> {
+) -> Result<(), ReadError> {
     match source {
         Source::Consumer(consumer) => {
             while batch.len() < max {

@@ -6,7 +6,8 @@ use crate::locks::lock;
 use crate::pins::Pins;
 use crate::source::Source;
 use crate::wait::{self, Until};
-use perfring_consumer::{AttachError, Consumer, Sleeper};
+use perfring_consumer::advanced::Sleeper;
+use perfring_consumer::{AttachError, Consumer};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -54,7 +55,7 @@ impl Waiting {
                     Source::Observer(_) => (None, None),
                     Source::Consumer(consumer) => match self.sleeper(consumer) {
                         Err(error) => return Some(Err(error)),
-                        Ok(sleeper) => match consumer.prepare_sleep() {
+                        Ok(sleeper) => match consumer.advanced().prepare_sleep() {
                             None => {
                                 // It was said that nobody sleeps, and another thread may.
                                 if self.sleeping.load(Ordering::Acquire) > 0 {
@@ -81,7 +82,7 @@ impl Waiting {
             match turn.source() {
                 Some(Source::Consumer(consumer)) => {
                     if last {
-                        consumer.end_sleep();
+                        consumer.advanced().end_sleep();
                     }
                     (consumer.fill().unread > 0).then_some(Ok(true))
                 }
@@ -96,12 +97,12 @@ impl Waiting {
         }
     }
 
-    fn sleeper(&self, consumer: &Consumer) -> Result<Arc<Sleeper>, AttachError> {
+    fn sleeper(&self, consumer: &mut Consumer) -> Result<Arc<Sleeper>, AttachError> {
         let mut kept = lock(&self.sleeper);
         if let Some(sleeper) = &*kept {
             return Ok(Arc::clone(sleeper));
         }
-        let sleeper = Arc::new(consumer.sleeper()?);
+        let sleeper = Arc::new(consumer.advanced().sleeper()?);
         *kept = Some(Arc::clone(&sleeper));
         Ok(sleeper)
     }

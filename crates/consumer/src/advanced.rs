@@ -1,0 +1,302 @@
+//! What few readers need: reading ahead of what is released, places to go on from, sleeping on one's
+//! own, and raw access.
+//!
+//! [`Consumer::advanced`] and [`Observer::advanced`] lead here. Readers of many rings are built on
+//! these, as `perfring-set` and the sidecar are: [`AdvancedConsumer::peek`] says which ring has the oldest
+//! record, [`AdvancedConsumer::take`] takes it, and [`AdvancedConsumer::release_to`] releases it once it is
+//! delivered.
+
+use crate::consumer::Consumer;
+use crate::cursor::Cursor;
+use crate::guarded::Guarded;
+use crate::item::{Item, Record};
+use crate::observer::Observer;
+use perfring_ring::ReadError;
+use perfring_shm::{AttachError, ReadWindow};
+
+pub use perfring_ring::{Front, ResumePoint};
+pub use perfring_shm::{Raw, RawReader, Sleeper, Ticket};
+
+/// The rarely used half of a [`Consumer`]: see [`Consumer::advanced`].
+#[derive(Debug)]
+pub struct AdvancedConsumer<'a> {
+    consumer: &'a mut Consumer,
+}
+
+/// The rarely used half of an [`Observer`]: see [`Observer::advanced`].
+#[derive(Debug)]
+pub struct AdvancedObserver<'a> {
+    observer: &'a mut Observer,
+}
+
+impl Consumer {
+    /// Gives access to what few consumers need: see [`advanced`](crate::advanced).
+    #[inline]
+    pub fn advanced(&mut self) -> AdvancedConsumer<'_> {
+        AdvancedConsumer { consumer: self }
+    }
+
+    /// Returns the place after everything that was read: for [`AdvancedConsumer::release_to`].
+    #[must_use]
+    #[inline]
+    pub fn resume_point(&self) -> ResumePoint {
+        self.cursor.resume_point()
+    }
+
+    pub(crate) fn hold(&mut self) {
+        match &mut self.cursor {
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.hold(),
+            Cursor::Saving(saving) => saving.hold = true,
+        }
+    }
+
+    pub(crate) fn release_to(&mut self, resume_point: &ResumePoint) {
+        match &mut self.cursor {
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
+                window.release_to(resume_point)
+            }
+            Cursor::Saving(saving) => saving.save_resume_point(resume_point),
+        }
+    }
+}
+
+impl Observer {
+    /// Gives access to what few observers need: see [`advanced`](crate::advanced).
+    #[inline]
+    pub fn advanced(&mut self) -> AdvancedObserver<'_> {
+        AdvancedObserver { observer: self }
+    }
+
+    /// Returns the place after everything that was read: its [`ResumePoint::saved`] is for
+    /// [`Start::At`](crate::Start::At).
+    #[must_use]
+    #[inline]
+    pub fn resume_point(&self) -> ResumePoint {
+        self.window.observer().resume_point()
+    }
+}
+
+impl<'a> AdvancedConsumer<'a> {
+    /// From now on nothing is released but by [`AdvancedConsumer::release_to`] and
+    /// [`Consumer::acknowledge`]: as with [`Acknowledge::Explicit`](crate::Acknowledge::Explicit).
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Item};
+    /// # use perfring_producer::{Options, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # for n in 0..3 { producer.publish(&[n])?; }
+    /// let mut consumer = Consumer::attach(&path)?;
+    /// consumer.advanced().hold();
+    /// let mut places = Vec::new();
+    /// while let Some(item) = consumer.read()? {
+    /// #   let _ = item;
+    ///     places.push(consumer.resume_point()); // after each of three records
+    /// }
+    /// consumer.advanced().release_to(&places[0]);
+    /// drop(consumer);
+    ///
+    /// let mut next = Consumer::attach(&path)?;
+    /// let Some(Item::Record(second)) = next.read()? else { panic!() };
+    /// assert_eq!(second.bytes, [1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn hold(self) {
+        self.consumer.hold();
+    }
+
+    /// Hands back everything before a place that this consumer returned: the producer gets the space.
+    /// Of an overwrite ring, the place is saved in the page. A place that is not after the last one
+    /// does nothing.
+    pub fn release_to(self, resume_point: &ResumePoint) {
+        self.consumer.release_to(resume_point);
+    }
+
+    /// Looks how far the producer is, and returns what is next, without taking it.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    #[inline]
+    pub fn peek(self) -> Result<Front, ReadError> {
+        match &mut self.consumer.cursor {
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.peek(),
+            Cursor::Saving(saving) => saving.window.peek(),
+        }
+    }
+
+    /// Returns the next item of what was there at the last [`AdvancedConsumer::peek`], and what is next
+    /// after it: [`Front::Empty`] if all of it was taken.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Item, advanced::Front};
+    /// # use perfring_producer::{Options, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let options = Options { time: true, ..Options::default() };
+    /// # let mut producer = Producer::create(&path, &options)?;
+    /// # for n in 0..2 { producer.publish(&[n])?; }
+    /// let mut consumer = Consumer::attach(&path)?;
+    /// consumer.advanced().hold();
+    /// let Front::Timestamped(first) = consumer.advanced().peek()? else { panic!() };
+    /// let Some((Item::Record(record), next)) = consumer.advanced().take()? else { panic!() };
+    /// assert_eq!(record.time, Some(first)); // borrowed from the ring
+    /// assert!(matches!(next, Front::Timestamped(second) if second >= first));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    #[inline]
+    pub fn take(self) -> Result<Option<(Item<'a>, Front)>, ReadError> {
+        match &mut self.consumer.cursor {
+            Cursor::InPlace(window) => match window.take_known() {
+                Ok((frame, bytes, front)) => {
+                    Ok(Some((Item::Record(Record::new(&frame, bytes)), front)))
+                }
+                Err(window) => take_in_place(window),
+            },
+            copied => take_copied(copied),
+        }
+    }
+
+    /// The ring's words and positions, for a reader of one's own; `None` on an overwrite ring, which
+    /// an [`Observer`] gives access to. Begins after what was read.
+    ///
+    /// ```
+    /// # use perfring_consumer::Consumer;
+    /// # use perfring_producer::{Options, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # producer.publish(b"eight by")?;
+    /// # let mut consumer = Consumer::attach(&path)?;
+    /// let Some(mut raw) = consumer.advanced().raw() else { panic!("an overwrite ring") };
+    /// let (mut pos, head) = (raw.cursor(), raw.ring().head());
+    /// while pos < head {
+    ///     let header = raw.ring().word(pos); // u32 type, u16 misc, u16 size
+    ///     let size = header >> 48;
+    ///     assert_eq!(raw.ring().word(pos + 8).to_ne_bytes(), *b"eight by");
+    ///     pos += size;
+    /// }
+    /// assert_eq!(raw.advance(pos)?.records, 1); // the tail is there now
+    /// assert_eq!(raw.ring().tail(), head);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn raw(self) -> Option<RawReader<'a>> {
+        match &mut self.consumer.cursor {
+            Cursor::InPlace(window) => Some(window.raw()),
+            Cursor::Guarded(_) | Cursor::Saving(_) => None,
+        }
+    }
+
+    /// Returns a handle that sleeps for this consumer without borrowing it: for a consumer that threads
+    /// share behind a lock, which a sleeping thread must not hold.
+    ///
+    /// ```
+    /// # use perfring_consumer::Consumer;
+    /// # use perfring_producer::{Options, Producer};
+    /// # use std::{sync::Mutex, time::Duration};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// let mut consumer = Consumer::attach(&path)?;
+    /// let sleeper = consumer.advanced().sleeper()?;
+    /// let consumer = Mutex::new(consumer);
+    /// # producer.publish(b"x")?;
+    /// while consumer.lock().unwrap().fill().unread == 0 {
+    ///     let ticket = consumer.lock().unwrap().advanced().prepare_sleep();
+    ///     if let Some(ticket) = ticket {
+    ///         sleeper.sleep(ticket, Duration::from_secs(1)); // others can read meanwhile
+    ///         consumer.lock().unwrap().advanced().end_sleep();
+    ///     }
+    ///     if consumer.lock().unwrap().advanced().check_removed() {
+    ///         break; // `read` says so
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] if the ring cannot be mapped once more.
+    pub fn sleeper(self) -> Result<Sleeper, AttachError> {
+        self.consumer.cursor.mapping().sleeper()
+    }
+
+    /// Asks to be woken: to be called before [`Sleeper::sleep`]. `None` if there is something to read.
+    /// Releases first.
+    #[must_use]
+    pub fn prepare_sleep(self) -> Option<Ticket> {
+        self.consumer.prepare_sleep()
+    }
+
+    /// Takes back what [`AdvancedConsumer::prepare_sleep`] asked for: to be called after
+    /// [`Sleeper::sleep`], once nobody sleeps for this consumer any more.
+    pub fn end_sleep(self) {
+        self.consumer.end_sleep();
+    }
+
+    /// Ends what a dead producer of a shared ring left open before what others published since, if
+    /// it stood there at the last call, too: what [`Consumer::sleep`] does as well, for those who
+    /// sleep elsewhere. Returns whether something is open there.
+    pub fn tend(self) -> bool {
+        self.consumer.tend()
+    }
+
+    /// Returns whether the ring's file was removed or replaced, and asks the file system at most once a
+    /// second: what [`Consumer::sleep`] does as well, for those who sleep elsewhere. Afterwards
+    /// [`Consumer::read`] returns [`ReadError::Removed`] where there is nothing left.
+    pub fn check_removed(self) -> bool {
+        self.consumer.check_removed()
+    }
+}
+
+impl<'a> AdvancedObserver<'a> {
+    /// Returns what is next, without taking it; looks how far the producer is, if nothing is known of.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    #[inline]
+    pub fn peek(self) -> Result<Front, ReadError> {
+        self.observer.window.peek()
+    }
+
+    /// Takes the next item, as [`AdvancedConsumer::take`] does.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    #[inline]
+    pub fn take(self) -> Result<Option<(Item<'a>, Front)>, ReadError> {
+        Ok(self.observer.window.take()?.map(|(next, front)| (Item::new(next), front)))
+    }
+
+    /// Returns the ring's words and positions, for a reader of one's own. Any word of an overwrite ring
+    /// may change at any time: what was loaded at a position was intact if [`Raw::tail`] is not past it
+    /// afterwards.
+    #[must_use]
+    pub fn raw(self) -> Raw<'a> {
+        self.observer.window.mapping().raw()
+    }
+
+    /// Returns whether the ring's file was removed or replaced, and asks the file system at most once a
+    /// second: what [`Observer::wait`] does as well, for those who wait elsewhere. Afterwards
+    /// [`Observer::read`] returns [`ReadError::Removed`] where there is nothing left.
+    pub fn check_removed(self) -> bool {
+        self.observer.check_removed()
+    }
+}
+
+#[inline(never)]
+fn take_copied(cursor: &mut Cursor) -> Result<Option<(Item<'_>, Front)>, ReadError> {
+    match cursor {
+        Cursor::InPlace(window) => take_in_place(window),
+        Cursor::Guarded(guarded) => guarded.take(),
+        Cursor::Saving(saving) => saving.take(),
+    }
+}
+
+#[inline(never)]
+fn take_in_place(window: &mut ReadWindow) -> Result<Option<(Item<'_>, Front)>, ReadError> {
+    Ok(window.take()?.map(|(next, front)| (Item::new(next), front)))
+}

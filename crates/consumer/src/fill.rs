@@ -1,0 +1,80 @@
+//! What is in a ring, and who may add to it.
+
+use crate::consumer::Consumer;
+use crate::cursor::Cursor;
+use crate::guarded::Guarded;
+use crate::observer::Observer;
+use perfring_abi::Producers;
+use perfring_shm::{AttachError, RingFile, Seat};
+
+/// How full a ring is, for a reader of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fill {
+    /// Bytes that are there and that it has not read.
+    pub unread: u64,
+    /// Bytes that it has read and not released; none of a reader that copies.
+    pub held: u64,
+    /// Bytes of the ring.
+    pub size: u64,
+}
+
+impl Consumer {
+    /// How full the ring is now.
+    #[must_use]
+    pub fn fill(&self) -> Fill {
+        let held = match &self.cursor {
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
+                window.reader().held()
+            }
+            Cursor::Saving(_) => 0,
+        };
+        let (head, size) = (self.cursor.mapping().head(), self.layout().data_size);
+        Fill { unread: head.saturating_sub(self.position()).min(size), held, size }
+    }
+
+    /// Whether a producer is attached, so that there may be more; or was, and left a reservation open
+    /// that [`AdvancedConsumer::tend`](crate::advanced::AdvancedConsumer::tend) is still to end.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] where the file system has no locks.
+    pub fn has_producer(&self) -> Result<bool, AttachError> {
+        // What a dead one left open comes once it is recovered, see `tend`.
+        let mapping = self.cursor.mapping();
+        Ok(has_producer(mapping.file())? || mapping.lags())
+    }
+}
+
+impl Observer {
+    /// How full the ring is now: with a whole ring unread, an observer of an overwrite ring is
+    /// lapped.
+    #[must_use]
+    pub fn fill(&self) -> Fill {
+        let (head, size) = (self.window.mapping().head(), self.layout().data_size);
+        Fill {
+            unread: head.saturating_sub(self.window.observer().resume_point().pos).min(size),
+            held: 0,
+            size,
+        }
+    }
+
+    /// Whether a producer is attached, so that there may be more.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] where the file system has no locks.
+    pub fn has_producer(&self) -> Result<bool, AttachError> {
+        has_producer(self.window.mapping().file())
+    }
+}
+
+fn has_producer(ring: &RingFile) -> Result<bool, AttachError> {
+    let slots = match ring.layout().producers {
+        Producers::One => 1,
+        Producers::Many => ring.layout().slots,
+    };
+    for slot in 0..slots {
+        if ring.is_held(Seat::Producer(slot))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,75 @@
+//! What a reader is attached with.
+
+use crate::wait_strategy::WaitStrategy;
+use perfring_ring::{Start, WakeAt};
+use perfring_shm::{Lines, Trust};
+
+/// When an item that a [`Consumer`](crate::Consumer) returned counts as read: it does not come again,
+/// and its space goes back to the producer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// At the next call that reads. If the process ends in between, the next consumer may get the
+    /// item again, or may not.
+    #[default]
+    AtNextRead,
+    /// When [`Consumer::acknowledge`](crate::Consumer::acknowledge) is called: the next consumer gets
+    /// everything again that was not acknowledged (at-least-once delivery). What is not acknowledged
+    /// keeps its space: a producer that fills a drop ring finds it full.
+    Explicit,
+}
+
+/// How a [`Consumer`](crate::Consumer) attaches.
+///
+/// ```
+/// # use perfring_consumer::{Consumer, ConsumerOptions, Item, Lines};
+/// # use perfring_producer::{Options, Producer};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("ring");
+/// # let mut producer = Producer::create(&path, &Options::default())?;
+/// # producer.publish(b"x")?;
+/// let options = ConsumerOptions {
+///     name: Some("auditor".to_owned()),
+///     lines: Lines::Leave, // maps the records read-only: not even a bug can change them
+///     ..ConsumerOptions::default()
+/// };
+/// let mut consumer = Consumer::attach_with(&path, &options)?;
+/// assert!(matches!(consumer.read()?, Some(Item::Record(record)) if record.bytes == b"x"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConsumerOptions {
+    /// A name of up to 64 bytes that `perfring stat` shows. Default `None`: the program's name.
+    pub name: Option<String>,
+    /// What is done with the cache lines of records that were read in place.
+    pub lines: Lines,
+    /// Whether records are borrowed in place, or copied because producers are not trusted. Default
+    /// [`Trust::Peers`].
+    pub trust: Trust,
+    /// How the consumer polls and waits. Default [`WaitStrategy::Adaptive`].
+    pub wait: WaitStrategy,
+    /// What a sleeping consumer is woken for. Default [`WakeAt::Record`]; the others spare the
+    /// producer wakes.
+    pub wake_at: WakeAt,
+    /// When items count as read. Default [`Acknowledge::AtNextRead`].
+    pub acknowledge: Acknowledge,
+}
+
+impl ConsumerOptions {
+    /// Returns the default options with a name of up to 64 bytes, which `perfring stat` shows.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        ConsumerOptions { name: Some(name.into()), ..ConsumerOptions::default() }
+    }
+}
+
+/// How an [`Observer`](crate::Observer) opens a ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObserverOptions {
+    /// Where it starts. Default [`Start::Oldest`].
+    pub start: Start,
+    /// An observer always copies. With [`Trust::Nobody`] it also takes no more memory than
+    /// [`Trust::MAX_AUX`] for a payload, and survives a file that is truncated.
+    pub trust: Trust,
+    /// How the observer polls. Default [`WaitStrategy::Adaptive`].
+    pub wait: WaitStrategy,
+}

@@ -1,0 +1,29 @@
+//! Finding out that the ring's file was removed: nobody wakes a reader for that.
+
+use std::time::{Duration, Instant};
+
+/// How often a waiting reader asks the file system.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// When a reader asks next.
+#[derive(Debug, Default)]
+pub(crate) struct Removal {
+    next: Option<Instant>,
+}
+
+impl Removal {
+    /// Returns whether it is time to ask, at most once in [`EVERY`].
+    pub(crate) fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = self.next.is_none_or(|next| next <= now);
+        if due {
+            self.next = now.checked_add(EVERY);
+        }
+        due
+    }
+
+    /// The time until then.
+    pub(crate) fn left(&self) -> Duration {
+        self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(Instant::now()))
+    }
+}
