@@ -1,4 +1,4 @@
-//! A directory of rings, and how a producer gets one of its own.
+//! A directory of rings, in which each producer has one.
 
 use perfring_consumer::{AttachError, Layout, RingFile};
 use perfring_producer::{
@@ -12,89 +12,88 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// The longest name of a ring: some room is left for what is put behind it.
+/// The longest name of a ring, in bytes: this leaves room for suffixes.
 const NAME_MAX: usize = 200;
-/// Rings of one name side by side, of different shapes: see [`RingSet::producer`].
+/// Rings of one name with different options, side by side: see [`RingSet::producer`].
 const BESIDE_MAX: u32 = 9;
-/// How often a ring that is made and removed under our hands is tried again.
+/// Attempts at a ring that others create and remove meanwhile.
 const TRIES: u32 = 100;
 
-/// How a directory of rings is made, whose it may be, and the shape of its rings.
+/// How a directory of rings is created, who may own it, and the options of its rings.
 ///
 /// ```
-/// use perfring_set::{SetOptions, Trust};
-/// // One directory for containers of different users, on a memory-backed volume: whoever may
-/// // reach it may add rings, and the sticky bit keeps them from removing those of others.
-/// let mut shared = SetOptions { mode: 0o1777, trust: Trust::Anybody, ..SetOptions::default() };
+/// use perfring_set::{SetOptions, Access};
+/// // One directory for containers of different users, on a memory-backed volume: everybody with
+/// // access may add rings, and the sticky bit keeps them from removing those of others.
+/// let mut shared = SetOptions { mode: 0o1777, access: Access::Shared, ..SetOptions::default() };
 /// shared.ring.mode = 0o666; // a sidecar of another user reads and releases
 /// assert!(SetOptions::default().ring.time);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetOptions {
-    /// Mode bits of a directory that is made, whatever the umask. Default `0o700`.
+    /// Mode bits of a directory that is created, whatever the umask. Default `0o700`.
     pub mode: u32,
-    /// Whose directory is used. Default [`Trust::Mine`].
-    pub trust: Trust,
-    /// The shape of a ring that is made. Default: that of [`Options`], with stamps, as the merge of
-    /// several rings needs them.
+    /// Who may write to the directory. Default [`Access::Private`].
+    pub access: Access,
+    /// The options of rings that are created. Default: [`Options::default`] with timestamps, which a
+    /// merge needs. Set `ring.time` to false for a set whose rings have none.
     pub ring: Options,
 }
 
 impl Default for SetOptions {
     fn default() -> Self {
         let ring = Options { time: true, policy: Policy::Drop, ..Options::default() };
-        SetOptions { mode: 0o700, trust: Trust::Mine, ring }
+        SetOptions { mode: 0o700, access: Access::Private, ring }
     }
 }
 
-/// Whose directory a producer puts its ring into.
+/// Who may write to the directory of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trust {
-    /// One that is this user's, or root's, and that nobody else may write to; and only rings that
-    /// are this user's are gone on with.
+pub enum Access {
+    /// Only this user, or root. A producer continues only rings that this user owns.
     #[default]
-    Mine,
-    /// Whatever is there: whoever may write to it can remove rings, or put others in their place.
-    Anybody,
+    Private,
+    /// Anybody: not checked. Everybody who may write to the directory can remove or replace rings.
+    Shared,
 }
 
 /// Why a set's directory, or a ring in it, cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SetError {
-    /// The system refused the directory.
+    /// A system call on the directory failed.
     #[error("cannot use the ring directory {}: {step}: {source}", .dir.display())]
     Dir {
         /// The directory.
         dir: PathBuf,
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Something else has the directory's name.
-    #[error("{} is no directory: give the rings one of their own", .dir.display())]
+    /// The path is not a directory.
+    #[error("{} is not a directory: give the rings one of their own", .dir.display())]
     NoDirectory {
-        /// The name.
+        /// The path.
         dir: PathBuf,
     },
-    /// The directory, or a ring in it, is another user's.
+    /// Another user owns the directory, or a ring in it.
     #[error(
         "{} belongs to uid {owner}, and this process is uid {me}: use one of your own, or say that \
-         this one is shared (Trust::Anybody)", .path.display()
+         this one is shared (Access::Shared)", .path.display()
     )]
     Foreign {
         /// The directory or the ring.
         path: PathBuf,
-        /// Whose it is.
+        /// The owner's uid.
         owner: u32,
-        /// Who asks.
+        /// This process's uid.
         me: u32,
     },
     /// Others may write to the directory.
     #[error(
         "others may write to the ring directory {} (mode {mode:#o}), and could put rings of their \
-         own there: chmod it to 0700, or say that it is shared (Trust::Anybody)", .dir.display()
+         own there: chmod it to 0700, or say that it is shared (Access::Shared)", .dir.display()
     )]
     Open {
         /// The directory.
@@ -111,7 +110,7 @@ pub enum SetError {
         /// The name.
         name: String,
     },
-    /// There are rings of this name already, each of another shape than is asked for.
+    /// All nine rings of this name have other options.
     #[error(
         "{} and {} rings beside it have another size, policy or mode than is asked for, and are not \
          read to their end: have them read and pruned (`perfring prune`), or use another name",
@@ -121,19 +120,18 @@ pub enum SetError {
         /// The first of them.
         path: PathBuf,
     },
-    /// The ring could not be made.
+    /// The ring cannot be created.
     #[error(transparent)]
     Create(#[from] CreateError),
-    /// The ring is there and could not be attached to. [`AttachError::Busy`]: a live producer has
-    /// this name.
+    /// The ring exists and cannot be attached to. [`AttachError::Busy`]: a live producer has this name.
     #[error(transparent)]
     Attach(#[from] AttachError),
 }
 
 /// A directory of rings, one for each producer: a process or a thread.
 ///
-/// Each producer writes into a ring of its own at full speed, whoever reads merges them by time. A
-/// ring stays when its producer is gone, until it has been read to the end and is pruned.
+/// Each producer writes into a ring of its own at full speed, and a reader merges the rings by time
+/// ([`RingSet::merge`]). A ring stays after its producer has ended, until it is read to its end and pruned.
 ///
 /// ```
 /// use perfring_set::RingSet;
@@ -143,13 +141,13 @@ pub enum SetError {
 /// let mut producer = set.producer("worker-1")?;
 /// producer.publish(b"hello")?;
 /// assert!(dir.join("worker-1").exists());
-/// assert!(set.producer("worker-1").is_err()); // has a producer: says which
+/// assert!(set.producer("worker-1").is_err()); // it has a producer: the error says which
 ///
 /// drop(producer);
-/// let producer = set.producer("worker-1")?; // goes on where the last one stopped
+/// let producer = set.producer("worker-1")?; // continues where the last one stopped
 /// assert_eq!(producer.totals().written.records, 1);
 ///
-/// let mine = set.own_producer()?; // under a name that nobody else has
+/// let mine = set.own_producer()?; // a ring with a name that nobody else has
 /// # drop(mine);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -157,13 +155,13 @@ pub enum SetError {
 pub struct RingSet {
     dir: PathBuf,
     options: SetOptions,
-    /// The directory's own name must not be a symbolic link: others may write where it stands.
+    /// The directory must not be a symbolic link: others may write to its parent directory.
     strict: bool,
 }
 
 impl RingSet {
-    /// The directory where rings are looked for unless another is said: `$XDG_RUNTIME_DIR/perfring`,
-    /// or without that variable `/dev/shm/perfring-UID`.
+    /// Returns the default directory: `$XDG_RUNTIME_DIR/perfring`, or without that variable
+    /// `/dev/shm/perfring-UID`.
     #[must_use]
     pub fn default_dir() -> PathBuf {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -173,16 +171,23 @@ impl RingSet {
         }
     }
 
-    /// The set in [`RingSet::default_dir`].
+    /// Opens the set in [`RingSet::default_dir`], and creates the directory if it is missing.
     ///
     /// # Errors
     /// See [`SetError`].
     pub fn open_default() -> Result<Self, SetError> {
-        let options = SetOptions::default();
-        Self::checked(RingSet { dir: Self::default_dir(), options, strict: true })
+        Self::open_default_with(&SetOptions::default())
     }
 
-    /// The set in this directory, which is made if it is missing (the one it stands in is not).
+    /// Opens the set in [`RingSet::default_dir`] with these options.
+    ///
+    /// # Errors
+    /// See [`SetError`].
+    pub fn open_default_with(options: &SetOptions) -> Result<Self, SetError> {
+        Self::checked(RingSet { dir: Self::default_dir(), options: *options, strict: true })
+    }
+
+    /// Opens the set in a directory, which is created if it is missing (its parent is not).
     ///
     /// # Errors
     /// See [`SetError`].
@@ -190,7 +195,7 @@ impl RingSet {
         Self::open_with(dir, &SetOptions::default())
     }
 
-    /// As [`RingSet::open`], with these options.
+    /// Opens the set in a directory with these options.
     ///
     /// # Errors
     /// See [`SetError`].
@@ -203,21 +208,21 @@ impl RingSet {
         Ok(self)
     }
 
-    /// Where it is.
+    /// Returns the directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// A producer for the ring of this name, which is made if it is missing.
+    /// Attaches a producer to the ring of this name, which is created if it is missing.
     ///
-    /// * The ring is there and its producer gone, by whatever end: it is gone on with. Its epoch
-    ///   rises, and what was not read yet stays.
-    /// * A live producer has it: [`AttachError::Busy`] says who.
-    /// * It is there with another shape than the set's options say: a ring beside it is used,
-    ///   `NAME.2` to `NAME.9`. A program with new options can start although what its last run
-    ///   left is still being read, and no producer ever removes a ring.
-    /// * It is no ring, or another user's: an error.
+    /// * If the ring's producer has ended, in whatever way, the new one continues the ring: the epoch
+    ///   rises, and unread records stay.
+    /// * If a live producer has it, [`AttachError::Busy`] says which.
+    /// * If it has other options than the set, a ring beside it is used, `NAME.2` to `NAME.9`. So a
+    ///   program can start with new options while the records of its last run are still being read. No
+    ///   producer ever removes a ring.
+    /// * If it is not a ring, or another user's, this is an error.
     ///
     /// # Errors
     /// See [`SetError`].
@@ -225,17 +230,31 @@ impl RingSet {
         self.producer_with(name, &self.options.ring)
     }
 
-    /// As [`RingSet::producer`], for a ring of this shape.
+    /// Attaches a producer as [`RingSet::producer`] does, with these options instead of the set's, such as
+    /// another size or policy.
+    ///
+    /// Its records have timestamps even if `options.time` is false, because a merge needs them. To
+    /// create rings without, set [`SetOptions::ring`]`.time` to false as well.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use perfring_producer::{Options, Policy};
+    /// let set = perfring_set::RingSet::open(dir.path().join("rings"))?;
+    /// let recorder = Options { policy: Policy::Overwrite, size: 1 << 16, ..Options::default() };
+    /// let producer = set.producer_with("recorder", &recorder)?;
+    /// assert!(producer.layout().time);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// See [`SetError`].
     pub fn producer_with(&self, name: &str, options: &Options) -> Result<Producer, SetError> {
         let options = Options { producers: Producers::One, ..*options };
-        self.attach(name, &options, |location| Producer::attach(location))
+        self.attach(name, &self.timed(options), |location| Producer::attach(location))
     }
 
-    /// As [`RingSet::producer`], for a ring that many may publish into at once: any number of
-    /// processes ask for the same name, and get a slot each.
+    /// Attaches a producer as [`RingSet::producer`] does, to a shared ring: many processes may attach to
+    /// the same name, and get a slot each.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -252,15 +271,14 @@ impl RingSet {
         self.attach(name, &options, |location| SharedProducer::attach(location))
     }
 
-    /// The path of the ring of this name and shape that [`RingSet::producer`] would go on in, made if
-    /// it is missing: for who attaches to it by other means.
+    /// Returns the path of the ring that [`RingSet::producer_with`] would attach to, and creates the
+    /// ring if it is missing: for what attaches by a path, such as `perfring_telemetry::Sink`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// use perfring_producer::{Options, Producer};
     /// let set = perfring_set::RingSet::open(dir.path().join("rings"))?;
-    /// let options = Options { time: true, ..Options::default() };
-    /// let path = set.ready("worker-1", &options)?;
+    /// let path = set.ring_path("worker-1", &Options::default())?;
     /// let producer = Producer::attach_as(&path, "script.py")?;
     /// # drop(producer);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -268,12 +286,17 @@ impl RingSet {
     ///
     /// # Errors
     /// See [`SetError`].
-    pub fn ready(&self, name: &str, options: &Options) -> Result<PathBuf, SetError> {
-        self.attach(name, options, |path| RingFile::inspect(path).map(|_| path.to_owned()))
+    pub fn ring_path(&self, name: &str, options: &Options) -> Result<PathBuf, SetError> {
+        let options = self.timed(*options);
+        self.attach(name, &options, |path| RingFile::inspect(path).map(|_| path.to_owned()))
     }
 
-    /// A producer for a new ring, under a name that no other process or thread has or gets:
-    /// [`RingSet::own_name`].
+    /// These options, with timestamps unless the set's own options are without.
+    fn timed(&self, options: Options) -> Options {
+        Options { time: options.time || self.options.ring.time, ..options }
+    }
+
+    /// Creates a ring with a new name, [`RingSet::own_name`], and attaches a producer to it.
     ///
     /// # Errors
     /// See [`SetError`].
@@ -281,13 +304,12 @@ impl RingSet {
         self.producer(&Self::own_name())
     }
 
-    /// A new name: the program's, the pid, a number that counts up in the process, and 48 random
-    /// bits, as in `shop.4711.2.9f30c2d84e1b`. Two containers have the same pids; they do not draw
-    /// the same number.
+    /// Returns a new name: the program's, the pid, a counter and 48 random bits, such as
+    /// `shop.4711.2.9f30c2d84e1b`. The random bits distinguish containers, which may have the same pids.
     #[must_use]
     pub fn own_name() -> String {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        // Relaxed: only that no two are the same.
+        // Relaxed: only uniqueness matters.
         let nth = NEXT.fetch_add(1, Ordering::Relaxed);
         // Without random bytes, the time in ns, which two containers hardly share.
         let random = getrandom::u64().unwrap_or_else(|_| {
@@ -297,7 +319,7 @@ impl RingSet {
         format!("{}.{}.{nth}.{random:012x}", program(), std::process::id())
     }
 
-    /// Goes on in the ring of this name, or makes it.
+    /// Attaches to the ring of this name, or creates it.
     fn attach<P>(
         &self,
         name: &str,
@@ -319,7 +341,7 @@ impl RingSet {
         Err(SetError::Shapes { path: first })
     }
 
-    /// `None`: there is a ring of another shape.
+    /// Returns `None` if the ring has other options.
     fn attach_at<P>(
         &self,
         path: &Path,
@@ -337,30 +359,30 @@ impl RingSet {
             };
             match tried {
                 Ok(producer) => return Ok(Some(producer)),
-                // Somebody removes rings beside us: the name is free now, or a new ring has it.
+                // Another process removed the ring: the name is free now, or a new ring has it.
                 Err(AttachError::NotFound { .. } | AttachError::Removed { .. })
                     if tries < TRIES => {}
                 Err(error) => return Err(error.into()),
             }
             match create(path, options) {
-                // Another process was quicker; its producer may be one of many, or gone again.
+                // Another process was quicker; its producer may be one of many, or have ended.
                 Ok(()) | Err(CreateError::Exists { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Whether the ring is such as these options make.
+    /// Returns whether the ring has these options.
     fn may_go_on(&self, path: &Path, options: &Options) -> Result<bool, SetError> {
         let ring = RingFile::inspect(path)?;
         let (owner, mode) = ring.owner()?;
-        if self.options.trust == Trust::Mine && owner != euid() {
+        if self.options.access == Access::Private && owner != euid() {
             return Err(SetError::Foreign { path: path.to_owned(), owner, me: euid() });
         }
         Ok(mode == options.mode && has_shape(ring.layout(), options))
     }
 
-    /// Makes the directory if it is missing, and sees whose it is.
+    /// Creates the directory if it is missing, and checks its owner and mode.
     fn ensure(&self) -> Result<(), SetError> {
         let failed = |step| move |source| SetError::Dir { dir: self.dir.clone(), step, source };
         match DirBuilder::new().mode(self.options.mode & 0o777).create(&self.dir) {
@@ -369,17 +391,17 @@ impl RingSet {
                 fs::set_permissions(&self.dir, mode).map_err(failed("setting its mode"))?;
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(failed("making it")(error)),
+            Err(error) => return Err(failed("creating it")(error)),
         }
         let meta = match self.strict {
             true => fs::symlink_metadata(&self.dir),
             false => fs::metadata(&self.dir),
         };
-        let meta = meta.map_err(failed("looking at it"))?;
+        let meta = meta.map_err(failed("checking it"))?;
         if !meta.is_dir() {
             return Err(SetError::NoDirectory { dir: self.dir.clone() });
         }
-        if self.options.trust == Trust::Anybody {
+        if self.options.access == Access::Shared {
             return Ok(());
         }
         let (owner, me, mode) = (meta.uid(), euid(), meta.mode() & 0o7777);
@@ -393,7 +415,7 @@ impl RingSet {
     }
 }
 
-/// Whether these options make such a ring.
+/// Returns whether a ring of these options has this layout.
 fn has_shape(layout: &Layout, options: &Options) -> bool {
     let slots = match options.producers {
         Producers::One => 1,
@@ -410,7 +432,7 @@ fn has_shape(layout: &Layout, options: &Options) -> bool {
         && layout.aux_size == options.aux_size
 }
 
-/// Names that begin with a dot are drafts, and what others keep beside the rings.
+/// Refuses names that begin with a dot: they are drafts, or files of other programs.
 fn check_name(name: &str) -> Result<(), SetError> {
     let bad = |c: char| c == '/' || c.is_control();
     if (1..=NAME_MAX).contains(&name.len()) && !name.starts_with('.') && !name.contains(bad) {
@@ -419,7 +441,7 @@ fn check_name(name: &str) -> Result<(), SetError> {
     Err(SetError::Name { name: name.to_owned() })
 }
 
-/// This program, as part of a name.
+/// Returns the program's name, for use in a ring's name.
 fn program() -> String {
     let arg = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&arg).file_name().unwrap_or_default().to_string_lossy();

@@ -1,4 +1,4 @@
-//! One name in a directory of rings: a ring, or not.
+//! An entry of a directory of rings: a ring, or something else.
 
 use crate::dir::SetError;
 use perfring_consumer::{AttachError, Identity, Layout, RingFile};
@@ -10,44 +10,44 @@ use std::path::{Path, PathBuf};
 /// A ring in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingEntry {
-    /// Its name in the directory; what of it is no UTF-8 is shown as `\u{fffd}`.
+    /// Its name in the directory, with `\u{fffd}` for what is not UTF-8.
     pub name: String,
     /// Its path.
     pub path: PathBuf,
-    /// Which ring it is. A path is attached to by name: in a directory that others may write to,
-    /// compare this with the ring that was attached to.
+    /// The ring's identity. Attaching goes by path: in a directory that others may write to, compare this
+    /// with the identity of the attached ring.
     pub identity: Identity,
-    /// Its shape.
+    /// Its layout.
     pub layout: Layout,
 }
 
-/// Something in a directory that is no ring, or none that can be used here.
+/// A directory entry that is not a ring, or cannot be used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRing {
     /// Its path.
     pub path: PathBuf,
-    /// What it is, in words.
+    /// Why, as a sentence.
     pub why: String,
 }
 
-/// What a directory holds: rings, open, and what is none.
+/// What a directory holds: its rings, opened, and its other entries.
 pub type Listing = (Vec<(RingEntry, RingFile)>, Vec<NoRing>);
 
-/// Why a name is not told as a ring.
+/// Why an entry is not reported as a ring.
 pub(crate) enum Not {
-    /// There is nothing of this name any more.
+    /// The entry does not exist any more.
     Gone,
-    /// It is something else.
+    /// It is something else, or cannot be read.
     Because(String),
 }
 
-/// Opens a ring of a directory to look at it: a regular file, no symbolic link.
+/// Opens a ring of a directory for inspection: a regular file, no symbolic link.
 pub(crate) fn inspect(path: &Path, meta: &fs::Metadata) -> Result<(RingEntry, RingFile), Not> {
     if meta.is_symlink() {
         return Err(Not::Because("a symbolic link: it is not followed".to_owned()));
     }
     if !meta.is_file() {
-        return Err(Not::Because("no regular file".to_owned()));
+        return Err(Not::Because("not a regular file".to_owned()));
     }
     let not = |error: AttachError| match error {
         AttachError::NotFound { .. } => Not::Gone,
@@ -66,13 +66,13 @@ pub(crate) fn inspect(path: &Path, meta: &fs::Metadata) -> Result<(RingEntry, Ri
     Ok((entry, file))
 }
 
-/// Drafts of rings, and what others keep beside them.
+/// Returns whether the entry is a draft of a ring, or another program's file.
 pub(crate) fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".")
 }
 
-/// What a directory holds at this moment, by name: rings, open, and what is none. Opens what a
-/// [`Follower`](crate::Follower) would.
+/// Returns what a directory holds now, sorted by name: its rings, opened, and its other entries. It opens
+/// what a [`Follower`](crate::Follower) would.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

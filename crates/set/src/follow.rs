@@ -1,7 +1,8 @@
-//! Following a directory: which rings there are, and which come and go.
+//! Following a directory: the rings in it, and which come and go.
 
+use crate::dir_watch::{DirNews, DirWatch};
 use crate::entry::{self, NoRing, Not, RingEntry, is_hidden};
-use crate::watch::{Seen, Watch};
+use perfring_consumer::ClockError;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,26 +12,25 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Names in a directory beyond which it is not looked at any more.
+/// The most entries of a directory that are followed.
 const NAMES_MAX: usize = 100_000;
-/// What has changed in a directory.
+/// A change in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// A ring is there, ready to be attached to.
+    /// A ring appeared. It can be attached to.
     Appeared(RingEntry),
     /// Another ring has this name now.
     Replaced {
-        /// The one that had it. Whoever is attached to it still has it, and can read it to its end.
+        /// The ring that had it. Readers that are attached to it can read it to its end.
         before: RingEntry,
-        /// The one that has it.
+        /// The ring that has it.
         now: RingEntry,
     },
-    /// A ring has no name any more. Whoever is attached to it still has it, and can read it to its
-    /// end.
+    /// A ring's file was removed. Readers that are attached to it can read it to its end.
     Vanished(RingEntry),
-    /// Something there is not followed. Told once, and again if it is refused for another reason.
-    /// The directory itself if there are too many names in it.
+    /// An entry is not followed. Reported once, and again if the reason changes. It is the directory
+    /// itself if that has too many entries.
     Refused(NoRing),
 }
 
@@ -38,19 +38,22 @@ pub enum Change {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FollowError {
-    /// The kernel has no descriptor to be had.
+    /// A system call failed: no file descriptors are left.
     #[error("cannot follow {}: {step}: {source}", .dir.display())]
     Io {
-        /// The directory.
+        /// Returns the directory.
         dir: PathBuf,
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
+    /// The clock of the timestamps is unknown here, so that nothing can be merged by time.
+    #[error(transparent)]
+    Clock(#[from] ClockError),
 }
 
-/// What a file was when it was looked at: if none of this has changed, it is the same still.
+/// A file's state when it was inspected. If none of this has changed, the file is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     dev: u64,
@@ -69,21 +72,19 @@ impl Stamp {
 #[derive(Clone, Debug)]
 enum Known {
     Ring(RingEntry),
-    /// What is told of it; the name that its ring is known by, if it is a copy.
+    /// The reported reason; if it is a second link to a ring, the name that the ring is known by.
     Refused(String, Option<OsString>),
 }
 
-/// Follows a directory of rings: tells which there are, and from then on which come and go.
+/// Follows a directory of rings: reports the rings in it, and from then on those that come and go.
 ///
-/// It opens regular files of the directory itself, to read: no symbolic links, nothing in
-/// directories below, no names that begin with a dot. It maps nothing and leaves no trace. A file is
-/// a ring when its header says so; rings are renamed into place when they are ready, so half of one
-/// is not seen. A name that stands for the same ring as another is refused: its records are not to be read
-/// twice.
+/// It opens the directory's regular files for reading: no symbolic links, no subdirectories, no names that
+/// begin with a dot. It maps no ring and writes to none. A file is a ring if its header says so. Rings are
+/// renamed into place when they are complete, so a half-made one is never seen. A second link to a ring is
+/// refused, so that its records are not read twice.
 ///
-/// The directory need not be there yet, and may go and come again. The kernel tells what changes
-/// (inotify), and where it cannot, or has too much to tell, the directory is read again; also every
-/// 10 s to be sure.
+/// The directory need not exist yet, and may be removed and created again. The follower uses inotify. Where
+/// that is unavailable or overflows, and every 10 s in any case, it reads the directory again.
 ///
 /// ```
 /// use perfring_set::{Change, Follower, RingSet};
@@ -102,11 +103,11 @@ enum Known {
 #[derive(Debug)]
 pub struct Follower {
     dir: PathBuf,
-    watch: Watch,
+    watch: DirWatch,
     known: BTreeMap<OsString, (Stamp, Known)>,
-    /// Which name each ring is known by.
+    /// The name that each ring is known by.
     by_uuid: HashMap<[u8; 16], OsString>,
-    /// Names to look at.
+    /// Names to check.
     pending: VecDeque<OsString>,
     /// Told that the directory has too many names.
     overfull: bool,
@@ -116,11 +117,11 @@ impl Follower {
     /// Follows this directory from now on: all rings that are there appear first.
     ///
     /// # Errors
-    /// [`FollowError`] if this process has no descriptors left. A directory that is missing, or may
-    /// not be read, is none: it is looked for.
+    /// [`FollowError`] if this process has no descriptors left. A missing or unreadable directory is no
+    /// error: it is checked again later.
     pub fn new(dir: impl Into<PathBuf>) -> Result<Self, FollowError> {
         let dir = dir.into();
-        let watch = Watch::new().map_err(|(step, errno)| FollowError::Io {
+        let watch = DirWatch::new().map_err(|(step, errno)| FollowError::Io {
             dir: dir.clone(),
             step,
             source: errno.into(),
@@ -135,19 +136,19 @@ impl Follower {
         })
     }
 
-    /// The directory.
+    /// Returns the directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Whether the directory was there and could be read when it was last looked at.
+    /// Returns whether the directory existed and was readable when it was last checked.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.watch.is_there()
     }
 
-    /// The rings that are there, as far as was told.
+    /// Returns the rings in the directory, as far as they were reported.
     pub fn rings(&self) -> impl Iterator<Item = &RingEntry> {
         self.known.values().filter_map(|(_, known)| match known {
             Known::Ring(ring) => Some(ring),
@@ -155,8 +156,8 @@ impl Follower {
         })
     }
 
-    /// The next change, or `None` if there is none now. Does not wait. Call it until `None`, and
-    /// then again when the descriptor ([`AsFd`]) is readable.
+    /// Returns the next change, or `None` if there is none now. Does not wait. Call it until it returns
+    /// `None`, and then again when the descriptor ([`AsFd`]) is readable.
     #[expect(clippy::should_implement_trait, reason = "`None` is not the end")]
     pub fn next(&mut self) -> Option<Change> {
         loop {
@@ -166,14 +167,14 @@ impl Follower {
                 }
             }
             match self.watch.next() {
-                Seen::Nothing => {
+                DirNews::Nothing => {
                     if self.known.is_empty() {
                         self.watch.is_empty();
                     }
                     return None;
                 }
-                Seen::Names(names) => self.pending.extend(names),
-                Seen::Anything => {
+                DirNews::Names(names) => self.pending.extend(names),
+                DirNews::Anything => {
                     if let Some(change) = self.rescan() {
                         return Some(change);
                     }
@@ -182,7 +183,7 @@ impl Follower {
         }
     }
 
-    /// Reads the whole directory: what is new, has changed or is gone is to be looked at.
+    /// Reads the whole directory, and queues what is new, has changed or is missing.
     fn rescan(&mut self) -> Option<Change> {
         self.watch.begin(&self.dir);
         let mut names: Vec<OsString> = Vec::new();
@@ -204,17 +205,17 @@ impl Follower {
         let gone: Vec<OsString> =
             self.known.keys().filter(|name| !there.contains(name)).cloned().collect();
         drop(there);
-        // What is gone first, so that a ring that was renamed is not taken for a copy.
+        // Missing names first, so that a renamed ring is not taken for a second link.
         self.pending.extend(gone);
         self.pending.extend(names);
         let reported = std::mem::replace(&mut self.overfull, overfull);
         (overfull && !reported).then(|| {
-            let why = format!("more than {NAMES_MAX} names: the rest is not looked at");
+            let why = format!("more than {NAMES_MAX} names: the rest is not followed");
             Change::Refused(NoRing { path: self.dir.clone(), why })
         })
     }
 
-    /// Looks at one name.
+    /// Checks one name.
     fn check(&mut self, name: OsString) -> Option<Change> {
         if is_hidden(&name) {
             return None;
@@ -226,7 +227,7 @@ impl Follower {
         };
         let stamp = Stamp::of(&meta);
         let before = match self.known.get(&name) {
-            // What was refused is looked at each time: it need not show that it has changed.
+            // A refused entry is checked each time: its state may change without a sign.
             Some((then, Known::Ring(_))) if *then == stamp => return None,
             Some((_, known)) => Some(known.clone()),
             None if self.known.len() >= NAMES_MAX => return None,
@@ -234,14 +235,14 @@ impl Follower {
         };
         let now = match entry::inspect(&path, &meta) {
             Ok((now, _)) => now,
-            // It went, or went and came, between the two looks.
+            // It was removed or replaced between the two checks.
             Err(Not::Gone) => return self.forget(&name),
             Err(Not::Because(why)) => return self.refuse(name, path, stamp, before, why, None),
         };
         match self.known_as(&name, &now) {
             None => self.ring(name, stamp, before, now),
-            // It has just been renamed to this. What has its old name is looked at next: another may
-            // have it, of two that were swapped.
+            // It was renamed to this. Its old name is checked next: if two rings were swapped, the other one
+            // has it.
             Some(of) if !self.still_has_its_name(&of) => {
                 let vanished = self.forget(&of);
                 self.pending.push_front(of);
@@ -258,7 +259,7 @@ impl Follower {
         }
     }
 
-    /// The name that this ring is known by, if it is another.
+    /// Returns the name that this ring is known by, if that is another.
     fn known_as(&self, name: &OsStr, ring: &RingEntry) -> Option<OsString> {
         self.by_uuid.get(&ring.identity.uuid).filter(|other| *other != name).cloned()
     }
@@ -304,7 +305,7 @@ impl Follower {
             Some(Known::Refused(reported, _)) if reported == why => None,
             Some(Known::Ring(before)) => {
                 self.unlist(&name, &before);
-                // Both are to be told: the second when it is looked at again.
+                // Both are reported: the refusal when the name is checked again.
                 self.known.remove(&name);
                 self.pending.push_front(name);
                 Some(Change::Vanished(before))
@@ -323,7 +324,7 @@ impl Follower {
         }
     }
 
-    /// A ring has lost this name; what was refused as a copy of it may be all that there is now.
+    /// Handles that a ring lost this name: a link that was refused may be its only name now.
     fn unlist(&mut self, name: &OsStr, ring: &RingEntry) {
         self.by_uuid.remove(&ring.identity.uuid);
         let copies = self.known.iter().filter_map(|(its, (_, known))| match known {
@@ -338,7 +339,7 @@ impl Follower {
     }
 }
 
-/// Readable when [`Follower::next`] may have something to tell.
+/// Readable when [`Follower::next`] may return a change.
 impl AsFd for Follower {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.watch.as_fd()

@@ -1,7 +1,7 @@
-//! A heap of sources by what is next in them: the least first.
+//! A heap of sources, ordered by the time of their next item.
 
-/// A source, and the time of what is next in it: by that first, and by the source where it is the same.
-/// One number, as two of them are compared for every record.
+/// A source and the time of its next item, ordered by time and then by source. One number, because two of
+/// them are compared for every record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Next(u128);
 
@@ -22,7 +22,7 @@ impl Next {
     }
 }
 
-/// The least of those in it is at hand; another may take its place in one step.
+/// A binary heap that can replace its least element in one step.
 #[derive(Debug, Default)]
 pub(crate) struct Heap {
     all: Vec<Next>,
@@ -59,13 +59,13 @@ impl Heap {
         Some(first)
     }
 
-    /// Puts one in the place of the first, if there is one.
+    /// Replaces the first, if there is one.
     #[inline]
     pub(crate) fn replace_first(&mut self, next: Next) {
         let all = &mut self.all[..];
         let (mut at, mut down) = (0, 1);
         while down + 1 < all.len() {
-            // Which of the two is as good as random: added, and not jumped over.
+            // Which of the two is unpredictable: an addition, not a branch.
             down += usize::from(all[down + 1] < all[down]);
             let least = all[down];
             if next <= least {
@@ -83,7 +83,7 @@ impl Heap {
         }
     }
 
-    /// Takes a source out, wherever it is.
+    /// Removes a source, wherever it is.
     pub(crate) fn remove(&mut self, slot: u32) {
         let before = std::mem::take(&mut self.all);
         before.into_iter().filter(|next| next.slot() != slot).for_each(|next| self.push(next));

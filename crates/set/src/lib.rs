@@ -1,25 +1,66 @@
-//! Many rings, one timeline.
+//! Directories of rings, and reading many rings as one.
 //!
-//! A [`RingSet`] is a directory of rings, one for each producer, and a [`Follower`] sees them come and
-//! go. A [`Source`] is a ring that is read ahead of what is released from it: [`Merge`] gives the items
-//! of many in the order of time, [`Fullest`] from the fullest ring first.
+//! A [`RingSet`] is a directory of rings, one for each producer. [`Merge::follow`] reads all of them in the
+//! order of time, while they come and go:
+//!
+//! ```
+//! use perfring_set::{Merge, RingSet};
+//! use std::time::Duration;
+//! # let dir = tempfile::tempdir()?;
+//! # let dir = dir.path().join("shop");
+//! let set = RingSet::open(&dir)?;
+//! set.producer("worker-1")?.publish(b"hello")?; // in one process
+//!
+//! # let mut lines = Vec::new();
+//! let mut merge = Merge::follow(&dir)?; // in another
+//! while merge.wait(Duration::from_millis(200)) {
+//!     while let Some(item) = merge.read() {
+//!         println!("{item}");
+//! #       lines.push(item.to_string());
+//!     }
+//!     merge.acknowledge();
+//! }
+//! # assert_eq!(lines, ["worker-1: type 64, 5 bytes"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`list`] returns what a directory holds, a [`Follower`] what changes in it, and a [`Pruner`] removes rings
+//! that nobody needs. What [`DirMerge`] is made of: a [`Source`] is a ring that is read ahead of what is
+//! released from it; a [`Merge`] returns the items of many sources in the order of time, [`FullestFirst`]
+//! those of the fullest ring first.
+//!
+//! # Dependencies
+//!
+//! ```toml
+//! [dependencies]
+//! perfring = { path = "../perfring/crates/perfring", features = ["set"] } # as `perfring::set`
+//! ```
+//!
+//! Or depend on `perfring-set` itself. [`DirItem::decode`] needs no feature. Decoding without this crate needs
+//! `perfring_types` with the feature `read` (`perfring` with the feature `decode`).
 #![forbid(unsafe_code)]
 
+mod described;
 mod dir;
+mod dir_item;
+mod dir_merge;
+mod dir_watch;
 mod entry;
 mod follow;
-mod fullest;
+mod fullest_first;
 mod heap;
-mod looks;
 mod merge;
+mod poll_schedule;
 mod prune;
 mod source;
-mod watch;
 
-pub use dir::{RingSet, SetError, SetOptions, Trust};
+pub use dir::{Access, RingSet, SetError, SetOptions};
+pub use dir_item::{DirEvent, DirItem};
+pub use dir_merge::{DirMerge, FollowOptions, ReadMode};
 pub use entry::{Listing, NoRing, RingEntry, list};
 pub use follow::{Change, FollowError, Follower};
-pub use fullest::Fullest;
+pub use fullest_first::FullestFirst;
 pub use merge::{Merge, MergeFigures, Merged, SourceId};
+pub use perfring_types as types;
 pub use prune::{Fate, Kept, PruneRule, Pruner, Verdict};
 pub use source::{About, Source, SourceError};

@@ -1,22 +1,25 @@
-//! The merge by time.
+//! The items of many sources in the order of time.
 
 mod turns;
 
+use crate::described::Described;
 use crate::heap::{Heap, Next};
-use crate::looks::{Looks, Seat};
+use crate::poll_schedule::{GroupSlot, PollSchedule};
 use crate::source::{Source, SourceError};
 use perfring_consumer::advanced::{Front, ResumePoint};
-use perfring_consumer::{ClockError, Item, MachineClock};
+use perfring_consumer::{Anchors, ClockError, Item, MachineClock};
+use perfring_types::read::TypeTable;
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The shortest time between two looks at how full the rings are whose items wait, ns.
-const FILLS: u64 = 100_000;
-/// A stamp so far in the future is of another boot, or damage: nothing waits for its time. ns.
+/// The shortest interval between two checks of how full the rings with waiting items are, ns.
+const FILL_CHECK: u64 = 100_000;
+/// A timestamp this far in the future, in ns, is of another boot, or damaged: nothing waits for it.
 const FUTURE: u64 = 1_000_000_000;
 
-/// A source of a [`Merge`], or of a [`Fullest`](crate::Fullest). No other gets the same, within one.
+/// Identifies a source of a [`Merge`] or of a [`FullestFirst`](crate::FullestFirst). Ids are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceId {
     pub(crate) slot: u32,
@@ -29,78 +32,108 @@ impl fmt::Display for SourceId {
     }
 }
 
-/// An item in its place among those of all sources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An item of a merge.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Merged<'a> {
-    /// Where it is from.
+    /// The source that it is from.
     pub source: SourceId,
-    /// What it is.
+    /// The record or the loss.
     pub item: Item<'a>,
-    /// Its place in time, ns of `CLOCK_BOOTTIME`: its stamp; of a ring without stamps, the time of
-    /// the look that found it; of a loss, that of the item before it in its ring, or 0.
+    /// Its place in time, ns of `CLOCK_BOOTTIME`. It is the record's timestamp; in a ring without
+    /// timestamps, the time of the poll that found the record; for a loss, the time of the item before it
+    /// in its ring, or 0.
     pub time: u64,
-    /// By how many ns it comes too late: something later was given before it. 0 if it does not.
+    /// By how many ns it comes too late: something later was returned before it. 0 if it does not.
     pub late: u64,
+    pub(crate) described: Option<&'a Described>,
 }
 
-/// What a merge did so far.
+impl<'a> Merged<'a> {
+    /// Returns the wall-clock time of the item, in ns since 1970. `None` without a timestamp, without
+    /// an anchor for it, or if the source was added by [`Merge::add`].
+    #[must_use]
+    pub fn wall(&self) -> Option<u64> {
+        let anchors = self.anchors()?;
+        match self.item {
+            Item::Record(record) => record.wall(anchors),
+            Item::Lost(_) if self.time == 0 => None,
+            Item::Lost(lost) => anchors.wall(lost.pos, self.time),
+        }
+    }
+
+    /// Returns the type table of the item's ring. `None` if the source was added by [`Merge::add`].
+    #[must_use]
+    pub fn types(&self) -> Option<&'a Arc<TypeTable>> {
+        self.described.map(Described::types)
+    }
+
+    /// Returns the clock anchors of the item's ring. `None` if the source was added by [`Merge::add`].
+    #[must_use]
+    pub fn anchors(&self) -> Option<&'a Anchors> {
+        self.described.map(Described::anchors)
+    }
+}
+
+/// Counters of a merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeFigures {
     /// Records that came too late for their place.
     pub late: u64,
-    /// The most that one was late, ns.
+    /// The most that a record was late, ns.
     pub late_most: u64,
-    /// Looks at sources.
-    pub looks: u64,
-    /// Times that it did not wait, as a ring was half full.
+    /// Polls of sources.
+    pub polls: u64,
+    /// Times that it did not hold records back, because a ring was half full.
     pub hurried: u64,
 }
 
-/// Where an entry's source is.
+/// The state of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// It is the current one, or something of it is next, in the heap.
+enum State {
+    /// It has items: it is the current source, or in the heap.
     Active,
-    /// Nothing is known of it.
-    Idle(Seat),
+    /// It has no known items: it is in the poll schedule.
+    Idle(GroupSlot),
     /// It has failed.
     Finished,
 }
 
 struct Entry {
     source: Box<dyn Source>,
+    /// Kept up to date by each poll that finds something, if the caller asked for it.
+    described: Option<Box<Described>>,
     turn: u32,
-    place: Place,
-    /// When it was looked at last.
-    looked: u64,
-    /// The time of what was taken last.
+    state: State,
+    /// When it was polled last.
+    polled: u64,
+    /// The time of the item that was taken last.
     last: u64,
-    /// What stands at this position and after was published after this time.
+    /// Records from this position on were published after this time.
     since: (u64, u64),
-    /// Which group it is in while it is idle.
+    /// Its group in the poll schedule while it is idle.
     group: u8,
 }
 
-/// Items of many sources in the order of time, none of them moved on by that: a source's items stay
-/// where they are until [`Merge::release`].
+/// Returns the items of many sources in the order of time. Items stay in their rings until
+/// [`Merge::release`].
 ///
-/// A record is given at once if every source has something, and its stamp is the least. Else it waits
-/// until each source that has nothing was looked at half of the delay after its stamp; which is the
-/// case after the whole delay at the latest. So:
+/// [`Merge::follow`] merges the rings of a directory. This type is for sources that the caller adds itself.
 ///
-/// * What is published within half of the delay after it was stamped is given in its place: times
-///   do not go down.
-/// * Between its stamp and its coming out lies at most the delay, as long as the caller asks often
-///   enough and does not take more time for what comes out than there is. What has no
-///   stamp may take twice the delay: it counts from the look that found it.
-/// * What comes later than that is given at once, and says by how much it is late.
-/// * Stamps that are made up keep no other source waiting: where what is next was published after a look
-///   and is older than that by more than the delay, or of the future, its source waits for its next look.
+/// A record is returned at once if every source has items and its timestamp is the least. Otherwise it waits
+/// until each source without items was polled half of the delay after its timestamp, which takes the whole
+/// delay at most. So:
 ///
-/// A ring must hold what its producer writes in the delay, and what the caller has not released. When
-/// one that has waiting items is half full, the merge does not wait longer: it looks at all sources
-/// and gives what was stamped until then. Only what was stamped and not published at that moment
-/// comes late.
+/// * Records that are published within half of the delay after their timestamp are returned in order.
+/// * A record is returned at most the delay after its timestamp, if the caller reads often and fast enough.
+///   In a ring without timestamps it may take twice the delay, because the time is that of a poll.
+/// * A record that comes later is returned at once, and says by how much it is late.
+/// * Invalid timestamps delay no other source. If a source's next record was published after a poll and is
+///   older than that by more than the delay, or of the future, the source waits for its next poll.
+///
+/// A ring must hold what its producer writes during the delay, and what the caller has not released. If a
+/// ring with waiting items is half full, the merge stops holding back: it polls all sources and returns
+/// everything up to that moment. Only records that were reserved and not published by then come late.
 ///
 /// ```
 /// use perfring_consumer::{Consumer, Item};
@@ -142,20 +175,20 @@ pub struct Merge {
     free: Vec<u32>,
     turns: u32,
     heap: Heap,
-    looks: Looks,
-    /// The source whose turn it is, and the time of what is next in it.
+    schedule: PollSchedule,
+    /// The current source, and the time of its next item.
     current: Option<u32>,
     has_front: bool,
     time: u64,
-    /// Up to here, and not at it, the turn goes on.
+    /// The current source stays the current one before this time.
     below: u64,
-    /// The greatest time given so far.
+    /// The greatest time returned so far.
     newest: u64,
-    /// Beyond this lies the future, at the last look.
+    /// Times beyond this are of the future, as of the last poll.
     ceiling: u64,
-    /// What was stamped until then is given, waited for or not.
+    /// Items up to this time are returned without waiting.
     hurry: u64,
-    /// When to look next at how full the rings are whose items wait, and how long after the last.
+    /// When to check next how full the rings with waiting items are, and the interval.
     fills_at: u64,
     fills_after: u64,
     failed: VecDeque<(SourceId, SourceError)>,
@@ -171,23 +204,23 @@ impl fmt::Debug for Merge {
 }
 
 impl Merge {
-    /// A merge that holds records back for at most `delay`; at least 0.2 ms.
+    /// Creates a merge that holds records back for at most `delay`, and at least 0.2 ms.
     ///
     /// # Errors
-    /// [`ClockError`] where this process does not know the clock that stamps are of.
+    /// [`ClockError`] if this process cannot read the clock of the timestamps.
     pub fn new(delay: Duration) -> Result<Self, ClockError> {
         let clock = MachineClock::find()?;
         Ok(Self::with_clock(delay, move || clock.now_ns()))
     }
 
-    /// As [`Merge::new`], by another clock, ns: it must be the one that stamps are of.
+    /// Creates a merge with another clock, in ns: it must be the clock of the timestamps.
     pub fn with_clock(delay: Duration, clock: impl Fn() -> u64 + Send + 'static) -> Self {
         Merge {
             entries: Vec::new(),
             free: Vec::new(),
             turns: 0,
             heap: Heap::default(),
-            looks: Looks::new(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)),
+            schedule: PollSchedule::new(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)),
             current: None,
             has_front: false,
             time: 0,
@@ -196,24 +229,36 @@ impl Merge {
             ceiling: 0,
             hurry: 0,
             fills_at: 0,
-            fills_after: FILLS,
+            fills_after: FILL_CHECK,
             failed: VecDeque::new(),
             figures: MergeFigures::default(),
             clock: Box::new(clock),
         }
     }
 
-    /// Adds a source, and looks at it. What it has that is older than what was given comes late.
+    /// Adds a source, and polls it. What it has that is older than what was returned comes late.
     pub fn add(&mut self, source: Box<dyn Source>) -> SourceId {
+        self.add_with(source, None)
+    }
+
+    /// Adds a source as [`Merge::add`] does, and keeps a copy of its type table and clock anchors:
+    /// [`Merged::wall`] and [`Merged::types`] need them.
+    pub fn add_described(&mut self, source: Box<dyn Source>) -> SourceId {
+        let described = Described::new(source.as_ref());
+        self.add_with(source, Some(Box::new(described)))
+    }
+
+    fn add_with(&mut self, source: Box<dyn Source>, described: Option<Box<Described>>) -> SourceId {
         self.turns = self.turns.wrapping_add(1);
         let entry = Entry {
             source,
+            described,
             turn: self.turns,
-            place: Place::Finished,
-            looked: 0,
+            state: State::Finished,
+            polled: 0,
             last: 0,
             since: (u64::MAX, 0),
-            group: self.looks.fastest(),
+            group: self.schedule.fastest(),
         };
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -225,9 +270,9 @@ impl Merge {
         let id = SourceId { slot, turn: entry.turn };
         self.entries[slot as usize] = Some(entry);
         let now = self.now();
-        match self.look_at(slot, now) {
+        match self.poll_source(slot, now) {
             Some(time) => {
-                self.set_place(slot, Place::Active);
+                self.set_state(slot, State::Active);
                 self.heap.push(Next::new(time, slot));
             }
             None => self.rest(slot),
@@ -236,26 +281,27 @@ impl Merge {
         id
     }
 
-    /// Takes a source out, whatever is left in it.
+    /// Removes and returns a source, whatever is left in it.
     pub fn remove(&mut self, id: SourceId) -> Option<Box<dyn Source>> {
         self.entry(id)?;
         let entry = self.entries[id.slot as usize].take()?;
-        match entry.place {
-            Place::Active if self.current == Some(id.slot) => self.end_turn(),
-            Place::Active => self.heap.remove(id.slot),
-            Place::Idle(seat) => self.leave(seat),
-            Place::Finished => {}
+        match entry.state {
+            State::Active if self.current == Some(id.slot) => self.end_turn(),
+            State::Active => self.heap.remove(id.slot),
+            State::Idle(member) => self.leave(member),
+            State::Finished => {}
         }
         self.below = 0;
-        self.looks.set_horizon();
+        self.schedule.set_horizon();
         self.free.push(id.slot);
         Some(entry.source)
     }
 
-    /// The next item whose time has come; `None` if there is none now: then [`Merge::wait`].
+    /// Returns the next item whose time has come, or `None` if there is none now: then call
+    /// [`Merge::wait`].
     ///
     /// # Errors
-    /// What a source has failed with: told once, and the others go on.
+    /// The error of a source that has failed. It is returned once, and the other sources go on.
     #[inline]
     #[allow(clippy::should_implement_trait)] // it lends
     pub fn next(&mut self) -> Result<Option<Merged<'_>>, (SourceId, SourceError)> {
@@ -272,14 +318,14 @@ impl Merge {
                 entry.last = time;
                 match front {
                     Front::Timestamped(timestamp) => self.time = timestamp,
-                    Front::Plain => self.time = entry.looked,
+                    Front::Plain => self.time = entry.polled,
                     Front::Lost => {}
                     Front::Empty => (self.has_front, self.below) = (false, 0),
-                    Front::More => (self.has_front, self.below, entry.looked) = (false, 0, 0),
+                    Front::More => (self.has_front, self.below, entry.polled) = (false, 0, 0),
                 }
                 let mut late = 0;
                 if time >= self.newest {
-                    // What is of the future would make everything late.
+                    // A time of the future would make all others late.
                     if time <= self.ceiling {
                         self.newest = time;
                     }
@@ -288,22 +334,23 @@ impl Merge {
                     self.figures.late += 1;
                     self.figures.late_most = self.figures.late_most.max(late);
                 }
-                Ok(Some(Merged { source, item, time, late }))
+                let described = entry.described.as_deref();
+                Ok(Some(Merged { source, item, time, late, described }))
             }
             Ok(None) => {
                 (self.has_front, self.below) = (false, 0);
                 Ok(None)
             }
             Err(error) => {
-                (entry.place, entry.group) = (Place::Finished, u8::MAX);
+                (entry.state, entry.group) = (State::Finished, u8::MAX);
                 (self.current, self.has_front, self.below) = (None, false, 0);
                 Err((source, error))
             }
         }
     }
 
-    /// Sleeps until there may be something, for at most `timeout`: wakes up for the looks that are
-    /// due, and sleeps on if they find nothing. Returns whether there is.
+    /// Sleeps until there may be an item, for at most `timeout`. Returns whether there is. It wakes up for
+    /// polls that are due, and sleeps again if they find nothing.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let since = Instant::now();
         loop {
@@ -311,21 +358,21 @@ impl Merge {
                 return true;
             }
             let now = self.now();
-            let looked = self.look_around(now) || self.is_pressed(now);
-            // Also if there is always something to look at, as with very many rings.
+            let polled = self.poll_due(now) || self.is_filling_up(now);
+            // Also if a poll is always due, as with very many rings.
             let left = timeout.saturating_sub(since.elapsed());
             if left.is_zero() {
                 return self.is_ready();
             }
-            if looked {
+            if polled {
                 continue;
             }
             std::thread::sleep(self.due_at(now).map_or(left, |due| due.min(left)));
         }
     }
 
-    /// How long there is nothing to do, for those who sleep elsewhere: until the next look is due.
-    /// Zero if there is something now, `None` if there are no sources.
+    /// Returns the time until the next poll is due, for callers that sleep by other means. Zero if there is
+    /// something now, `None` without sources.
     pub fn due(&mut self) -> Option<Duration> {
         if self.is_ready() {
             return Some(Duration::ZERO);
@@ -336,25 +383,25 @@ impl Merge {
 
     fn due_at(&self, now: u64) -> Option<Duration> {
         let waits = self.has_front || self.heap.first().is_some();
-        let next = self.looks.next().into_iter().chain(waits.then_some(self.fills_at)).min();
+        let next = self.schedule.next().into_iter().chain(waits.then_some(self.fills_at)).min();
         next.map(|due| Duration::from_nanos(due.saturating_sub(now)))
     }
 
-    /// The place after everything that was taken from a source.
+    /// Returns the point after everything that was taken from a source.
     #[must_use]
     #[inline]
     pub fn resume_point(&self, id: SourceId) -> Option<ResumePoint> {
         Some(self.entry(id)?.source.resume_point())
     }
 
-    /// Gives back what stands before a mark of this source, in its ring.
+    /// Releases everything before a resume point of this source, in its ring.
     pub fn release(&mut self, id: SourceId, resume_point: &ResumePoint) {
         if let Some(source) = self.source_mut(id) {
             source.release(resume_point);
         }
     }
 
-    /// A source, to ask it something.
+    /// Returns a source.
     #[must_use]
     pub fn source(&self, id: SourceId) -> Option<&dyn Source> {
         Some(self.entry(id)?.source.as_ref())
@@ -365,25 +412,24 @@ impl Merge {
         (entry.turn == id.turn).then_some(&mut entry.source)
     }
 
-    /// Looks at a source now. Returns whether all that is in it was taken; of one that has failed,
-    /// all is.
+    /// Polls a source now. Returns whether everything in it was taken. A source that has failed is drained.
     pub fn is_drained(&mut self, id: SourceId) -> bool {
-        let Some(place) = self.entry(id).map(|entry| entry.place) else { return true };
-        match place {
-            Place::Active => self.current == Some(id.slot) && !self.has_front && !self.settle(),
-            Place::Finished => true,
-            Place::Idle(seat) => {
+        let Some(state) = self.entry(id).map(|entry| entry.state) else { return true };
+        match state {
+            State::Active => self.current == Some(id.slot) && !self.has_front && !self.settle(),
+            State::Finished => true,
+            State::Idle(member) => {
                 let now = self.now();
-                let found = self.look_at(id.slot, now);
+                let found = self.poll_source(id.slot, now);
                 if let Some(time) = found {
-                    self.rouse(seat, time);
+                    self.rouse(member, time);
                 }
                 found.is_none()
             }
         }
     }
 
-    /// The sources.
+    /// Returns the sources.
     pub fn sources(&self) -> impl Iterator<Item = (SourceId, &dyn Source)> {
         self.entries.iter().enumerate().filter_map(|(slot, entry)| {
             let entry = entry.as_ref()?;
@@ -391,7 +437,7 @@ impl Merge {
         })
     }
 
-    /// What it did so far.
+    /// Returns the counters.
     #[must_use]
     pub fn figures(&self) -> MergeFigures {
         self.figures

@@ -1,4 +1,4 @@
-//! Removing rings that nobody needs any more.
+//! Removing rings that are no longer needed.
 
 use crate::dir::SetError;
 use crate::entry::{RingEntry, list};
@@ -10,25 +10,25 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Which rings go.
+/// Which rings are removed.
 ///
-/// Only one goes that no process is attached to, as the kernel's locks say, and that has been read
-/// to its end: of those the oldest first, as the fields say.
+/// A ring is removed only if no process is attached to it, as the kernel's locks say, and it was read to its
+/// end: the oldest first, within the limits of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PruneRule {
-    /// How long a ring stays after it was last alive. Zero: it goes at once. Default an hour.
+    /// How long a ring stays after its last sign of life. Zero: it is removed at once. Default an hour.
     ///
-    /// No clock tells when a process died. Counted is the time since the last sign of life: when
-    /// the ring was made, when somebody attached to it, the stamp of its newest record; and the
-    /// last time that this [`Pruner`] saw somebody attached.
+    /// When a process died is not recorded. The last sign of life is the latest of these: the ring was
+    /// created, a process attached to it, its newest record has this timestamp, this [`Pruner`] saw a
+    /// process attached.
     pub dead_for: Duration,
-    /// How many of those that may go stay all the same, the newest of them. Default 0.
+    /// How many of the removable rings are kept, the newest ones. Default 0.
     pub keep: usize,
-    /// Bytes that all rings of the directory may take together. Beyond that, rings that may go do
-    /// so however young they are, and whatever [`keep`](PruneRule::keep) says. Default no limit.
+    /// The most bytes of all rings together. Beyond that, removable rings are removed whatever their age and
+    /// [`keep`](PruneRule::keep). Default no limit.
     pub max_bytes: Option<u64>,
-    /// Whether an overwrite ring may go although it has records: they are a dead program's last
-    /// words. Default no.
+    /// Whether an overwrite ring with records may be removed: they are a dead program's last records.
+    /// Default no.
     pub flight_recorders: bool,
 }
 
@@ -43,23 +43,23 @@ impl Default for PruneRule {
     }
 }
 
-/// What becomes of a ring.
+/// What happens to a ring.
 #[derive(Debug)]
 pub enum Fate {
-    /// It is gone; in a plan: it would go.
+    /// It was removed; in a plan: it would be.
     Removed {
-        /// Since its last sign of life.
+        /// The time since its last sign of life.
         dead_for: Duration,
-        /// Its books, to the end.
+        /// Its final totals.
         totals: Box<RingTotals>,
     },
-    /// It stays.
+    /// It is kept.
     Kept(Kept),
-    /// It could go, and the system refuses.
+    /// Removing it failed.
     Failed(AttachError),
 }
 
-/// Why a ring stays.
+/// Why a ring is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kept {
@@ -67,19 +67,19 @@ pub enum Kept {
     Producer(OwnerInfo),
     /// A live process is attached as the consumer.
     Consumer(OwnerInfo),
-    /// Not all was read. Zero records: a loss that was not told yet.
+    /// It is not read to its end. Zero records: a loss is not reported yet.
     Unread(Count),
-    /// Records wait behind what dead producers left open: `perfring recover` publishes them.
+    /// It has records behind what dead producers left open: `perfring recover` publishes them.
     Stranded(Count),
-    /// A flight recorder's last words.
-    LastWords(Count),
-    /// Its books are damaged.
+    /// It is a flight recorder with records.
+    LastRecords(Count),
+    /// Its totals are damaged.
     Damaged,
-    /// It has shown life this time ago.
+    /// Its last sign of life was this time ago.
     Young(Duration),
     /// It is one of the newest.
     Newest,
-    /// Another ring has its name by now, or none.
+    /// Its path has another ring by now, or none.
     Changed,
 }
 
@@ -98,11 +98,11 @@ impl fmt::Display for Kept {
             Kept::Stranded(count) => {
                 write!(f, "{} behind what dead producers left open: recover it", count.records)
             }
-            Kept::LastWords(Count { records: 1, .. }) => {
+            Kept::LastRecords(Count { records: 1, .. }) => {
                 f.write_str("flight recorder with 1 record")
             }
-            Kept::LastWords(count) => write!(f, "flight recorder with {} records", count.records),
-            Kept::Damaged => f.write_str("its books are damaged"),
+            Kept::LastRecords(count) => write!(f, "flight recorder with {} records", count.records),
+            Kept::Damaged => f.write_str("its totals are damaged"),
             Kept::Young(time) => write!(f, "alive {} s ago", time.as_secs()),
             Kept::Newest => f.write_str("one of the newest"),
             Kept::Changed => f.write_str("changed meanwhile"),
@@ -110,22 +110,21 @@ impl fmt::Display for Kept {
     }
 }
 
-/// A ring, and what becomes of it.
+/// A ring, and what happens to it.
 #[derive(Debug)]
 pub struct Verdict {
     /// The ring.
     pub ring: RingEntry,
     /// Bytes of its file.
     pub bytes: u64,
-    /// What becomes of it.
+    /// What happens to it.
     pub fate: Fate,
 }
 
-/// Removes rings of a directory by a rule, once or again and again.
+/// Removes rings of a directory by a rule, once or repeatedly.
 ///
-/// A ring is looked at once more, and removed, with all its places locked: a producer that comes
-/// back at that moment keeps it, or finds it gone and makes another, and publishes nothing into a
-/// ring without a name.
+/// It checks a ring again and removes it with all its seats locked: a producer that attaches at that moment
+/// keeps the ring, or finds it removed and creates another. No producer publishes into a removed ring.
 ///
 /// ```
 /// use perfring_set::{Fate, Kept, PruneRule, Pruner, RingSet};
@@ -133,48 +132,48 @@ pub struct Verdict {
 /// # let dir = tempfile::tempdir()?;
 /// # let dir = dir.path().join("rings");
 /// let set = RingSet::open(&dir)?;
-/// set.producer("quiet")?; // and gone again
-/// set.producer("told")?.publish(b"something")?;
+/// set.producer("empty")?; // and dropped
+/// set.producer("unread")?.publish(b"something")?;
 ///
 /// let rule = PruneRule { dead_for: Duration::ZERO, ..PruneRule::default() };
 /// let verdicts = Pruner::new(&dir, rule).prune()?;
 /// assert!(matches!(verdicts[0].fate, Fate::Removed { .. }));
 /// assert!(matches!(verdicts[1].fate, Fate::Kept(Kept::Unread(_))));
-/// assert!(!dir.join("quiet").exists() && dir.join("told").exists());
+/// assert!(!dir.join("empty").exists() && dir.join("unread").exists());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Pruner {
     dir: PathBuf,
     rule: PruneRule,
-    /// When somebody was last seen attached to a ring that is there.
+    /// When a process was last seen attached, for each ring in the directory.
     alive: HashMap<Identity, Instant>,
 }
 
 impl Pruner {
-    /// For this directory.
+    /// Creates a pruner for this directory.
     pub fn new(dir: impl Into<PathBuf>, rule: PruneRule) -> Self {
         Pruner { dir: dir.into(), rule, alive: HashMap::new() }
     }
 
-    /// The directory.
+    /// Returns the directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The rule.
+    /// Returns the rule.
     #[must_use]
     pub fn rule(&self) -> &PruneRule {
         &self.rule
     }
 
-    /// Goes by another rule from now on.
+    /// Sets the rule.
     pub fn set_rule(&mut self, rule: PruneRule) {
         self.rule = rule;
     }
 
-    /// What [`Pruner::prune`] would do, of all rings by name. Needs read permission.
+    /// Returns what [`Pruner::prune`] would do, for all rings by name. It needs read permission only.
     ///
     /// # Errors
     /// [`SetError::Dir`] if the directory is missing, or cannot be read.
@@ -206,11 +205,11 @@ impl Pruner {
         Ok(verdicts)
     }
 
-    /// Removes what is to go. Returns what became of all rings, by name.
+    /// Removes rings by the rule. Returns what happened to all rings, by name.
     ///
     /// # Errors
-    /// [`SetError::Dir`] if the directory is missing, or cannot be read. What becomes of one ring
-    /// is told with it.
+    /// [`SetError::Dir`] if the directory is missing, or cannot be read. An error of
+    /// one ring is in its verdict.
     pub fn prune(&mut self) -> Result<Vec<Verdict>, SetError> {
         let mut verdicts = self.plan()?;
         for verdict in &mut verdicts {
@@ -221,7 +220,7 @@ impl Pruner {
         Ok(verdicts)
     }
 
-    /// Removes a ring if it is still as it was.
+    /// Removes a ring if nothing has changed.
     fn remove(&self, ring: &RingEntry, dead_for: Duration) -> Fate {
         let removed = || -> Result<Fate, AttachError> {
             let idle = Idle::hold(&ring.path)?;
@@ -232,7 +231,7 @@ impl Pruner {
                 Ok(totals) => totals,
                 Err(kept) => return Ok(Fate::Kept(kept)),
             };
-            // Somebody may have come and gone since the first look.
+            // A process may have attached and detached since the first check.
             let quiet = Now::new().since(idle.file().last_sign_of_life()?, None);
             if quiet < dead_for {
                 return Ok(Fate::Kept(Kept::Young(quiet)));
@@ -254,7 +253,7 @@ impl Pruner {
     }
 }
 
-/// Of those that may go: which do.
+/// Chooses which of the removable rings are kept.
 fn choose(verdicts: &mut [Verdict], rule: &PruneRule) {
     let mut all: u64 = verdicts.iter().map(|verdict| verdict.bytes).sum();
     let mut may_go: Vec<(Duration, &mut Verdict)> = verdicts
@@ -284,7 +283,7 @@ fn choose(verdicts: &mut [Verdict], rule: &PruneRule) {
     }
 }
 
-/// Whether a ring may go, as far as the file tells: its books, or why not.
+/// Returns a ring's totals if it is removable, or why not, from the file and its locks.
 fn judge_open(file: &RingFile, rule: &PruneRule) -> Result<Result<RingTotals, Kept>, AttachError> {
     let producers = (0..file.layout().slots).map(Seat::Producer);
     for seat in producers.chain([Seat::Consumer]) {
@@ -299,7 +298,7 @@ fn judge_open(file: &RingFile, rule: &PruneRule) -> Result<Result<RingTotals, Ke
     Ok(judge(file.layout(), file.totals()?, rule))
 }
 
-/// As [`judge_open`], of a ring that nobody holds.
+/// Returns a ring's totals if it is removable, or why not. No process is attached to it.
 fn judge(
     layout: &Layout,
     totals: Option<RingTotals>,
@@ -310,16 +309,16 @@ fn judge(
         return Err(Kept::Stranded(totals.stranded));
     }
     match layout.policy {
-        // What stands there without records is what a loss is told by, or a hole.
+        // Space without records there is an unreported loss, or a hole.
         Policy::Drop if totals.tail != totals.head => Err(Kept::Unread(totals.present)),
         Policy::Overwrite if totals.present.records > 0 && !rule.flight_recorders => {
-            Err(Kept::LastWords(totals.present))
+            Err(Kept::LastRecords(totals.present))
         }
         _ => Ok(totals),
     }
 }
 
-/// One moment, by both clocks.
+/// The present time, by two clocks.
 struct Now {
     monotonic: Instant,
     wall_ns: u64,
@@ -332,9 +331,9 @@ impl Now {
         Now { monotonic: Instant::now(), wall_ns }
     }
 
-    /// The time since the later of the two.
+    /// Returns the time since the later of the two.
     fn since(&self, signs_ns: u64, seen: Option<Instant>) -> Duration {
-        // A sign of the future, after the clock was set back, is one of now.
+        // A time of the future, after the clock was set back, counts as now.
         let signs = Duration::from_nanos(self.wall_ns.saturating_sub(signs_ns));
         let seen = seen.map(|seen| self.monotonic.saturating_duration_since(seen));
         seen.map_or(signs, |seen| seen.min(signs))

@@ -1,4 +1,4 @@
-//! What many rings are read through: a source for each.
+//! The interface through which many rings are read.
 
 use perfring_consumer::advanced::{Front, ResumePoint};
 use perfring_consumer::{
@@ -6,78 +6,78 @@ use perfring_consumer::{
 };
 use thiserror::Error;
 
-/// Why a source gives nothing more.
+/// Why a source has failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SourceError {
     /// The ring cannot be read on. What was read before is good.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Something else: a sentence that says what is wrong and what to do.
+    /// Another error: a sentence that says what is wrong and what to do.
     #[error("{0}")]
     Other(Box<str>),
 }
 
-/// What a source says of itself, once and for all.
+/// The properties of a source, which do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
-    /// The ring's own id.
+    /// The ring's id.
     pub uuid: [u8; 16],
     /// Bytes of its data area.
     pub data_size: u64,
-    /// What it does when it is full; `None` for a ring of the kernel.
+    /// What it does when it is full; `None` for one of the kernel's rings.
     pub policy: Option<Policy>,
-    /// Whether its records have stamps.
+    /// Whether its records have timestamps.
     pub timed: bool,
 }
 
 /// A ring that is read ahead of what is released from it.
 ///
-/// A [`Consumer`] is one: of a drop ring it lends records in place, and moves the tail by
-/// [`Source::release`] alone; it goes on hold by the first look. An [`Observer`] is one: its records
-/// are copies, and it has nothing to release. The caller remembers a [`ResumePoint`] to go on from.
+/// A [`Consumer`] is one: it lends the records of a drop ring in place, holds them from the first poll on,
+/// and moves the tail only by [`Source::release`]. An [`Observer`] is one: its records are copies, and it
+/// has nothing to release. The caller remembers a [`ResumePoint`] to go on from.
 pub trait Source: Send {
-    /// Looks whether there is more, and says what is next: not [`Front::More`], but where a producer
-    /// outruns it. Cheap, as it is called often for nothing.
+    /// Polls the ring, and returns what is next: [`Front::More`] only if a producer outruns it. It must be
+    /// cheap, because it is often called in vain.
     ///
     /// # Errors
     /// [`SourceError`]: the source is finished.
     fn peek(&mut self) -> Result<Front, SourceError>;
 
-    /// Takes the next item, and says what is next after it: [`Front::Empty`] only if all that was
-    /// published before the last look was taken, [`Front::More`] if another look must tell. `None` if
-    /// there is nothing after all.
+    /// Takes the next item, and returns what is next after it: [`Front::Empty`] only if everything that was
+    /// published before the last poll was taken, [`Front::More`] if another poll is needed. `None` if there
+    /// is nothing after all.
     ///
     /// # Errors
     /// [`SourceError`]: the source is finished.
     fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError>;
 
-    /// The place after everything that was taken.
+    /// Returns the point after everything that was taken.
     fn resume_point(&self) -> ResumePoint;
 
-    /// Gives back everything before a mark of this source. Marks come in order.
+    /// Releases everything before a resume point of this source. Points come in order.
     fn release(&mut self, resume_point: &ResumePoint);
 
-    /// How full the ring is now.
+    /// Returns how full the ring is now.
     fn fill(&self) -> Fill;
 
-    /// Its shape and identity.
+    /// Returns its properties.
     fn about(&self) -> About;
 
-    /// What tells wall-clock times of stamps, as of now.
+    /// Returns the current clock anchors, which convert timestamps to wall-clock times.
     fn anchors(&self) -> Anchors;
 
-    /// The type table, as it is now.
+    /// Returns the current type table.
     fn types(&self) -> Types;
 
-    /// Whether the type table has grown since this copy was taken.
+    /// Returns whether the type table has grown since this copy.
     fn has_more_types(&self, than: &Types) -> bool;
 
-    /// Whether somebody is there who may write more. If that cannot be told, somebody is.
+    /// Returns whether a producer is attached, or may be.
     fn has_producer(&self) -> bool;
 }
 
-/// What both readers do alike.
+/// The methods that both readers have.
 macro_rules! forward {
     ($reader:ident) => {
         fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
@@ -121,7 +121,7 @@ impl Source for Consumer {
     fn peek(&mut self) -> Result<Front, SourceError> {
         self.advanced().hold();
         let front = self.advanced().peek()?;
-        // Nobody may be there but this reader to end what a dead producer left open.
+        // This reader may be the only one left to end what a dead producer left open.
         let shared = self.layout().producers == Producers::Many;
         if front == Front::Empty && shared && self.advanced().tend() {
             return Ok(self.advanced().peek()?);

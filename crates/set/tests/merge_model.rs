@@ -481,7 +481,7 @@ fn a_thousand_idle_sources_are_looked_at_twice_a_delay() {
         clock.fetch_add(DELAY / 10, Ordering::Relaxed);
         assert!(merge.next().unwrap().is_none());
     }
-    let before = merge.figures().looks;
+    let before = merge.figures().polls;
     let mut given = 0;
     for pos in 0..1000u64 {
         let now = clock.fetch_add(DELAY / 100, Ordering::Relaxed);
@@ -491,8 +491,8 @@ fn a_thousand_idle_sources_are_looked_at_twice_a_delay() {
         }
     }
     // Ten delays: twenty looks at each, and some at the one that is busy.
-    let looks = merge.figures().looks - before;
-    println!("{given} given with {looks} looks at 1,001 sources in ten delays");
+    let polls = merge.figures().polls - before;
+    println!("{given} given with {polls} polls of 1,001 sources in ten delays");
     assert!(given > 850, "{given}");
-    assert!(looks <= 21 * 1001 + 1000, "{looks}");
+    assert!(polls <= 21 * 1001 + 1000, "{polls}");
 }

@@ -3,7 +3,7 @@
 
 use perfring_consumer::{AttachError, Consumer, Stat};
 use perfring_producer::{Options, Policy, create};
-use perfring_set::{RingSet, SetError, SetOptions, Trust, list};
+use perfring_set::{Access, RingSet, SetError, SetOptions, list};
 use std::collections::HashSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -75,7 +75,6 @@ fn a_ring_of_another_shape_is_left_alone() {
     // Each of these differs from all before.
     let others = [
         Options { policy: Policy::Overwrite, ..usual },
-        Options { time: false, ..usual },
         Options { mode: 0o640, ..usual },
         Options { types_size: 0, ..usual },
         Options { report: perfring_producer::Report::CountersOnly, ..usual },
@@ -83,6 +82,9 @@ fn a_ring_of_another_shape_is_left_alone() {
     for other in &others {
         set.producer_with("a", other).unwrap();
     }
+    let ring = Options { time: false, ..usual };
+    let untimed = RingSet::open_with(&dir, &SetOptions { ring, ..SetOptions::default() }).unwrap();
+    untimed.producer("a").unwrap();
     set.shared_producer("a").unwrap();
     assert_eq!(names(&dir).len(), 8);
     set.producer_with("a", &Options { size: 1 << 16, ..usual }).unwrap();
@@ -90,6 +92,24 @@ fn a_ring_of_another_shape_is_left_alone() {
     assert!(matches!(error, SetError::Shapes { .. }), "{error}");
     // The one that fits is found among them.
     assert_eq!(set.producer_with("a", &others[2]).unwrap().location().path(), dir.join("a.5"));
+}
+
+#[test]
+fn rings_of_a_set_have_timestamps_unless_the_set_is_opened_without() {
+    let temp = tempfile::tempdir().unwrap();
+    let set = RingSet::open(temp.path().join("timed")).unwrap();
+    let plain = Options { time: false, ..Options::default() };
+    assert!(set.producer("a").unwrap().layout().time);
+    assert!(set.shared_producer("b").unwrap().layout().time);
+    assert!(set.producer_with("c", &plain).unwrap().layout().time);
+    let path = set.ring_path("d", &plain).unwrap();
+    assert!(Stat::read(path).unwrap().layout.time);
+    let options = SetOptions { ring: plain, ..SetOptions::default() };
+    let set = RingSet::open_with(temp.path().join("untimed"), &options).unwrap();
+    assert!(!set.producer("a").unwrap().layout().time);
+    assert!(!set.producer_with("b", &plain).unwrap().layout().time);
+    let timed = Options { time: true, ..plain };
+    assert!(set.producer_with("c", &timed).unwrap().layout().time);
 }
 
 #[test]
@@ -139,7 +159,7 @@ fn a_directory_is_made_for_its_owner_alone_or_as_told() {
     RingSet::open(&dir).unwrap();
     assert_eq!(mode(&dir), 0o700);
     // The umask has no say.
-    let shared = SetOptions { mode: 0o1777, trust: Trust::Anybody, ..SetOptions::default() };
+    let shared = SetOptions { mode: 0o1777, access: Access::Shared, ..SetOptions::default() };
     let other = temp.path().join("shared");
     let set = RingSet::open_with(&other, &shared).unwrap();
     assert_eq!(mode(&other), 0o1777);
@@ -165,7 +185,7 @@ fn a_directory_is_made_for_its_owner_alone_or_as_told() {
     fs::write(&file, "").unwrap();
     assert!(matches!(RingSet::open(&file), Err(SetError::NoDirectory { .. })));
     let error = RingSet::open(temp.path().join("no/rings")).unwrap_err();
-    assert!(matches!(error, SetError::Dir { step: "making it", .. }), "{error}");
+    assert!(matches!(error, SetError::Dir { step: "creating it", .. }), "{error}");
 }
 
 #[test]
@@ -185,6 +205,6 @@ fn another_users_directory_or_ring_is_refused_unless_told() {
     assert!(matches!(error, SetError::Foreign { owner: 12345, .. }), "{error}");
     std::os::unix::fs::chown(&dir, Some(12345), None).unwrap();
     assert!(matches!(RingSet::open(&dir), Err(SetError::Foreign { owner: 12345, .. })));
-    let reported = SetOptions { trust: Trust::Anybody, ..SetOptions::default() };
+    let reported = SetOptions { access: Access::Shared, ..SetOptions::default() };
     RingSet::open_with(&dir, &reported).unwrap().producer("a").unwrap();
 }

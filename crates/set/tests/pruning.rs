@@ -115,7 +115,7 @@ fn a_flight_recorder_keeps_its_last_words_unless_told() {
     producer.publish(b"last words").unwrap();
     drop(producer);
     drain(&place.path("a")); // a consumer copies: they are still there
-    assert!(matches!(place.kept(AT_ONCE), Kept::LastWords(count) if count.records == 1));
+    assert!(matches!(place.kept(AT_ONCE), Kept::LastRecords(count) if count.records == 1));
     assert_eq!(place.pruned(PruneRule { flight_recorders: true, ..AT_ONCE }), ["a"]);
 }
 

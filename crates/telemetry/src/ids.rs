@@ -1,27 +1,27 @@
-//! The numbers of traces and spans.
+//! Ids of traces and spans.
 
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A trace's number: 16 bytes, not all zero.
+/// A trace id: 16 bytes, not all zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TraceId(pub [u8; 16]);
 
-/// A span's number: 8 bytes, not all zero.
+/// A span id: 8 bytes, not all zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpanId(pub [u8; 8]);
 
 impl TraceId {
-    /// A new one.
+    /// Returns a new random id.
     #[must_use]
     pub fn random() -> Self {
         TraceId::salted(nanos())
     }
 
-    /// A new one. The salt parts a forked child's numbers from its parent's: something that the two
-    /// do not share, such as the time.
+    /// Returns a new random id. The salt makes a forked child's ids differ from its parent's: pass
+    /// something that the two do not share, such as the time.
     #[must_use]
     pub fn salted(salt: u64) -> Self {
         let (low, high) = (next(salt).max(1), next(0));
@@ -30,13 +30,13 @@ impl TraceId {
 }
 
 impl SpanId {
-    /// A new one.
+    /// Returns a new random id.
     #[must_use]
     pub fn random() -> Self {
         SpanId::salted(nanos())
     }
 
-    /// A new one, as [`TraceId::salted`].
+    /// Returns a new random id; for the salt see [`TraceId::salted`].
     #[must_use]
     pub fn salted(salt: u64) -> Self {
         SpanId(next(salt).max(1).to_be_bytes())
@@ -56,8 +56,8 @@ macro_rules! hexadecimal {
 hexadecimal!(Display for TraceId, Debug for TraceId, Display for SpanId, Debug for SpanId);
 
 thread_local! {
-    /// Of xoshiro256++ (Blackman, Vigna); zeros before the first use. Without a destructor, so it can
-    /// be used to a thread's very end.
+    /// The state of xoshiro256++ (Blackman, Vigna); zeros before the first use. It has no destructor, so
+    /// it can be used while the thread's other values are destroyed.
     static STATE: Cell<[u64; 4]> = const { Cell::new([0; 4]) };
 }
 
@@ -83,7 +83,7 @@ fn next(salt: u64) -> u64 {
 fn seed() -> [u64; 4] {
     let mut bytes = [0; 32];
     if getrandom::fill(&mut bytes).is_err() {
-        // No random numbers from the system: unlikely, and no reason to end a program.
+        // The system has no random numbers: unlikely, and no reason to stop the program.
         let here = STATE.with(|state| std::ptr::from_ref(state).addr() as u64);
         bytes[..8].copy_from_slice(&nanos().to_ne_bytes());
         bytes[8..16].copy_from_slice(&here.to_ne_bytes());
@@ -99,10 +99,10 @@ pub(crate) fn nanos() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// When this process made its first sink, or its parent did: 0 before that.
+/// When this process, or its parent before a fork, created its first sink. 0 before that.
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// What the sums of this process count from: the same for all its sinks.
+/// Returns the time that this process's sums count from: the same for all its sinks.
 pub(crate) fn started() -> u64 {
     let now = nanos();
     match STARTED.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
@@ -111,7 +111,7 @@ pub(crate) fn started() -> u64 {
     }
 }
 
-/// The same in a forked child that goes on with a sink.
+/// Restarts that time, in a forked child that continues with a sink.
 pub(crate) fn started_anew() -> u64 {
     let now = nanos();
     STARTED.store(now, Ordering::Relaxed);

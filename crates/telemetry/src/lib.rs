@@ -1,5 +1,15 @@
-//! Log records, spans, metrics and resources in a perfring, named and numbered as OpenTelemetry
-//! does, so that a sidecar can forward them and a dump is read without the program.
+//! Publishes log records, spans, metrics and resources into a ring, with OpenTelemetry's names and
+//! numbers: a sidecar forwards them, and a dump can be read without the program that wrote it.
+//!
+//! ```toml
+//! [dependencies]
+//! perfring = { path = "../perfring/crates/perfring", features = ["telemetry"] } # as `perfring::telemetry`
+//! ```
+//!
+//! Or depend on `perfring-telemetry` itself. The features `log` and `metrics` add [`log`](https://docs.rs/log)
+//! and [`metrics`](https://docs.rs/metrics) back ends. A program that decodes records needs
+//! `perfring_types` with the feature `read` (`perfring` with the feature `decode`); `perfring_set` decodes
+//! without a feature.
 //!
 //! ```
 //! use perfring_telemetry::{Log, Resource, Severity, Sink, Sum, options};
@@ -18,7 +28,7 @@
 //! # use perfring_consumer::{Item, Snapshot};
 //! # use perfring_telemetry::producer::RecordType;
 //! # use perfring_types::read::TypeTable;
-//! // What a reader makes of it, with the program gone:
+//! // A reader needs the file alone:
 //! let snapshot = Snapshot::take(&path)?;
 //! let types = TypeTable::from_entries(snapshot.types().entries());
 //! # let mut shown = Vec::new();
@@ -33,29 +43,60 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `perfring-tracing` writes what a program says through `tracing`; the features `log` and `metrics`
-//! of this crate have doors for the crates of these names.
+//! `perfring-tracing` writes the events and spans of `tracing`.
 //!
-//! # What a reader must know
+//! # A directory of rings
+//!
+//! With [`perfring_set`](https://docs.rs/perfring-set), each process gets a ring of its own in one directory,
+//! and a reader merges them by time:
+//!
+//! ```
+//! use perfring_set::{Merge, RingSet};
+//! use perfring_telemetry::{Log, Resource, Severity, Sink, options};
+//! use std::time::Duration;
+//! # let dir = tempfile::tempdir()?;
+//! # let dir = dir.path().join("shop");
+//! let set = RingSet::open(&dir)?;
+//! let ring = set.ring_path("worker-1", &options())?; // or `&RingSet::own_name()`
+//! let sink = Sink::attach(ring, Resource::here().with("service.name", "shop"))?;
+//! sink.emit(&Log { severity: Some(Severity::Info), body: "ready".into(), ..Log::default() })?;
+//!
+//! # let mut logs = Vec::new();
+//! let mut merge = Merge::follow(&dir)?; // in another process
+//! while merge.wait(Duration::from_millis(200)) {
+//!     while let Some(item) = merge.read() {
+//!         let Some(fields) = item.decode().transpose()? else { continue };
+//!         if let (Some(severity), Some(body)) = (fields.get("severity_text"), fields.get("body")) {
+//!             println!("{:?} {} {severity} {body}", item.wall(), item.ring);
+//! #           logs.push(format!("{} {severity} {body}", item.ring));
+//!         }
+//!     }
+//!     merge.acknowledge();
+//! }
+//! # assert_eq!(logs, ["worker-1 INFO ready"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The format, for readers
 //!
 //! A record's type has a [class](types::Class). In records of a class, the names of
 //! [`names::reserved`] mean what OpenTelemetry says; all other fields are attributes
-//! ([`names::attribute`]). It does not matter whether a field stands in the record by its number, in
-//! the record by its name, or in the type as a constant: `Type::decode` gives all of them by name.
-//! So there may be many types of a class, one for each place in a program or each instrument, and a
-//! reader need not tell them apart. An attribute whose own name is reserved has `attributes.` before
-//! it. A value named `…` counts what was cut because the record had no room for more.
+//! ([`names::attribute`]). A field is in the record by its number, in the record by its name, or in the
+//! type as a constant: `Type::decode` returns all of them by name. So there may be many types of a class,
+//! one for each call site or instrument, and a reader does not distinguish them. An attribute whose own
+//! name is reserved has the prefix `attributes.`. A value named `…` counts the values that were left out
+//! because the record had no room.
 //!
 //! | class | field | OTLP |
 //! |---|---|---|
-//! | all | the record's stamp in a timed ring, else `time_unix_nano` | `time_unix_nano`; of a span's start and end `start_time_unix_nano` and `end_time_unix_nano` |
+//! | all | the record's timestamp in a timed ring, else `time_unix_nano` | `time_unix_nano`; of a span's start and end `start_time_unix_nano` and `end_time_unix_nano` |
 //! | all | `process.pid` | the resource: that of the last `resource` record before it with this pid, or else the first after it |
 //! | all | `otel.scope.name` | `InstrumentationScope.name` |
 //! | `log` | `severity_number`, `severity_text`, `body`, `trace_id`, `span_id`, `event_name`, `observed_time_unix_nano` | the same of `LogRecord` |
 //! | `log`, `span_start` | `code.file.path`, `code.line.number`, `code.module.name` | attributes, as all others |
 //! | `span_start` | `trace_id`, `span_id`, `parent_span_id`, `name`, `kind` | the same of `Span` |
 //! | `span_start` | `link.trace_id`, `link.span_id` | one of `Span.links` |
-//! | `span_end` | `trace_id`, `span_id`, `parent_span_id`, `name` | again, for who has not seen the start |
+//! | `span_end` | `trace_id`, `span_id`, `parent_span_id`, `name` | again, for a reader that missed the start |
 //! | `span_end` | `duration_nano` | `start_time_unix_nano` is that of the start's record, or else the end's less this |
 //! | `span_end` | `status.code`, `status.message` | `Span.status` |
 //! | `gauge`, `sum`, `histogram` | `name`, `unit`, `description` | the same of `Metric` |
@@ -63,25 +104,24 @@
 //! | `sum` | `is_monotonic`, `aggregation_temporality` (1 delta, 2 cumulative) | the same of `Sum` |
 //! | `sum`, `histogram` | `start_time_unix_nano` | the same of the data point; if missing, that of the process's `resource` |
 //! | `histogram` | `count`, `sum`, `min`, `max`, `explicit_bounds`, `bucket_counts`, `aggregation_temporality` | the same of `Histogram` and its `HistogramDataPoint` |
-//! | `histogram` | `value` | one measurement, to be sorted into buckets by who forwards it |
-//! | `resource` | `start_time_unix_nano` | when the process made its first sink: its sums and histograms count from there. The same in each of its resources |
+//! | `histogram` | `value` | one measurement, which the forwarder sorts into buckets |
+//! | `resource` | `start_time_unix_nano` | when the process created its first sink: its sums and histograms count from then. The same in each of its resources |
 //! | `resource` | all but these | attributes of `Resource` |
 //!
-//! A `span_start` without a `name` says more of a span that has begun: its attributes are added, a
-//! later one in the place of an earlier of the same name, and a link if it has one. Of a span there
-//! may be a start and no end (it is open, or the process died), or an end and no start (which was
-//! overwritten). Of a cumulative sum from several threads, the greatest of neighbouring samples
-//! counts. A child of `fork(2)` goes on with the sums that its parent had, under its own pid.
+//! A `span_start` without a `name` adds to a span that has begun: attributes, of which a later one
+//! replaces an earlier one of the same name, and a link if it has one. A span may have a start and no end
+//! (it is open, or the process died), or an end and no start (it was overwritten). Of a cumulative sum
+//! from several threads, the greatest of neighbouring samples counts. A child of `fork(2)` continues its
+//! parent's sums, under its own pid.
 //!
-//! The resource is told when a process attaches, and again after each quarter of the ring that the
-//! process fills, as a ring that overwrites would lose it: of a process that writes much less than others
-//! it may be missing, see [`Sink`]. Process ids are told apart within one pid
-//! namespace: containers that share a ring may have the same. So [`Resource::here`] says which
-//! namespace the pid is of, in `process.pid.namespace` ([`names::PID_NAMESPACE`], a decimal number,
-//! the inode of `/proc/self/ns/pid`; perfring's own name, as OpenTelemetry has none), and in a container
-//! `container.id` where it can be seen. In a ring that two namespaces write into, records of the same
-//! pid still cannot be told apart: give each container a ring of its own (`perfring-set`), and the
-//! resource in it is right for all of its records.
+//! A process publishes its resource when it attaches, and again after each quarter of the ring that it
+//! fills, because an overwrite ring loses it. The resource of a process that writes much less than others
+//! may be missing: see [`Sink`]. Process ids are unique within one pid namespace only: containers that
+//! share a ring may use the same ones. So [`Resource::here`] adds the pid's namespace as
+//! `process.pid.namespace` ([`names::PID_NAMESPACE`], a decimal number, the inode of `/proc/self/ns/pid`;
+//! perfring's own name, as OpenTelemetry has none), and in a container `container.id` where it is visible.
+//! In a ring that two namespaces write into, records of the same pid cannot be distinguished: give each
+//! container a ring of its own (`perfring-set`).
 //!
 //! Not carried: exemplars, exponential histograms and summaries, trace state and flags, links'
 //! attributes, versions and attributes of scopes, schema URLs, counts of dropped attributes,

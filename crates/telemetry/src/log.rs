@@ -9,9 +9,9 @@ use log::{Level, LevelFilter, Metadata, Record, SetLoggerError};
 
 /// Writes the records of the `log` crate into a ring.
 ///
-/// They have no place of their own in the program that could have a type, so all are
-/// [`Log`]s, with their target and source in the record. Key-value pairs are not carried.
-/// A program that uses `tracing` as well has `perfring-tracing` and `tracing-log` instead.
+/// All records are of the type [`Log`], with their target and source location in the record, because
+/// `log` has no static call sites that could be registered as types. Key-value pairs are not written.
+/// A program that uses `tracing` as well takes `perfring-tracing` and `tracing-log` instead.
 ///
 /// ```
 /// use perfring_telemetry::{Resource, Sink, log::RingLog, options};
@@ -28,16 +28,16 @@ pub struct RingLog {
 }
 
 impl RingLog {
-    /// Writes to this sink.
+    /// Creates a logger that writes to this sink.
     #[must_use]
     pub fn new(sink: Sink) -> Self {
         RingLog { sink }
     }
 
-    /// Makes it the program's logger, for records up to this level.
+    /// Installs it as the program's logger, for records up to this level.
     ///
     /// # Errors
-    /// The program has a logger already.
+    /// [`SetLoggerError`] if the program has a logger.
     pub fn install(self, level: LevelFilter) -> Result<(), SetLoggerError> {
         log::set_boxed_logger(Box::new(self))?;
         log::set_max_level(level);
@@ -60,7 +60,7 @@ impl log::Log for RingLog {
         };
         let module = record.module_path().filter(|module| *module != record.target());
         let attributes = [(names::MODULE, Value::from(module.unwrap_or_default()))];
-        // What the ring refuses, it counts.
+        // The ring counts what it refuses.
         let _ = self.sink.emit(&Log {
             severity: Some(severity),
             body: Value::Display(record.args()),

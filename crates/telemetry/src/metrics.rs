@@ -13,26 +13,26 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Writes what the `metrics` crate measures into a ring: a record each time.
+/// Writes each measurement of the `metrics` crate as a record.
 ///
 /// | | |
 /// |---|---|
-/// | counter | a cumulative, monotonic sum: any sample tells all, so a ring that overwrites loses nothing but time. Samples of two threads may stand in the other order: the greatest counts |
+/// | counter | a cumulative, monotonic sum: each sample has the whole sum, so an overwrite ring loses only resolution. Samples of two threads may be in either order: the greatest counts |
 /// | gauge | its value |
-/// | histogram | each measurement, for a reader to sort into buckets |
+/// | histogram | each measurement; the reader sorts them into buckets |
 ///
 /// Each instrument (a name and labels) has a record type of its own with name, unit, description and
-/// labels in the ring's table, from its first use; if the table is full by then, they stand in the
-/// records, for good. So each set of values of labels takes a place in a table that never shrinks: keep
-/// users' names, addresses and the like out of labels. The first use may wait for the table's lock, see
-/// [`Sink`]. Describe an instrument before its first use: the `counter!` macro of a later place with
-/// the same name and labels goes on with the same sum.
+/// labels in the ring's type table, from its first use. If the table is full by then, they are in each
+/// record instead. Each combination of label values takes an entry in a table that never shrinks: keep
+/// user names, addresses and the like out of labels. The first use may wait for the table's lock: see
+/// [`Sink`]. Describe an instrument before its first use. A `counter!` elsewhere with the same name and
+/// labels continues the same sum.
 ///
-/// A child of `fork(2)` goes on with its parent's sums, under its own `process.pid`: who adds up the
-/// sums of several processes counts twice what was before the fork. (To tell would cost a system call
-/// for each increment.) Use counters on one side of a fork only, or take differences. Such a
-/// child stops for ever at its first look-up of an instrument if another thread of the parent was at one
-/// during the fork; instruments that it holds are safe.
+/// A child of `fork(2)` continues its parent's sums under its own `process.pid`: a reader that adds up the
+/// sums of several processes counts twice what was before the fork. (Detecting the fork would cost a
+/// system call for each increment.) Use counters on one side of a fork only, or take differences. The
+/// child deadlocks at its first look-up of an instrument if another thread of the parent was in a look-up
+/// during the fork; instruments that it already holds are safe.
 ///
 /// ```
 /// use perfring_telemetry::{Resource, Sink, metrics::RingRecorder, options};
@@ -60,7 +60,7 @@ struct Known {
 }
 
 impl RingRecorder {
-    /// Writes to this sink. `metrics::set_global_recorder` makes it the program's.
+    /// Creates a recorder that writes to this sink. Install it by `metrics::set_global_recorder`.
     #[must_use]
     pub fn new(sink: Sink) -> Self {
         RingRecorder { sink, known: Mutex::default() }
@@ -82,7 +82,7 @@ impl RingRecorder {
         }
         let described = known.described.get(&(class, key.name().to_owned()));
         let (unit, description) = described.cloned().unwrap_or_default();
-        // This may wait for the table's lock. Made twice, it is the same type twice.
+        // This may wait for the table's lock. Registering a type twice is harmless.
         drop(known);
         let made = Instrument::new(self.sink.clone(), class, key.clone(), unit, description);
         let mut known = self.known();
@@ -117,7 +117,7 @@ impl metrics::Recorder for RingRecorder {
     }
 }
 
-/// Samples between two tries to declare an instrument: a try may take 0.1 s.
+/// Samples between two attempts to declare an instrument: an attempt may take 0.1 s.
 const PATIENCE: u32 = 1024;
 
 /// One instrument.
@@ -128,12 +128,12 @@ struct Instrument {
     key: Key,
     unit: &'static str,
     description: String,
-    /// Its type; `None` if the ring's table was full, which it then stays. Not set while another process
-    /// has kept us from the table.
+    /// Its type; `None` if the ring's table is full, which is final. Unset as long as another process
+    /// holds the table's lock.
     kind: OnceLock<Option<RecordType>>,
-    /// Samples until the next try to set it.
+    /// Samples until the next attempt to set it.
     patience: AtomicU32,
-    /// A counter's sum; a gauge's value, as bits.
+    /// A counter's sum, or the bits of a gauge's value.
     state: AtomicU64,
 }
 
@@ -181,7 +181,7 @@ impl Instrument {
         declared.ok()
     }
 
-    /// What the ring refuses, it counts.
+    /// Publishes a sample. The ring counts what it refuses.
     fn sample(&self, value: Value<'_>) {
         let own = self.kind.get().copied().unwrap_or_else(|| self.declare());
         let kind = own.unwrap_or(match self.class {
@@ -257,7 +257,7 @@ impl HistogramFn for Instrument {
     }
 }
 
-/// A unit as UCUM has it.
+/// Returns the unit's UCUM code.
 fn ucum(unit: Unit) -> &'static str {
     match unit {
         Unit::Count => "1",

@@ -1,52 +1,52 @@
-//! The names of fields, and which of them mean something in which class.
+//! The names of fields, and which of them are reserved in which class.
 
 use perfring_producer::types::Class;
 use perfring_producer::types::tagged::CUT;
 
-/// When, in ns since 1970, where the ring itself does not stamp records.
+/// The time in ns since 1970, in rings without timestamps.
 pub const TIME: &str = "time_unix_nano";
-/// Who wrote the record: it joins records to their [`Resource`](crate::Resource).
+/// The process that wrote the record. It joins records to their [`Resource`](crate::Resource).
 pub const PID: &str = "process.pid";
-/// Of which pid namespace [`PID`] is, in a resource: the inode of `/proc/self/ns/pid`, in decimal.
-/// An attribute, as all others; the name is perfring's own.
+/// The pid namespace of [`PID`], in a resource: the inode of `/proc/self/ns/pid`, in decimal. An
+/// attribute whose name is perfring's own.
 pub const PID_NAMESPACE: &str = "process.pid.namespace";
 /// A log record's severity, 1 to 24.
 pub const SEVERITY_NUMBER: &str = "severity_number";
-/// Its name as the program has it.
+/// The severity's name.
 pub const SEVERITY_TEXT: &str = "severity_text";
-/// What a log record says.
+/// The text of a log record.
 pub const BODY: &str = "body";
-/// 16 bytes.
+/// A trace id, 16 bytes.
 pub const TRACE_ID: &str = "trace_id";
-/// 8 bytes.
+/// A span id, 8 bytes.
 pub const SPAN_ID: &str = "span_id";
-/// 8 bytes.
+/// The id of the parent span, 8 bytes.
 pub const PARENT_SPAN_ID: &str = "parent_span_id";
-/// Names a kind of event.
+/// The name of a kind of event.
 pub const EVENT_NAME: &str = "event_name";
-/// When it was noticed, if that is another time.
+/// When the event was observed, if that differs from when it happened.
 pub const OBSERVED_TIME: &str = "observed_time_unix_nano";
-/// What part of the program: the instrumentation scope.
+/// The part of the program: the instrumentation scope.
 pub const SCOPE: &str = "otel.scope.name";
 /// The source file.
 pub const FILE: &str = "code.file.path";
-/// The line in it.
+/// The line in the source file.
 pub const LINE: &str = "code.line.number";
-/// The module, where it is not the scope.
+/// The module, if it is not the scope.
 pub const MODULE: &str = "code.module.name";
-/// A span's or an instrument's name.
+/// The name of a span or an instrument.
 pub const NAME: &str = "name";
 /// A span's kind, 1 to 5.
 pub const KIND: &str = "kind";
-/// Of a span that this one follows from.
+/// The trace id of a span that this one follows from.
 pub const LINK_TRACE_ID: &str = "link.trace_id";
-/// Of a span that this one follows from.
+/// The span id of a span that this one follows from.
 pub const LINK_SPAN_ID: &str = "link.span_id";
-/// How long a span took, in ns: it began so much before the record of its end.
+/// A span's duration in ns: it began that long before the record of its end.
 pub const DURATION: &str = "duration_nano";
-/// How a span ended, 0 to 2.
+/// A span's status, 0 to 2.
 pub const STATUS_CODE: &str = "status.code";
-/// Why.
+/// The text of a span's status.
 pub const STATUS_MESSAGE: &str = "status.message";
 /// An instrument's unit.
 pub const UNIT: &str = "unit";
@@ -54,33 +54,34 @@ pub const UNIT: &str = "unit";
 pub const DESCRIPTION: &str = "description";
 /// A measured number.
 pub const VALUE: &str = "value";
-/// Whether a sum only grows.
+/// Whether a sum never decreases.
 pub const IS_MONOTONIC: &str = "is_monotonic";
-/// 1 delta, 2 cumulative.
+/// The temporality: 1 delta, 2 cumulative.
 pub const TEMPORALITY: &str = "aggregation_temporality";
-/// What a sum or a histogram counts from; of a resource, what those count from that do not say so.
+/// The time that a sum or a histogram counts from. In a resource: the default for the process's sums and
+/// histograms.
 pub const START_TIME: &str = "start_time_unix_nano";
 /// A histogram's number of measurements.
 pub const COUNT: &str = "count";
-/// Their sum.
+/// The sum of the measurements.
 pub const SUM: &str = "sum";
-/// The least of them.
+/// The least measurement.
 pub const MIN: &str = "min";
-/// The greatest of them.
+/// The greatest measurement.
 pub const MAX: &str = "max";
-/// Between buckets, rising.
+/// The bounds between buckets, ascending.
 pub const EXPLICIT_BOUNDS: &str = "explicit_bounds";
-/// Measurements in each bucket: one more than bounds.
+/// Measurements in each bucket: one bucket more than bounds.
 pub const BUCKET_COUNTS: &str = "bucket_counts";
 
-/// Goes before the name of an attribute that would mean something else without it.
+/// The prefix of an attribute whose own name is reserved.
 pub const ATTRIBUTES: &str = "attributes.";
 
 macro_rules! all {
     ($($name:ident)*) => { &[$($name),*] };
 }
 
-/// The names that mean something in records of this class; all others are attributes.
+/// Returns the names that are reserved in records of this class; all others are attributes.
 #[must_use]
 pub const fn reserved(class: Class) -> &'static [&'static str] {
     match class {
@@ -107,11 +108,11 @@ pub const fn reserved(class: Class) -> &'static [&'static str] {
     }
 }
 
-/// Bytes of the longest name in a record.
+/// The longest name in a record, in bytes.
 const LONGEST: usize = 255;
 
-/// The name under which an attribute stands in a record of this class: its own, or after
-/// [`ATTRIBUTES`] if that means something else.
+/// An attribute's field name in records of a class: its own, with the prefix [`ATTRIBUTES`] if that is
+/// reserved.
 ///
 /// ```
 /// use perfring_telemetry::names::{AttributeName, attribute};
@@ -124,13 +125,13 @@ const LONGEST: usize = 255;
 #[derive(Clone, Copy, Debug)]
 pub struct AttributeName<'a> {
     name: &'a str,
-    /// With what goes before it, and how long that is; 0 if nothing does.
+    /// The name with its prefix, and its length; 0 without a prefix.
     long: [u8; LONGEST],
     len: usize,
 }
 
 impl<'a> AttributeName<'a> {
-    /// For an attribute of this name.
+    /// Returns the field name for an attribute of this name.
     #[must_use]
     pub fn new(class: Class, name: &'a str) -> Self {
         let mut this = AttributeName { name, long: [0; LONGEST], len: 0 };
@@ -146,7 +147,7 @@ impl<'a> AttributeName<'a> {
         this
     }
 
-    /// As text.
+    /// Returns the field name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         if self.len == 0 {
@@ -156,7 +157,7 @@ impl<'a> AttributeName<'a> {
     }
 }
 
-/// The attribute that a field of this name is in a record of this class; `None` if it is none.
+/// Returns the name of the attribute in a field of this name; `None` if the field is reserved.
 #[must_use]
 pub fn attribute(class: Class, field: &str) -> Option<&str> {
     match field.strip_prefix(ATTRIBUTES) {

@@ -1,4 +1,4 @@
-//! What the process is that writes.
+//! The description of the process that writes.
 
 use crate::names::{self, AttributeName};
 use perfring_producer::types::Class;
@@ -7,9 +7,8 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
-/// What the process is that writes: attributes under the names of OpenTelemetry's semantic
-/// conventions. `process.pid` is not among them, and not written if given: the sink knows it, also in a
-/// forked child.
+/// The description of the process that writes: attributes with the names of OpenTelemetry's semantic
+/// conventions. `process.pid` is ignored: the sink writes the pid itself, in a forked child the child's.
 ///
 /// ```
 /// use perfring_telemetry::Resource;
@@ -23,11 +22,11 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// What can be known without being told: `service.name` (from `OTEL_SERVICE_NAME`, else the
+    /// Returns what is known of this process: `service.name` (from `OTEL_SERVICE_NAME`, else the
     /// program's name, else `unknown_service`), `service.instance.id` (a random UUID), `process.executable.name`,
-    /// `host.name`, `telemetry.sdk.*`, and what `OTEL_RESOURCE_ATTRIBUTES` says. Pids are told apart
-    /// within one pid namespace, so there is also [`names::PID_NAMESPACE`], which namespace that is, and
-    /// in a container `container.id`, where the process can see it.
+    /// `host.name`, `telemetry.sdk.*`, and the attributes of `OTEL_RESOURCE_ATTRIBUTES`. Pids are unique within one
+    /// pid namespace, so it also has [`names::PID_NAMESPACE`], and in a container `container.id`, where the
+    /// process can see it.
     #[must_use]
     pub fn here() -> Self {
         let program = std::env::args_os().next().unwrap_or_default();
@@ -59,7 +58,7 @@ impl Resource {
         }
     }
 
-    /// With this attribute, in the place of one of the same name.
+    /// Adds an attribute, or replaces the one of the same name.
     #[must_use]
     pub fn with(
         mut self,
@@ -74,7 +73,7 @@ impl Resource {
         self
     }
 
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|(its, _)| its == name);
@@ -82,22 +81,21 @@ impl Resource {
     }
 
     pub(crate) fn fill(&self, writer: &mut TaggedWriter<'_>) {
-        // The sink has written the pid, and a field that comes twice is a list.
+        // The sink has written the pid, and a repeated field would become a list.
         for (name, value) in self.attributes.iter().filter(|(name, _)| name != names::PID) {
             writer.text(AttributeName::new(Class::Resource, name).as_str(), value);
         }
     }
 }
 
-/// The inode of the pid namespace: the same for two processes of one machine if their pids are of
-/// one numbering, and different if not.
+/// Returns the inode of the pid namespace, which two processes of a machine share if they are in the same.
 fn pid_namespace(process: &Path) -> Option<String> {
     let link = fs::read_link(process.join("ns/pid")).ok()?;
     let number = link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?;
     number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.to_owned())
 }
 
-/// The id that the container's engine gave it: 64 hexadecimal digits, in the name of its control
+/// Returns the container's id: 64 hexadecimal digits, in the name of its control
 /// group (version 1, or the host's view of version 2), else in the path of a file that the engine
 /// mounts from the container's own directory.
 fn container_id(process: &Path) -> Option<String> {
@@ -131,7 +129,7 @@ fn service(program: &str) -> String {
     if program.is_empty() { "unknown_service".into() } else { program.to_owned() }
 }
 
-/// Without percent signs, as the format of baggage has them; what is no such code stays as it is.
+/// Decodes percent escapes, as in the baggage format; anything else stays as it is.
 fn decoded(text: &str) -> String {
     let mut parts = text.as_bytes().split(|byte| *byte == b'%');
     let mut out = parts.next().unwrap_or_default().to_vec();
@@ -145,7 +143,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// A random UUID, version 4.
+/// Returns a random UUID, version 4.
 fn uuid() -> String {
     let mut bytes = crate::ids::TraceId::random().0;
     bytes[6] = bytes[6] & 0x0f | 0x40;

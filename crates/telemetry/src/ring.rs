@@ -1,5 +1,5 @@
-//! A ring as a process is attached to it, and what each of its threads has: producers of the rings
-//! that it writes to, and buffers to make records in.
+//! A process's attachment to a ring, and per thread: a producer of each ring that the thread writes to,
+//! and buffers for records under construction.
 
 use crate::ids;
 use crate::resource::Resource;
@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
-/// How long a sink of one producer waits for another process that is in its way: some turns of the
-/// scheduler.
+/// How long a sink with one producer waits for another process that holds the ring's lock: some time
+/// slices of the scheduler.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Bytes of the value that a word of a numbered field takes, and where in them the word begins.
+/// Bytes of a numbered field that holds one word, and the offset of the word in them.
 const VALUE: usize = 16;
 const WORD: usize = 8;
 
-/// A ring as a process is attached to it.
+/// A process's attachment to a ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
     pub(crate) location: Location,
@@ -28,34 +28,35 @@ pub(crate) struct Ring {
     pub(crate) max_len: usize,
     resource: Resource,
     threads: Threads,
-    /// For whoever has no producer of their own.
+    /// For threads that have no producer of their own.
     spare: Mutex<Handle>,
-    /// The process that may take that lock: in a child it could be held forever.
+    spare_slot: u32,
+    /// The process that may wait for that lock: in a forked child it may be held for ever.
     owner: u32,
-    /// The process, as it stands in records.
+    /// The pid in records.
     pid: AtomicU32,
-    /// What its sums count from.
+    /// The time that the process's sums count from.
     started: AtomicU64,
-    /// Bytes since the resource was last told.
+    /// Bytes since the resource was last published.
     traffic: AtomicU64,
-    /// A thread counts its bytes for itself up to so many.
+    /// A thread adds its bytes to `traffic` once it has this many.
     chunk: u64,
-    /// Bytes after which the resource is told again.
+    /// Bytes after which the resource is published again.
     interval: u64,
     pub(crate) dropped: AtomicU64,
 }
 
-/// Who has a producer.
+/// Which threads have a producer of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// Each thread.
+    /// Each of them.
     Each,
-    /// The sink, for all of them.
+    /// None: the sink has one for all.
     Together,
 }
 
 impl Ring {
-    /// `spare` is the producer of those who have none.
+    /// `spare` is the producer of threads that have none.
     pub(crate) fn new(
         location: Location,
         threads: Threads,
@@ -63,7 +64,7 @@ impl Ring {
         resource: Resource,
     ) -> Arc<Self> {
         let (layout, max_len, pid) = (*spare.layout(), spare.max_len(), std::process::id());
-        let interval = layout.data_size / 4;
+        let (interval, spare_slot) = (layout.data_size / 4, spare.slot());
         Arc::new(Ring {
             location,
             layout,
@@ -71,6 +72,7 @@ impl Ring {
             resource,
             threads,
             spare: Mutex::new(Handle::new(spare)),
+            spare_slot,
             owner: pid,
             pid: AtomicU32::new(pid),
             started: AtomicU64::new(ids::started()),
@@ -92,7 +94,7 @@ impl Ring {
         done
     }
 
-    /// A record with the common fields.
+    /// Begins a record with the common fields.
     #[inline]
     pub(crate) fn begin<'b>(&self, buffer: &'b mut Vec<u8>) -> TaggedWriter<'b> {
         let mut writer = TaggedWriter::new(buffer).with_limit(self.max_len);
@@ -126,8 +128,8 @@ impl Ring {
         kind: RecordType,
         payload: &mut [u8],
     ) -> Result<u64, ReserveError> {
-        // A record that was begun before the fork showed has the parent's pid: a value in it may have
-        // written a record itself, or another thread.
+        // The pid is written again: a record that was begun before the fork was noticed has the parent's.
+        // (Formatting one of its values may have published a record, or another thread may have.)
         let pid = self.pid.load(Ordering::Relaxed);
         let at = if self.layout.time { WORD } else { VALUE + WORD };
         if let Some(place) = payload.get_mut(at..at + WORD) {
@@ -156,7 +158,7 @@ impl Ring {
         }
     }
 
-    /// In a forked child: attach anew, and say so.
+    /// Attaches anew in a forked child, and publishes its resource.
     #[cold]
     fn renew(self: &Arc<Self>) {
         if self.threads == Threads::Together {
@@ -179,7 +181,7 @@ impl Ring {
         }
     }
 
-    /// By the sink's own producer, so that a thread that does no more than this takes no slot.
+    /// Publishes the resource by the sink's own producer, so that a thread that does only this takes no slot.
     pub(crate) fn report_resource(self: &Arc<Self>) -> Result<(), ReserveError> {
         let mut buffer = take_buffer();
         let mut writer = self.begin(&mut buffer);
@@ -191,13 +193,13 @@ impl Ring {
             reported = self.with_producer(report);
         }
         give_buffer(buffer);
-        // Refused, for a full ring or want of a slot: after the next bytes again.
+        // If the ring refused it, it is tried again after the next bytes.
         let rest = if reported.is_ok() { 0 } else { self.interval - 1 };
         self.traffic.store(rest, Ordering::Relaxed);
         reported
     }
 
-    /// One more producer; none if all slots are taken, or the ring's name is another ring's now.
+    /// Attaches one more producer; `None` if all slots are taken, or the path is another ring's now.
     fn attach(&self) -> Option<SharedProducer> {
         let producer = SharedProducer::attach(self.location.clone()).ok()?;
         (producer.layout().uuid == self.layout.uuid).then_some(producer)
@@ -207,7 +209,12 @@ impl Ring {
         &self,
         act: impl Fn(&Handle) -> Result<R, ReserveError>,
     ) -> Result<R, ReserveError> {
-        // In a child it may be held forever. Where it is not, the producer itself knows of the fork.
+        // A thread that has the lock comes here again from a panic hook: it must not wait for itself.
+        if IN_SPARE.get() {
+            return Err(ReserveError::Contended { slot: self.spare_slot });
+        }
+        let _inside = InSpare::enter();
+        // In a forked child it may be held for ever. If it is free, the producer itself detects the fork.
         match self.spare.try_lock() {
             Ok(spare) => act(&spare),
             // A panic between two records leaves the producer as it was.
@@ -231,12 +238,32 @@ impl Drop for Ring {
     }
 }
 
+thread_local! {
+    /// Whether this thread has the lock of a sink's own producer, or waits for it.
+    static IN_SPARE: Cell<bool> = const { Cell::new(false) };
+}
+
+struct InSpare;
+
+impl InSpare {
+    fn enter() -> Self {
+        IN_SPARE.set(true);
+        InSpare
+    }
+}
+
+impl Drop for InSpare {
+    fn drop(&mut self) {
+        IN_SPARE.set(false);
+    }
+}
+
 /// A producer and how many bytes it has published that the sink has not counted.
 #[derive(Debug)]
 struct Handle {
     producer: SharedProducer,
     bytes: Cell<u64>,
-    /// Another producer was in the way for too long when it last published.
+    /// Another producer held the ring's lock for too long when this one last published.
     held_up: Cell<bool>,
 }
 
@@ -245,10 +272,10 @@ impl Handle {
         Handle { producer, bytes: Cell::new(0), held_up: Cell::new(false) }
     }
 
-    /// Publishes; says how many bytes the sink is to count.
+    /// Publishes a record. Returns how many bytes the sink is to count.
     #[inline]
     fn publish(&self, kind: RecordType, bytes: &[u8], ring: &Ring) -> Result<u64, ReserveError> {
-        // Only a ring that never fills: to wait for space would be to wait for a reader.
+        // Only in an overwrite ring: in a drop ring this would wait for the reader.
         if ring.threads == Threads::Together && ring.layout.policy == Policy::Overwrite {
             self.publish_patiently(kind, bytes)?;
         } else {
@@ -260,8 +287,8 @@ impl Handle {
         Ok(if due { sum } else { 0 })
     }
 
-    /// Waits for a producer that was interrupted at a bad moment. For one that is stopped it waits
-    /// once, and no more until it goes on.
+    /// Publishes a record, and waits for another producer that was interrupted while it held the lock. For
+    /// a stopped one it waits once, and not again until that one continues.
     fn publish_patiently(&self, kind: RecordType, bytes: &[u8]) -> Result<(), ReserveError> {
         let limit = if self.held_up.get() { Duration::ZERO } else { PATIENCE };
         let done = self.producer.publish_timeout(kind, bytes, limit);
@@ -272,24 +299,23 @@ impl Handle {
     }
 }
 
-/// A thread's place at a sink.
+/// A thread's attachment to a sink.
 struct Place {
-    /// Keeps the address from being given to another sink.
+    /// Keeps the address from being reused for another sink.
     ring: Weak<Ring>,
-    /// None if there was no slot left: then the sink's own producer does it.
+    /// `None` if no slot was free: then the sink's own producer publishes.
     handle: Option<Handle>,
-    /// Without a handle: calls until the next try to get one.
+    /// Without a handle: calls until the next attempt to get one.
     patience: Cell<u32>,
-    /// The process that has tried.
+    /// The process that made the last attempt.
     pid: u32,
 }
 
-/// Calls between two tries to get a slot where there was none: a try costs some 100 µs.
+/// Calls between two attempts to get a slot when none was free: an attempt costs some 100 µs.
 const TRIES: u32 = 4096;
-/// Buffers that a thread keeps: one for each record that is in the making, and a record in the
-/// making may make another.
+/// Buffers that a thread keeps. It needs more than one if formatting a value publishes another record.
 const BUFFERS: usize = 8;
-/// A buffer's first size. Most records fit.
+/// A buffer's initial capacity; most records fit.
 const BUFFER: usize = 1024;
 
 struct Local {
@@ -298,18 +324,18 @@ struct Local {
 }
 
 thread_local! {
-    // At the thread's end the producers go, and with that their slots are free.
+    // At the thread's end its producers are dropped, which frees their slots.
     static LOCAL: Local =
         const { Local { places: RefCell::new(Vec::new()), buffers: RefCell::new(Vec::new()) } };
 }
 
-/// An empty buffer.
+/// Returns an empty buffer.
 pub(crate) fn take_buffer() -> Vec<u8> {
     let kept = LOCAL.try_with(|local| local.buffers.try_borrow_mut().ok()?.pop());
     kept.ok().flatten().unwrap_or_else(|| Vec::with_capacity(BUFFER))
 }
 
-/// Gives it back.
+/// Returns a buffer to the thread.
 pub(crate) fn give_buffer(mut buffer: Vec<u8>) {
     buffer.clear();
     let _ = LOCAL.try_with(|local| {
@@ -321,7 +347,7 @@ pub(crate) fn give_buffer(mut buffer: Vec<u8>) {
     });
 }
 
-/// Does this with the thread's own producer. `None` if it has none, or no longer; `Forked` if it would
+/// Calls `act` with the thread's own producer. `None` if it has none, or no longer; `Forked` if it would
 /// get one now, and this is not the process with this pid.
 fn with<R>(
     ring: &Arc<Ring>,
@@ -331,8 +357,8 @@ fn with<R>(
     LOCAL.try_with(|local| local.with(ring, pid, act)).ok().flatten()
 }
 
-/// Forgets the thread's producer: in a forked child it is the parent's. That this process has found no
-/// slot is remembered, or else each record would try again.
+/// Drops the thread's producer: in a forked child it is the parent's. Keeps the note that this process
+/// found no slot, or else each record would try again.
 fn forget(ring: &Arc<Ring>) {
     let _ = LOCAL.try_with(|local| {
         if let Ok(mut places) = local.places.try_borrow_mut() {
@@ -342,8 +368,7 @@ fn forget(ring: &Arc<Ring>) {
     });
 }
 
-/// Gives back the thread's slots at sinks that are gone. (Other threads do so when they next attach
-/// to a sink, or end.)
+/// Frees the thread's slots of dropped sinks. Other threads do so when they next attach to a sink, or end.
 fn sweep() {
     let _ = LOCAL.try_with(|local| {
         if let Ok(mut places) = local.places.try_borrow_mut() {
@@ -378,7 +403,7 @@ impl Local {
             }
         }
         drop(places);
-        // A thread that has no producer from before the fork learns only here that there was one.
+        // A thread without a producer notices a fork only here.
         if std::process::id() != pid {
             return Some(Err(ReserveError::Forked));
         }
@@ -398,5 +423,37 @@ impl Local {
         places.retain(|place| place.ring.strong_count() > 0 && !place.is_of(ring));
         places.push(place);
         Some(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_thread_that_has_the_lock_of_the_sinks_own_producer_does_not_wait_for_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        perfring_producer::create(&path, &crate::options()).unwrap();
+        let spare = SharedProducer::attach(&path).unwrap();
+        let location = spare.location().clone();
+        let ring = Ring::new(location, Threads::Together, spare, Resource::here());
+        let (done, is_done) = mpsc::channel();
+        let nested = std::thread::spawn(move || {
+            let again = ring.with_spare(|_| Ok(ring.with_spare(|_| Ok(()))));
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                ring.with_spare(|_| -> Result<(), _> { std::panic::resume_unwind(Box::new(())) })
+            }));
+            let after = ring.with_spare(|_| Ok(()));
+            done.send((again, panicked.is_err(), after)).unwrap();
+        });
+        let (again, panicked, after) = is_done.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(matches!(again.unwrap(), Err(ReserveError::Contended { .. })));
+        assert!(panicked);
+        assert_eq!(after, Ok(()));
+        nested.join().unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! How bad, and of what kind: OpenTelemetry's enumerations and their numbers.
+//! OpenTelemetry's enumerations and their numbers.
 
 macro_rules! numbered {
     ($(#[$doc:meta])* $name:ident { $($(#[$each:meta])* $variant:ident = $number:literal $text:literal,)* }) => {
@@ -13,16 +13,16 @@ macro_rules! numbered {
         }
 
         impl $name {
-            /// All of them.
+            /// All values.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
-            /// The number in records.
+            /// Returns the number in records.
             #[must_use]
             pub const fn number(self) -> u64 {
                 self as u64
             }
 
-            /// Its name, as OpenTelemetry shortens it.
+            /// Returns OpenTelemetry's short name.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -30,7 +30,7 @@ macro_rules! numbered {
                 }
             }
 
-            /// The one with this number.
+            /// Returns the value with this number.
             #[must_use]
             pub const fn from_number(number: u64) -> Option<Self> {
                 match number {
@@ -51,32 +51,32 @@ numbered! {
     /// assert_eq!(Severity::from_number(17), Some(Severity::Error));
     /// ```
     Severity {
-        /// The finest.
+        /// The finest detail.
         Trace = 1 "TRACE",
         Trace2 = 2 "TRACE2",
         Trace3 = 3 "TRACE3",
         Trace4 = 4 "TRACE4",
-        /// For who looks for a fault.
+        /// Details for debugging.
         Debug = 5 "DEBUG",
         Debug2 = 6 "DEBUG2",
         Debug3 = 7 "DEBUG3",
         Debug4 = 8 "DEBUG4",
-        /// Something happened.
+        /// A normal event.
         Info = 9 "INFO",
         Info2 = 10 "INFO2",
         Info3 = 11 "INFO3",
         Info4 = 12 "INFO4",
-        /// Not an error, but more than news.
+        /// More important than an event, and not an error.
         Warn = 13 "WARN",
         Warn2 = 14 "WARN2",
         Warn3 = 15 "WARN3",
         Warn4 = 16 "WARN4",
-        /// Something went wrong.
+        /// Something failed.
         Error = 17 "ERROR",
         Error2 = 18 "ERROR2",
         Error3 = 19 "ERROR3",
         Error4 = 20 "ERROR4",
-        /// The program cannot go on.
+        /// The program, or the thread, cannot continue.
         Fatal = 21 "FATAL",
         Fatal2 = 22 "FATAL2",
         Fatal3 = 23 "FATAL3",
@@ -87,11 +87,11 @@ numbered! {
 numbered! {
     /// `SpanKind`.
     SpanKind {
-        /// Inside the program: the default.
+        /// Internal to the program: the default.
         Internal = 1 "INTERNAL",
-        /// Answers a request from elsewhere.
+        /// Handles a request from elsewhere.
         Server = 2 "SERVER",
-        /// Asks elsewhere.
+        /// Sends a request.
         Client = 3 "CLIENT",
         /// Puts a message into a queue.
         Producer = 4 "PRODUCER",
@@ -103,9 +103,9 @@ numbered! {
 numbered! {
     /// `StatusCode` of a span.
     Status {
-        /// Nothing was said.
+        /// Not set.
         Unset = 0 "UNSET",
-        /// Said to be good.
+        /// Marked as successful.
         Ok = 1 "OK",
         /// It failed.
         Error = 2 "ERROR",
@@ -115,7 +115,7 @@ numbered! {
 numbered! {
     /// `AggregationTemporality`: what a sum counts from.
     Temporality {
-        /// From the sample before it.
+        /// From the sample before.
         Delta = 1 "DELTA",
         /// From the start.
         Cumulative = 2 "CUMULATIVE",

@@ -1,4 +1,4 @@
-//! The ready record types.
+//! The built-in record types.
 
 mod log;
 mod metric;
@@ -12,7 +12,7 @@ pub use span::{SpanEnd, SpanStart};
 
 use record::*;
 
-/// All ready types: a sink puts them into the ring's table when it attaches.
+/// All built-in types: a sink registers them when it attaches.
 pub(crate) const ALL: [Schema<'static>; 7] = [
     Log::SCHEMA,
     SpanStart::SCHEMA,
@@ -28,7 +28,7 @@ fields! {
     RESOURCE_START = ns(names::START_TIME, "what its sums count from: the same in all its resources"),
 }
 
-/// What a [`Resource`](crate::Resource) is in the ring.
+/// The record type of a [`Resource`](crate::Resource).
 pub(crate) const RESOURCE: Schema<'static> = schema(
     "perfring.Resource",
     Class::Resource,
@@ -36,7 +36,7 @@ pub(crate) const RESOURCE: Schema<'static> = schema(
     RESOURCE_FIELDS,
 );
 
-/// Begins a resource's record.
+/// Writes the first field of a resource's record.
 pub(crate) fn started(at: u64, writer: &mut TaggedWriter<'_>) {
     writer.u64(RESOURCE_START, at);
 }

@@ -1,4 +1,4 @@
-//! Where records go.
+//! Publishing telemetry into a ring.
 
 use crate::resource::Resource;
 use crate::ring::{Ring, Threads, give_buffer, take_buffer};
@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thiserror::Error;
 
-/// The shape of a ring for telemetry: shared by many, the oldest records go, each has its time, 4 MiB,
-/// and a type table of 1 MiB, which holds some 1500 types.
+/// Returns the options of a ring for telemetry: shared by many producers, overwriting, with timestamps,
+/// 4 MiB, and a type table of 1 MiB, which holds some 1500 types.
 ///
 /// ```
 /// use perfring_telemetry::{options, producer::Options};
@@ -27,23 +27,23 @@ pub fn options() -> Options {
     Options { size, policy, types_size, time: true, ..Options::many() }
 }
 
-/// Where telemetry goes: a shared ring, to be used from any threads. Clones are the same sink.
+/// Publishes telemetry into a shared ring, from any thread. Clones are the same sink.
 ///
-/// Each thread attaches to the ring for itself when it first writes, and gives its slot back when it
-/// ends; threads that find no slot free share one producer that the sink keeps for them, behind a
-/// lock. A child of `fork(2)` attaches anew by itself at its first record. It has no such producer: its
-/// threads that find no slot lose their records, and try again after some thousands.
+/// Each thread attaches to the ring when it first writes, and frees its slot when it ends. Threads that
+/// find no free slot share one producer of the sink, behind a lock. A child of `fork(2)` attaches anew at
+/// its first record. It has no such producer: its threads that find no free slot lose their records, and
+/// try again after some thousands.
 ///
-/// What the process is stands in the ring each time it has filled a quarter of it. A process counts only
-/// its own bytes: where others write more than three times as much as it does into a ring that
-/// overwrites, they may overwrite its resource before it is told again, and its records then have only
-/// `process.pid`. A reader that follows the ring has seen it; for who reads a dump, give such a process
-/// a ring of its own.
+/// The sink publishes the resource each time that the process has filled a quarter of the ring. It counts
+/// only the process's own bytes: if other processes write more than three times as much into an overwrite
+/// ring, they may overwrite the resource before it is published again, and the records then have only
+/// `process.pid`. A reader that follows the ring has seen it. For a complete dump, give such a process a
+/// ring of its own.
 ///
-/// [`Sink::emit`] and [`Sink::write`] wait for nobody, but for what a shared ring does itself and for that
-/// one producer's lock. [`Sink::declare`], and so the first record of a place or of an instrument, takes
-/// the lock of the ring's type table: while another process holds it, it waits for up to 0.1 s. What cannot be published is counted
-/// by the ring, and by [`Sink::dropped`].
+/// [`Sink::emit`] and [`Sink::write`] do not wait, except for the shared ring's lock and for that one
+/// producer's lock. [`Sink::declare`], and so the first record of a call site or instrument, takes the
+/// lock of the ring's type table: it waits for up to 0.1 s while another process holds it. The ring and
+/// [`Sink::dropped`] count what cannot be published.
 ///
 /// ```
 /// use perfring_telemetry::{Log, Resource, Severity, Sink, options};
@@ -64,23 +64,23 @@ pub struct Sink {
     ring: Arc<Ring>,
 }
 
-/// Why there is no sink.
+/// Why a sink cannot be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SinkError {
-    /// The ring could not be made.
+    /// The ring cannot be created.
     #[error(transparent)]
     Create(CreateError),
-    /// It could not be attached to.
+    /// The ring cannot be attached to.
     #[error(transparent)]
     Attach(AttachError),
-    /// It does not take the ready types or the resource.
+    /// The ring refuses the built-in types.
     #[error(transparent)]
     First(ReserveError),
 }
 
 impl Sink {
-    /// Makes a shared ring, whatever `options.producers` says, and attaches to it.
+    /// Creates a shared ring, whatever `options.producers` is, and attaches to it.
     ///
     /// # Errors
     /// See [`SinkError`].
@@ -95,20 +95,20 @@ impl Sink {
         Sink::attach(location, resource)
     }
 
-    /// Attaches to a shared ring, registers the ready types and tells what this process is.
+    /// Attaches to a shared ring, registers the built-in types and publishes the resource.
     ///
     /// # Errors
-    /// See [`SinkError`]. A drop ring that is full refuses the resource: that is no error, it is
-    /// told again.
+    /// See [`SinkError`]. That a full drop ring refuses the resource is no error: it is published later.
     pub fn attach(location: impl Into<Location>, resource: Resource) -> Result<Self, SinkError> {
         Self::attach_for(Threads::Each, location.into(), resource)
     }
 
-    /// As [`Sink::attach`], with one producer for all threads of the process, behind a lock, and so one
-    /// slot: for those who have a lock already, as Python's `logging` does, or more threads than the
-    /// ring has slots. In a ring that overwrites it does not lose a record because another process was
-    /// interrupted with the ring's lock in its hands: it waits up to 20 ms for that one. In a child of `fork(2)` it refuses all, with [`ReserveError::Forked`]: attach
-    /// anew there.
+    /// Attaches to a shared ring with one producer, and so one slot, for all threads, behind a lock: for
+    /// callers that have a lock, such as Python's `logging`, or more threads than the ring has slots.
+    ///
+    /// In an overwrite ring it waits up to 20 ms for another process that was interrupted while it held
+    /// the ring's lock, and does not lose the record. In a child of `fork(2)` it refuses every record with
+    /// [`ReserveError::Forked`]: attach anew there.
     ///
     /// # Errors
     /// See [`SinkError`].
@@ -124,7 +124,7 @@ impl Sink {
         location: Location,
         resource: Resource,
     ) -> Result<Self, SinkError> {
-        // A thread may attach after the program has changed its directory.
+        // A thread may attach after the program has changed its working directory.
         let location = match location {
             Location::File(path) => Location::File(std::path::absolute(&path).unwrap_or(path)),
             other => other,
@@ -134,22 +134,21 @@ impl Sink {
             spare.register(schema).map_err(SinkError::First)?;
         }
         let sink = Sink { ring: Ring::new(location, threads, spare, resource) };
-        let _ = sink.ring.report_resource(); // if the ring is full now, it is told later
+        let _ = sink.ring.report_resource(); // if the ring is full now, it is published later
         Ok(sink)
     }
 
-    /// Publishes one of the ready types.
+    /// Publishes a record of a built-in type.
     ///
     /// # Errors
-    /// See [`ReserveError`]; the loss is counted. One is free not to look.
+    /// See [`ReserveError`]. The loss is counted, so the result may be ignored.
     #[inline]
     pub fn emit<S: Signal>(&self, signal: &S) -> Result<(), ReserveError> {
         self.write(S::SCHEMA.id, |writer| signal.fill(writer))
     }
 
-    /// Puts a type into the ring's table: of one place in the program, of one instrument. What is
-    /// always the same stands in its fields as constants; the others are numbered from
-    /// [`FIRST`](crate::FIRST) on.
+    /// Registers a type, for one call site or one instrument. Fields that are always the same are
+    /// constants in the type; the others are numbered from [`FIRST`](crate::FIRST) on.
     ///
     /// ```
     /// use perfring_telemetry::types::{Class, Constant, Field, Shape};
@@ -167,8 +166,8 @@ impl Sink {
     /// ```
     ///
     /// # Errors
-    /// [`ReserveError::Type`] if the table is full: then use the ready type of the class, with the
-    /// names in the records; [`Sink::may_declare_later`] tells whether for good.
+    /// [`ReserveError::Type`] if the table is full: then use the built-in type of the class, with the names
+    /// in the records. [`Sink::may_declare_later`] says whether to try again.
     pub fn declare(
         &self,
         class: Class,
@@ -182,20 +181,20 @@ impl Sink {
         self.ring.register(&schema).map(|()| schema.id)
     }
 
-    /// Whether what [`Sink::declare`] refused may do another time: another process had the table's lock
-    /// for too long, or there was no slot. A full table stays full.
+    /// Returns whether [`Sink::declare`] may succeed later: another process held the table's lock for too
+    /// long, or no slot was free. A full table stays full.
     #[must_use]
     pub fn may_declare_later(error: &ReserveError) -> bool {
         use TypeError::{Busy, Lock};
         matches!(error, ReserveError::Forked | ReserveError::Type(Busy | Lock { .. }))
     }
 
-    /// Publishes a record of a type that [`Sink::declare`] gave. The sink writes the
+    /// Publishes a record of a type that [`Sink::declare`] returned. The sink writes the
     /// [`COMMON`](crate::COMMON) fields, the closure the others. If the closure panics, what it has
-    /// written until then is published, and the panic goes on.
+    /// written is published, and the panic continues.
     ///
     /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
+    /// See [`ReserveError`]. The loss is counted.
     #[inline]
     pub fn write(
         &self,
@@ -212,33 +211,32 @@ impl Sink {
         Ok(())
     }
 
-    /// Records that this process could not publish to this sink. The ring's own counters have them
-    /// by cause; see [`ReserveError`].
+    /// Returns how many records this process could not publish. The ring's counters have them by cause.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.ring.dropped.load(Ordering::Relaxed)
     }
 
-    /// The longest record, in bytes. Text that does not fit is cut, and ends with an ellipsis.
+    /// Returns the longest record in bytes. Longer text is truncated, and ends with an ellipsis.
     #[must_use]
     pub fn max_len(&self) -> usize {
         self.ring.max_len
     }
 
-    /// Whether the ring stamps records with their time: if not, the sink does.
+    /// Returns whether the ring writes timestamps. If not, the sink does.
     #[must_use]
     pub fn is_timed(&self) -> bool {
         self.ring.layout.time
     }
 
-    /// Where the ring lives.
+    /// Returns where the ring is.
     #[must_use]
     pub fn location(&self) -> &Location {
         &self.ring.location
     }
 }
 
-/// A record in the making.
+/// A record under construction.
 struct Draft<'a> {
     ring: &'a Arc<Ring>,
     kind: RecordType,
@@ -257,7 +255,7 @@ impl Draft<'_> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if !self.done {
-            // A panic: these may be the last words.
+            // A panic: this may be the last record.
             let _ = self.ring.publish(self.kind, &mut self.buffer);
         }
         give_buffer(std::mem::take(&mut self.buffer));

@@ -36,14 +36,14 @@ pub enum Value<'a> {
     F64s(&'a [f64]),
     /// Unsigned integers.
     U64s(&'a [u64]),
-    /// Text, made in the record itself.
+    /// Text, formatted directly into the record.
     Display(&'a dyn fmt::Display),
-    /// Text, made in the record itself.
+    /// Text, formatted directly into the record.
     Debug(&'a dyn fmt::Debug),
 }
 
 impl Value<'_> {
-    /// Appends it.
+    /// Appends the value to a record.
     pub(crate) fn write<'k>(&self, key: impl Into<Key<'k>>, writer: &mut TaggedWriter<'_>) {
         match *self {
             Value::None => writer.none(key),

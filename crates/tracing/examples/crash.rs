@@ -1,8 +1,8 @@
-//! A program that crashes in the middle of its work, and what it said until then.
+//! A program that crashes in the middle of its work: its last events are in the ring.
 //!
 //! `cargo run -p perfring-tracing --example crash -- [abort|kill|segfault] [RING]`
 //!
-//! It ends badly, as it should. The ring has the last words of all threads: `perfring dump RING`.
+//! The ring has the last events of all threads: `perfring dump RING`.
 
 use nix::sys::signal::{Signal, raise};
 use perfring_tracing::{PerfringLayer, Resource, Sink, options};

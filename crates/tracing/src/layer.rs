@@ -1,5 +1,6 @@
 //! The layer.
 
+use crate::panics;
 use crate::site::{self, PARENT_SPAN_ID, SPAN_ID, Site, Sites, TRACE_ID};
 use crate::spans::{self, Ids, Span, Spans};
 use crate::visit::Fields;
@@ -17,7 +18,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Writes events and spans into a ring.
+/// A [`Layer`] that writes events and spans into a ring.
 ///
 /// ```
 /// use perfring_tracing::{PerfringLayer, options};
@@ -37,14 +38,14 @@ pub struct PerfringLayer {
     sites: Sites,
     spans: Spans,
     epoch: Instant,
-    /// Tells the spans that a thread is in from those of other layers.
+    /// Distinguishes the spans that a thread is in from those of other layers.
     number: u64,
 }
 
 static LAYERS: AtomicU64 = AtomicU64::new(0);
 
 impl PerfringLayer {
-    /// Makes a ring for it; see [`options`](crate::options).
+    /// Creates a shared ring, with [`options`](crate::options) or others, and a layer that writes to it.
     ///
     /// # Errors
     /// See [`SinkError`].
@@ -52,7 +53,7 @@ impl PerfringLayer {
         Sink::create(location, options, Resource::here()).map(PerfringLayer::new)
     }
 
-    /// Attaches to a shared ring.
+    /// Attaches to a shared ring, and creates a layer that writes to it.
     ///
     /// # Errors
     /// See [`SinkError`].
@@ -60,7 +61,7 @@ impl PerfringLayer {
         Sink::attach(location, Resource::here()).map(PerfringLayer::new)
     }
 
-    /// Writes to this sink, which has been told what the program is.
+    /// Creates a layer that writes to this sink, with the sink's resource.
     ///
     /// ```
     /// use perfring_tracing::{PerfringLayer, Resource, Sink, options};
@@ -82,13 +83,45 @@ impl PerfringLayer {
         }
     }
 
-    /// Where it writes to.
+    /// Returns the sink that it writes to.
     #[must_use]
     pub fn sink(&self) -> &Sink {
         &self.sink
     }
 
-    /// The span that something is in.
+    /// Installs a panic hook that writes each panic of the process to the layer's ring, and then calls
+    /// the hook that was installed before, which prints it.
+    ///
+    /// The record is a [`Log`](perfring_telemetry::Log) of severity `FATAL` and event name `panic`: with
+    /// the message, the source location, the thread's name and the span that the thread is in. It is in
+    /// the ring before the panic unwinds or aborts, so it is there with `panic = "abort"` and after a
+    /// panic in a destructor, too. What dies without a panic leaves no such record: `abort()`, a stack
+    /// overflow, a signal. Filters do not apply.
+    ///
+    /// A panic inside of the layer, of the formatting of a value or of another layer is written, too: the
+    /// hook takes no lock that the panicking thread may have. It waits for nothing but a shared ring's
+    /// lock, and for no longer than any record does.
+    ///
+    /// ```
+    /// use perfring_tracing::{PerfringLayer, options};
+    /// use tracing_subscriber::prelude::*;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// let layer = PerfringLayer::create(&path, &options())?;
+    /// layer.panic_hook();
+    /// let subscriber = tracing_subscriber::registry().with(layer);
+    /// // subscriber.init();
+    /// # let before = perfring_consumer::Snapshot::take(&path)?.iter().count();
+    /// let _ = std::thread::spawn(|| panic!("the end")).join();
+    /// # let after = perfring_consumer::Snapshot::take(&path)?.iter().count();
+    /// # assert_eq!(after, before + 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn panic_hook(&self) {
+        panics::install(self.sink.clone(), self.number);
+    }
+
+    /// Returns the span that an event or a span is in.
     #[inline]
     fn around(&self, given: Option<&Id>, is_contextual: bool) -> Option<Ids> {
         match given {
@@ -111,7 +144,7 @@ where
         let metadata = event.metadata();
         let site = &self.sites.of(&self.sink, metadata);
         let around = self.around(event.parent(), event.is_contextual());
-        // What the ring refuses, it counts.
+        // The ring counts what it refuses.
         let _ = self.sink.write(site.kind, |writer| {
             around.inspect(|ids| write_ids(ids, site, writer));
             unchanging(Class::Log, metadata, site, writer);
@@ -143,7 +176,7 @@ where
         });
     }
 
-    /// More of the span, at once: what a crash leaves has it.
+    /// Writes the values at once, so that they are in the ring after a crash.
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = self.spans.get(id.into_u64()) else { return };
         let Some(metadata) = context.metadata(id) else { return };
@@ -195,7 +228,7 @@ fn write_ids(ids: &Ids, site: &Site, writer: &mut TaggedWriter<'_>) {
     }
 }
 
-/// What would stand in a type of our own, where there is none.
+/// Writes what a type of the call site's own would have as constants, if it has none.
 #[inline]
 fn unchanging(
     class: Class,
@@ -205,7 +238,7 @@ fn unchanging(
 ) {
     if site.first.is_none() {
         site::constants(class, metadata, |name, value| match value {
-            // What a program says of itself goes before what we know.
+            // The program's own fields take precedence.
             _ if site::is_said(class, metadata, name) => {}
             Constant::Str(value) => writer.text(name, value),
             Constant::U64(value) => writer.u64(name, value),

@@ -1,5 +1,15 @@
-//! What a program says through `tracing`, in a perfring: events and spans with names, levels, fields
-//! and ids. The file has it when the program has crashed, and whoever watches has it at once.
+//! Writes the events and spans of [`tracing`](https://docs.rs/tracing) into a ring, with their names, levels,
+//! fields and ids. After a crash they are in the ring's file; readers see them at once.
+//!
+//! ```toml
+//! [dependencies]
+//! perfring = { path = "../perfring/crates/perfring", features = ["tracing"] } # as `perfring::tracing`
+//! tracing = "0.1"
+//! tracing-subscriber = "0.3"
+//! ```
+//!
+//! Or depend on `perfring-tracing` itself. A program that decodes the records needs `perfring_types` with the
+//! feature `read` (`perfring` with the feature `decode`); `perfring_set` decodes without a feature.
 //!
 //! ```
 //! use perfring_tracing::{PerfringLayer, Resource, Sink, options};
@@ -29,57 +39,60 @@
 //! # }
 //! # assert_eq!(bodies.len(), 1);
 //! # assert!(bodies[0].contains("disk is nearly full"));
-//! // Whatever happens now: `perfring dump RING`.
+//! // Whatever happens to the program now: `perfring dump RING`.
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `examples/crash.rs` is a program that dies with all this in its ring; `examples/cost.rs` measures.
+//! [`PerfringLayer::panic_hook`] records panics. With `perfring_set::RingSet`, many processes log into one
+//! directory, each into a ring of its own: `examples/tracing_many.rs` of the crate `perfring`.
+//! `examples/crash.rs` is a program that crashes, with its last events in the ring; `examples/cost.rs` measures.
 //!
 //! # What is written
 //!
 //! | `tracing` | in the ring, see [`perfring_telemetry`] |
 //! |---|---|
-//! | an event | a `log` record of a type of its own: what is always the same (level, target, file, line) stands in the ring's type table, once; the record has the values and the current span's ids |
+//! | an event | a `log` record of a type of its own: level, target, file and line are in the ring's type table, once; the record has the values and the current span's ids |
 //! | `message` | `body` |
 //! | level | `severity_number` 1, 5, 9, 13, 17 and `severity_text`; of a span the attribute `level` |
 //! | target | `otel.scope.name` |
 //! | file, line, module | `code.file.path`, `code.line.number`; `code.module.name` where it is not the target |
-//! | an event's name, if it was given one | `event_name` |
-//! | a new span | a `span_start`, with random ids: a trace's is its first span's |
-//! | `Span::record` | one more `span_start` without a name, at once |
+//! | an event's name, if it has an explicit one | `event_name` |
+//! | a panic, see [`PerfringLayer::panic_hook`] | a `log` record of severity `FATAL` (21), `event_name` `panic` |
+//! | a new span | a `span_start`, with random ids: a trace's id is made with its first span |
+//! | `Span::record` | another `span_start` without a name, at once |
 //! | `follows_from` | the same, with a link |
-//! | a span that is closed | a `span_end` with the time since the start |
+//! | a closed span | a `span_end` with the duration since the start |
 //! | an error | its text and those of its sources |
-//! | `log` records through `tracing-log` | as events of the target and source that they name |
+//! | `log` records through `tracing-log` | like events, with their own target and source |
 //!
-//! Fields are attributes under their own names, numbers and truth values as such, all else as text.
-//! When a span is entered and left is not written.
+//! Fields are attributes under their own names. Numbers and booleans keep their type; anything else is
+//! text. Entering and leaving a span is not recorded.
 //!
-//! A span's `duration_nano` is measured on `CLOCK_MONOTONIC`, the ring's stamps on `CLOCK_BOOTTIME`: over
-//! a suspension of the machine, the duration is less than the time between the two records.
+//! A span's `duration_nano` is measured on `CLOCK_MONOTONIC`, the ring's timestamps on `CLOCK_BOOTTIME`: if
+//! the machine is suspended, the duration is less than the time between the two records.
 //!
-//! Filters are `tracing_subscriber`'s: `layer.with_filter(..)`. An event whose explicit parent is a
-//! span that the filter has left out is in no span.
+//! Filters are `tracing_subscriber`'s: `layer.with_filter(..)`. An event whose explicit parent is a span
+//! that the filter excludes is in no span.
 //!
 //! # What it costs
 //!
-//! Once warm, nothing is allocated: the first event of each place in the program registers its type,
-//! the first of each thread attaches to the ring. That registration takes the lock of the ring's type
-//! table, and waits for up to 0.1 s while another process holds it. Where the table is full, names stand in the records.
-//! A span's numbers are in one of 64 maps, each behind a lock.
+//! After a warm-up it allocates nothing: the first event of each call site registers its type, and the first
+//! of each thread attaches to the ring. The registration takes the lock of the ring's type table, and waits
+//! for up to 0.1 s while another process holds it. If the table is full, the field names are in the records.
+//! The ids of open spans are in 64 maps, each behind a lock.
 //!
 //! # Where it is safe
 //!
-//! In a `Debug` that itself logs, or panics; in destructors of thread-local values (but for new spans:
-//! the registry of `tracing_subscriber` panics at those); in a child of `fork(2)`, which attaches
-//! anew, unless another thread was doing something with a span at that moment: making, entering or
-//! closing it, recording values, saying what it follows from. The child has a copy of that thread's lock
-//! that nobody opens, and stops at it for ever when it does the same with a span in the same map. (It is
-//! so with `metrics::RingRecorder` while another thread looks up or describes an instrument.) Not in
-//! signal handlers.
+//! In a `Debug` that itself logs, or panics. In destructors of thread-local values, except for new spans:
+//! there the registry of `tracing_subscriber` panics. In a child of `fork(2)`, which attaches anew, unless
+//! another thread was creating, entering, closing or recording a span at the moment of the fork: the child
+//! has a copy of that thread's lock that nobody unlocks, and deadlocks when it uses a span of the same map.
+//! (`metrics::RingRecorder` has the same limit while another thread looks up or describes an instrument.)
+//! Not in signal handlers.
 #![forbid(unsafe_code)]
 
 mod layer;
+mod panics;
 mod site;
 mod spans;
 mod visit;

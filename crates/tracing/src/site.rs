@@ -1,4 +1,4 @@
-//! What is known of each place in the program that writes: its record type.
+//! The record types of call sites.
 
 use perfring_producer::types::{Class, Constant, Field, Shape};
 use perfring_producer::{RecordType, ReserveError};
@@ -9,27 +9,27 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tracing_core::{Level, Metadata};
 
-/// The numbers of the ids in a type of our own.
+/// The numbers of the ids in a call site's own type.
 pub(crate) const TRACE_ID: u16 = FIRST;
 pub(crate) const SPAN_ID: u16 = FIRST + 1;
-/// Of a span.
+/// Only in a span's type.
 pub(crate) const PARENT_SPAN_ID: u16 = FIRST + 2;
 
-/// A place in the program, and the type of its records.
+/// A call site's record type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
-    /// Its own type, or the ready one if the ring's table is full.
+    /// Its own type, or the built-in one if the ring's table is full.
     pub(crate) kind: RecordType,
-    /// The number of its first field; none if names stand in the records.
+    /// The number of its first field; `None` if the names are in the records.
     pub(crate) first: Option<u16>,
 }
 
-/// What a field means by itself in a record of this class; if nothing, it is an attribute.
+/// Returns the reserved name that a field has in records of this class; `None` for an attribute.
 fn meaning(class: Class, metadata: &Metadata<'_>, field: &str) -> Option<&'static str> {
     match field {
         _ if class != Class::Log => None,
         "message" => Some(names::BODY),
-        // What `tracing-log` makes of records of the `log` crate.
+        // The fields that `tracing-log` makes of records of the `log` crate.
         "log.target" if is_of_log(metadata) => Some(names::SCOPE),
         "log.file" if is_of_log(metadata) => Some(names::FILE),
         "log.line" if is_of_log(metadata) => Some(names::LINE),
@@ -37,7 +37,7 @@ fn meaning(class: Class, metadata: &Metadata<'_>, field: &str) -> Option<&'stati
     }
 }
 
-/// Does this with the name of a field in a record of this class.
+/// Calls `act` with the name of a field in records of this class.
 pub(crate) fn with_name<R>(
     class: Class,
     metadata: &Metadata<'_>,
@@ -50,7 +50,7 @@ pub(crate) fn with_name<R>(
     }
 }
 
-/// Whether one of its fields has this name in a record.
+/// Returns whether one of the call site's own fields has this name in a record.
 pub(crate) fn is_said(class: Class, metadata: &Metadata<'_>, name: &str) -> bool {
     let mut fields = metadata.fields().iter();
     fields.any(|field| with_name(class, metadata, field.name(), |own| own == name))
@@ -70,13 +70,13 @@ pub(crate) fn severity(level: Level) -> Severity {
     }
 }
 
-/// The name of an event, if it was given one.
+/// Returns an event's explicit name.
 pub(crate) fn event_name<'a>(metadata: &Metadata<'a>) -> Option<&'a str> {
     let name = metadata.name();
     (!name.starts_with("event ") && !is_of_log(metadata)).then_some(name)
 }
 
-/// What is the same in all records of a place.
+/// Calls `each` with what is the same in all records of a call site.
 pub(crate) fn constants<'a>(
     class: Class,
     metadata: &Metadata<'a>,
@@ -94,7 +94,7 @@ pub(crate) fn constants<'a>(
         each("level", Constant::Str(level.name()));
     }
     if is_of_log(metadata) {
-        return; // it is one place for all of the `log` crate's
+        return; // one call site stands for all records of the `log` crate
     }
     each(names::SCOPE, Constant::Str(metadata.target()));
     if let Some(file) = metadata.file() {
@@ -109,7 +109,7 @@ pub(crate) fn constants<'a>(
 }
 
 impl Site {
-    /// Of a place without a type of its own.
+    /// Returns the built-in type.
     fn ready(metadata: &Metadata<'_>) -> Self {
         let kind = if metadata.is_span() { SpanStart::SCHEMA.id } else { Log::SCHEMA.id };
         Site { kind, first: None }
@@ -128,7 +128,7 @@ impl Site {
         let all = ids.iter().copied().chain(own.iter().map(String::as_str));
         let mut fields: Vec<_> = all.map(|name| Field::new(name, 0, Shape::ANY)).collect();
         constants(class, metadata, |name, value| {
-            // What a program says of itself goes before what we know.
+            // The program's own fields take precedence.
             if !own.iter().any(|own| own == name) {
                 fields.push(Field::constant(name, value));
             }
@@ -138,7 +138,7 @@ impl Site {
     }
 }
 
-/// `module::name`, or `module:line` for an event without a name.
+/// Returns `module::name`, or `module:line` for an event without a name.
 fn type_name(metadata: &Metadata<'_>) -> Cow<'static, str> {
     let target = metadata.target();
     match (metadata.is_span(), event_name(metadata), metadata.line()) {
@@ -152,22 +152,21 @@ fn type_name(metadata: &Metadata<'_>) -> Cow<'static, str> {
     }
 }
 
-/// All places that have written, found by the address of their metadata. Only ever added to, and read
-/// without a lock.
+/// The call sites so far, by the address of their metadata. It only grows, and is read without a lock.
 #[derive(Debug)]
 pub(crate) struct Sites {
     places: Box<[OnceLock<(usize, Site)>]>,
-    /// Records of unknown places until the next try to know one, after one that had to wait in vain.
+    /// Records of unknown call sites until the next attempt to register one, after one that timed out.
     patience: AtomicU32,
-    /// More of them.
+    /// The next table.
     next: OnceLock<Box<Sites>>,
 }
 
 impl Sites {
     const PLACES: usize = 1024;
-    /// Places that are looked at in each table.
+    /// Entries that are tried in each table.
     const TRIES: usize = 8;
-    /// A try may take 0.1 s.
+    /// An attempt may take 0.1 s.
     const PATIENCE: u32 = 1024;
 
     pub(crate) fn new() -> Self {
@@ -178,7 +177,7 @@ impl Sites {
         }
     }
 
-    /// What is to be known of a place from now on, or else how it writes this once.
+    /// Returns what is to be kept for a call site, or else as `Err` how it writes this once.
     #[cold]
     fn make(&self, sink: &Sink, metadata: &'static Metadata<'static>) -> Result<Site, Site> {
         let patience = self.patience.load(Ordering::Relaxed);
@@ -207,7 +206,7 @@ impl Sites {
                 let place = &table.places[(hash as usize + at) % Self::PLACES];
                 let (its, site) = match place.get() {
                     Some(found) => found,
-                    // Made outside of the lock: twice at worst, which is the same type twice.
+                    // Registered outside of the lock: at worst the same type twice.
                     None => {
                         match self.make(sink, metadata) {
                             Ok(site) => drop(place.set((key, site))),

@@ -1,6 +1,6 @@
-//! The spans that are open, and those that each thread is in.
+//! The open spans, and those that each thread is in.
 //!
-//! The registry's extensions would do, but allocate for each span.
+//! The registry's extensions would serve, but allocate for each span.
 
 use perfring_telemetry::{SpanId, TraceId};
 use std::cell::RefCell;
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A span's numbers.
+/// A span's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ids {
     pub(crate) trace: TraceId,
@@ -25,7 +25,7 @@ pub(crate) struct Span {
     pub(crate) start: u64,
 }
 
-/// Of numbers that are a slab's indices: mixed, and no more.
+/// A hash for slab indices.
 #[derive(Default)]
 pub(crate) struct Mix(u64);
 
@@ -48,7 +48,7 @@ impl Hasher for Mix {
 
 type Map = HashMap<u64, Span, BuildHasherDefault<Mix>>;
 
-/// Aligned so that threads with spans of their own do not disturb each other.
+/// Aligned so that threads with spans of their own share no cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard(Mutex<Map>);
@@ -69,7 +69,7 @@ impl Spans {
     fn shard(&self, id: u64) -> MutexGuard<'_, Map> {
         let mixed = id.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 40;
         let shard = &self.shards[mixed as usize % Self::SHARDS].0;
-        shard.lock().unwrap_or_else(PoisonError::into_inner) // maps do not panic half way
+        shard.lock().unwrap_or_else(PoisonError::into_inner) // no map operation panics half way
     }
 
     pub(crate) fn insert(&self, id: u64, span: Span) {
@@ -90,7 +90,7 @@ struct Entered {
     layer: u64,
     id: u64,
     ids: Ids,
-    /// It was entered before, and not left: as the registry sees it, it is not the current one then.
+    /// The thread is in it already: then the registry does not make it the current span.
     again: bool,
 }
 
@@ -98,7 +98,7 @@ thread_local! {
     static ENTERED: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The innermost span that this thread is in.
+/// Returns the innermost span that this thread is in.
 #[inline]
 pub(crate) fn current(layer: u64) -> Option<Ids> {
     let current = ENTERED.try_with(|entered| {

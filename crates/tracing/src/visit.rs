@@ -1,4 +1,4 @@
-//! Fields into a payload.
+//! Writing fields into a payload.
 
 use crate::site;
 use perfring_producer::types::Class;
@@ -8,10 +8,10 @@ use std::fmt;
 use tracing_core::Metadata;
 use tracing_core::field::{Field, Visit};
 
-/// Appends each field that it is shown.
+/// Appends each visited field.
 pub(crate) struct Fields<'a, 'w> {
     pub(crate) writer: &'a mut TaggedWriter<'w>,
-    /// The number of the first field; none if names are to stand with the values.
+    /// The number of the first field; `None` to write names with the values.
     pub(crate) first: Option<u16>,
     pub(crate) class: Class,
     pub(crate) metadata: &'static Metadata<'static>,
@@ -80,7 +80,7 @@ impl Visit for Fields<'_, '_> {
     }
 }
 
-/// An error and what caused it.
+/// An error with its sources.
 struct Chain<'a>(&'a (dyn Error + 'static));
 
 impl fmt::Display for Chain<'_> {

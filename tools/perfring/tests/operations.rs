@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use operations::container::{APP, Container, GROUP, Pod, SIDECAR, skipped};
 use perfring_consumer::{Consumer, Item, Policy};
 use perfring_producer::{Options, Producer};
-use perfring_set::{RingSet, SetOptions, Trust};
+use perfring_set::{Access, RingSet, SetOptions};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -123,7 +123,7 @@ const RINGS: &str = "PERFRING_DIR";
 #[test]
 fn an_application_in_a_container() {
     let Some(dir) = std::env::var_os(RINGS) else { return };
-    let mut options = SetOptions { trust: Trust::Anybody, ..SetOptions::default() };
+    let mut options = SetOptions { access: Access::Shared, ..SetOptions::default() };
     options.ring = Options { mode: 0o660, size: 64 << 10, ..options.ring };
     let set = RingSet::open_with(&dir, &options).unwrap();
     let flight = Options { policy: Policy::Overwrite, ..options.ring };

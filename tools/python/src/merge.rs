@@ -271,14 +271,14 @@ impl Merge {
     }
 
     /// What it did so far: ``late`` and ``late_most_ns`` of records that came too late for their
-    /// place, ``looks`` at rings, and how often it ``hurried``, as a ring was half full.
+    /// place, ``polls`` of rings, and how often it ``hurried``, as a ring was half full.
     #[getter]
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
         let figures = self.with(py, |rings| rings.merge.figures())?;
         let dict = pyo3::types::PyDict::new(py);
         dict.set_item("late", figures.late)?;
         dict.set_item("late_most_ns", figures.late_most)?;
-        dict.set_item("looks", figures.looks)?;
+        dict.set_item("polls", figures.polls)?;
         dict.set_item("hurried", figures.hurried)?;
         Ok(dict)
     }

@@ -4,7 +4,7 @@ use crate::errors;
 use crate::kind::{Size, choice, evict_of, hex, policy_of};
 use perfring_consumer::Layout;
 use perfring_producer::{Options, Producers};
-use perfring_set::{Fate, PruneRule, Pruner, SetError, SetOptions, Trust, Verdict, list};
+use perfring_set::{Access, Fate, PruneRule, Pruner, SetError, SetOptions, Verdict, list};
 use pyo3::exceptions::{PyPermissionError, PyValueError};
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) struct RingSet {
     set: perfring_set::RingSet,
     mode: u32,
-    trust: Trust,
+    access: Access,
 }
 
 /// As [`errors::set`], and where Rust's words would be of no use, in Python's.
@@ -25,7 +25,7 @@ fn refused(py: Python<'_>, error: &SetError) -> PyErr {
         SetError::Open { dir, .. } => dir,
         _ => return errors::set(py, error),
     };
-    let text = error.to_string().replace("Trust::Anybody", "trust=\"anybody\"");
+    let text = error.to_string().replace("Access::Shared", "access=\"shared\"");
     // EPERM: it is ours to say, and not the system's.
     PyPermissionError::new_err((1, text, path.display().to_string()))
 }
@@ -42,35 +42,33 @@ type Pruned = (String, PathBuf, bool, String, u64);
 #[pymethods]
 impl RingSet {
     #[new]
-    #[pyo3(signature = (dir=None, *, mode=0o700, trust="mine"))]
-    fn new(py: Python<'_>, dir: Option<PathBuf>, mode: u32, trust: &str) -> PyResult<Self> {
-        let trust = match trust {
-            "mine" => Trust::Mine,
-            "anybody" => Trust::Anybody,
-            other => return Err(choice("trust", other, "\"mine\" or \"anybody\"")),
+    #[pyo3(signature = (dir=None, *, mode=0o700, access="private"))]
+    fn new(py: Python<'_>, dir: Option<PathBuf>, mode: u32, access: &str) -> PyResult<Self> {
+        let access = match access {
+            "private" => Access::Private,
+            "shared" => Access::Shared,
+            other => return Err(choice("access", other, "\"private\" or \"shared\"")),
         };
-        let options = SetOptions { mode, trust, ..SetOptions::default() };
+        // Each ring's own options say whether it has timestamps.
+        let ring = Options { time: false, ..Options::default() };
+        let options = SetOptions { mode, access, ring };
         let set = match dir {
-            // One that Rust's programs use as well is made as theirs is.
-            None if options == SetOptions::default() => perfring_set::RingSet::open_default(),
-            None => {
-                perfring_set::RingSet::open_with(perfring_set::RingSet::default_dir(), &options)
-            }
+            None => perfring_set::RingSet::open_default_with(&options),
             Some(dir) => std::path::absolute(dir)
                 .map_err(PyErr::from)
                 .map(|dir| perfring_set::RingSet::open_with(dir, &options))?,
         };
-        set.map(|set| RingSet { set, mode, trust }).map_err(|error| refused(py, &error))
+        set.map(|set| RingSet { set, mode, access }).map_err(|error| refused(py, &error))
     }
 
     /// The arguments that make it again, but for the directory.
     #[getter]
     fn _reported(&self) -> (u32, &'static str) {
-        let trust = match self.trust {
-            Trust::Mine => "mine",
-            Trust::Anybody => "anybody",
+        let access = match self.access {
+            Access::Private => "private",
+            Access::Shared => "shared",
         };
-        (self.mode, trust)
+        (self.mode, access)
     }
 
     /// Where rings are looked for unless another directory is said.
@@ -114,7 +112,7 @@ impl RingSet {
             mode,
             ..Options::default()
         };
-        self.set.ready(name, &options).map_err(|error| refused(py, &error))
+        self.set.ring_path(name, &options).map_err(|error| refused(py, &error))
     }
 
     /// The rings, and what is none, with the reason.

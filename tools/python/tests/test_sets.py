@@ -329,16 +329,16 @@ def test_whose_directory_it_may_be(tmp_path: Path) -> None:
     rings.chmod(0o777)
     with pytest.raises(PermissionError, match="others may write") as told:
         RingSet(rings)
-    assert 'say that it is shared (trust="anybody")' in str(told.value)
+    assert 'say that it is shared (access="shared")' in str(told.value)
     assert (told.value.errno, told.value.filename) == (1, str(rings))
-    assert RingSet(rings, trust="anybody").dir == rings
+    assert RingSet(rings, access="shared").dir == rings
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
         RingSet(tmp_path / "file")
     with pytest.raises(FileNotFoundError):
         RingSet(tmp_path / "a" / "b")
-    with pytest.raises(ValueError, match="anybody"):
-        RingSet(rings, trust="nobody")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="shared"):
+        RingSet(rings, access="nobody")  # type: ignore[arg-type]
 
 
 def test_a_set_goes_to_another_process(tmp_path: Path) -> None:
@@ -346,8 +346,8 @@ def test_a_set_goes_to_another_process(tmp_path: Path) -> None:
     rings.mkdir()
     rings.chmod(0o777)
     for again in (
-        pickle.loads(pickle.dumps(RingSet(rings, trust="anybody"))),
-        copy.deepcopy(RingSet(rings, trust="anybody")),
+        pickle.loads(pickle.dumps(RingSet(rings, access="shared"))),
+        copy.deepcopy(RingSet(rings, access="shared")),
     ):
         assert type(again) is RingSet
         assert again.dir == rings

@@ -1,20 +1,20 @@
-//! Whose turn it is, and when who is looked at.
+//! Which source is the current one, and which are polled when.
 
-use super::{FILLS, Merge, Place, SourceId};
+use super::{FILL_CHECK, Merge, SourceId, State};
 use crate::heap::Next;
-use crate::looks::{Looks, Seat};
+use crate::poll_schedule::{GroupSlot, PollSchedule};
 use perfring_consumer::advanced::Front;
 
-/// A source that is out of items is looked at again at once, unless that was so short a time ago:
-/// then by its turn. ns.
+/// A source that runs out of items is polled again at once, unless the last poll was this recent: then by
+/// the schedule. ns.
 const NEAR: u64 = 20_000;
-/// More than [`FILLS`] for each ring whose items wait, ns.
-const FILLS_EACH: u64 = 2_000;
+/// Added to [`FILL_CHECK`] for each ring with waiting items, ns.
+const FILL_CHECK_EACH: u64 = 2_000;
 
 impl Merge {
-    pub(super) fn set_place(&mut self, slot: u32, place: Place) {
+    pub(super) fn set_state(&mut self, slot: u32, state: State) {
         if let Some(Some(entry)) = self.entries.get_mut(slot as usize) {
-            entry.place = place;
+            entry.state = state;
         }
     }
 
@@ -22,7 +22,7 @@ impl Merge {
         (self.current, self.has_front, self.below) = (None, false, 0);
     }
 
-    /// Whether something can be given, or told.
+    /// Returns whether an item or an error can be returned.
     pub(super) fn is_ready(&mut self) -> bool {
         self.settle();
         let first = self.heap.first().map(Next::time);
@@ -30,7 +30,7 @@ impl Merge {
         !self.failed.is_empty() || time.is_some_and(|time| self.has_come(time))
     }
 
-    /// Whether it can be given what has this time, and nothing before it.
+    /// Returns whether an item of this time, with nothing before it, can be returned.
     #[inline]
     fn has_come(&self, time: u64) -> bool {
         time <= self.horizon() || time > self.ceiling
@@ -38,10 +38,10 @@ impl Merge {
 
     #[inline]
     fn horizon(&self) -> u64 {
-        self.looks.horizon().max(self.hurry)
+        self.schedule.horizon().max(self.hurry)
     }
 
-    /// Makes the source with the least the current one. Returns whether its time has come.
+    /// Makes the source with the least time the current one. Returns whether its time has come.
     #[inline(never)]
     pub(super) fn choose(&mut self) -> bool {
         (self.has_front && self.failed.is_empty() && self.take_turns()) || self.choose_anew()
@@ -58,11 +58,11 @@ impl Merge {
             return true;
         }
         let now = self.now();
-        let more = self.look_around(now) && self.failed.is_empty() && self.take_turns();
-        more || (self.is_pressed(now) && self.failed.is_empty() && self.take_turns())
+        let more = self.poll_due(now) && self.failed.is_empty() && self.take_turns();
+        more || (self.is_filling_up(now) && self.failed.is_empty() && self.take_turns())
     }
 
-    /// A current source that is out of items is looked at again, or goes to rest. Returns whether it
+    /// Polls a current source that is out of items again, or puts it into the schedule. Returns whether it
     /// is still the current one.
     #[inline]
     pub(super) fn settle(&mut self) -> bool {
@@ -71,14 +71,14 @@ impl Merge {
         };
         self.end_turn();
         let now = self.now();
-        // Nothing may be given beyond the time of a look that found all that is taken.
-        let looked = self.entries.get(slot as usize).and_then(Option::as_ref);
-        let near = looked.is_some_and(|entry| {
-            entry.looked >= self.hurry && now.saturating_sub(entry.looked) < NEAR
+        // Nothing may be returned beyond the time of a poll that found only what is taken.
+        let polled = self.entries.get(slot as usize).and_then(Option::as_ref);
+        let near = polled.is_some_and(|entry| {
+            entry.polled >= self.hurry && now.saturating_sub(entry.polled) < NEAR
         });
         if !near
-            && let Some(time) = self.look_at(slot, now)
-            && !self.invalid(slot, time, now)
+            && let Some(time) = self.poll_source(slot, now)
+            && !self.is_implausible(slot, time, now)
         {
             (self.current, self.has_front, self.time) = (Some(slot), true, time);
             return true;
@@ -87,10 +87,10 @@ impl Merge {
         false
     }
 
-    /// Whether what a look found next in a source, beside which there are others, cannot be of its time:
-    /// it was published more than the delay later, or it is of the future. (Of an observer that was
-    /// lapped in a turn of more than the delay it may have been published before, and comes late.)
-    fn invalid(&mut self, slot: u32, time: u64, now: u64) -> bool {
+    /// Returns whether the next item's timestamp is implausible, if there are other sources: it was published
+    /// more than the delay later, or it is of the future. (After an observer was lapped in a turn longer than
+    /// the delay, the item may have been published before, and comes late.)
+    fn is_implausible(&mut self, slot: u32, time: u64, now: u64) -> bool {
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return false };
         let (from, at) = entry.since;
         let pos = entry.source.resume_point().pos;
@@ -98,12 +98,12 @@ impl Merge {
             return false;
         }
         entry.since = (pos.saturating_add(entry.source.fill().unread), now);
-        let invalid = time < at.saturating_sub(2 * self.looks.half()) || time > self.ceiling;
-        invalid && self.sources().nth(1).is_some()
+        let implausible = time < at.saturating_sub(2 * self.schedule.half()) || time > self.ceiling;
+        implausible && self.sources().nth(1).is_some()
     }
 
-    /// Of the current source and the first of the others, the lesser one takes its turn, if its
-    /// time has come.
+    /// Makes the current source the one with the lesser time: itself or the first of the heap. Returns
+    /// whether its time has come.
     #[inline]
     fn take_turns(&mut self) -> bool {
         let slot = match (self.current, self.heap.first()) {
@@ -130,7 +130,7 @@ impl Merge {
             self.below = 0;
             return false;
         }
-        // The turn goes on while it is before the next, the horizon and the future.
+        // The source stays the current one up to the next source's item, the horizon and the future.
         let end = self.horizon().min(self.ceiling).saturating_add(1);
         self.below = self
             .heap
@@ -139,17 +139,23 @@ impl Merge {
         true
     }
 
-    /// Looks at one. Returns the time of what is next in it.
-    pub(super) fn look_at(&mut self, slot: u32, now: u64) -> Option<u64> {
+    /// Polls a source. Returns the time of its next item.
+    pub(super) fn poll_source(&mut self, slot: u32, now: u64) -> Option<u64> {
         let entry = self.entries.get_mut(slot as usize)?.as_mut()?;
-        self.figures.looks += 1;
-        entry.looked = now;
-        match entry.source.peek() {
+        self.figures.polls += 1;
+        entry.polled = now;
+        let front = entry.source.peek();
+        if let Some(described) = &mut entry.described
+            && !matches!(front, Ok(Front::Empty) | Err(_))
+        {
+            described.renew(entry.source.as_ref());
+        }
+        match front {
             Ok(Front::Empty) => None,
             Ok(Front::Timestamped(timestamp)) => Some(timestamp),
             Ok(Front::Plain) => Some(now),
             Ok(Front::Lost) => Some(entry.last),
-            // Nobody can wait for what is next here: it is found out by taking.
+            // What is next is found out by taking it.
             Ok(Front::More) => Some(entry.last),
             Err(error) => {
                 entry.group = u8::MAX;
@@ -159,33 +165,35 @@ impl Merge {
         }
     }
 
-    /// A source that has nothing waits for the next look of its group; one that has failed for none.
+    /// Puts a source without items into the poll schedule, unless it has failed.
     pub(super) fn rest(&mut self, slot: u32) {
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return };
-        entry.place = match entry.group {
-            u8::MAX => Place::Finished,
-            group => Place::Idle(self.looks.join(slot, group, entry.looked)),
+        entry.state = match entry.group {
+            u8::MAX => State::Finished,
+            group => State::Idle(self.schedule.join(slot, group, entry.polled)),
         };
     }
 
-    pub(super) fn leave(&mut self, seat: Seat) {
-        if let Some(moved) = self.looks.leave(seat) {
-            self.set_place(moved, Place::Idle(seat));
+    pub(super) fn leave(&mut self, member: GroupSlot) {
+        if let Some(moved) = self.schedule.leave(member) {
+            self.set_state(moved, State::Idle(member));
         }
     }
 
-    /// An idle source has something again.
-    pub(super) fn rouse(&mut self, seat: Seat, time: u64) {
-        let Some(slot) = self.looks.slot(seat.group.into(), seat.at as usize) else { return };
-        self.leave(seat);
-        self.set_place(slot, Place::Active);
+    /// Takes an idle source that has items again out of the schedule.
+    pub(super) fn rouse(&mut self, member: GroupSlot, time: u64) {
+        let Some(slot) = self.schedule.slot(member.group.into(), member.at as usize) else {
+            return;
+        };
+        self.leave(member);
+        self.set_state(slot, State::Active);
         self.heap.push(Next::new(time, slot));
-        self.looks.set_horizon();
+        self.schedule.set_horizon();
         self.below = 0;
     }
 
-    /// Whether a ring fills up while its items wait. If so, nothing waits that was stamped until now.
-    pub(super) fn is_pressed(&mut self, now: u64) -> bool {
+    /// Returns whether a ring fills up while its items wait. If so, all items up to now are due.
+    pub(super) fn is_filling_up(&mut self, now: u64) -> bool {
         if now < self.fills_at {
             return false;
         }
@@ -194,7 +202,7 @@ impl Merge {
         let (mut eighths, mut count) = (0, 0);
         for entry in waiting.filter_map(|slot| self.entries.get(slot as usize)?.as_ref()) {
             let fill = entry.source.fill();
-            // What is held too long is not for want of being given.
+            // A ring that is full of unreleased items does not get emptier by returning more.
             if fill.unread >= fill.size / 8 {
                 let taken = fill.unread.saturating_add(fill.held);
                 eighths = eighths.max(taken.saturating_mul(8) / fill.size.max(1));
@@ -206,70 +214,76 @@ impl Merge {
             1 => self.fills_after,
             _ => self.fills_after / 2,
         };
-        let least = FILLS + count * FILLS_EACH;
-        self.fills_after = after.clamp(least, self.looks.half().max(least));
+        let least = FILL_CHECK + count * FILL_CHECK_EACH;
+        self.fills_after = after.clamp(least, self.schedule.half().max(least));
         self.fills_at = now.saturating_add(self.fills_after);
         if eighths < 4 {
             return false;
         }
-        self.look_round(now, Looks::all);
+        self.poll_groups(now, PollSchedule::all);
         self.hurry = now;
         self.figures.hurried += 1;
         true
     }
 
-    /// Looks at the sources of all groups that are due. Returns whether any was.
-    pub(super) fn look_around(&mut self, now: u64) -> bool {
-        self.look_round(now, Looks::due)
+    /// Polls the sources of all groups that are due. Returns whether there were any.
+    pub(super) fn poll_due(&mut self, now: u64) -> bool {
+        self.poll_groups(now, PollSchedule::due)
     }
 
-    fn look_round(&mut self, now: u64, which: impl Fn(&mut Looks, usize, u64) -> usize) -> bool {
+    fn poll_groups(
+        &mut self,
+        now: u64,
+        which: impl Fn(&mut PollSchedule, usize, u64) -> usize,
+    ) -> bool {
         let mut any = false;
-        // Slow ones first: those that become slower in this round are not looked at twice.
-        for group in 0..self.looks.count() {
-            let mut at = which(&mut self.looks, group, now);
+        // Slow groups first: a source that moves to a slower group is not polled twice.
+        for group in 0..self.schedule.count() {
+            let mut at = which(&mut self.schedule, group, now);
             any |= at > 0;
-            // From the last: whoever leaves is replaced by one that was looked at.
+            // From the last: a source that leaves is replaced by one that was polled.
             while at > 0 {
                 at -= 1;
-                self.look_at_idle(Seat { group: group as u8, at: at as u32 }, now);
+                self.poll_idle(GroupSlot { group: group as u8, at: at as u32 }, now);
             }
         }
         if any {
-            self.looks.set_horizon();
+            self.schedule.set_horizon();
         }
         any
     }
 
-    fn look_at_idle(&mut self, seat: Seat, now: u64) {
-        let Some(slot) = self.looks.slot(seat.group.into(), seat.at as usize) else { return };
-        let found = self.look_at(slot, now);
-        let fastest = self.looks.fastest();
+    fn poll_idle(&mut self, member: GroupSlot, now: u64) {
+        let Some(slot) = self.schedule.slot(member.group.into(), member.at as usize) else {
+            return;
+        };
+        let found = self.poll_source(slot, now);
+        let fastest = self.schedule.fastest();
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return };
         if entry.group != u8::MAX {
-            // How often a source is looked at goes by how much of its ring is filled in between: the
-            // delay is kept at any pace.
+            // The poll interval follows how much of the ring fills in between, so that the delay holds at
+            // any rate.
             let fill = found.map(|_| entry.source.fill()).unwrap_or_default();
             entry.group = match fill.unread {
                 unread if unread >= fill.size / 2 && found.is_some() => {
-                    seat.group.saturating_add(3)
+                    member.group.saturating_add(3)
                 }
                 unread if unread >= fill.size / 8 && found.is_some() => {
-                    seat.group.saturating_add(1)
+                    member.group.saturating_add(1)
                 }
-                unread if unread >= fill.size / 32 && found.is_some() => seat.group,
-                _ => seat.group.saturating_sub(1),
+                unread if unread >= fill.size / 32 && found.is_some() => member.group,
+                _ => member.group.saturating_sub(1),
             }
             .min(fastest);
         }
         match found {
             Some(time) => {
-                self.leave(seat);
-                self.set_place(slot, Place::Active);
+                self.leave(member);
+                self.set_state(slot, State::Active);
                 self.heap.push(Next::new(time, slot));
             }
-            None if entry.group != seat.group => {
-                self.leave(seat);
+            None if entry.group != member.group => {
+                self.leave(member);
                 self.rest(slot);
             }
             None => {}

@@ -18,7 +18,7 @@ pub(crate) fn json(engine: &Engine, since: Duration) -> Value {
         "rings": rings,
         "damaged_rings": engine.damaged(),
         "outputs": outputs,
-        "merge": { "late_records": merge.late, "late_most_ns": merge.late_most, "looks": merge.looks },
+        "merge": { "late_records": merge.late, "late_most_ns": merge.late_most, "polls": merge.polls },
         "settled": engine.is_settled(),
         "resident_bytes": resident(),
     })

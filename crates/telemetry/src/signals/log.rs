@@ -21,25 +21,25 @@ use crate::severity::Severity;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Log<'a> {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Option<Severity>,
-    /// What it says.
+    /// Its text.
     pub body: Value<'a>,
     /// The trace that it happened in.
     pub trace_id: Option<TraceId>,
     /// The span that it happened in.
     pub span_id: Option<SpanId>,
-    /// Names a kind of event, or nothing.
+    /// The name of its kind of event, or empty.
     pub event_name: &'a str,
-    /// When it was noticed, in ns since 1970, if that was much later than it happened.
+    /// When it was observed, in ns since 1970, if that was much later than it happened.
     pub observed_time_unix_nano: Option<u64>,
-    /// What part of the program it is from, or nothing.
+    /// The part of the program that it is from, or empty.
     pub scope: &'a str,
-    /// The source file, or nothing.
+    /// The source file, or empty.
     pub file: &'a str,
-    /// The line in it.
+    /// The line in the source file.
     pub line: Option<u32>,
-    /// What else there is to say.
+    /// All other fields.
     pub attributes: Attributes<'a>,
 }
 

@@ -3,7 +3,7 @@
 use super::record::*;
 use crate::severity::Temporality;
 
-/// A sample of something that goes up and down.
+/// A sample of a value that rises and falls.
 ///
 /// ```
 /// use perfring_telemetry::Gauge;
@@ -12,20 +12,20 @@ use crate::severity::Temporality;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Gauge<'a> {
-    /// The instrument.
+    /// The instrument's name.
     pub name: &'a str,
-    /// Its unit as UCUM has it, or nothing.
+    /// Its unit in UCUM, or empty.
     pub unit: &'a str,
-    /// What it measures, or nothing.
+    /// What it measures, or empty.
     pub description: &'a str,
-    /// The number.
+    /// The measured value.
     pub value: Value<'a>,
-    /// What it was measured of.
+    /// The attributes of the measurement.
     pub attributes: Attributes<'a>,
 }
 
 impl<'a> Gauge<'a> {
-    /// A sample, and nothing more.
+    /// Creates a sample without unit, description and attributes.
     #[must_use]
     pub fn new(name: &'a str, value: impl Into<Value<'a>>) -> Self {
         Gauge { name, unit: "", description: "", value: value.into(), attributes: &[] }
@@ -57,26 +57,26 @@ impl sealed::Fill for Gauge<'_> {
 /// A sample of a sum.
 #[derive(Clone, Copy, Debug)]
 pub struct Sum<'a> {
-    /// The instrument.
+    /// The instrument's name.
     pub name: &'a str,
-    /// Its unit as UCUM has it, or nothing.
+    /// Its unit in UCUM, or empty.
     pub unit: &'a str,
-    /// What it counts, or nothing.
+    /// What it counts, or empty.
     pub description: &'a str,
-    /// The number.
+    /// The measured value.
     pub value: Value<'a>,
-    /// Whether it only grows.
+    /// Whether it never decreases.
     pub is_monotonic: bool,
     /// What it counts from.
     pub temporality: Temporality,
-    /// The start that a cumulative sum counts from, in ns since 1970.
+    /// The start of a cumulative sum, in ns since 1970.
     pub start_time_unix_nano: Option<u64>,
-    /// What was counted.
+    /// The attributes of the count.
     pub attributes: Attributes<'a>,
 }
 
 impl<'a> Sum<'a> {
-    /// So many more than at the last sample.
+    /// Creates a sample of the increase since the last sample.
     #[must_use]
     pub fn delta(name: &'a str, value: impl Into<Value<'a>>) -> Self {
         Sum {
@@ -91,7 +91,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// So many since the start: what a ring that overwrites wants, for any sample tells all.
+    /// Creates a sample of the whole sum. Take this in an overwrite ring: each sample is complete.
     #[must_use]
     pub fn cumulative(name: &'a str, value: impl Into<Value<'a>>) -> Self {
         Sum { temporality: Temporality::Cumulative, ..Sum::delta(name, value) }
@@ -125,45 +125,45 @@ impl sealed::Fill for Sum<'_> {
     }
 }
 
-/// A histogram's state; or, with a value and nothing else, one measurement for a reader to sort in.
+/// A histogram's buckets; or, with `value` alone, one measurement that the reader sorts into buckets.
 #[derive(Clone, Copy, Debug)]
 pub struct Histogram<'a> {
-    /// The instrument.
+    /// The instrument's name.
     pub name: &'a str,
-    /// Its unit as UCUM has it, or nothing.
+    /// Its unit in UCUM, or empty.
     pub unit: &'a str,
-    /// What it measures, or nothing.
+    /// What it measures, or empty.
     pub description: &'a str,
     /// One measurement.
     pub value: Option<f64>,
-    /// What the counts begin from.
+    /// What the counts start from.
     pub temporality: Temporality,
-    /// The start that cumulative counts begin from, in ns since 1970.
+    /// The start of cumulative counts, in ns since 1970.
     pub start_time_unix_nano: Option<u64>,
-    /// How many measurements.
+    /// The number of measurements.
     pub count: Option<u64>,
     /// Their sum.
     pub sum: Option<f64>,
-    /// The least.
+    /// The least measurement.
     pub min: Option<f64>,
-    /// The greatest.
+    /// The greatest measurement.
     pub max: Option<f64>,
-    /// Between buckets, rising; a bucket ends with its bound.
+    /// The bounds between buckets, ascending; a bound belongs to the bucket below.
     pub explicit_bounds: &'a [f64],
-    /// Measurements in each bucket: one more than bounds.
+    /// Measurements in each bucket: one bucket more than bounds.
     pub bucket_counts: &'a [u64],
-    /// What was measured.
+    /// The attributes of the measurements.
     pub attributes: Attributes<'a>,
 }
 
 impl<'a> Histogram<'a> {
-    /// One measurement.
+    /// Creates a record of one measurement.
     #[must_use]
     pub fn one(name: &'a str, value: f64) -> Self {
         Histogram { value: Some(value), ..Histogram::state(name, &[], &[]) }
     }
 
-    /// Delta counts in buckets.
+    /// Creates a record of delta counts in buckets.
     #[must_use]
     pub fn state(name: &'a str, explicit_bounds: &'a [f64], bucket_counts: &'a [u64]) -> Self {
         Histogram {

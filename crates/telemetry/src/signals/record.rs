@@ -1,4 +1,4 @@
-//! What the ready types are made of.
+//! The parts of the built-in record types.
 
 use crate::names::AttributeName;
 use perfring_producer::types::{Encoding, Shape};
@@ -11,9 +11,9 @@ pub(super) use perfring_producer::types::{Class, Field, Schema};
 /// Attributes: names and values.
 pub type Attributes<'a> = &'a [(&'a str, Value<'a>)];
 
-/// A record that [`Sink::emit`](crate::Sink::emit) takes: one of the ready types.
+/// A record that [`Sink::emit`](crate::Sink::emit) publishes: one of the built-in types.
 pub trait Signal: sealed::Fill {
-    /// Its type.
+    /// Its record type.
     const SCHEMA: Schema<'static>;
 }
 
@@ -25,7 +25,7 @@ pub(crate) mod sealed {
     }
 }
 
-/// The fields that every type for a [`Sink`](crate::Sink) begins with; the sink fills them.
+/// The first fields of every type for a [`Sink`](crate::Sink), which the sink fills.
 pub const COMMON: [Field<'static>; 2] = [
     Field { unit: "ns", ..any(names::TIME, "since 1970; only where the ring stamps no records") },
     any(names::PID, "who wrote it: see the resource with the same"),

@@ -1,35 +1,34 @@
-//! Spans: that one begins, and that one ends.
+//! The start and the end of a span.
 
 use super::record::*;
 use crate::ids::{SpanId, TraceId};
 use crate::severity::{SpanKind, Status};
 
-/// A span begins.
+/// The start of a span.
 ///
-/// One without a name says more of a span that has begun: attributes that came later, or a span
-/// that it follows from.
+/// Without a name, it adds to a span that has begun: later attributes, or a span that it follows from.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanStart<'a> {
     /// The span's trace.
     pub trace_id: TraceId,
     /// The span.
     pub span_id: SpanId,
-    /// The span that it is part of; none for the first of a trace.
+    /// The parent span; none for the first span of a trace.
     pub parent_span_id: Option<SpanId>,
-    /// What it is called, the same for all of its kind; nothing if it has begun before.
+    /// Its name, the same for all spans of the kind; empty if it has begun before.
     pub name: &'a str,
     /// Its kind.
     pub kind: Option<SpanKind>,
     /// A span that it follows from.
     pub link: Option<(TraceId, SpanId)>,
-    /// What part of the program it is from, or nothing.
+    /// The part of the program that it is from, or empty.
     pub scope: &'a str,
-    /// What else there is to say.
+    /// All other fields.
     pub attributes: Attributes<'a>,
 }
 
 impl<'a> SpanStart<'a> {
-    /// A span of this name, and nothing more.
+    /// Creates the start of a span without parent, link and attributes.
     #[must_use]
     pub fn new(trace_id: TraceId, span_id: SpanId, name: &'a str) -> Self {
         SpanStart {
@@ -81,27 +80,27 @@ impl sealed::Fill for SpanStart<'_> {
     }
 }
 
-/// A span ends. It has what a reader needs that has not seen its start.
+/// The end of a span, with what a reader needs that missed the start.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanEnd<'a> {
     /// The span's trace.
     pub trace_id: TraceId,
     /// The span.
     pub span_id: SpanId,
-    /// The span that it is part of; none for the first of a trace.
+    /// The parent span; none for the first span of a trace.
     pub parent_span_id: Option<SpanId>,
-    /// What it is called.
+    /// Its name.
     pub name: &'a str,
-    /// How long it took, in ns.
+    /// Its duration in ns.
     pub duration_nano: Option<u64>,
-    /// How it ended, and why.
+    /// Its status, and a text.
     pub status: Option<(Status, &'a str)>,
-    /// What else there is to say.
+    /// All other fields.
     pub attributes: Attributes<'a>,
 }
 
 impl<'a> SpanEnd<'a> {
-    /// The end of this span, and nothing more.
+    /// Creates the end of a span without status and attributes.
     #[must_use]
     pub fn new(trace_id: TraceId, span_id: SpanId, name: &'a str) -> Self {
         SpanEnd {

@@ -132,8 +132,8 @@ class RingSet(_native.RingSet):
         dir: The directory; without it ``$XDG_RUNTIME_DIR/perfring``, or where that is not set
             ``/dev/shm/perfring-UID``.
         mode: Permissions of a directory that is made, whatever the umask.
-        trust: ``"mine"``: it must be this user's or root's, and nobody else may write to it.
-            ``"anybody"``: whatever is there; whoever may write to it can remove rings.
+        access: ``"private"``: it must be this user's or root's, and nobody else may write to it.
+            ``"shared"``: whatever is there; whoever may write to it can remove rings.
 
     Raises:
         NotADirectoryError: Something else has the name.
@@ -274,9 +274,9 @@ class RingSet(_native.RingSet):
         return _again, (type(self), self.dir, *self._told)
 
 
-def _again(of: type[RingSet], dir: Path, mode: int, trust: Literal["mine", "anybody"]) -> RingSet:
+def _again(of: type[RingSet], dir: Path, mode: int, access: Literal["private", "shared"]) -> RingSet:
     """Make what was pickled."""
-    return of(dir, mode=mode, trust=trust)
+    return of(dir, mode=mode, access=access)
 
 
 def _own_name() -> str:

@@ -8,7 +8,7 @@ use perfring_bench::WaitStrategy;
 use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{Consumer, Item};
 use perfring_producer::{Evict, Options, Producer, Producers};
-use perfring_set::{Fullest, Merged, SourceId};
+use perfring_set::{FullestFirst, Merged, SourceId};
 use std::hint::spin_loop;
 use std::path::{Path, PathBuf};
 
@@ -52,12 +52,12 @@ pub(super) fn consumers(path: &Path, setup: &Setup) -> Result<Vec<Consumer>, Com
     (0..setup.senders).map(open).collect()
 }
 
-/// Read from the fullest ring first, by `perfring_set::Fullest`.
+/// Read from the fullest ring first, by `perfring_set::FullestFirst`.
 pub struct Rings;
 
 impl Contestant for Rings {
     type Sender = Producer;
-    type Receiver = FromSet<Fullest>;
+    type Receiver = FromSet<FullestFirst>;
     type Held = ();
 
     fn can() -> Can {
@@ -85,8 +85,8 @@ impl Contestant for Rings {
         path: &Path,
         setup: &Setup,
         _index: usize,
-    ) -> Result<FromSet<Fullest>, CompareError> {
-        let mut set = Fullest::new();
+    ) -> Result<FromSet<FullestFirst>, CompareError> {
+        let mut set = FullestFirst::new();
         for consumer in consumers(path, setup)? {
             set.add(Box::new(consumer));
         }
@@ -124,18 +124,18 @@ pub trait Set {
     }
 }
 
-impl Set for Fullest {
+impl Set for FullestFirst {
     #[inline(always)]
     fn next(&mut self) -> Result<Option<Merged<'_>>, CompareError> {
-        Fullest::next(self).map_err(|(_, failure)| error(failure))
+        FullestFirst::next(self).map_err(|(_, failure)| error(failure))
     }
 
     fn resume_point(&self, source: SourceId) -> Option<ResumePoint> {
-        Fullest::resume_point(self, source)
+        FullestFirst::resume_point(self, source)
     }
 
     fn release(&mut self, source: SourceId, point: &ResumePoint) {
-        Fullest::release(self, source, point);
+        FullestFirst::release(self, source, point);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Draining the fullest first.
+//! The items of many sources, those of the fullest ring first.
 
 use crate::merge::{Merged, SourceId};
 use crate::source::{Source, SourceError};
@@ -7,29 +7,28 @@ use perfring_consumer::{Fill, Item};
 use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
-/// A turn ends after this part of the ring.
+/// A source's turn ends after this fraction of its ring.
 const TURN: u64 = 16;
-/// A pause between two looks that found nothing, at first, and after many.
+/// The pause between two polls that find nothing, at first, and at most.
 const PAUSE: Duration = Duration::from_micros(100);
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
 struct Entry {
     id: SourceId,
     source: Box<dyn Source>,
-    looked: bool,
+    polled: bool,
     finished: bool,
 }
 
-/// Items of many sources, from the fullest ring first: for when rings must not overflow and the
-/// order does not matter.
+/// Returns the items of many sources, those of the fullest ring first: for readers that must prevent
+/// overflow, and do not need an order.
 ///
-/// The ring that is filled most, of its size, has the next turn, which goes on for a sixteenth of
-/// the ring. Every choice looks at all rings. What is taken fills its ring until
-/// [`Fullest::release`]: so release often.
+/// The ring that is fullest, relative to its size, has the next turn, for a sixteenth of the ring. Each
+/// choice polls all rings. Items fill their ring until [`FullestFirst::release`]: release often.
 ///
 /// ```
 /// use perfring_consumer::{Consumer, Item};
-/// use perfring_set::Fullest;
+/// use perfring_set::FullestFirst;
 /// # use perfring_producer::{Options, Producer};
 /// # let dir = tempfile::tempdir()?;
 /// # let paths = ["a", "b"].map(|name| dir.path().join(name));
@@ -37,7 +36,7 @@ struct Entry {
 /// # let mut b = Producer::create(&paths[1], &Options::default())?;
 /// # a.publish(&[1])?;
 /// # for _ in 0..9 { b.publish(&[2])?; }
-/// let mut fullest = Fullest::new();
+/// let mut fullest = FullestFirst::new();
 /// for path in &paths {
 ///     fullest.add(Box::new(Consumer::attach(path)?));
 /// }
@@ -54,21 +53,21 @@ struct Entry {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Default)]
-pub struct Fullest {
+pub struct FullestFirst {
     entries: Vec<Entry>,
     turns: u32,
-    /// Whose turn it is, and up to which position of its ring.
+    /// The current source, and the position at which its turn ends.
     turn: Option<(usize, u64)>,
 }
 
-impl std::fmt::Debug for Fullest {
+impl std::fmt::Debug for FullestFirst {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fullest").field("sources", &self.entries.len()).finish_non_exhaustive()
+        f.debug_struct("FullestFirst").field("sources", &self.entries.len()).finish_non_exhaustive()
     }
 }
 
-impl Fullest {
-    /// Of no sources yet.
+impl FullestFirst {
+    /// Creates one without sources.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -78,22 +77,22 @@ impl Fullest {
     pub fn add(&mut self, source: Box<dyn Source>) -> SourceId {
         self.turns = self.turns.wrapping_add(1);
         let id = SourceId { slot: self.turns, turn: self.turns };
-        self.entries.push(Entry { id, source, looked: false, finished: false });
+        self.entries.push(Entry { id, source, polled: false, finished: false });
         id
     }
 
-    /// Takes a source out, whatever is left in it.
+    /// Removes and returns a source, whatever is left in it.
     pub fn remove(&mut self, id: SourceId) -> Option<Box<dyn Source>> {
         let at = self.entries.iter().position(|entry| entry.id == id)?;
         self.turn = None;
         Some(self.entries.swap_remove(at).source)
     }
 
-    /// The next item of the fullest ring; `None` if there is none in any. Its time is its stamp, or
+    /// Returns the next item of the fullest ring, or `None` if all are empty. Its time is its timestamp, or
     /// 0.
     ///
     /// # Errors
-    /// What a source has failed with: told once, and the others go on.
+    /// The error of a source that has failed. It is returned once, and the other sources go on.
     #[allow(clippy::should_implement_trait)] // it lends
     pub fn next(&mut self) -> Result<Option<Merged<'_>>, (SourceId, SourceError)> {
         let at = match self.turn {
@@ -113,15 +112,15 @@ impl Fullest {
                     }
                     Item::Lost(lost) => (lost.pos, None),
                 };
-                entry.looked = front != Front::Empty;
+                entry.polled = front != Front::Empty;
                 if front == Front::Empty || pos >= end {
                     self.turn = None;
                 }
                 let time = time.unwrap_or(0);
-                Ok(Some(Merged { source: entry.id, item, time, late: 0 }))
+                Ok(Some(Merged { source: entry.id, item, time, late: 0, described: None }))
             }
             Ok(None) => {
-                (entry.looked, self.turn) = (false, None);
+                (entry.polled, self.turn) = (false, None);
                 Ok(None)
             }
             Err(error) => {
@@ -131,16 +130,16 @@ impl Fullest {
         }
     }
 
-    /// Gives the fullest its turn.
+    /// Makes the fullest source the current one.
     fn choose(&mut self) -> Result<Option<usize>, (SourceId, SourceError)> {
         let mut most: Option<(Fill, usize)> = None;
         for (at, entry) in self.entries.iter_mut().enumerate().filter(|(_, e)| !e.finished) {
-            if !entry.looked {
-                let peek = entry.source.peek();
-                entry.finished = peek.is_err();
-                entry.looked = peek.map_err(|error| (entry.id, error))? != Front::Empty;
+            if !entry.polled {
+                let polled = entry.source.peek();
+                entry.finished = polled.is_err();
+                entry.polled = polled.map_err(|error| (entry.id, error))? != Front::Empty;
             }
-            if entry.looked {
+            if entry.polled {
                 let fill = entry.source.fill();
                 if most.is_none_or(|(most, _)| compare(&fill, &most) == Ordering::Greater) {
                     most = Some((fill, at));
@@ -153,13 +152,13 @@ impl Fullest {
         Ok(Some(at))
     }
 
-    /// Waits until there may be something, for at most `timeout`, with pauses that grow up to 10 ms:
-    /// a ring must hold what its producer writes meanwhile. Returns whether there is.
+    /// Waits until there may be an item, for at most `timeout`, with pauses that grow up to 10 ms: a ring
+    /// must hold what its producer writes meanwhile. Returns whether there is.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let since = Instant::now();
         let mut pause = PAUSE;
         loop {
-            // What fails in here is told by `next`, which looks as well.
+            // `next` polls as well, and returns the error of a source that fails here.
             if self.turn.is_some() || self.entries.iter_mut().any(Entry::has_something) {
                 return true;
             }
@@ -172,13 +171,13 @@ impl Fullest {
         }
     }
 
-    /// The place after everything that was taken from a source.
+    /// Returns the point after everything that was taken from a source.
     #[must_use]
     pub fn resume_point(&self, id: SourceId) -> Option<ResumePoint> {
         self.entries.iter().find(|entry| entry.id == id).map(|entry| entry.source.resume_point())
     }
 
-    /// Gives back what stands before a mark of this source, in its ring.
+    /// Releases everything before a resume point of this source, in its ring.
     pub fn release(&mut self, id: SourceId, resume_point: &ResumePoint) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
             entry.source.release(resume_point);
@@ -188,17 +187,17 @@ impl Fullest {
 
 impl Entry {
     fn has_something(&mut self) -> bool {
-        if !self.looked && !self.finished {
+        if !self.polled && !self.finished {
             match self.source.peek() {
-                Ok(front) => self.looked = front != Front::Empty,
+                Ok(front) => self.polled = front != Front::Empty,
                 Err(_) => return true,
             }
         }
-        self.looked
+        self.polled
     }
 }
 
-/// By how much of the ring is taken, read or not.
+/// Compares how full two rings are, relative to their sizes.
 fn compare(one: &Fill, other: &Fill) -> Ordering {
     let part = |of: &Fill, size: u64| u128::from(of.unread + of.held) * u128::from(size.max(1));
     part(one, other.size).cmp(&part(other, one.size))

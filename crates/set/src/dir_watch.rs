@@ -1,4 +1,4 @@
-//! What the kernel tells of a directory, and when to look without being told.
+//! Change notification for a directory, by inotify and a timer.
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -11,33 +11,32 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often everything is looked at although the kernel tells what changes: it does not on every
-/// file system.
+/// The interval of full scans while inotify works: it does not report everything on every file system.
 const SELDOM: Duration = Duration::from_secs(10);
-/// The same where the kernel cannot be asked, or there is nothing that it could tell of.
+/// The interval of full scans without inotify, or without a directory.
 const OFTEN: Duration = Duration::from_millis(250);
 
 /// What may have changed.
-pub(crate) enum Seen {
+pub(crate) enum DirNews {
     Nothing,
     /// Files of these names.
     Names(Vec<OsString>),
-    /// The kernel cannot say, or was not asked: everything is to be looked at.
+    /// Unknown: the whole directory must be read.
     Anything,
 }
 
-/// A descriptor that is readable when there is something to look at.
+/// A descriptor that is readable when something may have changed.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct DirWatch {
     epoll: Epoll,
-    /// `None`: the kernel grants no more of them; the timer does.
+    /// `None` if no inotify instance is left: then the timer alone serves.
     inotify: Option<Inotify>,
     timer: TimerFd,
     watched: Option<Watched>,
     there: bool,
-    /// Everything is to be looked at, and no descriptor says so.
+    /// The whole directory must be read, and no descriptor says so.
     stale: bool,
-    /// What the timer was last set to.
+    /// The timer's last setting.
     due_in: Duration,
 }
 
@@ -48,7 +47,7 @@ struct Watched {
     directory: (u64, u64),
 }
 
-impl Watch {
+impl DirWatch {
     pub(crate) fn new() -> Result<Self, (&'static str, Errno)> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
             .map_err(|errno| ("making an epoll descriptor", errno))?;
@@ -61,7 +60,7 @@ impl Watch {
         if let Some(inotify) = &inotify {
             epoll.add(inotify, readable()).map_err(|errno| ("polling inotify", errno))?;
         }
-        let mut this = Watch {
+        let mut this = DirWatch {
             epoll,
             inotify,
             timer,
@@ -70,7 +69,7 @@ impl Watch {
             stale: true,
             due_in: Duration::ZERO,
         };
-        // Whoever polls before asking is told at once that there is something to look at.
+        // The descriptor is readable at once, for callers that poll it first.
         this.look_again_in(Duration::from_nanos(1));
         Ok(this)
     }
@@ -79,25 +78,25 @@ impl Watch {
         self.there
     }
 
-    /// What may have changed since the last call.
-    pub(crate) fn next(&mut self) -> Seen {
+    /// Returns what may have changed since the last call.
+    pub(crate) fn next(&mut self) -> DirNews {
         if self.stale || self.timer_is_due() {
-            return Seen::Anything;
+            return DirNews::Anything;
         }
-        let Some(inotify) = &self.inotify else { return Seen::Nothing };
+        let Some(inotify) = &self.inotify else { return DirNews::Nothing };
         let events = match inotify.read_events() {
             Ok(events) => events,
-            Err(Errno::EAGAIN | Errno::EINTR) => return Seen::Nothing,
+            Err(Errno::EAGAIN | Errno::EINTR) => return DirNews::Nothing,
             Err(_) => {
-                // Then the timer alone.
+                // The timer alone serves from now on.
                 (self.inotify, self.watched) = (None, None);
-                return Seen::Anything;
+                return DirNews::Anything;
             }
         };
         let mut names = Vec::with_capacity(events.len());
         for event in events {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                return Seen::Anything;
+                return DirNews::Anything;
             }
             if self.watched.as_ref().is_none_or(|watched| watched.watch != event.wd) {
                 continue; // of a directory that is not followed any more
@@ -106,7 +105,7 @@ impl Watch {
                 names.push(name);
                 continue;
             }
-            // It is the directory itself. One that is made in its place may get the same number.
+            // It is the directory itself. Another one in its place may get the same inode number.
             if event.mask.intersects(
                 AddWatchFlags::IN_DELETE_SELF
                     | AddWatchFlags::IN_IGNORED
@@ -114,13 +113,13 @@ impl Watch {
             ) {
                 self.watched = None;
             }
-            return Seen::Anything;
+            return DirNews::Anything;
         }
-        Seen::Names(names)
+        DirNews::Names(names)
     }
 
-    /// To be called before the whole directory is read: from then on changes are told, and if none
-    /// can be, the next look is due sooner.
+    /// Call this before the whole directory is read: from then on changes are reported. Without inotify, the
+    /// next scan is due sooner.
     pub(crate) fn begin(&mut self, dir: &Path) {
         self.stale = false;
         let is = is_there(dir);
@@ -131,8 +130,8 @@ impl Watch {
         self.look_again_in(if self.watched.is_some() { SELDOM } else { OFTEN });
     }
 
-    /// Nothing is there. An empty directory can be removed, and of that the kernel tells nothing for
-    /// as long as somebody has a file open that was in it, as producers have.
+    /// Call this if the directory is empty: it can be removed, and inotify does not report that as long as
+    /// a process has a removed file of it open, as producers have.
     pub(crate) fn is_empty(&mut self) {
         if self.due_in > OFTEN {
             self.look_again_in(OFTEN);
@@ -142,7 +141,7 @@ impl Watch {
     fn watch(&mut self, dir: &Path, is: Option<(u64, u64)>) {
         let Some(inotify) = &self.inotify else { return };
         if let Some(watched) = self.watched.take() {
-            // The kernel has done that already if the directory was removed.
+            // It fails if the directory was removed, which removed the watch.
             let _ = inotify.rm_watch(watched.watch);
         }
         let Some(directory) = is else { return };
@@ -158,31 +157,31 @@ impl Watch {
         if is_there(dir) == Some(directory) {
             self.watched = Some(Watched { watch, directory });
         } else {
-            // Perhaps of another that took its place meanwhile: that one at the next look.
+            // Another directory may have taken its place: that is watched after the next scan.
             let _ = inotify.rm_watch(watch);
         }
     }
 
     fn timer_is_due(&self) -> bool {
-        // Not blocking: an error says that it is not due.
+        // It does not block: an error means that the timer is not due.
         self.timer.wait().is_ok()
     }
 
     fn look_again_in(&mut self, time: Duration) {
         let once = Expiration::OneShot(TimeSpec::from_duration(time));
         self.due_in = time;
-        // It fails for times that are none.
+        // It fails only for invalid times.
         let _ = self.timer.set(once, TimerSetTimeFlags::empty());
     }
 }
 
-impl AsFd for Watch {
+impl AsFd for DirWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.0.as_fd()
     }
 }
 
-/// Which directory has this name.
+/// Returns the device and inode of the directory at this path.
 fn is_there(dir: &Path) -> Option<(u64, u64)> {
     let meta = std::fs::metadata(dir).ok().filter(std::fs::Metadata::is_dir)?;
     Some((meta.dev(), meta.ino()))

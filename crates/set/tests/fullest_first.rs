@@ -3,7 +3,7 @@
 
 use perfring_consumer::{Consumer, Report, Stat};
 use perfring_producer::{Options, Producer, ReserveError};
-use perfring_set::{Fullest, SourceId};
+use perfring_set::{FullestFirst, SourceId};
 use std::path::PathBuf;
 
 const SIZE: u64 = 4096;
@@ -48,7 +48,7 @@ impl Rings {
 fn each_turn_is_the_fullest_rings() {
     let sizes = [SIZE, 2 * SIZE, SIZE, SIZE];
     let mut rings = Rings::new(&sizes);
-    let mut fullest = Fullest::new();
+    let mut fullest = FullestFirst::new();
     let ids: Vec<SourceId> = rings
         .paths
         .iter()
@@ -83,7 +83,7 @@ fn each_turn_is_the_fullest_rings() {
 /// One ring gets seven records, seven get one each; eight are read each round.
 fn lost(mut next: impl FnMut(usize, &mut [Consumer]) -> usize, fullest: bool) -> u64 {
     let mut rings = Rings::new(&[SIZE; 8]);
-    let mut drain = Fullest::new();
+    let mut drain = FullestFirst::new();
     let mut consumers = Vec::new();
     for path in &rings.paths {
         let consumer = Consumer::attach(path).unwrap();

@@ -1,0 +1,491 @@
+//! The rings of a directory in the order of time, while they come and go.
+
+use crate::dir::RingSet;
+use crate::dir_item::{DirEvent, DirItem};
+use crate::entry::{NoRing, RingEntry};
+use crate::follow::{Change, FollowError, Follower};
+use crate::merge::{Merge, MergeFigures, SourceId};
+use crate::source::Source;
+use perfring_consumer::{
+    AttachError, Consumer, ConsumerOptions, Observer, ObserverOptions, Policy, Start, Trust,
+};
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The longest time between two polls of the directory while the caller waits.
+const FOLLOW: Duration = Duration::from_millis(20);
+/// How often a ring that could not be attached to is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Changes of the directory that are handled in one go: attaching takes time, too.
+const CHANGES: usize = 64;
+/// The clock is read once in so many items.
+const ITEMS: u32 = 256;
+
+/// Which rings of a directory are consumed, and which are only observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadMode {
+    /// Consumes drop rings, which must be emptied, and observes overwrite rings.
+    #[default]
+    Auto,
+    /// Consumes all rings. A ring that another consumer has is [`DirEvent::Failed`], and retried.
+    Consume,
+    /// Observes all rings: everything stays for others, and what a producer overwrites first is
+    /// [`DirEvent::Lost`].
+    Observe,
+}
+
+/// How [`Merge::follow_with`] reads the rings of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FollowOptions {
+    /// The longest time that a record is held back so that others can be put before it: see
+    /// [`Merge`]. Default 100 ms.
+    pub delay: Duration,
+    /// Which rings are consumed. Default [`ReadMode::Auto`].
+    pub mode: ReadMode,
+    /// Where observers start in rings that are there at first. Rings that come later are observed
+    /// from their oldest record. Default [`Start::Oldest`].
+    pub start: Start,
+    /// The consumer's name, as `perfring stat` shows it. Default `None`: the program's name.
+    pub name: Option<String>,
+    /// Whether the rings' producers are trusted. Default [`Trust::Auto`].
+    pub trust: Trust,
+}
+
+impl Default for FollowOptions {
+    fn default() -> Self {
+        FollowOptions {
+            delay: Duration::from_millis(100),
+            mode: ReadMode::default(),
+            start: Start::default(),
+            name: None,
+            trust: Trust::Auto,
+        }
+    }
+}
+
+/// The items of all rings of a directory in the order of time; made by [`Merge::follow`].
+///
+/// It follows the directory: a ring is read from the moment that it is there, until it is read to its
+/// end and its file is removed. Nothing is released before [`DirMerge::acknowledge`], which releases
+/// all that was read until then: if the process dies before, the next consumer reads it again. So a
+/// drop ring must hold what is not acknowledged.
+///
+/// A ring that appears is attached to within some 20 ms. What it holds by then that is older than what
+/// was returned comes late: see [`DirItem::late`].
+///
+/// The example prints the wall-clock time, the ring's name, the type and the decoded fields of each
+/// record:
+///
+/// ```
+/// use perfring_set::{DirEvent, Merge, RingSet};
+/// use std::time::Duration;
+/// # use perfring_producer::types::{Encoding, Field, Kind, Schema, Shape};
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = dir.path().join("rings");
+/// # let fields = [Field::new("price", 0, Shape::plain(Kind::F64, 8)), Field::new("count", 8, Shape::plain(Kind::U64, 8))];
+/// # let tick = Schema::new("Tick", Encoding::Pod).with_fields(16, &fields).with_hashed_id();
+/// # let set = RingSet::open(&dir)?;
+/// # let (mut one, mut two) = (set.producer("one")?, set.producer("two")?);
+/// # one.register(&tick)?;
+/// # two.register(&tick)?;
+/// # for n in 1..=2u64 {
+/// #     let bytes = [(0.5 * n as f64).to_ne_bytes(), n.to_ne_bytes()].concat();
+/// #     one.publish_as(tick.id, &bytes)?;
+/// #     two.publish_as(tick.id, &bytes)?;
+/// # }
+/// # drop((one, two));
+/// # let mut lines = Vec::new();
+/// let mut merge = Merge::follow(&dir)?;
+/// while merge.wait(Duration::from_millis(200)) { // a service waits for ever
+///     while let Some(item) = merge.read() {
+///         match item.event {
+///             DirEvent::Record(_) => {
+///                 let wall = item.wall().unwrap_or_default();
+///                 let (seconds, ns) = (wall / 1_000_000_000, wall % 1_000_000_000);
+///                 let name = item.record_type().map_or("?", |kind| &kind.name);
+///                 let Some(fields) = item.decode().transpose()? else { continue };
+///                 println!("{seconds}.{ns:09} {} {name} {fields}", item.ring);
+/// #               lines.push(format!("{} {name} {fields}", item.ring));
+/// #               assert!(seconds > 1_600_000_000);
+///             }
+///             DirEvent::Lost(_) | DirEvent::Failed { .. } => eprintln!("{item}"),
+///             _ => println!("{item}"),
+///         }
+///     }
+///     merge.acknowledge(); // all of it was handled: the rings have room again
+/// }
+/// # assert_eq!(lines, ["one Tick price=0.5 count=1", "two Tick price=0.5 count=1",
+/// #     "one Tick price=1.0 count=2", "two Tick price=1.0 count=2"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A record of a type that the program knows is read without decoding, by
+/// [`Record::as_pod`](perfring_consumer::Record::as_pod).
+pub struct DirMerge {
+    merge: Merge,
+    follower: Follower,
+    options: FollowOptions,
+    /// Of the merge's sources, by their slots.
+    rings: Vec<Option<Ring>>,
+    /// Sources of which something was read that is not acknowledged.
+    unacknowledged: Vec<SourceId>,
+    /// Rings that could not be attached to, and may be later.
+    refused: Vec<Refused>,
+    /// Rings that are damaged: they are not tried again.
+    damaged: HashSet<[u8; 16]>,
+    news: VecDeque<News>,
+    /// The news that were returned last.
+    shown: Option<News>,
+    /// The directory was read once.
+    scanned: bool,
+    /// Items until the clock is read.
+    items: u32,
+    follow_at: Instant,
+    retry_at: Instant,
+}
+
+struct Ring {
+    id: SourceId,
+    name: String,
+    path: PathBuf,
+    uuid: [u8; 16],
+    observed: bool,
+    /// It is in `unacknowledged`.
+    unacknowledged: bool,
+    /// Its file is removed.
+    removed: bool,
+    /// Its end was reported.
+    ended: bool,
+}
+
+struct Refused {
+    entry: RingEntry,
+    reported: String,
+}
+
+/// What happened to a ring. `why`: it is not read.
+struct News {
+    name: String,
+    path: PathBuf,
+    uuid: [u8; 16],
+    why: Option<(String, bool)>,
+}
+
+impl fmt::Debug for DirMerge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rings: Vec<&str> = self.rings().collect();
+        f.debug_struct("DirMerge").field("dir", &self.dir()).field("rings", &rings).finish()
+    }
+}
+
+impl Merge {
+    /// Merges all rings of a directory, which need not be there yet: see [`DirMerge`].
+    ///
+    /// # Errors
+    /// See [`FollowError`].
+    pub fn follow(dir: impl Into<PathBuf>) -> Result<DirMerge, FollowError> {
+        Self::follow_with(dir, &FollowOptions::default())
+    }
+
+    /// Merges all rings of a directory with these options.
+    ///
+    /// ```
+    /// use perfring_set::{FollowOptions, Merge, ReadMode};
+    /// # let dir = tempfile::tempdir()?;
+    /// let mut options = FollowOptions::default();
+    /// options.mode = ReadMode::Observe; // takes nothing from the rings' consumers
+    /// let merge = Merge::follow_with(dir.path(), &options)?;
+    /// # assert_eq!(merge.rings().count(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`FollowError`].
+    pub fn follow_with(
+        dir: impl Into<PathBuf>,
+        options: &FollowOptions,
+    ) -> Result<DirMerge, FollowError> {
+        let now = Instant::now();
+        Ok(DirMerge {
+            merge: Merge::new(options.delay)?,
+            follower: Follower::new(dir)?,
+            options: options.clone(),
+            rings: Vec::new(),
+            unacknowledged: Vec::new(),
+            refused: Vec::new(),
+            damaged: HashSet::new(),
+            news: VecDeque::new(),
+            shown: None,
+            scanned: false,
+            items: 0,
+            follow_at: now,
+            retry_at: now,
+        })
+    }
+}
+
+impl RingSet {
+    /// Merges the set's rings: [`Merge::follow`] of its directory.
+    ///
+    /// # Errors
+    /// See [`FollowError`].
+    pub fn merge(&self) -> Result<DirMerge, FollowError> {
+        Merge::follow(self.dir())
+    }
+}
+
+impl DirMerge {
+    /// Returns the next item whose time has come, or `None` if there is none now: then call
+    /// [`DirMerge::wait`]. Does not wait. Releases nothing: call [`DirMerge::acknowledge`].
+    #[inline]
+    pub fn read(&mut self) -> Option<DirItem<'_>> {
+        match self.items.checked_sub(1) {
+            Some(items) => self.items = items,
+            None => self.follow_if_due(),
+        }
+        if !self.news.is_empty() {
+            self.shown = self.news.pop_front();
+            return self.shown.as_ref().map(News::item);
+        }
+        match self.merge.next() {
+            Ok(Some(merged)) => {
+                let ring = self.rings.get_mut(merged.source.slot as usize)?.as_mut()?;
+                if !std::mem::replace(&mut ring.unacknowledged, true) {
+                    self.unacknowledged.push(merged.source);
+                }
+                Some(DirItem::of_source(&ring.name, &ring.path, merged))
+            }
+            Ok(None) => {
+                self.items = 0;
+                None
+            }
+            Err((id, error)) => {
+                let ring = self.rings.get_mut(id.slot as usize)?.as_mut()?;
+                ring.ended = true;
+                self.damaged.insert(ring.uuid);
+                let why = (format!("{error}; the ring is set aside"), false);
+                let (name, path) = (ring.name.clone(), ring.path.clone());
+                self.shown = Some(News { name, path, uuid: ring.uuid, why: Some(why) });
+                self.shown.as_ref().map(News::item)
+            }
+        }
+    }
+
+    /// Releases all that was read so far, in all rings. Rings that ended are detached.
+    pub fn acknowledge(&mut self) {
+        for id in std::mem::take(&mut self.unacknowledged) {
+            if let Some(resume_point) = self.merge.resume_point(id) {
+                self.merge.release(id, &resume_point);
+            }
+            if let Some(Some(ring)) = self.rings.get_mut(id.slot as usize) {
+                ring.unacknowledged = false;
+            }
+        }
+        self.detach_ended();
+    }
+
+    /// Sleeps until there may be something to read, for at most `timeout`. Returns whether there is.
+    pub fn wait(&mut self, timeout: Duration) -> bool {
+        let since = Instant::now();
+        loop {
+            self.follow_if_due();
+            if !self.news.is_empty() {
+                return true;
+            }
+            let left = timeout.saturating_sub(since.elapsed());
+            if self.merge.wait(left.min(FOLLOW)) {
+                return true;
+            }
+            if left.is_zero() {
+                return false;
+            }
+        }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.follower.dir()
+    }
+
+    /// The names of the rings that are read now.
+    pub fn rings(&self) -> impl Iterator<Item = &str> {
+        self.rings.iter().flatten().filter(|ring| !ring.ended).map(|ring| &*ring.name)
+    }
+
+    /// Counters of the merge.
+    #[must_use]
+    pub fn figures(&self) -> MergeFigures {
+        self.merge.figures()
+    }
+
+    fn follow_if_due(&mut self) {
+        self.items = ITEMS;
+        let now = Instant::now();
+        if now >= self.follow_at {
+            self.follow(now);
+        }
+    }
+
+    /// Handles what changed in the directory since the last call.
+    #[cold]
+    fn follow(&mut self, now: Instant) {
+        self.detach_ended();
+        for _ in 0..CHANGES {
+            let Some(change) = self.follower.next() else {
+                self.scanned = true;
+                break;
+            };
+            match change {
+                Change::Appeared(ring) => self.appeared(ring),
+                Change::Replaced { before, now } => {
+                    self.vanished(&before);
+                    self.appeared(now);
+                }
+                Change::Vanished(ring) => self.vanished(&ring),
+                Change::Refused(NoRing { path, why }) => {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                    self.news.push_back(News {
+                        name,
+                        path,
+                        uuid: [0; 16],
+                        why: Some((why, false)),
+                    });
+                }
+            }
+        }
+        if now >= self.retry_at {
+            self.retry_at = now + RETRY;
+            for Refused { entry, reported } in std::mem::take(&mut self.refused) {
+                self.attach(entry, &reported);
+            }
+        }
+        for slot in 0..self.rings.len() {
+            self.end(slot);
+        }
+        self.follow_at = Instant::now() + FOLLOW;
+    }
+
+    fn appeared(&mut self, entry: RingEntry) {
+        let uuid = entry.identity.uuid;
+        match self.rings.iter_mut().flatten().find(|ring| ring.uuid == uuid && !ring.ended) {
+            // It was renamed.
+            Some(ring) => {
+                (ring.removed, ring.name, ring.path) = (false, entry.name, entry.path);
+            }
+            None if self.damaged.contains(&uuid) => {}
+            None => self.attach(entry, ""),
+        }
+    }
+
+    fn vanished(&mut self, entry: &RingEntry) {
+        let uuid = entry.identity.uuid;
+        self.refused.retain(|refused| refused.entry.identity.uuid != uuid);
+        if let Some(ring) = self.rings.iter_mut().flatten().find(|ring| ring.uuid == uuid) {
+            ring.removed = true;
+        }
+    }
+
+    /// Attaches to a ring; `reported` is the reason why it failed before.
+    fn attach(&mut self, entry: RingEntry, reported: &str) {
+        let error = match self.source(&entry) {
+            Ok(Some((source, observed))) => {
+                let id = self.merge.add_described(source);
+                let slot = id.slot as usize;
+                let RingEntry { name, path, .. } = entry;
+                let uuid = entry.identity.uuid;
+                let (unacknowledged, removed, ended) = (false, false, false);
+                self.rings.resize_with(self.rings.len().max(slot + 1), || None);
+                let ring = Ring { id, name, path, uuid, observed, unacknowledged, removed, ended };
+                self.rings[slot] = Some(ring);
+                return;
+            }
+            // The follower reports the ring that has the name now.
+            Ok(None) | Err(AttachError::NotFound { .. } | AttachError::Removed { .. }) => return,
+            Err(error) => error,
+        };
+        let damaged = matches!(
+            error,
+            AttachError::Bad { .. } | AttachError::Corrupt { .. } | AttachError::Truncated { .. }
+        );
+        let then = if damaged { "the ring is set aside" } else { "it is tried again each second" };
+        let why = format!("{error}; {then}");
+        let uuid = entry.identity.uuid;
+        if why != reported {
+            let (name, path) = (entry.name.clone(), entry.path.clone());
+            self.news.push_back(News { name, path, uuid, why: Some((why.clone(), !damaged)) });
+        }
+        if damaged {
+            self.damaged.insert(uuid);
+        } else {
+            self.refused.push(Refused { entry, reported: why });
+        }
+    }
+
+    /// Opens a ring, and says whether it is only observed. `None`: another ring has its name by now.
+    fn source(&self, entry: &RingEntry) -> Result<Option<(Box<dyn Source>, bool)>, AttachError> {
+        let observed = match self.options.mode {
+            ReadMode::Auto => entry.layout.policy == Policy::Overwrite,
+            ReadMode::Consume => false,
+            ReadMode::Observe => true,
+        };
+        let trust = self.options.trust;
+        let (source, uuid): (Box<dyn Source>, _) = if observed {
+            let start = if self.scanned { Start::Oldest } else { self.options.start };
+            let options = ObserverOptions { start, trust, ..ObserverOptions::default() };
+            let observer = Observer::open_with(&entry.path, &options)?;
+            let uuid = observer.layout().uuid;
+            (Box::new(observer), uuid)
+        } else {
+            let name = self.options.name.clone();
+            let options = ConsumerOptions { name, trust, ..ConsumerOptions::default() };
+            let consumer = Consumer::attach_with(&entry.path, &options)?;
+            let uuid = consumer.layout().uuid;
+            (Box::new(consumer), uuid)
+        };
+        Ok((uuid == entry.identity.uuid).then_some((source, observed)))
+    }
+
+    /// Reports the end of a ring whose file is removed, that has no producer, and is read to its end.
+    fn end(&mut self, slot: usize) {
+        let Some(Some(ring)) = self.rings.get_mut(slot) else { return };
+        let (id, merge) = (ring.id, &mut self.merge);
+        // In this order: what was written before the producer detached is seen after it.
+        if !ring.removed
+            || ring.ended
+            || merge.source(id).is_some_and(|source| source.has_producer())
+            || !merge.is_drained(id)
+        {
+            return;
+        }
+        ring.ended = true;
+        let (name, path) = (ring.name.clone(), ring.path.clone());
+        self.news.push_back(News { name, path, uuid: ring.uuid, why: None });
+    }
+
+    /// Detaches from rings that ended, once nothing of them is to be released.
+    fn detach_ended(&mut self) {
+        for slot in &mut self.rings {
+            if let Some(ring) = slot
+                && ring.ended
+                && (ring.observed || !ring.unacknowledged)
+            {
+                self.merge.remove(ring.id);
+                *slot = None;
+            }
+        }
+    }
+}
+
+impl News {
+    fn item(&self) -> DirItem<'_> {
+        let event = match &self.why {
+            Some((why, retried)) => DirEvent::Failed { why, retried: *retried },
+            None => DirEvent::Gone { uuid: self.uuid },
+        };
+        DirItem::news(&self.name, &self.path, event)
+    }
+}
