@@ -1,9 +1,10 @@
-//! What it costs a consumer not to trust who may write the ring: `Trust::Nobody`, which copies each
-//! record before it is looked at, beside `Trust::Peers`, which borrows it where it stands.
+//! The cost to a consumer of not trusting the processes that may write the ring: `Trust::Nobody`,
+//! which copies each record before it is examined, beside `Trust::Peers`, which borrows it in
+//! place.
 //!
-//! Both compare every byte of every record. `alone` reads what waits already, on the core that wrote
-//! it: nothing is left but the reading. `beside` reads what a producer on the other core publishes
-//! meanwhile, as fast as both can. All take turns within a repetition.
+//! Both compare every byte of every record. `alone` reads records that are already published, on
+//! the core that wrote them: only reading is measured. `beside` reads what a producer on the other
+//! core publishes meanwhile, as fast as both can. All take turns within a repetition.
 //!
 //! `cargo bench -p perfring-bench --bench guarded`; `cargo test` runs it with few records.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
@@ -43,11 +44,13 @@ impl Way {
     }
 }
 
-/// Reads until there is nothing, and counts; every record is this one.
+/// Reads until there is nothing left, and counts; every record must equal `expected`.
 #[inline(never)]
 fn read(consumer: &mut Consumer, drains: bool, expected: &[u8]) -> u64 {
     let check = |item: Item<'_>| match item {
-        Item::Record(record) => assert!(record.bytes == expected, "a record as nobody wrote it"),
+        Item::Record(record) => {
+            assert!(record.bytes == expected, "a record that was never written")
+        }
         Item::Lost(lost) => panic!("{lost:?}"),
     };
     let mut count = 0;
@@ -62,11 +65,11 @@ fn read(consumer: &mut Consumer, drains: bool, expected: &[u8]) -> u64 {
     }
 }
 
-/// ns a record, of what waits already.
+/// Returns ns per record, for records that are already published.
 fn alone(way: &mut Way, payload: &[u8], rounds: u64) -> f64 {
     let (mut count, mut time) = (0, Duration::ZERO);
     for _ in 0..rounds {
-        // As many as fit for sure, with their headers.
+        // As many as fit for certain, with their headers.
         let sent = RING / (payload.len() as u64 + 24);
         for _ in 0..sent {
             way.producer.publish_as(KIND, payload).unwrap();
@@ -81,7 +84,7 @@ fn alone(way: &mut Way, payload: &[u8], rounds: u64) -> f64 {
     time.as_secs_f64() * 1e9 / count as f64
 }
 
-/// ns a record, of a producer that never rests.
+/// Returns ns per record, beside a producer that never pauses.
 fn beside(way: &mut Way, payload: &[u8], count: u64, core: Option<usize>) -> f64 {
     let (producer, consumer) = (&mut way.producer, &mut way.consumer);
     std::thread::scope(|scope| {
@@ -91,12 +94,12 @@ fn beside(way: &mut Way, payload: &[u8], count: u64, core: Option<usize>) -> f64
                 producer.publish_timeout(KIND, payload, PATIENCE).unwrap();
             }
         });
-        assert!(consumer.wait(PATIENCE), "nothing comes");
+        assert!(consumer.wait(PATIENCE), "nothing arrives");
         let start = Instant::now();
         let mut seen = 0;
         while seen < count {
             match read(consumer, way.drains, payload) {
-                0 => assert!(consumer.spin(PATIENCE), "nothing comes"),
+                0 => assert!(consumer.spin(PATIENCE), "nothing arrives"),
                 some => seen += some,
             }
         }
@@ -106,7 +109,7 @@ fn beside(way: &mut Way, payload: &[u8], count: u64, core: Option<usize>) -> f64
 }
 
 fn main() {
-    // What `cargo test` asks for, which passes no `--bench`.
+    // `cargo test` passes no `--bench`.
     let short = !std::env::args().any(|arg| arg == "--bench");
     let (repetitions, bytes) = if short { (1, 1 << 18) } else { (5, 512 << 20) };
     let cores = two_cores().unwrap();

@@ -1,9 +1,9 @@
 //! Large payloads between two processes, beside `memcpy` of the same bytes on the same core.
 //!
-//! The producer copies each payload into the AUX area, once; the consumer borrows it there. It looks
-//! at each in one of two ways: at 16 words (`words`), which leaves the copy alone with the memory, or
-//! at every byte (`whole`), which moves each line to the other core and back. `memcpy` goes
-//! round an anonymous mapping of the same size. All take turns within a repetition.
+//! The producer copies each payload into the AUX area, once; the consumer borrows it there. It
+//! reads either 16 words of each (`words`), which leaves the memory to the copy, or every byte
+//! (`whole`), which moves each line to the other core and back. `memcpy` copies into an anonymous
+//! mapping of the same size, wrapping around. All take turns within a repetition.
 //!
 //! `cargo bench -p perfring-bench --bench large`; `-- --json` writes one line for each row. `cargo
 //! test` runs it with few payloads, to see that it works.
@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 
 const KIND: RecordType = RecordType::new(6000).unwrap();
 const MIB: usize = 1 << 20;
-/// Words of a payload that say its number.
+/// Words of a payload that hold its number.
 const MARKS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What each word of a payload holds, but for those that say its number.
+/// What each word of a payload holds, except those that hold its number.
 fn pattern(len: usize) -> Vec<u64> {
     (0..len as u64 / 8).map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995).collect()
 }
@@ -46,7 +46,7 @@ fn right(bytes: &[u8], pattern: &[u64], nth: u64, whole: bool) -> bool {
         })
 }
 
-/// The other process: answers a line when it has seen so many payloads, all as they must be.
+/// The other process: answers a line when it has seen so many payloads, all of them intact.
 fn consume(path: &Path, len: usize, whole: bool, cpu: Option<usize>) {
     let _pinned = cpu.map(|cpu| Pinned::to(cpu).unwrap());
     let mut consumer = Consumer::attach(path).unwrap();
@@ -62,7 +62,7 @@ fn consume(path: &Path, len: usize, whole: bool, cpu: Option<usize>) {
                     nth += 1;
                 }
                 Some(Item::Lost(lost)) => panic!("{lost:?}"),
-                None => assert!(consumer.spin(PATIENCE), "nothing comes"),
+                None => assert!(consumer.spin(PATIENCE), "nothing arrives"),
             }
         }
         consumer.release();
@@ -109,7 +109,7 @@ impl Way {
         }
         let bad = self.answers.next().unwrap().unwrap();
         let seconds = start.elapsed().as_secs_f64();
-        assert_eq!(bad, "0", "payloads that are not as they were sent");
+        assert_eq!(bad, "0", "payloads differ from what was sent");
         self.rates.push((count as usize * words.len() * 8) as f64 / seconds / 1e9);
     }
 }
@@ -121,7 +121,7 @@ impl Drop for Way {
     }
 }
 
-/// Copies as the producer does, to nobody.
+/// Copies as the producer does, without a consumer.
 fn copy(words: &mut [u64], area: &mut [u8], count: u64) -> f64 {
     let len = words.len() * 8;
     let start = Instant::now();
@@ -141,7 +141,7 @@ fn main() {
         let len = args[3].parse().unwrap();
         return consume(Path::new(&args[1]), len, args[2] == "whole", cpu);
     }
-    // What `cargo test` asks for, which passes no `--bench`.
+    // `cargo test` passes no `--bench`.
     let short = !args.iter().any(|arg| arg == "--bench");
     let json = args.iter().any(|arg| arg == "--json");
     let (repetitions, bytes) = if short { (1, 4 * MIB) } else { (5, 1 << 30) };
@@ -154,7 +154,7 @@ fn main() {
         println!("payload    GB/s memcpy        way    GB/s ring          ring / memcpy");
     }
     for len in lens {
-        // The first payload of more than the data area takes.
+        // The first payload is longer than the data area takes.
         let len = (*len).max(68 << 10);
         let area = (4 * len).next_power_of_two().clamp(16 * MIB, 128 * MIB);
         let count = (bytes / len).max(4) as u64;

@@ -1,7 +1,7 @@
-//! What many rings cost one reader: merging eight by time, filled in turns and by live producers;
-//! draining the fullest first; and a thousand idle ones.
+//! The cost of many rings to one reader: merging eight by time, filled in turns and by live
+//! producers; draining the fullest first; and a thousand idle ones.
 //!
-//! Every record is checked: its number in its ring, and that times do not go down. `cargo bench -p
+//! Every record is checked: its number in its ring, and that times do not decrease. `cargo bench -p
 //! perfring-bench --bench sets`; `--only NAME` for one, `--json` for one line each. `cargo test`
 //! runs it with few records, to see that it works.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const RINGS: usize = 8;
-/// 64 bytes in all: a header, a stamp, six words.
+/// 64 bytes in all: a header, a timestamp, six words.
 const WORDS: usize = 6;
 const DELAY: Duration = Duration::from_millis(100);
-/// The user and system time of this thread, and of all.
+/// The user and system time of this thread, and of the process.
 const THREAD: ClockId = ClockId::CLOCK_THREAD_CPUTIME_ID;
 const PROCESS: ClockId = ClockId::CLOCK_PROCESS_CPUTIME_ID;
 
@@ -51,7 +51,7 @@ impl Rings {
     }
 }
 
-/// What was read of each ring, and the time of the last.
+/// What was read of each ring, and the time of the last record.
 #[derive(Default)]
 struct Check {
     next: [u64; RINGS],
@@ -80,13 +80,13 @@ fn record(ring: usize, number: u64) -> [u64; WORDS] {
     [ring as u64, number, 0, 0, 0, number]
 }
 
-/// What a clock says.
+/// Returns the time of a clock.
 fn clock(id: ClockId) -> Duration {
     Duration::from(clock_gettime(id).unwrap())
 }
 
-/// Fills all rings, a record each in turns of `run`, then merges and releases; only that is timed, by
-/// what it takes of a core: so a machine with other work to do says much the same.
+/// Fills all rings, a record each in turns of `run`, then merges and releases. Only the latter is
+/// timed, in processor time, so a machine with other work gives about the same result.
 fn merge_filled(rounds: u64, run: u64) -> (u64, Duration) {
     let rings = Rings::new(1 << 20);
     let mut producers: Vec<_> = (0..RINGS).map(|at| rings.produce(at)).collect();
@@ -127,7 +127,7 @@ fn merge_filled(rounds: u64, run: u64) -> (u64, Duration) {
     (check.records, took)
 }
 
-/// Producers in threads, as fast as they can and waiting for space; the whole is timed.
+/// Runs producers in threads, as fast as they can and waiting for space; all of it is timed.
 fn merge_live(records: u64) -> (u64, Duration) {
     let rings = Rings::new(1 << 20);
     let producers: Vec<_> = (0..RINGS).map(|at| rings.produce(at)).collect();
@@ -161,7 +161,7 @@ fn merge_live(records: u64) -> (u64, Duration) {
         while check.records < records {
             match merge.next().unwrap() {
                 Some(merged) => {
-                    // A loss is told where a wait was in vain; it is no record.
+                    // A loss is reported where a wait timed out; it is no record.
                     if let Item::Record(_) = merged.item {
                         check.take(&merged.item, merged.time, merged.late);
                     }
@@ -187,7 +187,7 @@ fn merge_live(records: u64) -> (u64, Duration) {
 }
 
 /// A thousand rings, of which ten get a record each hundredth of a second. Returns the share of a
-/// core that the merge took: the publishing is timed and taken off.
+/// core that the merge took: the publishing is timed and subtracted.
 fn idle(rings_count: usize, busy: usize, lasts: Duration) -> (u64, f64, Duration) {
     let rings = Rings::new(64 << 10);
     let mut producers: Vec<_> = (0..rings_count).map(|at| rings.produce(at)).collect();

@@ -1,9 +1,9 @@
-//! What a record's shape and its time stamp cost, in one process on one core: publish a few hundred
-//! records, read them all, check each, again.
+//! The cost of typed records and timestamps, in one process on one core: publish a few hundred
+//! records, read them all, check each, repeat.
 //!
-//! Contestants take turns within each repetition; the report has the medians, and each one's ratio
-//! to what it is to be compared with. `cargo bench -p perfring-bench --bench shapes`; with `--json`
-//! one line each. `cargo test` runs it with few records, to see that it works.
+//! Contestants take turns within each repetition; the report has the medians, and the ratio of each
+//! to the one that it is compared with. `cargo bench -p perfring-bench --bench shapes`; with
+//! `--json` one line each. `cargo test` runs it with few records, to see that it works.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use bytemuck::{Pod, Zeroable};
@@ -19,7 +19,7 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-/// Records between two readings: well within the ring.
+/// Records between two clock readings: well within the ring.
 const ROUND: u64 = 512;
 
 #[repr(C)]
@@ -45,7 +45,7 @@ struct Line {
     code: u32,
 }
 
-/// How long publishing took, and reading.
+/// How long publishing and reading took.
 #[derive(Clone, Copy, Default)]
 struct Took {
     publish: Duration,
@@ -53,7 +53,7 @@ struct Took {
 }
 
 trait Contestant {
-    /// Publishes the records of a round, or whatever it does in their place.
+    /// Publishes the records of a round, or does what replaces it.
     fn publish(&mut self, from: u64);
     /// Reads and checks them: returns how many were right.
     fn read(&mut self, from: u64) -> u64;
@@ -61,7 +61,7 @@ trait Contestant {
 
 struct Case {
     name: &'static str,
-    /// What it is compared with, and whether reading counts.
+    /// The case that it is compared with, and whether reading counts.
     base: Option<&'static str>,
     both: bool,
     run: Box<dyn Contestant>,
@@ -79,7 +79,7 @@ impl Case {
     }
 }
 
-/// Publishes by one function and reads by another.
+/// Publishes with one function and reads with another.
 struct Through<P, R> {
     publish: P,
     consumer: Consumer,
@@ -109,7 +109,7 @@ impl<P: FnMut(u64), R: FnMut(&perfring_consumer::Record<'_>, u64) -> bool> Conte
     }
 }
 
-/// No ring: what the same work costs elsewhere.
+/// Without a ring: what the same work costs elsewhere.
 struct Plain<P>(P);
 
 impl<P: FnMut(u64)> Contestant for Plain<P> {
@@ -165,7 +165,7 @@ fn same_line(record: &perfring_consumer::Record<'_>, number: u64) -> bool {
     record.archived::<Line>().is_ok_and(|line| line.number == number && line.message.len() == 29)
 }
 
-/// Sixty-four bytes, in each of the ways to publish them.
+/// Sixty-four bytes, published in each possible manner.
 fn shaped(rings: &mut Rings) -> Vec<Case> {
     let plain = Options::default();
     let mut cases = vec![Case::new("publish", None, true, bytes_through(rings.one(plain)))];
@@ -190,7 +190,7 @@ fn shaped(rings: &mut Rings) -> Vec<Case> {
     cases
 }
 
-/// The same with a time stamp, and the clock alone.
+/// The same with a timestamp, and the clock alone.
 fn timed(rings: &mut Rings) -> Vec<Case> {
     let timed = Options { time: true, ..Options::default() };
     let exclusive = bytes_through(rings.one(timed));
@@ -205,7 +205,7 @@ fn timed(rings: &mut Rings) -> Vec<Case> {
     ]
 }
 
-/// An archive of rkyv's, to a buffer and into a ring.
+/// An rkyv archive, to a buffer and into a ring.
 fn archived(rings: &mut Rings) -> Vec<Case> {
     let base = Some("rkyv to a buffer");
     let (mut value, mut buffer) = (line(), rkyv::util::Align([0u8; 256]));
@@ -274,7 +274,7 @@ fn main() {
     }
     let mut numbers = vec![0; cases.len()];
     for _ in 0..repetitions {
-        // In short turns: what disturbs the machine for a while disturbs all of them.
+        // In short turns: a disturbance of the machine then affects all of them.
         let mut took = vec![Took::default(); cases.len()];
         for _ in 0..rounds {
             for (at, case) in cases.iter_mut().enumerate() {

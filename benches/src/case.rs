@@ -1,10 +1,10 @@
-//! Which samples are taken of one producer and one reader, and what each finds.
+//! The samples that are taken of one producer and one reader, and their results.
 
 use crate::contest::ring::{Audience, Contestant, Policy};
 use crate::cores::Distance;
 use crate::options::{Options, Part, SMALL};
 
-/// One kind of sample.
+/// A kind of sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) part: Part,
@@ -22,14 +22,14 @@ pub(crate) struct Quantiles {
     pub(crate) p999: f64,
 }
 
-/// What one sample found.
+/// The result of one sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// The round it belongs to: others of the same round were taken next to it.
+    /// The round it belongs to: other samples of the same round were taken next to it.
     pub(crate) round: usize,
-    /// Verified records; where nobody reads, those that the producer published.
+    /// Verified records; without a reader, those that the producer published.
     pub(crate) records: u64,
-    /// By the reader's clock; where nobody reads, by the producer's.
+    /// By the reader's clock; without a reader, by the producer's.
     pub(crate) records_per_s: f64,
     /// By the producer's clock.
     pub(crate) ns_per_record: f64,
@@ -41,7 +41,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// The figure that ratios are made of.
+    /// Returns the figure that ratios are computed from.
     pub(crate) fn figure(&self, part: Part) -> f64 {
         match part {
             Part::Throughput => self.records_per_s,
@@ -63,7 +63,7 @@ impl Group {
         Group { cases: cases.into_iter().map(|case| (case, Vec::new())).collect() }
     }
 
-    /// Whether at some distance there are enough samples of every case.
+    /// Returns whether there are enough samples of every case at some distance.
     pub(crate) fn is_complete(&self, repetitions: usize) -> bool {
         [Distance::Near, Distance::Far, Distance::None].iter().any(|distance| {
             self.cases.iter().filter(|(case, _)| case.contestant != Contestant::Memcpy).all(
@@ -76,7 +76,7 @@ impl Group {
     }
 }
 
-/// All groups.
+/// Returns all groups.
 pub(crate) fn groups(options: &Options) -> Vec<Group> {
     use Audience::{Keen, Nobody};
     use Contestant::{Floor, Line, Memcpy, Perfring};
@@ -109,7 +109,7 @@ pub(crate) fn groups(options: &Options) -> Vec<Group> {
             Part::Latency => groups.push(Group::new(
                 [Line, Floor, Perfring].map(|who| case(who, SMALL, Policy::Drop, Keen)),
             )),
-            Part::Many => {} // has samples of its own kind
+            Part::Many => {} // its samples are of another kind
         }
     }
     groups

@@ -1,4 +1,4 @@
-//! Two cores, and how far apart they are.
+//! Two cores, and the distance between them.
 
 use crate::error::BenchError;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -6,26 +6,26 @@ use nix::unistd::Pid;
 use serde::Serialize;
 use std::fs;
 
-/// One-way hops below this are between near cores: 26 to 58 ns were seen there, and 230 to 280
+/// One-way hops below this are between near cores: 26 to 58 ns were measured there, and 230 to 280
 /// between far ones.
 const NEAR_BELOW_NS: f64 = 120.0;
 
-/// How far apart two cores were while a sample was taken.
+/// The distance of two cores while a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distance {
-    /// Before and after.
+    /// Near before and after.
     Near,
-    /// Before and after.
+    /// Far before and after.
     Far,
-    /// One before and the other after: the sample is compared with nothing.
+    /// Near before and far after, or the reverse: the sample is not compared.
     Mixed,
     /// One process alone, or both on one core.
     None,
 }
 
 impl Distance {
-    /// The distance of a sample with these hops around it.
+    /// Returns the distance of a sample with these hops around it.
     pub fn of(before_ns: f64, after_ns: f64) -> Self {
         match (before_ns < NEAR_BELOW_NS, after_ns < NEAR_BELOW_NS) {
             (true, true) => Distance::Near,
@@ -34,7 +34,7 @@ impl Distance {
         }
     }
 
-    /// As reports name it.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Distance::Near => "near",
@@ -45,19 +45,19 @@ impl Distance {
     }
 }
 
-/// The reader's and the producer's core, or `None` where this process has only one.
+/// Returns the reader's and the producer's core, or `None` if this process has only one.
 pub fn two_cores() -> Result<Option<[usize; 2]>, BenchError> {
     let set = affinity()?;
     let mut allowed = (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu) == Ok(true));
     let Some(first) = allowed.next() else { return Ok(None) };
     let rest: Vec<usize> = allowed.collect();
-    // Two threads of one core share its caches: that is not two cores.
+    // Two threads of one core share its caches: those are not two cores.
     let siblings = siblings(first);
     let other = rest.iter().find(|cpu| !siblings.contains(cpu)).or(rest.first());
     Ok(other.map(|&other| [first, other]))
 }
 
-/// The hardware threads of this one's core, as the kernel lists them: `0,64` or `0-1`.
+/// Returns the hardware threads of this core, as the kernel lists them: `0,64` or `0-1`.
 fn siblings(cpu: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     let list = fs::read_to_string(path).unwrap_or_default();
@@ -95,7 +95,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // Fails only if the cores were taken away meanwhile; there is nothing to go back to then.
+        // Fails only if the cores were taken away meanwhile; then there is nothing to go back to.
         let _ = sched_setaffinity(Pid::from_raw(0), &self.before);
     }
 }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-/// Looks between two checks whether the other process is still there. Both may share one core
-/// where there is only one, so the core is given up then, too.
+/// Polls between two checks whether the other process is alive. Both may share one core where there
+/// is only one, so the core is yielded then, too.
 const PATIENT_POLLS: u32 = 4096;
 
 /// When a producer stops.
@@ -23,17 +23,17 @@ pub struct Limit {
     pub records: u64,
 }
 
-/// Looks until `ready`.
+/// Polls until `ready`.
 #[inline(always)]
 pub fn poll_until(
     mut ready: impl FnMut() -> bool,
     alive: &mut dyn FnMut() -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
-    let mut looks = 0u32;
+    let mut polls = 0u32;
     while !ready() {
-        looks += 1;
-        if looks == PATIENT_POLLS {
-            looks = 0;
+        polls += 1;
+        if polls == PATIENT_POLLS {
+            polls = 0;
             yield_now();
             alive()?;
         }
@@ -47,7 +47,7 @@ pub fn produce<const N: usize>(
     sender: &mut impl Sender,
     limit: Limit,
 ) -> Result<(u64, u64), BenchError> {
-    // The clock is looked at once in a block: often enough, and for nothing.
+    // The clock is read once per block: often enough, at no cost.
     let block = if N <= 1024 { 1024 } else { 64 };
     let start = Instant::now();
     let time = Duration::from_secs_f64(limit.seconds);
@@ -62,7 +62,7 @@ pub fn produce<const N: usize>(
     }
 }
 
-/// Reads and verifies until the producer has said that it is done and nothing is left.
+/// Reads and verifies until the producer has signalled that it is done and nothing is left.
 #[inline(never)]
 pub fn consume<const N: usize>(
     receiver: &mut impl Receiver,
@@ -72,7 +72,7 @@ pub fn consume<const N: usize>(
 ) -> Result<(), BenchError> {
     let mut idle = 0u32;
     loop {
-        // Read before draining: what was published before the word is then seen.
+        // Read before draining: what was published before the signal is then seen.
         let last = done();
         // A copy of its own stays in registers.
         let mut seen = *check;
@@ -94,7 +94,7 @@ pub fn consume<const N: usize>(
     }
 }
 
-/// Reads one record, looking all the time.
+/// Reads one record, polling all the time.
 #[inline(always)]
 fn read_one<const N: usize>(
     receiver: &mut impl Receiver,
@@ -118,7 +118,7 @@ fn read_one<const N: usize>(
     failure.map_or(Ok(()), Err)
 }
 
-/// Sends a record and waits for the answer, again and again; `record` gets the ticks of each trip.
+/// Sends a record and waits for the answer, repeatedly; `record` gets the ticks of each trip.
 #[inline(never)]
 pub fn ask<const N: usize>(
     ping: &mut impl Sender,
@@ -157,7 +157,7 @@ pub fn answer<const N: usize>(
     Ok(check)
 }
 
-/// Sends a bare cache line to and fro.
+/// Sends a bare cache line back and forth.
 #[inline(never)]
 pub fn ask_line(
     line: &AtomicU64,
@@ -190,7 +190,7 @@ pub fn answer_line(
     Ok(())
 }
 
-/// Nanoseconds a tick, found against the system's clock.
+/// Returns nanoseconds per tick, measured against the system's clock.
 pub fn tick_ns() -> f64 {
     let (start, before) = (Instant::now(), ticks());
     while start.elapsed() < Duration::from_millis(20) {
@@ -200,8 +200,8 @@ pub fn tick_ns() -> f64 {
     elapsed.as_nanos() as f64 / ticks().wrapping_sub(before).max(1) as f64
 }
 
-/// Copies payloads into a buffer, one after the other and round again, for so long: bytes are
-/// moved within one process and nobody is told.
+/// Copies payloads into a buffer, one after the other and wrapping around, for so long: bytes are
+/// moved within one process and nothing is published.
 #[inline(never)]
 pub fn copy<const N: usize>(buffer: &mut [u8], limit: Limit) -> (u64, u64) {
     let mut payload = [0u8; N];

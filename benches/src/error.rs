@@ -1,4 +1,4 @@
-//! Why a run failed.
+//! The errors of a run.
 
 use std::io;
 use std::process::ExitStatus;
@@ -16,32 +16,32 @@ pub enum BenchError {
     /// A system call.
     #[error("{what}: {source}")]
     System {
-        /// What was being done.
+        /// The action that failed.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: nix::errno::Errno,
     },
-    /// The other process ended too early; what it had to say went to standard error.
+    /// The other process ended too early; its message went to standard error.
     #[error("the child process ended early: {0}")]
     ChildDied(ExitStatus),
-    /// The two processes do not understand each other.
+    /// A message between the two processes could not be decoded.
     #[error("message between the processes: {0}")]
     Message(#[from] serde_json::Error),
-    /// A ring refused.
+    /// A ring returned an error.
     #[error("{contestant}: {source}")]
     Contestant {
-        /// Whose ring.
+        /// The ring's name.
         contestant: &'static str,
-        /// What it said.
+        /// The error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Records were lost where none may be, or were not what was sent, or counts do not agree.
+    /// Records were lost where none may be, or differ from what was sent, or counts disagree.
     /// Reported with the rest, after the table.
     #[error("{lost} records lost where producers wait, {bad} damaged or wrongly counted")]
     Damaged {
         /// Lost where producers wait for room.
         lost: u64,
-        /// Not what the producer had written, or not counted as it should be.
+        /// Different from what the producer had written, or not counted as they should be.
         bad: u64,
     },
 }

@@ -1,11 +1,11 @@
-//! How fast a ring is between two processes, beside the least code that moves the same bytes.
+//! Measures the speed of a ring between two processes, beside the least code that moves the same
+//! bytes.
 //!
-//! Real processes on two cores: this one reads, measures and reports; children, the same
-//! executable run again, produce. Every record that is counted was verified by the reader, all of
-//! its bytes. The contestants take turns within each repetition, and each sample is kept with the
-//! core distance before and after it, because the virtual cores of one machine may drift apart
-//! from one second to the next and rates then fall several-fold: ratios are formed among samples
-//! of one distance only.
+//! Real processes on two cores: this one reads, measures and reports; children, the same executable
+//! run again, produce. The reader verifies all bytes of every record that is counted. The
+//! contestants take turns within each repetition. Each sample is kept with the core distance before
+//! and after it: the virtual cores of one machine may drift apart from one second to the next, and
+//! rates then fall several-fold. Ratios are therefore formed only among samples of one distance.
 //!
 //! * `throughput`: drop mode, one producer, one reader, by payload. `floor` is two positions and
 //!   raw pointers over the same layout, `memcpy` is one process copying the payload.
@@ -15,7 +15,7 @@
 //! * `many`: shared rings with many producer processes, alone and with a consumer, beside the ring
 //!   of one producer and, where it may be used, the kernel's BPF ring buffer.
 //!
-//! `cargo bench` runs it, and so does `perfring bench`. A program that calls [`run`] must hand
+//! `cargo bench` runs it, and so does `perfring bench`. A program that calls [`run`] must pass
 //! [`CHILD_ARG`] to [`child`]:
 //!
 //! ```no_run
@@ -67,7 +67,7 @@ pub fn run(options: &Options, out: &mut dyn Write, log: &mut dyn Write) -> Resul
     measure::run(options, out, log)
 }
 
-/// The child's side: does what its parent asks for until the parent closes the pipe or dies.
+/// Runs the child's side: performs its parent's requests until the parent closes the pipe or dies.
 ///
 /// # Errors
 /// See [`BenchError`].
@@ -75,7 +75,7 @@ pub fn child(args: &[String]) -> Result<(), BenchError> {
     peer::child(args)
 }
 
-/// The whole of the `ring` benchmark's `main`.
+/// The complete `main` of the `ring` benchmark.
 ///
 /// As with other harnesses, no `--bench` and no option at all means that `cargo test` has run it:
 /// then it runs the short mode.
@@ -92,12 +92,12 @@ pub fn main_from_args() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of the report has seen enough.
+        // The reader of the report has closed it.
         Err(BenchError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            // Nothing is left to tell if standard error is gone, too.
+            // Nothing can be reported if standard error is closed, too.
             let _ = writeln!(io::stderr(), "error: {error}");
             ExitCode::FAILURE
         }

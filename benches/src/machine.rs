@@ -1,4 +1,4 @@
-//! What was measured on: the report's first line.
+//! The machine: the report's first line.
 
 use crate::error::BenchError;
 use crate::options::Options;
@@ -15,18 +15,18 @@ pub struct Machine {
     pub kernel: String,
     /// The reader's and the producer's core.
     pub cores: Option<[usize; 2]>,
-    /// Runnable tasks in the minute before: two processes that share their cores with others
-    /// wait for each other's turns, and measure the scheduler.
+    /// Runnable tasks in the minute before: two processes that share their cores with others wait
+    /// for each other's turns, and measure the scheduler.
     pub load: String,
-    /// What was compiled for.
+    /// The compilation target.
     pub target: &'static str,
     /// The compiler.
     pub rustc: &'static str,
-    /// How far it optimised.
+    /// Its optimisation level.
     pub opt_level: &'static str,
-    /// What it was told besides.
+    /// Its other flags.
     pub rustflags: &'static str,
-    /// Bytes of a ring.
+    /// Size of a ring in bytes.
     pub data_size: u64,
     /// How readers wait.
     pub reader: &'static str,
@@ -37,10 +37,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine, now.
+    /// Describes this machine, now.
     ///
     /// # Errors
-    /// If the kernel does not tell.
+    /// If the kernel does not provide the information.
     pub fn of(options: &Options, cores: Option<[usize; 2]>) -> Result<Self, BenchError> {
         let info = fs::read_to_string("/proc/cpuinfo")?;
         let field = |name: &str| {

@@ -1,4 +1,4 @@
-//! What is measured, in which order, and how often.
+//! The order of the measurements, and their number.
 
 use crate::case::{Case, Group, Quantiles, Sample, groups};
 use crate::contest::ring::{Audience, Contestant, Policy, Ring, Setup};
@@ -19,7 +19,7 @@ use std::time::Instant;
 /// Round trips before those that count.
 const WARM_UP: u32 = 1000;
 
-/// See [`crate::run`].
+/// Implements [`crate::run`].
 pub(crate) fn run(
     options: &Options,
     out: &mut dyn Write,
@@ -53,7 +53,7 @@ pub(crate) fn run(
     judge(&groups, &found)
 }
 
-/// Nothing may be lost where producers wait, and nothing damaged at all.
+/// Checks that nothing was lost where producers wait, and nothing damaged.
 fn judge(groups: &[Group], found: &Found) -> Result<(), BenchError> {
     let all = || {
         groups.iter().flat_map(|group| {
@@ -79,7 +79,7 @@ impl Bench<'_> {
         Limit { seconds: self.options.seconds_per_sample, records: self.options.max_records }
     }
 
-    /// One sample, with the hop before and after it.
+    /// Takes one sample, with the hop before and after it.
     fn sample(&mut self, case: &Case, round: usize) -> Result<Sample, BenchError> {
         if case.contestant == Contestant::Memcpy {
             return self.copy(case, round);
@@ -108,7 +108,7 @@ impl Bench<'_> {
     fn copy(&self, case: &Case, round: usize) -> Result<Sample, BenchError> {
         let mut buffer = vec![0; usize::try_from(self.options.data_size).unwrap_or(1 << 20)];
         let mut limit = self.limit();
-        limit.seconds /= 4.0; // it never leaves its core: less is enough
+        limit.seconds /= 4.0; // it stays on its core: less is enough
         let (records, ns) = sized!(case.payload, N => Ok(copy::<N>(&mut buffer, limit)))?;
         Ok(plain(round, records, ns))
     }
@@ -207,7 +207,7 @@ impl Bench<'_> {
     }
 }
 
-/// A sample of so many records in so much time, of which nothing else is known yet.
+/// Returns a sample of so many records in so much time, with nothing else filled in.
 fn plain(round: usize, records: u64, ns: u64) -> Sample {
     let ns_per_record = ns as f64 / records.max(1) as f64;
     Sample {
@@ -245,7 +245,7 @@ impl Trips {
         }
     }
 
-    /// One way, in nanoseconds.
+    /// Returns one-way times, in nanoseconds.
     fn quantiles(&self) -> Quantiles {
         let [p50, p99, p999] = [0.5, 0.99, 0.999]
             .map(|q| self.histogram.value_at_quantile(q) as f64 * self.tick_ns / 2.0);

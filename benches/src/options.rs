@@ -10,8 +10,8 @@ pub const PAYLOADS: [usize; 7] = [8, 64, 256, 1024, 4096, 16_384, 65_472];
 
 /// The payload of the overwrite and latency parts.
 pub(crate) const SMALL: usize = 64;
-/// Rounds, as a multiple of the repetitions, after which there is no more trying for as many
-/// samples of one distance: the machine may never settle.
+/// Rounds, as a multiple of the repetitions, after which no further samples of one distance are
+/// tried for: the machine may never settle.
 pub(crate) const MAX_ROUNDS: usize = 3;
 /// The options, for `--help`.
 pub const USAGE: &str = "\
@@ -20,7 +20,7 @@ Measures perfring between two processes, beside the least code that moves the sa
   --repetitions N          samples of each kind, the contestants taking turns [5]
   --seconds-per-sample S   [0.3]
   --payloads N,N           of 8, 64, 256, 1024, 4096, 16384, 65472 [all]
-  --reader PACE            latency, throughput or adaptive, for everybody [adaptive]
+  --reader STRATEGY        latency, throughput or adaptive, for all readers [adaptive]
   --only PART,PART         of throughput, overwrite, latency, many [all]
   --producers N,N          processes of many, 1 to 64 each [1,2,4,8]
   --data-size BYTES        of each ring, a power of two [1048576]
@@ -28,15 +28,16 @@ Measures perfring between two processes, beside the least code that moves the sa
   --json                   one JSON object a line
 ";
 
-/// How a reader that found nothing looks again.
+/// How a reader that found nothing polls again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WaitStrategy {
-    /// All the time.
+    /// Polls all the time.
     Latency,
-    /// After 64 `PAUSE` instructions.
+    /// Polls after 64 `PAUSE` instructions.
     Throughput,
-    /// Keeps away from a producer that is faster than it looks, and close to a slower one.
+    /// Keeps its distance from a producer that is faster than it polls, and stays close to a slower
+    /// one.
     #[default]
     Adaptive,
 }
@@ -129,7 +130,7 @@ pub struct Options {
     pub parts: Vec<Part>,
     /// How many producers, in [`Part::Many`]: 1 to 64.
     pub producers: Vec<usize>,
-    /// Bytes of each ring's data area: a power of two, at least 64 KiB.
+    /// Size of each ring's data area in bytes: a power of two, at least 64 KiB.
     pub data_size: u64,
     /// JSON lines instead of a table.
     pub json: bool,
@@ -153,12 +154,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// A few records of each kind: checks that everything works, measures nothing.
+    /// Returns options for a few records of each kind: checks that everything works, measures
+    /// nothing.
     #[must_use]
     pub fn short() -> Self {
         Options {
             repetitions: 1,
-            // The count alone ends a sample, however slow the machine is.
+            // Only the count ends a sample, however slow the machine is.
             seconds_per_sample: 60.0,
             max_records: 20_480,
             round_trips: 1000,
@@ -167,10 +169,10 @@ impl Options {
         }
     }
 
-    /// The options in these arguments. `--bench`, which `cargo bench` adds, is ignored.
+    /// Parses options from arguments. `--bench`, which `cargo bench` adds, is ignored.
     ///
     /// # Errors
-    /// [`BenchError::Usage`].
+    /// [`BenchError::Usage`] if an argument is unknown or invalid.
     pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
         let args: Vec<String> = args.into_iter().collect();
         let short = args.iter().any(|arg| arg == "--short");
@@ -213,7 +215,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether a run can be made of them.
+    /// Checks whether a run is possible with them.
     pub(crate) fn check(&self) -> Result<(), BenchError> {
         let complain = |what: String| Err(BenchError::Usage(what));
         if let Some(payload) = self.payloads.iter().find(|n| !PAYLOADS.contains(n)) {

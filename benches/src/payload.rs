@@ -1,11 +1,11 @@
-//! What is sent, and how the reader knows that it got just that. The same code for everybody.
+//! The payloads, and how the reader verifies them. The same code for all contestants.
 
 /// An odd multiplier spreads a sequence number over all bits, so that a stale or torn record
 /// cannot pass for a newer one.
 pub const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Calls a generic body with a payload's length as a constant; every payload of
-/// [`crate::PAYLOADS`] has its own code, as a program that knows its records would.
+/// Calls a generic body with a payload's length as a constant: every payload of [`crate::PAYLOADS`]
+/// has its own code, as a program with a fixed record type would.
 #[macro_export]
 macro_rules! sized {
     ($payload:expr, $n:ident => $body:expr) => {
@@ -44,7 +44,7 @@ macro_rules! sized {
 }
 pub use crate::sized;
 
-/// Writes record `seq`: its number, and in every further word a value made from it.
+/// Writes record `seq`: its number, and in every further word a value derived from it.
 #[inline(always)]
 pub fn fill<const N: usize>(slot: &mut [u8; N], seq: u64) {
     let (words, _) = slot.as_chunks_mut::<8>();
@@ -54,14 +54,14 @@ pub fn fill<const N: usize>(slot: &mut [u8; N], seq: u64) {
     }
 }
 
-/// Whether every byte is as [`fill`] wrote it for `seq`.
+/// Returns whether every byte is as [`fill`] wrote it for `seq`.
 #[inline(always)]
 pub fn verify<const N: usize>(bytes: &[u8; N], seq: u64) -> bool {
     let (words, _) = bytes.as_chunks::<8>();
     let Some((first, rest)) = words.split_first() else { return false };
     let value = seq.wrapping_mul(SPREAD);
     let mut differ = u64::from_ne_bytes(*first) ^ seq;
-    // All of it without a branch, so that it becomes vector code.
+    // All of it without a branch, so that it is vectorized.
     for word in rest {
         differ |= u64::from_ne_bytes(*word) ^ value;
     }
@@ -74,12 +74,12 @@ pub struct Check {
     next: u64,
     /// Records that were skipped.
     pub lost: u64,
-    /// Records that were not what their number promises, or came out of turn.
+    /// Records that did not match their number, or came out of order.
     pub bad: u64,
 }
 
 impl Check {
-    /// Takes the next record.
+    /// Checks the next record.
     #[inline(always)]
     pub fn see<const N: usize>(&mut self, bytes: &[u8; N]) {
         if !verify(bytes, self.next) {
@@ -88,8 +88,8 @@ impl Check {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Not the record that was due: a whole one after a gap, or damage. By value, so that the
-    /// count can stay in registers.
+    /// Handles a record that is not the expected one: an intact one after a gap, or damage. By
+    /// value, so that the count can stay in registers.
     #[cold]
     #[inline(never)]
     fn puzzle<const N: usize>(mut self, bytes: &[u8; N]) -> Self {
@@ -103,14 +103,14 @@ impl Check {
         self
     }
 
-    /// Ends the count: what was sent and never came is lost.
+    /// Ends the count: what was sent and never arrived is lost.
     pub fn finish(&mut self, sent: u64) {
         self.lost += sent.saturating_sub(self.next);
         self.bad += self.next.saturating_sub(sent);
         self.next = sent;
     }
 
-    /// Records that came whole and in turn.
+    /// Returns how many records arrived intact and in order.
     pub fn good(&self) -> u64 {
         self.next.saturating_sub(self.lost + self.bad)
     }

@@ -1,8 +1,8 @@
-//! The other process: how it is started, told what to do, and kept in step.
+//! The other process: how it is started, given its tasks, and synchronized.
 //!
-//! A step is one JSON line on the child's standard input. From there on the two meet in words of a
-//! shared page: the child sets `READY` once it is attached, the parent then sets `GO`, and the
-//! child sets `DONE` when it has finished, all to the number of the step. Nobody sleeps.
+//! A step is one JSON line on the child's standard input. From there on the two synchronize by
+//! words of a shared page: the child sets `READY` once it is attached, the parent then sets `GO`,
+//! and the child sets `DONE` when it has finished, all to the number of the step. Neither sleeps.
 
 use crate::contest::ring::{Contestant, Ring, Setup};
 use crate::contest::ringed;
@@ -23,24 +23,24 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
-/// The first argument of a child process; what follows it is for `child`.
+/// The first argument of a child process; the following ones are for `child`.
 pub const CHILD_ARG: &str = "__bench-child";
 
-/// Words of the shared page, each on lines of its own but for the last ones, which the child
+/// Words of the shared page, each on a cache line of its own except the last ones, which the child
 /// writes together.
 const READY: usize = 0;
 const GO: usize = 16;
 const LINE: usize = 32;
 const DONE: usize = 48;
 const RESULTS: usize = 49;
-/// The page's mapping has a data area, which nobody uses.
+/// The page's mapping has a data area, which is unused.
 const UNUSED: u64 = 1 << 16;
 /// Round trips of one measurement of the hop: batches, of which the median is taken, so that an
-/// interrupt does no harm.
+/// interrupt has no effect.
 const BATCHES: usize = 33;
 const TRIPS: u32 = 64;
 
-/// What the child is asked to do.
+/// The tasks of the child.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Step {
     /// Produce into a ring.
@@ -49,11 +49,11 @@ pub(crate) enum Step {
     Answer { contestant: Contestant, setup: Setup, trips: u32, ping: PathBuf, pong: PathBuf },
     /// Send a bare cache line back.
     Line { trips: u32 },
-    /// Be one of many producers.
+    /// Act as one of many producers.
     Race(Race),
 }
 
-/// What the child says of a step.
+/// The child's result of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) records: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Done {
     pub(crate) bad: u64,
 }
 
-/// What goes over the shared page of it, or of [`Ran`].
+/// The words of it, or of [`Ran`], on the shared page.
 type Results = [u64; 7];
 
 impl Done {
@@ -82,7 +82,7 @@ pub(crate) struct StartLine {
 }
 
 impl StartLine {
-    /// Makes the page.
+    /// Creates the page.
     pub(crate) fn create(path: &Path) -> Result<Self, BenchError> {
         Mapping::create(path, UNUSED)?;
         Self::open(path)
@@ -92,14 +92,14 @@ impl StartLine {
         Ok(StartLine { page: Mapping::open(path, UNUSED)? })
     }
 
-    /// Says when this race starts.
+    /// Announces when this race starts.
     pub(crate) fn start(&self, race: u64, at_ns: u64) {
         let words = self.page.words();
         words[LINE].store(at_ns, Ordering::Relaxed);
         words[GO].store(race, Ordering::Release);
     }
 
-    /// Waits until it is said.
+    /// Waits until the start is announced.
     fn wait(&self, race: u64) -> Result<u64, BenchError> {
         let words = self.page.words();
         poll_until(|| words[GO].load(Ordering::Acquire) == race, &mut || Ok(()))?;
@@ -107,7 +107,8 @@ impl StartLine {
     }
 }
 
-/// What tells that all of these have finished their steps, and what tells whether they still live.
+/// Returns a closure that tells whether all of these have finished their steps, and one that checks
+/// whether they are alive.
 pub(crate) fn watch(
     peers: &mut [Peer],
 ) -> (impl Fn() -> bool + '_, impl FnMut() -> Result<(), BenchError> + '_) {
@@ -121,7 +122,7 @@ pub(crate) fn watch(
     )
 }
 
-/// A child process; it is killed when this goes.
+/// A child process; it is killed when this is dropped.
 pub(crate) struct Peer {
     child: Child,
     stdin: ChildStdin,
@@ -135,7 +136,7 @@ pub(crate) struct Peer {
 impl Peer {
     /// Starts the child on this core.
     pub(crate) fn start(core: Option<usize>) -> Result<Self, BenchError> {
-        // Memory, where there is a file system of it: the disk is not what is measured.
+        // In memory, where there is such a file system: the disk is not to be measured.
         let memory = Path::new("/dev/shm");
         let builder = || {
             let mut builder = tempfile::Builder::new();
@@ -154,25 +155,25 @@ impl Peer {
         Ok(Peer { child, stdin, control, step: 0, rings: 0, tick_ns: tick_ns(), dir })
     }
 
-    /// Nanoseconds a tick of [`crate::raw::ticks`].
+    /// Returns nanoseconds per tick of [`crate::raw::ticks`].
     pub(crate) fn tick_ns(&self) -> f64 {
         self.tick_ns
     }
 
-    /// A path that no ring has had yet.
+    /// Returns a path that no ring has had yet.
     pub(crate) fn new_path(&mut self) -> PathBuf {
         self.rings += 1;
         self.dir.path().join(format!("ring-{}", self.rings))
     }
 
-    /// Asks for a step and waits until the child is ready for it.
+    /// Requests a step and waits until the child is ready for it.
     pub(crate) fn ask(&mut self, step: &Step) -> Result<(), BenchError> {
         self.control.words()[LINE].store(0, Ordering::Relaxed);
         self.step += 1;
         let mut line = serde_json::to_vec(step)?;
         line.push(b'\n');
         if let Err(error) = self.stdin.write_all(&line) {
-            // A child that is gone says more than its pipe does.
+            // The exit status of a dead child says more than its pipe does.
             return Err(self.alive().err().unwrap_or(error.into()));
         }
         let Peer { child, control, step, .. } = self;
@@ -180,8 +181,8 @@ impl Peer {
         poll_until(|| ready.load(Ordering::Acquire) == *step, &mut || alive(child))
     }
 
-    /// Lets the child begin. Returns what tells that it has finished, and what tells whether it
-    /// still lives.
+    /// Lets the child begin. Returns a closure that tells whether it has finished, and one that
+    /// checks whether it is alive.
     pub(crate) fn go(
         &mut self,
     ) -> (impl Fn() -> bool + '_, impl FnMut() -> Result<(), BenchError> + '_, &AtomicU64) {
@@ -197,7 +198,7 @@ impl Peer {
         self.results().map(Done::from)
     }
 
-    /// As [`Peer::done`], of a race.
+    /// Like [`Peer::done`], for a race.
     pub(crate) fn ran(&mut self) -> Result<Ran, BenchError> {
         self.results().map(Ran::from)
     }
@@ -213,8 +214,8 @@ impl Peer {
         Ok(results)
     }
 
-    /// Nanoseconds that a cache line takes from one process to the other: half the median round
-    /// trip.
+    /// Returns the nanoseconds that a cache line takes from one process to the other: half the
+    /// median round trip.
     pub(crate) fn hop_ns(&mut self) -> Result<f64, BenchError> {
         self.ask(&Step::Line { trips: BATCHES as u32 * TRIPS })?;
         let mut batches = Vec::with_capacity(BATCHES);
@@ -242,7 +243,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may have ended already; that is all that can fail.
+        // It may have ended already; nothing else can fail.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -255,19 +256,19 @@ fn alive(child: &mut Child) -> Result<(), BenchError> {
     }
 }
 
-/// From here on this process is killed when the one with this number ends, also while it spins.
-/// Returns `false` if that one has ended already.
+/// Has the kernel kill this process when the one with this id ends, also while it spins. Returns
+/// `false` if that one has ended already.
 ///
 /// # Errors
-/// If the kernel can't do that.
+/// If the kernel does not support that.
 pub fn die_with_parent(parent: &str) -> Result<bool, BenchError> {
     prctl::set_pdeathsig(Signal::SIGKILL)
         .map_err(|source| BenchError::System { what: "prctl", source })?;
-    // It may have been gone before the line above.
+    // It may have ended before the line above.
     Ok(nix::unistd::getppid().to_string() == parent)
 }
 
-/// The child's whole life. Arguments: the shared page, the parent's process id, perhaps a core.
+/// Runs the child. Arguments: the shared page, the parent's process id, and optionally a core.
 pub(crate) fn child(args: &[String]) -> Result<(), BenchError> {
     let usage = || BenchError::Usage(format!("{CHILD_ARG} is for the harness itself"));
     let [page, parent, core @ ..] = args else { return Err(usage()) };
@@ -298,14 +299,14 @@ struct Meeting<'a> {
 }
 
 impl Meeting<'_> {
-    /// Says that it is ready, and waits for the parent.
+    /// Signals that it is ready, and waits for the parent.
     fn begin(&self) -> Result<(), BenchError> {
         let words = self.control.words();
         words[READY].store(self.step, Ordering::Release);
         poll_until(|| words[GO].load(Ordering::Acquire) == self.step, &mut || Ok(()))
     }
 
-    /// As [`Meeting::begin`], for one of many. Returns when the race starts.
+    /// Like [`Meeting::begin`], for one of many. Returns when the race starts.
     fn line_up(&self, line: &StartLine, race: u64) -> Result<u64, BenchError> {
         self.control.words()[READY].store(self.step, Ordering::Release);
         line.wait(race)

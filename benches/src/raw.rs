@@ -2,9 +2,9 @@
 //!
 //! The floor is the least code that moves the same bytes with the same layout: a header page with
 //! `data_head` and `data_tail` where perf has them, a data area mapped twice so that no record
-//! wraps, a header word before each payload. Nothing is checked. That makes it no library: it is
-//! right only because the harness makes the file in a directory of its own, gives it one sender
-//! and one receiver with the same payload length, and believes them.
+//! wraps, a header word before each payload. Nothing is checked, so it is no library: it is correct
+//! only because the harness creates the file in a directory of its own, gives it one sender and one
+//! receiver with the same payload length, and trusts them.
 
 use crate::contest::ring::{Policy, Setup};
 use crate::error::BenchError;
@@ -22,7 +22,7 @@ const WORDS: usize = 512;
 /// `data_head` and `data_tail`: on one cache line, as in perf.
 const HEAD: usize = 1024 / 8;
 const TAIL: usize = 1032 / 8;
-/// A record type of an application's.
+/// A record type of the application's range.
 const KIND: u64 = 4096;
 
 /// A file of one header page and a data area, the data area mapped twice in a row.
@@ -33,7 +33,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Makes the file, all zeros, with its space allocated.
+    /// Creates the file, all zeros, with its space allocated.
     pub fn create(path: &Path, data_size: u64) -> Result<(), BenchError> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         let len = rustix::param::page_size() as u64 + data_size;
@@ -79,14 +79,14 @@ impl Mapping {
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
         let from = i64::try_from(from).unwrap_or(i64::MAX);
-        // SAFETY: both callers stay within the page + 2 * data bytes that `open` has reserved for
-        // itself a moment ago, so MAP_FIXED replaces nothing of anybody else's.
+        // SAFETY: both callers stay within the page + 2 * data bytes that `open` has just reserved
+        // for itself, so MAP_FIXED replaces no other mapping.
         unsafe { mmap(address, len, prot, flags, file, from) }
             .map(drop)
             .map_err(|source| BenchError::System { what: "mmap", source })
     }
 
-    /// The header page.
+    /// Returns the header page.
     #[inline(always)]
     pub fn words(&self) -> &[AtomicU64; WORDS] {
         // SAFETY: the mapping begins with a page, 4 KiB at least, readable, writable, page-aligned
@@ -94,7 +94,8 @@ impl Mapping {
         unsafe { self.base.cast::<[AtomicU64; WORDS]>().as_ref() }
     }
 
-    /// The data area's first byte. Two times `data_size` bytes follow, the second image of the first.
+    /// Returns the data area's first byte. Two times `data_size` bytes follow, the second image of
+    /// the first.
     #[inline(always)]
     pub fn data(&self) -> *mut u8 {
         // SAFETY: the data area begins one page into the mapping.
@@ -122,8 +123,8 @@ pub struct FloorSender {
     data: *mut u8,
     data_size: u64,
     head: u64,
-    /// Where the head may not come: the tail as last seen, one round on; out of reach in overwrite
-    /// mode, which does not look.
+    /// The end of the free space: the tail as last loaded, plus the size; out of reach in overwrite
+    /// mode, which does not check.
     full_at: u64,
 }
 
@@ -136,15 +137,15 @@ impl FloorSender {
         Ok(FloorSender { data: map.data(), map, data_size, head: 0, full_at })
     }
 
-    /// Publishes a record for each number, which `fill` writes in its place. Waits while there is
-    /// no room.
+    /// Publishes a record for each number, which `fill` writes in place. Waits while there is no
+    /// room.
     #[inline(always)]
     pub fn send<const N: usize>(
         &mut self,
         numbers: Range<u64>,
         mut fill: impl FnMut(&mut [u8; N], u64),
     ) {
-        // Locals, as the compiler may not keep in registers across a release what is in memory.
+        // Locals, as the compiler may not keep fields in registers across a release store.
         let FloorSender { ref map, data, data_size, mut head, mut full_at } = *self;
         let words = map.words();
         for number in numbers {
@@ -164,7 +165,7 @@ impl FloorSender {
             // SAFETY: in bounds, as a record is smaller than the data area, which is mapped twice.
             let payload = unsafe { slot.add(8) };
             // SAFETY: the N bytes are mapped (as above), any bytes are a [u8; N], and as for the
-            // word nobody else touches them until the head is stored.
+            // word no other process accesses them until the head is stored.
             fill(unsafe { &mut *payload.cast::<[u8; N]>() }, number);
             words[HEAD].store(end, Ordering::Release);
             head = end;
@@ -192,20 +193,21 @@ impl FloorSender {
     }
 }
 
-/// Waits until a head at `end` leaves the ring less than full. Returns where it would be full.
+/// Waits until a head at `end` leaves the ring less than full. Returns the position at which it
+/// would be full.
 #[cold]
 #[inline(never)]
 fn wait_for_room(tail: &AtomicU64, end: u64, data_size: u64) -> u64 {
-    let mut looks = 0u32;
+    let mut polls = 0u32;
     loop {
         let full_at = tail.load(Ordering::Acquire) + data_size;
         if end < full_at {
             return full_at;
         }
         std::hint::spin_loop();
-        looks += 1;
+        polls += 1;
         // The reader may need this core.
-        if looks.is_multiple_of(4096) {
+        if polls.is_multiple_of(4096) {
             std::thread::yield_now();
         }
     }
@@ -222,7 +224,7 @@ pub struct FloorReceiver {
 }
 
 impl FloorReceiver {
-    /// From the first record, or, in overwrite mode and after the sender's end, from the oldest.
+    /// Starts at the first record, or, in overwrite mode and after the sender's end, at the oldest.
     pub fn open(path: &Path, setup: &Setup) -> Result<Self, BenchError> {
         let map = Mapping::open(path, setup.data_size)?;
         let size = setup.payload as u64 + 8;
@@ -232,15 +234,15 @@ impl FloorReceiver {
         Ok(FloorReceiver { data: map.data(), map, data_size, tail, owe_at: tail + data_size / 8 })
     }
 
-    /// Whether there is something to read.
+    /// Returns whether there is something to read.
     #[inline(always)]
     pub fn is_behind(&self) -> bool {
         self.map.words()[HEAD].load(Ordering::Acquire) != self.tail
     }
 
-    /// Shows every record that is there, in place, and hands the space back, in eighths of the ring:
-    /// the tail shares its cache line with the head, so each store of it costs the sender a
-    /// transfer, and a sender that finds seven eighths free lacks nothing. Returns how many records
+    /// Passes every record present to `visit`, in place, and releases the space in eighths of the
+    /// ring: the tail shares its cache line with the head, so each store of it costs the sender a
+    /// transfer, and seven eighths of the ring are enough for a sender. Returns how many records
     /// they were.
     #[inline(always)]
     pub fn drain<const N: usize>(&mut self, mut visit: impl FnMut(&[u8; N])) -> u64 {
@@ -272,13 +274,13 @@ impl FloorReceiver {
 }
 
 /// A clock for single round trips: the cycle counter, which costs a third of the system's clock.
-/// Its ticks are worth what [`crate::drive`] finds them to be worth.
+/// [`crate::drive`] measures the duration of its ticks.
 #[inline(always)]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: every x86-64 processor has it, and Linux leaves it to user space unless told not
-        // to.
+        // SAFETY: every x86-64 processor has it, and Linux permits it in user space unless
+        // configured otherwise.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -30,17 +30,17 @@ struct Row {
     records: u64,
     lost: u64,
     bad: u64,
-    /// This figure by the floor's; see [`Sample::figure`] for what it is.
+    /// This figure relative to the floor's; see [`Sample::figure`] for which figure.
     floor_ratio: Option<f64>,
     hop_before_ns: Option<f64>,
     hop_after_ns: Option<f64>,
     distance: Distance,
     #[serde(flatten)]
     latency: Option<Latency>,
-    /// By the same contestant's in drop mode with a keen reader.
+    /// Relative to the same contestant's in drop mode with a keen reader.
     #[serde(skip_serializing_if = "Option::is_none")]
     drop_ratio: Option<f64>,
-    /// By that of a bare cache line.
+    /// Relative to that of a bare cache line.
     #[serde(skip_serializing_if = "Option::is_none")]
     line_ratio: Option<f64>,
     #[serde(flatten)]
@@ -169,7 +169,7 @@ fn row(case: &Case, options: &Options, sample: &Sample) -> Row {
     }
 }
 
-/// A line for each sample, compared with its neighbours of the same round.
+/// Returns a line for each sample, compared with its neighbours of the same round.
 fn singles(group: &Group, options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
     for (case, samples) in &group.cases {
@@ -191,7 +191,7 @@ fn singles(group: &Group, options: &Options) -> Vec<Row> {
     rows
 }
 
-/// A line for each case and distance.
+/// Returns a line for each case and distance.
 fn medians(group: &Group, options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
     for (case, samples) in &group.cases {
@@ -240,7 +240,7 @@ fn title(part: Part) -> &'static str {
     match part {
         Part::Throughput => "Verified records from one process to another, drop mode",
         Part::Overwrite => "What a record costs the producer, 64 bytes",
-        Part::Latency => "Half a round trip, looking all the time, 64 bytes",
+        Part::Latency => "Half a round trip, polling all the time, 64 bytes",
         Part::Many => "", // has tables of its own
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cores::Distance;
 
-/// The middle value, or the mean of the two in the middle. `None` for no values.
+/// Returns the middle value, or the mean of the two in the middle. `None` for no values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -14,7 +14,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     }
 }
 
-/// The smallest and the largest value.
+/// Returns the smallest and the largest value.
 pub fn range(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     values.into_iter().fold(None, |range, value| {
         Some(
@@ -25,7 +25,7 @@ pub fn range(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// The ratio of two medians, each of the values of this one distance.
+/// Returns the ratio of two medians, each of the values of this one distance.
 pub fn ratio(
     distance: Distance,
     values: &[(Distance, f64)],

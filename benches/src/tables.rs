@@ -1,9 +1,9 @@
-//! What the reports of one producer and of many have in common.
+//! The parts that the reports of one producer and of many share.
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-/// Which sample a line is of.
+/// The sample that a line describes.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Repetition {
@@ -11,18 +11,18 @@ pub(crate) enum Repetition {
     Median(&'static str),
 }
 
-/// What a line of medians says besides.
+/// The additional figures of a line of medians.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Summary {
     pub(crate) samples: usize,
     /// Samples whose distance changed while they were taken.
     pub(crate) left_out: usize,
-    /// Of the figure that ratios are made of.
+    /// The range of the figure that ratios are computed from.
     pub(crate) min: f64,
     pub(crate) max: f64,
 }
 
-/// A table whose columns are aligned to the right.
+/// Formats a table with right-aligned columns.
 pub(crate) fn aligned(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(head.iter().copied());

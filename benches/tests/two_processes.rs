@@ -1,5 +1,5 @@
-//! The short mode, in two processes and more: every contestant delivers every record, whole and in
-//! turn, or counts its loss.
+//! The short mode, in two processes and more: every contestant delivers every record, intact and in
+//! order, or counts its loss.
 //!
 //! A program of its own and no `#[test]`, because the harness runs its own executable again as the
 //! child.
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     if args.first().is_some_and(|arg| arg == CHILD_ARG) {
         return done(perfring_bench::child(&args[1..]));
     }
-    // What cargo-nextest asks of a test program.
+    // cargo-nextest passes this to a test program.
     if args.iter().any(|arg| arg == "--list") {
         if !args.iter().any(|arg| arg == "--ignored") {
             println!("{NAME}: test");
@@ -39,7 +39,7 @@ fn done(result: Result<(), impl std::fmt::Display>) -> ExitCode {
 }
 
 /// Runs it with JSON. [`perfring_bench::run`] itself fails on damage, on loss where producers wait,
-/// and on figures of producers, ring and consumer that do not agree.
+/// and on figures of producers, ring and consumer that disagree.
 fn run(options: Options) -> Result<Vec<Value>, Box<dyn std::error::Error>> {
     let mut out = Vec::new();
     perfring_bench::run(&Options { json: true, ..options }, &mut out, &mut io::sink())?;
@@ -47,7 +47,7 @@ fn run(options: Options) -> Result<Vec<Value>, Box<dyn std::error::Error>> {
     Ok(lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
-/// The samples of a part.
+/// Returns the samples of a part.
 fn samples<'a>(lines: &'a [Value], bench: &'a str) -> impl Iterator<Item = &'a Value> {
     lines.iter().filter(move |line| line["bench"] == bench && line["repetition"] != "median")
 }
@@ -77,7 +77,8 @@ fn short() -> Result<(), Box<dyn std::error::Error>> {
     many(&lines, "small rings")
 }
 
-/// Every shape was seen with several producers, and every attempt was published or refused.
+/// Checks that every shape was seen with several producers, and every attempt was published or
+/// refused.
 fn many(lines: &[Value], what: &str) -> Result<(), Box<dyn std::error::Error>> {
     for shape in ["alone", "lossy", "lossless"] {
         let (mut races, mut records, mut lost) = (0, 0, 0);

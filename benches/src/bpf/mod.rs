@@ -1,10 +1,11 @@
 //! The kernel's own ring between many producers and one reader, the BPF ring buffer, without any
 //! library: three commands of `bpf(2)`, a program of some twenty instructions, and its two mappings.
 //!
-//! The program publishes [`BLOCK`] numbered records, each reserved, written in place and submitted
-//! without a wake-up, because the reader here looks by itself: its fastest way. It is run by
-//! `BPF_PROG_TEST_RUN`, which costs a system call for so many records. All this takes privileges;
-//! where they lack, [`Map::create`] or [`Feeder::load`] says so and the ring is not measured.
+//! The program publishes [`BLOCK`] numbered records. Each is reserved, written in place and
+//! submitted without a wake-up, because the reader here polls by itself: its fastest mode. It is
+//! run by `BPF_PROG_TEST_RUN`, which costs a system call for that many records. All this takes
+//! privileges; without them, [`Map::create`] or [`Feeder::load`] fails and the ring is not
+//! measured.
 
 mod system;
 
@@ -23,15 +24,15 @@ pub const BLOCK: u64 = 1024;
 
 /// The type of the map.
 const MAP_TYPE_RINGBUF: u32 = 27;
-/// Functions that the program calls.
+/// The numbers of the functions that the program calls.
 const RINGBUF_RESERVE: i32 = 131;
 const RINGBUF_SUBMIT: i32 = 132;
 const NO_WAKEUP: i32 = 1;
-/// Bits of a record's first word beside its length.
+/// Bits of a record's first word besides its length.
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 
-/// The ring: a map, which processes find by its number.
+/// The ring: a map, which processes find by its id.
 pub struct Map {
     fd: OwnedFd,
     page: usize,
@@ -42,24 +43,24 @@ pub struct Map {
 }
 
 impl Map {
-    /// Makes a map of so many bytes.
+    /// Creates a map of so many bytes.
     pub fn create(data_size: u64) -> Result<Self, BenchError> {
         let too_large = |_| BenchError::Usage(format!("data size {data_size}"));
         let entries = u32::try_from(data_size).map_err(too_large)?;
         Self::mapped(create_map(MAP_TYPE_RINGBUF, [0, 0], entries)?, data_size)
     }
 
-    /// The map that another process has made.
+    /// Opens the map that another process has created.
     pub fn open(id: u32, data_size: u64) -> Result<Self, BenchError> {
         Self::mapped(open_map(id)?, data_size)
     }
 
-    /// What [`Map::open`] wants.
+    /// Returns the id that [`Map::open`] takes.
     pub fn id(&self) -> Result<u32, BenchError> {
         map_id(self.fd.as_fd())
     }
 
-    /// The map itself, which can be polled.
+    /// Returns the map itself, which can be polled.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -81,7 +82,7 @@ impl Map {
         match ring.map_err(system) {
             Ok(ring) => Ok(Map { fd, page, data_size, reader, ring: ring.cast() }),
             Err(error) => {
-                // SAFETY: mapped above, and nobody has it.
+                // SAFETY: mapped above, and not yet used by anything.
                 let unmapped = unsafe { munmap(reader.cast::<c_void>(), page) };
                 debug_assert!(unmapped.is_ok(), "{unmapped:?}");
                 Err(error)
@@ -91,17 +92,17 @@ impl Map {
 
     fn reader_pos(&self) -> &AtomicU64 {
         // SAFETY: the page's first word is the reader's position; mapped writable for as long as
-        // `self`, and atomic for everybody.
+        // `self`, and accessed atomically by all.
         unsafe { self.reader.cast().as_ref() }
     }
 
-    /// Up to where records were reserved.
+    /// Returns up to where records were reserved.
     pub fn producer_pos(&self) -> u64 {
         // SAFETY: the page's first word is the producers' position; mapped for as long as `self`.
         unsafe { self.ring.cast::<AtomicU64>().as_ref() }.load(Ordering::Acquire)
     }
 
-    /// Gives all space back unread: what overwriting is elsewhere, as far as a producer feels it.
+    /// Releases all space unread: the equivalent of overwriting, as far as a producer is concerned.
     pub fn forget(&self) {
         self.reader_pos().store(self.producer_pos(), Ordering::Release);
     }
@@ -122,41 +123,41 @@ impl Drop for Map {
 pub struct Reader {
     map: Map,
     pos: u64,
-    /// Where the position is stored next, and how far thereafter.
+    /// Where the position is stored next, and how far after that.
     owe_at: u64,
     step: u64,
 }
 
 impl Reader {
-    /// Reads from this map. Hands space back in eighths of the ring, as the others do.
+    /// Reads from this map. Releases space in eighths of the ring, as the other readers do.
     pub fn new(map: Map) -> Self {
         let step = map.data_size / 8;
         Reader { map, pos: 0, owe_at: step, step }
     }
 
-    /// Hands space back after each record, as libbpf's does.
+    /// Releases space after each record, as libbpf does.
     pub fn handing_back_each(map: Map) -> Self {
         Reader { map, pos: 0, owe_at: 0, step: 0 }
     }
 
-    /// What it reads.
+    /// Returns the map that it reads.
     pub fn map(&self) -> &Map {
         &self.map
     }
 
-    /// Whether something was reserved that is not read.
+    /// Returns whether something was reserved that is not read.
     #[inline(always)]
     pub fn is_behind(&self) -> bool {
         self.map.producer_pos() != self.pos
     }
 
-    /// Shows every record that is there, in place. Returns how many they were.
+    /// Passes every record present to `visit`, in place. Returns how many they were.
     #[inline(always)]
     pub fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> u64 {
         self.show(u64::MAX, visit)
     }
 
-    /// Shows at most so many.
+    /// Passes at most so many records to `visit`.
     #[inline(always)]
     pub fn show<const N: usize>(&mut self, most: u64, mut visit: impl FnMut(&[u8; N])) -> u64 {
         let end = self.map.producer_pos();
@@ -174,7 +175,7 @@ impl Reader {
             if word & DISCARDED == 0 && len as usize == N {
                 // SAFETY: in bounds, as the area is mapped twice.
                 let payload = unsafe { record.add(8) };
-                // SAFETY: N mapped bytes of a submitted record: nobody writes them before the
+                // SAFETY: N mapped bytes of a submitted record: they are not written before the
                 // reader's position passes them.
                 visit(unsafe { payload.cast::<[u8; N]>().as_ref() });
                 count += 1;
@@ -198,7 +199,7 @@ impl Feeder {
         Program::load(&program(number(map.fd()), len)).map(Feeder)
     }
 
-    /// Publishes [`BLOCK`] records from this number on. Returns for how many there was no room.
+    /// Publishes [`BLOCK`] records from this number on. Returns how many found no room.
     #[inline]
     pub fn feed(&self, first: u64) -> Result<u64, BenchError> {
         Ok(self.0.run(&[first])?.into())
@@ -207,7 +208,7 @@ impl Feeder {
 
 /// The program, for a little-endian machine; another refuses it.
 ///
-/// r6 is the number of the next record, r7 how many are left, r8 for how many there was no room.
+/// r6 is the number of the next record, r7 how many are left, r8 how many found no room.
 fn program(map: u32, len: usize) -> Vec<u64> {
     const LOAD: u8 = 0x79; // dst = *(src + offset)
     const LOAD_IMM: u8 = 0x18; // dst = imm of two instructions
@@ -221,10 +222,10 @@ fn program(map: u32, len: usize) -> Vec<u64> {
     const JUMP_UNLESS_IMM: u8 = 0x55;
     const CALL: u8 = 0x85;
     const EXIT: u8 = 0x95;
-    const MAP: u8 = 1; // what LOAD_IMM takes its number for
+    const MAP: u8 = 1; // makes LOAD_IMM take the number of a map
     let spread = crate::payload::SPREAD;
 
-    // What `fill` does.
+    // The instructions of `fill`.
     let mut fill = vec![insn(STORE, 0, 6, 0, 0)];
     if len > 8 {
         fill.extend([

@@ -1,4 +1,4 @@
-//! The system call, and what it is asked for: maps and programs.
+//! The system call and the commands used here: maps and programs.
 
 use crate::error::BenchError;
 use nix::errno::Errno;
@@ -13,10 +13,10 @@ const PROG_LOAD: c_long = 5;
 const PROG_TEST_RUN: c_long = 10;
 const MAP_GET_FD_BY_ID: c_long = 14;
 const OBJ_GET_INFO_BY_FD: c_long = 15;
-/// The type of a program that is handed a few numbers and may use any map.
+/// The type of a program that gets a few numbers and may use any map.
 const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 
-/// The attributes of each command, as the kernel lays them out; what is left out is zero.
+/// The attributes of each command, as the kernel lays them out; omitted ones are zero.
 #[repr(C)]
 #[derive(Default)]
 struct CreateMap {
@@ -73,34 +73,34 @@ struct GetInfo {
 }
 
 /// # Safety
-/// Addresses in `attributes` must be of memory that the command may read or write as it does.
+/// Addresses in `attributes` must point to memory that the command may read or write as it does.
 unsafe fn bpf<T>(
     what: &'static str,
     command: c_long,
     attributes: &mut T,
 ) -> Result<i32, BenchError> {
     let size = size_of::<T>();
-    // SAFETY: the kernel reads and writes `size` bytes there and, as the caller sees to, behind
-    // the addresses in them.
+    // SAFETY: the kernel reads and writes `size` bytes there and, as the caller ensures, behind the
+    // addresses in them.
     let returned = unsafe { libc::syscall(libc::SYS_bpf, command, attributes as *mut T, size) };
     let source = || BenchError::System { what, source: Errno::last() };
     if returned < 0 { Err(source()) } else { i32::try_from(returned).map_err(|_| source()) }
 }
 
 /// # Safety
-/// As [`bpf`], and the command must return a descriptor.
+/// The requirement of [`bpf`], and the command must return a descriptor.
 unsafe fn bpf_fd<T>(
     what: &'static str,
     command: c_long,
     attributes: &mut T,
 ) -> Result<OwnedFd, BenchError> {
-    // SAFETY: as the caller says.
+    // SAFETY: ensured by the caller.
     let fd = unsafe { bpf(what, command, attributes) }?;
-    // SAFETY: it was made a moment ago and is nobody else's.
+    // SAFETY: it was just created and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Makes a map of any type, of entries of so many bytes.
+/// Creates a map of any type, with entries of so many bytes.
 pub fn create_map(
     map_type: u32,
     [key_size, value_size]: [u32; 2],
@@ -111,14 +111,14 @@ pub fn create_map(
     unsafe { bpf_fd("making a BPF map", MAP_CREATE, &mut attributes) }
 }
 
-/// The map that another process has made, by its number.
+/// Opens the map that another process has created, by its id.
 pub fn open_map(id: u32) -> Result<OwnedFd, BenchError> {
     let mut attributes = GetById { id };
-    // SAFETY: as above.
+    // SAFETY: there are no addresses in them, and the command returns a descriptor.
     unsafe { bpf_fd("opening a BPF map", MAP_GET_FD_BY_ID, &mut attributes) }
 }
 
-/// What [`open_map`] wants.
+/// Returns the id that [`open_map`] takes.
 pub fn map_id(map: BorrowedFd<'_>) -> Result<u32, BenchError> {
     let mut info = [0u32; 32];
     let mut attributes = GetInfo {
@@ -131,8 +131,8 @@ pub fn map_id(map: BorrowedFd<'_>) -> Result<u32, BenchError> {
     Ok(info[1])
 }
 
-/// Sets an entry of a map whose keys and values have four bytes: another has larger ones, and the
-/// kernel would read beyond these, so it is asked first.
+/// Sets an entry of a map whose keys and values have four bytes. In another map they are larger,
+/// and the kernel would read beyond these, so the sizes are checked first.
 pub fn set_entry(map: BorrowedFd<'_>, key: u32, value: u32) -> Result<(), BenchError> {
     let mut info = [0u32; 32];
     let mut attributes = GetInfo {
@@ -140,24 +140,24 @@ pub fn set_entry(map: BorrowedFd<'_>, key: u32, value: u32) -> Result<(), BenchE
         info_len: size_of_val(&info) as u32,
         info: info.as_mut_ptr() as u64,
     };
-    // SAFETY: as in `map_id`.
+    // SAFETY: the kernel writes at most `info_len` bytes to `info`, which outlives the call.
     unsafe { bpf("asking for a BPF map's sizes", OBJ_GET_INFO_BY_FD, &mut attributes) }?;
     if info[2..4] != [4, 4] {
         return Err(BenchError::Usage(format!("a map of {:?} bytes an entry", &info[2..4])));
     }
     let (key, value) = (&raw const key as u64, &raw const value as u64);
     let mut attributes = UpdateElement { map_fd: number(map), key, value, flags: 0 };
-    // SAFETY: the kernel reads four bytes of each, as it has just said, and they outlive the call.
+    // SAFETY: the kernel reads four bytes of each, as was just checked, and they outlive the call.
     unsafe { bpf("setting an entry of a BPF map", MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
 }
 
-/// A program that was loaded, to be run by [`Program::run`].
+/// A loaded program, to be run by [`Program::run`].
 pub struct Program(OwnedFd);
 
 impl Program {
-    /// Loads these instructions as a raw tracepoint's. The kernel verifies them.
+    /// Loads these instructions as a raw tracepoint program. The kernel verifies them.
     pub fn load(instructions: &[u64]) -> Result<Self, BenchError> {
-        // Some functions are for programs of this licence only.
+        // Some functions are only for programs with this licence.
         let license = c"Dual MIT/GPL";
         let mut attributes = LoadProgram {
             prog_type: PROG_TYPE_RAW_TRACEPOINT,
@@ -170,7 +170,7 @@ impl Program {
         unsafe { bpf_fd("loading a BPF program", PROG_LOAD, &mut attributes) }.map(Program)
     }
 
-    /// Runs it with these numbers. Returns what it returns.
+    /// Runs it with these numbers. Returns its result.
     #[inline]
     pub fn run(&self, context: &[u64]) -> Result<u32, BenchError> {
         let mut attributes = TestRun {
@@ -185,12 +185,12 @@ impl Program {
     }
 }
 
-/// A descriptor as instructions and attributes have it.
+/// Returns a descriptor as it is used in instructions and attributes.
 pub fn number(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd().unsigned_abs()
 }
 
-/// One instruction.
+/// Encodes one instruction.
 pub const fn insn(code: u8, dst: u8, src: u8, offset: i16, imm: i32) -> u64 {
     let regs = ((src as u64) << 4 | dst as u64) << 8;
     (imm as u32 as u64) << 32 | (offset as u16 as u64) << 16 | regs | code as u64

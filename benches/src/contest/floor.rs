@@ -46,7 +46,7 @@ pub struct Paced {
     waits: Waits,
 }
 
-/// The same three paces, by the same rules, as perfring's.
+/// The same three wait strategies, by the same rules, as perfring's.
 pub struct Waits {
     wait_strategy: WaitStrategy,
     pauses: u32,
@@ -54,9 +54,9 @@ pub struct Waits {
 
 /// `PAUSE` instructions of a reader that keeps its distance.
 const FAR: u32 = 64;
-/// Empty looks after which an adaptive reader comes close again.
+/// Empty polls after which an adaptive reader comes close again.
 const NEAR_AFTER: u32 = 8;
-/// Looks after which the caller looks elsewhere.
+/// Polls after which the caller gets control.
 const POLLS: u32 = 64;
 
 impl Receiver for Paced {
@@ -73,7 +73,7 @@ impl Receiver for Paced {
 }
 
 impl Waits {
-    /// Waits by this rule.
+    /// Waits according to this strategy.
     pub fn new(wait_strategy: WaitStrategy) -> Self {
         Waits { wait_strategy, pauses: 0 }
     }
@@ -91,7 +91,7 @@ impl Waits {
                 spin_loop();
             }
             if is_behind() {
-                // Something came at the first looks: the sender is the faster one.
+                // Something arrived at the first polls: the sender is the faster one.
                 self.pauses = if poll < NEAR_AFTER { (self.pauses * 2).clamp(1, FAR) } else { 0 };
                 return;
             }

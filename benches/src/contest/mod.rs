@@ -1,5 +1,5 @@
-//! The contestants: rings behind one pair of traits, so that what is measured around them is the
-//! same code.
+//! The contestants: rings behind one pair of traits, so that the measuring code around them is the
+//! same.
 
 pub(crate) mod floor;
 mod perfring;

@@ -1,4 +1,4 @@
-//! perfring, through its public doors.
+//! perfring, through its public API.
 
 use super::ring::{Contestant, Policy, Receiver, Ring, Sender, Setup, failed};
 use crate::error::BenchError;
@@ -8,12 +8,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-/// The rings of this project.
+/// This project's rings.
 pub struct Perfring;
 
-/// How long a sender waits for room: longer than any reader takes that is still alive.
+/// How long a sender waits for room: longer than any live reader takes.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a reader spins before its caller looks elsewhere.
+/// How long a reader spins before its caller gets control.
 const SPIN: Duration = Duration::from_micros(50);
 
 fn error(source: impl std::error::Error + Send + Sync + 'static) -> BenchError {
@@ -75,16 +75,16 @@ fn refusal(refused: ReserveError) -> BenchError {
     error(refused)
 }
 
-/// The reader that the policy asks for.
+/// The reader for the policy.
 pub enum Reader {
-    /// Of a drop ring: in place.
+    /// For a drop ring: reads in place.
     Consumer(Consumer),
-    /// Of an overwrite ring: copies, and nobody is slowed.
+    /// For an overwrite ring: copies, and slows no producer.
     Observer(Observer),
 }
 
-/// Shows the records among a reader's items. What is lost shows as a gap in the numbers, and what
-/// has a wrong length as a record that is missing.
+/// Passes the records among a reader's items to `visit`. A loss shows as a gap in the numbers, and
+/// a record of a wrong length as a missing record.
 macro_rules! drain {
     ($reader:expr, $visit:expr) => {{
         let mut count = 0;

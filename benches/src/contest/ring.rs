@@ -1,4 +1,4 @@
-//! What a contestant is: a ring between two processes, and its two ends.
+//! The definition of a contestant: a ring between two processes, and its two ends.
 
 use crate::error::BenchError;
 use crate::options::WaitStrategy;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
 
-/// Who is measured.
+/// The contestants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Contestant {
@@ -16,12 +16,12 @@ pub enum Contestant {
     Line,
     /// Two positions, raw pointers.
     Floor,
-    /// What all this is about.
+    /// The subject of this benchmark.
     Perfring,
 }
 
 impl Contestant {
-    /// As reports name it.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Contestant::Memcpy => "memcpy",
@@ -38,14 +38,14 @@ impl Contestant {
 pub enum Policy {
     /// The sender waits, as this measures lossless streams.
     Drop,
-    /// The oldest records go, as many as needed.
+    /// The oldest records are evicted, as many as needed.
     Overwrite,
-    /// The oldest half goes.
+    /// The oldest half is evicted.
     OverwriteHalf,
 }
 
 impl Policy {
-    /// As reports name it.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Policy::Drop => "drop",
@@ -55,18 +55,18 @@ impl Policy {
     }
 }
 
-/// Who reads, in drop mode the consumer and in overwrite mode an observer.
+/// The reader: in drop mode the consumer and in overwrite mode an observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Audience {
     /// A reader that follows as fast as it can.
     Keen,
-    /// Nobody, until the producer is done; then what is left is verified.
+    /// None, until the producer is done; then what is left is verified.
     Nobody,
 }
 
 impl Audience {
-    /// As reports name it.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Audience::Keen => "keen",
@@ -95,7 +95,7 @@ pub trait Ring {
     /// Its reading end: the consumer of a drop ring, an observer of any other.
     type Receiver: Receiver;
 
-    /// Makes the ring's file.
+    /// Creates the ring's file.
     fn create(path: &Path, setup: &Setup) -> Result<(), BenchError>;
 
     /// Attaches to write.
@@ -107,10 +107,10 @@ pub trait Ring {
 
 /// The writing end.
 pub trait Sender {
-    /// Publishes a record for each number, one after the other, which `fill` writes in its place
-    /// in the ring; readers can see each before the next is begun. Waits while a drop ring is full.
+    /// Publishes a record for each number, one after the other, which `fill` writes in place in the
+    /// ring; readers can see each before the next is begun. Waits while a drop ring is full.
     ///
-    /// The loop is the contestant's, so that it can keep what it likes in registers.
+    /// The loop is the contestant's, so that it can keep its state in registers.
     fn send<const N: usize>(
         &mut self,
         numbers: Range<u64>,
@@ -120,22 +120,22 @@ pub trait Sender {
 
 /// The reading end.
 pub trait Receiver {
-    /// Shows `visit` every record that is there, in place where the mode has it so, hands the space
-    /// back, and returns how many they were. Never waits.
+    /// Passes every record present to `visit`, in place where the mode allows it, releases the
+    /// space, and returns how many records they were. Never waits.
     fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<u64, BenchError>;
 
-    /// Shows `visit` the next record, if there is one, and returns whether there was: for whoever
-    /// answers each record before it looks for another. Never waits.
+    /// Passes the next record to `visit`, if there is one, and returns whether there was: for a
+    /// reader that answers each record before it polls for another. Never waits.
     fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, BenchError> {
         Ok(self.drain(visit)? > 0)
     }
 
-    /// Waits by its pace until there is something to read, or for some microseconds: the caller has
-    /// other things to look at. Never sleeps.
+    /// Waits by its wait strategy until there is something to read, or for some microseconds, as
+    /// the caller has other things to check. Never sleeps.
     fn wait(&mut self);
 }
 
-/// An error of a contestant's.
+/// Wraps an error of a contestant.
 pub fn failed(
     contestant: Contestant,
 ) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> BenchError {

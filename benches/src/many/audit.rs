@@ -1,4 +1,4 @@
-//! Whether the records of many producers are all there, and all losses told.
+//! Checks that all records of many producers are accounted for, and all losses reported.
 //!
 //! A record's number has its producer in the top byte and counts that producer's attempts in the
 //! rest. A refused attempt leaves a gap, so gaps and refusals must agree, producer by producer. A
@@ -13,12 +13,12 @@ use std::ops::{Add, Sub};
 pub const PRODUCERS_MAX: usize = 64;
 const SHIFT: u32 = 56;
 
-/// The number of a producer's first attempt.
+/// Returns the number of a producer's first attempt.
 pub fn first_number(producer: usize) -> u64 {
     (producer as u64) << SHIFT
 }
 
-/// How many attempts came before this number.
+/// Returns how many attempts came before this number.
 pub fn attempts(number: u64) -> u64 {
     number & ((1 << SHIFT) - 1)
 }
@@ -30,7 +30,7 @@ pub struct Losses {
     pub full: u64,
     /// The lock was held.
     pub contended: u64,
-    /// An older reservation stood in the way.
+    /// An older reservation was in the way.
     pub pending: u64,
     /// Anything else.
     pub other: u64,
@@ -48,17 +48,17 @@ impl Losses {
         } += records;
     }
 
-    /// In the order of the fields.
+    /// Returns the counts in the order of the fields.
     pub fn words(self) -> [u64; 4] {
         [self.full, self.contended, self.pending, self.other]
     }
 
-    /// Of all causes.
+    /// Returns the sum over all causes.
     pub fn total(self) -> u64 {
         self.words().iter().sum()
     }
 
-    /// By how much the two differ, cause by cause.
+    /// Returns by how much the two differ, cause by cause.
     fn apart(self, other: Losses) -> u64 {
         self.words().iter().zip(other.words()).map(|(a, b)| a.abs_diff(b)).sum()
     }
@@ -102,7 +102,7 @@ impl Sub for Losses {
     }
 }
 
-/// What one producer says of itself.
+/// One producer's own counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Records.
@@ -112,12 +112,12 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// What was tried.
+    /// Returns the number of attempts.
     pub fn attempts(&self) -> u64 {
         self.published + self.refused.total()
     }
 
-    /// All of them together.
+    /// Returns the sum over all producers.
     pub fn sum(all: &[Tally]) -> Tally {
         all.iter().fold(Tally::default(), |sum, one| Tally {
             published: sum.published + one.published,
@@ -131,27 +131,27 @@ impl Tally {
 pub enum Begin {
     /// At every producer's first attempt.
     First,
-    /// At what is left of the ring: the first record of a producer says where.
+    /// At the oldest record left in the ring: the first record of a producer determines it.
     Oldest,
 }
 
 const UNSEEN: u64 = u64::MAX;
 
-/// What a reader has seen.
+/// The records and losses that a reader has seen.
 #[derive(Clone, Debug)]
 pub struct Seen {
     next: [u64; PRODUCERS_MAX],
     gaps: [u64; PRODUCERS_MAX],
     /// Records read.
     pub records: u64,
-    /// Records that were damaged or out of turn, and figures that do not agree.
+    /// Records that were damaged or out of order, and figures that disagree.
     pub bad: u64,
-    /// Losses that the stream told.
+    /// Losses that were reported in the stream.
     pub reported: Losses,
 }
 
 impl Seen {
-    /// Nothing yet.
+    /// Starts with nothing seen.
     pub fn new(from: Begin) -> Self {
         let next = if from == Begin::First { 0 } else { UNSEEN };
         Seen {
@@ -163,7 +163,7 @@ impl Seen {
         }
     }
 
-    /// Takes the next record.
+    /// Checks the next record.
     #[inline(always)]
     pub fn see<const N: usize>(&mut self, bytes: &[u8; N]) {
         let number = bytes.first_chunk().map_or(u64::MAX, |first| u64::from_ne_bytes(*first));
@@ -174,7 +174,7 @@ impl Seen {
         }
     }
 
-    /// Not the record that was due from its producer.
+    /// Handles a record that is not the expected one of its producer.
     #[cold]
     #[inline(never)]
     fn puzzle(&mut self, number: u64, whole: bool) {
@@ -189,8 +189,8 @@ impl Seen {
         }
     }
 
-    /// After all producers have ended and everything was read: every attempt was either read or is
-    /// told, or is among those that nobody could be told any more.
+    /// Called after all producers have ended and everything was read: every attempt was either read
+    /// or is reported, or is among the losses that could no longer be reported.
     pub fn settle(&mut self, producers: &[Tally], unreported: Losses) {
         let sum = Tally::sum(producers);
         self.bad += self.records.abs_diff(sum.published);
@@ -203,8 +203,9 @@ impl Seen {
         }
     }
 
-    /// After all producers of an overwrite ring have ended: what stands, so many records as the
-    /// ring says, is the end of each one's stream, and has no more gaps than it had refusals.
+    /// Called after all producers of an overwrite ring have ended: the records present, as many as
+    /// the ring says, are the end of each producer's stream, and have no more gaps than it had
+    /// refusals.
     pub fn settle_rest(&mut self, producers: &[Tally], present: u64) {
         let sum = Tally::sum(producers);
         self.bad += self.records.abs_diff(present);
@@ -249,19 +250,19 @@ mod tests {
             seen.bad
         };
         assert_eq!(settled(&[tally(3, 0), tally(2, 3)], unreported), 0);
-        assert_ne!(settled(&[tally(3, 0), tally(2, 3)], Losses::default()), 0, "one is not told");
+        assert_ne!(settled(&[tally(3, 0), tally(2, 3)], Losses::default()), 0, "one is unreported");
         assert_ne!(
             settled(&[tally(3, 2), tally(2, 1)], unreported),
             0,
-            "told of the wrong producer"
+            "reported for the wrong producer"
         );
         assert_ne!(settled(&[tally(4, 0), tally(2, 3)], unreported), 0, "one more was published");
         let wrong = Losses { pending: 1, ..Losses::default() };
-        assert_ne!(settled(&[tally(3, 0), tally(2, 3)], wrong), 0, "told by the wrong cause");
+        assert_ne!(settled(&[tally(3, 0), tally(2, 3)], wrong), 0, "reported with the wrong cause");
     }
 
     #[test]
-    fn what_is_out_of_turn_or_damaged_is_bad() {
+    fn records_out_of_order_or_damaged_are_bad() {
         let mut seen = Seen::new(Begin::First);
         see(&mut seen, 0, 0);
         see(&mut seen, 0, 1);
@@ -289,7 +290,11 @@ mod tests {
         };
         assert_eq!(settled(&[tally(9, 0), tally(5, 0), tally(102, 1)], 4), 0);
         assert_ne!(settled(&[tally(9, 0), tally(5, 0), tally(103, 0)], 4), 0, "a gap, no refusal");
-        assert_ne!(settled(&[tally(10, 0), tally(5, 0), tally(102, 1)], 4), 0, "the last is gone");
+        assert_ne!(
+            settled(&[tally(10, 0), tally(5, 0), tally(102, 1)], 4),
+            0,
+            "the last is missing"
+        );
         assert_ne!(settled(&[tally(9, 0), tally(5, 0), tally(102, 1)], 5), 0, "one is missing");
     }
 }

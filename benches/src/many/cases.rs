@@ -1,10 +1,10 @@
-//! Which samples are taken, and which of them take turns.
+//! The samples that are taken, and which of them take turns.
 
 use super::race::{Placement, Sample, Shape, Way, Who};
 use crate::cores::Distance;
 use crate::options::{Options, SMALL};
 
-/// One kind of sample.
+/// A kind of sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) who: Who,
@@ -15,14 +15,14 @@ pub(crate) struct Case {
     pub(crate) placement: Placement,
 }
 
-/// Cases that are compared with each other and take turns: of one shape, payload and way.
+/// Cases that are compared with each other and take turns: of one shape, payload and method.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) cases: Vec<(Case, Vec<Sample>)>,
 }
 
 impl Group {
-    /// Whether at some distance there are enough samples of every case.
+    /// Returns whether there are enough samples of every case at some distance.
     pub(crate) fn is_complete(&self, repetitions: usize) -> bool {
         [Distance::Near, Distance::Far, Distance::None].iter().any(|distance| {
             let enough = |samples: &[Sample]| {
@@ -32,14 +32,14 @@ impl Group {
         })
     }
 
-    /// The samples of a case.
+    /// Returns the samples of a case.
     pub(crate) fn samples_of(&self, wanted: &Case) -> Option<&[Sample]> {
         self.cases.iter().find(|(case, _)| case == wanted).map(|(_, samples)| samples.as_slice())
     }
 }
 
-/// All groups. The kernel's ring takes part where there is one, publishing record by record, and
-/// not where producers wait for room, which it has no way to do.
+/// Returns all groups. The kernel's ring takes part where there is one, publishing record by
+/// record, but not where producers wait for room, which it does not support.
 pub(crate) fn groups(options: &Options, bpf: bool) -> Vec<Group> {
     let mut payloads: Vec<usize> =
         options.payloads.iter().copied().filter(|&payload| payload <= SMALL).collect();
@@ -50,7 +50,7 @@ pub(crate) fn groups(options: &Options, bpf: bool) -> Vec<Group> {
     for shape in Shape::ALL {
         for &payload in &payloads {
             for way in [Way::Publish, Way::Reserve, Way::Batch] {
-                // There is no waiting for the room of a batch.
+                // Producers cannot wait for the room of a batch.
                 if (shape, way) != (Shape::Lossless, Way::Batch) {
                     let whos = whos(shape, way, bpf);
                     let of_who = |&who| cases(who, shape, way, payload, &options.producers);
@@ -94,7 +94,7 @@ mod tests {
     fn every_number_of_producers_is_beside_the_ring_of_one() {
         let options = Options { payloads: vec![64, 4096], ..Options::default() };
         let groups = groups(&options, true);
-        // Three ways, alone and lossy, and two lossless: large payloads take no part.
+        // Three methods, alone and lossy, and two lossless: large payloads take no part.
         assert_eq!(groups.len(), 3 + 3 + 2);
         for group in &groups {
             let of = |who| group.cases.iter().filter(move |(case, _)| case.who == who);

@@ -1,4 +1,4 @@
-//! The consumer's side, for a ring of ours and the kernel's.
+//! The consumer's side, for perfring's ring and the kernel's.
 
 use super::audit::{Begin, Losses, Seen, Tally};
 use crate::bpf;
@@ -11,28 +11,28 @@ use std::path::Path;
 use std::thread::yield_now;
 use std::time::Duration;
 
-/// How long a reader spins before its caller looks elsewhere.
+/// How long a reader spins before its caller gets control.
 const SPIN: Duration = Duration::from_micros(50);
-/// Empty waits between two checks whether the producers are still there.
+/// Empty waits between two checks whether the producers are alive.
 const PATIENT_WAITS: u32 = 4096;
 
 fn error(source: impl std::error::Error + Send + Sync + 'static) -> BenchError {
     failed(Contestant::Perfring)(Box::new(source))
 }
 
-/// A reading end that knows of losses.
+/// A reading end that reports losses.
 pub(crate) trait Source {
-    /// Shows every item that is there, and returns how many they were. Never waits.
+    /// Checks every item present, and returns how many they were. Never waits.
     fn drain<const N: usize>(&mut self, seen: &mut Seen) -> Result<u64, BenchError>;
 
-    /// Waits by its pace until there is something to read, or for some microseconds.
+    /// Waits by its wait strategy until there is something to read, or for some microseconds.
     fn wait(&mut self);
 
-    /// Hands back everything that was read.
+    /// Releases everything that was read.
     fn finish(&mut self) {}
 }
 
-/// A consumer of ours with this pace.
+/// Attaches a perfring consumer with this wait strategy.
 pub(crate) fn consumer(path: &Path, wait_strategy: WaitStrategy) -> Result<Consumer, BenchError> {
     let mut consumer = Consumer::attach(path).map_err(error)?;
     consumer.set_wait_strategy(wait_strategy.into());
@@ -65,7 +65,7 @@ impl Source for Consumer {
     }
 }
 
-/// The kernel's ring, read with the waits of the floor.
+/// The kernel's ring, read with the floor's waits.
 pub(crate) struct Kernel {
     pub(crate) reader: bpf::Reader,
     pub(crate) waits: Waits,
@@ -83,15 +83,15 @@ impl Source for Kernel {
     }
 }
 
-/// Whether a reader has its core to itself.
+/// Whether a reader has a core of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Core {
     Own,
-    /// It gives the core up when it finds nothing.
+    /// It yields the core when it finds nothing.
     Shared,
 }
 
-/// Reads and verifies until the producers have said that they are done and nothing is left.
+/// Reads and verifies until the producers have signalled that they are done and nothing is left.
 #[inline(never)]
 pub(crate) fn consume<const N: usize>(
     source: &mut impl Source,
@@ -102,7 +102,7 @@ pub(crate) fn consume<const N: usize>(
 ) -> Result<(), BenchError> {
     let mut idle = 0u32;
     loop {
-        // Read before draining: what was published before the word is then seen.
+        // Read before draining: what was published before the signal is then seen.
         let last = done();
         if source.drain::<N>(seen)? > 0 {
             idle = 0;
@@ -121,8 +121,9 @@ pub(crate) fn consume<const N: usize>(
     }
 }
 
-/// After the end of a drop ring whose consumer has `seen` everything: by how much the ring's
-/// figures differ from that and from the producers', and what could not be told any more.
+/// Called after the end of a drop ring whose consumer has `seen` everything. Returns by how much
+/// the ring's figures differ from that and from the producers', and the losses that could no longer
+/// be reported.
 pub(crate) fn totals(
     path: &Path,
     seen: &Seen,
@@ -140,8 +141,8 @@ pub(crate) fn totals(
     Ok((bad, refused - Losses::from(totals.producer.reported)))
 }
 
-/// What is left of an overwrite ring after its producers' end: verified, and counted against what
-/// they say. Returns what is wrong.
+/// Verifies what is left of an overwrite ring after its producers' end, and compares it with their
+/// counts. Returns the number of errors.
 pub(crate) fn post_mortem<const N: usize>(
     path: &Path,
     producers: &[Tally],

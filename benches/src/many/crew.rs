@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// From the word to the start: all producers have seen it by then.
+/// Time from the announcement to the start: all producers have seen it by then.
 const COUNT_DOWN: Duration = Duration::from_millis(1);
-/// Between two looks whether producers that nobody reads from have finished: both cores are theirs.
+/// Time between two checks whether producers without a reader have finished: both cores are theirs.
 const NAP: Duration = Duration::from_millis(1);
 
-/// What was found, and why the kernel's ring is not among it, if it is not.
+/// The results, and the reason why the kernel's ring is not among them, if it is not.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) groups: Vec<Group>,
@@ -38,13 +38,13 @@ impl Found {
         cases.flat_map(|(case, samples)| samples.iter().map(move |sample| (case, sample)))
     }
 
-    /// What was lost by producers that wait for room.
+    /// Returns what was lost by producers that wait for room.
     pub(crate) fn lost_while_waiting(&self) -> u64 {
         let waited = self.samples().filter(|(case, _)| case.shape == Shape::Lossless);
         waited.map(|(_, sample)| sample.refused.total()).sum()
     }
 
-    /// What was damaged, or counted wrongly.
+    /// Returns what was damaged, or counted wrongly.
     pub(crate) fn bad(&self) -> u64 {
         self.samples().map(|(_, sample)| sample.bad).sum()
     }
@@ -74,7 +74,7 @@ pub(crate) fn run(
     Ok(Found { groups, no_bpf })
 }
 
-/// Tries the kernel's ring once.
+/// Checks whether the kernel's ring can be used.
 fn bpf_works(data_size: u64) -> Result<(), BenchError> {
     let map = bpf::Map::create(data_size)?;
     let feeder = bpf::Feeder::load(&map, 8)?;
@@ -105,7 +105,7 @@ impl<'a> Crew<'a> {
         Ok(Crew { options, cores, peers, line, line_path, races: 0 })
     }
 
-    /// One sample, with the hop before and after it.
+    /// Takes one sample, with the hop before and after it.
     fn sample(&mut self, case: &Case, round: usize) -> Result<Sample, BenchError> {
         let before = self.hop_ns()?;
         let mut sample = match case.shape {
@@ -125,7 +125,7 @@ impl<'a> Crew<'a> {
         self.peers.first_mut().map_or(Ok(f64::NAN), Peer::hop_ns)
     }
 
-    /// The core of a producer; see [`Placement`].
+    /// Returns the core of a producer; see [`Placement`].
     fn core(&self, case: &Case, producer: usize) -> Option<usize> {
         self.cores.map(|[here, there]| match case.placement {
             Placement::Spread if producer % 2 == 1 => here,
@@ -133,7 +133,7 @@ impl<'a> Crew<'a> {
         })
     }
 
-    /// Attaches the producers and brings them to the start.
+    /// Attaches the producers and waits until they are ready to start.
     fn line_up(&mut self, case: &Case, path: &Path, bpf: u32) -> Result<(), BenchError> {
         self.races += 1;
         for producer in 0..case.producers {
@@ -161,7 +161,7 @@ impl<'a> Crew<'a> {
         Ok(())
     }
 
-    /// Says when the race starts, by the clock that all share.
+    /// Announces when the race starts, by the clock that all share.
     fn start_race(&self) -> Result<u64, BenchError> {
         let start = now_ns()? + COUNT_DOWN.as_nanos() as u64;
         self.line.start(self.races, start);
@@ -172,7 +172,7 @@ impl<'a> Crew<'a> {
         self.peers.iter_mut().take(case.producers).map(Peer::ran).collect()
     }
 
-    /// Producers alone; what they leave is verified.
+    /// Runs producers alone; what they leave is verified.
     fn alone(&mut self, case: &Case) -> Result<Sample, BenchError> {
         let ring = OpenRing::create(case, self.options, self.new_path())?;
         self.line_up(case, &ring.path, ring.id()?)?;
@@ -186,7 +186,7 @@ impl<'a> Crew<'a> {
         let ran = self.results(case)?;
         let tallies: Vec<Tally> = ran.iter().map(|ran| ran.tally).collect();
         let wrong = match &ring.map {
-            // Its records are all of one size, and nobody else writes there.
+            // Its records are all of one size, and have no other writer.
             Some(map) => {
                 let size = (case.payload as u64).next_multiple_of(8) + 8;
                 (map.producer_pos() / size).abs_diff(Tally::sum(&tallies).published)
@@ -200,7 +200,7 @@ impl<'a> Crew<'a> {
         Ok(sample(sum.published, end.saturating_sub(start), sum.refused, bad))
     }
 
-    /// Producers, and a consumer that verifies every record.
+    /// Runs producers, and a consumer that verifies every record.
     fn consumed(&mut self, case: &Case) -> Result<Sample, BenchError> {
         let mut ring = OpenRing::create(case, self.options, self.new_path())?;
         let id = ring.id()?;
@@ -237,7 +237,7 @@ impl<'a> Crew<'a> {
         let tallies: Vec<Tally> = ran.iter().map(|ran| ran.tally).collect();
         source.finish();
         let (wrong, unreported) = if case.who == Who::Bpf {
-            // It tells nobody.
+            // It reports no losses.
             (0, Tally::sum(&tallies).refused)
         } else {
             totals(&ring.path, &seen, &tallies)?
@@ -266,7 +266,7 @@ fn sample(records: u64, ns: u64, refused: Losses, bad: u64) -> Sample {
     }
 }
 
-/// A ring for one sample: a file, or a map of the kernel's.
+/// A ring for one sample: a file, or a BPF map.
 struct OpenRing {
     path: PathBuf,
     map: Option<bpf::Map>,

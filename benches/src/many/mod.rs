@@ -1,7 +1,7 @@
 //! Many producer processes and one ring.
 //!
 //! All producers of a sample run from a common start for its time, pinned, and count what they
-//! publish and what they are refused, by cause. What they say must agree with the ring's books and
+//! publish and what they are refused, by cause. Their counts must agree with the ring's totals and
 //! with what was read or is left, producer by producer; see [`audit`].
 
 pub mod audit;

@@ -1,4 +1,4 @@
-//! What a producer process does: races from a common start for the sample's time, and counts.
+//! A producer process: races from a common start for the sample's time, and counts.
 
 use super::audit::{Losses, Tally, attempts, first_number};
 use super::race::{Race, Shape, Way, Who};
@@ -13,19 +13,19 @@ use std::time::Duration;
 
 /// Records of a batch.
 const BATCH: u64 = 64;
-/// Attempts between two looks at the clock.
+/// Attempts between two readings of the clock.
 const BLOCK: u64 = 1024;
-/// How long a producer waits for room: longer than any reader takes that is still alive.
+/// How long a producer waits for room: longer than any live reader takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Nanoseconds that all processes agree on.
+/// Returns nanoseconds of a clock that all processes share.
 pub(crate) fn now_ns() -> Result<u64, BenchError> {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC)
         .map_err(|source| BenchError::System { what: "clock_gettime", source })?;
     Ok(u64::try_from(Duration::from(time).as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// What a producer did, and when it ended.
+/// The result of a producer, and when it ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) tally: Tally,
@@ -35,7 +35,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// What goes over the shared page.
+    /// Returns the words for the shared page.
     pub(crate) fn words(&self) -> [u64; 7] {
         let [full, contended, pending, other] = self.tally.refused.words();
         [self.tally.published, self.end_ns, self.bad, full, contended, pending, other]
@@ -49,7 +49,7 @@ impl From<[u64; 7]> for Ran {
     }
 }
 
-/// Attaches, says so to `begin`, which returns when the race starts, and runs.
+/// Attaches, calls `begin`, which returns when the race starts, and runs.
 pub(crate) fn run(
     race: &Race,
     begin: impl FnOnce() -> Result<u64, BenchError>,
@@ -117,7 +117,7 @@ fn laps(
     }
 }
 
-/// [`laps`] of attempts one by one.
+/// [`laps`] with one attempt at a time.
 #[inline(always)]
 fn singly<const N: usize>(
     race: &Race,
@@ -139,7 +139,7 @@ fn filled<const N: usize>(number: u64) -> [u8; N] {
     bytes
 }
 
-/// Writes a record where it stands; `$record` derefs to its bytes.
+/// Writes a record in place; `$record` derefs to its bytes.
 macro_rules! in_place {
     ($record:expr, $number:expr, $n:expr) => {{
         let mut record = $record;
@@ -217,7 +217,7 @@ fn exclusive<const N: usize>(
         (Way::Reserve, _) => {
             singly::<N>(race, start, |number| in_place!(ring.reserve(BYTES, N)?, number, N))
         }
-        // It has no reservation of its own: its records are refused one by one.
+        // It has no reserved batch: its records are refused one by one.
         (Way::Batch, _) => laps(race, start, |mut number, tally| {
             for _ in 0..BLOCK / BATCH {
                 let mut batch = ring.batch();

@@ -1,4 +1,4 @@
-//! What is asked of many producers, and what one sample finds.
+//! The task of many producers, and the result of one sample.
 
 use super::audit::Losses;
 use crate::cores::Distance;
@@ -6,12 +6,12 @@ use crate::drive::Limit;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Whose ring.
+/// The rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Who {
-    /// Ours, with any number of producers.
+    /// perfring's, with any number of producers.
     Shared,
-    /// Ours, with one: what it costs that there may be more.
+    /// perfring's, with one: shows what support for many costs.
     Exclusive,
     /// The kernel's.
     Bpf,
@@ -31,7 +31,7 @@ impl Who {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Shape {
-    /// Producers alone, who overwrite.
+    /// Only producers, which overwrite.
     Alone,
     /// A consumer; a record that finds the ring full is lost and counted.
     Lossy,
@@ -72,12 +72,12 @@ impl Way {
     }
 }
 
-/// On which cores the producers run.
+/// The cores on which the producers run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// On both in turn, the first not on the consumer's.
+    /// Alternately on both, the first not on the consumer's.
     Spread,
-    /// All on the one that is not the consumer's.
+    /// All on the core that is not the consumer's.
     Apart,
 }
 
@@ -90,7 +90,7 @@ impl Placement {
     }
 }
 
-/// What a producer process is asked to do.
+/// The task of a producer process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Race {
     pub(crate) who: Who,
@@ -99,7 +99,7 @@ pub(crate) struct Race {
     pub(crate) payload: usize,
     pub(crate) data_size: u64,
     pub(crate) path: PathBuf,
-    /// The number of the kernel's ring.
+    /// The id of the kernel's ring.
     pub(crate) bpf: u32,
     /// This producer's number.
     pub(crate) producer: usize,
@@ -110,11 +110,11 @@ pub(crate) struct Race {
     pub(crate) number: u64,
 }
 
-/// What one sample found.
+/// The result of one sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) round: usize,
-    /// Verified by the consumer; where there is none, published.
+    /// Verified by the consumer; without one, published.
     pub(crate) records: u64,
     /// Of all producers together.
     pub(crate) records_per_s: f64,

@@ -13,8 +13,8 @@ use serde::Serialize;
 use std::io::Write;
 
 /// Million records a second of the kernel's BPF ring buffer with a libbpf consumer that sleeps and
-/// is woken as by default, on a machine such as ours was (two cores of an AMD EPYC, Linux 6.18),
-/// in another run. Not measured here: what is measured here has rows of its own.
+/// is woken as by default, on a similar machine (two cores of an AMD EPYC, Linux 6.18), in another
+/// run. Quoted, not measured: what is measured here has rows of its own.
 const QUOTED: [(Shape, usize, usize, f64); 6] = [
     (Shape::Alone, 8, 1, 37.0),
     (Shape::Alone, 64, 1, 37.0),
@@ -52,20 +52,20 @@ pub(crate) struct Row {
     repetition: Repetition,
     records_per_s: f64,
     bytes_per_s: f64,
-    /// Of all producers together: one record in so much time.
+    /// Over all producers: the time per record.
     ns_per_record: f64,
     records: u64,
     lost: u64,
     #[serde(flatten)]
     refused: Losses,
     bad: u64,
-    /// By the ring of one producer.
+    /// Relative to the ring of one producer.
     exclusive_ratio: Option<f64>,
-    /// By the same with two producers.
+    /// Relative to the same with two producers.
     two_ratio: Option<f64>,
-    /// By the kernel's ring, measured here with as many producers.
+    /// Relative to the kernel's ring, measured here with as many producers.
     bpf_ratio: Option<f64>,
-    /// Of another run.
+    /// From another run.
     bpf_quoted_records_per_s: Option<f64>,
     hop_before_ns: f64,
     hop_after_ns: f64,
@@ -74,7 +74,7 @@ pub(crate) struct Row {
     summary: Option<Summary>,
 }
 
-/// What a case is compared with.
+/// The results that a case is compared with.
 struct Bases<'a> {
     exclusive: Option<&'a [Sample]>,
     two: Option<&'a [Sample]>,
@@ -131,7 +131,7 @@ fn figures<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Vec<(Distance, 
     samples.into_iter().map(|s| (s.distance, s.records_per_s)).collect()
 }
 
-/// A line for each sample, compared with its neighbours of the same round.
+/// Returns a line for each sample, compared with its neighbours of the same round.
 fn singles(found: &Found, group: &Group, options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
     for (case, samples) in &group.cases {
@@ -152,7 +152,7 @@ fn singles(found: &Found, group: &Group, options: &Options) -> Vec<Row> {
     rows
 }
 
-/// A line for each case and distance.
+/// Returns a line for each case and distance.
 fn medians(found: &Found, group: &Group, options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
     for (case, samples) in &group.cases {
@@ -191,7 +191,7 @@ fn medians(found: &Found, group: &Group, options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Every line.
+/// Returns every line.
 pub(crate) fn rows(found: &Found, options: &Options) -> Vec<Row> {
     let of_group = |group| {
         let singles = singles(found, group, options);
@@ -248,7 +248,7 @@ impl<'a> Bpf<'a> {
     }
 }
 
-/// Writes the tables and what follows from them.
+/// Writes the tables and the conclusions.
 pub(crate) fn write(
     found: &Found,
     options: &Options,
@@ -274,15 +274,15 @@ pub(crate) fn write(
     match &found.no_bpf {
         None => writeln!(
             out,
-            "bpf: measured here, no wake-ups, its consumer looks by itself as ours does; alone it \
-             gives space back unread"
+            "bpf: measured here, no wake-ups, its consumer polls as perfring's does; alone it \
+             releases space unread"
         )?,
         Some(why) => writeln!(out, "bpf: not measured here: {why}")?,
     }
     Ok(())
 }
 
-/// What one producer pays while it is alone.
+/// Writes what one producer pays while it is alone.
 fn uncontended(rows: &[Row], out: &mut dyn Write) -> Result<(), BenchError> {
     let lone = |row: &&Row| {
         row.contestant == Who::Shared.name() && (row.producers, row.way) == (1, Way::Publish.name())
@@ -294,7 +294,7 @@ fn uncontended(rows: &[Row], out: &mut dyn Write) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Whether more producers than two publish less than two do.
+/// Writes whether more than two producers publish less than two do.
 fn least(rows: &[Row], out: &mut dyn Write) -> Result<(), BenchError> {
     let ours = rows.iter().filter(|row| row.contestant == Who::Shared.name());
     let ratios = ours.filter_map(|row| Some((row.two_ratio?, row)));
