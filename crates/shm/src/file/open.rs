@@ -202,7 +202,7 @@ impl RingFile {
         &self,
         mut take: impl FnMut() -> Result<Option<ByteLock>, AttachError>,
     ) -> Result<Option<ByteLock>, AttachError> {
-        let mut looks = REMOVAL_POLLS;
+        let mut polls = REMOVAL_POLLS;
         loop {
             if let Some(lock) = take()? {
                 return match self.is_named()? {
@@ -210,16 +210,16 @@ impl RingFile {
                     false => Err(AttachError::Removed { location: self.location.clone() }),
                 };
             }
-            if looks == 0 {
+            if polls == 0 {
                 return Ok(None);
             }
             let removing = ofd_lock::is_held(&self.file, ofd_lock::REMOVAL_BYTE)
                 .map_err(|source| self.io("asking for its locks", source))?;
             if removing {
-                looks -= 1;
+                polls -= 1;
                 std::thread::sleep(REMOVAL_PAUSE);
             } else {
-                looks = 0; // poll again: the removal may have ended since the lock was tried
+                polls = 0; // poll again: the removal may have ended since the lock was tried
             }
         }
     }
