@@ -1,4 +1,4 @@
-//! `#[derive(Record)]`: a struct's schema, for perfring's records.
+//! `#[derive(Record)]`: generates a struct's schema for perfring's records.
 //!
 //! Use it through `perfring_types` or `perfring_producer::types`, whose traits it implements.
 #![forbid(unsafe_code)]
@@ -11,18 +11,18 @@ use attributes::Container;
 use proc_macro2::TokenStream;
 use syn::{Data, DeriveInput, Error, Result};
 
-/// Makes a struct a record, or an enum a field of records.
+/// Derives `Record` for a struct, or the traits of a record's field for an enum.
 ///
 /// # Plain records
 ///
-/// A struct whose bytes are the payload. It is `bytemuck::Pod`, so without padding, pointers and
-/// values that not all bytes can be.
+/// A struct whose bytes are the payload. It is `bytemuck::Pod`, so it has no padding, no pointers,
+/// and no type for which some bytes are invalid.
 ///
 /// ```
 /// use bytemuck::{Pod, Zeroable};
 /// use perfring_types::{Enum, Record};
 ///
-/// /// A trade, as the exchange told it.
+/// /// A trade, as reported by the exchange.
 /// #[repr(C)]
 /// #[derive(Clone, Copy, Record, Pod, Zeroable)]
 /// #[record(name = "market.Trade", version = 2)]
@@ -56,15 +56,15 @@ use syn::{Data, DeriveInput, Error, Result};
 ///
 /// let trade = Trade { side: Side::Sell.into(), ..Trade::zeroed() };
 /// assert_eq!(trade.side.get(), Ok(Side::Sell));
-/// assert_eq!(Trade::SCHEMA.help, "A trade, as the exchange told it.");
+/// assert_eq!(Trade::SCHEMA.help, "A trade, as reported by the exchange.");
 /// assert_eq!(Trade::SCHEMA.fields[0].unit, "ns");
 /// ```
 ///
 /// # rkyv records
 ///
-/// With `#[record(rkyv)]` the payload is an rkyv archive: strings, vectors and options can be. It
-/// has `rkyv`'s `Archive` and `Serialize`; the structs in it likewise. An enum without data in it
-/// has `#[record(rkyv)]` too.
+/// With `#[record(rkyv)]` the payload is an rkyv archive, which may contain strings, vectors and
+/// options. The struct derives `rkyv`'s `Archive` and `Serialize`; so do the structs in it. An enum
+/// without data in it has `#[record(rkyv)]` too.
 ///
 /// ```
 /// use perfring_types::{Borrowed, Record};
@@ -79,7 +79,7 @@ use syn::{Data, DeriveInput, Error, Result};
 ///     #[record(unit = "ms")]
 ///     took: Option<f64>,
 ///     tags: Vec<Tag>,
-///     #[record(opaque)] // bytes: nothing is known of a tuple
+///     #[record(opaque)] // bytes: a tuple has no known shape
 ///     pair: (u32, u32),
 /// }
 ///
@@ -107,29 +107,29 @@ use syn::{Data, DeriveInput, Error, Result};
 /// | | |
 /// |---|---|
 /// | `name = "..."` | the type's name; without it the package's (`CARGO_PKG_NAME`) and the struct's, as `my-package.Trade`. Two structs with one name in one package need names of their own |
-/// | `version = N` | counts up when the meaning changes; 1 without it |
-/// | `id = N` | the type's number, any `const` of `u32` that an application may use; without it one that follows from name, version and layout |
+/// | `version = N` | incremented when the meaning changes; 1 without it |
+/// | `id = N` | the type's id, any `const` of `u32` that an application may use; without it, the id follows from name, version and layout |
 /// | `class = "..."` | `plain`, `log`, `span_start`, `span_end`, `gauge`, `sum`, `histogram`, `resource` |
-/// | `help = "..."` | what it means; without it the first paragraph of the doc comment |
+/// | `help = "..."` | a description; without it the first paragraph of the doc comment |
 /// | `rkyv` | an rkyv archive; on an enum: a field of archives |
-/// | `crate = path` | where `perfring_types` is, such as `perfring_producer::types` |
+/// | `crate = path` | the path of `perfring_types`, such as `perfring_producer::types` |
 ///
 /// On a field:
 ///
 /// | | |
 /// |---|---|
-/// | `unit = "..."` | its unit as UCUM has it: `By`, `ms`, `{request}` |
-/// | `help = "..."` | what it means; without it the first paragraph of the doc comment |
+/// | `unit = "..."` | its unit in UCUM notation: `By`, `ms`, `{request}` |
+/// | `help = "..."` | a description; without it the first paragraph of the doc comment |
 /// | `name = "..."` | its name, if not the field's own |
 /// | `text` | a `[u8; N]` that is UTF-8 with zeros after it |
 /// | `hex` | a `[u8; N]` shown in hexadecimal |
-/// | `opaque` | rkyv: shown as bytes, whatever it is |
-/// | `skip` | not told of, as are fields whose names begin with `_` (unless they have a `name`) |
+/// | `opaque` | rkyv: shown as bytes, whatever its type |
+/// | `skip` | left out of the schema, as are fields whose names begin with `_` (unless they have a `name`) |
 ///
 /// On a variant of an enum: `name = "..."`.
 ///
-/// Records of 64-bit integers and less stand at multiples of 8; what needs more is refused, as are
-/// padding, pointers, and enums whose numbers nobody has fixed.
+/// Records of 64-bit integers and less are aligned to 8. Types that need more are rejected, as are
+/// padding, pointers, and enums without fixed numbers.
 #[proc_macro_derive(Record, attributes(record))]
 pub fn derive_record(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = syn::parse_macro_input!(input as DeriveInput);
@@ -143,7 +143,7 @@ fn derive(input: &DeriveInput) -> Result<TokenStream> {
         Data::Enum(_) => enumeration::enumeration(input, &all),
         Data::Union(union) => Err(Error::new(
             union.union_token.span,
-            "nobody could tell which field of a union is meant: use a struct with a field for each",
+            "a reader cannot tell which field of a union is valid: use a struct with a field for each",
         )),
     }
 }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use syn::parse_quote;
 
-    /// Generated code reaches everything through `crate = ...`, for those who do not depend on
+    /// Generated code reaches everything through `crate = ...`, for users that do not depend on
     /// `perfring_types` themselves.
     #[test]
     fn another_path_is_used_everywhere() {
