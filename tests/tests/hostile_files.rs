@@ -84,7 +84,7 @@ fn some_values_in_the_data_of_a_shared_ring_with_an_open_reservation() {
 fn a_lock_that_nobody_can_hold_is_an_error_and_no_hang() {
     let mut trial = Trial::new();
     for (nth, base) in golden(&SHARED).into_iter().enumerate() {
-        for (at_lock, (lock, broken)) in invalid::locks_of_nobody(&base).enumerate() {
+        for (at_lock, (lock, broken)) in invalid::invalid_locks(&base).enumerate() {
             if at_lock % SHARED.len() != nth && cases(0, 1) == 0 {
                 continue; // each attempt to get the lock takes its time
             }

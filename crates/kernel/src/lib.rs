@@ -37,7 +37,7 @@ mod source;
 /// them.
 #[cfg(feature = "fuzz")]
 #[doc(hidden)]
-pub mod door {
+pub mod fuzz {
     pub use crate::decode::{What as Decoded, decode as decoded};
 }
 pub use event::{EventKind, UnknownEvent};
