@@ -121,7 +121,7 @@ impl<'a> Transcript<'a> {
         let present = Stat::read(&self.ring).unwrap().totals.unwrap().present.records;
         let (mut consumer, _) = drive(&self.next().actor, &["hold", "consumer"], &self.ring);
         let count = present.saturating_sub(leave);
-        consumer.report(&count.to_string());
+        consumer.send(&count.to_string());
         let mut answer = String::new();
         loop {
             let line = consumer.line();
@@ -306,10 +306,10 @@ fn records_go_from_the_old_to_the_new_and_back() {
             assert_eq!(ready, "ready");
             let (mut to, ready) = drive(reader, &["read", policy, kind, &count], &ring);
             assert_eq!(ready, "ready");
-            from.report("");
+            from.send("");
             if policy == "overwrite" {
                 assert_eq!(from.line(), "half");
-                from.report("");
+                from.send("");
             }
             assert_eq!(from.line(), format!("written {records}"));
             let said = to.line();

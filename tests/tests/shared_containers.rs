@@ -147,7 +147,7 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     let mut command = yard.command(true, MEMBER, "actor", &["hold", "consumer"]);
     let (mut consumer, line) = Driven::of(&mut command);
     assert_eq!(line, "attached");
-    consumer.report("66");
+    consumer.send("66");
     for seq in 0..65 {
         assert_eq!(consumer.line(), ((2u64 << 32) + seq).to_string());
     }
