@@ -49,7 +49,7 @@ fn halves(word: u64) -> (u32, u32) {
 }
 
 /// Decodes the record of this frame: its time and its content, where a sample belongs to `event`.
-/// (The identifier does not tell: the kernel gives all observers of one event of a task the
+/// (The identifier does not show it: the kernel gives all observers of one event of a task the
 /// identifier of the first of them, since it prepares a sample once.) The payload replaces the
 /// content of `payload`. `None` if the record is shorter than such a record can be.
 #[cfg_attr(not(feature = "fuzz"), allow(unreachable_pub))]

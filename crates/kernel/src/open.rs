@@ -301,7 +301,7 @@ impl Asked {
         let system = matches!(whose, Whose::Cpu(_));
         Err(match opened {
             Ok(event) => return Ok(Some(event)),
-            Err(NoEvent::Gone) => return Ok(None),
+            Err(NoEvent::Ended) => return Ok(None),
             Err(NoEvent::Forbidden) => {
                 let of = match self.target {
                     Target::Process(pid) => format!("of process {pid}"),

@@ -202,7 +202,7 @@ fn tagged(input: &mut Input<'_>) {
         let value = value.expect("what our own writer wrote");
         reported |= value.name == perfring_types::tagged::CUT && matches!(value.data, Data::U64(_));
     }
-    assert!(!cut || reported || limit < 24, "cut, and it does not say so");
+    assert!(!cut || reported || limit < 24, "truncated, and not reported");
     // Anything else is read or refused.
     for value in Values::new(input.rest()) {
         let Ok(value) = value else { break };

@@ -231,8 +231,7 @@ fn make(mode: &str, ring: &str) -> Outcome {
     made.map_err(|error| error.to_string().into())
 }
 
-/// Prints the numbers that an observer sees.
-/// Registers so many types, beginning somewhere among them, when it is told to.
+/// Registers so many types, beginning somewhere among them, at a line on stdin.
 fn register(count: u32, from: u32, ring: &str) -> Outcome {
     let producer = SharedProducer::attach(ring)?;
     println!("ready");
@@ -244,6 +243,7 @@ fn register(count: u32, from: u32, ring: &str) -> Outcome {
     Ok(())
 }
 
+/// Prints the numbers that an observer reads.
 fn observe(ring: &str) -> Outcome {
     let mut observer = Observer::open(ring, Start::Oldest)?;
     while let Some(item) = observer.read()? {

@@ -2,7 +2,7 @@
 //!
 //! `sharer drive NAME RING` obeys each line on its stdin, and answers with a line.
 //! `sharer step SCENARIO RING` stops itself, takes one step, stops itself again.
-//! `sharer storm WHO SEED LOG RING` publishes by all methods at random until it is told to end.
+//! `sharer storm WHO SEED LOG RING` publishes by all methods at random until the log says to end.
 //! `sharer fork KIND RING` forks while it has a ring of that kind.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

@@ -149,6 +149,6 @@ fn killed_long_after_book() -> Golden {
     let newest = [copies.start, copies.start + copies.len() / 2]
         .map(|copy| u64::from_ne_bytes(file[copy + 8..copy + 16].try_into().unwrap()));
     let lost = script.items.iter().find(|item| matches!(item.kind, Kind::Lost { .. })).unwrap();
-    assert!(newest.iter().all(|&pos| pos <= lost.pos), "the book is older than the losses");
+    assert!(newest.iter().all(|&pos| pos <= lost.pos), "the totals are older than the losses");
     script.take("killed_long_after_book", file)
 }

@@ -86,7 +86,7 @@ impl RingFile {
             }
             _ => io("opening it", source),
         })?;
-        let meta = file.metadata().map_err(|source| io("looking at it", source))?;
+        let meta = file.metadata().map_err(|source| io("reading its metadata", source))?;
         if !meta.is_file() {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
             return Err(io("opening it", source));
@@ -123,7 +123,7 @@ impl RingFile {
     /// # Errors
     /// [`AttachError::Io`].
     pub fn identity(&self) -> Result<Identity, AttachError> {
-        let meta = self.file.metadata().map_err(|source| self.io("looking at it", source))?;
+        let meta = self.file.metadata().map_err(|source| self.io("reading its metadata", source))?;
         Ok(Identity { dev: meta.dev(), ino: meta.ino(), uuid: self.layout.uuid })
     }
 
@@ -132,13 +132,13 @@ impl RingFile {
     /// # Errors
     /// [`AttachError::Io`].
     pub fn owner(&self) -> Result<(u32, u32), AttachError> {
-        let meta = self.file.metadata().map_err(|source| self.io("looking at it", source))?;
+        let meta = self.file.metadata().map_err(|source| self.io("reading its metadata", source))?;
         Ok((meta.uid(), meta.mode() & 0o7777))
     }
 
     /// Returns whether the ring's name still leads to this file.
     pub(crate) fn is_named(&self) -> Result<bool, AttachError> {
-        let failed = |source| self.io("looking at it", source);
+        let failed = |source| self.io("reading its metadata", source);
         let open = self.file.metadata().map_err(failed)?;
         match std::fs::metadata(self.location.path()) {
             Ok(named) => Ok((named.dev(), named.ino()) == (open.dev(), open.ino())),
@@ -162,7 +162,7 @@ impl RingFile {
     /// [`AttachError::Io`] where the file system has no such locks.
     pub fn is_held(&self, seat: Seat) -> Result<bool, AttachError> {
         ofd_lock::is_held(&self.file, self.lock_byte(seat))
-            .map_err(|source| self.io("asking for its locks", source))
+            .map_err(|source| self.io("querying its locks", source))
     }
 
     /// Returns whether a live process holds any seat.
@@ -214,7 +214,7 @@ impl RingFile {
                 return Ok(None);
             }
             let removing = ofd_lock::is_held(&self.file, ofd_lock::REMOVAL_BYTE)
-                .map_err(|source| self.io("asking for its locks", source))?;
+                .map_err(|source| self.io("querying its locks", source))?;
             if removing {
                 polls -= 1;
                 std::thread::sleep(REMOVAL_PAUSE);

@@ -90,7 +90,7 @@ impl Idle {
             None => Err(match ring.held_seat()? {
                 Some(seat) => ring.busy(seat),
                 None => {
-                    let now = "a process of this moment recovers it, or has just gone: try again";
+                    let now = "another process is recovering it or has just detached: try again";
                     ring.io("locking it", io::Error::new(io::ErrorKind::WouldBlock, now))
                 }
             }),

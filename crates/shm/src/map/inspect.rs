@@ -60,7 +60,7 @@ impl RingFile {
 
     /// Takes a seat, or returns an error that names its holder.
     pub(crate) fn take(&self, seat: Seat) -> Result<ByteLock, AttachError> {
-        let io = |source| self.io("locking its place", source);
+        let io = |source| self.io("locking its seat", source);
         let take = || ByteLock::take(&self.file, self.lock_byte(seat)).map_err(io);
         self.take_with(take)?.ok_or_else(|| self.busy(seat))
     }

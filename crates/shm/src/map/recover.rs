@@ -1,4 +1,4 @@
-//! Recovering a shared ring from a process that may write it and is not a producer.
+//! Recovery of a shared ring by any process that may write it.
 
 use crate::file::error::AttachError;
 use crate::file::liveness::Kernel;

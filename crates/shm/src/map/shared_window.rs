@@ -31,8 +31,8 @@ const ATTACH_NAP: Duration = Duration::from_millis(1);
 
 /// A slot of a shared ring, and the mapping of its producer.
 ///
-/// A forked child gets no space, only [`Refusal::Full`]: [`SharedWindow::forked`] tells the two
-/// apart.
+/// A forked child gets no space, only [`Refusal::Full`]: [`SharedWindow::forked`] distinguishes the
+/// two.
 #[derive(Debug)]
 pub struct SharedWindow {
     // In drop order.

@@ -17,7 +17,7 @@ const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 #[derive(Debug)]
 pub enum NoEvent {
     /// The thread has ended, or the processor is off.
-    Gone,
+    Ended,
     /// This user lacks the permission, or a sandbox forbids it.
     Forbidden,
     /// The kernel has no such system call.
@@ -33,7 +33,7 @@ pub enum NoEvent {
 impl From<io::Error> for NoEvent {
     fn from(error: io::Error) -> Self {
         match error.raw_os_error() {
-            Some(libc::ESRCH | libc::ENODEV) => NoEvent::Gone,
+            Some(libc::ESRCH | libc::ENODEV) => NoEvent::Ended,
             Some(libc::EACCES | libc::EPERM) => NoEvent::Forbidden,
             Some(libc::ENOSYS) => NoEvent::Missing,
             Some(libc::EINVAL | libc::ENOENT | libc::EOPNOTSUPP) => NoEvent::Unknown,
@@ -69,7 +69,7 @@ impl KernelEvent {
             let fd =
                 unsafe { libc::syscall(libc::SYS_perf_event_open, attr, pid, cpu, none, CLOEXEC) };
             if fd >= 0 {
-                // SAFETY: a descriptor that was just opened, and that nobody else knows of.
+                // SAFETY: a descriptor that was just opened, without another reference.
                 let fd = unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) };
                 return Ok(KernelEvent { file: fd.into(), reports_lost: read_format != 0 });
             }
