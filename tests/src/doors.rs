@@ -1,5 +1,5 @@
-//! Every way into a ring file, tried on files that may hold anything: each ends with records or with an
-//! error that is a sentence, and with no panic, no hang and no access outside the mapping.
+//! Every entry point for ring files, tried on files with any content: each ends with records or
+//! with an error that has a message, without a panic, a hang, or an access outside the mapping.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc)]
 
 use crate::ring_dir;
@@ -21,22 +21,22 @@ use std::time::{Duration, Instant};
 /// Longer than any case may take, on the slowest machine.
 const TOO_LONG: Duration = Duration::from_secs(120);
 
-/// What is being tried, for the message of whoever finds that it takes too long.
+/// The case that is being tried, for the message of the watchdog.
 #[derive(Debug, Default)]
 struct Now {
     case: Mutex<(String, Option<Instant>)>,
     done: AtomicBool,
 }
 
-/// Runs cases, one file each, and collects what went wrong.
+/// Runs cases, one file each, and collects failures.
 #[derive(Debug)]
 pub struct Trial {
     _dir: tempfile::TempDir,
-    /// The file.
+    /// The file of the case.
     pub path: PathBuf,
     cases: u64,
     attached: u64,
-    /// Doors that were refused.
+    /// Entry points that returned an error.
     pub refused: u64,
     corrupt: u64,
     records: u64,
@@ -46,7 +46,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// With no case yet.
+    /// Makes a trial without cases.
     #[must_use]
     #[allow(clippy::new_without_default, reason = "it starts a thread")]
     pub fn new() -> Self {
@@ -79,13 +79,13 @@ impl Trial {
         }
     }
 
-    /// One file, every door.
+    /// Tries one file through every entry point.
     pub fn file(&mut self, name: impl Display, bytes: &[u8]) {
         let name = name.to_string();
         self.case(name, |trial| trial.every_door(bytes));
     }
 
-    /// Runs one case. A panic is noted, and the next one comes.
+    /// Runs one case. A panic is recorded, and the next case follows.
     pub fn case(&mut self, name: String, run: impl FnOnce(&mut Self)) {
         self.cases += 1;
         let begun = Instant::now();
@@ -106,11 +106,11 @@ impl Trial {
         }
     }
 
-    /// Everybody, each on these bytes as they are.
+    /// Tries every entry point, each on these bytes unchanged.
     pub fn every_door(&mut self, bytes: &[u8]) {
         fs::write(&self.path, bytes).unwrap();
         self.read_only_doors();
-        assert!(fs::read(&self.path).unwrap() == bytes, "looking changed the file");
+        assert!(fs::read(&self.path).unwrap() == bytes, "reading changed the file");
         self.consumer();
         fs::write(&self.path, bytes).unwrap();
         self.producer();
@@ -122,21 +122,21 @@ impl Trial {
         }
     }
 
-    /// Everybody who only looks.
+    /// Tries the entry points that only read.
     pub fn read_only_doors(&mut self) {
         self.observers();
         self.snapshots();
         self.stat();
     }
 
-    /// Observers from the oldest and from the latest.
+    /// Tries observers from the oldest and from the latest record.
     pub fn observers(&mut self) {
         for start in [Start::Oldest, Start::Latest] {
             self.observe(start);
         }
     }
 
-    /// An observer from this place.
+    /// Tries an observer from this position.
     pub fn observe(&mut self, start: Start) {
         if let Some(mut observer) = self.attach(Observer::open(&self.path, start)) {
             let most = items_at_most(observer.layout().data_size);
@@ -168,7 +168,7 @@ impl Trial {
         }
     }
 
-    /// A look at the figures.
+    /// Reads the figures.
     pub fn stat(&mut self) {
         if let Some(stat) = self.attach(Stat::read(&self.path)) {
             if let Some(totals) = stat.totals {
@@ -178,7 +178,7 @@ impl Trial {
             assert!(stat.producers.iter().all(|member| !member.alive));
             assert!(stat.producers.len() <= stat.layout.slots as usize);
             let _ = stat.epoch();
-            assert!(stat.consumer.owner.name.len() <= 64 * 3, "each bad byte makes three");
+            assert!(stat.consumer.owner.name.len() <= 64 * 3, "each invalid byte becomes three");
         }
     }
 
@@ -196,7 +196,7 @@ impl Trial {
         }
     }
 
-    /// A consumer that pins all there is.
+    /// A consumer that pins everything.
     pub fn pinned(&mut self) {
         if let Some(mut consumer) =
             self.attach(Consumer::attach_with(&self.path, &ConsumerOptions::named("hostile")))
@@ -213,7 +213,7 @@ impl Trial {
         }
     }
 
-    /// An exclusive producer publishes in every way.
+    /// An exclusive producer publishes by every method.
     pub fn producer(&mut self) {
         if let Some(mut producer) = self.attach(Producer::attach_as(&self.path, "hostile")) {
             let max = producer.max_len();
@@ -242,7 +242,7 @@ impl Trial {
         }
     }
 
-    /// A producer of a shared ring publishes in every way.
+    /// A producer of a shared ring publishes by every method.
     pub fn publish_shared(&mut self, producer: &SharedProducer) {
         let max = producer.max_len();
         for len in [0, 1, 100, max / 3, max, max + 1, 8] {
@@ -270,7 +270,7 @@ impl Trial {
         let _ = (waited, producer.totals());
     }
 
-    /// A recovery, and an observer after it.
+    /// Recovers the ring, and observes it afterwards.
     pub fn recover(&mut self) {
         if let Some(recovered) = self.attach(recover(&self.path)) {
             assert!(recovered.swept.len() <= 4096);
@@ -282,7 +282,7 @@ impl Trial {
         }
     }
 
-    /// Counts how a door opened; a refusal must be a sentence.
+    /// Counts the result of an open; an error must have a message.
     fn attach<T>(&mut self, opened: Result<T, AttachError>) -> Option<T> {
         match opened {
             Ok(door) => {
@@ -297,7 +297,7 @@ impl Trial {
         }
     }
 
-    /// Reads to the end, or to damage; more items than a ring can hold are a loop without end.
+    /// Reads to the end, or to corruption; more items than a ring can hold are an endless loop.
     fn read_all(&mut self, most: u64, mut next: impl FnMut() -> Result<Option<u64>, ReadError>) {
         for _ in 0..most {
             match next() {
@@ -310,10 +310,10 @@ impl Trial {
                 }
             }
         }
-        panic!("more than {most} items: a loop without end");
+        panic!("more than {most} items: an endless loop");
     }
 
-    /// Prints what was counted.
+    /// Prints the counts.
     ///
     /// # Panics
     /// If a case failed.
@@ -323,8 +323,8 @@ impl Trial {
             eprintln!("{failure}");
         }
         println!(
-            "{} cases, {} of them failed; doors opened {} times and refused {} times, {} items read, \
-             {} times damage; the slowest took {:?} ({})",
+            "{} cases, {} of them failed; entry points opened {} times and refused {} times, {} items \
+             read, {} times corrupt; the slowest took {:?} ({})",
             self.cases,
             self.failures.len(),
             self.attached,
@@ -338,12 +338,12 @@ impl Trial {
     }
 }
 
-/// A ring holds at most one item for each word of it; a few more may be told as lost.
+/// Returns the most items in a ring: one for each word of it; a few more may be reported as lost.
 fn items_at_most(data_size: u64) -> u64 {
     data_size / 8 + 16
 }
 
-/// Reads every byte that a reader hands out: one that is not mapped would end the test. Records are
+/// Reads every byte that a reader returns: one that is not mapped would end the test. Records are
 /// no longer than a data area takes, or the ring's own AUX area.
 fn touch(layout: &Layout) -> impl Fn(Item<'_>) -> u64 + use<> {
     let longest = layout.aux_size.max(65_520);
@@ -359,13 +359,13 @@ fn touch(layout: &Layout) -> impl Fn(Item<'_>) -> u64 + use<> {
     }
 }
 
-/// An error that people can act on: one sentence, in lower case or beginning with a name, without a
-/// full stop.
+/// Checks that an error has a message for people: one sentence, in lower case or beginning with a
+/// name, without a full stop.
 ///
 /// # Panics
-/// If it is none.
+/// If it does not.
 pub fn sentence(error: &dyn Display) {
     let text = error.to_string();
-    assert!(text.split(' ').count() >= 3, "no sentence: {text:?}");
+    assert!(text.split(' ').count() >= 3, "not a sentence: {text:?}");
     assert!(!text.ends_with('.') && !text.contains('\n'), "style: {text:?}");
 }

@@ -1,4 +1,5 @@
-//! The programs in `tests/foreign`, built by the test that runs them: the C headers' two ends of a ring.
+//! The programs in `tests/foreign`, built by the test that runs them: both ends of a ring with the
+//! C headers.
 
 use crate::workspace;
 use std::io::{BufRead, BufReader, Write};
@@ -57,7 +58,7 @@ pub fn c_program(build: Build, source: &str, dir: &Path) -> Option<PathBuf> {
     Some(to)
 }
 
-/// A `c_peer` at work, that is told and asked line by line.
+/// A running `c_peer`, driven line by line.
 #[derive(Debug)]
 pub struct Peer {
     child: Child,
@@ -69,7 +70,7 @@ impl Peer {
     /// Starts it.
     ///
     /// # Panics
-    /// If it cannot be.
+    /// If it cannot be started.
     #[must_use]
     pub fn start(exe: &Path, args: &[&str], ring: &Path) -> Self {
         let mut command = Command::new(exe);
@@ -82,40 +83,40 @@ impl Peer {
     /// Sends a line.
     ///
     /// # Panics
-    /// If it has gone.
-    pub fn report(&mut self, line: &str) {
+    /// If it is dead.
+    pub fn send(&mut self, line: &str) {
         writeln!(self.stdin, "{line}").expect("it lives");
     }
 
-    /// The next line that it says: empty once it has gone.
+    /// Returns its next line: empty once it is dead.
     ///
     /// # Panics
-    /// If that is not text.
+    /// If the line is not text.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("text");
         line.trim_end().to_owned()
     }
 
-    /// Sends a line and takes the answer.
+    /// Sends a line and returns the answer.
     pub fn ask(&mut self, line: &str) -> String {
-        self.report(line);
+        self.send(line);
         self.line()
     }
 
     /// Kills it by SIGKILL.
     ///
     /// # Panics
-    /// If it cannot be.
+    /// If it cannot be killed.
     pub fn kill(mut self) {
         self.child.kill().expect("a kill");
         self.child.wait().expect("a death");
     }
 
-    /// Its last line, after which it ends well.
+    /// Returns its last line, after which it must succeed.
     ///
     /// # Panics
-    /// If it does not.
+    /// If it fails.
     pub fn end(mut self) -> String {
         drop(self.stdin);
         let (mut line, mut last) = (String::new(), String::new());
@@ -128,7 +129,7 @@ impl Peer {
     }
 }
 
-/// Runs it to its end, which must be a bad one, and returns what it said of that.
+/// Runs it to its end, which must be a failure, and returns its message.
 ///
 /// # Panics
 /// If it succeeds, or is killed.
@@ -140,7 +141,7 @@ pub fn refused(exe: &Path, args: &[&str], ring: &Path) -> String {
     String::from_utf8_lossy(&stderr).into_owned()
 }
 
-/// Runs it to its end, which must be a good one, and returns the lines that it said.
+/// Runs it to its end, which must be a success, and returns its lines.
 ///
 /// # Panics
 /// If it fails.

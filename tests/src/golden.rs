@@ -1,8 +1,8 @@
-//! The golden ring files that a writer leaves by itself: how each is made, and what a reader must find in
-//! it. What must be found is reckoned from what the script did, never by asking a reader.
+//! The golden ring files that a writer produces: how each is made, and what a reader must find in
+//! it. The expectation is computed from what the script did, never by a reader.
 //!
-//! The others in `proto/golden` were put together from two states of such rings, as a process that is
-//! killed between two stores leaves them. No writer writes those, and they are frozen.
+//! The others in `proto/golden` were composed of two states of such rings, like those of a process
+//! that is killed between two stores. No writer produces them, and they are frozen.
 #![allow(missing_docs, clippy::missing_panics_doc)]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -16,7 +16,7 @@ mod types;
 
 pub use account::{Golden, hex, record};
 
-/// All of them, made anew.
+/// Makes all of them.
 #[must_use]
 pub fn all() -> Vec<Golden> {
     [exclusive::all(), shared::all(), types::all(), large::all()].concat()

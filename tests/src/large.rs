@@ -1,14 +1,14 @@
-//! Payloads of any length of which every byte follows from who published them, and which one it is.
+//! Payloads of any length whose bytes all follow from their producer and number.
 
 use perfring_testkit::rng::Rng;
 
-/// Whose record ends a stream.
+/// The producer whose record ends a stream.
 pub const END: u64 = 0xffff;
 
-/// A payload that stands in the AUX area, whatever the data area's size.
+/// A payload that is in the AUX area, whatever the data area's size.
 pub const LARGE: usize = 70_000;
 
-/// Lengths at rng: small ones, and such as stand in the AUX area.
+/// Returns a random length: small, or one for the AUX area.
 pub fn len_of(rng: &mut Rng) -> usize {
     match rng.below(8) {
         0..4 => 16 + rng.below(1000) as usize,
@@ -22,7 +22,7 @@ fn mixed(seed: u64, at: u64) -> u64 {
     (seed.wrapping_add(at)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ seed
 }
 
-/// A payload of at least 16 bytes.
+/// Returns a payload of at least 16 bytes.
 #[must_use]
 pub fn heavy(who: u64, seq: u64, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 8);
@@ -35,10 +35,10 @@ pub fn heavy(who: u64, seq: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Who published a payload that [`heavy`] made, and which one it is.
+/// Returns the producer and the number of a payload that [`heavy`] made.
 ///
 /// # Panics
-/// If any byte of it is not what it must be.
+/// If any byte of it is wrong.
 #[must_use]
 pub fn weigh(bytes: &[u8]) -> (u64, u64) {
     let (words, rest) = bytes.as_chunks::<8>();

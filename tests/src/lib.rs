@@ -1,4 +1,4 @@
-//! What the tests of processes share: rings in a directory of their own, numbered payloads, and an
+//! Helpers for the tests of processes: rings in a directory of their own, numbered payloads, and an
 //! actor process that is driven from outside.
 
 use perfring_consumer::{Item, Snapshot};
@@ -24,7 +24,7 @@ pub mod stepped;
 /// The type of numbered records.
 pub const NUMBERED: RecordType = RecordType::new(7001).unwrap();
 
-/// What [`NUMBERED`] records are, as a ring's type table has it.
+/// The schema of [`NUMBERED`] records.
 pub const NUMBERED_TYPE: Schema<'static> = Schema {
     id: NUMBERED,
     help: "a number, and bytes that follow from it",
@@ -36,7 +36,7 @@ pub const OTHER_TYPE: Schema<'static> = Schema::new("tests.Other", Encoding::Pod
     .with_fields(8, &[Field::new("number", 0, Shape::plain(Kind::U64, 8))])
     .with_hashed_id();
 
-/// A directory for rings, on a tmpfs where there is one.
+/// Makes a directory for rings, on a tmpfs where there is one.
 ///
 /// # Panics
 /// If none can be made.
@@ -47,7 +47,7 @@ pub fn ring_dir() -> TempDir {
     made.expect("a directory for rings")
 }
 
-/// A payload that tells its number and of which every byte follows from it.
+/// Returns a payload that contains its number, and whose bytes all follow from it.
 #[must_use]
 pub fn numbered(number: u64, len: usize) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
@@ -55,10 +55,10 @@ pub fn numbered(number: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The number of a payload that [`numbered`] made.
+/// Returns the number of a payload that [`numbered`] made.
 ///
 /// # Panics
-/// If any byte of it is not what it must be.
+/// If any byte of it is wrong.
 #[must_use]
 pub fn number_of(bytes: &[u8]) -> u64 {
     let number = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
@@ -66,10 +66,10 @@ pub fn number_of(bytes: &[u8]) -> u64 {
     number
 }
 
-/// The numbers of all records of a snapshot, and the records told lost in it.
+/// Returns the numbers of all records of a snapshot, and the number of records reported lost in it.
 ///
 /// # Panics
-/// If the snapshot is damaged.
+/// If the snapshot is corrupt.
 #[must_use]
 pub fn numbers(snapshot: &Snapshot) -> (Vec<u64>, u64) {
     let (mut numbers, mut lost) = (Vec::new(), 0);
@@ -82,10 +82,10 @@ pub fn numbers(snapshot: &Snapshot) -> (Vec<u64>, u64) {
     (numbers, lost)
 }
 
-/// The types that a ring's table has, and how often.
+/// Returns the types in a ring's table, and how often each is there.
 ///
 /// # Panics
-/// If the table is damaged.
+/// If the table is corrupt.
 #[must_use]
 pub fn types_in(snapshot: &Snapshot) -> BTreeMap<u32, usize> {
     let mut types = BTreeMap::new();
@@ -95,7 +95,7 @@ pub fn types_in(snapshot: &Snapshot) -> BTreeMap<u32, usize> {
     types
 }
 
-/// The actor: a process of this package that does as it is told by its arguments.
+/// Returns the actor: a process of this package that obeys its arguments.
 #[must_use]
 pub fn actor(exe: &str, args: &[&str], ring: &Path) -> Command {
     let mut command = Command::new(exe);
@@ -103,13 +103,13 @@ pub fn actor(exe: &str, args: &[&str], ring: &Path) -> Command {
     command
 }
 
-/// Says why a test cannot run on this machine. With `PERFRING_NO_SKIP` set, as in CI, a test that
+/// Prints why a test cannot run on this machine. With `PERFRING_NO_SKIP` set, as in CI, a test that
 /// should run fails instead.
 ///
 /// # Panics
 /// With `PERFRING_NO_SKIP` set.
 pub fn skip(why: &str) {
     assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "should run here, but {why}");
-    // Past the harness's capture: a skip is never silent.
+    // Written past the harness's capture: a skip is never silent.
     let _ = writeln!(std::io::stderr().lock(), "SKIPPED: {why}");
 }

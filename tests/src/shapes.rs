@@ -1,4 +1,4 @@
-//! Records with a shape, for tests: a plain struct and an archive.
+//! Typed records for tests: a plain struct and an archive.
 
 use bytemuck::{Pod, Zeroable};
 use perfring_types::Record;
@@ -23,7 +23,7 @@ pub struct Quote {
 }
 
 impl Quote {
-    /// One whose every field follows from its number.
+    /// Makes one whose fields all follow from its number.
     #[must_use]
     pub fn of(number: u64) -> Self {
         let price = number as f64 / 8.0;

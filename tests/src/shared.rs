@@ -1,6 +1,6 @@
-//! What the tests of shared rings have in common: payloads that name their producer, the file as a
-//! stranger reads it, the sums that a ring at rest must give, and a producer process that is driven
-//! line by line.
+//! Helpers for the tests of shared rings: payloads that name their producer, a reader of the raw
+//! file, the sums that must hold for a ring at rest, and a producer process that is driven line by
+//! line.
 
 use crate::{actor, number_of, numbered};
 use perfring_abi::{FIELDS, RecordWord};
@@ -14,16 +14,16 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-/// Numbers that each producer has for itself.
+/// Each producer has this many numbers of its own.
 const EACH: u64 = 1 << 32;
 
-/// A payload that names its producer and the number of the record among that one's.
+/// Returns a payload that names its producer and the record's number.
 #[must_use]
 pub fn said(who: u64, seq: u64, len: usize) -> Vec<u8> {
     numbered(who * EACH + seq, len)
 }
 
-/// Whose payload it is, and which.
+/// Returns the producer and the number of a payload.
 ///
 /// # Panics
 /// If it is torn.
@@ -52,14 +52,14 @@ pub fn answer(error: ReserveError) -> String {
 pub struct Reported {
     /// The numbers of each producer's records.
     pub of: BTreeMap<u64, Vec<u64>>,
-    /// Records, all in all.
+    /// The number of records.
     pub records: u64,
-    /// Records told lost, by the cause's name.
+    /// Records reported lost, by the cause's name.
     pub lost: BTreeMap<&'static str, u64>,
 }
 
 impl Reported {
-    /// Takes one item down.
+    /// Adds one item.
     ///
     /// # Panics
     /// If a record is torn.
@@ -74,10 +74,10 @@ impl Reported {
         }
     }
 
-    /// Everything that a consumer finds now.
+    /// Adds everything that a consumer finds now.
     ///
     /// # Panics
-    /// If the ring is damaged.
+    /// If the ring is corrupt.
     pub fn drain(&mut self, consumer: &mut Consumer) {
         while let Some(item) = consumer.read().expect("an intact ring") {
             self.note(item);
@@ -85,23 +85,23 @@ impl Reported {
         consumer.release();
     }
 
-    /// Everything that an observer finds now.
+    /// Adds everything that an observer finds now.
     ///
     /// # Panics
-    /// If the ring is damaged.
+    /// If the ring is corrupt.
     pub fn watch(&mut self, observer: &mut Observer) {
         while let Some(item) = observer.read().expect("an intact ring") {
             self.note(item);
         }
     }
 
-    /// The numbers of one producer.
+    /// Returns the numbers of one producer.
     #[must_use]
     pub fn by(&self, who: u64) -> &[u64] {
         self.of.get(&who).map_or(&[], Vec::as_slice)
     }
 
-    /// Records told lost for a cause.
+    /// Returns the records reported lost for a cause.
     #[must_use]
     pub fn lost(&self, cause: Cause) -> u64 {
         self.lost.get(cause.name()).copied().unwrap_or_default()
@@ -111,7 +111,7 @@ impl Reported {
 /// The bytes of a ring file at one moment, read without any code of the ring's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raw {
-    /// All of it.
+    /// The file's bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -133,7 +133,7 @@ impl Raw {
         ring.read_exact_at(&mut self.bytes, 0).expect("a ring file");
     }
 
-    /// 64 bits at a place.
+    /// Returns the 64 bits at an offset.
     ///
     /// # Panics
     /// Beyond the end.
@@ -142,36 +142,36 @@ impl Raw {
         u64::from_ne_bytes(self.bytes[offset..offset + 8].try_into().expect("eight bytes"))
     }
 
-    /// A field of 64 bits.
+    /// Returns a field of 64 bits.
     ///
     /// # Panics
-    /// If there is none of that name.
+    /// If there is no field of that name.
     #[must_use]
     pub fn field(&self, name: &str) -> u64 {
         let field = FIELDS.iter().find(|field| field.name == name).expect("a field of that name");
         self.at(field.offset)
     }
 
-    /// `data_head`, where perf has it.
+    /// Returns `data_head`, at perf's offset.
     #[must_use]
     pub fn head(&self) -> u64 {
         self.at(1024)
     }
 
-    /// `data_tail`, where perf has it.
+    /// Returns `data_tail`, at perf's offset.
     #[must_use]
     pub fn tail(&self) -> u64 {
         self.at(1032)
     }
 
-    /// The slot that the ring's lock names.
+    /// Returns the slot that the ring's lock names.
     #[must_use]
     pub fn locked_by(&self) -> Option<u32> {
         let word = self.field("shared_lock");
         (word != 0).then(|| (word & 0xffff) as u32 - 1)
     }
 
-    /// What is reserved and not published: where, and the header word.
+    /// Returns what is reserved and not published: positions and header words.
     #[must_use]
     pub fn beyond(&self) -> Vec<(u64, RecordWord)> {
         let (mut pos, end) = (self.head(), self.field("producer_pos"));
@@ -185,13 +185,13 @@ impl Raw {
         found
     }
 
-    /// The open reservations of a slot.
+    /// Returns the open reservations of a slot.
     #[must_use]
     pub fn open(&self, slot: u32) -> u64 {
         self.beyond().iter().filter(|(_, word)| word.owner() == Some(slot)).count() as u64
     }
 
-    /// The named field, or the part of the file, that a byte belongs to.
+    /// Returns the named field, or the part of the file, that a byte belongs to.
     #[must_use]
     pub fn part(&self, offset: usize) -> &'static str {
         let (data, size) = (self.field("data_offset") as usize, self.field("data_size") as usize);
@@ -228,11 +228,11 @@ pub fn sum(counts: impl IntoIterator<Item = Refused>) -> Refused {
     })
 }
 
-/// The books of a ring of which all reservations have ended: they balance to the byte. Where no
-/// slot had two holders (`fresh`), the slots' figures make up the ring's.
+/// Checks the totals of a ring whose reservations have all ended: all records are accounted for, to
+/// the byte. If no slot had two holders (`fresh`), the slots' figures add up to the ring's.
 ///
 /// # Panics
-/// If they do not.
+/// If they are not.
 #[expect(clippy::must_use_candidate, reason = "what it is for is to panic")]
 pub fn balance(ring: &Path, fresh: bool) -> Stat {
     let (stat, raw) = (Stat::read(ring).expect("the ring's figures"), Raw::read(ring));
@@ -260,7 +260,7 @@ pub fn balance(ring: &Path, fresh: bool) -> Stat {
         };
         assert_eq!(count(|figures| figures.written), p.written, "{stat:#?}");
         assert_eq!(count(|figures| figures.reclaimed), p.reclaimed, "{stat:#?}");
-        // The rest of a record that was committed shorter is nobody's discard.
+        // The rest of a record that was committed shorter counts as no discard.
         let discarded = count(|figures| figures.discarded);
         assert_eq!(discarded.records, p.discarded.records, "{stat:#?}");
         assert!(discarded.bytes <= p.discarded.bytes);
@@ -270,19 +270,19 @@ pub fn balance(ring: &Path, fresh: bool) -> Stat {
     stat
 }
 
-/// Looks at a condition until it holds.
+/// Polls a condition until it holds.
 ///
 /// # Panics
 /// After a minute.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let since = Instant::now();
     while !holds() {
-        assert!(since.elapsed() < Duration::from_secs(60), "in vain: {what}");
+        assert!(since.elapsed() < Duration::from_secs(60), "timed out waiting for: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// A process that answers a line for each line that it is told.
+/// A process that answers each line with a line.
 #[derive(Debug)]
 pub struct Driven {
     /// The process.
@@ -301,7 +301,7 @@ impl Driven {
         Self::of(&mut actor(exe, args, ring))
     }
 
-    /// As [`Driven::start`], of any command.
+    /// Starts any command and waits for its first line, which is returned.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -312,7 +312,7 @@ impl Driven {
         (driven, line)
     }
 
-    /// As [`Driven::of`], without waiting.
+    /// Starts any command without waiting.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -325,15 +325,15 @@ impl Driven {
         Driven { child, to, from }
     }
 
-    /// Tells it something.
+    /// Sends a line.
     ///
     /// # Panics
-    /// If it does not listen.
-    pub fn report(&mut self, what: &str) {
+    /// If it does not read its input.
+    pub fn send(&mut self, what: &str) {
         writeln!(self.to.as_mut().expect("its stdin"), "{what}").expect("the process listens");
     }
 
-    /// Its next line; empty if it is gone.
+    /// Returns its next line; empty if it is dead.
     ///
     /// # Panics
     /// If nothing can be read.
@@ -343,12 +343,12 @@ impl Driven {
         line.trim().to_owned()
     }
 
-    /// Tells it something, and returns its answer.
+    /// Sends a line, and returns the answer.
     ///
     /// # Panics
-    /// As [`Driven::report`].
+    /// As for [`Driven::send`].
     pub fn ask(&mut self, what: &str) -> String {
-        self.report(what);
+        self.send(what);
         self.line()
     }
 
@@ -361,7 +361,7 @@ impl Driven {
         self.child.wait().expect("a death");
     }
 
-    /// Ends its input, and waits until it ends by itself.
+    /// Closes its input, and waits until it ends by itself.
     ///
     /// # Panics
     /// If it fails.
@@ -373,7 +373,7 @@ impl Driven {
 
 impl Drop for Driven {
     fn drop(&mut self) {
-        // Of a test that failed: nothing is left behind.
+        // After a failed test: nothing is left behind.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! A process that is stepped instruction by instruction, and the processor it is stepped on.
+//! A process that is stepped instruction by instruction, and the processor that it is stepped on.
 #![allow(clippy::panic)]
 
 use crate::actor;
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-/// A process that stops itself before what is tried and after it.
+/// A process that stops itself before and after the tested operation.
 #[derive(Debug)]
 pub struct Stepped {
     child: Child,
@@ -19,14 +19,14 @@ pub struct Stepped {
 }
 
 impl Stepped {
-    /// A process at its first stop.
+    /// Starts a process and waits for its first stop.
     ///
     /// # Panics
-    /// If it does not come there.
+    /// If it does not get there.
     #[must_use]
     pub fn start(exe: &str, args: &[&str], ring: &Path) -> Self {
         let mut command = actor(exe, args, ring);
-        // Not a step for the dynamic linker.
+        // No step for the dynamic linker.
         command.env("LD_BIND_NOW", "1");
         let child = command.stdin(Stdio::null()).spawn().expect("a process");
         let pid = Pid::from_raw(child.id() as i32);
@@ -35,7 +35,7 @@ impl Stepped {
         stepped
     }
 
-    /// Waits for a stop. Returns whether it is one of its own.
+    /// Waits for a stop. Returns whether it is one of the process's own.
     fn stopped(&self) -> bool {
         match waitpid(self.pid, None).expect("a stop") {
             WaitStatus::Stopped(_, Signal::SIGTRAP) => false,
@@ -44,7 +44,7 @@ impl Stepped {
         }
     }
 
-    /// One instruction on. Returns whether it has reached its second stop.
+    /// Executes one instruction. Returns whether the second stop is reached.
     ///
     /// # Panics
     /// If it ends.
@@ -54,7 +54,8 @@ impl Stepped {
         self.stopped()
     }
 
-    /// To the beginning or the end of the next system call. Returns as [`Stepped::step`].
+    /// Runs to the beginning or the end of the next system call. Returns whether the second stop is
+    /// reached.
     ///
     /// # Panics
     /// If it ends.
@@ -73,7 +74,7 @@ impl Stepped {
         self.child.wait().expect("a death");
     }
 
-    /// Lets it go on to its end; `done` if it is at its second stop.
+    /// Lets it run to its end; `done` if it is at its second stop.
     ///
     /// # Panics
     /// If it ends with an error.
@@ -90,8 +91,8 @@ impl Stepped {
     }
 }
 
-/// A processor for one test: a process that is stepped on the one where its tracer runs is stepped many
-/// times as fast as on another. Tests take one each, in this process and in others.
+/// A processor for one test: a process that is stepped on the processor of its tracer is stepped
+/// many times as fast as on another. Tests take one each, in this process and in others.
 #[derive(Debug)]
 pub struct OneCpu {
     _taken: File,

@@ -1,5 +1,5 @@
-//! The layout stands in three places: `crates/abi`, `proto/perfring.h` and `proto/ABI.md`. They say
-//! the same, and the perf part is what the kernel's header says.
+//! The layout is written in three places: `crates/abi`, `proto/perfring.h` and `proto/ABI.md`. They
+//! agree, and the perf part agrees with the kernel's header.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{
@@ -13,7 +13,7 @@ use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Own fields begin here; before it is the kernel's struct.
+/// perfring's own fields begin here; the kernel's struct is before it.
 const OWN: usize = 1152;
 
 fn root() -> PathBuf {
@@ -25,7 +25,7 @@ fn text(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The C compiler, or a sentence that says what is missing.
+/// Returns the C compiler, or panics with a message about what is missing.
 fn gcc() -> &'static str {
     ["gcc", "cc"]
         .into_iter()
@@ -33,7 +33,7 @@ fn gcc() -> &'static str {
         .expect("there is no C compiler: install gcc (Debian: apt-get install gcc libc6-dev)")
 }
 
-/// Runs a compiler in a directory of its own and hands its complaints to the test.
+/// Runs a compiler in a directory of its own and prints its errors.
 fn compile(
     compiler: &str,
     args: &[&str],
@@ -56,7 +56,7 @@ fn compile(
     (dir, program)
 }
 
-/// Compiles a C program and returns what it prints: `name number number...` a line.
+/// Compiles a C program and returns its output: `name number number...` a line.
 fn printed(include: &Path, source: &str) -> Vec<(String, Vec<u64>)> {
     let include = format!("-I{}", include.display());
     let args = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", &include];
@@ -74,7 +74,7 @@ fn printed(include: &Path, source: &str) -> Vec<(String, Vec<u64>)> {
         .collect()
 }
 
-/// A C program that prints the offset and size of these members of a struct, as `shown`.
+/// Returns a C program that prints the offset and size of these members of a struct, as `shown`.
 fn offsets_of(header: &str, of: &str, members: &[(&str, String)]) -> String {
     let mut source =
         format!("#include <stdio.h>\n#include <stddef.h>\n#include {header}\nint main(void) {{\n");
@@ -91,7 +91,7 @@ fn field_rows() -> Vec<(String, Vec<u64>)> {
     FIELDS.iter().map(|f| (f.name.to_owned(), vec![f.offset as u64, f.size as u64])).collect()
 }
 
-/// The members of a struct in a C header, in order, with comments left out.
+/// Returns the members of a struct in a C header, in order, without comments.
 fn members(header: &str, of: &str) -> Vec<String> {
     let body = header.split(&format!("struct {of} {{")).nth(1).unwrap();
     let body = body.split("\n};").next().unwrap();
@@ -108,7 +108,7 @@ fn every_field_stands_where_c_has_it() {
     let source = offsets_of("\"perfring.h\"", "perfring_header", &wanted);
     assert_eq!(printed(&root().join("proto"), &source), field_rows());
 
-    // And none that only C has.
+    // None exists only in C.
     let in_c: Vec<_> = members(&text("proto/perfring.h"), "perfring_header")
         .into_iter()
         .filter(|name| !name.starts_with("gap_"))
@@ -138,7 +138,7 @@ fn every_field_stands_where_the_document_has_it() {
         .collect();
     assert_eq!(rows, field_rows());
 
-    // The holder's table, against the consumer's place.
+    // The holder's table, against the consumer's seat.
     let holder = document.split("| field | offset in the holder |").nth(1).unwrap();
     let offset = |name: &str| FIELDS.iter().find(|f| f.name == name).unwrap();
     let place = offset("consumer_epoch").offset;
@@ -154,7 +154,7 @@ fn every_field_stands_where_the_document_has_it() {
     println!("{} fields agree between Rust and ABI.md", rows.len());
 }
 
-/// Latches and tables of words: the C name, the heading in ABI.md, and how many words.
+/// Latches and tables of words: the C name, the heading in ABI.md, and the number of words.
 const TOTALS: [(&str, &str, usize); 8] = [
     ("TAIL_MARK", "`tail_mark`", perfring_abi::TAIL_MARK),
     ("PRODUCER_TOTALS", "`producer_totals`", perfring_abi::PRODUCER_TOTALS),
@@ -166,7 +166,7 @@ const TOTALS: [(&str, &str, usize); 8] = [
     ("ANCHOR", "`anchor`", perfring_abi::ANCHOR),
 ];
 
-/// The figures in them: book, name and word, as Rust has them.
+/// Returns the figures in them: table, name and word, as in Rust.
 fn totals_words() -> BTreeMap<(&'static str, String), usize> {
     let mut words = BTreeMap::new();
     let mut add = |totals, name: &str, word: usize| {
@@ -175,7 +175,7 @@ fn totals_words() -> BTreeMap<(&'static str, String), usize> {
             "{totals} {name} twice"
         );
     };
-    // Word 0 of the mark is its position and its number; the golden files show it.
+    // Word 0 of the mark is its position and its number; the golden files cover it.
     for (name, word) in [("pos", 0), ("overwritten_records", 1), ("overwritten_bytes", 2)] {
         add("TAIL_MARK", name, word);
     }
@@ -201,7 +201,7 @@ fn totals_words() -> BTreeMap<(&'static str, String), usize> {
         ("SLOT_LOSSES", "discarded_bytes", losses::DISCARDED_RECORDS + 1),
         ("SLOT_LOSSES", "reclaimed_records", losses::RECLAIMED_RECORDS),
         ("SLOT_LOSSES", "reclaimed_bytes", losses::RECLAIMED_RECORDS + 1),
-        // The base has the two of the written, then the losses without their position.
+        // The base has the two figures of `written`, then the losses without their position.
         ("SLOT_BASE", "written_records", 0),
         ("SLOT_BASE", "written_bytes", 1),
         ("SLOT_BASE", "discarded_records", losses::DISCARDED_RECORDS),
@@ -249,7 +249,7 @@ fn slot_rows() -> Vec<(String, Vec<u64>)> {
     SLOT.iter().map(|&(name, at, size)| (name.to_owned(), vec![at as u64, size as u64])).collect()
 }
 
-/// Every number that `perfring.h` defines, as Rust has it.
+/// Returns every number that `perfring.h` defines, as in Rust.
 fn constants() -> BTreeMap<String, u64> {
     let plain = [
         ("ABI_VERSION", perfring_abi::ABI_VERSION.into()),
@@ -315,7 +315,7 @@ fn constants() -> BTreeMap<String, u64> {
         ("HOLE_RECLAIMED", RecordWord::nop(8, Hole::Reclaimed).misc().into()),
         ("HOLE_REST", RecordWord::nop(8, Hole::Rest).misc().into()),
         ("BUSY_SLOT_SHIFT", RecordWord::busy(8, 1).misc().trailing_zeros().into()),
-        // These two are the algorithm's own; the golden files show them.
+        // These two are the algorithm's own; the golden files cover them.
         ("LOCK_SLOT_BITS", 16),
         ("NOWHERE", u64::MAX),
         ("RECORD_SIZE(0)", perfring_abi::record_size(0)),
@@ -327,7 +327,7 @@ fn constants() -> BTreeMap<String, u64> {
         all.insert(format!("PERFRING_{totals}_WORDS"), words as u64);
     }
     for ((totals, figure), word) in totals_words() {
-        // A book of one kind of figure does not repeat its name.
+        // A table with one kind of figure does not repeat its name.
         let figure = match totals {
             "TAIL_MARK" => figure.trim_start_matches("OVERWRITTEN_"),
             "SLOT_WRITTEN" => figure.trim_start_matches("WRITTEN_"),
@@ -354,7 +354,7 @@ fn every_constant_of_the_c_header_is_rusts() {
         printed(&root().join("proto"), &source).into_iter().map(|(n, v)| (n, v[0])).collect();
     assert_eq!(in_c, ours);
 
-    // And none that only C has.
+    // None exists only in C.
     let header = text("proto/perfring.h");
     let defined: BTreeSet<_> = header
         .lines()
@@ -372,13 +372,13 @@ fn every_constant_of_the_c_header_is_rusts() {
 }
 
 #[test]
-fn every_figure_of_the_books_stands_where_the_document_has_it() {
+fn every_figure_of_the_totals_is_where_the_document_has_it() {
     let document = text("proto/ABI.md");
     let mut in_document = BTreeMap::new();
     for (totals, heading, words) in TOTALS {
         let heading = format!("\n{heading}, {words} words.");
         let table = document.split(&heading).nth(1);
-        let table = table.unwrap_or_else(|| panic!("ABI.md does not say {heading:?}"));
+        let table = table.unwrap_or_else(|| panic!("ABI.md has no heading {heading:?}"));
         for line in table.lines().skip_while(|l| !l.starts_with("|---")).skip(1) {
             let Some(row) = line.strip_prefix('|') else { break };
             let cells: Vec<_> = row.split('|').map(str::trim).collect();
@@ -395,7 +395,7 @@ fn every_figure_of_the_books_stands_where_the_document_has_it() {
 }
 
 #[test]
-fn every_field_of_a_slot_stands_where_c_and_the_document_have_it() {
+fn every_field_of_a_slot_is_where_c_and_the_document_have_it() {
     let wanted: Vec<_> = SLOT.iter().map(|&(name, ..)| (name, name.to_owned())).collect();
     let source = offsets_of("\"perfring.h\"", "perfring_slot", &wanted);
     assert_eq!(printed(&root().join("proto"), &source), slot_rows());
@@ -419,7 +419,7 @@ fn every_field_of_a_slot_stands_where_c_and_the_document_have_it() {
         .collect();
     assert_eq!(rows, slot_rows());
 
-    // Of the holder, C has what the consumer's place has; the tables of it agree with that.
+    // In C, the holder has the fields of the consumer's seat; its tables agree with those.
     let place = FIELDS.iter().find(|f| f.name == "consumer_epoch").unwrap().offset;
     let holder: Vec<_> = FIELDS
         .iter()
@@ -435,7 +435,7 @@ fn every_field_of_a_slot_stands_where_c_and_the_document_have_it() {
     println!("{} fields of a slot agree between Rust, C and ABI.md", SLOT.len());
 }
 
-/// Our names of the kernel's fields.
+/// Returns our name of a field of the kernel.
 fn kernel_name(ours: &str) -> String {
     match ours {
         "reserved" | "reserved_1" => format!("__{ours}"),
@@ -447,7 +447,7 @@ fn kernel_name(ours: &str) -> String {
 fn the_first_1088_bytes_are_the_kernels() {
     let ours: Vec<_> = FIELDS.iter().filter(|f| f.offset < OWN).collect();
     let wanted: Vec<_> = ours.iter().map(|f| (f.name, kernel_name(f.name))).collect();
-    // The kernel's header is not meant for -pedantic.
+    // The kernel's header does not support -pedantic.
     let mut source = String::from("#pragma GCC diagnostic ignored \"-Wpedantic\"\n");
     source += &offsets_of("\"perf_event.h\"", "perf_event_mmap_page", &wanted);
     let page = printed(&root().join("proto/upstream"), &source);
@@ -511,7 +511,8 @@ fn the_c_header_compiles_alone_and_without_a_warning() {
     }
 }
 
-/// Letter and what it pairs with, from a table of `|` cells with `prefix` before each row.
+/// Returns each letter and the letters that it pairs with, from a table of `|` cells with `prefix`
+/// before each row.
 fn letters_of_table(text: &str, prefix: &str) -> BTreeMap<String, String> {
     let start = format!("{prefix}| letter | site | pairs with | so that |");
     let table = text.split(&start).nth(1).unwrap_or_else(|| panic!("no row {start:?}"));
@@ -531,7 +532,7 @@ fn sorted(pairs: &str) -> String {
     pairs.join(" ")
 }
 
-/// The same from the comment of the C header: ` *  A       B, C    ...`.
+/// Returns the same from the comment of the C header: ` *  A       B, C    ...`.
 fn letters_of_comment(text: &str) -> BTreeMap<String, String> {
     let mut letters = BTreeMap::new();
     let table = text.split(" *  letter  pairs with  site").nth(1).unwrap();
@@ -553,7 +554,7 @@ fn the_letters_of_the_orderings_are_the_same_in_all_three() {
     assert!(ring.len() >= 15, "{ring:?}");
     assert_eq!(document, ring, "ABI.md has other letters than crates/ring");
     assert_eq!(header, ring, "perfring.h has other letters than crates/ring");
-    // A pair is one from both sides.
+    // Pairs are symmetric.
     for (letter, pairs) in &ring {
         for other in pairs.split(' ') {
             let back = ring.get(other).unwrap_or_else(|| panic!("{letter} pairs with no {other}"));
@@ -573,7 +574,7 @@ fn the_letters_of_the_orderings_are_the_same_in_all_three() {
 }
 
 #[test]
-fn the_systems_header_may_differ_but_that_is_said() {
+fn a_system_header_that_differs_gives_a_warning() {
     let system = Path::new("/usr/include/linux/perf_event.h");
     let copy = fs::read(root().join("proto/upstream/perf_event.h")).unwrap();
     assert!(copy.starts_with(b"/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */"));

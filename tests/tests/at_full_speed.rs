@@ -1,5 +1,5 @@
-//! Two processes at full speed, and the books afterwards: `written = read + lost by each cause +
-//! still there`, exactly.
+//! Two processes at full speed, and the totals afterwards: `written = read + lost by each cause +
+//! present`, exactly.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
@@ -21,7 +21,7 @@ fn producer(ring: &Path, len: usize) -> Child {
         .expect("an actor")
 }
 
-/// What a reader has met.
+/// What a reader has read.
 #[derive(Default, Debug)]
 struct Tally {
     read: u64,
@@ -35,7 +35,7 @@ impl Tally {
         match item {
             Item::Record(record) => {
                 let number = number_of(record.bytes);
-                assert_eq!(number, self.next, "in order, and every gap told before");
+                assert_eq!(number, self.next, "in order, and every gap reported before");
                 self.next = number + 1;
                 self.read += 1;
             }
@@ -51,14 +51,14 @@ impl Tally {
     }
 }
 
-/// Reads until the producer is gone and nothing is left.
+/// Reads until the producer is dead and nothing is left.
 fn follow(
     child: &mut Child,
     mut read: impl FnMut(&mut Tally) -> Result<bool, ReadError>,
 ) -> (Tally, String) {
     let mut tally = Tally::default();
     loop {
-        // Asked before the last look: what was written before the end is seen by it.
+        // Checked before the last poll, which then reads what was written before the end.
         let done = child.try_wait().expect("a child").is_some();
         while read(&mut tally).expect("an intact ring") {}
         if done {
@@ -130,7 +130,7 @@ fn an_overwrite_ring_counts_what_each_reader_missed() {
                 let (found, _) = numbers(&observer.snapshot()?);
                 assert!(found.is_sorted_by(|a, b| a + 1 == *b), "a snapshot without a gap");
                 most = most.max(found.len());
-                // Those of a ring that nothing came to yet do not count.
+                // Snapshots of a ring without records so far do not count.
                 snapshots += u64::from(!found.is_empty());
             }
             let Some(item) = observer.read()? else { return Ok(false) };

@@ -1,10 +1,11 @@
-//! Layout version 1 is frozen, and so is what is done with it: programs of commit da0ee0c and those of
-//! today do the same, byte for byte, and work on one ring at the same time.
+//! Layout version 1 is frozen, and so is its use: programs of commit da0ee0c and those of today do
+//! the same, byte for byte, and work on one ring at the same time.
 //!
-//! `tests/da0ee0c/transcript.txt` has what that commit's programs answered to a long script, and what
-//! the ring's bytes were after each step. Where `PERFRING_OLD` names a folder with its programs `actor`,
+//! `tests/da0ee0c/transcript.txt` has the answers of that commit's programs to a long script, and a
+//! hash of the ring after each step. If `PERFRING_OLD` names a directory with its programs `actor`,
 //! `sharer` and `peer` (`tools/test` builds them from the history), they also run beside today's.
-//! `PERFRING_NEW_TRANSCRIPT=1` with that writes the transcript again, from them alone.
+//! With `PERFRING_NEW_TRANSCRIPT=1` as well, the transcript is written again, from those programs
+//! alone.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::FIELDS;
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Where programs are: those of today, or of da0ee0c.
+/// The programs of today, or of da0ee0c.
 struct Programs {
     actor: PathBuf,
     sharer: PathBuf,
@@ -36,7 +37,9 @@ fn new() -> Programs {
 
 fn old() -> Option<Programs> {
     let Some(folder) = std::env::var_os("PERFRING_OLD").map(PathBuf::from) else {
-        skip("PERFRING_OLD names no folder with the programs of da0ee0c (tools/test builds them)");
+        skip(
+            "PERFRING_OLD names no directory with the programs of da0ee0c (tools/test builds them)",
+        );
         return None;
     };
     if folder.as_os_str().is_empty() {
@@ -47,12 +50,13 @@ fn old() -> Option<Programs> {
     Some(Programs { actor, sharer, peer })
 }
 
-/// A program that does as it is told, whose complaints nobody reads: the answers say as much.
+/// Starts a driven program. Its stderr is discarded: the answers contain the same.
 fn drive(exe: &Path, args: &[&str], ring: &Path) -> (Driven, String) {
     Driven::of(actor(&exe.to_string_lossy(), args, ring).stderr(Stdio::null()))
 }
 
-/// A hash of a ring file's bytes, but for what differs from run to run: who made and who has it.
+/// Returns a hash of a ring file's bytes, without what differs from run to run: its creator and
+/// holders.
 fn digest(ring: &Path) -> u64 {
     const OF_THE_RUN: [&str; 9] = [
         "created_ns",
@@ -76,7 +80,7 @@ fn digest(ring: &Path) -> u64 {
         raw.bytes[field.offset..field.offset + field.size].fill(0);
     }
     for slot in 0..count as usize {
-        // When it was attached to, pid and uid: after the epoch.
+        // The time of the attach, pid and uid: after the epoch.
         raw.bytes[slots + 1024 * slot + 8..][..16].fill(0);
     }
     // FNV-1a.
@@ -85,11 +89,11 @@ fn digest(ring: &Path) -> u64 {
     })
 }
 
-/// What programs answered, and a digest of the ring after each step.
+/// The programs' answers, and a digest of the ring after each step.
 struct Transcript<'a> {
     text: String,
     ring: PathBuf,
-    /// Each step is done by the next of them.
+    /// The steps are done by them in turn.
     programs: &'a [&'a Programs],
     turn: usize,
 }
@@ -108,7 +112,7 @@ impl<'a> Transcript<'a> {
         writeln!(self.text, "{who} {said}: {answer} {:016x}", digest(&self.ring)).unwrap();
     }
 
-    /// Everything that an observer of the programs sees.
+    /// Notes what an observer reads.
     fn observe(&mut self) {
         let mut observer = actor(&self.next().actor.to_string_lossy(), &["observe"], &self.ring);
         let seen = observer.stderr(Stdio::null()).output().unwrap().stdout;
@@ -116,12 +120,12 @@ impl<'a> Transcript<'a> {
         self.step(0, "observe", &seen);
     }
 
-    /// All that is there is read by a consumer of the programs, but for `leave` records.
+    /// A consumer reads everything, except for `leave` records.
     fn consume(&mut self, leave: u64) {
         let present = Stat::read(&self.ring).unwrap().totals.unwrap().present.records;
         let (mut consumer, _) = drive(&self.next().actor, &["hold", "consumer"], &self.ring);
         let count = present.saturating_sub(leave);
-        consumer.report(&count.to_string());
+        consumer.send(&count.to_string());
         let mut answer = String::new();
         loop {
             let line = consumer.line();
@@ -130,7 +134,7 @@ impl<'a> Transcript<'a> {
             }
             answer += &format!("{line} ");
         }
-        // Half of them die with the place, after they have released.
+        // Half of them die with the seat, after they have released.
         if count.is_multiple_of(2) {
             consumer.kill()
         } else {
@@ -143,7 +147,8 @@ impl<'a> Transcript<'a> {
 
 const PRODUCERS: usize = 3;
 
-/// A ring of many producers: each step is one producer's, who dies and comes again now and then.
+/// Runs a ring of many producers: each step is one producer's, which is killed and restarted now
+/// and then.
 fn many(programs: &[&Programs], policy: Policy, seed: u64, steps: u32) -> String {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
@@ -204,7 +209,7 @@ fn many(programs: &[&Programs], policy: Policy, seed: u64, steps: u32) -> String
     script.text
 }
 
-/// A ring of one producer at a time, who ends, dies and is refused.
+/// Runs a ring of one producer at a time, which ends, is killed and is refused.
 fn one(programs: &[&Programs], policy: Policy, seed: u64, steps: u32) -> String {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
@@ -226,7 +231,7 @@ fn one(programs: &[&Programs], policy: Policy, seed: u64, steps: u32) -> String 
             _ => {
                 let said = number.to_string();
                 let answer = producer.ask(&said);
-                // Refused: it ends.
+                // A refused producer ends.
                 let gone = answer.is_empty();
                 if gone {
                     producer.child.wait().unwrap();
@@ -259,7 +264,7 @@ fn kept() -> PathBuf {
     workspace().join("tests/da0ee0c/transcript.txt")
 }
 
-/// The first line in which they differ.
+/// Compares line by line, for the first difference.
 fn compare(found: &str, kept: &str) {
     for (number, (found, kept)) in (1..).zip(found.lines().zip(kept.lines())) {
         assert_eq!(found, kept, "line {number} of tests/da0ee0c/transcript.txt");
@@ -295,7 +300,7 @@ fn programs_of_both_take_turns_on_one_ring_and_do_the_same() {
 fn records_go_from_the_old_to_the_new_and_back() {
     let Some(old) = old() else { return };
     let records = 50_000u64;
-    for (writer, reader, way) in
+    for (writer, reader, direction) in
         [(&old.peer, &new().peer, "old to new"), (&new().peer, &old.peer, "new to old")]
     {
         for (policy, kind) in [("drop", "plain"), ("drop", "pod"), ("overwrite", "plain")] {
@@ -306,14 +311,14 @@ fn records_go_from_the_old_to_the_new_and_back() {
             assert_eq!(ready, "ready");
             let (mut to, ready) = drive(reader, &["read", policy, kind, &count], &ring);
             assert_eq!(ready, "ready");
-            from.report("");
+            from.send("");
             if policy == "overwrite" {
                 assert_eq!(from.line(), "half");
-                from.report("");
+                from.send("");
             }
             assert_eq!(from.line(), format!("written {records}"));
             let said = to.line();
-            println!("{way}, {policy}, {kind}: {said}");
+            println!("{direction}, {policy}, {kind}: {said}");
             let words: Vec<&str> = said.split(' ').collect();
             let [read, lost] = [words[1], words[3]].map(|word| word.parse::<u64>().unwrap());
             assert_eq!(read + lost, records);
@@ -324,7 +329,8 @@ fn records_go_from_the_old_to_the_new_and_back() {
     }
 }
 
-/// A producer that publishes in every way until it is told to end; it notes how many.
+/// A producer that publishes by every method until it is told to end, and notes how many it has
+/// committed.
 struct Stormer {
     process: std::process::Child,
     log: PathBuf,
@@ -371,10 +377,10 @@ fn old_and_new_producers_publish_die_and_are_swept_in_one_ring() {
     };
     let mut producers: Vec<_> = [true, false, true, false].map(&mut start).into();
     for death in 0..150usize {
-        // Killed once it has committed something more, wherever it is then.
+        // Killed once it has committed something more, at any point.
         let (_, _, one) = &producers[death % 4];
         let before = one.noted();
-        until("a producer goes on", || {
+        until("a producer to publish", || {
             reported.drain(&mut consumer);
             one.noted() > before + 20
         });
@@ -390,7 +396,7 @@ fn old_and_new_producers_publish_die_and_are_swept_in_one_ring() {
     }
     for (who, _, one) in &mut producers {
         let mut status = None;
-        until("a producer ends", || {
+        until("a producer to end", || {
             reported.drain(&mut consumer);
             status = one.process.try_wait().unwrap();
             status.is_some()
@@ -414,6 +420,6 @@ fn old_and_new_producers_publish_die_and_are_swept_in_one_ring() {
         let seen = reported.by(who);
         assert!(seen.is_sorted_by(|a, b| a < b), "{who}: out of order");
         let among = seen.iter().filter(|seq| **seq < noted).count() as u64;
-        assert_eq!(among, noted, "{who}: what it had committed is not all there");
+        assert_eq!(among, noted, "{who}: a committed record is missing");
     }
 }

@@ -1,5 +1,5 @@
-//! The C headers in `proto` against the Rust side, in both directions: what one writes the other reads,
-//! the books balance, and what one leaves behind the other takes over.
+//! The C headers in `proto` against Rust, in both directions: each reads what the other writes, all
+//! records are accounted for, and each takes over what the other leaves behind.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Snapshot, Start, Stat};
@@ -17,12 +17,12 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The program as C11.
+/// Builds the program as C11.
 fn peer(dir: &Path) -> PathBuf {
     c_peer(Build::C11, dir).expect("a C compiler: install gcc")
 }
 
-/// An item as the golden descriptions have it, from a line of `c_peer items`.
+/// Returns an item in the form of the golden descriptions, from a line of `c_peer items`.
 fn item(line: &str) -> Value {
     let words: Vec<&str> = line.split(' ').collect();
     let number = |at: usize| words[at].parse::<u64>().unwrap();
@@ -50,7 +50,7 @@ fn is_item(line: &&String) -> bool {
     line.starts_with("record ") || line.starts_with("lost ")
 }
 
-/// Of what `c_peer items` says, the figures: `NAME RECORDS BYTES`, or `NAME POSITION`.
+/// Returns a figure from the output of `c_peer items`: `NAME RECORDS BYTES`, or `NAME POSITION`.
 fn figure(lines: &[String], name: &str) -> Vec<u64> {
     let line = lines.iter().find(|line| line.split(' ').next() == Some(name)).unwrap();
     line.split(' ').skip(1).map(|word| word.parse().unwrap()).collect()
@@ -72,7 +72,7 @@ fn c_reads_every_golden_file_as_it_is_described() {
             let expect: Value = serde_json::from_str(&text).unwrap();
             let untouched = fs::read(&path).unwrap();
             if expect.get("aux").is_some() {
-                // An AUX area, which the headers do not read: they say so.
+                // An AUX area, which the headers do not read: they report that.
                 let said = refused(&exe, &["items"], &path);
                 assert!(said.contains("needs features"), "{path:?}: {said}");
                 continue;
@@ -94,7 +94,7 @@ fn c_reads_every_golden_file_as_it_is_described() {
             }
             let present = figure(&said, "written")[0] - figure(&said, "before")[0];
             assert_eq!(json!(present), expect["books"]["present_records"], "{path:?}");
-            assert_eq!(fs::read(&path).unwrap(), untouched, "{path:?}: looking changed the file");
+            assert_eq!(fs::read(&path).unwrap(), untouched, "{path:?}: reading changed the file");
 
             let copy = dir.path().join("copy");
             fs::write(&copy, &untouched).unwrap();
@@ -130,7 +130,7 @@ fn what_c_publishes_a_rust_consumer_reads_and_the_books_balance() {
         let mut c = Peer::start(&exe, &[mode, &COUNT.to_string()], &ring);
         assert_eq!(c.line(), "ready");
         let (mut read, mut lost, mut gaps, mut last) = (0, 0, 0, None);
-        // The last of `offer` is one more, which waits.
+        // The last record of `offer` is one more, which waits.
         let end = COUNT - u64::from(mode == "write");
         let mut next = 0;
         while last != Some(end) {
@@ -155,7 +155,7 @@ fn what_c_publishes_a_rust_consumer_reads_and_the_books_balance() {
         let totals = Stat::read(&ring).unwrap().totals.unwrap();
         let (written, full) =
             (totals.producer.written.records, totals.producer.refused.full.records);
-        println!("{mode}, {report:?}: {said}; read {read}, told lost {lost}, in gaps {gaps}");
+        println!("{mode}, {report:?}: {said}; read {read}, reported lost {lost}, in gaps {gaps}");
         assert_eq!(said, format!("written {written} full {full}"));
         assert_eq!((written, written + full), (read, end + 1));
         assert_eq!(totals.consumer.read, totals.producer.written, "written = read");
@@ -261,17 +261,17 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     let mut consumer = Consumer::attach(&ring).unwrap();
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| consumer.wait(PATIENCE));
-        until("the consumer is about to sleep", || field("wait_armed") == 1);
+        until("the consumer to be about to sleep", || field("wait_armed") == 1);
         assert!(Peer::start(&exe, &["write", "1"], &ring).end().starts_with("written 2"));
-        assert!(sleeper.join().unwrap(), "it was woken, and there is something");
+        assert!(sleeper.join().unwrap(), "it was woken, and there is a record");
     });
-    assert_eq!(field("wait_seq"), before + 1, "by a wake, and not by its time");
+    assert_eq!(field("wait_seq"), before + 1, "by a wake, and not by its timeout");
 
-    // A C producer that waits for space, and a Rust consumer that hands it back.
+    // A C producer that waits for space, and a Rust consumer that releases it.
     let before = field("space_seq");
     let mut c = Peer::start(&exe, &["write", "1000"], &ring);
     assert_eq!(c.line(), "ready");
-    until("the producer waits for space", || field("space_armed") == 1);
+    until("the producer to wait for space", || field("space_armed") == 1);
     let mut read = 0;
     while read < 1001 {
         match consumer.read().unwrap() {
@@ -283,7 +283,7 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     assert!(c.end().starts_with("written 1002"));
     drop(consumer);
 
-    // The other way: a Rust producer that waits, and a C consumer.
+    // In the other direction: a Rust producer that waits, and a C consumer.
     let mut producer = Producer::attach(&ring).unwrap();
     let mut number = producer.totals().written.records;
     while producer.publish_as(NUMBERED, &numbered(number, 90)).is_ok() {
@@ -293,8 +293,8 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     std::thread::scope(|scope| {
         let sleeper =
             scope.spawn(|| producer.publish_timeout(NUMBERED, &numbered(number + 1, 90), PATIENCE));
-        until("the producer waits for space", || field("space_armed") == 1);
-        // The one that was refused is told before the last.
+        until("the producer to wait for space", || field("space_armed") == 1);
+        // The refused record is reported before the last.
         let said = Peer::start(&exe, &["read", &(number + 2).to_string()], &ring).end();
         assert!(said.ends_with("lost 1 lapped 0"), "{said}");
         sleeper.join().unwrap().unwrap();
@@ -302,12 +302,12 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     assert!(field("space_seq") > before, "by a wake");
 }
 
-/// A C program in epoll is woken for each record that comes while it is there, misses none of those that
-/// come at any other time, and ends while it is armed.
+/// A C program in epoll is woken for each record that comes while it is there, misses none of those
+/// that come at any other time, and ends while it is armed.
 #[test]
 fn a_c_program_in_epoll_is_woken_for_every_record() {
     const ONE_BY_ONE: u64 = 100;
-    /// Each just when the one before was handed back, which is when it arms itself.
+    /// Each just when the one before was released, which is when it arms itself.
     const MEANWHILE: u64 = 5_000;
     const AT_ONCE: u64 = 50_000;
     let dir = ring_dir();
@@ -344,7 +344,7 @@ fn a_c_program_in_epoll_is_woken_for_every_record() {
     }
 }
 
-/// The same steps by both: the same answers, the same books, the same contents.
+/// The same steps in both languages: the same answers, the same totals, the same contents.
 #[test]
 fn c_and_rust_do_the_same_in_the_same_case() {
     let dir = ring_dir();
@@ -361,7 +361,7 @@ fn c_and_rust_do_the_same_in_the_same_case() {
         let mut consumer = Consumer::attach(&ours).unwrap();
         let mut c = Peer::start(&exe, &["script"], &theirs);
         for number in 0..400u64 {
-            // Mostly small; some are large, some longer than any.
+            // Mostly small; some are large, some longer than the limit.
             let len = 8 + [100, 100, 100, 1000, 4100][rng.below(5) as usize].min(4200);
             let len = 8 + rng.below(len);
             let (word, keep) = match rng.below(16) {
@@ -456,12 +456,15 @@ fn a_killed_c_producer_is_followed_by_rust_and_the_other_way() {
             }
         };
         for _ in 0..10 {
-            // In the middle of a stream without an end.
+            // In the middle of an endless stream.
             let mut c = Peer::start(&exe, &["write", "0"], &ring);
             assert_eq!(c.line(), "ready");
             drain(next + 2000, &mut next);
             let error = Producer::attach(&ring).unwrap_err();
-            assert!(error.to_string().contains("c_peer"), "who lives is told by the lock: {error}");
+            assert!(
+                error.to_string().contains("c_peer"),
+                "the lock shows the live holder: {error}"
+            );
             c.kill();
             deaths += 1;
             let mut producer = Producer::attach(&ring).unwrap();
@@ -489,13 +492,14 @@ fn a_child_of_a_c_producer_has_nothing_of_its_ring() {
     said.sort();
     assert_eq!(said, ["child -16 -16", "parent 0"]);
     // The parent has killed itself; the child lives until its input ends.
-    until("the parent's death is seen", || Producer::attach(&ring).is_ok());
+    until("the parent's death to be detected", || Producer::attach(&ring).is_ok());
     c.kill();
     let totals = Stat::read(&ring).unwrap().totals.unwrap();
     assert_eq!(totals.producer.written.records, 1, "the parent's alone");
 }
 
-/// By then the handle is on no list, and a fork in another thread would not take the lock from the child.
+/// By then the handle is on no list, and a fork in another thread would not detach the child from
+/// the lock.
 #[test]
 fn a_closing_c_handle_holds_no_lock_once_it_unmaps() {
     let dir = ring_dir();
@@ -504,7 +508,8 @@ fn a_closing_c_handle_holds_no_lock_once_it_unmaps() {
     perfring_producer::create(&ring, &options(Policy::Drop)).unwrap();
     let mut c = Peer::start(&exe, &["close"], &ring);
     assert_eq!(c.line(), "closing");
-    // The consumer's header and data while there is the producer; then the producer's, and its slots.
+    // The consumer's header and data while the producer is attached; then the producer's, and its
+    // slots.
     assert_eq!([c.line(), c.line(), c.line()], ["1 0", "0 0", "0 0"]);
     assert_eq!(c.end(), "closed");
 }

@@ -1,6 +1,6 @@
-//! The C headers on files that lie, built with the address and undefined-behaviour sanitizers: the same
-//! verdict as the Rust side, sentence for sentence, and never an access outside the mapping, a hang or a
-//! loop.
+//! The C headers on invalid files, built with the address and undefined-behaviour sanitizers: the
+//! same result as in Rust, message for message, and never an access outside the mapping, a hang or
+//! an endless loop.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{BadRing, FIELDS};
@@ -17,7 +17,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Rings of each kind to begin with.
+/// Rings of each kind to start from.
 const BASES: [&str; 8] = [
     "drop_wrapped_with_losses",
     "drop_foreign_reader",
@@ -29,8 +29,8 @@ const BASES: [&str; 8] = [
     "typed",
 ];
 
-/// What came of an observer: the code of the C headers, the items found, the sum of their bytes, and of a
-/// refusal the sentence.
+/// The result of an observer: the code of the C headers, the number of items, the sum of their
+/// bytes, and the message of an error.
 type Outcome = (i32, u64, u64, String);
 
 fn rust(path: &Path) -> Outcome {
@@ -65,7 +65,7 @@ fn rust(path: &Path) -> Outcome {
     }
 }
 
-/// The same of the consumer, which leaves it read.
+/// Returns the same for the consumer, which releases what it reads.
 fn rust_consumer(path: &Path) -> (i32, u64, u64) {
     let mut consumer = match Consumer::attach_with(path, &ConsumerOptions::named("c_peer")) {
         Ok(consumer) => consumer,
@@ -86,7 +86,7 @@ fn rust_consumer(path: &Path) -> (i32, u64, u64) {
     }
 }
 
-/// The C side, as long as it lives.
+/// The C side, while it lives.
 struct Theirs {
     peer: Peer,
     cases: u64,
@@ -115,17 +115,17 @@ impl Theirs {
         (code as i32, found as u64, sum as u64, words.next().unwrap_or("").to_owned())
     }
 
-    /// Every role on this file; what the observer finds is what ours finds.
+    /// Tries every role on this file; the observers' results must be equal.
     fn file(&mut self, path: &Path, bytes: &[u8], case: &str) {
         fs::write(path, bytes).unwrap();
         let (mut ours, mut theirs) = (rust(path), self.ask("observer", path, case));
-        // The one feature that C does not know of, whatever else is wrong.
+        // C does not know this feature, whatever else is wrong.
         let field = FIELDS.iter().find(|field| field.name == "features_required");
         let features = field.unwrap().offset;
         if bytes.get(features).is_some_and(|low| low & 2 != 0) && theirs.0 == -5 {
             ours = theirs.clone();
         }
-        // Ours keeps the last position for files that were cut.
+        // In Rust the last position is reserved for truncated files.
         let (last, cut) = ((u64::MAX - 7).to_string(), u64::MAX.to_string());
         (ours.3, theirs.3) = (ours.3.replace(&cut, &last), theirs.3.replace(&cut, &last));
         assert_eq!(
@@ -133,13 +133,13 @@ impl Theirs {
             (theirs.0, theirs.1, theirs.2),
             "{case}: {ours:?} {theirs:?}"
         );
-        // Of a feature, this side's advice is another.
+        // The advice for an unknown feature differs.
         if ours.0 == -5 {
             assert!(theirs.3.starts_with("the ring needs features"), "{case}");
         } else {
             assert_eq!(ours.3, theirs.3, "{case}");
         }
-        assert!(fs::read(path).unwrap() == bytes, "{case}: looking changed the file");
+        assert!(fs::read(path).unwrap() == bytes, "{case}: reading changed the file");
         let theirs = self.ask("consumer", path, case);
         if theirs.0 == 0 || theirs.0 == -12 {
             fs::write(path, bytes).unwrap();
@@ -150,14 +150,14 @@ impl Theirs {
     }
 
     fn end(self) {
-        println!("{} doors tried, by code {:?}", self.cases, self.codes);
+        println!("{} entry points tried, by code {:?}", self.cases, self.codes);
         let codes: Vec<_> = self.codes.into_keys().collect();
-        assert_eq!(codes.last(), Some(&0), "none is ever opened: nothing was tried");
+        assert_eq!(codes.last(), Some(&0), "nothing was ever opened");
         self.peer.end();
     }
 }
 
-/// Every case of these rings, in C as in Rust.
+/// Compares every case of these rings in C and in Rust.
 fn compare<'a>(cases: impl Iterator<Item = invalid::Case> + 'a) {
     let dir = ring_dir();
     let path = dir.path().join("ring");
@@ -182,9 +182,9 @@ fn a_broken_field_is_judged_in_c_as_in_rust() {
     compare(fields.chain(short));
 }
 
-/// A record that would end beyond the mapping, and a head that admits it.
+/// A record that would end beyond the mapping, and a head that permits it.
 #[test]
-fn lies_that_fit_each_other_are_judged_in_c_as_in_rust() {
+fn consistent_invalid_fields_are_judged_in_c_as_in_rust() {
     let bases = golden(&BASES);
     compare(bases.iter().flat_map(invalid::long_records));
 }
@@ -198,7 +198,7 @@ fn broken_words_anywhere_are_judged_in_c_as_in_rust() {
     }));
 }
 
-/// Somebody who writes over positions and header words while C reads them, and puts the truth back now and
+/// A process overwrites positions and header words while C reads them, and restores them now and
 /// then.
 #[test]
 fn lies_that_change_while_c_reads_them_harm_nobody() {
@@ -224,7 +224,7 @@ fn lies_that_change_while_c_reads_them_harm_nobody() {
             items += said.split(' ').nth(1).unwrap().parse::<u64>().unwrap();
             liar.join().unwrap()
         });
-        println!("{invalid} lies");
+        println!("{invalid} changes");
     }
     assert!(items > 0, "nothing was ever read");
 }

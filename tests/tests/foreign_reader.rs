@@ -1,6 +1,6 @@
-//! Readers that none of us wrote read a live ring of ours: libbcc's `perf_reader`, and
+//! Foreign readers read a live ring of ours: libbcc's `perf_reader`, and
 //! `bpf_perf_event_read_simple` of libbpf 0.8, both made for the kernel's perf rings. They follow
-//! `data_head`, wrap, skip what they do not know, and move `data_tail`.
+//! `data_head`, wrap, skip unknown records, and move `data_tail`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sys::signal::Signal;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const RECORDS: u64 = 1_100_000; // some are lost: a million and more arrive
 
-/// libbcc, if it is installed.
+/// Returns libbcc, if it is installed.
 fn libbcc() -> Option<PathBuf> {
     let output = Command::new("sh").args(["-c", "ldconfig -p || /sbin/ldconfig -p"]).output();
     let listing = String::from_utf8_lossy(&output.ok()?.stdout).into_owned();
@@ -35,7 +35,8 @@ fn compile(library: &Path, to: &Path) {
     assert!(status.success());
 }
 
-/// The sources of libbpf 0.8, out of the crate that carries them; why not, if they are not to be had.
+/// Returns the sources of libbpf 0.8, from the crate that contains them, or the reason why they are
+/// not available.
 fn libbpf() -> Result<PathBuf, String> {
     let manifest = workspace().join("tests/foreign/libbpf/Cargo.toml");
     let cargo = |args: &[&str]| {
@@ -59,7 +60,7 @@ fn libbpf() -> Result<PathBuf, String> {
     Ok(manifest.with_file_name("libbpf"))
 }
 
-/// Cuts the function out of `libbpf.c` and compiles it into a reader.
+/// Extracts the function from `libbpf.c` and compiles it into a reader.
 fn compile_libbpf(sources: &Path, to: &Path) {
     let text = std::fs::read_to_string(sources.join("src/libbpf.c")).unwrap();
     let begin = text.find("static enum bpf_perf_event_ret\nperf_event_read_simple(").unwrap();
@@ -82,7 +83,7 @@ fn compile_libbpf(sources: &Path, to: &Path) {
     assert!(status.success());
 }
 
-/// What `PERF_SAMPLE_RAW` looks like: a length of 8n + 4, then as many bytes.
+/// Returns the form of `PERF_SAMPLE_RAW`: a length of 8n + 4, then as many bytes.
 fn sample(number: u64, words: usize) -> Vec<u8> {
     let len = 8 * words + 4;
     let mut payload = (len as u32).to_ne_bytes().to_vec();
@@ -90,7 +91,7 @@ fn sample(number: u64, words: usize) -> Vec<u8> {
     payload
 }
 
-/// A foreign reader at work on a ring of 16 pages.
+/// A running foreign reader of a ring of 16 pages.
 struct Foreign {
     child: Child,
     out: BufReader<ChildStdout>,
@@ -102,7 +103,7 @@ impl Foreign {
             .arg(ring)
             .args(["16", &records.to_string()])
             .stdout(Stdio::piped())
-            .stderr(Stdio::null()) // it complains of each hole, and goes on
+            .stderr(Stdio::null()) // it warns of each hole, and goes on
             .spawn()
             .unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -117,7 +118,7 @@ impl Foreign {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
     }
 
-    /// Records, lost, markers, gaps, torn, once it has the last one.
+    /// Returns records, lost, markers, gaps and torn records, once it has read the last one.
     fn figures(mut self) -> [u64; 5] {
         let status = self.child.wait().unwrap();
         let mut line = String::new();
@@ -145,7 +146,7 @@ fn libbcc_reads_a_million_records_without_a_gap() {
 fn libbpf_reads_half_a_million_records_without_a_gap() {
     let sources = match libbpf() {
         Ok(sources) => sources,
-        Err(why) => return skip(&format!("libbpf 0.8 is not to be had: {}", why.trim())),
+        Err(why) => return skip(&format!("libbpf 0.8 is not available: {}", why.trim())),
     };
     let dir = ring_dir();
     let reader = dir.path().join("libbpf_reader");
@@ -165,7 +166,8 @@ fn reads_without_a_gap(ring: &Path, reader: &Path, count: u64) {
     let mut observed = 0;
     for number in 0..count {
         let payload = sample(number, 1 + number as usize % 12);
-        // The last ones must arrive: they wait. The others are refused by a full ring, and told.
+        // The last ones must arrive: they wait. The others are refused by a full ring, and
+        // reported.
         let waits = number + 1 == count || number % 64 == 0;
         let published = if waits {
             let limit = std::time::Duration::from_secs(60);
@@ -185,7 +187,7 @@ fn reads_without_a_gap(ring: &Path, reader: &Path, count: u64) {
             discarded += 1;
         }
         if number % 4096 == 0 {
-            // A foreign reader keeps no book; an observer counts all the same.
+            // A foreign reader keeps no totals; an observer counts all the same.
             while let Some(item) = observer.read().unwrap() {
                 observed += u64::from(matches!(item, Item::Record(_)));
             }
@@ -235,7 +237,7 @@ fn libbcc_reads_what_many_producers_publish() {
         if number == RECORDS / 4 + 1 && stands_still {
             foreign.signal(Signal::SIGSTOP);
         }
-        // Now and then the reader is let catch up; the last must arrive.
+        // Now and then the reader can catch up; the last must arrive.
         let waits = (number % 64 == 63 && !stands_still) || number + 1 == RECORDS;
         if (waits || number % 5 == 2 || number == RECORDS / 2)
             && let Some(reservation) = open.take()
@@ -243,8 +245,8 @@ fn libbcc_reads_what_many_producers_publish() {
             reservation.commit();
         }
         if number == RECORDS / 2 {
-            // With room for it: a loss of its own would be told where no number is missing.
-            until("all is read", || {
+            // With space for it: a loss of its own would be reported where no number is missing.
+            until("everything to be read", || {
                 let raw = Raw::read(&ring);
                 raw.head() == raw.tail()
             });
@@ -257,14 +259,15 @@ fn libbcc_reads_what_many_producers_publish() {
         } else if number % 5 == 0 {
             producer.reserve(RecordType::SAMPLE, payload.len()).map(|mut record| {
                 record.copy_from_slice(&payload);
-                open = Some(record); // until others stand behind it
+                open = Some(record); // until others are behind it
             })
         } else {
             producer.publish_as(RecordType::SAMPLE, &payload)
         };
         match outcome {
             Ok(()) => who = (who + 1) % 3,
-            // Who was refused is the next to publish: the loss is told where the number is missing.
+            // The refused producer publishes next: the loss is reported where the number is
+            // missing.
             Err(ReserveError::Full | ReserveError::Pending { .. }) => {
                 refused += 1;
                 foreign.signal(Signal::SIGCONT);

@@ -1,7 +1,7 @@
-//! Every ring file in `proto/golden` is read, by every door, as its `.expect.json` says. They are what
-//! other implementations can be tried on, and what tells that the layout has changed.
+//! Every ring file in `proto/golden` is read, through every entry point, as its `.expect.json`
+//! says. Other implementations can be tested with them, and they detect changes of the layout.
 //!
-//! `PERFRING_NEW_GOLDEN=1 cargo test -p perfring-tests --test golden_files` writes those that are not there yet.
+//! `PERFRING_NEW_GOLDEN=1 cargo test -p perfring-tests --test golden_files` writes the missing ones.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{Cause, RecordType};
@@ -21,12 +21,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// How many lines `SHA256SUMS` had, and their own hash, when version 1 was frozen.
+/// The number of lines that `SHA256SUMS` had, and their own hash, when version 1 was frozen.
 const FROZEN: (usize, &str) =
     (56, "6c76723d239d0199ee59674bc86e5e15fa38f33e433d34d65c691c9e7e07d393");
 
-/// The folder, with new files if they are asked for: once, before any test looks. Those that are there
-/// are frozen.
+/// Returns the directory, with new files if they were requested: written once, before any test
+/// reads it. Existing files are frozen.
 fn folder() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/golden");
@@ -57,7 +57,7 @@ fn sha256(bytes: &[u8]) -> String {
     String::from_utf8(said).unwrap()[..64].to_owned()
 }
 
-/// The names of the ring files in the folder.
+/// Returns the names of the ring files in the directory.
 fn names() -> BTreeSet<String> {
     let names: BTreeSet<_> = fs::read_dir(folder())
         .unwrap()
@@ -68,7 +68,7 @@ fn names() -> BTreeSet<String> {
     names
 }
 
-/// The files whose hashes are in `SHA256SUMS`: all but that and the README.
+/// Returns the files whose hashes are in `SHA256SUMS`: all except that file and the README.
 fn frozen(folder: &Path) -> BTreeSet<String> {
     let names = fs::read_dir(folder).unwrap();
     names
@@ -77,8 +77,8 @@ fn frozen(folder: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// What `proto/GROWTH.md` calls the frozen set: no later version may fail to read it, so nobody changes it,
-/// and nobody takes a file from it.
+/// The frozen set of `proto/GROWTH.md`: no later version may fail to read it, so no file in it may
+/// be changed or removed.
 #[test]
 fn the_frozen_set_is_what_it_was() {
     let sums = fs::read_to_string(folder().join("SHA256SUMS")).unwrap();
@@ -108,12 +108,12 @@ fn expectation(name: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Whether this machine can map the golden files at all; if not, that it says so.
+/// Returns whether this machine can map the golden files at all; if not, checks the error.
 fn readable(path: &Path) -> bool {
     if cfg!(target_endian = "big") {
         let error = Observer::open(path, Start::Oldest).unwrap_err();
         assert!(matches!(error, AttachError::Bad { .. }), "{error}");
-        println!("this machine has the other byte order and says so: {error}");
+        println!("this machine has the other byte order: {error}");
         return false;
     }
     true
@@ -170,7 +170,7 @@ fn count_in(shown: &mut Value, name: &str, count: Count) {
     shown[format!("{name}_bytes")] = count.bytes.into();
 }
 
-/// The producers of a shared ring, as `Stat` gives them.
+/// Returns the producers of a shared ring, as in `Stat`.
 fn slots(stat: &Stat) -> Value {
     let member = |member: &Member| {
         let figures = &member.figures;
@@ -193,7 +193,7 @@ fn slots(stat: &Stat) -> Value {
     stat.producers.iter().map(member).collect()
 }
 
-/// Whether the file is a shared ring's.
+/// Returns whether the file is a shared ring's.
 fn is_shared(expect: &Value) -> bool {
     expect["layout"]["producers"] == "many"
 }
@@ -235,7 +235,7 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
             let shown = |found: Result<_, _>| item(found.unwrap(), snapshot.anchors());
             snapshot.iter().map(shown).collect()
         };
-        // What is stranded behind a dead producer's reservation is in a snapshot too.
+        // What is stranded behind a dead producer's reservation is in a snapshot as well.
         let (mut all, mut upto) = (expect["items"].clone(), &expect["data_head"]);
         if is_shared(&expect) {
             let stranded = &expect["stranded"];
@@ -245,7 +245,7 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
         assert_eq!(json!(items), all, "{name}: snapshot");
         assert_eq!(json!(snapshot.span().start), expect["data_tail"], "{name}: span");
         assert_eq!(&json!(snapshot.span().end), upto, "{name}: span");
-        assert_eq!(shown(snapshot.totals()), expect["books"], "{name}: the snapshot's books");
+        assert_eq!(shown(snapshot.totals()), expect["books"], "{name}: the snapshot's totals");
 
         let mut observer = Observer::open(&path, Start::Oldest).unwrap();
         let anchors = observer.anchors();
@@ -256,12 +256,12 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
             places.push(observer.saved());
         }
         assert_eq!(json!(items), expect["items"], "{name}: observer");
-        // Their records stand still, and their ranges do not.
+        // Their records are unchanged, and their ranges are not.
         let gone = items.iter().filter(|item| item["cause"] == "lapped").count() as u64;
         assert_eq!(observer.lapped().records, gone, "{name}");
         found += items.len();
 
-        // From each place that it has been at, an observer finds the rest.
+        // From each position that it has been at, an observer finds the rest.
         for (read, place) in places.into_iter().enumerate() {
             let mut observer = Observer::open(&path, Start::At(place)).unwrap();
             let rest = std::iter::from_fn(|| observer.read().unwrap().map(drop)).count();
@@ -275,7 +275,7 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
 
         let stat = Stat::read(&path).unwrap();
         let totals = stat.totals.unwrap_or_else(|| panic!("{name}: no totals"));
-        assert_eq!(shown(&totals), expect["books"], "{name}: books");
+        assert_eq!(shown(&totals), expect["books"], "{name}: totals");
         assert_eq!(json!(totals.tail), expect["data_tail"], "{name}");
         assert_eq!(json!(totals.head), expect["data_head"], "{name}");
         let aux = json!({
@@ -312,7 +312,7 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
             "boot_id": golden::hex(&stat.layout.boot_id),
         });
         assert_eq!(layout, expect["layout"], "{name}: layout");
-        assert_eq!(fs::read(&path).unwrap(), untouched, "{name}: looking changed the file");
+        assert_eq!(fs::read(&path).unwrap(), untouched, "{name}: reading changed the file");
     }
     println!("{} golden files, {found} items, found by observer and snapshot", names().len());
 }
@@ -332,7 +332,7 @@ fn a_consumer_finds_what_is_unread_and_leaves_it_read() {
         }
         let mut consumer = match Consumer::attach_with(&copy, &ConsumerOptions::named("test")) {
             Err(error @ AttachError::PageSize { .. }) => {
-                println!("this machine's pages are larger, and it says so: {error}");
+                println!("this machine's pages are larger: {error}");
                 return;
             }
             attached => attached.unwrap(),
@@ -346,7 +346,7 @@ fn a_consumer_finds_what_is_unread_and_leaves_it_read() {
         drop(consumer);
         found += items.len();
 
-        // It has read everything now: nothing is left, and nothing was lost on the way.
+        // It has read everything now: nothing is left, and nothing was lost meanwhile.
         let totals = Stat::read(&copy).unwrap().totals.unwrap();
         let (read, lapped) = (totals.consumer.read, totals.consumer.lapped);
         assert_eq!(totals.consumer.pos, totals.head, "{name}");
@@ -403,7 +403,7 @@ fn a_producer_goes_on_where_the_file_ends() {
             assert!(matches!(other, Err(AttachError::Kind { .. })));
             producer.publish(b"after").is_err()
         };
-        // One ring is filled to the brim.
+        // One ring is full.
         assert_eq!(refused, name == "drop_max_record", "{name}");
         let snapshot = Snapshot::take(&copy).unwrap();
         let last = snapshot.iter().last().unwrap().unwrap();
@@ -431,7 +431,7 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
         if !readable(&copy) {
             return;
         }
-        // By hand.
+        // By a call of `recover`.
         if let Err(AttachError::PageSize { .. }) = recover(&copy) {
             return;
         }
@@ -456,7 +456,7 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
         fs::copy(&original, &copy).unwrap();
         let mut consumer = Consumer::attach_with(&copy, &ConsumerOptions::named("test")).unwrap();
         let mut items = Vec::new();
-        // What is open the first time may be a slow one's.
+        // A reservation that is open the first time may be a slow producer's.
         for _ in 0..3 {
             while let Some(found) = consumer.read().unwrap() {
                 items.push(item(found, &anchors));
@@ -476,7 +476,7 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
         };
         assert!(matches!(full, AttachError::Slots { .. }), "{full}");
         let wanted = &mut wanted["books"];
-        // What the dead had not told their successors tell as they go.
+        // Their successors report what the dead had not reported, as they detach.
         drop(all);
         let found = shown(&Stat::read(&copy).unwrap().totals.unwrap());
         for (key, value) in wanted.as_object().unwrap() {
@@ -546,7 +546,7 @@ fn the_writer_still_writes_these_very_bytes() {
             (0..stored.len().max(ring.file.len())).find(|&at| stored.get(at) != ring.file.get(at))
         {
             panic!(
-                "{}: the writer now writes other bytes, from byte {at} on: {}; if old readers bear that, \
+                "{}: the writer now writes other bytes, from byte {at} on: {}; if old readers can read them, \
                  give the ring another name in tests/src/golden, and let this one stay",
                 ring.name,
                 field_at(at),
@@ -560,7 +560,7 @@ fn the_writer_still_writes_these_very_bytes() {
     println!("{} golden files written again, byte for byte", made.len());
 }
 
-/// Which field a byte belongs to, for the message.
+/// Returns the field that a byte belongs to, for the message.
 fn field_at(at: usize) -> &'static str {
     perfring_abi::FIELDS
         .iter()

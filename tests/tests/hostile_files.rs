@@ -1,11 +1,12 @@
-//! Whoever can write a file can lie in it. Whatever a ring file holds, every door ends with records or
-//! with an error that is a sentence: no panic, no hang, no access outside the mapping.
+//! A process with write access to a file can store anything in it. Whatever a ring file contains,
+//! every entry point ends with records or with an error that has a message: no panic, no hang, no
+//! access outside the mapping.
 //!
-//! The lies are those of `perfring_testkit::invalid`, and the doors those of `perfring_tests::doors`. Each
-//! lie is tried on one ring of its kind, and on all of them with `PERFRING_LONG`. That no word of the
-//! ring in use harms the algorithm is the promise of `crates/ring/tests/hostile.rs`. A file that is cut
-//! while it is mapped is tried in `truncated_files.rs`, and one that is rewritten while it is read in
-//! `hostile_live.rs`.
+//! The invalid files are those of `perfring_testkit::invalid`, and the entry points those of
+//! `perfring_tests::doors`. Each case is tried on one ring of its kind, and on all of them with
+//! `PERFRING_LONG`. `crates/ring/tests/hostile.rs` tests that no word of a ring in use harms the
+//! algorithm, `truncated_files.rs` a file that is truncated while it is mapped, and
+//! `hostile_live.rs` one that is rewritten while it is read.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::RecordType;
@@ -20,8 +21,8 @@ use perfring_tests::doors::{Trial, sentence};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// Tries what is wrong with each of these rings, of which the first is the `first` of `of`: each case on
-/// one of them.
+/// Tries the invalid cases of each of these rings, of which the first is the `first` of `of`: each
+/// case on one of them.
 fn try_all<I: Iterator<Item = invalid::Case>>(
     names: &[&'static str],
     (first, of): (usize, usize),
@@ -63,7 +64,7 @@ fn any_value_in_any_word_that_the_producers_of_a_shared_ring_share() {
     try_all(&SHARED[..3], (0, 16), invalid::shared_words);
 }
 
-/// Looking whether something that is open stays so takes its time.
+/// Checking whether an open reservation stays open takes time.
 #[test]
 fn some_values_in_the_words_of_a_shared_ring_with_an_open_reservation() {
     try_all(&SHARED[3..], (0, 200), invalid::shared_words);
@@ -79,14 +80,15 @@ fn some_values_in_the_data_of_a_shared_ring_with_an_open_reservation() {
     try_all(&SHARED[3..], (0, 200), invalid::data);
 }
 
-/// A slot that there is none of is nobody's to rob, so whoever needs the lock says who has it.
+/// A slot that does not exist is not taken over, so a process that needs the lock gets an error
+/// with its holder.
 #[test]
 fn a_lock_that_nobody_can_hold_is_an_error_and_no_hang() {
     let mut trial = Trial::new();
     for (nth, base) in golden(&SHARED).into_iter().enumerate() {
-        for (at_lock, (lock, broken)) in invalid::locks_of_nobody(&base).enumerate() {
+        for (at_lock, (lock, broken)) in invalid::invalid_locks(&base).enumerate() {
             if at_lock % SHARED.len() != nth && cases(0, 1) == 0 {
-                continue; // each attempt to get the lock takes its time
+                continue; // each attempt to take the lock takes time
             }
             trial.case(format!("{}: the lock is {lock:#x}", base.name), |trial| {
                 fs::write(&trial.path, &broken.bytes).unwrap();
@@ -99,7 +101,7 @@ fn a_lock_that_nobody_can_hold_is_an_error_and_no_hang() {
                     sentence(&error);
                     assert!(matches!(error, AttachError::HeldUp { .. }), "{error}");
                 }
-                // It comes while somebody is attached.
+                // The value is stored while a producer is attached.
                 fs::write(&trial.path, &base.bytes).unwrap();
                 let producer = SharedProducer::attach_as(&trial.path, "hostile").unwrap();
                 let open = producer.reserve(RecordType::BYTES, 8);
@@ -126,17 +128,17 @@ fn several(names: &[&'static str], rounds: u64) {
 }
 
 #[test]
-fn several_lies_that_fit_each_other() {
+fn several_consistent_invalid_fields() {
     several(&[DROP, OVERWRITE].concat(), cases(4_000, 40_000));
 }
 
 #[test]
-fn several_lies_about_a_shared_ring_that_fit_each_other() {
+fn several_consistent_invalid_fields_of_a_shared_ring() {
     several(&SHARED, cases(200, 2_000));
 }
 
 #[test]
-fn any_place_that_an_observer_is_told_to_start_at() {
+fn any_start_position_of_an_observer() {
     let mut trial = Trial::new();
     for base in golden(&[DROP, OVERWRITE].concat()) {
         fs::write(&trial.path, &base.bytes).unwrap();

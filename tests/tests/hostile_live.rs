@@ -1,8 +1,8 @@
-//! A peer that may write a ring's file and keeps to nothing, while others read it: whatever it does,
-//! and whenever, each of them gets records or an error. None crashes, hangs, or takes memory without
-//! end, and what a guarded consumer has in its hands does not change.
+//! A malicious process rewrites a ring's file while others read it. Whatever it does, and whenever,
+//! each of them gets records or an error. None crashes, hangs, or takes unbounded memory, and
+//! copies held by a guarded consumer do not change.
 //!
-//! `PERFRING_STORM_SECONDS` for longer than the few seconds, `PERFRING_STORM_SEED` for another course.
+//! `PERFRING_STORM_SECONDS` sets a longer duration, `PERFRING_STORM_SEED` another sequence.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
@@ -60,7 +60,7 @@ fn make(path: &Path, options: &Options) {
     assert!(filled);
 }
 
-/// What one kind of reader came to.
+/// The counts of one kind of reader.
 #[derive(Default)]
 struct Figures {
     turns: AtomicU64,
@@ -68,7 +68,7 @@ struct Figures {
     corrupt: AtomicU64,
     cut: AtomicU64,
     refused: AtomicU64,
-    /// When the turn began that runs now, ms since the start; one more, as 0 is none.
+    /// When the present turn began, ms since the start, plus one; 0 is none.
     since: AtomicU64,
 }
 
@@ -102,24 +102,21 @@ fn sentence(error: &impl Display) {
     assert!(text.len() > 10 && !text.ends_with('.'), "{text:?}");
 }
 
-/// All bytes are there, whatever they are.
+/// Reads all bytes: they are mapped.
 fn touch(item: Item<'_>) {
     if let Item::Record(record) = item {
         std::hint::black_box(record.bytes.iter().fold(0u8, |sum, byte| sum ^ byte));
     }
 }
 
-/// What was copied stays as it is.
+/// Checks that a copy does not change.
 fn keep(item: Item<'_>) {
     if let Item::Record(record) = item {
         let before = record.bytes.to_vec();
         for _ in 0..50 {
             std::hint::spin_loop();
         }
-        assert!(
-            std::hint::black_box(record.bytes) == before,
-            "a copy changed in its owner's hands"
-        );
+        assert!(std::hint::black_box(record.bytes) == before, "a copy changed");
     }
 }
 
@@ -196,7 +193,7 @@ const READERS: [(&str, Turn); 7] = [
         }
         Err(error) => figures.refuse(&error),
     }),
-    ("a look at the figures", |path, figures| {
+    ("a reader of the figures", |path, figures| {
         if let Err(error) = Stat::read(path) {
             figures.refuse(&error);
         }
@@ -243,17 +240,17 @@ const READERS: [(&str, Turn); 7] = [
         if let Err(error) = recover(path) {
             figures.refuse(&error);
         }
-        std::thread::sleep(Duration::from_micros(200)); // it holds locks that others want
+        std::thread::sleep(Duration::from_micros(200)); // it holds locks that others need
     }),
 ];
 
-/// Short ones, and now and then one for an AUX area.
+/// Returns mostly short lengths, and now and then one for an AUX area.
 fn len_of(number: u64, max: usize) -> usize {
     let len = if number.is_multiple_of(100) { 66_000 } else { number as usize % 200 + 8 };
     len.min(max)
 }
 
-/// The most memory that this process ever had.
+/// Returns the peak memory of this process.
 fn most_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -280,7 +277,7 @@ fn whatever_a_live_peer_does_readers_get_records_or_errors() {
             for (name, turn) in READERS {
                 let (figures, path, stop) = (&figures[name], &path, &stop);
                 scope.spawn(move || {
-                    // A panic of one ends them all, so that it is told.
+                    // A panic of one stops them all, so that it is reported.
                     let _stop = Stop(stop, Some(&figures.since));
                     while !stop.load(Ordering::Relaxed) {
                         let now = begun.elapsed().as_millis() as u64;
@@ -311,7 +308,7 @@ fn whatever_a_live_peer_does_readers_get_records_or_errors() {
             });
         });
         all.lock().unwrap().push(format!(
-            "{kind}: {} things done to {} rings, {} cuts",
+            "{kind}: {} changes of {} rings, {} truncations",
             spoiler.steps, spoiler.rings, spoiler.cuts
         ));
     }
@@ -321,9 +318,9 @@ fn whatever_a_live_peer_does_readers_get_records_or_errors() {
             [&of.turns, &of.items, &of.corrupt, &of.cut, &of.refused]
                 .map(|count| count.load(Ordering::Relaxed));
         println!(
-            "{name}: {turns} turns, {items} items, {corrupt} damaged, {cut} cut, {refused} refused"
+            "{name}: {turns} turns, {items} items, {corrupt} corrupt, {cut} truncated, {refused} refused"
         );
-        assert!(turns > 0, "{name} never came to an end");
+        assert!(turns > 0, "{name} never finished a turn");
     }
     let most = most_memory();
     println!("{} MiB at most", most >> 20);

@@ -1,5 +1,5 @@
-//! Zero allocations and zero system calls for each record, on both sides: counted, the one by the
-//! actor's allocator, the other by a tracer.
+//! No allocations and no system calls per record, on both sides: the actor's allocator counts the
+//! former, a tracer the latter.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::libc;

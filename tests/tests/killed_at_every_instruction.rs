@@ -1,10 +1,11 @@
-//! A process is killed by SIGKILL between every two instructions of what it does to a ring: no
-//! hook, no build of its own, the very code that ships.
+//! A process is killed by SIGKILL between every two instructions of its work on a ring: without
+//! hooks or a special build, the very code that ships.
 //!
 //! The actor stops itself before and after; this test, its tracer, steps it `k` instructions on and
 //! kills it, for every `k` (attaching takes tens of thousands of instructions, most of them the
-//! kernel's and the loader's: there every few dozenth). Then the file alone must tell everything that was committed, the books
-//! must balance, and the next producer, consumer and observer must go on.
+//! kernel's and the loader's: there only every few dozenth). Then the file alone must contain
+//! everything that was committed, all records must be accounted for, and the next producer,
+//! consumer and observer must go on.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Saved, Snapshot, Start, Stat};
@@ -17,14 +18,14 @@ use perfring_tests::{
 };
 use std::path::{Path, PathBuf};
 
-/// Enough for the longest scenario; one that never stops is a failure.
+/// Enough for the longest scenario; more steps are a failure.
 const STEPS_MAX: usize = 500_000;
-/// Steps that one scene may take for all its deaths together: one of too many instructions is
+/// Steps that one scene may take for all its deaths together: a scene of too many instructions is
 /// killed at every n-th.
 const STEPS_ALL: u64 = 60_000;
 /// With `PERFRING_LONG`.
 const STEPS_LONG: u64 = 300_000;
-/// Of a program in C, where most scenes are then killed at every second one.
+/// For a program in C, where most scenes are then killed at every second instruction.
 const STEPS_ALL_C: u64 = 20_000;
 /// Deaths of a scene with an AUX area, at most.
 const DEATHS_LARGE: u64 = 80;
@@ -34,7 +35,7 @@ struct Scene {
     name: &'static str,
     scenario: &'static str,
     options: Options,
-    /// What happened to it before.
+    /// The ring's history.
     prepare: fn(&Path),
 }
 
@@ -51,7 +52,7 @@ fn prepare_few(ring: &Path) {
     }
 }
 
-/// Full to the brim, with losses counted and not told.
+/// Full, with losses that are counted and not reported.
 fn prepare_full(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     let mut number = 0;
@@ -61,7 +62,8 @@ fn prepare_full(ring: &Path) {
     std::mem::forget(producer);
 }
 
-/// Losses counted and not told, and room again: the next record brings the marker.
+/// With losses that are counted and not reported, and space again: the next record brings the
+/// marker.
 fn prepare_lossy(ring: &Path) {
     prepare_full(ring);
     let mut consumer = Consumer::attach(ring).unwrap();
@@ -70,7 +72,7 @@ fn prepare_lossy(ring: &Path) {
     }
 }
 
-/// Gone round several times.
+/// Wrapped several times.
 fn prepare_lapped(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for number in 0..300 {
@@ -79,7 +81,7 @@ fn prepare_lapped(ring: &Path) {
     producer.reserve(NUMBERED, 50).unwrap().discard();
 }
 
-/// As many as the AUX area takes, and a loss of one more that is counted and not told.
+/// As many as the AUX area takes, and a loss of one more that is counted and not reported.
 fn prepare_ranges(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for number in 0..12 {
@@ -89,7 +91,7 @@ fn prepare_ranges(ring: &Path) {
     std::mem::forget(producer);
 }
 
-/// Of short payloads, some of which stand in the AUX area: nobody steps long over those.
+/// Short payloads, some of them in the AUX area: few instructions each.
 fn prepare_shorter(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for number in 0..14 {
@@ -108,7 +110,7 @@ fn prepare_two(ring: &Path) {
     }
 }
 
-/// The AUX area has gone round, and the data area has not: the oldest records have no ranges.
+/// The AUX area has wrapped, and the data area has not: the oldest records have no ranges.
 fn prepare_rounds(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for number in 0..40 {
@@ -135,19 +137,19 @@ fn drop_scenes() -> Vec<Scene> {
         scene("drop, discard", "discard", drop, prepare_few),
         scene("drop, batch", "batch", drop, prepare_few),
         scene("drop, refused by a full ring", "publish", drop, prepare_full),
-        scene("drop, telling a loss", "publish", drop, prepare_lossy),
-        scene("drop, batch telling a loss", "batch", drop, prepare_lossy),
+        scene("drop, reporting a loss", "publish", drop, prepare_lossy),
+        scene("drop, batch reporting a loss", "batch", drop, prepare_lossy),
         scene("drop, attach", "attach", drop, prepare_lossy),
         scene("drop, register a type", "register", drop, prepare_typed),
         scene("drop, detach", "detach", drop, prepare_lossy),
         scene("drop with time, publish", "publish", timed, prepare_few),
-        scene("drop with time, batch telling a loss", "batch", timed, prepare_lossy),
+        scene("drop with time, batch reporting a loss", "batch", timed, prepare_lossy),
         scene("drop with time, attach", "attach", timed, prepare_lossy),
         scene("drop, consume", "consume", drop, prepare_full),
     ]
 }
 
-/// Of the AUX area.
+/// Scenes with an AUX area.
 fn large_scenes() -> Vec<Scene> {
     let drop = Options { size: 4096, aux_size: 64 << 10, ..Options::default() };
     let timed = Options { time: true, ..drop };
@@ -162,7 +164,7 @@ fn large_scenes() -> Vec<Scene> {
         scene("drop, refused by a full AUX area", "large", drop, prepare_ranges),
         scene("drop with ranges, attach", "attach", drop, prepare_ranges),
         scene("drop with ranges, consume", "consume", drop, prepare_shorter),
-        // Between the two tails, too.
+        // Between the two tails as well.
         scene("drop with ranges, release", "release", drop, prepare_two),
         scene("overwrite, a large one shorter", "large shorter", over, prepare_rounds),
         scene("overwrite with time, a large one", "large shorter", timed_over, prepare_rounds),
@@ -189,7 +191,7 @@ fn overwrite_scenes() -> Vec<Scene> {
     ]
 }
 
-/// What the file says after a death.
+/// The content of the file after a death.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 struct Reported {
     written: u64,
@@ -199,10 +201,10 @@ struct Reported {
     types: usize,
 }
 
-/// Reads a dead ring in every way and checks that all agree. Returns what it tells.
+/// Reads a dead ring by every method and checks that all agree. Returns what it contains.
 fn inspect(ring: &Path) -> Reported {
     let snapshot = Snapshot::take(ring).expect("a dead ring can be opened");
-    // A record whose range was overwritten stands still, and has no number.
+    // A record whose range was overwritten stays, and has no number.
     let mut found = Vec::new();
     for item in &snapshot {
         match item.unwrap() {
@@ -221,7 +223,7 @@ fn inspect(ring: &Path) -> Reported {
         "{found:?}"
     );
     assert_ranges(ring, &found);
-    // written = read (or overwritten) + still there.
+    // written = read (or overwritten) + present.
     assert_eq!(totals.present.records, found.len() as u64);
     match snapshot.layout().policy {
         Policy::Drop => {
@@ -230,7 +232,7 @@ fn inspect(ring: &Path) -> Reported {
         }
         Policy::Overwrite => assert_eq!(totals.overwritten.records, gone),
     }
-    // Positions are made of records, holes and markers alone.
+    // Positions consist of records, holes and markers alone.
     let p = totals.producer;
     assert_eq!(p.pos, written.bytes + p.discarded.bytes + 32 * p.lost_markers);
 
@@ -261,15 +263,15 @@ fn inspect(ring: &Path) -> Reported {
     }
 }
 
-/// What is whole is what is newest; and a death makes no room of the AUX area's vanish, nor any range
-/// go that is not overwritten.
+/// Checks that the newest records are whole, that a death does not leak space of the AUX area, and
+/// that only overwritten ranges are lost.
 fn assert_ranges(ring: &Path, found: &[Option<u64>]) {
     let stat = Stat::read(ring).unwrap();
     let totals = stat.totals.unwrap();
     assert!(totals.aux_tail <= totals.aux_head.max(stat.layout.aux_size));
     let gone = found.iter().filter(|number| number.is_none()).count();
     match stat.layout.policy {
-        // The oldest alone, where a consumer died that had stored `aux_tail`, and not `data_tail`.
+        // The oldest alone, if a consumer died that had stored `aux_tail`, and not `data_tail`.
         Policy::Drop => {
             let last = found.iter().rposition(Option::is_none).map_or(0, |last| last + 1);
             assert!(gone == 0 || last <= 14 && totals.aux_tail > 0, "{found:?}");
@@ -283,15 +285,17 @@ fn assert_ranges(ring: &Path, found: &[Option<u64>]) {
     }
 }
 
-/// Goes on with a ring whose producer and consumer are gone.
+/// Goes on with a ring whose producer and consumer are dead.
 fn go_on(ring: &Path, reported: Reported, start: Saved) {
-    let mut producer = Producer::attach(ring).expect("a dead producer's place is free");
+    let mut producer = Producer::attach(ring).expect("a dead producer's seat is free");
     assert_eq!(producer.totals().written.records, reported.written);
     let policy = producer.layout().policy;
     for schema in [&OTHER_TYPE, &NUMBERED_TYPE, &OTHER_TYPE] {
-        producer.register(schema).expect("a lock of the dead is free, and half an entry is none");
+        producer
+            .register(schema)
+            .expect("a dead holder's lock is free, and half an entry does not count");
     }
-    let mut consumer = Consumer::attach(ring).expect("a dead consumer's place is free");
+    let mut consumer = Consumer::attach(ring).expect("a dead consumer's seat is free");
     let already = consumer.read_count().records + consumer.lapped().records;
     let (mut read, mut lapped, mut lost) = (Vec::new(), 0, 0);
     let mut drain = |consumer: &mut Consumer| {
@@ -310,7 +314,7 @@ fn go_on(ring: &Path, reported: Reported, start: Saved) {
     let has_ranges = producer.layout().aux_size > 0;
     for number in reported.written..reported.written + 100 {
         let len = match number - reported.written {
-            // All that was read has gone back: there is room for as much as there can be.
+            // All that was read was released: there is as much space as there can be.
             0 if has_ranges && policy == Policy::Drop => producer.max_len(),
             nth if has_ranges && nth % 9 == 1 => 6000,
             _ => 60,
@@ -327,16 +331,16 @@ fn go_on(ring: &Path, reported: Reported, start: Saved) {
     if policy == Policy::Drop {
         assert!(read.iter().copied().eq(already..end));
         let totals = producer.totals();
-        assert_eq!(totals.reported, totals.refused, "every loss is told");
+        assert_eq!(totals.reported, totals.refused, "every loss is reported");
         assert!(lost <= totals.refused.full.records);
     }
-    // An observer that saved its place before the death counts exactly what it missed.
+    // An observer that saved its position before the death counts exactly what it missed.
     let mut observer = Observer::open(ring, Start::At(start)).unwrap();
     let (mut seen, mut time) = (start.before.records, None);
     while let Some(item) = observer.read().unwrap() {
         match item {
             Item::Record(record) => {
-                assert!(record.time >= time, "from one producer to the next, time goes on");
+                assert!(record.time >= time, "time does not go back from one producer to the next");
                 time = record.time;
                 assert_eq!(number_of(record.bytes), seen);
                 seen += 1;
@@ -367,7 +371,7 @@ fn a_death_at_any_instruction_costs_no_committed_payload_of_an_aux_area() {
     play(env!("CARGO_BIN_EXE_actor"), &large_scenes(), STEPS_ALL);
 }
 
-/// A producer and a consumer by the C headers, which know no batches, types or time.
+/// A producer and a consumer with the C headers, which do not support batches, types or time.
 #[test]
 fn a_death_at_any_instruction_of_a_c_program_costs_no_committed_record() {
     let dir = ring_dir();
@@ -411,7 +415,7 @@ fn play(exe: &str, scenes: &[Scene], steps_all: u64) {
         let mut last = before;
         let mut stride = steps * steps / 2 / steps_all + 1;
         if scene.options.aux_size > 0 {
-            // Its files are larger, and what is not the AUX area's is stepped through elsewhere.
+            // Its files are larger, and other scenes step through what is not the AUX area's.
             stride = stride.max(steps / deaths_large + 1);
         }
         // The last step is always among them.
@@ -425,9 +429,9 @@ fn play(exe: &str, scenes: &[Scene], steps_all: u64) {
             }
             actor.kill();
             let reported = inspect(&ring);
-            // All or nothing. Each death is another process's, and as many steps need not come to the
-            // same place: a clock is read again if that took long, and the machine may count two
-            // steps as one.
+            // All or nothing. Each death is another process's, and the same number of steps need
+            // not lead to the same point: a clock is read again if that took long, and the machine
+            // may count two steps as one.
             let within = |of: fn(&Reported) -> u64| {
                 assert!(
                     (of(&before)..=of(&after)).contains(&of(&reported)),

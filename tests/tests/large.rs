@@ -1,8 +1,8 @@
-//! Large payloads between processes: what is written is what is read, every byte, at full speed, in
-//! rings of every kind, whoever is killed, waits or forks.
+//! Large payloads between processes: readers get every byte that was written, at full speed, in
+//! rings of every kind, whether processes are killed, wait or fork.
 //!
-//! Deaths at every step are in `killed_at_every_instruction` and `shared_deaths`, deaths of many
-//! producers at random in `shared_storm`.
+//! Deaths at every step are in `killed_at_every_instruction` and `shared_deaths`, random deaths of
+//! many producers in `shared_storm`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
@@ -28,7 +28,7 @@ fn spawn(args: &[&str], ring: &Path) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// What a reader met: of each producer the numbers, in order.
+/// What a reader read: the numbers of each producer, in order.
 #[derive(Debug, Default)]
 struct Met {
     next: BTreeMap<u64, u64>,
@@ -78,9 +78,9 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
     let mut met = Met { all: policy == Policy::Drop, ..Met::default() };
     let (mut seen, mut snapshots, mut whole) = (Met::default(), 0u64, 0u64);
     loop {
-        // Asked before the last look: what was written before the end is seen by it.
+        // Checked before the last poll, which then reads what was written before the end.
         let done = children.iter_mut().all(|child| child.try_wait().unwrap().is_some());
-        // The observer runs behind, and is lapped: what it takes is whole all the same.
+        // The observer is slower, and is lapped: what it reads is whole all the same.
         let mut turn = 0u64;
         while let Some(item) = consumer.read().unwrap() {
             met.note(item);
@@ -121,7 +121,7 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
     let p = totals.producer;
     assert_eq!(met.records + met.lapped, p.written.records);
     assert_eq!(seen.records + seen.lapped, p.written.records);
-    // Of an overwrite ring, what tells a loss may be overwritten as well.
+    // In an overwrite ring, the report of a loss may be overwritten as well.
     let reported = met.reported + totals.unreported().records;
     let refused = p.refused.total().records;
     assert!(
@@ -133,12 +133,12 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
     match policy {
         Policy::Drop => {
             assert_eq!((met.lapped, totals.consumer.read), (0, p.written));
-            // The area is free to the last byte: a payload as long as all of it finds room.
+            // The area is free to the last byte: a payload as long as all of it fits.
             let payload = heavy(END, 0, MIB as usize);
             match producers {
                 Producers::One => Producer::attach(&ring).unwrap().publish_as(NUMBERED, &payload),
                 Producers::Many => {
-                    // What discards left of a shared ring's area goes back when all is read.
+                    // What discards left in a shared ring's area is freed when all is read.
                     while let Some(item) = consumer.read().unwrap() {
                         met.note(item);
                     }
@@ -146,12 +146,12 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
                 }
             }
             .unwrap();
-            // Past what the producers that went had not told yet.
+            // Past what the producers that ended had not reported yet.
             while let Some(item) = consumer.read().unwrap() {
                 met.note(item);
             }
             assert_eq!(met.next.get(&END), Some(&1));
-            // One that met the lock as it went has left its own for who takes its slot next.
+            // One that met the lock as it ended has left its own for its slot's next holder.
             let left = Stat::read(&ring).unwrap().totals.unwrap().unreported().records;
             assert_eq!(met.reported + left, refused);
             consumer.release();
@@ -177,8 +177,8 @@ fn every_byte_arrives_at_full_speed_from_four_producers() {
     full_speed(Policy::Overwrite, Producers::Many, true);
 }
 
-/// The next producer takes over from one that was killed at a random moment, and its own numbers
-/// begin anew: of each the records stand in order, without a gap, up to a place after its last.
+/// The next producer takes over from one that was killed at a random moment, and has numbers of its
+/// own: the records of each are in order, without a gap, up to a point after its last.
 #[test]
 fn a_producer_killed_at_random_loses_no_record_and_no_room() {
     for policy in [Policy::Drop, Policy::Overwrite] {
@@ -209,7 +209,7 @@ fn a_producer_killed_at_random_loses_no_record_and_no_room() {
             }
         }
         consumer.release();
-        // All of the area is to be had still.
+        // All of the area is available.
         let mut last = Producer::attach(&ring).unwrap();
         last.publish_as(NUMBERED, &heavy(END, 0, MIB as usize)).unwrap();
         while let Some(item) = consumer.read().unwrap() {
@@ -224,7 +224,7 @@ fn a_producer_killed_at_random_loses_no_record_and_no_room() {
     }
 }
 
-/// Lines of a consumer that is killed somewhere: whole ones alone.
+/// Reads a line of a consumer that is killed at some point: whole lines only.
 fn said(out: &mut BufReader<ChildStdout>, line: &mut String) -> bool {
     line.clear();
     out.read_line(line).unwrap() > 0 && line.ends_with('\n')
@@ -279,7 +279,7 @@ fn what_a_killed_consumer_had_not_released_comes_again_and_nothing_is_missing() 
                     left = u64::MAX; // to the end
                 }
                 if left == 1 {
-                    // Its last lines may be on their way.
+                    // Its last lines may still be in the pipe.
                     child.kill().unwrap();
                     deaths += 1;
                 }
@@ -289,15 +289,15 @@ fn what_a_killed_consumer_had_not_released_comes_again_and_nothing_is_missing() 
         }
         let totals = Stat::read(&ring).unwrap().totals.unwrap();
         println!(
-            "{kind}: {next} records, {again} came again, after {deaths} deaths; {reported} told"
+            "{kind}: {next} records, {again} came again, after {deaths} deaths; {reported} reported"
         );
         assert!(deaths > 0 && again > 0);
         assert_eq!(totals.consumer.read, totals.producer.written);
     }
 }
 
-/// Each finds room only when the one before has been read: a wake that is missing is never made up
-/// for by another record.
+/// Each fits only when the one before has been read: a missing wake is never made up for by another
+/// record.
 #[test]
 fn a_full_area_is_waited_for_and_a_consumer_sleeps_until_there_is_something() {
     for kind in ["one", "many"] {
@@ -344,8 +344,8 @@ fn a_forked_child_does_nothing_to_a_range_of_its_parents() {
     }
 }
 
-/// A producer of a shared ring dies with ranges open, all that there is room for; nothing that comes
-/// later is written over what may be open, and all the room comes back.
+/// A producer of a shared ring dies with ranges open, as many as fit; later records are not written
+/// over what may be open, and all the space is freed.
 #[test]
 fn ranges_that_a_dead_producer_left_open_come_back() {
     for policy in [Policy::Drop, Policy::Overwrite] {
@@ -424,7 +424,7 @@ fn a_reader_that_trusts_nobody_takes_no_more_memory_than_it_says() {
         &ConsumerOptions { trust: Trust::Nobody, ..ConsumerOptions::default() },
     )
     .unwrap();
-    // The header's `aux_size` and `file_size`, as proto/ABI.md has them.
+    // The header's `aux_size` and `file_size`, at the offsets in proto/ABI.md.
     let file = std::fs::File::options().write(true).open(&ring).unwrap();
     let (size, len) = (2 * Trust::MAX_AUX, file.metadata().unwrap().len() - MIB);
     file.set_len(len + size).unwrap();

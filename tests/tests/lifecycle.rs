@@ -1,4 +1,4 @@
-//! Who may attach, what a restart finds, and what is refused, and how.
+//! Who may attach, what a restart finds, and which errors refusals give.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{HeaderPage, MAGIC};
@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A process that holds a place and answers line by line.
+/// A process that holds a seat and answers line by line.
 struct Holder {
     child: Child,
     to: ChildStdin,
@@ -76,7 +76,7 @@ fn one_producer_and_one_consumer_at_a_time_and_the_error_names_the_holder() {
     let stat = Stat::read(&ring).unwrap();
     assert!(stat.producer.alive && stat.consumer.alive);
     assert!(matches!(remove(&ring, Removal::IfFree), Err(AttachError::Busy { .. })));
-    // Death frees the places; the kernel says so, no pid is asked.
+    // Death frees the seats: the kernel's locks decide, not pids.
     producer.kill();
     consumer.kill();
     let stat = Stat::read(&ring).unwrap();
@@ -143,11 +143,11 @@ fn what_was_read_and_not_released_comes_again() {
 }
 
 #[test]
-fn a_ring_has_the_mode_asked_for_whatever_the_umask() {
+fn a_ring_has_the_requested_mode_with_any_umask() {
     let dir = ring_dir();
     for (umask, mode) in [("000", 0o600), ("077", 0o644), ("027", 0o666)] {
         let ring = dir.path().join(format!("ring-{umask}"));
-        // The umask is the process's: another one makes the ring.
+        // The umask belongs to the process: another process creates the ring.
         let done = Command::new("sh")
             .args(["-c", "umask $0; exec \"$@\"", umask, env!("CARGO_BIN_EXE_actor"), "create"])
             .arg(format!("{mode:o}"))
@@ -167,7 +167,7 @@ fn a_new_ring_is_whole_allocated_and_alone() {
     let meta = ring.metadata().unwrap();
     assert!(meta.blocks() * 512 >= meta.len(), "{} of {}", meta.blocks() * 512, meta.len());
     let names: Vec<_> = dir.path().read_dir().unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(names, ["ring"], "no draft is left");
+    assert_eq!(names, ["ring"], "no temporary file is left");
     assert!(matches!(create(&ring, &Options::default()), Err(CreateError::Exists { .. })));
     for size in [0, 1, 4095, 5000, 1 << 41] {
         let error = create(dir.path().join("x"), &Options { size, ..Options::default() });
@@ -196,7 +196,7 @@ fn a_full_tmpfs_is_an_error_when_the_ring_is_made() {
     let Ok(output) = output else { return skip("there is no unshare(1) (Debian: util-linux)") };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.code() == Some(77) || said.contains("unshare:") {
-        return skip(&format!("no mount namespace of our own: {}", said.trim()));
+        return skip(&format!("cannot make a mount namespace: {}", said.trim()));
     }
     println!("{}", said.trim());
     assert_eq!(output.status.code(), Some(1));
@@ -212,8 +212,8 @@ fn an_observer_needs_no_more_than_read_permission() {
     let dir = ring_dir();
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let exe = dir.path().join("actor");
-    // By another process: no child that another test just makes has it open to be written, which would
-    // be "text file busy".
+    // By another process: no child that another test just starts has it open for writing, which
+    // would be "text file busy".
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_actor")).arg(&exe).status().unwrap();
     assert!(copied.success());
     let run = |args: &[&str], ring: &Path| {
@@ -227,12 +227,12 @@ fn an_observer_needs_no_more_than_read_permission() {
     let output = run(&["observe"], &ring);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0");
-    // Not to be written: a consumer is refused, with a sentence.
+    // Not writable: a consumer is refused, with a message.
     let output = run(&["hold", "consumer"], &ring);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("Error: no permission to open"), "{said}");
     assert!(!output.status.success());
-    // Not even to be read.
+    // Not even readable.
     std::fs::set_permissions(&ring, PermissionsExt::from_mode(0o600)).unwrap();
     let output = run(&["observe"], &ring);
     assert!(!output.status.success());
@@ -248,7 +248,7 @@ fn a_named_segment_is_a_ring_like_any_other() {
     let mut observer = Observer::open(name.as_str(), Start::Oldest).unwrap();
     assert_eq!(read_numbers(&mut consumer), [1]);
     assert!(observer.read().unwrap().is_some());
-    // The trap of named segments: dropping the one that made it must not take the name away.
+    // A trap of named segments: dropping the creator's handle must not remove the name.
     drop(producer);
     let mut producer = Producer::attach(name.as_str()).unwrap();
     producer.publish_as(NUMBERED, &numbered(2, 500)).unwrap();
@@ -265,11 +265,11 @@ fn a_named_segment_is_a_ring_like_any_other() {
 }
 
 #[test]
-fn the_page_size_is_the_files_and_not_assumed() {
+fn the_page_size_comes_from_the_file() {
     let dir = ring_dir();
     let made = dir.path().join("made");
     create(&made, &Options { size: 1 << 16, ..Options::default() }).unwrap();
-    // The same ring as a machine with pages of 16 KiB makes it.
+    // The same ring as created by a machine with pages of 16 KiB.
     let layout = perfring_abi::Layout { page_size: 16 << 10, ..Stat::read(&made).unwrap().layout };
     let ring = dir.path().join("ring");
     let file = std::fs::File::create_new(&ring).unwrap();
@@ -284,7 +284,7 @@ fn the_page_size_is_the_files_and_not_assumed() {
         producer.publish_as(NUMBERED, &numbered(number, 300)).unwrap();
         assert_eq!(read_numbers(&mut consumer), [number]);
     }
-    // A page smaller than any of ours: to be looked at only.
+    // A page smaller than this machine's: for readers that copy only.
     assert_eq!(Snapshot::take(&ring).unwrap().totals().producer.written.records, 1000);
 }
 
@@ -300,7 +300,7 @@ fn the_file_of_dead_processes_tells_everything_elsewhere_too() {
     }
     let pid = holder.child.id();
     holder.kill();
-    // Copied away, read-only, under another name.
+    // Copied elsewhere, read-only, under another name.
     let copy = tempfile::tempdir().unwrap();
     let file = copy.path().join("evidence");
     std::fs::copy(&ring, &file).unwrap();
@@ -323,7 +323,7 @@ fn a_batch_is_published_in_one_piece() {
         let mut number = 0;
         for round in 0..200 {
             let mut batch = producer.batch();
-            // Up to 8 KiB, at every place in the ring.
+            // Up to 8 KiB, at every position in the ring.
             for _ in 0..(round * 7) % 110 {
                 batch.push_as(NUMBERED, &numbered(number, 60)).unwrap();
                 number += 1;
@@ -349,7 +349,7 @@ fn a_batch_larger_than_the_ring_is_published_in_parts() {
     while batch.push_as(NUMBERED, &numbered(pushed, 100)) != Err(ReserveError::Full) {
         pushed += 1;
     }
-    // Refused: what was held back is there to be read, or nobody could make room.
+    // Refused: what was held back is published, or the consumer could not release anything.
     let mut consumer = Consumer::attach(&ring).unwrap();
     assert!(read_numbers(&mut consumer).into_iter().eq(0..pushed));
     consumer.release();

@@ -1,10 +1,10 @@
-//! The files of a crate import downwards only: no two of them lead back to each other, re-exports
-//! through a crate's root included.
+//! The files of a crate import downwards only: no two of them import each other, not even through
+//! re-exports of a crate's root.
 //!
-//! A file imports another if a path in it (`use`, an expression, a type, the tokens of a macro) leads
-//! into the other's module. `mod x;` alone is no import: a parent may declare and re-export what does
-//! not know it. `PERFRING_GRAPH=1 cargo test -p perfring-tests --test module_graph -- --nocapture`
-//! prints all arrows.
+//! A file imports another if a path in it (`use`, an expression, a type, the tokens of a macro)
+//! leads into the other's module. `mod x;` alone is no import: a parent may declare and re-export a
+//! module that does not know it. `PERFRING_GRAPH=1 cargo test -p perfring-tests --test module_graph
+//! -- --nocapture` prints all edges.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -16,14 +16,14 @@ use syn::visit::{self, Visit};
 /// A module's path from its crate's root.
 type Module = Vec<String>;
 
-/// The modules of one crate, and the arrows between their files.
+/// The modules of one crate, and the edges between their files.
 #[derive(Default)]
 struct Graph {
-    /// Which file has a module: an inline module is in its parent's.
+    /// The file of each module: an inline module is in its parent's.
     files: BTreeMap<Module, PathBuf>,
-    /// From a module to what stands in a path in it: absolute paths, or relative ones that begin in it.
+    /// A module and a path in it: absolute, or relative to the module.
     paths: Vec<(Module, Vec<String>)>,
-    /// Which module has a macro that stands at the crate's root.
+    /// The module of each macro at the crate's root.
     macros: BTreeMap<String, Module>,
     lines: usize,
 }
@@ -41,7 +41,7 @@ impl Graph {
         reader.visit_file(&parsed);
     }
 
-    /// The file that has what a path in a module leads to, if that is in this crate.
+    /// Returns the file that a path in a module leads to, if it is in this crate.
     fn target(&self, from: &Module, path: &[String]) -> Option<&Path> {
         if let [root, name] = path
             && root == "crate"
@@ -61,7 +61,7 @@ impl Graph {
             }
             (anchored, rest) = (true, after);
         }
-        // Without an anchor it is a child module's, or of another crate, or of what a `use` has brought.
+        // Without an anchor it is a child module's, or from another crate, or from a `use`.
         if !anchored {
             let mut child = at.clone();
             child.push(rest.first()?.clone());
@@ -77,7 +77,7 @@ impl Graph {
         self.files.get(&at).map(PathBuf::as_path)
     }
 
-    /// Each file, and those that it imports.
+    /// Returns each file, and those that it imports.
     fn arrows(&self) -> BTreeMap<&Path, BTreeSet<&Path>> {
         let mut arrows: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
         for file in self.files.values() {
@@ -105,7 +105,7 @@ impl FileReader<'_> {
         self.graph.paths.push((self.module.clone(), path));
     }
 
-    /// A `use` tree's paths, one for each leaf.
+    /// Adds a `use` tree's paths, one for each leaf.
     fn tree(&mut self, mut prefix: Vec<String>, tree: &syn::UseTree) {
         match tree {
             syn::UseTree::Path(path) => {
@@ -130,7 +130,7 @@ impl FileReader<'_> {
         }
     }
 
-    /// The paths among a macro's tokens that say where they begin.
+    /// Adds the paths among a macro's tokens that begin with an anchor.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -169,7 +169,7 @@ impl FileReader<'_> {
         }
     }
 
-    /// Where a module's file is: as the compiler looks for it.
+    /// Returns the file of a module, by the compiler's rules.
     fn file_of(&self, item: &syn::ItemMod) -> PathBuf {
         let folder = self.file.parent().unwrap_or(Path::new(""));
         let named = item.attrs.iter().find_map(|attr| {
@@ -244,7 +244,7 @@ impl<'ast> Visit<'ast> for FileReader<'_> {
     }
 }
 
-/// The cycles among the arrows: sets of files that each lead to all others of their set.
+/// Returns the cycles among the edges: sets of files that each lead to all others of their set.
 fn cycles<'a>(arrows: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> Vec<BTreeSet<&'a Path>> {
     let reach: BTreeMap<&Path, BTreeSet<&Path>> = arrows
         .keys()
@@ -263,7 +263,7 @@ fn cycles<'a>(arrows: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> Vec<BTreeSet<&
     cycles.into_iter().filter(|cycle| !cycle.is_empty()).collect()
 }
 
-/// The roots of all crates: of the workspace, and of those beside it.
+/// Returns the roots of all crates: those of the workspace, and those beside it.
 fn roots(top: &Path) -> Vec<PathBuf> {
     let mut roots = Vec::new();
     let mut folders = vec![top.to_owned()];

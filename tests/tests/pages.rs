@@ -1,4 +1,4 @@
-//! What is asked of a ring's pages is done, as the kernel's own books show it.
+//! Requests for a ring's pages take effect, according to the kernel's own figures.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Consumer, Item};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 const SIZE: u64 = 32 << 20;
 
-/// The sum of one field of all mappings of a file, KiB.
+/// Returns the sum of one field of all mappings of a file, KiB.
 fn mapped(file: &Path, field: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut sum, mut ours) = (0, false);
@@ -34,7 +34,7 @@ fn pages_are_faulted_in_locked_and_huge() {
     let mut producer =
         Producer::create(&path, &Options { size: SIZE, ..Options::default() }).unwrap();
     let both = 2 * SIZE / 1024;
-    assert!(mapped(&path, "Rss") < both / 2, "not all of it before it is asked for");
+    assert!(mapped(&path, "Rss") < both / 2, "not all of it before the request");
     producer.set_pages(Pages::FaultIn).unwrap();
     assert!(mapped(&path, "Rss") >= both);
     assert_eq!(mapped(&path, "Locked"), 0);
@@ -46,7 +46,7 @@ fn pages_are_faulted_in_locked_and_huge() {
         producer.publish_as(NUMBERED, &numbered(number, 4000)).unwrap();
     }
     match producer.set_pages(Pages::Huge) {
-        // All but what is around the whole ones.
+        // All except the parts at both ends that do not fill a huge page.
         Ok(()) => {
             let huge = mapped(&path, "ShmemPmdMapped");
             println!("{huge} of {both} KiB are huge");
@@ -54,7 +54,7 @@ fn pages_are_faulted_in_locked_and_huge() {
         }
         Err(error) => skip(&format!("huge pages: {error}")),
     }
-    // What was there is there, for everybody.
+    // The records are unchanged, for all processes.
     let mut consumer = Consumer::attach(&path).unwrap();
     consumer.set_pages(Pages::FaultIn).unwrap();
     for number in 0..1000 {
@@ -64,10 +64,10 @@ fn pages_are_faulted_in_locked_and_huge() {
 }
 
 #[test]
-fn a_small_ring_has_no_room_for_huge_pages_and_says_so() {
+fn huge_pages_for_a_small_ring_are_an_error() {
     let dir = ring_dir();
     let producer = Producer::create(dir.path().join("ring"), &Options::default()).unwrap();
     let error = producer.set_pages(Pages::Huge).unwrap_err();
     println!("{error}");
-    assert!(error.to_string().contains("smaller than a huge page"));
+    assert!(error.to_string().contains("holds no whole huge page"));
 }

@@ -1,5 +1,6 @@
-//! Waiting by descriptor, with an io_uring and with the thread: no wake is lost at any step of either
-//! side, producers make no system call for who is not asleep, and no ring has a thread.
+//! Waiting by descriptor, with an io_uring and with the thread: no wake is lost at any step of
+//! either side, producers make no system call for a consumer that is not asleep, and no ring has a
+//! thread of its own.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sys::ptrace;
@@ -23,8 +24,8 @@ use std::time::Duration;
 const POLLER: &str = env!("CARGO_BIN_EXE_poller");
 const ACTOR: &str = env!("CARGO_BIN_EXE_actor");
 
-/// Both ways, or the one that this machine allows.
-fn ways() -> Vec<(&'static str, PollBy)> {
+/// Returns both mechanisms, or the one that this machine allows.
+fn mechanisms() -> Vec<(&'static str, PollBy)> {
     let dir = ring_dir();
     let path = dir.path().join("ring");
     create(&path, &Options::default()).unwrap();
@@ -50,7 +51,7 @@ fn until_armed(ring: &File) {
     }
 }
 
-/// Whether it is readable within so many ms.
+/// Returns whether it is readable within so many ms.
 fn readable(fd: &impl AsFd, ms: i64) -> bool {
     let limit = Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
     loop {
@@ -75,12 +76,12 @@ fn start(args: &[&str], ring: &Path) -> (Child, impl FnMut() -> String + use<>) 
 #[test]
 fn a_process_in_poll_is_woken_for_every_record() {
     const ROUNDS: u64 = 1000;
-    for (way, by) in ways() {
+    for (mechanism, by) in mechanisms() {
         let dir = ring_dir();
         let path = dir.path().join("ring");
         create(&path, &Options::default()).unwrap();
         let ring = File::open(&path).unwrap();
-        let (mut child, mut line) = start(&["read", way, &ROUNDS.to_string()], &path);
+        let (mut child, mut line) = start(&["read", mechanism, &ROUNDS.to_string()], &path);
         assert_eq!(line(), format!("attached, by {by:?}"));
         let mut producer = Producer::attach(&path).unwrap();
         for number in 0..ROUNDS {
@@ -91,19 +92,20 @@ fn a_process_in_poll_is_woken_for_every_record() {
             assert_eq!(line(), number.to_string());
         }
         let wakes = u64::from(field(&ring, "wait_seq"));
-        println!("{way}: {ROUNDS} records, {wakes} wakes, {}", line());
+        println!("{mechanism}: {ROUNDS} records, {wakes} wakes, {}", line());
         assert!(child.wait().unwrap().success());
         assert!((ROUNDS / 2..=ROUNDS).contains(&wakes), "one wake for each record at most");
     }
 }
 
-/// The poller is asleep or about to, and the producer anywhere in its publish: at every instruction.
+/// The poller is asleep or about to be, and the producer is at every instruction of its publish in
+/// turn.
 #[test]
 fn no_wake_is_lost_at_any_step_of_a_publish() {
-    for (way, by) in ways() {
+    for (mechanism, by) in mechanisms() {
         let dir = ring_dir();
         let mut steps = 0;
-        // Every other one: the one way those that the other way leaves out.
+        // Every other one: each mechanism tries those that the other leaves out.
         for after in (usize::from(by == PollBy::Thread)..).step_by(2) {
             let path = dir.path().join(format!("{after}"));
             create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
@@ -129,18 +131,18 @@ fn no_wake_is_lost_at_any_step_of_a_publish() {
                 ptrace::cont(pid, None).unwrap();
                 over = matches!(waitpid(pid, None), Ok(WaitStatus::Stopped(_, Signal::SIGSTOP)));
             }
-            assert!(!armed || readable(&pollable, 30_000), "{way}: lost after {after} steps");
+            assert!(!armed || readable(&pollable, 30_000), "{mechanism}: lost after {after} steps");
             consumer.disarm(&mut pollable).unwrap();
-            assert!(!readable(&pollable, 0), "{way}: not after it is disarmed");
+            assert!(!readable(&pollable, 0), "{mechanism}: readable after it was disarmed");
             assert!(matches!(consumer.read().unwrap(), Some(Item::Record(_))));
             child.kill().unwrap();
             child.wait().unwrap();
             steps = after;
             if !armed {
-                break; // it was published before: and so it is for every later step
+                break; // it was published before, as for every later step
             }
         }
-        println!("{way}: {steps} instructions up to the publish");
+        println!("{mechanism}: {steps} instructions up to the publish");
         assert!(steps > 20);
     }
 }
@@ -148,7 +150,7 @@ fn no_wake_is_lost_at_any_step_of_a_publish() {
 /// The other side: a record comes before, in or after each system call of arming.
 #[test]
 fn no_wake_is_lost_at_any_step_of_arming() {
-    for (way, _) in ways() {
+    for (mechanism, _) in mechanisms() {
         let dir = ring_dir();
         let (mut stops, mut awake) = (0, 0);
         for after in 0.. {
@@ -156,7 +158,7 @@ fn no_wake_is_lost_at_any_step_of_arming() {
             let mut producer =
                 Producer::create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
             let mut child =
-                actor(POLLER, &["arm", way], &path).stdout(Stdio::piped()).spawn().unwrap();
+                actor(POLLER, &["arm", mechanism], &path).stdout(Stdio::piped()).spawn().unwrap();
             let pid = Pid::from_raw(child.id() as i32);
             let stopped = || waitpid(pid, None).expect("a stop");
             // The exec stops it as well.
@@ -184,10 +186,10 @@ fn no_wake_is_lost_at_any_step_of_arming() {
             nix::sys::signal::kill(pid, Signal::SIGCONT).unwrap();
             let mut reported = String::new();
             child.stdout.take().unwrap().read_to_string(&mut reported).unwrap();
-            assert!(child.wait().unwrap().success(), "{way}, stop {after}");
+            assert!(child.wait().unwrap().success(), "{mechanism}, stop {after}");
             assert!(
                 reported.ends_with(&format!("then [{after}]\n")),
-                "{way}, stop {after}: {reported}"
+                "{mechanism}, stop {after}: {reported}"
             );
             awake += u64::from(reported.starts_with("armed false"));
             stops = after;
@@ -195,14 +197,14 @@ fn no_wake_is_lost_at_any_step_of_arming() {
                 break;
             }
         }
-        println!("{way}: {stops} stops, {awake} times it saw the record before it slept");
+        println!("{mechanism}: {stops} stops, {awake} times it saw the record before it slept");
         assert!(stops >= 4 && awake >= 1);
     }
 }
 
 #[test]
 fn a_disarmed_descriptor_costs_the_producer_nothing() {
-    for (way, by) in ways() {
+    for (mechanism, by) in mechanisms() {
         let dir = ring_dir();
         let path = dir.path().join("ring");
         let mut producer = Producer::create(&path, &Options::default()).unwrap();
@@ -215,10 +217,10 @@ fn a_disarmed_descriptor_costs_the_producer_nothing() {
         assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
         consumer.disarm(&mut pollable).unwrap();
         producer.publish_as(NUMBERED, &numbered(1, 8)).unwrap();
-        // A system call is made by whoever raises the word, and nobody else.
+        // Only a thread that raises the word makes a system call.
         assert_eq!(wakes(), 0, "{way}: woken while it was disarmed");
         assert!(consumer.read().unwrap().is_some());
-        // Armed twice, and again while it is readable: still one wake, and one that is told.
+        // Armed twice, and again while it is readable: still one wake, and one that is reported.
         for _ in 0..3 {
             assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
             assert!(!readable(&pollable, 0));
@@ -226,9 +228,12 @@ fn a_disarmed_descriptor_costs_the_producer_nothing() {
         for number in 2..100 {
             producer.publish_as(NUMBERED, &numbered(number, 8)).unwrap();
         }
-        assert_eq!(wakes(), 1, "{way}");
-        assert!(readable(&pollable, 30_000) && readable(&pollable, 0), "{way}: a level");
-        assert!(!consumer.arm(&mut pollable, Duration::MAX).unwrap(), "there is something");
+        assert_eq!(wakes(), 1, "{mechanism}");
+        assert!(
+            readable(&pollable, 30_000) && readable(&pollable, 0),
+            "{mechanism}: level-triggered"
+        );
+        assert!(!consumer.arm(&mut pollable, Duration::MAX).unwrap(), "there is a record");
         assert!(!readable(&pollable, 0));
         for number in 2..100 {
             assert!(matches!(consumer.read().unwrap(),
@@ -238,8 +243,8 @@ fn a_disarmed_descriptor_costs_the_producer_nothing() {
 }
 
 #[test]
-fn thresholds_limits_losses_and_an_end_of_the_arming_thread_are_told() {
-    for (way, by) in ways() {
+fn thresholds_limits_losses_and_an_end_of_the_arming_thread_make_it_readable() {
+    for (mechanism, by) in mechanisms() {
         let dir = ring_dir();
         let path = dir.path().join("ring");
         let options = Options { policy: Policy::Overwrite, size: 4096, ..Options::default() };
@@ -248,7 +253,7 @@ fn thresholds_limits_losses_and_an_end_of_the_arming_thread_are_told() {
         let mut pollable = consumer.pollable(by).unwrap();
         // The limit alone.
         assert!(consumer.arm(&mut pollable, Duration::from_millis(1)).unwrap());
-        assert!(readable(&pollable, 30_000), "{way}: at its limit");
+        assert!(readable(&pollable, 30_000), "{mechanism}: at its limit");
         // Three records, and not before.
         consumer.set_wake_at(WakeAt::Records(3));
         assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
@@ -258,17 +263,17 @@ fn thresholds_limits_losses_and_an_end_of_the_arming_thread_are_told() {
         producer.publish_as(NUMBERED, &numbered(2, 8)).unwrap();
         assert!(readable(&pollable, 30_000), "{way}: three");
         while consumer.read().unwrap().is_some() {}
-        // "Force" wakes for whatever there is; a ring that went round tells a loss.
+        // "Force" wakes for anything; a ring that wrapped reports a loss.
         assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
         for number in 3..1000 {
             producer.publish_with(NUMBERED, &numbered(number, 40), Wake::No).unwrap();
         }
-        assert!(!readable(&pollable, 0), "{way}: nobody was to be woken");
+        assert!(!readable(&pollable, 0), "{mechanism}: no wake was due");
         producer.publish_with(NUMBERED, &numbered(1000, 40), Wake::Force).unwrap();
-        assert!(readable(&pollable, 30_000), "{way}: forced");
+        assert!(readable(&pollable, 30_000), "{mechanism}: forced");
         assert!(matches!(consumer.read().unwrap(), Some(Item::Lost(_))));
         while consumer.read().unwrap().is_some() {}
-        // The thread that armed is gone before the record comes.
+        // The thread that armed has ended before the record comes.
         consumer.set_wake_at(WakeAt::Record);
         let armed = |mut consumer: Consumer, mut pollable| {
             assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
@@ -286,13 +291,13 @@ fn thresholds_limits_losses_and_an_end_of_the_arming_thread_are_told() {
 #[test]
 fn hundreds_of_descriptors_have_no_thread_or_one_for_127() {
     const RINGS: u64 = 300;
-    for (way, by) in ways() {
+    for (mechanism, by) in mechanisms() {
         let dir = ring_dir();
         let small = Options { size: 4096, types_size: 0, ..Options::default() };
         for number in 0..RINGS {
             create(dir.path().join(number.to_string()), &small).unwrap();
         }
-        let (mut child, mut line) = start(&["many", way, &RINGS.to_string()], dir.path());
+        let (mut child, mut line) = start(&["many", mechanism, &RINGS.to_string()], dir.path());
         let threads = if by == PollBy::IoUring { 1 } else { 1 + RINGS.div_ceil(127) };
         assert_eq!(line(), format!("armed, {threads} threads"));
         for number in (0..RINGS).map(|n| n * 7 % RINGS) {
@@ -301,12 +306,12 @@ fn hundreds_of_descriptors_have_no_thread_or_one_for_127() {
         }
         assert_eq!(line(), "done, each when its own was published");
         assert!(child.wait().unwrap().success());
-        println!("{way}: {RINGS} rings, {threads} threads in all");
+        println!("{mechanism}: {RINGS} rings, {threads} threads in all");
     }
 }
 
 #[test]
-fn where_the_kernel_refuses_there_is_another_way() {
+fn where_the_kernel_refuses_the_other_mechanism_is_used() {
     for what in ["io_uring", "both"] {
         let dir = ring_dir();
         let path = dir.path().join("ring");
@@ -326,8 +331,8 @@ fn where_the_kernel_refuses_there_is_another_way() {
 }
 
 #[test]
-fn who_was_refused_a_wait_is_told_each_time_and_waits_once_it_may() {
-    if !ways().iter().any(|(_, by)| *by == PollBy::IoUring) {
+fn a_refused_wait_is_an_error_each_time_until_it_is_allowed() {
+    if !mechanisms().iter().any(|(_, by)| *by == PollBy::IoUring) {
         return;
     }
     let dir = ring_dir();
@@ -366,12 +371,12 @@ fn a_thread_that_was_short_of_memory_waits_again() {
 
 #[test]
 fn a_fork_has_no_part_in_its_parents_descriptor() {
-    for (way, _) in ways() {
+    for (mechanism, _) in mechanisms() {
         let dir = ring_dir();
         let path = dir.path().join("ring");
         create(&path, &Options::default()).unwrap();
         create(dir.path().join("ring-child"), &Options::default()).unwrap();
-        let (mut child, mut line) = start(&["fork", way], &path);
+        let (mut child, mut line) = start(&["fork", mechanism], &path);
         let reported = line();
         assert!(reported.contains("Exited") && reported.contains(", 0)"), "{way}: {reported}");
         Producer::attach(&path).unwrap().publish_as(NUMBERED, &numbered(7, 8)).unwrap();
@@ -380,7 +385,7 @@ fn a_fork_has_no_part_in_its_parents_descriptor() {
     }
 }
 
-/// A parent that is killed while its child lives, and the child's end.
+/// Kills a parent while its child lives. Returns a function that ends the child.
 fn orphan(args: &[&str], ring: &Path) -> impl FnOnce() + use<> {
     let mut parent = actor(POLLER, args, ring)
         .stdin(Stdio::piped())
@@ -396,14 +401,14 @@ fn orphan(args: &[&str], ring: &Path) -> impl FnOnce() + use<> {
     parent.wait().unwrap();
     move || {
         drop(input);
-        // It had the pipe to itself, and is gone.
+        // It had the pipe to itself, and is dead.
         assert_eq!(words.read_line(&mut String::new()).unwrap(), 0);
     }
 }
 
 #[test]
 fn a_child_that_lives_on_keeps_no_dead_consumer_alive() {
-    for way in ways().into_iter().map(|(way, _)| way).chain(["sleeper"]) {
+    for mechanism in mechanisms().into_iter().map(|(mechanism, _)| mechanism).chain(["sleeper"]) {
         let dir = ring_dir();
         let path = dir.path().join("ring");
         create(&path, &Options::default()).unwrap();
@@ -415,7 +420,7 @@ fn a_child_that_lives_on_keeps_no_dead_consumer_alive() {
     }
 }
 
-/// However many there are: more than what is told of forks has room for from the start.
+/// More than the initial capacity of the table for forks.
 #[test]
 fn a_child_keeps_none_of_many_dead_consumers_alive() {
     const RINGS: u64 = 1100;

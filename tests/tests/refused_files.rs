@@ -1,5 +1,5 @@
-//! A file that is no ring, or whose header is wrong, is refused for what is wrong with it; and a lie about
-//! sizes costs no more than the ring's size.
+//! A file that is not a ring, or whose header is wrong, is refused with the reason; and a wrong
+//! size costs no more than the ring's size.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{BadRing, MAGIC, RecordWord};
@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What refuses the file, if the header does.
+/// Returns the reason for which the header is refused, if it is.
 fn refusal(trial: &mut Trial, file: &[u8]) -> Option<BadRing> {
     trial.every_door(file);
     fs::write(&trial.path, file).unwrap();
@@ -23,10 +23,10 @@ fn refusal(trial: &mut Trial, file: &[u8]) -> Option<BadRing> {
             assert!(text.starts_with(&trial.path.display().to_string()), "names the file: {text}");
             source
         }
-        other => panic!("another error than that the header is bad: {other}"),
+        other => panic!("not an error of the header: {other}"),
     };
     let refused = Stat::read(&trial.path).err().map(bad);
-    // All doors say the same.
+    // All entry points return the same.
     assert_eq!(Observer::open(&trial.path, Start::Oldest).err().map(bad), refused);
     assert_eq!(Snapshot::take(&trial.path).err().map(bad), refused);
     assert_eq!(
@@ -38,7 +38,7 @@ fn refusal(trial: &mut Trial, file: &[u8]) -> Option<BadRing> {
 }
 
 #[test]
-fn a_file_cut_short_is_refused_with_its_length() {
+fn a_truncated_file_is_refused_with_its_length() {
     let mut trial = Trial::new();
     let file = Image::golden("drop_few").bytes;
     let whole = file.len();
@@ -58,7 +58,7 @@ fn a_file_cut_short_is_refused_with_its_length() {
         trial.case(format!("{more} bytes more"), |trial| {
             let mut file = file.clone();
             file.resize(whole + more, 0xff);
-            assert_eq!(refusal(trial, &file), None, "what is behind the ring is not its business");
+            assert_eq!(refusal(trial, &file), None, "what follows the ring is ignored");
         });
     }
     trial.end();
@@ -100,7 +100,7 @@ fn a_header_that_is_wrong_is_refused_for_what_is_wrong() {
         case(&name, &[("features_required", unknown)], refused);
         case(&format!("optional feature {bit}"), &[("features_optional", unknown)], None);
     }
-    // Time, which changes what is in the records: the shortest has no room for a stamp.
+    // Time, which changes the content of the records: the shortest has no space for a timestamp.
     case("time", &[("features_required", 1), ("time_clock", 7)], None);
     case(
         "time by another clock",
@@ -147,7 +147,7 @@ fn a_header_that_is_wrong_is_refused_for_what_is_wrong() {
         case(&format!("{name} is {value}"), &[(name, value)], field(name, value));
     }
 
-    // Lies that fit each other, but not the file.
+    // Consistent sizes that do not match the file.
     let huge = 1u64 << 40;
     case(
         "a data area of 1 TiB",
@@ -158,7 +158,7 @@ fn a_header_that_is_wrong_is_refused_for_what_is_wrong() {
 }
 
 #[test]
-fn what_is_no_ring_at_all_is_refused_as_such() {
+fn files_that_are_no_rings_are_refused() {
     let mut trial = Trial::new();
     let dir = tempfile::tempdir().unwrap();
     let elf = fs::read(std::env::current_exe().unwrap()).unwrap();
@@ -223,7 +223,7 @@ fn what_is_no_ring_at_all_is_refused_as_such() {
     trial.end();
 }
 
-/// Makes a ring file of this size and says so in its header: a sparse one, as a lie about size costs
+/// Makes a ring file of this size, with that size in its header: a sparse one, so that it costs
 /// nothing.
 fn sparse(path: &Path, data_size: u64, fields: &[(usize, u64)]) -> File {
     let file = File::create(path).unwrap();
@@ -254,17 +254,18 @@ fn a_large_ring_does_not_make_its_lies_cost_more() {
     let totals = |pos| (at("producer_totals").start + 8, pos);
     let consumer = (at("consumer_totals").start + 8, 8);
     for (name, fields) in [
-        ("no book", vec![head]),
-        ("a book at the head", vec![head, totals(size - 8)]),
-        ("a book half way", vec![head, totals(size / 2)]),
-        ("a consumer's book elsewhere", vec![head, totals(size - 8), consumer]),
-        ("a tail that nobody knows", vec![head, totals(size - 8), consumer, tail]),
+        ("no totals", vec![head]),
+        ("totals at the head", vec![head, totals(size - 8)]),
+        ("totals half way", vec![head, totals(size / 2)]),
+        ("a consumer's totals elsewhere", vec![head, totals(size - 8), consumer]),
+        ("an unknown tail", vec![head, totals(size - 8), consumer, tail]),
     ] {
         for policy in [0u32, 1] {
             trial.case(format!("{name}, policy {policy}"), |trial| {
                 let file = sparse(&trial.path, size, &fields);
                 file.write_all_at(&policy.to_ne_bytes(), at("policy").start as u64).unwrap();
-                // The smallest records all over, and near the end a place where none can stand.
+                // The smallest records everywhere, and near the end a position at which none is
+                // valid.
                 let smallest = RecordWord::pack(4096, 0, 8).raw().to_ne_bytes();
                 file.write_all_at(&smallest.repeat(size as usize / 8), 4096).unwrap();
                 file.write_all_at(&[0; 8], 4096 + size - 64).unwrap();
@@ -287,8 +288,8 @@ fn a_terabyte_that_is_not_there() {
     for (name, fields) in [
         ("empty", vec![]),
         ("a head", vec![head]),
-        ("a head and a book", vec![head, totals]),
-        ("a head, a book and a consumer's book", vec![head, totals, consumer]),
+        ("a head and totals", vec![head, totals]),
+        ("a head, totals and a consumer's totals", vec![head, totals, consumer]),
     ] {
         for policy in [0u32, 1] {
             trial.case(format!("{name}, policy {policy}"), |trial| {
@@ -304,7 +305,7 @@ fn a_terabyte_that_is_not_there() {
     trial.end();
 }
 
-/// In a process of its own, with less address space than the lie would take.
+/// In a process of its own, with less address space than the claimed size.
 #[test]
 fn a_snapshot_of_a_terabyte_that_is_not_there() {
     const CHILD: &str = "PERFRING_TERABYTE";

@@ -1,6 +1,6 @@
 //! Producers and the consumer of one ring in different pid and user namespaces, and of different
-//! users: the group's permission on the file is all that they share. Who lives is the kernel's to
-//! say, through the lock on the file, and no pid is asked.
+//! users: all that they share is the group's permission on the file. The kernel's lock on the file
+//! shows who is alive, not a pid.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Consumer, Count, Stat};
@@ -17,14 +17,14 @@ use tempfile::TempDir;
 const STRANGER: u32 = 65_534;
 const GROUP: u32 = 64_042;
 
-/// A directory that everybody may enter, with the programs in it, and a ring of the group's.
+/// A directory that every user may enter, with the programs in it, and a ring of the group's.
 struct Yard {
     dir: TempDir,
     ring: PathBuf,
 }
 
 impl Yard {
-    /// `None`, and why is said, where this cannot be tried.
+    /// `None`, with a message, where this cannot be tried.
     fn new(mode: u32) -> Option<Self> {
         if !nix::unistd::Uid::effective().is_root() {
             skip("only root can become another user to try");
@@ -43,12 +43,12 @@ impl Yard {
         Some(Yard { dir, ring })
     }
 
-    /// A program as this user and group, in namespaces of its own if `inside`.
+    /// Returns a program as this user and group, in namespaces of its own if `inside`.
     fn command(&self, inside: bool, who: (u32, u32), program: &str, args: &[&str]) -> Command {
         let path = self.dir.path().join(program);
         let mut command = if inside {
             let mut command = Command::new("unshare");
-            // What is inside dies with the unshare(1) that is driven.
+            // The process inside dies with the unshare(1) that is driven.
             command
                 .args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"])
                 .arg(path);
@@ -60,7 +60,7 @@ impl Yard {
         command
     }
 
-    /// Whether a user of no account may have namespaces here.
+    /// Returns whether an unprivileged user may have namespaces here.
     fn can_unshare(&self) -> bool {
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "true"]);
@@ -69,7 +69,7 @@ impl Yard {
             Ok(output) if output.status.success() => true,
             Ok(output) => {
                 let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                skip(&format!("no namespaces of our own: {}", said.trim()));
+                skip(&format!("cannot make namespaces: {}", said.trim()));
                 false
             }
             Err(_) => {
@@ -104,25 +104,25 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     if !yard.can_unshare() {
         return;
     }
-    // Two containers, each of its own, and somebody outside.
+    // Two containers, each with namespaces of its own, and a process outside.
     let (mut one, one_slot) = yard.drive(true, MEMBER, "one");
     let (mut two, _) = yard.drive(true, MEMBER, "two");
     let (mut three, three_slot) = yard.drive(false, ROOT, "three");
     let own = SharedProducer::attach(&yard.ring).unwrap();
     let stat = Stat::read(&yard.ring).unwrap();
     let who: Vec<_> = stat.producers.iter().map(|one| &one.figures.owner).collect();
-    // Each is the first process of its own world, and root there.
+    // Each is the first process of its own namespace, and root there.
     assert_eq!((who[0].pid, who[0].uid, who[1].pid, who[1].uid), (1, 0, 1, 0));
     assert!(stat.producers.iter().all(|one| one.alive));
 
-    // Inside dies; outside goes on.
+    // The process inside dies; outside goes on.
     assert_eq!(one.ask("reserve 1 1 0 100"), "ok");
     own.publish_as(NUMBERED, &said(4, 0, 100)).unwrap();
     let mut consumer = Consumer::attach(&yard.ring).unwrap();
     assert!(!consumer.wait(std::time::Duration::from_millis(30)), "not before it ends");
     assert!(yard.alive(one_slot));
     one.kill();
-    until("the kernel says so", || !yard.alive(one_slot));
+    until("the kernel to release the lock", || !yard.alive(one_slot));
     let mut reported = Reported::default();
     assert!(consumer.wait(std::time::Duration::from_secs(60)));
     reported.drain(&mut consumer);
@@ -130,7 +130,7 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     assert_eq!(yard.reclaimed().records, 1);
     drop(consumer);
 
-    // Outside dies; inside goes on, and nobody else acts.
+    // The process outside dies; inside goes on, and no other process acts.
     assert_eq!(three.ask("reserve 1 3 0 100"), "ok");
     assert_eq!(two.ask("publish 2 0 100"), "ok");
     let head = Raw::read(&yard.ring).head();
@@ -147,7 +147,7 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     let mut command = yard.command(true, MEMBER, "actor", &["hold", "consumer"]);
     let (mut consumer, line) = Driven::of(&mut command);
     assert_eq!(line, "attached");
-    consumer.report("66");
+    consumer.send("66");
     for seq in 0..65 {
         assert_eq!(consumer.line(), ((2u64 << 32) + seq).to_string());
     }
@@ -156,7 +156,7 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     four.kill();
     assert_eq!(consumer.line(), ((2u64 << 32) + 65).to_string());
     assert_eq!(consumer.line(), "done");
-    until("the kernel says so", || !yard.alive(four_slot));
+    until("the kernel to release the lock", || !yard.alive(four_slot));
     assert_eq!(yard.reclaimed().records, 3);
     two.end();
     consumer.end();
@@ -169,25 +169,25 @@ fn permission_on_the_file_is_what_it_takes() {
     let Some(yard) = Yard::new(0o640) else { return };
     let own = SharedProducer::attach(&yard.ring).unwrap();
     own.publish_as(NUMBERED, &said(0, 7, 100)).unwrap();
-    // The group may look.
+    // The group may read.
     let run = |who, program: &str, args: &[&str]| {
         let output = yard.command(false, who, program, args).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         (output.status.success(), text(&output.stdout), text(&output.stderr))
     };
     assert_eq!(run(MEMBER, "actor", &["observe"]), (true, "7".to_owned(), String::new()));
-    // It may not publish, and is told why.
+    // It may not publish, and gets an error with the reason.
     let refused = |path: &Path, wanted: &str| {
         format!("refused: no permission to open {} for {wanted}", path.display())
     };
     let (_, said_of, _) = run(MEMBER, "sharer", &["drive", "member"]);
     println!("{said_of}");
     assert!(said_of.starts_with(&refused(&yard.ring, "reading and writing")), "{said_of}");
-    // Who is not of the group may neither.
+    // Users outside the group may do neither.
     let nobody = (STRANGER, STRANGER);
     let (looked, ..) = run(nobody, "actor", &["observe"]);
     assert!(!looked);
-    // With write permission it may, beside root, and its death is root's to notice.
+    // With write permission it may, beside root, and root detects its death.
     std::fs::set_permissions(&yard.ring, PermissionsExt::from_mode(0o660)).unwrap();
     let (_, said_of, _) = run(nobody, "sharer", &["drive", "nobody"]);
     assert!(said_of.starts_with(&refused(&yard.ring, "reading and writing")), "{said_of}");

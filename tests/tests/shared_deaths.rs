@@ -1,20 +1,22 @@
-//! A producer of a shared ring is killed by SIGKILL, or stopped and left standing, wherever what it
-//! does changes the ring, while three other producers are at it: no hook, the very code that ships.
+//! A producer of a shared ring is killed by SIGKILL, or stopped, at every point at which it changes
+//! the ring, while three other producers are at work: without hooks, the very code that ships.
 //!
 //! The victim is stepped, instruction by instruction, from a stop of its own to the next, and the
-//! ring file is compared after each: a death between two changes is a death after the first of
-//! them, so every state that a death can leave is played, and some deaths in between. What attaching
-//! does before it first writes to the ring is played call by call of the system.
+//! ring file is compared after each: a death between two changes equals a death after the first of
+//! them, so every state that a death can leave is played, and some deaths in between. What
+//! attaching does before its first write to the ring is played system call by system call.
 //!
-//! With `PERFRING_ALL=1`, each death is found by every kind of finder: it takes three times as long.
+//! With `PERFRING_ALL=1`, each death is detected by every kind of process: it takes three times as
+//! long.
 //!
-//! Tried by breaking the library on purpose: each of these fails here. Never asking who lives; taking
-//! all for dead; taking over without sweeping, or without mending `producer_pos`; not settling a
-//! slot's counts; publishing a reservation before its header word; counting a record after its
-//! commit; leaving the ledger believed after a death; moving `data_tail` before its mark; not asking
-//! after an owner that records are published behind; counting a contended call as another cause; a
-//! sleeping consumer that recovers nothing; reclaiming uncounted; ending a reservation without moving
-//! `data_head`; telling a loss under a count that is not tied to its place.
+//! Verified by breaking the library on purpose: each of these fails here. Never checking liveness;
+//! taking all for dead; taking over without sweeping, or without repairing `producer_pos`; not
+//! settling a slot's counts; publishing a reservation before its header word; counting a record
+//! after its commit; trusting the running totals after a death; moving `data_tail` before its mark;
+//! not checking the liveness of an owner that records are published behind; counting a contended
+//! call as another cause; a sleeping consumer that recovers nothing; reclaiming uncounted; ending a
+//! reservation without moving `data_head`; reporting a loss under a count that is not tied to its
+//! position.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod deaths {
@@ -35,10 +37,10 @@ use std::time::{Duration, Instant};
 
 fn run(scenes: &[Scene], fate: Fate) {
     let refusals = run_of(scenes, fate, &PARTS);
-    assert!(refusals.contains_key("Contended"), "nobody ever met the lock: {refusals:?}");
+    assert!(refusals.contains_key("Contended"), "no call ever met the lock: {refusals:?}");
 }
 
-/// What a walk through all of a scene's steps changes, some of them at least.
+/// The parts that a walk through all of a scene's steps changes, some of them at least.
 const PARTS: [&str; 9] = [
     "shared_lock",
     "producer_pos",
@@ -51,7 +53,7 @@ const PARTS: [&str; 9] = [
     "running",
 ];
 
-/// Whether so many processes want to run that any of them may stand for long.
+/// Returns whether so many processes want to run that any of them may stand for long.
 fn is_overloaded() -> bool {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap();
     let load: f64 = load.split(' ').next().unwrap().parse().unwrap();
@@ -61,7 +63,7 @@ fn is_overloaded() -> bool {
     load > 3.0 * cpus as f64
 }
 
-/// Returns what was refused, by the first word of the reason.
+/// Returns the refused calls, by the first word of the reason.
 fn run_of(scenes: &[Scene], fate: Fate, wanted: &[&str]) -> BTreeMap<String, u64> {
     let _cpu = OneCpu::take();
     let dir = ring_dir();
@@ -81,7 +83,7 @@ fn run_of(scenes: &[Scene], fate: Fate, wanted: &[&str]) -> BTreeMap<String, u64
             *parts.entry(part).or_default() += 1;
         }
         let changes = walk.changes.len();
-        // Payload bytes are nobody's before the record ends: of a run of them the first and last.
+        // Payload bytes have no effect before the record ends: of a run of them the first and last.
         let is_data = |at: usize| {
             walk.changes.get(at).is_none_or(|(_, part)| matches!(*part, "data" | "aux"))
         };
@@ -89,7 +91,7 @@ fn run_of(scenes: &[Scene], fate: Fate, wanted: &[&str]) -> BTreeMap<String, u64
         let distinct = (1..=changes).filter(|at| *at < 2 || *at == changes || !inside(*at));
         let finders = if fate == Fate::Death && all { 0..3 } else { 0..1 };
         let mut plays_of: Vec<(At, usize)> = Vec::new();
-        // Who finds it: the sleeping consumer when nothing but `data_head` is behind.
+        // The process that detects it: the sleeping consumer if only `data_head` is behind.
         for at in distinct.clone() {
             let round = changes - at + usize::from(scene.before);
             plays_of.extend(finders.clone().map(|finder| (At::Change(at), round + finder)));
@@ -109,7 +111,7 @@ fn run_of(scenes: &[Scene], fate: Fate, wanted: &[&str]) -> BTreeMap<String, u64
                 committed = committed.or(Some(change));
             }
             if let (At::Change(_), 0, Some(change)) = (at, played.records, committed) {
-                assert_eq!(fate, Fate::Stop, "committed at change {change}, and gone at {at:?}");
+                assert_eq!(fate, Fate::Stop, "committed at change {change}, and missing at {at:?}");
             }
             for (cause, count) in played.refused {
                 *refusals.entry(cause).or_default() += count;
@@ -118,7 +120,7 @@ fn run_of(scenes: &[Scene], fate: Fate, wanted: &[&str]) -> BTreeMap<String, u64
         plays += count;
         reclaimed_all += if scene.successor { 0 } else { reclaimed };
         println!(
-            "{}{}: {} calls, {} steps, {changes} distinct states, {} of them not in the midst of a payload; {count} plays in {:.1?}; committed at {committed:?}, {reclaimed} reclaimed",
+            "{}{}: {} calls, {} steps, {changes} distinct states, {} of them not within a payload; {count} plays in {:.1?}; committed at {committed:?}, {reclaimed} reclaimed",
             scene.name,
             if scene.before { ", one open before" } else { "" },
             walk.calls,
@@ -130,9 +132,9 @@ fn run_of(scenes: &[Scene], fate: Fate, wanted: &[&str]) -> BTreeMap<String, u64
     println!(
         "{plays} plays of {fate:?}: {late} took longer than {SOON:?}, the longest {longest:?}"
     );
-    println!("changes by place: {parts:?}");
-    println!("refused, with what was to be told: {refusals:?}");
-    // The library is not to blame for one in a hundred, nor for a machine that has more to do than it can.
+    println!("changes by part: {parts:?}");
+    println!("refused, with what was to be reported: {refusals:?}");
+    // Delays of one in a hundred are not the library's fault, nor those of an overloaded machine.
     assert!(late <= plays / 50 || is_overloaded(), "{late} of {plays}");
     for part in wanted {
         assert!(parts.contains_key(part), "no step changes {part}: {parts:?}");
@@ -141,8 +143,8 @@ fn run_of(scenes: &[Scene], fate: Fate, wanted: &[&str]) -> BTreeMap<String, u64
     refusals
 }
 
-/// Another has published behind the victim's reservation before it ends it and dies of it, and
-/// nobody does anything any more but for a consumer that sleeps.
+/// Another producer has published behind the victim's reservation before the victim ends it and
+/// dies in that, and no process acts any more except for a consumer that sleeps.
 #[test]
 fn what_was_published_behind_a_reservation_is_read_wherever_its_owner_dies() {
     let _cpu = OneCpu::take();
@@ -214,7 +216,7 @@ fn a_death_anywhere_in_a_reservation_of_the_aux_area_costs_that_one_at_most() {
 }
 
 #[test]
-fn who_stands_still_with_a_range_is_not_robbed() {
+fn a_stopped_producer_with_a_range_is_not_taken_over() {
     let stopped = with_one_before(large_scenes());
     run_of(&stopped, Fate::Stop, &["aux_head", "aux_tail", "aux", "producer_pos"]);
 }

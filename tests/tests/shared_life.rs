@@ -1,5 +1,5 @@
-//! Many producers of one ring, in threads and processes: who may attach, in what order
-//! reservations end, who waits for whom, what a death and a fork leave behind.
+//! Many producers of one ring, in threads and processes: who may attach, in what order reservations
+//! end, who waits for whom, what a death and a fork leave behind.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sys::signal::{Signal, kill};
@@ -100,7 +100,7 @@ fn as_many_attach_as_there_are_slots_and_one_more_when_one_ends() {
     println!("{error}");
     assert!(matches!(error, AttachError::Slots { slots: 64, .. }));
 
-    // All of them publish, then one ends, and one more is in.
+    // All of them publish, then one ends, and one more gets in.
     let mut threads: Vec<_> = threads.into_iter().flatten().collect();
     for producer in &threads {
         producer.publish_as(NUMBERED, &said(producer.slot().into(), 0, 40)).unwrap();
@@ -116,7 +116,7 @@ fn as_many_attach_as_there_are_slots_and_one_more_when_one_ends() {
     balance(&ring, false);
 }
 
-/// How a reservation ends, and whether a record comes of it.
+/// Ends a reservation, and returns whether that publishes a record.
 fn end(record: SharedReservation<'_>, how: usize) -> bool {
     match how % 3 {
         0 => record.commit(),
@@ -144,7 +144,7 @@ fn reservations_end_in_any_order_and_the_head_stands_before_the_oldest_open_one(
                     .map(|at| {
                         let mut record = producer.reserve(NUMBERED, LEN).unwrap();
                         assert_eq!(record.pos(), start + at * size);
-                        // The first 50 bytes are whole too.
+                        // The first 50 bytes are valid as well.
                         record[..50].copy_from_slice(&said(1, seq + at, 50));
                         record.copy_from_slice(&said(1, seq + at, LEN));
                         Some(record)
@@ -153,8 +153,8 @@ fn reservations_end_in_any_order_and_the_head_stands_before_the_oldest_open_one(
                 let mut ended = [false; 4];
                 let mut records = [false; 4];
                 for &at in &order {
-                    // 50 of 77 bytes are no payload of ours that ends well: those are checked by
-                    // what is written first.
+                    // 50 of 77 bytes are not a valid payload: those are checked by what is written
+                    // first.
                     let mut record = open[at].take().unwrap();
                     if (at + hows) % 3 == 1 {
                         let shorter = said(1, seq + at as u64, 50);
@@ -190,7 +190,7 @@ fn reservations_end_in_any_order_and_the_head_stands_before_the_oldest_open_one(
         drop(producer);
         let stat = balance(&ring, true);
         let p = stat.totals.unwrap().producer;
-        println!("{}: {:?} written, {:?} given back", policy.name(), p.written, p.discarded);
+        println!("{}: {:?} written, {:?} discarded", policy.name(), p.written, p.discarded);
         assert_eq!(p.written.records + p.discarded.records, seq);
     }
 }
@@ -211,7 +211,7 @@ fn reservations_of_several_processes_end_in_any_order() {
         for (other, who) in others.iter_mut().zip(1..) {
             assert_eq!(other.ask(&format!("reserve {round} {who} {round} 100")), "ok");
         }
-        // Behind them all, and not seen before they have ended.
+        // Behind them all, and not published before they have ended.
         own.publish_as(NUMBERED, &said(7, own_seq, 100)).unwrap();
         own_seq += 1;
         let mut ended = [false; 3];
@@ -248,7 +248,7 @@ fn several_waiting_producers_all_get_their_turn() {
                 let producer = SharedProducer::attach(ring).unwrap();
                 ready.wait();
                 for seq in 0..EACH {
-                    // Small and large, both ways.
+                    // Small and large, both methods.
                     let payload = said(who, seq, 8 + (seq as usize * 37) % 900);
                     if seq % 2 == 0 {
                         producer.publish_timeout(NUMBERED, &payload, MINUTE).unwrap();
@@ -291,7 +291,7 @@ fn who_waits_for_an_open_reservation_goes_on_when_it_ends_and_says_who_holds_it_
                 Err(error) => break error,
             }
         };
-        // Of the one that is in the way, in a drop ring as well: nothing can be read.
+        // The error names the open reservation, in a drop ring as well: nothing can be read.
         assert_eq!(refused, ReserveError::Pending { slot: slow.slot() });
         let since = Instant::now();
         let limit = Duration::from_millis(50);
@@ -307,7 +307,7 @@ fn who_waits_for_an_open_reservation_goes_on_when_it_ends_and_says_who_holds_it_
         std::thread::scope(|scope| {
             let waiting =
                 scope.spawn(move || quick.publish_timeout(NUMBERED, &said(2, seq, 100), MINUTE));
-            // The look takes longer than the waiting one's first sleeps.
+            // The read of the figures takes longer than the waiting one's first sleeps.
             assert_eq!(Stat::read(&ring).unwrap().held_up.unwrap().slot, slow.slot());
             open.copy_from_slice(&said(1, 0, 100));
             open.commit();
@@ -337,7 +337,7 @@ fn a_slot_that_is_used_again_starts_anew() {
     assert_eq!(other.ask("reserve 1 1 1 100"), "ok");
     assert_eq!(other.ask("discard 1"), "ok");
     assert_eq!(other.ask("publish 1 1 5000"), "TooLarge { len: 5000, max: 4080 }");
-    assert_eq!(other.ask("publish 1 1 100"), "ok"); // and tells it
+    assert_eq!(other.ask("publish 1 1 100"), "ok"); // and reports it
     assert_eq!(other.ask("reserve 2 1 2 100"), "ok");
     assert_eq!(other.ask("publish 1 3 5000"), "TooLarge { len: 5000, max: 4080 }");
     assert_eq!(own.publish_as(NUMBERED, &said(0, 0, 100)), Ok(()));
@@ -367,7 +367,8 @@ fn a_slot_that_is_used_again_starts_anew() {
     assert_eq!((figures.refused, figures.reported), Default::default(), "of another producer");
     let p = now.totals.unwrap().producer;
     assert_eq!((p.reclaimed, p.discarded, p.refused.too_large.records), (one, one, 2));
-    // What the dead one was refused is told by its heir, and is still no refusal of the heir's.
+    // The successor reports what the dead one was refused, and it does not count as refused to the
+    // successor.
     assert_eq!(successor.ask("publish 2 0 100"), "ok");
     let now = balance(&ring, false);
     assert_eq!(now.producers[1].figures.written, one);
@@ -423,7 +424,7 @@ fn a_consumer_that_sleeps_reads_on_behind_a_reservation_whose_producer_died() {
 }
 
 #[test]
-fn a_ring_for_one_producer_is_none_for_many_and_says_so() {
+fn a_ring_for_one_producer_is_refused_to_many_and_the_reverse() {
     let dir = ring_dir();
     let (one, many) = (dir.path().join("one"), dir.path().join("many"));
     create(&one, &Options::default()).unwrap();
@@ -454,15 +455,19 @@ fn recovering_by_hand_says_whose_reservations_it_ended() {
         assert_eq!(driven[at].ask(&format!("reserve {id} {at} {id} 100")), "ok");
     }
     assert_eq!(driven[2].ask("publish 2 9 100"), "ok");
-    // Nobody is dead: nothing is done.
+    // No producer is dead: nothing is done.
     assert_eq!(recover(&ring).unwrap(), Recovered::default());
     assert_eq!(Raw::read(&ring).head(), 0);
     driven[0].kill();
     assert_eq!(recover(&ring).unwrap(), Recovered { swept: vec![(0, 2)], lock: None });
-    assert_eq!(Raw::read(&ring).head(), record_size(100), "the next is open, and lives");
+    assert_eq!(
+        Raw::read(&ring).head(),
+        record_size(100),
+        "the next is open, and its producer lives"
+    );
     driven[1].kill();
     let stranded = Stat::read(&ring).unwrap().totals.unwrap().stranded;
-    assert_eq!(stranded.records, 0, "behind a producer that lives");
+    assert_eq!(stranded.records, 0, "behind a live producer");
     driven[2].kill();
     assert_eq!(Stat::read(&ring).unwrap().totals.unwrap().stranded.records, 1);
     assert_eq!(recover(&ring).unwrap(), Recovered { swept: vec![(1, 1), (2, 1)], lock: None });
@@ -471,13 +476,13 @@ fn recovering_by_hand_says_whose_reservations_it_ended() {
     assert_eq!(everything(&ring).by(2), [9]);
 }
 
-/// The process with this id is there and not a zombie.
+/// Returns whether the process with this id exists and is not a zombie.
 fn runs(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }
 
-/// The pid of the only child of a process.
+/// Returns the pid of the only child of a process.
 fn child_of(parent: u32) -> i32 {
     let path = format!("/proc/{parent}/task/{parent}/children");
     std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
@@ -485,7 +490,7 @@ fn child_of(parent: u32) -> i32 {
 
 #[test]
 fn a_forked_child_cannot_hurt_its_parents_ring_nor_keep_it_alive() {
-    // Also one that has no number left for another file.
+    // Also one that has no descriptor left for another file.
     for tight in [false, true] {
         let dir = ring_dir();
         let ring = dir.path().join("ring");
@@ -527,7 +532,7 @@ fn a_forked_child_cannot_hurt_its_parents_ring_nor_keep_it_alive() {
         let reclaimed = balance(&ring, true).totals.unwrap().producer.reclaimed;
         assert_eq!(reclaimed.records, 3);
         drop(parent); // ends its input, and with it the child
-        until("the child ends", || !runs(child));
+        until("the child to end", || !runs(child));
     }
     // Its parent's reservations, committed by the parent, are whole.
     let dir = ring_dir();
@@ -569,5 +574,5 @@ fn a_forked_child_of_the_one_producer_is_none() {
     }
     assert!(found.into_iter().eq(0..=10));
     drop(parent);
-    until("the child ends", || !runs(child));
+    until("the child to end", || !runs(child));
 }

@@ -1,12 +1,12 @@
-//! Four producer processes that publish into one ring in all ways at once, and are killed, stopped
-//! and started again at rng, for some seconds in each policy.
+//! Four producer processes that publish into one ring by all methods at once, and are killed,
+//! stopped and started again at random, for some seconds in each policy.
 //!
 //! `PERFRING_STORM_SECONDS=3600 cargo test --release -p perfring-tests --test shared_storm --
-//! --nocapture` is the long one. `PERFRING_STORM_SEED` plays a seed that was printed again; what the
-//! processes do at what time is the machine's to say all the same.
+//! --nocapture` is the long run. `PERFRING_STORM_SEED` repeats a printed seed; the timing of the
+//! processes still depends on the machine.
 //!
-//! An incarnation numbers its records and notes how many it has committed. All that it noted must be
-//! read, once, whole, in order; what it was at when it died may be there or not.
+//! An incarnation numbers its records and notes how many it has committed. All that it noted must
+//! be read, once, whole, in order; its last record before a death may be present or not.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sys::signal::{Signal, kill};
@@ -28,10 +28,10 @@ use std::time::{Duration, Instant};
 const PRODUCERS: usize = 4;
 /// The most that one producer has open at a time.
 const OPEN_MAX: u64 = 2;
-/// The most records of one call that was cut short, all committed and not noted.
+/// The most records of one call that was interrupted, all committed and not noted.
 const CALL_MAX: u64 = 18;
 
-/// What was read of one incarnation.
+/// What was read from one incarnation.
 #[derive(Debug, Default)]
 struct Seen {
     next: u64,
@@ -109,14 +109,14 @@ impl Incarnation {
         }
     }
 
-    /// What it has noted as committed. It is dead, or has ended.
+    /// Returns what it has noted as committed. It is dead, or has ended.
     fn noted(&self) -> u64 {
         let log = std::fs::read(&self.log).unwrap();
         std::fs::remove_file(&self.log).unwrap();
         u64::from_ne_bytes(log[..8].try_into().unwrap())
     }
 
-    /// Its slot, if it has signed for one.
+    /// Returns its slot, if it has stored its owner info in one.
     fn slot(&self, raw: &Raw) -> Option<u32> {
         let (control, slots) = (raw.field("control_offset") as usize, 64);
         (0..slots).find(|slot| {
@@ -128,7 +128,7 @@ impl Incarnation {
 
 impl Drop for Incarnation {
     fn drop(&mut self) {
-        // Of a test that failed: nothing is left behind.
+        // After a failed test: nothing is left behind.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -140,7 +140,7 @@ struct Toll {
     stops: u64,
     /// Deaths with the ring's lock.
     locked: u64,
-    /// Reservations that were open at deaths at which everybody else stood still.
+    /// Reservations that were open at deaths while all others were stopped.
     open: u64,
     /// Deaths while the others ran.
     running: u64,
@@ -159,7 +159,7 @@ fn seed() -> u64 {
     })
 }
 
-/// Says that the storm is over, also if it ends by a failure.
+/// Marks the storm as over, also if it ends by a failure.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -188,7 +188,7 @@ fn storm(policy: Policy, aux_size: u64) {
     let ring = dir.path().join("ring");
     let size = if policy == Policy::Drop { 64 << 10 } else { 1 << 20 };
     create(&ring, &Options { size, policy, aux_size, ..Options::many() }).unwrap();
-    // Of large payloads half the time; and then hardly anybody is met under the lock.
+    // Large payloads half the time; then a producer is seldom met under the lock.
     let large = aux_size > 0;
     let (seed, limit) = (seed(), if large { seconds() / 2 } else { seconds() });
     println!("{}: seed {seed}", policy.name());
@@ -232,7 +232,7 @@ fn storm(policy: Policy, aux_size: u64) {
         let mut producers: Vec<_> = (0..PRODUCERS).map(|_| next(&mut rng)).collect();
         let (file, mut raw) = (File::open(&ring).unwrap(), Raw::read(&ring));
         let since = Instant::now();
-        // On a busy machine a little longer, until everything has happened that is to happen.
+        // On a busy machine a little longer, until everything required has happened.
         let enough = |toll: &Toll| {
             let all =
                 toll.locked.max(large.into()).min(toll.open).min(toll.running).min(toll.stops) > 0;
@@ -242,7 +242,7 @@ fn storm(policy: Policy, aux_size: u64) {
             std::thread::sleep(Duration::from_micros(500 + rng.below(8000)));
             let mut at = rng.below(PRODUCERS as u64) as usize;
             match rng.below(8) {
-                // Stands still for a while; some go on when another is dealt with.
+                // Stopped for a while; some go on when another is dealt with.
                 0 | 1 => {
                     toll.stops += 1;
                     producers[at].stop();
@@ -257,11 +257,11 @@ fn storm(policy: Policy, aux_size: u64) {
                     toll.running += 1;
                     producers[at].child.kill().unwrap();
                 }
-                // Everybody stands still: what it leaves behind is known exactly.
+                // All are stopped: what the death leaves behind is known exactly.
                 _ => {
                     producers.iter_mut().for_each(Incarnation::stop);
                     raw.again(&file);
-                    // Rather one that has the lock, or something open.
+                    // Preferably one that has the lock, or an open reservation.
                     let slots: Vec<_> = producers.iter().map(|one| one.slot(&raw)).collect();
                     let holds =
                         slots.iter().position(|slot| slot.is_some() && *slot == raw.locked_by());
@@ -280,7 +280,7 @@ fn storm(policy: Policy, aux_size: u64) {
             producers[at] = next(&mut rng);
             producers.iter_mut().for_each(Incarnation::go_on);
         }
-        // The ring goes on: the last four end by themselves, and one more comes.
+        // The ring goes on: the last four end by themselves, and one more attaches.
         for producer in &mut producers {
             producer.go_on();
             let log = File::options().write(true).open(&producer.log).unwrap();
@@ -291,7 +291,7 @@ fn storm(policy: Policy, aux_size: u64) {
             assert!(status.success(), "a producer failed: {status}");
             noted.insert(producer.who, producer.noted());
         }
-        // Nobody may be left who would end what the last dead one left open.
+        // No process may be left that would end what the last dead one left open.
         perfring_consumer::recover(&ring).unwrap();
         let last = SharedProducer::attach(&ring).unwrap();
         let limit = Duration::from_secs(60);
@@ -306,7 +306,7 @@ fn storm(policy: Policy, aux_size: u64) {
     let totals = stat.totals.unwrap();
     let p = totals.producer;
     println!(
-        "{}: {} records of {} incarnations read, {} overwritten unread, {} refused, {} told; {} deaths \
+        "{}: {} records of {} incarnations read, {} overwritten unread, {} refused, {} reported; {} deaths \
          ({} under the lock), {} stops; {} reclaimed",
         policy.name(),
         checker.records,
@@ -343,11 +343,11 @@ fn storm(policy: Policy, aux_size: u64) {
     if policy == Policy::Drop {
         assert_eq!(checker.reported, p.reported.total().records);
     }
-    // Exactly what was open, where that could be seen.
+    // Exactly the open reservations, where they could be seen.
     assert!(p.reclaimed.records >= toll.open, "{toll:?}");
     assert!(p.reclaimed.records <= toll.open + OPEN_MAX * toll.running, "{toll:?}");
     assert!(toll.open > 0 && toll.running > 0 && toll.stops > 0, "{toll:?}");
-    assert!(large || toll.locked > 0, "nobody died under the lock: {toll:?}");
+    assert!(large || toll.locked > 0, "no producer died under the lock: {toll:?}");
 }
 
 #[test]

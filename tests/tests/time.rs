@@ -1,4 +1,4 @@
-//! Stamps across processes, time namespaces and restarts: one clock, one order, real dates.
+//! Timestamps across processes, time namespaces and restarts: one clock, one order, true dates.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
@@ -13,9 +13,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// ABI.md, "Time": no stamp is further from the clock, while that runs as NTP in the kernel lets it.
+/// ABI.md, "Time": the largest difference between a timestamp and the clock, while NTP in the
+/// kernel adjusts it.
 const ERROR_NS: u64 = 12_000;
-/// ABI.md, "Time": nor its wall-clock time from the wall clock.
+/// ABI.md, "Time": the same for its wall-clock time and the wall clock.
 const WALL_ERROR_NS: u64 = ERROR_NS + 25_000;
 
 fn timed(policy: Policy, producers: Producers) -> Options {
@@ -33,15 +34,15 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(bytes[8 * at..][..8].try_into().unwrap())
 }
 
-/// Of a stamper's records: the stamps rise, and each is between the looks at the clock that its
-/// own process took around it. Returns how many.
+/// Checks a stamper's records: the timestamps rise, and each is between the readings of the clock
+/// that its own process took around it. Returns their number.
 fn timestamps_hold(snapshot: &Snapshot, ended: &HashMap<u64, u64>) -> u64 {
     let (mut newest, mut count) = (0, 0);
     let mut last: HashMap<u64, (u64, u64)> = HashMap::new();
     for item in snapshot {
         let Item::Record(record) = item.unwrap() else { panic!("nothing was lost") };
         let timestamp = record.time.unwrap();
-        assert!(timestamp >= newest, "a stamp went back: {timestamp} after {newest}");
+        assert!(timestamp >= newest, "a timestamp went back: {timestamp} after {newest}");
         newest = timestamp;
         let (number, before) = (word(record.bytes, 0), word(record.bytes, 1));
         assert!(
@@ -79,7 +80,7 @@ fn producers_in_many_processes_stamp_in_one_order() {
         ended.insert(number, said.trim().parse().unwrap());
     }
     let count = timestamps_hold(&Snapshot::take(&ring).unwrap(), &ended);
-    println!("{count} stamps of three processes");
+    println!("{count} timestamps of three processes");
     assert_eq!(count, 3 * 25_000);
 }
 
@@ -98,7 +99,7 @@ fn producers_one_after_the_other_stamp_in_one_order() {
     assert_eq!(count, 10_000);
 }
 
-/// A process whose boot clock is 1,000 s ahead stamps as everybody does, and dates are as right.
+/// A process whose boot clock is 1,000 s ahead has the same timestamps and dates as the others.
 #[test]
 fn a_time_namespace_changes_nothing() {
     let dir = ring_dir();
@@ -112,7 +113,7 @@ fn a_time_namespace_changes_nothing() {
         Err(_) => return skip("there is no unshare(1) (Debian: util-linux)"),
         Ok(output) if !output.status.success() => {
             return skip(&format!(
-                "no time namespace can be made: {}",
+                "cannot make a time namespace: {}",
                 String::from_utf8_lossy(&output.stderr).trim()
             ));
         }
@@ -126,7 +127,7 @@ fn a_time_namespace_changes_nothing() {
     let output = output.unwrap();
     let (after, wall_after) = (clock.now_ns(), wall());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // And one from out here, after it.
+    // And one outside of it, afterwards.
     assert!(stamper("one", 2, 1, &ring).output().unwrap().status.success());
 
     let snapshot = Snapshot::take(&ring).unwrap();
@@ -150,7 +151,7 @@ fn wall() -> u64 {
 }
 
 #[test]
-fn every_door_gives_the_same_stamps_and_true_dates() {
+fn every_entry_point_gives_the_same_timestamps_and_true_dates() {
     for producers in [Producers::One, Producers::Many] {
         for policy in [Policy::Drop, Policy::Overwrite] {
             let dir = ring_dir();
@@ -248,7 +249,7 @@ fn a_stamp_takes_eight_bytes_of_the_longest_record() {
     }
 }
 
-/// A ring without time is as it ever was.
+/// A refused batch in rings with and without time.
 #[test]
 fn a_refused_batch_is_counted_as_what_was_asked_for() {
     let dir = ring_dir();
@@ -275,7 +276,7 @@ fn a_ring_without_time_has_no_stamps_and_no_anchors() {
     assert_eq!(snapshot.span(), 0..16);
 }
 
-/// A header that says something else of time than this code knows is refused in words.
+/// A header with an unknown value for time is refused with a message.
 #[test]
 fn an_unknown_clock_is_refused() {
     let dir = ring_dir();

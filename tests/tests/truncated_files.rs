@@ -1,6 +1,6 @@
-//! A file that is cut short while it is mapped raises SIGBUS in whoever touches what is gone. With
-//! `install_sigbus_handler` it is an error for that ring, at every door, and the process goes on. (Where one
-//! of these tests fails by that, the whole program dies.)
+//! A file that is truncated while it is mapped raises SIGBUS in each process that touches a missing
+//! page. With `install_sigbus_handler` it is an error for that ring, at every entry point, and the
+//! process goes on. (If one of these tests fails this way, the whole program dies.)
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
@@ -18,13 +18,14 @@ use std::time::Duration;
 const RECORDS: u64 = 300;
 /// More records than any of these rings holds.
 const LAP: u64 = 2000;
-/// Bytes of a record: all of them are more than a reader copies at a time.
+/// Bytes of a record: all of them together are more than a reader copies at a time.
 const LEN: usize = 600;
 
-/// Publishes a record of this number, and says what became of it, and whether the file is known to be cut.
+/// Publishes a record of this number, and returns the result, and whether the file is known to be
+/// truncated.
 type Publish = Box<dyn FnMut(u64) -> (Result<(), ReserveError>, bool)>;
 
-/// Kinds of rings: every reader and writer has a way of its own in one of them.
+/// Returns kinds of rings: every reader and writer has a path of its own in one of them.
 fn kinds() -> [(&'static str, Options); 5] {
     let plain = Options { size: 256 << 10, types_size: 4096, slots: 4, ..Options::default() };
     let (overwrite, many) = (Policy::Overwrite, Producers::Many);
@@ -38,7 +39,7 @@ fn kinds() -> [(&'static str, Options); 5] {
 }
 
 /// What is left of a file: nothing, the header alone, data up to the middle of a page, some of the
-/// data, all but the control pages, all but the type table.
+/// data, all except the control pages, all except the type table.
 const LEFT: [(&str, u64); 6] = [
     ("nothing", 0),
     ("the header", 4096),
@@ -48,7 +49,7 @@ const LEFT: [(&str, u64); 6] = [
     ("all but the types", 264 << 10),
 ];
 
-/// A ring with records, and its producer.
+/// Makes a ring with records, and its producer.
 fn filled(path: &Path, options: &Options) -> Publish {
     let _ = std::fs::remove_file(path);
     let mut publish: Publish = if options.producers == Producers::One {
@@ -68,18 +69,18 @@ fn filled(path: &Path, options: &Options) -> Publish {
     publish
 }
 
-/// A ring that is to be cut.
+/// A ring that will be truncated.
 struct Case<'a> {
     what: String,
     path: &'a Path,
     left: u64,
-    /// Nobody who reads records, or publishes them, needs what was cut.
+    /// Readers and writers of records do not need the missing part.
     harmless: bool,
     publish: Publish,
 }
 
 impl Case<'_> {
-    /// What a copy is looked at with. What is left of half a page has zeros after it, and no SIGBUS.
+    /// Returns the check of a copy. What is left of half a page has zeros after it, and no SIGBUS.
     fn see(&self) -> fn(Item<'_>) {
         if self.left.is_multiple_of(4096) { whole } else { touched }
     }
@@ -92,50 +93,50 @@ impl Case<'_> {
     fn read_on(&self, mut read: impl FnMut() -> Result<bool, ReadError>) -> bool {
         for _ in 0..2 * RECORDS {
             if let Err(error) = read() {
-                // What is left of a page has zeros after it: damage, and no SIGBUS.
+                // What is left of a page has zeros after it: corruption, and no SIGBUS.
                 let cut = error == ReadError::Truncated || !self.left.is_multiple_of(4096);
                 assert!(cut, "{}: {error}", self.what);
                 assert!(read().is_err(), "{}: the error comes again", self.what);
                 return true;
             }
         }
-        assert!(self.harmless, "{}: and nobody was told", self.what);
+        assert!(self.harmless, "{}: no error was returned", self.what);
         false
     }
 }
 
-/// Every kind of ring, cut to every length, in every one of these ways.
-fn each(ways: &[&str], mut door: impl FnMut(&str, &mut Case<'_>) -> bool) {
+/// Tries every kind of ring, truncated to every length, with every one of these methods.
+fn each(methods: &[&str], mut entry: impl FnMut(&str, &mut Case<'_>) -> bool) {
     install_sigbus_handler().unwrap();
     let dir = ring_dir();
     let path = dir.path().join("ring");
     let (mut rings, mut errors) = (0, 0);
     for (kind, options) in kinds() {
         for (name, left) in LEFT {
-            for way in ways {
-                let what = format!("{way}: a ring of kind {kind} of which {name} is left");
+            for method in methods {
+                let what = format!("{method}: a ring of kind {kind} of which {name} is left");
                 let harmless = left >= 260 << 10;
                 let publish = filled(&path, &options);
                 let mut case = Case { what, path: &path, left, harmless, publish };
                 rings += 1;
-                errors += u32::from(door(way, &mut case));
+                errors += u32::from(entry(method, &mut case));
                 let again = Observer::open(&path, Start::Oldest);
                 let refused = matches!(again, Err(AttachError::Bad { .. }));
-                assert!(refused, "{}: whoever comes is refused", case.what);
+                assert!(refused, "{}: an attach is refused", case.what);
             }
         }
     }
-    println!("{rings} rings were cut, {errors} of them told it");
+    println!("{rings} rings were truncated, {errors} of them reported it");
 }
 
-/// A copy: whole, or an error.
+/// Checks a copy: whole, or an error.
 fn whole(item: Item<'_>) {
     if let Item::Record(record) = item {
         let _ = number_of(record.bytes);
     }
 }
 
-/// A record that is borrowed: its page may be zeros by now.
+/// Checks a borrowed record: its page may be zeros by now.
 fn touched(item: Item<'_>) {
     if let Item::Record(record) = item {
         std::hint::black_box(record.bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>());
@@ -166,7 +167,7 @@ fn read(way: &str, consumer: &mut Consumer, see: fn(Item<'_>)) -> Result<bool, R
     }
 }
 
-/// What else a consumer is asked.
+/// Calls the other methods of a consumer.
 fn ask(consumer: &mut Consumer) {
     let _ = (consumer.types(), consumer.fill(), consumer.anchors(), consumer.lapped());
     let _ = (
@@ -194,7 +195,7 @@ fn a_cut_file_is_an_error_for_a_consumer_that_copies() {
         .unwrap();
         consumer.read().unwrap().map(whole).unwrap();
         case.cut();
-        let reported = case.read_on(|| read(way, &mut consumer, case.see()));
+        let reported = case.read_on(|| read(method, &mut consumer, case.see()));
         ask(&mut consumer);
         reported
     });
@@ -202,11 +203,11 @@ fn a_cut_file_is_an_error_for_a_consumer_that_copies() {
 
 #[test]
 fn a_cut_file_is_an_error_for_a_consumer_that_borrows() {
-    each(&["read", "take", "drain", "pinned", "run"], |way, case| {
+    each(&["read", "take", "drain", "pinned", "run"], |method, case| {
         let mut consumer = Consumer::attach(case.path).unwrap();
         consumer.read().unwrap().map(whole).unwrap();
         case.cut();
-        let reported = case.read_on(|| read(way, &mut consumer, touched));
+        let reported = case.read_on(|| read(method, &mut consumer, touched));
         ask(&mut consumer);
         reported
     });
@@ -214,14 +215,14 @@ fn a_cut_file_is_an_error_for_a_consumer_that_borrows() {
 
 #[test]
 fn a_cut_file_is_an_error_for_an_observer() {
-    each(&["read", "take", "snapshot", "wait"], |way, case| {
+    each(&["read", "take", "snapshot", "wait"], |method, case| {
         let mut observer = Observer::open(case.path, Start::Oldest).unwrap();
-        if way != "wait" {
+        if method != "wait" {
             observer.read().unwrap().map(whole).unwrap();
         }
         case.cut();
         let see = case.see();
-        let reported = case.read_on(|| match way {
+        let reported = case.read_on(|| match method {
             "take" => {
                 observer.advanced().peek()?;
                 Ok(observer.advanced().take()?.map(|(item, _)| see(item)).is_some())
@@ -231,8 +232,8 @@ fn a_cut_file_is_an_error_for_an_observer() {
                 snapshot.iter().try_for_each(|item| item.map(see))?;
                 Ok(true)
             }
-            way => {
-                if way == "wait" {
+            method => {
+                if method == "wait" {
                     observer.wait(Duration::ZERO);
                 }
                 Ok(observer.read()?.map(see).is_some())
@@ -250,20 +251,20 @@ fn a_cut_file_is_an_error_for_a_producer_within_a_lap() {
     each(&["publish"], |_, case| {
         case.cut();
         let mut published = RECORDS..RECORDS + LAP;
-        // Of a full ring that nobody reads, or one that overwrites, there is no end by itself.
+        // In a full ring without a consumer, or one that overwrites, there is no end by itself.
         let reported = published.any(|number| match (case.publish)(number) {
             (Err(ReserveError::Corrupt { .. }), _) | (_, true) => true,
             (Ok(()) | Err(ReserveError::Full), false) => false,
             (Err(error), false) => panic!("{}: {error}", case.what),
         });
-        // Of half a page the other half is zeros, and written anew.
-        assert!(reported || case.harmless, "{}: nobody was told", case.what);
+        // The other half of half a page is zeros, and written anew.
+        assert!(reported || case.harmless, "{}: no error was returned", case.what);
         reported
     });
 }
 
 #[test]
-fn a_ring_that_is_cut_between_two_looks_is_refused_by_name() {
+fn a_ring_that_is_truncated_between_two_polls_is_refused_by_name() {
     each(&["stat"], |_, case| {
         let file = perfring_consumer::RingFile::inspect(case.path).unwrap();
         case.cut();
@@ -282,9 +283,9 @@ fn a_ring_that_is_cut_between_two_looks_is_refused_by_name() {
     });
 }
 
-/// What the guard is for: this program without it. Not a test by itself.
+/// This program without the handler. Not a test by itself.
 #[test]
-fn without_the_guard() {
+fn without_the_handler() {
     let Some(path) = std::env::var_os("PERFRING_CUT_FILES_CHILD") else { return };
     let path = Path::new(&path);
     let _publish = filled(path, &Options::default());
@@ -294,10 +295,10 @@ fn without_the_guard() {
 }
 
 #[test]
-fn without_the_guard_it_is_the_end_of_the_process() {
+fn without_the_handler_the_process_dies() {
     let dir = ring_dir();
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "without_the_guard"]);
+    child.args(["--exact", "without_the_handler"]);
     child.env("PERFRING_CUT_FILES_CHILD", dir.path().join("ring"));
     let ended = child.output().unwrap();
     assert_eq!(ended.status.signal(), Some(nix::libc::SIGBUS), "{ended:?}");

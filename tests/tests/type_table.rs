@@ -1,4 +1,4 @@
-//! The type table: many processes register at once, it is full, it is none, it lies.
+//! The type table: many processes register at once, it is full, it is missing, it is invalid.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Consumer, Item, Observer, Snapshot, Start};
@@ -20,7 +20,7 @@ fn processes_that_register_the_same_types_at_once_put_each_there_once() {
     perfring_producer::create(&ring, &Options::many()).unwrap();
     let mut actors: Vec<_> = (0..6)
         .map(|n| {
-            // Half of them go side by side, the others after one another.
+            // Half of them at the same time, the others one after another.
             let (count, from) = (TYPES.to_string(), (n % 2 * n * 7).to_string());
             actor(env!("CARGO_BIN_EXE_actor"), &["register", &count, &from], &ring)
                 .stdin(Stdio::piped())
@@ -56,7 +56,7 @@ fn threads_that_register_at_once_do_not_spoil_each_others_entries() {
             scope.spawn(move || {
                 let producer = SharedProducer::attach(ring).unwrap();
                 for number in 0..100 {
-                    // Half of them are everybody's.
+                    // Half of them are shared by all.
                     let whose = if number % 2 == 0 { 9 } else { n };
                     let name = format!("tests.Type{whose}.{number}");
                     let schema = Schema::new(&name, Encoding::Json).with_hashed_id();
@@ -113,7 +113,7 @@ fn a_full_table_says_so_and_holds_what_it_held() {
     assert!(needed > left && left < 100, "{needed} {left}");
     assert!(full.to_string().contains("make the ring with a larger one"), "{full}");
     assert!(registered > 40, "{registered}");
-    // What is there is there, and is found.
+    // Present types stay, and are found.
     let known = Schema::new("tests.Type3", Encoding::Json).with_hashed_id();
     assert_eq!(producer.register(&known), Ok(()));
     assert_eq!(types_in(&Snapshot::take(&ring).unwrap()).len(), registered);
@@ -134,13 +134,13 @@ fn a_number_has_one_layout_and_any_help() {
     let ring = dir.path().join("ring");
     let mut producer = Producer::create(&ring, &Options::default()).unwrap();
     producer.register(&NUMBERED_TYPE).unwrap();
-    let rephrased = Schema { help: "the same in other words", ..NUMBERED_TYPE };
+    let rephrased = Schema { help: "another text", ..NUMBERED_TYPE };
     assert_eq!(producer.register(&rephrased), Ok(()));
     let other = Schema { id: NUMBERED, ..OTHER_TYPE };
     let taken = Err(ReserveError::Type(TypeError::Taken { id: NUMBERED.get() }));
     assert_eq!(producer.register(&other), taken);
     drop(producer);
-    // The next producer is told the same.
+    // The next producer gets the same error.
     let mut producer = Producer::attach(&ring).unwrap();
     assert_eq!(producer.register(&other), taken);
     assert_eq!(producer.register(&rephrased), Ok(()));
@@ -175,7 +175,7 @@ fn lock(file: &File, byte: u64) {
     fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
 }
 
-/// Writes words over the table, and sees that everybody survives it.
+/// Overwrites words of the table, and checks that readers and writers survive it.
 fn survives(ring: &Path, what: &str, words: &[(u64, u64)]) {
     let file = OpenOptions::new().read(true).write(true).open(ring).unwrap();
     let at = Snapshot::take(ring).unwrap().layout().types_offset();
@@ -204,7 +204,7 @@ fn survives(ring: &Path, what: &str, words: &[(u64, u64)]) {
 }
 
 #[test]
-fn a_table_that_lies_harms_nobody() {
+fn an_invalid_table_does_no_harm() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     let mut producer = Producer::create(&ring, &Options::default()).unwrap();

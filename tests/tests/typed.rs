@@ -13,7 +13,7 @@ use rkyv::rancor::{Fallible, Source};
 use rkyv::{Archive, Place, Serialize};
 use std::path::Path;
 
-/// All kinds of rings that one process can be the producer of.
+/// Returns all kinds of rings that one process can be the producer of.
 fn kinds() -> Vec<Options> {
     let drop = Options::default();
     let overwrite = Options { policy: Policy::Overwrite, ..drop };
@@ -70,7 +70,7 @@ impl Any {
     }
 }
 
-/// What a consumer and an observer read, each once.
+/// Calls `look` with what a consumer and an observer read, each once.
 fn read_all(ring: &Path, mut look: impl FnMut(&Read<'_>)) {
     let mut consumer = Consumer::attach(ring).unwrap();
     while let Some(item) = consumer.read().unwrap() {
@@ -84,7 +84,7 @@ fn read_all(ring: &Path, mut look: impl FnMut(&Read<'_>)) {
 }
 
 #[test]
-fn plain_structs_come_out_as_they_went_in() {
+fn plain_structs_survive_a_round_trip() {
     let dir = ring_dir();
     for (at, options) in kinds().iter().enumerate() {
         let ring = dir.path().join(at.to_string());
@@ -100,7 +100,7 @@ fn plain_structs_come_out_as_they_went_in() {
             assert_eq!(record.as_pod::<Quote>().unwrap(), &Quote::of(next.next().unwrap()));
             count += 1;
         });
-        // The consumer of a drop ring has freed what it read before the observer came.
+        // The consumer of a drop ring has released what it read before the observer was opened.
         assert!(count == 400 || (options.policy == Policy::Drop && count >= 200), "{count}");
         assert!(
             perfring_consumer::Snapshot::take(&ring).unwrap().types().check::<Quote>().unwrap()
@@ -128,7 +128,7 @@ fn a_consumer_of_a_drop_ring_has_the_struct_itself_and_not_a_copy() {
 }
 
 #[test]
-fn what_is_of_another_type_is_refused_in_words() {
+fn a_record_of_another_type_is_refused_with_a_message() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     let mut producer = Producer::create(&ring, &Options::default()).unwrap();
@@ -193,7 +193,7 @@ fn lines() -> impl Strategy<Value = Line> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
-    fn archives_come_out_as_they_went_in_and_no_longer_than_they_are(
+    fn archives_survive_a_round_trip_and_take_no_extra_space(
         lines in prop::collection::vec(lines(), 1..20),
     ) {
         let dir = ring_dir();
@@ -215,7 +215,7 @@ proptest! {
                 count += 1;
             });
             prop_assert!(count >= lines.len());
-            // No holes: what was reserved and not needed was given back.
+            // No holes: what was reserved and not needed was freed.
             let totals = perfring_consumer::Stat::read(&ring).unwrap().totals.unwrap().producer;
             prop_assert_eq!(totals.discarded.bytes, 0);
             prop_assert_eq!(totals.written.records, lines.len() as u64);
@@ -261,8 +261,8 @@ fn an_archive_that_is_too_long_is_a_counted_loss() {
         let PublishError::Reserve(ReserveError::TooLarge { max, .. }) = refused else {
             panic!("{refused:?}")
         };
-        // And what fits beside the notice of that loss, it takes, though its space is tried for in
-        // larger and larger pieces.
+        // A record that fits beside the report of that loss is published, though its space is tried
+        // for in larger and larger pieces.
         let empty = rkyv::to_bytes::<rkyv::rancor::Error>(&line(0)).unwrap().len();
         producer.archive(&line(max - empty - 32)).unwrap();
         drop(producer);
@@ -276,7 +276,7 @@ fn an_archive_that_is_too_long_is_a_counted_loss() {
 }
 
 #[test]
-fn a_short_archive_finds_the_room_there_is_after_long_ones() {
+fn a_short_archive_finds_the_remaining_space_after_long_ones() {
     let dir = ring_dir();
     for time in [false, true] {
         let ring = dir.path().join(time.to_string());
@@ -287,7 +287,7 @@ fn a_short_archive_finds_the_room_there_is_after_long_ones() {
         producer.publish_rkyv(&line(2800)).unwrap();
         assert!(consumer.read().unwrap().is_some());
         consumer.release();
-        // Until the ring is full to the last record, and what is refused is counted as it is.
+        // Until the ring is full to the last record, and a refusal is counted with the right size.
         let size = rkyv::to_bytes::<rkyv::rancor::Error>(&line(40)).unwrap().len();
         let size = producer.layout().record_size(size);
         let fits = (4096 - 8) / size;
@@ -305,7 +305,7 @@ fn fresh() -> Line {
     Line { number: 0, message: String::new(), took: 0.0, code: None, tags: Vec::new() }
 }
 
-/// A field that refuses to be archived, after some of the record is written.
+/// A field that cannot be archived, after some of the record is written.
 struct Refuses;
 
 #[derive(Debug)]

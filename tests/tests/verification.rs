@@ -1,17 +1,17 @@
-//! The verification book names tests; they must be there.
+//! The tests named in proto/VERIFICATION.md exist.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_tests::workspace;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// In each cell of a table, a name in backticks that stands after the path of a file in backticks is a
-/// function of that file, and a path is a file.
+/// In each cell of a table, a name in backticks after a file's path in backticks is a function of
+/// that file, and each path is a file.
 #[test]
 fn every_test_of_the_book_exists() {
-    let totals = fs::read_to_string(workspace().join("proto/VERIFICATION.md")).unwrap();
+    let document = fs::read_to_string(workspace().join("proto/VERIFICATION.md")).unwrap();
     let (mut sources, mut named) = (BTreeMap::new(), 0);
-    for line in totals.lines() {
+    for line in document.lines() {
         let mut file: Option<String> = None;
         for (nth, word) in line.split('`').enumerate() {
             if nth % 2 == 0 {
@@ -21,7 +21,7 @@ fn every_test_of_the_book_exists() {
                 let path = word.split(' ').next().unwrap();
                 let text = sources.entry(path.to_owned()).or_insert_with(|| {
                     let read = fs::read_to_string(workspace().join(path));
-                    read.unwrap_or_else(|error| panic!("the book names {path}: {error}"))
+                    read.unwrap_or_else(|error| panic!("the document names {path}: {error}"))
                 });
                 file = path.ends_with(".rs").then(|| text.clone());
             } else if let Some(text) = &file
@@ -32,12 +32,12 @@ fn every_test_of_the_book_exists() {
             }
         }
     }
-    // Of each letter too.
-    let letters = totals.lines().filter(|line| line.starts_with("| ")).collect::<String>();
+    // Each letter has a row as well.
+    let letters = document.lines().filter(|line| line.starts_with("| ")).collect::<String>();
     for letter in 'A'..='R' {
         let stands = |end: &str| letters.contains(&format!("{letter}{end}"));
-        assert!(stands(" ") || stands(","), "nothing is said of {letter}");
+        assert!(stands(" ") || stands(","), "there is no row for {letter}");
     }
     println!("{named} tests named, in {} files", sources.len());
-    assert!(named > 40, "{named}: is the book read as it is written?");
+    assert!(named > 40, "{named}: is the document parsed correctly?");
 }

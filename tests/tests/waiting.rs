@@ -1,5 +1,5 @@
-//! Sleeping and waking between processes: nobody sleeps past a record or past free space, and
-//! nobody is woken for less than was asked.
+//! Sleeping and waking between processes: no process sleeps past a record or past free space, and
+//! none is woken for less than it requested.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::FIELDS;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// A header field of 32 bits, read as a stranger would.
+/// Returns a header field of 32 bits, read without perfring's code.
 fn field(ring: &File, name: &str) -> u32 {
     let field = FIELDS.iter().find(|field| field.name == name).expect("a field of that name");
     let mut bytes = [0; 4];
@@ -21,7 +21,7 @@ fn field(ring: &File, name: &str) -> u32 {
     u32::from_ne_bytes(bytes)
 }
 
-/// Until the consumer has announced its sleep. The condition always comes: it has nothing to read.
+/// Waits until the consumer has announced its sleep. It always does: it has nothing to read.
 fn until_armed(ring: &File) {
     while field(ring, "wait_armed") == 0 {
         std::thread::yield_now();
@@ -51,7 +51,7 @@ fn a_sleeping_consumer_is_woken_for_every_record() {
     writeln!(to, "{ROUNDS}").unwrap();
     let mut producer = Producer::attach(&path).unwrap();
     for number in 0..ROUNDS {
-        // Half of the time it sleeps for sure, else it may be anywhere on its way there.
+        // Half of the time it sleeps for certain, otherwise it may be anywhere on the path to that.
         if number % 2 == 0 {
             until_armed(&ring);
         }
@@ -74,7 +74,7 @@ fn asleep(path: &Path, at: WakeAt, ring: &File) -> std::thread::JoinHandle<Vec<u
     let (report, reported) = std::sync::mpsc::channel();
     let sleeper = std::thread::spawn(move || {
         report.send(nix::unistd::gettid()).unwrap();
-        // `wait` sees what is there already; the test publishes only once it sleeps.
+        // `wait` returns at once for present records; the test publishes only once it sleeps.
         consumer.sleep(Duration::MAX);
         let mut found = Vec::new();
         while let Some(Item::Record(record)) = consumer.read().unwrap() {
@@ -84,7 +84,7 @@ fn asleep(path: &Path, at: WakeAt, ring: &File) -> std::thread::JoinHandle<Vec<u
     });
     let stat = format!("/proc/self/task/{}/stat", reported.recv().unwrap());
     until_armed(ring);
-    // It looks once more after it is armed. The state is what stands after the name.
+    // It polls once more after it is armed. The state follows the name.
     while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
         std::thread::yield_now();
     }
@@ -92,7 +92,7 @@ fn asleep(path: &Path, at: WakeAt, ring: &File) -> std::thread::JoinHandle<Vec<u
 }
 
 #[test]
-fn thresholds_no_wake_and_force_wake_do_as_they_say() {
+fn thresholds_no_wake_and_forced_wakes_work() {
     let dir = ring_dir();
     let path = dir.path().join("ring");
     let mut producer = Producer::create(&path, &Options::default()).unwrap();
@@ -135,7 +135,7 @@ fn thresholds_no_wake_and_force_wake_do_as_they_say() {
 }
 
 #[test]
-fn a_waiting_producer_gets_the_space_and_a_timeout_is_one() {
+fn a_waiting_producer_gets_the_space_or_a_timeout() {
     const RECORDS: u64 = 20_000;
     let dir = ring_dir();
     let path = dir.path().join("ring");
@@ -164,7 +164,7 @@ fn a_waiting_producer_gets_the_space_and_a_timeout_is_one() {
     }
     let consumer = reader.join().unwrap();
     assert_eq!(producer.totals().refused.full.records, 0, "what waited is not lost");
-    // Nobody reads now: the wait ends, and only then is the record lost.
+    // There is no reader now: the wait ends, and only then is the record lost.
     while producer.publish_timeout(NUMBERED, &[0; 1000], Duration::from_millis(2)).is_ok() {}
     assert_eq!(producer.totals().refused.full.records, 1);
     assert_eq!(consumer.read_count().records, RECORDS);

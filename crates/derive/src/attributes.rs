@@ -1,11 +1,11 @@
-//! `#[record(...)]` and doc comments.
+//! Parses `#[record(...)]` and doc comments.
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 use syn::meta::ParseNestedMeta;
 use syn::{Attribute, Error, Expr, ExprLit, Ident, Lit, LitInt, LitStr, Path, Result};
 
-/// Names that `class` takes, and what they are called in `perfring_types::Class`.
+/// Names for `class`, and their variants of `perfring_types::Class`.
 const CLASSES: [(&str, &str); 8] = [
     ("plain", "Plain"),
     ("log", "Log"),
@@ -33,7 +33,7 @@ pub(crate) struct Container {
 /// How a field's bytes are shown.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(crate) enum Show {
-    /// As its type says.
+    /// By its type.
     #[default]
     Typed,
     Text,
@@ -42,7 +42,7 @@ pub(crate) enum Show {
     Opaque,
 }
 
-/// Of a field or variant.
+/// The attributes of a field or variant.
 #[derive(Default)]
 pub(crate) struct Part {
     pub(crate) name: Option<LitStr>,
@@ -52,13 +52,13 @@ pub(crate) struct Part {
     pub(crate) skip: bool,
 }
 
-/// Generated code whose errors are shown at `place`.
+/// Gives generated code the span `place` for its errors.
 pub(crate) fn at(place: Span) -> Span {
     Span::call_site().located_at(place)
 }
 
 impl Container {
-    /// The path of `perfring_types`, for code whose errors are shown at `span`.
+    /// Returns the path of `perfring_types`, for code whose errors are shown at `span`.
     pub(crate) fn krate(&self, span: Span) -> TokenStream {
         let respanned = self.types.to_token_stream().into_iter().map(|mut token| {
             token.set_span(token.span().located_at(span));
@@ -113,14 +113,14 @@ impl Container {
 }
 
 impl Part {
-    /// Of a field.
+    /// Parses the attributes of a field.
     pub(crate) fn of_field(attributes: &[Attribute]) -> Result<Self> {
         let mut all = Part { help: help(attributes), ..Part::default() };
         each(attributes, |meta| {
             let show = [("text", Show::Text), ("hex", Show::Hex), ("opaque", Show::Opaque)];
             if let Some((_, show)) = show.iter().find(|(name, _)| meta.path.is_ident(name)) {
                 if all.show != Show::Typed {
-                    return Err(meta.error("only one of `text`, `hex` and `opaque` can be"));
+                    return Err(meta.error("only one of `text`, `hex` and `opaque` is allowed"));
                 }
                 all.show = *show;
                 Ok(())
@@ -144,7 +144,7 @@ impl Part {
         Ok(all)
     }
 
-    /// Of a variant of an enum.
+    /// Parses the attributes of a variant of an enum.
     pub(crate) fn of_variant(attributes: &[Attribute]) -> Result<Self> {
         let mut all = Part::default();
         each(attributes, |meta| {
@@ -171,13 +171,13 @@ fn each(
 fn once<T>(slot: &mut Option<T>, value: T, meta: &ParseNestedMeta<'_>) -> Result<()> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(meta.error("this is said twice")),
+        Some(_) => Err(meta.error("this attribute is given twice")),
     }
 }
 
 fn unknown(meta: &ParseNestedMeta<'_>, known: &str) -> Error {
     let name = meta.path.to_token_stream();
-    meta.error(format!("`{name}` is not known here: {known}"))
+    meta.error(format!("`{name}` is unknown here: {known}"))
 }
 
 fn name(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
@@ -196,13 +196,13 @@ fn class(given: &LitStr) -> Result<Ident> {
             let names: Vec<_> = CLASSES.iter().map(|(name, _)| format!("`{name}`")).collect();
             Err(Error::new(
                 given.span(),
-                format!("`{value}` is no class of records: use one of {}", names.join(", ")),
+                format!("`{value}` is not a class of records: use one of {}", names.join(", ")),
             ))
         }
     }
 }
 
-/// `crate = path` or `crate = "path"`.
+/// Parses `crate = path` or `crate = "path"`.
 fn path(meta: &ParseNestedMeta<'_>) -> Result<Path> {
     let value = meta.value()?;
     if value.peek(LitStr) {
@@ -212,7 +212,7 @@ fn path(meta: &ParseNestedMeta<'_>) -> Result<Path> {
     }
 }
 
-/// The first paragraph of a doc comment, in one line.
+/// Returns the first paragraph of a doc comment, in one line.
 fn help(attributes: &[Attribute]) -> String {
     let mut words = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("doc")) {
@@ -230,12 +230,12 @@ fn help(attributes: &[Attribute]) -> String {
     words.join(" ")
 }
 
-/// What `#[repr(...)]` says.
+/// The content of `#[repr(...)]`.
 #[derive(Default)]
 pub(crate) struct Repr {
     /// `C` or `transparent`.
     pub(crate) stable: bool,
-    /// The integer of an enum.
+    /// The integer type of an enum.
     pub(crate) integer: Option<Ident>,
 }
 
@@ -254,7 +254,7 @@ impl Repr {
                     Some("u8" | "u16" | "u32" | "u64" | "i8" | "i16" | "i32" | "i64") => {
                         repr.integer = meta.path.get_ident().cloned();
                     }
-                    _ => {} // the compiler's to judge
+                    _ => {} // the compiler checks it
                 }
                 Ok(())
             })?;
@@ -263,7 +263,7 @@ impl Repr {
     }
 }
 
-/// Lets a list of errors be one.
+/// Returns all values, or all errors combined.
 pub(crate) fn all_or_errors<T>(results: impl IntoIterator<Item = Result<T>>) -> Result<Vec<T>> {
     let mut good = Vec::new();
     let mut bad: Option<Error> = None;

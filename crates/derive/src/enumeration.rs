@@ -8,27 +8,27 @@ use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Ident, Result};
 
 pub(crate) fn enumeration(input: &DeriveInput, all: &Container) -> Result<TokenStream> {
-    let Data::Enum(data) = &input.data else { unreachable!("the caller has looked") };
+    let Data::Enum(data) = &input.data else { unreachable!("the caller has checked") };
     let ident = &input.ident;
     only_fields_have(all, ident)?;
     if let Some(parameter) = input.generics.params.first() {
-        return Err(Error::new(parameter.span(), "generic parameters cannot be"));
+        return Err(Error::new(parameter.span(), "generic parameters are not allowed"));
     }
     let repr = Repr::of(&input.attrs)?.integer;
     let mut errors: Vec<Result<()>> = Vec::new();
     if repr.is_none() && !all.rkyv {
-        let message = "the compiler may number this enum as it likes, in as many bytes as it \
-                       likes: add `#[repr(u8)]`, or another integer of up to eight bytes";
+        let message = "the compiler is free to choose this enum's numbers and size: add \
+                       `#[repr(u8)]`, or another integer of up to eight bytes";
         errors.push(Err(Error::new(ident.span(), message)));
     }
     errors
         .extend(data.variants.iter().filter(|variant| !matches!(variant.fields, Fields::Unit)).map(
         |variant| {
             let message = if all.rkyv {
-                "an enum that carries data has no kind among the fields of a record: take \
-                 `#[derive(Record)]` from it, and say `#[record(opaque)]` where it is a field"
+                "an enum that carries data cannot be a record's typed field: remove \
+                 `#[derive(Record)]` from it, and write `#[record(opaque)]` where it is a field"
             } else {
-                "an enum that carries data cannot be a field: let it be without data, and put the \
+                "an enum that carries data cannot be a field: use one without data, and put the \
                  data in fields beside it"
             };
             Err(Error::new_spanned(&variant.fields, message))
@@ -116,7 +116,7 @@ fn labelled(
     }
 }
 
-/// Refuses what only a struct can have.
+/// Rejects attributes that only a struct can have.
 fn only_fields_have(all: &Container, ident: &Ident) -> Result<()> {
     let Container { name, version, id, class, help: _, types: _, rkyv: _ } = all;
     let refused = [
@@ -130,7 +130,7 @@ fn only_fields_have(all: &Container, ident: &Ident) -> Result<()> {
         Some(span) => Err(Error::new(
             span,
             format!(
-                "`{ident}` is an enum, and so a field of records and no record: an enum has \
+                "`{ident}` is an enum, which is a field of records and not a record: an enum has \
                      `crate` and `rkyv`"
             ),
         )),

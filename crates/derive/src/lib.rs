@@ -1,4 +1,4 @@
-//! `#[derive(Record)]`: a struct's schema, for perfring's records.
+//! `#[derive(Record)]`: generates a struct's schema for perfring's records.
 //!
 //! Use it through `perfring` or `perfring_types`, whose traits it implements: each of them re-exports the derive
 //! whose code finds these traits in it.
@@ -12,18 +12,18 @@ use attributes::Container;
 use proc_macro2::TokenStream;
 use syn::{Data, DeriveInput, Error, Path, Result, parse_quote};
 
-/// Makes a struct a record, or an enum a field of records.
+/// Derives `Record` for a struct, or the traits of a record's field for an enum.
 ///
 /// # Plain records
 ///
-/// A struct whose bytes are the payload. It is `bytemuck::Pod`, so without padding, pointers and
-/// values that not all bytes can be.
+/// A struct whose bytes are the payload. It is `bytemuck::Pod`, so it has no padding, no pointers,
+/// and no type for which some bytes are invalid.
 ///
 /// ```
 /// use bytemuck::{Pod, Zeroable};
 /// use perfring_types::{Enum, Record};
 ///
-/// /// A trade, as the exchange told it.
+/// /// A trade, as reported by the exchange.
 /// #[repr(C)]
 /// #[derive(Clone, Copy, Record, Pod, Zeroable)]
 /// #[record(name = "market.Trade", version = 2)]
@@ -57,15 +57,15 @@ use syn::{Data, DeriveInput, Error, Path, Result, parse_quote};
 ///
 /// let trade = Trade { side: Side::Sell.into(), ..Trade::zeroed() };
 /// assert_eq!(trade.side.get(), Ok(Side::Sell));
-/// assert_eq!(Trade::SCHEMA.help, "A trade, as the exchange told it.");
+/// assert_eq!(Trade::SCHEMA.help, "A trade, as reported by the exchange.");
 /// assert_eq!(Trade::SCHEMA.fields[0].unit, "ns");
 /// ```
 ///
 /// # rkyv records
 ///
-/// With `#[record(rkyv)]` the payload is an rkyv archive: strings, vectors and options can be. It
-/// has `rkyv`'s `Archive` and `Serialize`; the structs in it likewise. An enum without data in it
-/// has `#[record(rkyv)]` too.
+/// With `#[record(rkyv)]` the payload is an rkyv archive, which may contain strings, vectors and
+/// options. The struct derives `rkyv`'s `Archive` and `Serialize`; so do the structs in it. An enum
+/// without data in it has `#[record(rkyv)]` too.
 ///
 /// ```
 /// use perfring_types::{Borrowed, Record};
@@ -80,7 +80,7 @@ use syn::{Data, DeriveInput, Error, Path, Result, parse_quote};
 ///     #[record(unit = "ms")]
 ///     took: Option<f64>,
 ///     tags: Vec<Tag>,
-///     #[record(opaque)] // bytes: nothing is known of a tuple
+///     #[record(opaque)] // bytes: a tuple has no known shape
 ///     pair: (u32, u32),
 /// }
 ///
@@ -130,7 +130,7 @@ fn derive(input: &DeriveInput, types: Path) -> Result<TokenStream> {
         Data::Enum(_) => enumeration::enumeration(input, &all),
         Data::Union(union) => Err(Error::new(
             union.union_token.span,
-            "nobody could tell which field of a union is meant: use a struct with a field for each",
+            "a reader cannot tell which field of a union is valid: use a struct with a field for each",
         )),
     }
 }
@@ -139,7 +139,7 @@ fn derive(input: &DeriveInput, types: Path) -> Result<TokenStream> {
 mod tests {
     use super::*;
 
-    /// Generated code reaches everything through `crate = ...`, for those who do not depend on
+    /// Generated code reaches everything through `crate = ...`, for users that do not depend on
     /// `perfring_types` themselves.
     #[test]
     fn another_path_is_used_everywhere() {

@@ -10,7 +10,7 @@ use syn::{
     MetaNameValue, PathArguments, Result, Token, Type,
 };
 
-/// A field, read.
+/// A parsed field.
 struct Known<'a> {
     field: &'a Field,
     member: Member,
@@ -26,18 +26,18 @@ impl Known<'_> {
         }
     }
 
-    /// Whether it is padding, and so not told of.
+    /// Returns whether it is padding, and so left out of the schema.
     fn skipped(&self) -> bool {
         let padding = matches!(&self.member, Member::Named(name) if unraw(name).starts_with('_'));
         self.part.skip || padding && self.part.name.is_none()
     }
 
-    /// Where errors about it are shown.
+    /// Returns the span for errors about it.
     fn span(&self) -> Span {
         at(self.field.ty.span())
     }
 
-    /// `Field { .. }`
+    /// Generates `Field { .. }`.
     fn tokens(
         &self,
         krate: &TokenStream,
@@ -84,7 +84,7 @@ fn fields(fields: &Fields) -> Result<Vec<Known<'_>>> {
 }
 
 pub(crate) fn structure(input: &DeriveInput, all: &Container) -> Result<TokenStream> {
-    let Data::Struct(data) = &input.data else { unreachable!("the caller has looked") };
+    let Data::Struct(data) = &input.data else { unreachable!("the caller has checked") };
     if let Some(parameter) = input
         .generics
         .params
@@ -92,11 +92,11 @@ pub(crate) fn structure(input: &DeriveInput, all: &Container) -> Result<TokenStr
         .find(|parameter| !(all.rkyv && matches!(parameter, GenericParam::Lifetime(_))))
     {
         let message = if all.rkyv {
-            "a record's type is one type: generic parameters other than lifetimes cannot be; write \
-             a struct for each type that is needed"
+            "a record's type is one type: generic parameters other than lifetimes are not allowed; \
+             write a struct for each type that is needed"
         } else {
-            "a record's type is one type: generic parameters cannot be; write a struct for each \
-             type that is needed"
+            "a record's type is one type: generic parameters are not allowed; write a struct for \
+             each type that is needed"
         };
         return Err(Error::new_spanned(parameter, message));
     }
@@ -108,14 +108,14 @@ fn pod(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<TokenS
     if !Repr::of(&input.attrs)?.stable {
         errors.push(Err(Error::new(
             input.ident.span(),
-            "the compiler may order the fields of this struct as it likes: add `#[repr(C)]`",
+            "the compiler is free to order the fields of this struct: add `#[repr(C)]`",
         )));
     }
     errors.extend(declared.iter().map(|field| refuse(&field.ty)));
     let known = fields(declared);
     errors.extend(known.iter().flatten().filter(|field| field.part.show == Show::Opaque).map(
         |field| {
-            let message = "`opaque` is for rkyv records: of bytes say `hex`";
+            let message = "`opaque` is for rkyv records: for bytes use `hex`";
             Err(Error::new_spanned(field.field, message))
         },
     ));
@@ -160,7 +160,7 @@ fn pod(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<TokenS
     })
 }
 
-/// What the compiler must find true of the layout.
+/// Generates the compiler's checks of the layout.
 fn pod_checks(all: &Container, ident: &Ident, known: &[Known<'_>]) -> TokenStream {
     let mut checks = TokenStream::new();
     let mut end = quote!(0);
@@ -185,7 +185,7 @@ fn pod_checks(all: &Container, ident: &Ident, known: &[Known<'_>]) -> TokenStrea
     let span = at(ident.span());
     let krate = all.krate(span);
     checks.extend(quote_spanned! {span=>
-        // A field's alignment is the field's to answer for.
+        // The error about a field's alignment belongs to the field.
         const _: () = if #fine {
             #krate::derived::check_alignment(::core::mem::align_of::<#ident>());
         };
@@ -199,10 +199,11 @@ fn pod_checks(all: &Container, ident: &Ident, known: &[Known<'_>]) -> TokenStrea
     checks
 }
 
-/// What rkyv calls the archived type: `ArchivedX`, unless `#[rkyv(archived = Y)]` says otherwise.
+/// Returns rkyv's name of the archived type: `ArchivedX`, or the one that `#[rkyv(archived = Y)]`
+/// gives.
 ///
-/// By its name and not as `<X as Archive>::Archived`: of two impls for such, one in another crate,
-/// the compiler cannot tell that they are for different types.
+/// By its name and not as `<X as Archive>::Archived`: for two impls of that form, one in another
+/// crate, the compiler cannot tell that they are for different types.
 pub(crate) fn archived_name(ident: &Ident, attributes: &[Attribute]) -> Ident {
     let listed = |attribute: &Attribute| {
         attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()
@@ -226,7 +227,7 @@ fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<To
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     let archived = quote!(<#ident #ty_generics as #krate::derived::rkyv::Archive>::Archived);
     let archived_name = archived_name(ident, &input.attrs);
-    // Lifetimes say nothing about layout.
+    // Lifetimes do not affect the layout.
     let lifetimes = generics.lifetimes().map(|_| quote!('static));
     let some = quote!(<#ident<#(#lifetimes),*> as #krate::derived::rkyv::Archive>::Archived);
 
@@ -282,7 +283,7 @@ fn archive(input: &DeriveInput, all: &Container, declared: &Fields) -> Result<To
     })
 }
 
-/// What must be true of a given id.
+/// Generates the check of a given id.
 fn check_id(all: &Container) -> Option<TokenStream> {
     let id = all.id.as_ref()?;
     let span = at(id.span());
@@ -290,7 +291,7 @@ fn check_id(all: &Container) -> Option<TokenStream> {
     Some(quote_spanned!(span=> const _: () = #krate::derived::check_id(#id);))
 }
 
-/// `const SCHEMA`.
+/// Generates `const SCHEMA`.
 fn schema(
     krate: &TokenStream,
     input: &DeriveInput,
@@ -330,7 +331,8 @@ fn schema(
     }
 }
 
-/// Types that a person might well write, and that cannot be: what to write in their place.
+/// Rejects types that a user is likely to write and that cannot be used, and says what to use
+/// instead.
 fn refuse(ty: &Type) -> Result<()> {
     const TEXT: &str = "use `[u8; N]` with `#[record(text)]`, or make the struct an rkyv record: \
                         `#[derive(Archive, Serialize, Record)] #[record(rkyv)]`";
@@ -354,8 +356,8 @@ fn refuse(ty: &Type) -> Result<()> {
             match (name.as_str(), generic) {
                 ("String" | "str", false) | ("Vec" | "Box" | "Rc" | "Arc" | "Cow", true) => {
                     format!(
-                        "what a `{name}` holds stands elsewhere, where another process cannot see \
-                         it: {TEXT}"
+                        "the contents of a `{name}` are elsewhere in memory, where another process \
+                         cannot see them: {TEXT}"
                     )
                 }
                 ("Option", true) => "the layout of an `Option` is not stable: let one value mean \
@@ -363,7 +365,7 @@ fn refuse(ty: &Type) -> Result<()> {
                                      `#[derive(Archive, Serialize, Record)] #[record(rkyv)]`"
                     .to_owned(),
                 ("bool", false) => {
-                    "a byte that is neither 0 nor 1 is no `bool`, and a payload may \
+                    "a byte that is neither 0 nor 1 is not a `bool`, and a payload may \
                                     hold any bytes: use `u8`, or an enum of two names as \
                                     `perfring_types::Enum<E>`"
                         .to_owned()

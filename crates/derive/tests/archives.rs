@@ -1,4 +1,4 @@
-//! rkyv archives: their schemas, and that they fit where the archived bytes are.
+//! rkyv archives: their schemas match the archived bytes.
 #![allow(clippy::unwrap_used)]
 
 use perfring_types::read::{Type, Value};
@@ -112,9 +112,9 @@ fn a_schema_says_what_the_archive_is() {
     assert_eq!((schema.fields[0].help, schema.fields[1].unit), ("What happened.", "ms"));
 }
 
-/// As `perfring dump` does: the table's line of JSON, the payload, and nothing else.
+/// Like `perfring dump`: uses the table's line of JSON, the payload, and nothing else.
 #[test]
-fn whoever_has_the_table_alone_reads_every_field() {
+fn the_table_alone_is_enough_to_read_every_field() {
     let (buffer, len) = archived(&line());
     let kind = Type::parse(Line::SCHEMA.id, &Line::SCHEMA.to_json()).unwrap();
     let value = kind.decode(&buffer[..len]).unwrap();
@@ -138,7 +138,7 @@ fn whoever_has_the_table_alone_reads_every_field() {
     assert_eq!(value.get("tags"), Some(&Value::List(vec![])));
 }
 
-/// The contract's words on strings, vectors and options, followed by hand.
+/// Follows the contract's text on strings, vectors and options without the library's reader.
 #[test]
 fn an_archive_can_be_read_by_its_schema_alone() {
     let (buffer, len) = archived(&line());
@@ -195,9 +195,9 @@ fn text(bytes: &[u8], at: usize) -> String {
     String::from_utf8(text.to_vec()).unwrap()
 }
 
-/// Where an option's value stands, by rkyv's own archives.
+/// The offset of an option's value, compared with rkyv's own archives.
 #[test]
-fn an_options_value_stands_where_its_shape_says() {
+fn an_options_value_is_at_its_shapes_offset() {
     fn check<T>(value: T, same: impl Fn(&[u8]) -> bool)
     where
         T: Archive<Archived: perfring_types::Shaped>,
@@ -230,7 +230,7 @@ fn an_options_value_stands_where_its_shape_says() {
 }
 
 #[test]
-fn what_is_borrowed_is_archived_as_what_is_owned() {
+fn borrowed_values_are_archived_like_owned_ones() {
     #[derive(Archive, Serialize, Record)]
     #[record(rkyv, name = "demo.L")]
     struct Own {
@@ -279,7 +279,7 @@ fn an_archive_has_its_exact_length_and_needs_no_more() {
 }
 
 #[test]
-fn which_space_was_too_small_is_told() {
+fn the_error_names_the_space_that_was_too_small() {
     let mut buffer: Buffer = Align([0; 512]);
     let refused = archive_into(&line(), &mut *buffer, &mut []);
     assert_eq!(refused, Err(ArchiveError::ScratchTooSmall));
@@ -287,7 +287,7 @@ fn which_space_was_too_small_is_told() {
     assert_eq!(refused, Err(ArchiveError::Refused));
 }
 
-/// Cannot be archived.
+/// A value that cannot be archived.
 struct Stubborn;
 
 impl Archive for Stubborn {
@@ -303,12 +303,13 @@ impl<S: Fallible<Error: Source> + ?Sized> Serialize<S> for Stubborn {
 }
 
 #[test]
-fn what_is_no_archive_is_refused_and_never_a_panic() {
+fn invalid_archives_are_refused_without_a_panic() {
     let (buffer, len) = archived(&line());
     assert!(access::<Line>(&buffer[..len]).is_ok());
     assert_eq!(access::<Line>(&[]).err(), Some(ArchiveError::Invalid));
     for short in 0..len {
-        // An end that is no archive's: of another alignment, or other bytes in the root's place.
+        // An end that is not an archive's: of another alignment, or with other bytes in the root's
+        // place.
         let _ = access::<Line>(&buffer[..short]);
     }
     assert!(access::<Line>(&buffer[..len - 1]).is_err());
@@ -334,7 +335,7 @@ fn what_is_no_archive_is_refused_and_never_a_panic() {
     assert!(refused > 100);
 }
 
-/// The format is one of the build; this is what rkyv's features say if nobody chose.
+/// The format is that of the build; this is the one of rkyv's default features.
 #[test]
 fn the_format_is_that_of_the_types() {
     assert_eq!(RKYV_FORMAT, "rkyv 0.8 little aligned 32");

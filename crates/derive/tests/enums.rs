@@ -28,7 +28,7 @@ struct Worker {
 }
 
 #[test]
-fn values_go_in_and_come_out() {
+fn values_survive_a_round_trip() {
     for state in [State::Idle, State::Busy, State::Done] {
         let field = Enum::from(state);
         assert_eq!((field.get(), field.raw()), (Ok(state), state as u8));
@@ -41,7 +41,7 @@ fn values_go_in_and_come_out() {
 }
 
 #[test]
-fn a_number_without_a_name_is_told_as_it_is() {
+fn a_number_without_a_name_is_returned_as_it_is() {
     let worker: Worker = bytemuck::cast([0u8, 5, 6, 7]);
     assert_eq!(worker.states[3].get(), Err(7));
     assert_eq!(worker.states[3].name(), None);
@@ -52,7 +52,7 @@ fn a_number_without_a_name_is_told_as_it_is() {
 }
 
 #[test]
-fn numbers_and_names_stand_in_the_shape() {
+fn the_shape_contains_numbers_and_names() {
     let shape = <Enum<Way>>::SHAPE;
     assert_eq!((shape.kind, shape.size), (Kind::Enum, 2));
     assert_eq!(shape.of.map(|of| of.kind), Some(Kind::I16));

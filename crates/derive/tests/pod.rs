@@ -1,4 +1,4 @@
-//! Plain records: what their schemas say.
+//! The schemas of plain records.
 
 use bytemuck::{Pod, Zeroable};
 use perfring_types::read::{Type, Value};
@@ -88,9 +88,9 @@ fn without_a_name_a_type_is_called_after_its_package() {
     assert_eq!((Level::SCHEMA.version, Level::SCHEMA.class), (1, Class::Plain));
 }
 
-/// Ids stand in files: the hash must never change.
+/// Ids are stored in files: the hash must never change.
 #[test]
-fn an_id_is_the_same_for_ever() {
+fn an_id_never_changes() {
     assert_eq!(here::Sample::SCHEMA.id.get(), ID_OF_SAMPLE);
 }
 
@@ -149,7 +149,7 @@ fn an_id_can_be_given() {
 }
 
 #[test]
-fn tuple_and_unit_structs_are_records_and_named_padding_is_told() {
+fn tuple_and_unit_structs_are_records_and_named_padding_is_in_the_schema() {
     #[repr(transparent)]
     #[derive(Clone, Copy, Pod, Zeroable, Record)]
     struct Celsius(#[record(unit = "Cel")] f64);
@@ -173,7 +173,7 @@ fn tuple_and_unit_structs_are_records_and_named_padding_is_told() {
     assert_eq!((Started::SCHEMA.size, Started::SCHEMA.fields), (0, &[][..]));
 }
 
-/// What a record's own attributes say is enough to read its bytes.
+/// A record's attributes are enough to read its bytes.
 #[test]
 fn offsets_are_those_of_the_bytes() {
     fn plain<T: PodRecord>(value: &T) -> &[u8] {
@@ -201,7 +201,7 @@ fn offsets_are_those_of_the_bytes() {
     assert_eq!(at("names"), b"one\0two\0");
     assert_eq!(Tick::SCHEMA.size as usize, bytes.len());
 
-    // And so the table's line of JSON is enough.
+    // So the table's line of JSON is enough as well.
     let kind = Type::parse(Tick::SCHEMA.id, &Tick::SCHEMA.to_json()).unwrap();
     let value = kind.decode(bytes).unwrap();
     assert_eq!(value.get("symbol"), Some(&Value::Str("ACME".to_owned())));

@@ -1,8 +1,8 @@
-//! From the kernel's bytes to records with a type.
+//! Decoding the kernel's bytes to typed records.
 //!
-//! By hand: what is asked for is always the same (`perfring_shm::KernelEventSpec`), so a sample is
-//! seven words at fixed places, and a parser that knows all of perf's choices would know more than
-//! can come.
+//! Without a general parser: the request is always the same (`perfring_shm::KernelEventSpec`), so a
+//! sample is seven words at fixed offsets, and a parser for all of perf's options would handle more
+//! than can occur.
 
 use crate::event::EventKind;
 use crate::records as r;
@@ -32,26 +32,26 @@ const MISC_MODE: u16 = 7;
 const MISC_13: u16 = 1 << 13;
 const MISC_PREEMPTED: u16 = 1 << 14;
 
-/// What a record of the kernel's is.
+/// The decoded content of a kernel record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "fuzz"), allow(unreachable_pub))]
 pub enum What {
     /// A record of this type, whose payload was written.
     Record(RecordType),
-    /// So many were lost.
+    /// This many records were lost.
     Lost(u64, Cause),
 }
 
-/// The two halves of a word, in memory's order.
+/// Splits a word into its two halves, in memory's order.
 fn halves(word: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
     (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
 }
 
-/// The record of this frame: its time and what it is, where a sample is one of `event`. (The
-/// identifier does not say: the kernel gives all who watch one event of a task that of the first of
-/// them, since it prepares a sample once.) The payload replaces what `payload` held.
-/// `None`: it is shorter than such a record can be.
+/// Decodes the record of this frame: its time and its content, where a sample belongs to `event`.
+/// (The identifier does not show it: the kernel gives all observers of one event of a task the
+/// identifier of the first of them, since it prepares a sample once.) The payload replaces the
+/// content of `payload`. `None` if the record is shorter than such a record can be.
 #[cfg_attr(not(feature = "fuzz"), allow(unreachable_pub))]
 pub fn decode(
     frame: &KernelFrame,
@@ -122,7 +122,7 @@ fn sample(
     }
 }
 
-/// A record that is no sample, without the words that all such end with.
+/// Decodes a record that is not a sample, without the words that all such records end with.
 fn other(
     frame: &KernelFrame,
     body: &[u64],
@@ -136,9 +136,9 @@ fn other(
     };
     let switched = switched.into();
     let kind = match frame.kind {
-        // The kernel tells so only of what its ring had no room for.
+        // The kernel reports this only for records that did not fit in its ring.
         kind::LOST => return Some(What::Lost(*body.get(1)?, Cause::Full)),
-        // What a processor itself lost, before the kernel saw it.
+        // Records that a processor itself lost, before the kernel saw them.
         kind::LOST_SAMPLES => return Some(What::Lost(*body.first()?, Cause::Foreign)),
         kind::SWITCH => pod(&r::Switch { pid, tid, cpu, switched }, payload),
         kind::SWITCH_CPU_WIDE => {
@@ -197,7 +197,7 @@ fn other(
     Some(What::Record(kind))
 }
 
-/// Up to the first zero.
+/// Returns the text up to the first zero.
 fn text_of(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }

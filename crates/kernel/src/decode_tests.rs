@@ -1,4 +1,4 @@
-//! Records as no kernel need write them.
+//! Records that a kernel need not write.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
@@ -9,7 +9,7 @@ fn frame(kind: u32, misc: u16, body: &[u64]) -> KernelFrame {
     KernelFrame { pos: 0, kind, misc, size: 8 + 8 * body.len() as u64 }
 }
 
-/// Two halves, as they stand in memory.
+/// Makes a word of two halves, in memory's order.
 fn pair(first: u32, second: u32) -> u64 {
     let [a, b, c, d] = first.to_ne_bytes();
     let [e, f, g, h] = second.to_ne_bytes();
@@ -26,13 +26,13 @@ fn id() -> [u64; 4] {
     [pair(10, 11), 777, pair(1, 0), 5]
 }
 
-/// What a type table makes of it.
+/// Decodes a record with nothing but the type table.
 fn read(kind: u32, misc: u16, body: &[u64]) -> (u64, String, Value) {
     read_of(EventKind::PageFaults, kind, misc, body)
 }
 
 fn read_of(event: EventKind, kind: u32, misc: u16, body: &[u64]) -> (u64, String, Value) {
-    let mut payload = vec![9; 100]; // of the record before
+    let mut payload = vec![9; 100]; // from the record before
     let (time, what) = decode(&frame(kind, misc, body), body, event, &mut payload).unwrap();
     let What::Record(id) = what else { panic!("{what:?}") };
     let types = types();
@@ -99,7 +99,7 @@ fn each_record_is_shown_by_its_type() {
 }
 
 #[test]
-fn losses_say_how_many_and_why() {
+fn losses_have_a_number_and_a_cause() {
     let (event, mut payload) = (EventKind::Tasks, Vec::new());
     let full = [&[5, 12], &id()[..]].concat();
     let decoded = decode(&frame(2, 0, &full), &full, event, &mut payload);
@@ -141,7 +141,7 @@ fn any_record_of_any_length_is_decoded_or_refused() {
 }
 
 #[test]
-fn every_schema_can_be_read_and_no_two_have_one_number() {
+fn every_schema_can_be_read_and_ids_are_distinct() {
     let types = types();
     assert_eq!((types.len(), types.damage().len()), (crate::records::SCHEMAS.len(), 0));
     for schema in &crate::records::SCHEMAS {

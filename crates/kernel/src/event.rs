@@ -1,4 +1,4 @@
-//! What the kernel can be asked for.
+//! The events that the kernel supports.
 
 use perfring_shm::{Also, KernelEventSpec};
 use std::fmt;
@@ -15,10 +15,10 @@ macro_rules! kinds {
         }
 
         impl $kind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: [$kind; [$($config),*].len()] = [$($kind::$variant),*];
 
-            /// Its name.
+            /// Returns its name.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -26,7 +26,8 @@ macro_rules! kinds {
                 }
             }
 
-            /// Its number in `enum perf_sw_ids`; `PERF_COUNT_SW_DUMMY` for those that are no samples.
+            /// Returns its number in `enum perf_sw_ids`; `PERF_COUNT_SW_DUMMY` for kinds without
+            /// samples.
             pub(crate) const fn config(self) -> u64 {
                 match self {
                     $($kind::$variant => $config,)*
@@ -37,40 +38,40 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A kind of the kernel's software events, by the name that `perf list` has; or of its records
-    /// about tasks.
+    /// A kind of the kernel's software events, by its name in `perf list`; or of its records about
+    /// tasks.
     ///
     /// ```
     /// use perfring_kernel::EventKind;
     /// assert_eq!("page-faults".parse(), Ok(EventKind::PageFaults));
-    /// assert_eq!("cs".parse(), Ok(EventKind::ContextSwitches)); // as perf's other names
+    /// assert_eq!("cs".parse(), Ok(EventKind::ContextSwitches)); // perf's other names work as well
     /// assert!("cycles".parse::<EventKind>().unwrap_err().to_string().contains("context-switches"));
     /// ```
     EventKind {
-        /// Where the processors are, at even distances of time.
+        /// Samples of each processor at regular intervals of time.
         CpuClock "cpu-clock" 0,
-        /// Where tasks are, at even distances of the time that they run.
+        /// Samples of tasks at regular intervals of their running time.
         TaskClock "task-clock" 1,
         /// Page faults.
         PageFaults "page-faults" 2,
-        /// Those that needed no reading.
+        /// Page faults without a read from disk.
         MinorFaults "minor-faults" 5,
-        /// Those that needed reading from a disk.
+        /// Page faults with a read from disk.
         MajorFaults "major-faults" 6,
         /// Tasks that leave a processor.
         ContextSwitches "context-switches" 3,
-        /// Tasks that go on on another processor.
+        /// Tasks that move to another processor.
         CpuMigrations "cpu-migrations" 4,
-        /// Unaligned accesses that the kernel made good.
+        /// Unaligned accesses that the kernel fixed up.
         AlignmentFaults "alignment-faults" 7,
-        /// Instructions that the kernel stood in for.
+        /// Instructions that the kernel emulated.
         EmulationFaults "emulation-faults" 8,
         /// Switches between tasks of different control groups.
         CgroupSwitches "cgroup-switches" 11,
-        /// Tasks that come and leave, with their reason: what also a user may see who may not see
-        /// `context-switches`.
+        /// Tasks that are scheduled in and out, with the reason. Also visible to users that may not
+        /// see `context-switches`.
         Switches "switches" 9,
-        /// Tasks that begin, end, and get a name.
+        /// Tasks that begin, end, or change their name.
         Tasks "tasks" 9,
         /// Files that are mapped as programs.
         Mappings "mappings" 9,
@@ -80,22 +81,23 @@ kinds! {
 use EventKind as E;
 
 impl EventKind {
-    /// Whether it happens in the kernel alone, so that whoever may not see that sees none.
+    /// Returns whether it happens only in the kernel, so that users who may not observe the kernel
+    /// get no samples.
     pub(crate) const fn is_the_kernels(self) -> bool {
         matches!(self, E::ContextSwitches | E::CpuMigrations | E::CgroupSwitches)
     }
 
-    /// Whether it has samples.
+    /// Returns whether it has samples.
     pub(crate) const fn has_samples(self) -> bool {
         self.config() != 9
     }
 
-    /// What the kernel is asked for, with a clock's period, for each ring of a processor: the kind
-    /// that its samples are of, and its events.
+    /// Returns the requests for each ring of a processor, with a clock's period: the kind of its
+    /// samples, and its events.
     ///
-    /// Each kind of samples has a ring of its own, as nothing in a sample says of which kind it is.
-    /// All that are no samples are one event, in the first ring: the kernel tells of tasks to each
-    /// event that wants to know of them, or of mappings.
+    /// Each kind of samples has a ring of its own, as a sample does not contain its kind. All kinds
+    /// without samples are one event, in the first ring: the kernel reports tasks to each event
+    /// that requests tasks or mappings.
     pub(crate) fn rings(
         kinds: &[EventKind],
         clock_period_ns: u64,
@@ -137,13 +139,13 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// A name that no event has.
+/// A name that is not an event's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownEvent(String);
 
 impl fmt::Display for UnknownEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is none of the kernel's software events:", self.0)?;
+        write!(f, "{:?} is not one of the kernel's software events:", self.0)?;
         let mut comma = "";
         for kind in EventKind::ALL {
             write!(f, "{comma} {kind}")?;

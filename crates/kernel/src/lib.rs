@@ -1,10 +1,9 @@
-//! The kernel's own rings, read as rings of perfring's: context switches, page faults, the clocks
-//! and what else `perf_event_open(2)` has in software, on one timeline with the application's
-//! records.
+//! Reads the kernel's own rings like perfring's: context switches, page faults, the clocks and the
+//! other software events of `perf_event_open(2)`, on one timeline with the application's records.
 //!
 //! perfring's rings have the layout of the kernel's, so the same algorithm reads both. [`open`]
-//! gives a [`KernelRing`] for each processor and event; its records come with a type ([`types`]) and a stamp
-//! of the clock that perfring's stamps are of.
+//! returns a [`KernelRing`] for each processor and event. Its records have types ([`types`]) and
+//! timestamps of the same clock as perfring's.
 //!
 //! | event | record |
 //! |---|---|
@@ -16,15 +15,15 @@
 //! | `tasks` | `perf.Comm`, `perf.Fork`, `perf.Exit` |
 //! | `mappings` | `perf.Mmap2`; the kernel adds `perf.Fork` and `perf.Exit`, without which mappings could not be followed |
 //!
-//! One thing is the kernel's to mend: since Linux 6.3 it prepares a sample once for all who watch the
-//! same event of a task. If one of them has another clock, as `perf record -e context-switches` has, some
-//! samples come with a stamp of that clock. The records of `switches`, `tasks` and `mappings` are each
-//! their own, and always right.
+//! A limitation of the kernel: since Linux 6.3 it prepares a sample once for all observers of the
+//! same event of a task. If one of them uses another clock, as `perf record -e context-switches`
+//! does, some samples have a timestamp of that clock. The records of `switches`, `tasks` and
+//! `mappings` are prepared separately and always right.
 //!
-//! A [`KernelRing`] is a [`Source`](perfring_set::Source): what a [`Merge`](perfring_set::Merge) puts in
-//! the order of time with any rings of perfring's.
+//! A [`KernelRing`] is a [`Source`](perfring_set::Source): a [`Merge`](perfring_set::Merge) puts
+//! its records in order of time with those of any perfring rings.
 //!
-//! A program that reads them knows them as [`records`]; whoever does not, as what the types say.
+//! Programs written for these records use [`records`]; others use the type table.
 #![forbid(unsafe_code)]
 
 mod decode;
@@ -34,10 +33,11 @@ pub mod records;
 mod ring;
 mod source;
 
-/// The door of `tests/fuzz`: a real kernel writes no hostile records, so they come from elsewhere.
+/// Entry point for `tests/fuzz`: a real kernel writes no hostile records, so the test supplies
+/// them.
 #[cfg(feature = "fuzz")]
 #[doc(hidden)]
-pub mod door {
+pub mod fuzz {
     pub use crate::decode::{What as Decoded, decode as decoded};
 }
 pub use event::{EventKind, UnknownEvent};

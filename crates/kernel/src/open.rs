@@ -1,4 +1,4 @@
-//! Asking the kernel for rings.
+//! Opening rings of the kernel.
 
 use crate::event::EventKind;
 use crate::ring::KernelRing;
@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use thiserror::Error;
 
-/// What the kernel is asked for.
+/// The events to request from the kernel.
 ///
 /// ```
 /// use perfring_kernel::{EventKind, Options, Target, open};
@@ -17,35 +17,35 @@ use thiserror::Error;
 /// };
 /// match open(&options) {
 ///     Ok(rings) => assert!(!rings.is_empty()), // one for each processor
-///     Err(error) => eprintln!("{error}"),      // this machine forbids it: a sentence says why
+///     Err(error) => eprintln!("{error}"),      // this machine forbids it: the message says why
 /// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Which events. Default `context-switches`.
+    /// The events. Default `context-switches`.
     pub events: Vec<EventKind>,
-    /// Whose.
+    /// The scope of the events.
     pub target: Target,
-    /// Bytes of each ring's data area: a power of two of whole pages. Default as many as make 512 KiB
-    /// with the other rings of the processor, which is what a user may have for each on most systems
+    /// Bytes of each ring's data area: a power of two of whole pages. By default the rings of a
+    /// processor have 512 KiB together, which most systems allow a user
     /// (`/proc/sys/kernel/perf_event_mlock_kb`).
     pub data_size: Option<u64>,
-    /// How often the clocks are looked at, ns. Default 1 ms.
+    /// Sampling interval of the clocks, ns. Default 1 ms.
     pub clock_period_ns: u64,
 }
 
-/// Whose events.
+/// The scope of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A process's: all threads that it has now, and the threads and processes that those start. (A
-    /// thread that one starts just now, before it was come to itself, can be missed.)
+    /// A process: all threads that it has now, and the threads and processes that those start. (A
+    /// thread that starts during [`open`] can be missed.)
     Process(u32),
     /// All that happens on the machine.
     System,
 }
 
 impl Options {
-    /// Context switches of this target.
+    /// Requests context switches of this target.
     #[must_use]
     pub fn of(target: Target) -> Self {
         Options {
@@ -57,105 +57,105 @@ impl Options {
     }
 }
 
-/// Why the kernel gives no ring.
+/// The reason why the kernel gives no ring.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is nothing to be asked for.
-    #[error("no event was asked for")]
+    /// No event was requested.
+    #[error("no event was requested")]
     Nothing,
-    /// There is no such process.
+    /// The process does not exist.
     #[error("there is no process {pid}")]
     NoProcess {
-        /// Its id, as this process would see it.
+        /// The process id that was requested.
         pid: u32,
     },
-    /// The size cannot be used.
-    #[error("a ring of {size} bytes cannot be had of the kernel: a power of two of whole pages")]
+    /// The size is invalid.
+    #[error("the kernel has no ring of {size} bytes: use a power of two of whole pages")]
     Size {
-        /// What was asked for.
+        /// The requested size.
         size: u64,
     },
-    /// This user may not see what happens in the kernel, and the event happens there alone.
+    /// This user may not observe the kernel, and the event happens only there.
     #[error(
-        "{event} happen in the kernel itself, which this user may not watch{}: ask for `switches` \
-         instead, which the kernel tells of one's own processes; or be root, or have CAP_PERFMON, \
+        "{event} happen in the kernel itself, which this user may not observe{}: use `switches` \
+         instead, which the kernel reports for one's own processes; or be root, or have CAP_PERFMON, \
          or have /proc/sys/kernel/perf_event_paranoid set to 1 or less",
         paranoid()
     )]
     Kernel {
-        /// Which.
+        /// The event.
         event: EventKind,
     },
-    /// This user may not.
+    /// This user lacks the permission.
     #[error(
-        "this user may not have {event} {of}{}: {}{}",
+        "this user may not observe {event} {of}{}: {}{}",
         paranoid(),
         if *.system {
             "be root, or have CAP_PERFMON, or have /proc/sys/kernel/perf_event_paranoid set to 0 \
-             or less; or watch a process of one's own"
+             or less; or observe a process of one's own"
         } else {
-            "watch a process of one's own (where /proc/sys/kernel/perf_event_paranoid is more than \
+            "observe a process of one's own (where /proc/sys/kernel/perf_event_paranoid is more than \
              2, have it set to 2), or be root, or have CAP_PERFMON and CAP_SYS_PTRACE"
         },
         sandbox()
     )]
     Forbidden {
-        /// Which.
+        /// The event.
         event: EventKind,
-        /// Of whom: a process or all.
+        /// The target: a process or the machine.
         of: String,
-        /// All that happens on the machine was asked for.
+        /// Whether the target was the machine.
         system: bool,
     },
-    /// The kernel has no such events, or a sandbox says so.
+    /// The kernel has no such events, or a sandbox reports that.
     #[error(
-        "this kernel has no perf events: it was built without CONFIG_PERF_EVENTS, or stands in for \
+        "this kernel has no perf events: it was built without CONFIG_PERF_EVENTS, or emulates \
          Linux as gVisor does{}",
         sandbox()
     )]
     Missing,
-    /// The kernel does not know what it was asked for.
+    /// The kernel does not support the request.
     #[error(
-        "this kernel does not have {event} on the clock of perfring's stamps: Linux 4.1 or later \
+        "this kernel does not have {event} on the clock of perfring's timestamps: Linux 4.1 or later \
          has (`use_clockid` with CLOCK_BOOTTIME)"
     )]
     Unknown {
-        /// Which.
+        /// The event.
         event: EventKind,
     },
-    /// So much memory may not be locked.
+    /// The limit for locked memory is too low.
     #[error(
-        "this user may not have rings of {size} bytes for each processor: ask for smaller ones, or \
+        "this user may not have rings of {size} bytes for each processor: use smaller ones, or \
          raise /proc/sys/kernel/perf_event_mlock_kb or `ulimit -l`"
     )]
     Memory {
         /// Bytes of a ring.
         size: u64,
     },
-    /// Too many descriptors.
+    /// The limit for descriptors is too low.
     #[error(
         "{needed} descriptors are needed, one for each event, thread and processor, and this \
          process may not open so many: raise `ulimit -n`, or ask for fewer events"
     )]
     Descriptors {
-        /// How many.
+        /// The number of descriptors needed.
         needed: usize,
     },
-    /// The system refused.
-    #[error("cannot have {event} of the kernel: {step}: {source}")]
+    /// Another error of the system.
+    #[error("cannot open {event}: {step}: {source}")]
     Io {
-        /// Which.
+        /// The event.
         event: EventKind,
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl OpenError {
-    /// Whether this machine, or its administrator, forbids it: nothing is wrong with what was asked.
+    /// Returns whether this machine, or its administrator, forbids it: the request itself is valid.
     #[must_use]
     pub fn is_forbidden(&self) -> bool {
         matches!(
@@ -168,7 +168,7 @@ impl OpenError {
     }
 }
 
-/// The setting that most often forbids it.
+/// Returns the setting that most often forbids it.
 fn paranoid() -> String {
     match fs::read_to_string("/proc/sys/kernel/perf_event_paranoid") {
         Ok(text) => format!(" (/proc/sys/kernel/perf_event_paranoid is {})", text.trim()),
@@ -176,7 +176,7 @@ fn paranoid() -> String {
     }
 }
 
-/// What else may forbid it.
+/// Returns what else may forbid it.
 fn sandbox() -> &'static str {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let filtered = status
@@ -190,8 +190,8 @@ fn sandbox() -> &'static str {
     }
 }
 
-/// Opens rings: on each processor one for each event that has samples, and if there is none, one.
-/// They are written from now on.
+/// Opens rings: on each processor one for each event that has samples, and one if there is none.
+/// The kernel writes from now on.
 ///
 /// # Errors
 /// See [`OpenError`].
@@ -203,7 +203,8 @@ pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
     if !data_size.is_power_of_two() {
         return Err(OpenError::Size { size: data_size });
     }
-    // Whoever waits is woken at a quarter of a ring: the rest is for what comes before it reads.
+    // Waiting readers are woken at a quarter of a ring: the rest is for records written before they
+    // read.
     let wakeup = u32::try_from(data_size / 4).unwrap_or(u32::MAX);
     let wanted = EventKind::rings(&options.events, options.clock_period_ns, wakeup);
     let Some((first, _)) = wanted.first() else { return Err(OpenError::Nothing) };
@@ -244,9 +245,9 @@ pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
     Ok(rings)
 }
 
-/// Bytes of all rings of a processor, unless the caller says so.
+/// Bytes of all rings of a processor by default.
 const SIZE: u64 = 512 << 10;
-/// No ring is smaller, unless the caller says so.
+/// Smallest default size of a ring.
 const SIZE_MIN: u64 = 64 << 10;
 
 struct Asked {
@@ -256,8 +257,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// A ring of one processor; none if none of the threads lives any more, or the processor is
-    /// off.
+    /// Opens a ring of one processor; none if none of the threads lives any more, or the processor
+    /// is off.
     fn ring(
         &self,
         kind: EventKind,
@@ -282,7 +283,7 @@ impl Asked {
         Ok(Some(mapped))
     }
 
-    /// An event; none if its thread has ended, or its processor is off.
+    /// Opens an event; none if its thread has ended, or its processor is off.
     fn event(
         &self,
         kind: EventKind,
@@ -300,7 +301,7 @@ impl Asked {
         let system = matches!(whose, Whose::Cpu(_));
         Err(match opened {
             Ok(event) => return Ok(Some(event)),
-            Err(NoEvent::Gone) => return Ok(None),
+            Err(NoEvent::Ended) => return Ok(None),
             Err(NoEvent::Forbidden) => {
                 let of = match self.target {
                     Target::Process(pid) => format!("of process {pid}"),
@@ -318,7 +319,7 @@ impl Asked {
     }
 }
 
-/// The threads that a process has now.
+/// Returns the threads that a process has now.
 fn threads(pid: u32) -> Result<Vec<i32>, OpenError> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Err(OpenError::NoProcess { pid });
@@ -332,7 +333,7 @@ fn threads(pid: u32) -> Result<Vec<i32>, OpenError> {
     }
 }
 
-/// The processors that are on.
+/// Returns the processors that are on.
 fn cpus() -> Vec<i32> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let cpus = cpu_list(text.trim());
@@ -343,7 +344,7 @@ fn cpus() -> Vec<i32> {
     (0..i32::try_from(count).unwrap_or(1)).collect()
 }
 
-/// A list as the kernel writes it: `0-3,8`.
+/// Parses a list in the kernel's notation: `0-3,8`.
 fn cpu_list(text: &str) -> Vec<i32> {
     const MOST: i32 = 1 << 16;
     let mut cpus = Vec::new();

@@ -95,7 +95,7 @@ pub enum Switched {
     Preempted,
 }
 
-/// Records that begin with a task and its processor.
+/// Declares records that begin with a task and its processor.
 macro_rules! on_processors {
     ($($(#[$doc:meta])* $name:ident, $full:literal $({
         $($(#[$about:meta])* $member:ident: $type:ty,)*
@@ -229,7 +229,7 @@ tagged! {
     }
 }
 
-/// The types of all records that a kernel ring gives.
+/// The types of all records of a kernel ring.
 pub(crate) static SCHEMAS: [Schema<'static>; 20] = [
     CpuClock::SCHEMA,
     TaskClock::SCHEMA,
@@ -253,7 +253,7 @@ pub(crate) static SCHEMAS: [Schema<'static>; 20] = [
     OTHER,
 ];
 
-/// As [`types`], to make a table of: `perfring_consumer::Types::of_schemas`.
+/// Returns the schemas of [`types`], for `perfring_consumer::Types::of_schemas`.
 ///
 /// ```
 /// assert!(perfring_kernel::schemas().iter().any(|schema| schema.name == "perf.PageFault"));
@@ -263,7 +263,7 @@ pub fn schemas() -> &'static [Schema<'static>] {
     &SCHEMAS
 }
 
-/// The types of the records of any kernel ring.
+/// Returns the types of the records of any kernel ring.
 ///
 /// ```
 /// let types = perfring_kernel::types();
@@ -274,7 +274,7 @@ pub fn schemas() -> &'static [Schema<'static>] {
 pub fn types() -> TypeTable {
     let mut table = TypeTable::default();
     for schema in &SCHEMAS {
-        // They are ours: a test parses each.
+        // They are this crate's own: a test parses each.
         if let Ok(kind) = Type::parse(schema.id, &schema.to_json()) {
             table.add(kind);
         }

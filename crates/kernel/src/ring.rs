@@ -1,4 +1,4 @@
-//! One of the kernel's rings, read as a ring of perfring's.
+//! One of the kernel's rings, read like a perfring ring.
 
 use crate::decode::{What, decode};
 use crate::event::EventKind;
@@ -12,18 +12,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Whether a ring is over is asked no more often.
+/// Shortest interval between two checks for the ring's end.
 const ASK: Duration = Duration::from_millis(20);
-/// Readings of the clocks of which the narrowest counts.
+/// Number of readings of the clocks, of which the narrowest counts.
 const READINGS: u32 = 3;
 
-/// A ring that the kernel writes, of one processor and one kind of events. Its records are decoded to such as
-/// [`types`](crate::types) tells of, and stamped on the clock of perfring's stamps.
+/// A ring that the kernel writes, for one processor and one kind of events. Its records are decoded
+/// to the types in [`types`](crate::types), with timestamps of the same clock as perfring's.
 ///
-/// It is read ahead of what is released: the kernel gets space back only up to where
-/// [`KernelRing::release_to`] says. What finds no room meanwhile is lost, counted, and told as an
-/// [`Item::Lost`] with [`Cause::Full`]: before the next record that fits, and what comes after the last
-/// one once everything is over that the ring is of.
+/// Reading and releasing are separate: the kernel gets space back only up to
+/// [`KernelRing::release_to`]. Records that do not fit meanwhile are lost, counted, and reported as
+/// an [`Item::Lost`] with [`Cause::Full`]: before the next record that fits, and those after the
+/// last record once everything that the ring observes has ended.
 ///
 /// ```
 /// use perfring_consumer::Item;
@@ -31,7 +31,7 @@ const READINGS: u32 = 3;
 /// let me = Target::Process(std::process::id());
 /// let options = Options { events: vec![EventKind::PageFaults], ..Options::of(me) };
 /// let mut rings = match open(&options) {
-///     Err(error) if error.is_forbidden() => return Ok(println!("{error}")), // a sentence
+///     Err(error) if error.is_forbidden() => return Ok(println!("{error}")), // with a reason
 ///     opened => opened?,
 /// };
 /// let touched = vec![1u8; 1 << 20];
@@ -55,28 +55,28 @@ pub struct KernelRing {
     event: EventKind,
     cpu: i32,
     uuid: [u8; 16],
-    /// Up to where it was read.
+    /// Position up to which it was read.
     cursor: u64,
-    /// What was taken last, and may be lent out.
+    /// The item that was taken last; it may be borrowed.
     here: Read,
-    /// What stands next, once it was looked at.
+    /// The next item, once it was polled for.
     next: Option<Read>,
-    /// Room for the one after it.
+    /// Buffers for the item after it.
     spare: Read,
     /// Words of the kernel's record.
     body: Vec<u64>,
-    /// Records before what is next.
+    /// Records before the next item.
     taken: Count,
-    /// Records that were told as lost for want of room.
+    /// Records that were reported as lost because the ring was full.
     reported: u64,
-    /// All that were lost are told.
+    /// Whether all lost records were reported.
     is_reported: bool,
-    /// When it was asked last whether it is over.
+    /// When the ring's end was checked last.
     asked: Instant,
 }
 
-/// What stops the kernel from writing into a ring. What stands in it stays, and is followed by what
-/// found no room after it.
+/// Stops the kernel from writing into a ring. The content of the ring stays, followed by the loss
+/// after it.
 ///
 /// ```
 /// use perfring_kernel::{Options, Target, open};
@@ -94,22 +94,22 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// The kernel writes no more, once and for all.
+    /// Stops the kernel for good.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn stop(&self) -> io::Result<()> {
         self.events.stop()
     }
 
-    /// Whether everything is over that the ring is of, or it was stopped.
+    /// Returns whether everything that the ring observes has ended, or it was stopped.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.events.is_over()
     }
 }
 
-/// A record of the kernel's, decoded.
+/// A decoded record of the kernel.
 #[derive(Debug, Default)]
 struct Read {
     pos: u64,
@@ -143,7 +143,7 @@ impl KernelRing {
         self.mapped.events().enable()
     }
 
-    /// Looks how far the kernel is, and says what is next, without taking it.
+    /// Polls the kernel's head and returns what is next, without taking it.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -151,7 +151,7 @@ impl KernelRing {
         self.mapped.poll()?;
         self.read_next()?;
         if self.next.is_none() && !self.is_reported && self.has_ended() {
-            // Once more: it may have been written in between, and no more is from now on.
+            // Poll again: more may have been written in between, and no more is from now on.
             self.mapped.poll()?;
             self.read_next()?;
             if self.next.is_none() {
@@ -161,11 +161,11 @@ impl KernelRing {
         Ok(self.front())
     }
 
-    /// The next item of what was there at the last [`peek`](KernelRing::peek), and what is next after
-    /// it: [`Front::Empty`] if that is to be found out by another look.
+    /// Takes the next item of those found by the last [`peek`](KernelRing::peek). Returns it and
+    /// what is next: [`Front::Empty`] if that needs another poll.
     ///
     /// # Errors
-    /// [`ReadError`] if the ring holds what no kernel writes; again at every call.
+    /// [`ReadError`] if the ring holds something that no kernel writes; again at every call.
     pub fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, ReadError> {
         self.read_next()?;
         let Some(next) = self.next.take() else { return Ok(None) };
@@ -181,12 +181,12 @@ impl KernelRing {
             }
             _ => {}
         }
-        // What is wrong with the next one is told once this one was dealt with.
+        // An error of the next record is returned after this item.
         let front = self.read_next().map_or(Front::Empty, |()| self.front());
         Ok(self.here.item().map(|item| (item, front)))
     }
 
-    /// Whether it is over. Asked now and then alone, as it takes a system call.
+    /// Returns whether the ring has ended. Checked at intervals only, as it takes a system call.
     fn has_ended(&mut self) -> bool {
         let events = self.mapped.events();
         if !events.is_stopped() {
@@ -198,11 +198,11 @@ impl KernelRing {
         events.is_over()
     }
 
-    /// After the last record: those that found no room after it, of which the kernel tells before
-    /// the next record that fits, and there is none.
+    /// Adds the loss after the last record: the kernel reports a loss before the next record that
+    /// fits, and there is none.
     fn read_rest(&mut self) {
         self.is_reported = true;
-        // Before Linux 6.0 nobody can tell.
+        // Before Linux 6.0 the number is unknown.
         let lost = self.mapped.events().lost().ok().flatten().unwrap_or(0);
         if lost > self.reported {
             let (pos, time) = (self.cursor, self.here.time);
@@ -211,7 +211,7 @@ impl KernelRing {
         }
     }
 
-    /// Whether it is over, and all of it was told or is the next to be.
+    /// Returns whether the ring has ended, and all of it was returned or is the next item.
     pub(crate) fn is_reported(&self) -> bool {
         self.is_reported
     }
@@ -239,7 +239,7 @@ impl KernelRing {
         Ok(())
     }
 
-    /// The place after everything that was taken.
+    /// Returns the resume point after everything that was taken.
     #[must_use]
     pub fn resume_point(&self) -> ResumePoint {
         ResumePoint {
@@ -250,14 +250,15 @@ impl KernelRing {
         }
     }
 
-    /// Gives the kernel back the space of what was taken before this [`resume_point`](KernelRing::resume_point).
+    /// Releases the space of what was taken before this [`resume_point`](KernelRing::resume_point)
+    /// to the kernel.
     pub fn release_to(&mut self, resume_point: &ResumePoint) {
         if resume_point.pos <= self.here.end {
             self.mapped.release(resume_point.pos);
         }
     }
 
-    /// How full the ring is now.
+    /// Returns the ring's fill level.
     #[must_use]
     pub fn fill(&self) -> Fill {
         let here = self.here.end;
@@ -274,24 +275,24 @@ impl KernelRing {
         self.next.is_some() || self.mapped.wait(self.cursor, timeout)
     }
 
-    /// Whether everything is over that the ring is of, or it was stopped, so that nothing more is
-    /// written: what stands in it is the rest.
+    /// Returns whether everything that the ring observes has ended, or it was stopped: nothing more
+    /// is written, and the present content is the rest.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.mapped.events().is_over()
     }
 
-    /// What stops it, also while it is among the sources of a merge.
+    /// Returns a handle that stops the ring, also while it is a source of a merge.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper { events: self.mapped.events().clone() }
     }
 
-    /// What tells wall-clock times of its stamps, as of now. Take it anew for later ones, as
-    /// somebody may set the clock.
+    /// Returns the anchors that convert timestamps to wall-clock times, as of now. Call it again
+    /// for later timestamps, as the clock may be set.
     ///
     /// # Errors
-    /// [`ClockError`] if the stamps' clock cannot be told from this process.
+    /// [`ClockError`] if this process cannot read the timestamps' clock.
     pub fn anchors() -> Result<Anchors, ClockError> {
         let clock = MachineClock::find()?;
         let mut narrowest = (u64::MAX, Anchor::default());
@@ -308,26 +309,26 @@ impl KernelRing {
         Ok([narrowest.1].into_iter().collect())
     }
 
-    /// What its samples are of; if it has none, something else that was asked for. All that are no
-    /// samples stand in one ring of the processor.
+    /// Returns the event of its samples; if it has none, one of the other requested events. All
+    /// kinds without samples share one ring of the processor.
     #[must_use]
     pub fn event(&self) -> EventKind {
         self.event
     }
 
-    /// The processor.
+    /// Returns the processor.
     #[must_use]
     pub fn cpu(&self) -> i32 {
         self.cpu
     }
 
-    /// A number of its own: a ring of the kernel's has none, and its positions begin at 0 each time.
+    /// Returns a random id: the kernel's rings have none, and their positions begin at 0 each time.
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {
         self.uuid
     }
 
-    /// Bytes of its data area.
+    /// Returns the bytes of its data area.
     #[must_use]
     pub fn data_size(&self) -> u64 {
         self.mapped.data_size()
@@ -341,14 +342,14 @@ impl Read {
             What::Record(kind) => {
                 Item::Record(Record { pos, kind: kind.get(), bytes, time: Some(self.time) })
             }
-            // The kernel does not say how long they would have been.
+            // The kernel does not report their length.
             What::Lost(records, cause) => Item::Lost(Lost { pos, records, bytes: 0, cause }),
         })
     }
 }
 
 impl AsFd for KernelRing {
-    /// For poll: readable once a quarter of the ring was written.
+    /// Returns a descriptor for `poll`: readable once a quarter of the ring was written.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.mapped.as_fd()
     }

@@ -1,4 +1,4 @@
-//! A kernel ring among the sources of a merge.
+//! A kernel ring as a source of a merge.
 
 use crate::records::SCHEMAS;
 use crate::ring::KernelRing;
@@ -6,7 +6,7 @@ use perfring_consumer::advanced::{Front, ResumePoint};
 use perfring_consumer::{Anchors, Fill, Item, Types};
 use perfring_set::{About, Source, SourceError};
 
-/// Its losses are [`Item::Lost`], its types those that [`types`](crate::types) tells of.
+/// Losses are [`Item::Lost`]; the types are those in [`types`](crate::types).
 ///
 /// ```
 /// use perfring_kernel::{Options, Target, open};
@@ -58,7 +58,7 @@ impl Source for KernelRing {
     }
 
     fn has_producer(&self) -> bool {
-        // Until its last loss is told, too: whether it is over is asked now and then alone.
+        // Until its last loss is reported: the ring's end is checked at intervals only.
         !self.is_reported()
     }
 }

@@ -1,4 +1,4 @@
-//! The rings of the kernel that runs here.
+//! The rings of the running kernel.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::types::read::{TypeTable, Value};
@@ -12,12 +12,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How far a stamp of ours may be from the clock.
+/// The largest difference between one of our timestamps and the clock.
 const ERROR_NS: u64 = 12_000;
 /// No condition is waited for longer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The rings, if this machine gives them.
+/// Opens rings, if this machine permits it.
 fn rings(options: &Options) -> Option<Vec<KernelRing>> {
     match open(options) {
         Ok(rings) => Some(rings),
@@ -63,14 +63,14 @@ impl Driven {
         self.child.id()
     }
 
-    /// Context switches so far, once it is off the processor and waits: `/proc/PID/syscall` is
-    /// "running" until then.
+    /// Returns the number of context switches so far, once it is off the processor and waits:
+    /// `/proc/PID/syscall` is "running" until then.
     fn switches_at_rest(&self) -> u64 {
         let until = Instant::now() + LIMIT;
         while fs::read_to_string(format!("/proc/{}/syscall", self.pid()))
             .is_ok_and(|text| text.trim() == "running")
         {
-            assert!(Instant::now() < until, "it never rests");
+            assert!(Instant::now() < until, "it never waits");
             std::thread::yield_now();
         }
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
@@ -84,21 +84,21 @@ fn number((_, text): (&str, &str)) -> u64 {
 
 impl Drop for Driven {
     fn drop(&mut self) {
-        self.to = None; // the end of its input is its end
+        self.to = None; // it ends at the end of its input
         let _ = self.child.wait();
     }
 }
 
-/// What came out of a ring.
+/// The content of a ring.
 #[derive(Default)]
 struct Seen {
-    /// Stamp, name, value.
+    /// Timestamp, name, value.
     records: Vec<(u64, String, Value)>,
     lost: u64,
 }
 
 impl Seen {
-    /// Everything that is there now.
+    /// Takes everything that is there now.
     fn drain(&mut self, rings: &mut [KernelRing], types: &TypeTable) {
         for ring in rings {
             ring.peek().unwrap();
@@ -149,14 +149,14 @@ fn each_context_switch_of_a_process_is_a_record_no_more_and_no_less() {
     println!("{rounds} lines, {switches} switches, {} records", seen.records.len());
     assert_eq!((seen.count(ContextSwitch::SCHEMA.name), seen.lost), (switches, 0));
     // Out and in again, each time.
-    let ways: Vec<&Value> = seen
+    let switched: Vec<&Value> = seen
         .records
         .iter()
         .filter(|(_, name, _)| name == Switch::SCHEMA.name)
         .map(|(_, _, value)| value.get("switched").unwrap())
         .collect();
-    let ins = ways.iter().filter(|way| way.to_string().contains("in")).count() as u64;
-    assert_eq!((ways.len() as u64, ins), (2 * switches, switches), "{:?}", Switched::In);
+    let ins = switched.iter().filter(|value| value.to_string().contains("in")).count() as u64;
+    assert_eq!((switched.len() as u64, ins), (2 * switches, switches), "{:?}", Switched::In);
     for (time, name, value) in &seen.records {
         assert!((began..=ended).contains(time), "{name} at {time}");
         assert_eq!(value.get("pid"), Some(&Value::U64(child.pid().into())), "{name}");
@@ -165,7 +165,7 @@ fn each_context_switch_of_a_process_is_a_record_no_more_and_no_less() {
 }
 
 #[test]
-fn two_who_watch_the_same_see_the_same() {
+fn two_observers_of_one_process_see_the_same() {
     let mut child = Driven::start(ECHO);
     let before = child.switches_at_rest();
     let events = [EventKind::PageFaults, EventKind::CpuMigrations, EventKind::ContextSwitches];
@@ -185,15 +185,15 @@ fn two_who_watch_the_same_see_the_same() {
 }
 
 #[test]
-fn what_finds_no_room_is_counted_to_the_last_record() {
+fn records_that_do_not_fit_are_counted_up_to_the_last() {
     let mut child = Driven::start(ECHO);
     let before = child.switches_at_rest();
     let small =
         Options { data_size: Some(4096), ..options(child.pid(), &[EventKind::ContextSwitches]) };
     let Some(mut rings) = rings(&small) else { return };
     let (types, mut seen) = (types(), Seen::default());
-    // A page holds 63 records of 64 bytes. Twice as many as all rings hold, then room, then again,
-    // until one that was full gets another record.
+    // A page holds 63 records of 64 bytes. Twice as many as all rings hold, then free space, then
+    // again, until one that was full gets another record.
     let mut round = 0;
     while seen.lost == 0 {
         round += 1;
@@ -206,15 +206,18 @@ fn what_finds_no_room_is_counted_to_the_last_record() {
     let switches = child.switches_at_rest() - before;
     let reported = seen.lost;
     rings.iter().for_each(|ring| ring.stopper().stop().unwrap());
-    child.ask("what nobody hears of");
+    child.ask("not observed");
     let counts = |seen: &Seen| seen.count(ContextSwitch::SCHEMA.name) + seen.lost;
     let until = Instant::now() + LIMIT;
     while counts(&seen) < switches && Instant::now() < until {
         seen.drain(&mut rings, &types);
     }
-    println!("{switches} switches; lost: {reported} told before a record, {} in all", seen.lost);
+    println!(
+        "{switches} switches; lost: {reported} reported before a record, {} in all",
+        seen.lost
+    );
     assert_eq!(counts(&seen), switches);
-    assert!(reported > 0, "no loss was told of before a record");
+    assert!(reported > 0, "no loss was reported before a record");
     assert!(seen.lost > reported, "nothing was lost after the last record");
 }
 
@@ -226,19 +229,19 @@ fn a_ring_of_one_page_is_read_for_many_laps_in_order() {
         Options { data_size: Some(4096), ..options(child.pid(), &[EventKind::ContextSwitches]) };
     let Some(mut rings) = rings(&small) else { return };
     let (types, mut seen) = (types(), Seen::default());
-    let mut marks = vec![0; rings.len()];
-    // Records that run over the end, as 64 does not divide what a loss takes.
+    let mut positions = vec![0; rings.len()];
+    // Records that wrap, as 64 does not divide the size of a loss record.
     while rings.iter().all(|ring| ring.resume_point().pos < 20 * 4096) {
         child.ask("line");
         seen.drain(&mut rings, &types);
-        for (ring, resume_point) in rings.iter().zip(&mut marks) {
-            assert!(ring.resume_point().pos >= *resume_point);
-            *resume_point = ring.resume_point().pos;
+        for (ring, position) in rings.iter().zip(&mut positions) {
+            assert!(ring.resume_point().pos >= *position);
+            *position = ring.resume_point().pos;
         }
     }
     let switches = child.switches_at_rest() - before;
     seen.drain(&mut rings, &types);
-    println!("{switches} switches, positions {marks:?}");
+    println!("{switches} switches, positions {positions:?}");
     assert_eq!((seen.count(ContextSwitch::SCHEMA.name), seen.lost), (switches, 0));
 }
 
@@ -253,7 +256,8 @@ fn page_faults_stand_between_our_own_records_in_time() {
         return;
     };
     let mut all = 0;
-    // More than a round of ours, so that some stamps are of the counter and some of the clock.
+    // More than a round of ours, so that some timestamps are from the counter and some from the
+    // clock.
     for round in 0..20u8 {
         let len = 64 * 4096;
         let mut memory: Vec<u8> = Vec::with_capacity(len + 8192);
@@ -284,7 +288,7 @@ fn page_faults_stand_between_our_own_records_in_time() {
             ring.release_to(&resume_point);
         }
         println!("round {round}: {faults} faults within {} us", (to - from) / 1000);
-        // A page each, or larger pages; the first may be of memory that somebody used before.
+        // A page each, or larger pages; the first may be of memory that was used before.
         all += faults;
         std::mem::forget(memory); // so that the next is new
     }
@@ -322,7 +326,7 @@ fn threads_and_processes_that_a_process_starts_are_seen_and_its_end_too() {
 }
 
 #[test]
-fn a_clock_ticks_while_a_task_runs_and_wakes_whoever_waits() {
+fn a_clock_ticks_while_a_task_runs_and_wakes_a_waiting_reader() {
     let fast = Options {
         clock_period_ns: 100_000,
         data_size: Some(4096),
@@ -354,7 +358,7 @@ fn a_clock_ticks_while_a_task_runs_and_wakes_whoever_waits() {
 static STOP: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 #[test]
-fn all_tasks_of_the_machine_can_be_watched() {
+fn all_tasks_of_the_machine_can_be_observed() {
     let all = Options {
         events: vec![EventKind::Switches, EventKind::ContextSwitches],
         ..Options::of(Target::System)
@@ -376,7 +380,7 @@ fn all_tasks_of_the_machine_can_be_watched() {
 }
 
 #[test]
-fn what_cannot_be_had_is_said() {
+fn unavailable_rings_are_errors_with_a_reason() {
     let gone = options(u32::MAX >> 1, &[EventKind::PageFaults]);
     assert!(matches!(open(&gone), Err(OpenError::NoProcess { pid }) if pid == u32::MAX >> 1));
     let me = std::process::id();

@@ -114,7 +114,7 @@ pub enum TypeError {
     #[error("another process holds the type table's lock and does not go on: try again")]
     Busy,
     /// An entry of the table cannot be one: somebody wrote into it.
-    #[error("the type table is damaged {at} bytes after its first entry: nothing can be added")]
+    #[error("the type table is corrupt {at} bytes after its first entry: nothing can be added")]
     Damaged {
         /// Where, from the first entry on.
         at: u64,

@@ -13,7 +13,7 @@ use perfring_ring::{
     SlotFigures, Snapshot, Start, Wake, full_fence, recover,
 };
 use perfring_testkit::choices::Choices;
-use perfring_testkit::nasty::{LOCKS, LOCKS_OF_NOBODY, reservations};
+use perfring_testkit::nasty::{INVALID_LOCKS, LOCKS, reservations};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::every;
 use spoiled::{SIZE, STEPS, Shape, Tally, corrupt, nasty};
@@ -221,7 +221,7 @@ impl Tally {
 
 /// The values that a word may be replaced by.
 fn busy(old: u64) -> impl Iterator<Item = u64> {
-    nasty(old).chain(reservations(SIZE)).chain(LOCKS).chain(LOCKS_OF_NOBODY)
+    nasty(old).chain(reservations(SIZE)).chain(LOCKS).chain(INVALID_LOCKS)
 }
 
 /// Returns whether a word is a position or the lock, which every side reads first.

@@ -1,7 +1,7 @@
 //! Files, named segments, mappings, locks and futexes for perfring: all of its unsafe code.
 //!
-//! The public APIs are the crates `perfring-producer` and `perfring-consumer`. Modules: `sys` is what is asked
-//! of the kernel, `file` a ring's file and who holds its places, `map` the mappings and the windows on them,
+//! The public APIs are the crates `perfring-producer` and `perfring-consumer`. Modules: `sys` wraps
+//! system calls, `file` is a ring's file and its locks, `map` the mappings and the windows on them,
 //! `perf` the kernel's own rings, `poll` descriptors for event loops.
 //!
 //! # What is sound here, and why
@@ -9,30 +9,31 @@
 //! * The header page and the control pages are only ever seen as `&Header` and `&Slot`: structs of
 //!   atomics, for which any bit pattern is valid and which other processes may store to at any
 //!   time.
-//! * The type table behind them is seen as `&[AtomicU64]`, and added to only through a mapping that may
-//!   be written.
-//! * The data area is seen as `&[AtomicU64]` by the algorithm. Payload bytes are seen as
-//!   `&mut [u8]` by the one exclusive producer between reserve and commit, and as `&[u8]` by the
-//!   one consumer of a drop ring between the acquired head and the released tail. In both spans the
-//!   protocol lets no other process write there; the consumer itself stores words back unchanged, between
-//!   two borrows. Observers of an overwrite ring may *read* a
-//!   reservation while it is filled: they do so by atomic loads in their own mapping, and throw
-//!   away what they got; the producer cannot tell.
-//! * In a shared ring, reservations of any producers are open side by side: positions are given out
-//!   once, under the ring's lock, and what is reserved and not published is less than a ring, so no
-//!   two of them overlap. Whoever turns a dead producer's reservation into a hole writes its header
-//!   word alone, and that the producer is dead is the kernel's word: no thread of it runs.
-//! * The AUX area is handed out in the same way, pinned by `aux_tail`; the kernel's rings are seen as a
-//!   ring's header and words are. The proofs stand at `Sight::pinned`, for reading, and at `deref_mut` of the two
-//!   reservations, for writing.
-//! * A forked child finds private memory in the place of its parent's mappings, see `sys/fork.rs`: a
-//!   slice that it inherited is its own.
+//! * The type table behind them is seen as `&[AtomicU64]`, and added to only through a writable
+//!   mapping.
+//! * The data area is seen as `&[AtomicU64]` by the algorithm. Payload bytes are seen as `&mut
+//!   [u8]` by the one exclusive producer between reserve and commit, and as `&[u8]` by the one
+//!   consumer of a drop ring between the acquired head and the released tail. In both spans the
+//!   protocol lets no other process write there; the consumer itself stores words back unchanged,
+//!   between two borrows. Observers of an overwrite ring may *read* a reservation while it is
+//!   filled: they do so by atomic loads in their own mapping, and discard the result; this has no
+//!   effect on the producer.
+//! * In a shared ring, reservations of several producers are open at the same time: each position
+//!   is given out once, under the ring's lock, and what is reserved and not published is less than
+//!   a ring, so no two of them overlap. A process that turns a dead producer's reservation into a
+//!   hole writes its header word alone. The kernel's lock says that the producer is dead: no thread
+//!   of it runs.
+//! * The AUX area is handed out in the same way, pinned by `aux_tail`. The kernel's rings are seen
+//!   like a ring's header and words. The proofs stand at `Sight::pinned`, for reading, and at
+//!   `deref_mut` of the two reservations, for writing.
+//! * A forked child has private memory instead of its parent's mappings, see `sys/fork.rs`: a slice
+//!   that it inherited is its own.
 //! * A process that breaks the protocol (it can, if it may write the file) can change bytes under
 //!   such a slice. That is no worse than any other shared file mapping, and no length or position
-//!   that this code uses is read from the shared page without a check. Whoever does not trust the
-//!   producer uses an observer, or a consumer with [`Trust::Nobody`]: their records are copies.
-//! * A file that is cut short takes its pages with it, and touching them is SIGBUS. Whoever asked for
-//!   [`install_sigbus_handler`] finds memory of its own in their place, see `sys/sigbus.rs`.
+//!   that this code uses is read from the shared page without a check. To read from an untrusted
+//!   producer, use an observer, or a consumer with [`Trust::Nobody`]: their records are copies.
+//! * A file that is truncated loses its pages, and touching them raises SIGBUS. In a process that
+//!   called [`install_sigbus_handler`], private memory takes their place, see `sys/sigbus.rs`.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 
 mod file;

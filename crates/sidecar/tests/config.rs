@@ -69,7 +69,7 @@ fn what_cannot_be_is_refused_with_its_line() {
         ("[[output]]\ntype = \"json\"\npaht = \"x\"", 3, "unknown field `paht`"),
         ("[[output]]\ntype = \"json\"\nkeep = \"x\"", 3, "invalid type"),
         ("[[output]]\ntype = \"null\"\npath = \"x\"", 3, "unknown field `path`"),
-        ("[[output]]\ntype = \"null\"\nwhere = [\"x\"]", 1, "is no condition"),
+        ("[[output]]\ntype = \"null\"\nwhere = [\"x\"]", 1, "is not a condition"),
         ("[[output]]\ntype = \"null\"\nmin_severity = \"bad\"", 3, "a severity is"),
         ("[[output]]\ntype = \"null\"\ndelivery = \"maybe\"", 3, "unknown variant `maybe`"),
         ("[output]\ntype = \"null\"", 1, "write [[output]]"),

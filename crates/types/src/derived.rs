@@ -1,4 +1,5 @@
-//! What the code made by `#[derive(Record)]` calls, so that its errors can speak. Not for others.
+//! Functions called by the code that `#[derive(Record)]` generates, for clear compile errors. Not a
+//! public interface.
 
 use crate::schema::{Kind, Shape};
 #[cfg(feature = "rkyv")]
@@ -16,9 +17,9 @@ pub use ::rkyv;
     note = "make the field `[u8; N]`, or an array of such arrays"
 )]
 pub trait ByteArray {
-    /// As text.
+    /// The shape as text.
     const TEXT: Shape<'static>;
-    /// As hexadecimal digits.
+    /// The shape as hexadecimal digits.
     const HEX: Shape<'static>;
 }
 
@@ -32,7 +33,7 @@ impl<T: ByteArray, const N: usize> ByteArray for [T; N] {
     const HEX: Shape<'static> = Shape::array(const { &T::HEX }, N as u32);
 }
 
-/// The id that `#[record(id = ...)]` gives.
+/// Returns the id that `#[record(id = ...)]` gives.
 #[must_use]
 pub const fn given_id(raw: u32) -> RecordType {
     match RecordType::new(raw) {
@@ -41,17 +42,17 @@ pub const fn given_id(raw: u32) -> RecordType {
     }
 }
 
-/// Refuses an id that the kernel or the ring uses.
+/// Rejects an id that the kernel or the ring uses.
 #[track_caller]
 pub const fn check_id(raw: u32) {
     assert!(
         RecordType::new(raw).is_some(),
-        "this id is the kernel's or the ring's: use a number from 64 on that is not \
+        "this id is reserved for the kernel or the ring: use a number from 64 on that is not \
          0x5046_0000 to 0x5046_ffff, or leave `id` out and have one from name and layout"
     );
 }
 
-/// Refuses a field that stands at multiples of more than 8.
+/// Rejects a field with an alignment above 8.
 #[track_caller]
 pub const fn check_field_alignment(align: usize) {
     assert!(
@@ -61,27 +62,27 @@ pub const fn check_field_alignment(align: usize) {
     );
 }
 
-/// Refuses a struct that stands at multiples of more than 8.
+/// Rejects a struct with an alignment above 8.
 #[track_caller]
 pub const fn check_alignment(align: usize) {
     assert!(
         align <= 8,
         "the alignment of this struct is above 8, and a payload begins at a multiple of 8: \
-         take `align(...)` away, here or from the types of its fields"
+         remove `align(...)`, here or from the types of its fields"
     );
 }
 
-/// Refuses a label that does not fit.
+/// Rejects a label that does not fit.
 #[track_caller]
 pub const fn check_label(value: i128) {
     assert!(
         value <= i64::MAX as i128,
-        "this value of the enum is above `i64::MAX`, and its name could not be told: \
+        "this value of the enum is above `i64::MAX`, which the type table cannot hold: \
          choose a smaller one"
     );
 }
 
-/// Refuses a struct that fits in no record.
+/// Rejects a struct that does not fit in a record.
 #[track_caller]
 pub const fn check_size(size: usize) {
     assert!(
@@ -97,16 +98,16 @@ macro_rules! gaps {
 }
 
 gaps! {
-    BEFORE: " byte(s) that nobody sets stand before this field, and would be published with it: \
+    BEFORE: " byte(s) of padding stand before this field, and would be published with it: \
              add a field `_pad: [u8; " "]` before it, or order the fields from the largest \
              alignment to the smallest"; 1, 2, 3, 4, 5, 6, 7
 }
 gaps! {
-    AFTER: " byte(s) that nobody sets stand after the last field, and would be published with it: \
+    AFTER: " byte(s) of padding stand after the last field, and would be published with it: \
             add a field `_pad: [u8; " "]` at the end"; 1, 2, 3, 4, 5, 6, 7
 }
 
-/// Refuses padding before a field. Of structs whose alignment is refused nothing more is said.
+/// Rejects padding before a field. A struct whose alignment was rejected gets no further error.
 #[track_caller]
 pub const fn check_gap_before(align: usize, end_of_last: usize, offset: usize) {
     let gap = offset.wrapping_sub(end_of_last);
@@ -116,7 +117,7 @@ pub const fn check_gap_before(align: usize, end_of_last: usize, offset: usize) {
     }
 }
 
-/// Refuses padding after the last field.
+/// Rejects padding after the last field.
 #[track_caller]
 pub const fn check_gap_after(align: usize, end_of_last: usize, size: usize) {
     let gap = size.wrapping_sub(end_of_last);
@@ -126,38 +127,38 @@ pub const fn check_gap_after(align: usize, end_of_last: usize, size: usize) {
     }
 }
 
-/// The shape of an archive's field, found from the field itself, whatever wrapper it is archived
+/// Returns the shape of an archive's field, from the field itself, whatever wrapper it is archived
 /// with.
 #[cfg(feature = "rkyv")]
 pub const fn archived<T, F: Shaped>(_: fn(&T) -> &F) -> Shape<'static> {
     F::SHAPE
 }
 
-/// The same, as text.
+/// Returns the shape of an archive's field as text.
 #[cfg(feature = "rkyv")]
 pub const fn archived_text<T, F: ByteArray>(_: fn(&T) -> &F) -> Shape<'static> {
     F::TEXT
 }
 
-/// The same, as hexadecimal digits.
+/// Returns the shape of an archive's field as hexadecimal digits.
 #[cfg(feature = "rkyv")]
 pub const fn archived_hex<T, F: ByteArray>(_: fn(&T) -> &F) -> Shape<'static> {
     F::HEX
 }
 
-/// The same, as bytes of which nothing is known.
+/// Returns the shape of an archive's field as opaque bytes.
 #[cfg(feature = "rkyv")]
 pub const fn archived_opaque<T, F>(_: fn(&T) -> &F) -> Shape<'static> {
     Shape::plain(Kind::Bytes, size_of::<F>() as u32)
 }
 
-/// Refuses fields of archives that hold, perhaps elsewhere, what must stand at multiples of 16.
+/// Rejects fields of archives that contain, perhaps indirectly, what must be aligned to 16.
 #[cfg(feature = "rkyv")]
 #[track_caller]
 pub const fn check_archived(shape: Shape<'_>) {
     assert!(
         align_of::<::rkyv::primitive::ArchivedU128>() <= 8 || !has_128_bits(&shape),
-        "128-bit integers in an archive stand at multiples of 16, and a payload begins at a \
+        "128-bit integers in an archive are aligned to 16, and a payload begins at a \
          multiple of 8: use two `u64` or `[u8; 16]`"
     );
 }

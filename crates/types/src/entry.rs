@@ -10,7 +10,7 @@ const FRAME: usize = 24;
 /// The longest entry, in bytes: far more than a table of usual size holds.
 pub const ENTRY_MAX: usize = 1 << 20;
 
-/// One entry, its frame checked.
+/// One entry with a checked frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The record type.
@@ -22,30 +22,31 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The type's name, as it stands in the text: up to the first quote, if there is one in it.
+    /// Returns the type's name as written in the text: up to the first quote, if there is one in
+    /// it.
     #[must_use]
     pub fn name(&self) -> &'a str {
         self.text_of("\"name\":\"")
     }
 
-    /// What a reader must know of the encoding, as [`Schema::format`].
+    /// Returns what a reader must know of the encoding, like [`Schema::format`].
     #[must_use]
     pub fn format(&self) -> &'a str {
         self.text_of("\"format\":\"")
     }
 
-    /// A text of the type itself, without a parser: [`Schema::to_json`] writes those before the
-    /// fields, without spaces, and every quote inside a text has a backslash before it.
+    /// Returns a text of the type itself, without a parser: [`Schema::to_json`] writes those before
+    /// the fields, without spaces, and puts a backslash before every quote inside a text.
     fn text_of(&self, key: &str) -> &'a str {
         let own = self.text.split("\"fields\":").next().unwrap_or_default();
         own.split_once(key).and_then(|(_, text)| text.split('"').next()).unwrap_or_default()
     }
 }
 
-/// Bytes that are no entry. What stood before them is good.
+/// Bytes that are not a valid entry. The entries before them are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadEntry {
-    /// Where, in bytes from the first entry on.
+    /// The offset, in bytes from the first entry on.
     pub at: u64,
     /// What is wrong.
     pub what: &'static str,
@@ -55,7 +56,7 @@ impl fmt::Display for BadEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the type table is damaged {} bytes after its first entry: {}",
+            "the type table is corrupt {} bytes after its first entry: {}",
             self.at, self.what
         )
     }
@@ -64,7 +65,7 @@ impl fmt::Display for BadEntry {
 impl core::error::Error for BadEntry {}
 
 impl Schema<'_> {
-    /// The entry for the type table, as the words that will stand there.
+    /// Returns the entry for the type table, as words.
     #[must_use]
     pub fn to_entry(&self) -> Vec<u64> {
         Entry { id: self.id, layout: self.layout(), text: &self.to_json() }.to_words()
@@ -72,7 +73,7 @@ impl Schema<'_> {
 }
 
 impl Entry<'_> {
-    /// The words that stand in the table.
+    /// Returns the entry as the words of the table.
     #[must_use]
     pub fn to_words(&self) -> Vec<u64> {
         let text = self.text.as_bytes();
@@ -88,9 +89,10 @@ impl Entry<'_> {
     }
 }
 
-/// The entries of a type table: of a private copy of its bytes from the first entry to the last.
+/// Iterates over the entries of a type table: over a private copy of its bytes from the first entry
+/// to the last.
 ///
-/// Ends after the first damage.
+/// Ends after the first invalid entry.
 ///
 /// ```
 /// use perfring_types::{Encoding, Entries, Schema};
@@ -107,7 +109,7 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Of these words.
+    /// Makes an iterator over these words.
     #[must_use]
     pub fn new(words: &'a [u64]) -> Self {
         Entries { bytes: bytemuck::cast_slice(words), at: 0 }
@@ -117,20 +119,20 @@ impl<'a> Entries<'a> {
         let rest = &self.bytes[self.at..];
         let number = |at: usize| {
             let bytes = rest.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-            bytes.map(u32::from_ne_bytes).ok_or("it is cut short")
+            bytes.map(u32::from_ne_bytes).ok_or("it is truncated")
         };
         let (size, len) = (number(0)? as usize, number(8)? as usize);
         if !size.is_multiple_of(8) || size > rest.len() {
-            return Err("its size cannot be");
+            return Err("its size is invalid");
         }
         if size > ENTRY_MAX || len > ENTRY_MAX || (FRAME + len).next_multiple_of(8) != size {
-            return Err("its length cannot be");
+            return Err("its length is invalid");
         }
         let text = &rest[FRAME..FRAME + len];
         if number(12)? != check(text) {
-            return Err("its text is not the one that was written");
+            return Err("its text does not match its checksum");
         }
-        let id = RecordType::new(number(4)?).ok_or("its id is no application's")?;
+        let id = RecordType::new(number(4)?).ok_or("its id is reserved")?;
         let text = core::str::from_utf8(text).map_err(|_| "its text is not UTF-8")?;
         self.at += size;
         Ok(Entry { id, layout: bytemuck::pod_read_unaligned(&rest[16..FRAME]), text })
@@ -168,13 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_that_is_changed_is_noticed() {
+    fn every_changed_byte_is_detected() {
         let words = entry("some.Thing");
         let good = Entries::new(&words).next().unwrap().unwrap();
         for at in (0..words.len() * 8).filter(|at| !(16..24).contains(at)) {
             let mut changed = words.clone();
             changed[at / 8] ^= 0x21 << (at % 8 * 8);
-            // A changed id may be another id, and padding is nothing; all else is damage.
+            // A changed id may be another id, and padding is ignored; every other change is
+            // detected.
             match Entries::new(&changed).next().unwrap() {
                 Ok(entry) => {
                     assert_eq!((entry.layout, entry.text), (good.layout, good.text), "{at}");
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_damage_is_good_and_what_comes_after_is_not_looked_at() {
+    fn entries_before_damage_are_valid_and_later_ones_are_not_read() {
         let (one, two) = (entry("one"), entry("two"));
         let mut words = [one.clone(), two.clone(), one.clone()].concat();
         assert_eq!(Entries::new(&words).filter(Result::is_ok).count(), 3);

@@ -10,29 +10,29 @@ use core::marker::PhantomData;
 /// An enum without data whose values have names.
 ///
 /// Implemented by `#[derive(Record)]` for enums with `#[repr(u8)]`, or another integer of up to
-/// eight bytes. In a plain record such an enum stands as [`Enum<E>`].
+/// eight bytes. A plain record holds such an enum as [`Enum<E>`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an enum of a record",
     note = "add `#[derive(Record)]` and `#[repr(u8)]` to `{Self}`"
 )]
 pub trait Labelled: Sized + 'static {
-    /// The integer that stands for it.
+    /// The integer type that represents it.
     type Repr: Pod + Shaped + Eq + Hash + fmt::Debug + Into<i128>;
 
-    /// Its values and their names, in the order of their declaration.
+    /// The values and their names, in the order of their declaration.
     const LABELS: &'static [Label<'static>];
 
-    /// Its number.
+    /// Returns the value's number.
     fn to_repr(self) -> Self::Repr;
 
-    /// The value with this number, if there is one.
+    /// Returns the value with this number, if there is one.
     fn from_repr(repr: Self::Repr) -> Option<Self>;
 }
 
 /// A field of a plain record that holds an `E`.
 ///
-/// It is `E`'s integer. Any number may stand there, since the bytes may come from anywhere: what it
-/// means is asked with [`EnumOf::get`].
+/// It is `E`'s integer. It may hold any number, since the bytes may come from anywhere:
+/// [`EnumOf::get`] returns its meaning.
 ///
 /// ```
 /// # #[cfg(feature = "derive")] {
@@ -60,7 +60,7 @@ pub trait Labelled: Sized + 'static {
 /// ```
 pub type Enum<E> = EnumOf<PhantomData<E>>;
 
-/// What [`Enum`] is: its parameter is `PhantomData<E>`, which, other than an enum, is `Pod`.
+/// The type behind [`Enum`]. Its parameter is `PhantomData<E>`, which, unlike an enum, is `Pod`.
 #[repr(transparent)]
 #[derive(Zeroable, Pod)]
 pub struct EnumOf<M>
@@ -90,22 +90,22 @@ impl<E: Labelled> Marker for PhantomData<E> {
 }
 
 impl<M: Marker> EnumOf<M> {
-    /// The value; the number itself if it has no name here.
+    /// Returns the value, or the number itself if it has no name here.
     ///
     /// # Errors
     ///
-    /// The number, if `E` has no such value: it is from a newer program, or no enum at all.
+    /// The number, if `E` has no such value: it is from a newer program, or invalid.
     pub fn get(self) -> Result<M::Of, <M::Of as Labelled>::Repr> {
         M::Of::from_repr(self.raw).ok_or(self.raw)
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn raw(self) -> <M::Of as Labelled>::Repr {
         self.raw
     }
 
-    /// The value's name, if it has one.
+    /// Returns the value's name, if it has one.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         let value: i128 = self.raw.into();
@@ -142,7 +142,7 @@ impl<M: Marker> Hash for EnumOf<M> {
     }
 }
 
-/// The value's name; a number that has none as it is.
+/// Writes the value's name, or a number without one as it is.
 impl<M: Marker> fmt::Debug for EnumOf<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {

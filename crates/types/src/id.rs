@@ -1,9 +1,9 @@
-//! A type's number, from what it is.
+//! A type's id, derived from its definition.
 
 use crate::schema::{Constant, Field, Schema, Shape};
 use perfring_abi::RecordType;
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo): small, and can run in a `const`.
+/// FNV-1a, 64 bits (Fowler, Noll, Vo): small, and usable in a `const`.
 #[derive(Clone, Copy)]
 struct Fnv(u64);
 
@@ -17,7 +17,7 @@ impl Fnv {
         self
     }
 
-    /// Text, and its end, so that "ab", "c" is not "a", "bc".
+    /// Hashes text and its end, so that "ab", "c" differs from "a", "bc".
     const fn text(self, text: &str) -> Self {
         self.bytes(text.as_bytes()).bytes(&[0xff])
     }
@@ -63,9 +63,8 @@ impl Fnv {
 }
 
 impl Schema<'_> {
-    /// A number for everything that a reader of payloads must know: name, version, encoding,
-    /// format, class and fields; units and help aside. Types with the same number are the same.
-    /// `proto/ABI.md`, "Hashes and ids", specifies it.
+    /// Returns a hash of everything that a reader of payloads must know: name, version, encoding,
+    /// format, class and fields, without units and help. Types with the same hash are the same.
     #[must_use]
     pub const fn layout(&self) -> u64 {
         Fnv(0xcbf2_9ce4_8422_2325)
@@ -79,20 +78,20 @@ impl Schema<'_> {
             .0
     }
 
-    /// Of the layout and the id: what a producer remembers of a type that it has registered.
+    /// Returns a hash of the layout and the id: a producer remembers it for each registered type.
     #[must_use]
     pub const fn key(&self) -> u64 {
         self.layout().rotate_left(20) ^ self.id.get() as u64
     }
 
-    /// The id that follows from [`Schema::layout`]: equal for equal types in every program, and
-    /// with its highest bit set, so never one of the small numbers that people choose.
+    /// Returns the id that follows from [`Schema::layout`]: equal for equal types in every program.
+    /// Its highest bit is set, so it differs from the small numbers that people choose.
     #[must_use]
     pub const fn hashed_id(&self) -> RecordType {
         let hash = self.layout();
         match RecordType::new((hash ^ (hash >> 32)) as u32 | 1 << 31) {
             Some(id) => id,
-            None => RecordType::BYTES, // not so: the highest bit is set
+            None => RecordType::BYTES, // unreachable: the highest bit is set
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The line of JSON that stands in the type table.
+//! The line of JSON in the type table.
 
 use crate::schema::{Class, Constant, Field, Kind, Schema, Shape};
 use alloc::string::String;
 use core::fmt::Write as _;
 
 impl Schema<'_> {
-    /// The line of JSON that stands in the type table. What is empty or zero is left out.
+    /// Returns the line of JSON for the type table. Empty and zero values are left out.
     #[must_use]
     pub fn to_json(&self) -> String {
         let mut out = Object::new(String::new());
@@ -23,7 +23,7 @@ impl Schema<'_> {
     }
 }
 
-/// A JSON object in the making.
+/// A JSON object under construction.
 struct Object {
     out: String,
     first: bool,
@@ -63,7 +63,7 @@ impl Object {
         }
     }
 
-    /// A value that is an object of its own.
+    /// Adds a value that is an object of its own.
     fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object)) {
         self.key(key);
         let mut inner = Object::new(core::mem::take(&mut self.out));
@@ -71,7 +71,7 @@ impl Object {
         self.out = inner.end();
     }
 
-    /// A value that is a list of objects.
+    /// Adds a value that is a list of objects.
     fn list<T>(&mut self, key: &str, items: &[T], fill: impl Fn(&mut Object, &T)) {
         if items.is_empty() {
             return;
@@ -116,7 +116,7 @@ impl Object {
 
     fn shape(&mut self, shape: &Shape<'_>) {
         self.text("kind", shape.kind.name());
-        // Of the other kinds the size is known.
+        // The size of other kinds is known.
         if matches!(shape.kind, Kind::Text | Kind::Bytes | Kind::Struct | Kind::Option) {
             self.number("size", shape.size.into());
         }
@@ -134,7 +134,7 @@ impl Object {
     }
 }
 
-/// Text as JSON has it (RFC 8259, section 7).
+/// Writes text as a JSON string (RFC 8259, section 7).
 fn quote(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {

@@ -1,9 +1,8 @@
-//! Records with a shape.
+//! Typed records.
 //!
-//! A [`Schema`] says what a record's payload is: its name, its encoding, its fields. A producer
-//! writes it into the ring's *type table* once, as a line of JSON ([`Schema::to_json`]), so that
-//! whoever has the file alone can show every field by name. `proto/ABI.md`, "Types", is the
-//! contract.
+//! A [`Schema`] describes a record's payload: its name, its encoding, its fields. A producer writes
+//! it into the ring's *type table* once, as a line of JSON ([`Schema::to_json`]), so that a program
+//! that has only the file can show every field by name. `proto/ABI.md`, "Types", is the contract.
 //!
 //! Schemas are made by `#[derive(Record)]`, or by hand where the fields are known only at run time.
 #![cfg_attr(not(feature = "read"), no_std)]

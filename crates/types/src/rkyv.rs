@@ -39,7 +39,7 @@ pub trait RkyvRecord:
 {
 }
 
-/// Why an archive was not written or not read.
+/// An error in writing or reading an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArchiveError {
@@ -49,7 +49,7 @@ pub enum ArchiveError {
     ScratchTooSmall,
     /// A part of the value cannot be archived.
     Refused,
-    /// The bytes are no archive of this type.
+    /// The bytes are not an archive of this type.
     Invalid,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for ArchiveError {
                 "the archive is longer than the space reserved for it: reserve more"
             }
             ArchiveError::ScratchTooSmall => {
-                "the scratch space is too small to archive this value: give more, about 16 bytes \
+                "the scratch space is too small to archive this value: use more, about 16 bytes \
                  for each element of its vectors"
             }
             ArchiveError::Refused => {
@@ -68,7 +68,7 @@ impl fmt::Display for ArchiveError {
                  UTF-8, or a string that is too long"
             }
             ArchiveError::Invalid => {
-                "the payload is no valid rkyv archive of this type: it is damaged, cut short, not \
+                "the payload is not a valid rkyv archive of this type: it is corrupt, truncated, not \
                  at a multiple of 8, or of another type"
             }
         })
@@ -85,7 +85,7 @@ impl Trace for ArchiveError {
 
 impl Source for ArchiveError {
     fn new<T: error::Error + Send + Sync + 'static>(_: T) -> Self {
-        // Of the errors that come this way, rkyv lets the allocator's be known by its name alone.
+        // Of the errors that reach this, rkyv makes the allocator's recognisable by its name alone.
         if core::any::type_name::<T>().ends_with("allocator::core::OutOfSpaceError") {
             ArchiveError::ScratchTooSmall
         } else {
@@ -94,7 +94,7 @@ impl Source for ArchiveError {
     }
 }
 
-/// Where an archive is written.
+/// The buffer that an archive is written to.
 #[derive(Debug)]
 pub struct Slot<'a> {
     bytes: &'a mut [u8],
@@ -121,14 +121,14 @@ impl Writer<ArchiveError> for Slot<'_> {
 
 /// Writes the archive of `value` into `buffer` and returns its exact length.
 ///
-/// `buffer` must begin at a multiple of 8, else the archive could not be read there. Nothing is
-/// allocated; `scratch` holds what rkyv remembers of the elements of vectors, at most 16 bytes for
+/// `buffer` must begin at a multiple of 8, otherwise the archive could not be read there. Nothing
+/// is allocated; `scratch` holds rkyv's state for the elements of vectors, at most 16 bytes for
 /// most elements, and may be empty for values without vectors.
 ///
 /// # Errors
 ///
 /// [`ArchiveError`]: the buffer or the scratch space is too small, or a part of the value cannot be
-/// archived. The buffer then holds rubbish.
+/// archived. The content of the buffer is then unspecified.
 ///
 /// ```
 /// # #[cfg(feature = "derive")] {
@@ -165,10 +165,10 @@ where
     Ok(low::to_bytes_in_with_alloc(value, slot, SubAllocator::new(scratch))?.len)
 }
 
-/// The archive in these bytes, checked in full.
+/// Checks these bytes in full and returns the archive in them.
 ///
 /// The bytes must begin at a multiple of 8 and end where the archive ends. They must not change as
-/// long as the archive is borrowed: of a ring that may be overwritten, or whose producer is not
+/// long as the archive is borrowed: in a ring that may be overwritten, or whose producer is not
 /// trusted, check a copy.
 ///
 /// # Errors
@@ -182,7 +182,7 @@ where
     low::access(bytes).map_err(|_| ArchiveError::Invalid)
 }
 
-/// rkyv's version and format features in this program, as a type table has them. They are chosen
+/// rkyv's version and format features in this program, as written in type tables. They are chosen
 /// once for a whole build, by features of the `rkyv` crate.
 pub const RKYV_FORMAT: &str = {
     const WIDTH: usize = size_of::<ArchivedUsize>();
@@ -203,7 +203,7 @@ pub const RKYV_FORMAT: &str = {
     }
 };
 
-/// The byte order of what rkyv archives a `u32` as.
+/// The byte order in which rkyv archives a `u32`.
 trait Order {
     const BIG: bool;
 }
@@ -218,10 +218,10 @@ use rend::unaligned::{u32_ube, u32_ule};
 use rend::{u32_be, u32_le};
 order!(u32_le: false, u32_be: true, u32_ule: false, u32_ube: true);
 
-/// Archives of another format than this program's.
+/// Archives in another format than this program's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatError<'a> {
-    /// What the type table says.
+    /// The format in the type table.
     pub found: &'a str,
 }
 
@@ -238,11 +238,11 @@ impl fmt::Display for FormatError<'_> {
 
 impl error::Error for FormatError<'_> {}
 
-/// Whether archives with this entry in the type table are of this program's format.
+/// Checks that archives with this entry in the type table have this program's format.
 ///
 /// # Errors
 ///
-/// [`FormatError`], if not.
+/// [`FormatError`] if they do not.
 ///
 /// ```
 /// use perfring_types::{RKYV_FORMAT, check_format};
@@ -254,8 +254,8 @@ pub fn check_format(found: &str) -> Result<(), FormatError<'_>> {
     if found == RKYV_FORMAT { Ok(()) } else { Err(FormatError { found }) }
 }
 
-/// Archives a `&str` as a `String` and a `&[T]` as a `Vec<T>`, so that a record can borrow what it
-/// is made of: `#[rkyv(with = perfring_types::Borrowed)]`.
+/// Archives a `&str` as a `String` and a `&[T]` as a `Vec<T>`, so that a record can borrow its
+/// contents: `#[rkyv(with = perfring_types::Borrowed)]`.
 #[derive(Debug)]
 pub struct Borrowed;
 
@@ -321,7 +321,7 @@ impl<T: Shaped> Shaped for ArchivedVec<T> {
 
 impl<T: Shaped> Shaped for ArchivedOption<T> {
     const SHAPE: Shape<'static> = Shape {
-        // `#[repr(u8)]`: a byte, then the value at the first place where it may stand.
+        // `#[repr(u8)]`: a byte, then the value at its next aligned offset.
         at: align_of::<T>() as u32,
         of: Some(const { &T::SHAPE }),
         ..Shape::plain(Kind::Option, size_of::<Self>() as u32)

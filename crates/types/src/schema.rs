@@ -1,4 +1,4 @@
-//! What a schema is made of. All of it can be made in a `const`.
+//! The parts of a schema. All of them can be made in a `const`.
 
 use perfring_abi::RecordType;
 
@@ -13,10 +13,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them.
+            /// All values.
             pub const ALL: [$name; [$($word),*].len()] = [$($name::$variant),*];
 
-            /// Its name in the type table.
+            /// Returns the name in the type table.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -28,10 +28,10 @@ macro_rules! words {
 }
 
 words! {
-    /// How a payload is to be read.
+    /// The encoding of a payload.
     #[derive(Default)]
     Encoding {
-        /// Bytes of which nothing more is known.
+        /// Opaque bytes.
         #[default]
         Bytes "bytes",
         /// UTF-8 text.
@@ -48,8 +48,8 @@ words! {
 }
 
 words! {
-    /// What a record is to a sidecar: which of OpenTelemetry's signals, if any. The fields that go with
-    /// each have OpenTelemetry's names; `perfring-telemetry` has them.
+    /// The class of a record for a sidecar: which of OpenTelemetry's signals it is, if any. The
+    /// fields of each class have OpenTelemetry's names; `perfring-telemetry` defines them.
     #[derive(Default)]
     Class {
         /// The application's own.
@@ -67,13 +67,13 @@ words! {
         Sum "sum",
         /// A sample of a histogram.
         Histogram "histogram",
-        /// What the producer is: attributes of a resource.
+        /// Attributes of a resource, which describe the producer.
         Resource "resource",
     }
 }
 
 words! {
-    /// What stands in a field.
+    /// The kind of a field.
     Kind {
         /// Unsigned, one byte.
         U8 "u8",
@@ -111,7 +111,7 @@ words! {
         Array "array",
         /// [`Shape::fields`], their offsets counted from the struct's own.
         Struct "struct",
-        /// An integer as [`Shape::of`] whose values have [`Shape::labels`].
+        /// An integer like [`Shape::of`] whose values have [`Shape::labels`].
         Enum "enum",
         /// An rkyv `ArchivedString`.
         String "string",
@@ -119,7 +119,7 @@ words! {
         Vec "vec",
         /// An rkyv `ArchivedOption`: one byte, 0 or 1, and [`Shape::of`] at offset [`Shape::at`].
         Option "option",
-        /// In a tagged record: of the type that the value itself says.
+        /// In a tagged record: the value itself gives its type.
         Any "any",
     }
 }
@@ -133,18 +133,18 @@ pub struct Label<'a> {
     pub name: &'a str,
 }
 
-/// What stands in a field, in full.
+/// The shape of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape<'a> {
-    /// What it is.
+    /// The kind of value.
     pub kind: Kind,
-    /// Bytes that it takes where it stands; 0 for [`Kind::Any`].
+    /// Size in bytes; 0 for [`Kind::Any`].
     pub size: u32,
-    /// [`Kind::Array`]: how many. Otherwise 0.
+    /// [`Kind::Array`]: the number of elements. Otherwise 0.
     pub count: u32,
-    /// [`Kind::Option`]: where the value stands. Otherwise 0.
+    /// [`Kind::Option`]: the offset of the value. Otherwise 0.
     pub at: u32,
-    /// What an array, a vector, an option or an enumeration is of.
+    /// The shape of an array's, a vector's, an option's or an enumeration's element.
     pub of: Option<&'a Shape<'a>>,
     /// [`Kind::Struct`]: its fields.
     pub fields: &'a [Field<'a>],
@@ -153,40 +153,40 @@ pub struct Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    /// A shape of this kind and size, and nothing more.
+    /// Makes a shape of this kind and size, and nothing more.
     #[must_use]
     pub const fn plain(kind: Kind, size: u32) -> Self {
         Shape { kind, size, count: 0, at: 0, of: None, fields: &[], labels: &[] }
     }
 
-    /// `count` times `of`.
+    /// Makes an array of `count` times `of`.
     #[must_use]
     pub const fn array(of: &'a Shape<'a>, count: u32) -> Self {
         let size = of.size * count;
         Shape { of: Some(of), count, ..Shape::plain(Kind::Array, size) }
     }
 
-    /// A struct of these fields.
+    /// Makes a struct of these fields.
     #[must_use]
     pub const fn structure(size: u32, fields: &'a [Field<'a>]) -> Self {
         Shape { fields, ..Shape::plain(Kind::Struct, size) }
     }
 
-    /// Of the type that the value itself says.
+    /// A value that gives its own type.
     pub const ANY: Shape<'static> = Shape::plain(Kind::Any, 0);
 }
 
-/// A value that is the same in every record of a type, and so stands in the table alone.
+/// A value that is the same in every record of a type, and is stored only in the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Constant<'a> {
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// A signed integer.
     I64(i64),
     /// An unsigned integer.
     U64(u64),
-    /// A finite number.
+    /// A finite floating-point number.
     F64(f64),
     /// Text.
     Str(&'a str),
@@ -197,33 +197,33 @@ pub enum Constant<'a> {
 pub struct Field<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Where it stands in its struct, in bytes; 0 in a tagged record and for a constant.
+    /// The offset in its struct, in bytes; 0 in a tagged record and for a constant.
     pub at: u32,
-    /// What stands there.
+    /// The field's shape.
     pub shape: Shape<'a>,
-    /// Its unit as UCUM has it (`By`, `ms`, `{request}`), or nothing.
+    /// The unit in UCUM notation (`By`, `ms`, `{request}`), or empty.
     pub unit: &'a str,
-    /// What it means, or nothing.
+    /// A description, or empty.
     pub help: &'a str,
-    /// What it always is, if it stands in no record.
+    /// The value of a constant, which is in no record.
     pub constant: Option<Constant<'a>>,
 }
 
 impl<'a> Field<'a> {
-    /// A field without unit and help.
+    /// Makes a field without unit and help.
     #[must_use]
     pub const fn new(name: &'a str, at: u32, shape: Shape<'a>) -> Self {
         Field { name, at, shape, unit: "", help: "", constant: None }
     }
 
-    /// A field that is the same in every record.
+    /// Makes a field that is the same in every record.
     #[must_use]
     pub const fn constant(name: &'a str, value: Constant<'a>) -> Self {
         Field { constant: Some(value), ..Field::new(name, 0, Shape::ANY) }
     }
 }
 
-/// What a record's payload is.
+/// The description of a record's payload.
 ///
 /// ```
 /// use perfring_types::{Encoding, Field, Kind, Schema, Shape};
@@ -234,28 +234,29 @@ impl<'a> Field<'a> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Schema<'a> {
-    /// The type's number in record headers.
+    /// The type's id in record headers.
     pub id: RecordType,
-    /// Its name: by custom `program.Type`.
+    /// Its name: by convention `program.Type`.
     pub name: &'a str,
-    /// Counts up when the meaning changes; a change of layout changes the id by itself.
+    /// Version of the meaning: incremented when it changes. A change of layout changes the id by
+    /// itself.
     pub version: u16,
-    /// How a payload is to be read.
+    /// The encoding of payloads.
     pub encoding: Encoding,
-    /// What it is to a sidecar.
+    /// The class of record for a sidecar.
     pub class: Class,
-    /// Bytes: of a Pod payload, or of an archive's root. Otherwise 0.
+    /// Bytes of a Pod payload, or of an archive's root. Otherwise 0.
     pub size: u32,
-    /// What else a reader must know of the encoding: of rkyv, its version and format features.
+    /// Further details of the encoding: for rkyv, its version and format features.
     pub format: &'a str,
-    /// What it means, or nothing.
+    /// A description, or empty.
     pub help: &'a str,
     /// Its fields.
     pub fields: &'a [Field<'a>],
 }
 
 impl<'a> Schema<'a> {
-    /// A type without fields and with the id of plain bytes: to go on with.
+    /// Makes a type without fields, with the id of plain bytes, to build upon.
     #[must_use]
     pub const fn new(name: &'a str, encoding: Encoding) -> Self {
         Schema {
@@ -271,13 +272,13 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// With these fields in so many bytes.
+    /// Sets the size in bytes and the fields.
     #[must_use]
     pub const fn with_fields(self, size: u32, fields: &'a [Field<'a>]) -> Self {
         Schema { size, fields, ..self }
     }
 
-    /// With the id that follows from its name, version, encoding and layout: see
+    /// Sets the id that follows from its name, version, encoding and layout: see
     /// [`Schema::hashed_id`].
     #[must_use]
     pub const fn with_hashed_id(self) -> Self {

@@ -2,7 +2,7 @@
 
 use crate::schema::{Kind, Schema, Shape};
 
-/// What can stand in a field.
+/// A type that can be a field.
 ///
 /// `#[derive(Record)]` implements it for structs, so that they can be fields of others.
 #[diagnostic::on_unimplemented(
@@ -15,7 +15,7 @@ use crate::schema::{Kind, Schema, Shape};
             `#[record(opaque)]`"
 )]
 pub trait Shaped {
-    /// The shape.
+    /// The shape of the field.
     const SHAPE: Shape<'static>;
 }
 
@@ -27,7 +27,7 @@ pub trait Shaped {
     note = "add `#[derive(Record)]` to `{Self}`"
 )]
 pub trait Record {
-    /// What stands in a ring's type table.
+    /// The schema for a ring's type table.
     const SCHEMA: Schema<'static>;
 }
 

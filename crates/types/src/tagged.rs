@@ -1,4 +1,4 @@
-//! Tagged payloads: a list of values, each with its field's number or its name, and its own type.
+//! Tagged payloads: lists of values, each with its field's number or its name, and its own type.
 //!
 //! [`TaggedWriter`] makes them on a producer's hot path, [`Values`] reads them. `proto/ABI.md`,
 //! "Types", is the contract.

@@ -1,5 +1,5 @@
-//! Any schema, any values: written, put into a table, read from it, decoded, shown as JSON, and
-//! parsed: the same.
+//! Any schema and any values survive writing, the type table, reading, decoding, and JSON
+//! unchanged.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
 use perfring_testkit::rng::Rng;
@@ -12,13 +12,13 @@ use perfring_types::{Encoding, Field, Schema, Shape};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-/// What a reader makes of a payload that has the table's entry alone.
+/// Decodes a payload with nothing but the table's entry.
 fn read(schema: &Schema<'_>, payload: &[u8]) -> (Value, Json) {
     let table = TypeTable::from_words(&schema.to_entry());
     assert!(table.damage().is_empty(), "{}\n{}", table.damage()[0], schema.to_json());
     let kind = table.get(schema.id).unwrap();
-    // The text of a type goes through the reader as well. (Compared as JSON: there is more than
-    // one way to write a carriage return.)
+    // The text of a type goes through the reader as well. (Compared as JSON: there is more than one
+    // way to write a carriage return.)
     let text: Json = serde_json::from_str(&schema.to_json()).unwrap();
     assert_eq!(serde_json::from_str::<Json>(&kind.to_json()).unwrap(), text);
     let value = kind.decode(payload).unwrap_or_else(|error| panic!("{error}\n{}", kind.to_json()));
@@ -104,7 +104,7 @@ fn any_value(rng: &mut Rng) -> (u8, Vec<u8>, Json) {
     }
 }
 
-/// The same value through the library's writer.
+/// Writes the same value through the library's writer.
 fn through_writer(out: &mut Vec<u8>, key: perfring_types::tagged::Key<'_>, tag: u8, bytes: &[u8]) {
     fn words<T>(bytes: &[u8], from: fn([u8; 8]) -> T) -> Vec<T> {
         bytes.chunks(8).map(|chunk| from(chunk.try_into().unwrap())).collect()
@@ -142,7 +142,7 @@ fn check_tagged(
         .collect();
     let schema = Schema::new("any.Event", Encoding::Tagged).with_fields(0, &list).with_hashed_id();
 
-    // What comes under each name, in the order in which names come.
+    // The values under each name, in the order of the names.
     let mut come: Vec<(String, Vec<Json>)> = Vec::new();
     for (name, _) in members {
         if !come.iter().any(|(known, _)| known == name) {

@@ -1,4 +1,4 @@
-//! Archives that rkyv itself made, read by the type table alone.
+//! Archives made by rkyv itself, read with nothing but the type table.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_types::read::{Type, Value};
@@ -132,9 +132,9 @@ fn read(schema: &Schema<'_>) -> Type {
 }
 
 #[test]
-fn what_rkyv_has_archived_is_read_by_name() {
+fn rkyvs_own_archives_are_read_by_name() {
     let kind = read(&SCHEMA);
-    // Lengths around those at which the string's two tag bits come between the others.
+    // Lengths around those at which the string's two tag bits are between other bits.
     for long in [4, 5, 31, 32, 33, 63, 64, 127, 128, 129, 5000] {
         let record = everything(long);
         let bytes = rkyv::to_bytes::<Error>(&record).unwrap();
@@ -186,7 +186,7 @@ fn units_of_structs_within_lists_and_options_are_shown() {
 }
 
 #[test]
-fn an_archive_of_a_format_that_is_not_understood_is_refused_in_words() {
+fn an_archive_of_an_unknown_format_is_refused_with_a_message() {
     for format in [
         "",
         "rkyv 0.7 little aligned 32",
@@ -198,7 +198,7 @@ fn an_archive_of_a_format_that_is_not_understood_is_refused_in_words() {
         let error = kind.decode(&[0; 1000]).unwrap_err().to_string();
         assert!(error.contains(&format!("{format:?}")), "{error}");
         assert!(error.contains("update perfring"), "{error}");
-        assert_eq!(kind.fields.len(), SCHEMA.fields.len()); // and can still be listed
+        assert_eq!(kind.fields.len(), SCHEMA.fields.len()); // its fields can still be listed
     }
 }
 
@@ -216,7 +216,7 @@ fn pair(first: u32, second: u32) -> Vec<u8> {
 }
 
 #[test]
-fn pointers_out_of_the_record_are_refused_on_both_sides() {
+fn pointers_beyond_either_end_of_the_record_are_refused() {
     let good = [b"abcdefgh".to_vec(), pair(-8i32 as u32, 8)].concat();
     let letters = Value::List(b"abcdefgh".iter().map(|byte| Value::U64((*byte).into())).collect());
     assert_eq!(one(vec(&U8), &good), Ok(letters));
@@ -225,7 +225,7 @@ fn pointers_out_of_the_record_are_refused_on_both_sides() {
     {
         let bad = [b"abcdefgh".to_vec(), pair(offset as u32, len)].concat();
         let error = one(vec(&U8), &bad).unwrap_err();
-        assert!(error.contains("it leads to"), "{error}");
+        assert!(error.contains("it points to"), "{error}");
     }
     // A string of 9 bytes: 0b10 in the highest bits of the lowest byte.
     let text = |offset: i32| [b"ninebytes".to_vec(), pair(0x89, offset as u32)].concat();
@@ -234,7 +234,7 @@ fn pointers_out_of_the_record_are_refused_on_both_sides() {
     assert!(one(STRING, &text(0)).unwrap_err().contains("and the record has 17"));
     // The root does not fit.
     let error = one(STRING, &[0; 7]).unwrap_err();
-    assert_eq!(error, "the record is no \"t.T\": it has 7 bytes, and its root alone 8");
+    assert_eq!(error, "the record is not a valid \"t.T\": it has 7 bytes, and its root needs 8");
 }
 
 #[test]
@@ -243,18 +243,22 @@ fn an_empty_vector_may_point_anywhere() {
 }
 
 #[test]
-fn values_that_cannot_be_are_refused_with_their_place() {
+fn invalid_values_are_refused_with_their_path() {
     let option = Shape { of: Some(&U8), at: 1, ..kind(Kind::Option, 2) };
-    assert!(one(option, &[2, 0]).unwrap_err().ends_with("field \"f\": 2 is neither none nor some"));
+    assert!(
+        one(option, &[2, 0]).unwrap_err().ends_with("field \"f\": 2 is not the tag of an option")
+    );
     assert!(one(STRING, &[0xfe; 8]).unwrap_err().contains("not UTF-8"));
     let chars = vec(const { &kind(Kind::Char, 4) });
     let archive = [pair('a' as u32, 0xd800), pair(-8i32 as u32, 2)].concat();
-    assert!(one(chars, &archive).unwrap_err().ends_with("field \"f.1\": 0xd800 is no character"));
+    assert!(
+        one(chars, &archive).unwrap_err().ends_with("field \"f.1\": 0xd800 is not a character")
+    );
 }
 
 #[test]
-fn vectors_that_share_their_elements_over_and_over_are_an_error_and_not_memory() {
-    // Each of 2,000 vectors at the front leads to all of them, four levels deep: 2,000 ^ 4 values.
+fn vectors_that_share_their_elements_recursively_are_an_error_and_use_bounded_memory() {
+    // Each of 2,000 vectors at the front points to all of them, four levels deep: 2,000 ^ 4 values.
     const DEEP: Shape<'static> = vec(const { &vec(const { &vec(const { &vec(&U64) }) }) });
     let mut archive = Vec::new();
     for at in 0..2000u32 {

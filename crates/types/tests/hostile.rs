@@ -1,4 +1,4 @@
-//! Tables and payloads made to harm: an error each, never a panic, and a bounded amount of work.
+//! Malicious tables and payloads: an error each, never a panic, and a bounded amount of work.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
 use perfring_abi::RecordType;
@@ -23,7 +23,7 @@ fn pod(size: u32, fields: &str) -> String {
     format!(r#"{{"name":"t.T","encoding":"pod","size":{size},"fields":[{fields}]}}"#)
 }
 
-/// How many values there are in all.
+/// Returns how many values there are in all.
 fn count(value: &Value) -> usize {
     1 + match value {
         Value::List(values) => values.iter().map(count).sum(),
@@ -32,7 +32,7 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// Everything that a reader does with a type and a payload.
+/// Does everything that a reader does with a type and a payload.
 fn use_all(kind: &Type, payload: &[u8]) {
     let _ = kind.to_json();
     match kind.decode(payload) {
@@ -54,26 +54,26 @@ fn use_all(kind: &Type, payload: &[u8]) {
 }
 
 #[test]
-fn texts_that_no_type_can_have_are_refused_in_words() {
+fn invalid_type_texts_are_refused_with_a_message() {
     for (text, says) in [
         ("", "it is not JSON"),
-        ("[]", "where an object should be is none"),
+        ("[]", "expected a JSON object"),
         ("{} {}", "it is not JSON"),
         (r#"{"name":7}"#, "name is not text"),
         (r#"{"size":-1}"#, "size is not an unsigned integer of 32 bits"),
         (r#"{"size":4294967296}"#, "size is not an unsigned integer"),
         (r#"{"fields":{}}"#, "fields is not a list"),
-        (r#"{"fields":[7]}"#, "where an object should be is none"),
+        (r#"{"fields":[7]}"#, "expected a JSON object"),
         (r#"{"fields":[{"name":"a"}]}"#, r#"field "a": it has no kind"#),
         (&pod(4, r#"{"name":"a","at":1,"kind":"u32"}"#), "4 bytes at 1 reach beyond the 4"),
         (&pod(4, r#"{"name":"a","at":4294967295,"kind":"u32"}"#), "4 bytes at 4294967295"),
         (&pod(2, r#"{"name":"a","kind":"u8"},{"name":"a","at":1,"kind":"u8"}"#), "two fields are"),
-        (&pod(8, r#"{"name":"a","kind":"string"}"#), "string can stand only in an rkyv archive"),
-        (&pod(8, r#"{"name":"a","kind":"any"}"#), "any can stand only in a tagged record"),
-        (&pod(8, r#"{"name":"a","kind":"array","count":2}"#), "it does not say what it is of"),
+        (&pod(8, r#"{"name":"a","kind":"string"}"#), "string is possible only in an rkyv archive"),
+        (&pod(8, r#"{"name":"a","kind":"any"}"#), "any is possible only in a tagged record"),
+        (&pod(8, r#"{"name":"a","kind":"array","count":2}"#), "its element type is missing"),
         (
             &pod(8, r#"{"name":"a","kind":"array","count":4294967295,"of":{"kind":"u16"}}"#),
-            "4294967295 times 2 bytes is too much",
+            "4294967295 times 2 bytes is too large",
         ),
         (
             &pod(8, r#"{"name":"a","kind":"array","count":4294967295,"of":{"kind":"bytes"}}"#),
@@ -107,7 +107,7 @@ fn texts_that_no_type_can_have_are_refused_in_words() {
 }
 
 #[test]
-fn nesting_has_an_end() {
+fn nesting_is_limited() {
     let nested = |depth: usize| {
         let (open, close) = (r#"{"kind":"array","count":1,"of":"#.repeat(depth), "}".repeat(depth));
         pod(
@@ -137,7 +137,7 @@ fn a_small_text_does_not_make_many_values() {
     }
     let field = format!(r#"{{"name":"a",{}"#, of.strip_prefix('{').unwrap());
     assert!(refused(&pod(0, &field)).contains("is the limit"));
-    // Each of them within the limit, and all together not.
+    // Each of them is within the limit, and all together are not.
     let fields = |count: usize, shape: &str| {
         let fields = (0..count).map(|at| format!(r#"{{"name":"f{at}",{shape}}}"#));
         fields.collect::<Vec<_>>().join(",")
@@ -190,7 +190,7 @@ fn constants_of_a_tagged_type_have_a_limit_as_well() {
 }
 
 #[test]
-fn one_bad_type_leaves_the_others_and_damage_leaves_what_stands_before_it() {
+fn a_bad_type_keeps_the_others_readable_and_damage_keeps_what_precedes_it() {
     let entry = |id: u32, text: &str| {
         Entry { id: RecordType::new(id).unwrap(), layout: 0, text }.to_words()
     };
@@ -213,11 +213,11 @@ fn one_bad_type_leaves_the_others_and_damage_leaves_what_stands_before_it() {
     let damage: Vec<_> = table.damage().iter().map(ToString::to_string).collect();
     assert_eq!(damage.len(), 2);
     assert!(damage[0].contains("type 0x1389"), "{}", damage[0]);
-    assert!(damage[1].starts_with("the type table is damaged"), "{}", damage[1]);
+    assert!(damage[1].starts_with("the type table is corrupt"), "{}", damage[1]);
 }
 
 #[test]
-fn what_a_later_version_has_is_passed_over_or_shown_as_bytes() {
+fn parts_of_a_later_version_are_skipped_or_shown_as_bytes() {
     let text = pod(
         16,
         r#"{"name":"a","kind":"u8"},{"name":"b","at":1,"kind":"f16","size":2,"new":[{}]},
@@ -245,7 +245,10 @@ fn a_tagged_value_of_no_field_is_refused() {
     let mut payload = Vec::new();
     perfring_types::tagged::TaggedWriter::new(&mut payload).u64(3, 1);
     let error = kind.decode(&payload).unwrap_err().to_string();
-    assert_eq!(error, "the record is no \"t.T\": a value is of field 3, and the type has 0");
+    assert_eq!(
+        error,
+        "the record is not a valid \"t.T\": a value belongs to field 3, and the type has 0"
+    );
 }
 
 proptest! {

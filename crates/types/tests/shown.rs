@@ -1,4 +1,4 @@
-//! How values are shown as text, and how they are looked for.
+//! Text output of values, and conditions on them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::RecordType;
@@ -14,7 +14,7 @@ fn word(text: &str) -> String {
 }
 
 #[test]
-fn text_has_quotes_only_where_a_reader_or_a_terminal_needs_them() {
+fn text_is_quoted_only_where_a_reader_or_a_terminal_needs_it() {
     for plain in ["plain", "it's", "a=b", "日本", "{x}", "/a/b.rs:7", "é"] {
         assert_eq!(word(plain), plain);
     }
@@ -106,7 +106,7 @@ fn labels_are_ordered_by_their_values_wherever_they_stand() {
     assert_eq!(kind.render_text(&value), "s={a.b=[z a 3]}");
     let holds = |text: &str| kind.matches(&value, &Condition::parse(text).unwrap());
     assert!(holds("s.a.b.0<a") && holds("s.a.b.1>z") && holds("s.a.b.2>2") && !holds("s.a.b.0>a"));
-    // One of a list is enough; with != all are asked.
+    // One element of a list is enough; with != all count.
     assert!(holds("s.a.b>=A") && holds("s.a.b<a") && holds("s.a.b = z") && !holds("s.a.b!=z"));
     let value = kind.decode(&[1, 1, 1]).unwrap();
     let holds = |text: &str| kind.matches(&value, &Condition::parse(text).unwrap());
@@ -114,7 +114,7 @@ fn labels_are_ordered_by_their_values_wherever_they_stand() {
 }
 
 #[test]
-fn every_kind_is_compared_as_what_it_is() {
+fn every_kind_is_compared_by_its_own_rules() {
     let u = Value::U64;
     for (value, op, text, holds) in [
         (u(10), Op::Gt, "9", true), // not as text
@@ -169,7 +169,7 @@ fn conditions_are_read_up_to_their_first_operator() {
 }
 
 #[test]
-fn text_of_a_fixed_size_that_was_cut_in_a_character_is_still_shown() {
+fn fixed_size_text_truncated_within_a_character_is_still_shown() {
     let kind = parse(
         r#"{"name":"t.T","encoding":"pod","size":4,"fields":[{"name":"n","kind":"text","size":4}]}"#,
     );
@@ -183,7 +183,7 @@ fn text_of_a_fixed_size_that_was_cut_in_a_character_is_still_shown() {
 }
 
 #[test]
-fn json_and_text_payloads_keep_their_order_and_are_refused_if_they_are_none() {
+fn json_and_text_payloads_keep_their_order_and_are_refused_if_invalid() {
     let json = parse(r#"{"name":"t.J","encoding":"json"}"#);
     let value =
         json.decode(br#"{"z":1,"a":[true,null,-0.5,"x y"],"n":{"k":18446744073709551615}}"#);
@@ -196,7 +196,7 @@ fn json_and_text_payloads_keep_their_order_and_are_refused_if_they_are_none() {
         json.decode(b"{")
             .unwrap_err()
             .to_string()
-            .starts_with("the record is no \"t.J\": it is not JSON")
+            .starts_with("the record is not a valid \"t.J\": it is not JSON")
     );
     let text = parse(r#"{"name":"t.U","encoding":"utf-8"}"#);
     assert_eq!(text.decode("grüße".as_bytes()).unwrap(), Value::Str("grüße".into()));

@@ -1,4 +1,4 @@
-//! Tagged payloads: within every limit they are whole, and any bytes are read without a panic.
+//! Tagged payloads: valid within every limit, and any bytes are read without a panic.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_types::tagged::{CUT, Data, Key, TaggedValue, TaggedWriter, Values};
@@ -31,13 +31,13 @@ fn any_value() -> impl Strategy<Value = Any> {
     ]
 }
 
-/// Writes in as many pieces as there are.
+/// Writes text in separate pieces.
 struct Pieces<'a>(&'a [String]);
 
 impl std::fmt::Display for Pieces<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for piece in self.0 {
-            let _ = f.write_str(piece); // goes on after an error, as careless ones do
+            let _ = f.write_str(piece); // goes on after an error, as careless implementations do
         }
         Ok(())
     }
@@ -55,7 +55,7 @@ fn write(writer: &mut TaggedWriter<'_>, key: Key<'_>, value: &Any) {
     }
 }
 
-/// Whether what was read is what was written; or the beginning of it.
+/// Returns whether what was read equals what was written, or a truncated part of it.
 fn same(read: Data<'_>, written: &Any) -> Option<bool> {
     let begins = |whole: &str, text: &str| match text.strip_suffix(CUT) {
         _ if text == whole => Some(true),
@@ -81,7 +81,7 @@ fn same(read: Data<'_>, written: &Any) -> Option<bool> {
 
 proptest! {
     #[test]
-    fn within_any_limit_what_is_whole_is_equal_and_what_is_cut_is_counted(
+    fn within_any_limit_whole_values_are_equal_and_truncated_ones_counted(
         values in prop::collection::vec((prop::option::of("\\PC{0,12}"), any_value()), 0..12),
         limit in 0usize..600,
         before in 0usize..20,
@@ -98,7 +98,7 @@ proptest! {
         let (mut read, mut reported) = (read(&out[before..]).into_iter().peekable(), 0);
         let mut short = 0;
         for (at, (name, value)) in values.iter().enumerate() {
-            // In order: each is there, cut, or left out.
+            // In order: each is present, truncated, or left out.
             if let Some(count) = read.next_if(|value| value.name == CUT) {
                 reported = match count.data { Data::U64(count) => count, other => panic!("{other:?}") };
             }
@@ -122,7 +122,7 @@ proptest! {
         }
         prop_assert!(read.next().is_none());
         prop_assert_eq!(truncated, short > 0);
-        // Only where there is no room for the count is it not told.
+        // The count is missing only where there is no room for it.
         prop_assert_eq!(reported, if limit < 24 { 0 } else { short });
     }
 
@@ -131,7 +131,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..200),
         small in any::<bool>(),
     ) {
-        // Half of the time with numbers that are small, so that frames fit now and then.
+        // Half of the time with small numbers, so that headers fit now and then.
         let bytes: Vec<u8> = bytes.iter().map(|byte| if small { byte % 12 } else { *byte }).collect();
         let all: Vec<_> = Values::new(&bytes).collect();
         prop_assert!(all.len() <= bytes.len() / 8 + 1);
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn a_payload_that_is_cut_or_changed_is_read_without_a_panic(
+    fn a_truncated_or_changed_payload_is_read_without_a_panic(
         values in prop::collection::vec(any_value(), 1..6),
         at: prop::sample::Index,
         byte: u8,
@@ -197,7 +197,7 @@ fn a_value_whose_formatting_panics_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_name_is_cut_at_255_bytes_between_two_characters() {
+fn a_name_is_truncated_at_255_bytes_between_two_characters() {
     let mut out = Vec::new();
     TaggedWriter::new(&mut out).bool(&*"é".repeat(200), true);
     assert_eq!(read(&out)[0].name, "é".repeat(127));

@@ -1,5 +1,6 @@
-//! Any bytes as a ring file, and everybody at its doors: the layout check, consumer, observer,
-//! snapshot, producers, recovery. Words change while they are attached, as by a live peer.
+//! Any bytes as a ring file, through every entry point: the layout check, consumer, observer,
+//! snapshot, producers, recovery. Words change while they are attached, as a live process could
+//! change them.
 
 use crate::file::{self, RingFile, place};
 use perfring_abi::{HeaderPage, Layout};
@@ -41,7 +42,7 @@ pub(crate) fn run(data: &[u8]) {
     });
 }
 
-/// What a header says agrees with itself, and with the file.
+/// Checks that a header's fields are consistent with each other and with the file.
 fn check(bytes: &[u8], len: u64) {
     let Ok(page) = HeaderPage::from_bytes(bytes) else { return };
     match Layout::check(&page, len) {
@@ -62,7 +63,7 @@ fn check(bytes: &[u8], len: u64) {
     }
 }
 
-/// Looks at all bytes of an item: they are mapped.
+/// Reads all bytes of an item: they are mapped.
 fn touch(item: &Item<'_>) -> u64 {
     match item {
         Item::Record(record) => {
@@ -84,19 +85,19 @@ fn sentence<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
 }
 
 impl Sides {
-    /// At first everybody tries the doors that the input names.
+    /// Tries the entry points that the input selects.
     fn open_all(&mut self, ring: &RingFile, input: &mut Input<'_>) {
-        let doors = input.u8();
-        for door in 0..8 {
-            if doors >> door & 1 == 1 {
-                self.open(door, ring, input);
+        let entries = input.u8();
+        for entry in 0..8 {
+            if entries >> entry & 1 == 1 {
+                self.open(entry, ring, input);
             }
         }
     }
 
-    fn open(&mut self, door: u8, ring: &RingFile, input: &mut Input<'_>) {
+    fn open(&mut self, entry: u8, ring: &RingFile, input: &mut Input<'_>) {
         let path = ring.path();
-        match door % 8 {
+        match entry % 8 {
             0 => {
                 self.consumer = None;
                 let lines =
@@ -363,7 +364,7 @@ impl Sides {
         }
     }
 
-    /// All that is left, which has an end.
+    /// Reads all that is left, which must be finite.
     fn end(&mut self) {
         let most = 1_u64 << 22;
         for at in 0.. {

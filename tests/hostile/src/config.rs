@@ -13,7 +13,7 @@ pub(crate) fn run(data: &[u8]) {
             for output in &config.outputs {
                 assert!(output.is_as(output) && !output.name.is_empty());
             }
-            // The same text is the same configuration: a reload changes nothing.
+            // The same text gives the same configuration: a reload changes nothing.
             let again = Config::parse(&text, "fuzz.toml").expect("the same text");
             assert_eq!(again.settings, config.settings);
             assert_eq!((&again.inputs, &again.rules), (&config.inputs, &config.rules));

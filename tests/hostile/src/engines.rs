@@ -1,4 +1,4 @@
-//! Outputs that are engines, without the engines: OTLP, NATS, Prometheus.
+//! Outputs that send to a server, without the servers: OTLP, NATS, Prometheus.
 
 use crate::events::Script;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest as Logs;
@@ -19,13 +19,13 @@ pub(crate) fn run(data: &[u8]) {
     let script = Script::of(&mut input);
     nats(&script, &subject, which & 16 == 0);
     otlp(&script, which & 32 == 0);
-    // It listens at a port, which takes time.
+    // It opens a port, which takes time.
     if which & 7 == 0 {
         prometheus(&script, which & 64 == 0);
     }
 }
 
-/// Subjects and headers are such as a server takes, whatever names are in them.
+/// Checks that a server accepts the subjects and headers, whatever names are in them.
 fn nats(script: &Script, subject: &str, raw: bool) {
     use perfring_export::nats::{Headers, Options, Payload};
     let mut options = Options { headers: Some(Headers::All), ..Options::default() };
@@ -55,7 +55,7 @@ fn nats(script: &Script, subject: &str, raw: bool) {
     });
 }
 
-/// Requests can be read as what they are; all that was taken is delivered.
+/// Checks that requests can be parsed, and that all that was taken is delivered.
 fn otlp(script: &Script, at_once: bool) {
     let mut options = perfring_export::otlp::Options::default();
     if at_once {
@@ -78,7 +78,8 @@ fn otlp(script: &Script, at_once: bool) {
         }
     });
     otlp.requests(true).into_iter().for_each(read);
-    // What is open still is told at the end. Nobody sends that, so it may be too late for it.
+    // What is still open is reported at the end. Nothing is sent here, so the deadline may have
+    // passed.
     let _ = otlp.close(Instant::now());
     otlp.requests(true).into_iter().for_each(read);
     let figures = otlp.figures();
@@ -98,7 +99,7 @@ fn read((lane, bytes): (Lane, Vec<u8>)) {
     assert_eq!(read.ok(), Some(bytes.len()));
 }
 
-/// Each line of the page is one that Prometheus reads.
+/// Checks that Prometheus can read each line of the page.
 fn prometheus(script: &Script, open_metrics: bool) {
     let options = perfring_export::prometheus::Options {
         listen: "127.0.0.1:0".to_owned(),

@@ -1,4 +1,4 @@
-//! What outputs are told: events of rings whose names, types, stamps and payloads are anybody's.
+//! Events for outputs: their rings' names, types, timestamps and payloads are arbitrary.
 
 use crate::file::GOLDEN;
 use crate::types::write_tagged;
@@ -12,7 +12,7 @@ use perfring_types::tagged::TaggedWriter;
 use perfring_types::{Encoding, Entries, Schema};
 use std::sync::OnceLock;
 
-/// Names that mean something to one output or another.
+/// Names with a meaning for one output or another.
 const NAMES: &[&str] = &[
     "time_unix_nano",
     "process.pid",
@@ -59,7 +59,7 @@ const NESTED: &str = r#"{"name":"a.Nested","encoding":"pod","size":32,"fields":[
 const JSON: &str = r#"{"name":"a.Json","encoding":"json"}"#;
 const TEXT: &str = r#"{"name":"a.Text","encoding":"utf-8"}"#;
 
-/// Types that are there in any case.
+/// Types that are always present.
 fn known() -> &'static TypeTable {
     static KNOWN: OnceLock<TypeTable> = OnceLock::new();
     KNOWN.get_or_init(|| {
@@ -82,7 +82,7 @@ fn known() -> &'static TypeTable {
     })
 }
 
-/// The entries of the golden file that has some.
+/// Returns the entries of the golden file that has some.
 pub(crate) fn golden_types() -> Vec<u64> {
     let typed = GOLDEN.iter().find(|(name, _)| *name == "typed").expect("it is there").1;
     let page = HeaderPage::from_bytes(typed).expect("a header");
@@ -91,7 +91,7 @@ pub(crate) fn golden_types() -> Vec<u64> {
     table[8..table[0] as usize / 8].to_vec()
 }
 
-/// Events, which outputs may be given again and again.
+/// Events that can be given to outputs repeatedly.
 pub(crate) struct Script {
     origins: Vec<Origin>,
     events: Vec<(usize, Made)>,
@@ -155,7 +155,7 @@ impl Script {
         }
     }
 
-    /// Gives each event away, until one is not taken.
+    /// Passes each event on, until one is not taken.
     pub(crate) fn each(&self, mut to: impl FnMut(&Event<'_>)) {
         for (seq, (at, made)) in (0..).zip(&self.events) {
             let origin = &self.origins[*at];
@@ -223,7 +223,7 @@ fn payload(kind: Option<&Type>, input: &mut Input<'_>) -> Vec<u8> {
             let mut writer = TaggedWriter::new(&mut payload);
             write_tagged(input, NAMES, &mut writer);
             if input.u8() == 0 {
-                // As it stands, but for a byte or two.
+                // Unchanged, except for a byte or two.
                 let len = payload.len().max(1);
                 for _ in 0..2 {
                     let at = usize::from(input.u16()) % len;

@@ -1,4 +1,4 @@
-//! Outputs that are files: JSON, recordings, Perfetto, CTF, `perf.data`, Parquet.
+//! Outputs that write files: JSON, recordings, Perfetto, CTF, `perf.data`, Parquet.
 
 use crate::events::Script;
 use perfring_export::recording::{Options, Reader, Recording};
@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Instant;
 
-/// What opens an output in a directory.
+/// Opens an output in a directory.
 type Open = fn(&Path) -> Result<Box<dyn Output>, OutputError>;
 
 pub(crate) fn run(data: &[u8]) {
@@ -19,7 +19,7 @@ pub(crate) fn run(data: &[u8]) {
     let which = input.u8();
     let script = Script::of(&mut input);
     script.each(as_json);
-    // Files take time: some at a time.
+    // Files take time: only some of them at a time.
     let outputs: [Open; 5] = [perfetto, ctf, perf_data, parquet, recording];
     for (at, open) in outputs.into_iter().enumerate() {
         if which >> at & 1 == 1 {
@@ -28,7 +28,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// A line is one object, whatever stands in a payload or a name.
+/// Checks that a line is one object, for any payload and name.
 fn as_json(event: &Event<'_>) {
     let mut line = Vec::new();
     let said = json::encode(event, &mut line);
@@ -36,7 +36,7 @@ fn as_json(event: &Event<'_>) {
     if said {
         assert!(!line.contains(&b'\n') && line.starts_with(b"{") && line.ends_with(b"}"));
         let read: Result<serde_json::Value, _> = serde_json::from_slice(&line);
-        // Its reader gives up on deep nesting, which is no fault of the line.
+        // The JSON parser gives up on deep nesting, which is not the line's fault.
         assert!(read.is_ok() || line.windows(4).any(|part| part == b"[[[[" || part == b"{\"\":"));
     }
     let _ = event.key().map(|key| key.to_string());
@@ -78,7 +78,7 @@ fn recording(path: &Path) -> Result<Box<dyn Output>, OutputError> {
     Ok(Box::new(Recording::open("fuzz", &options)?))
 }
 
-/// Whatever it is given, an output takes it, and finishes its file.
+/// Checks that an output takes any input and finishes its file.
 fn file(script: &Script, dir: &Path, open: Open) {
     let mut output = open(dir).unwrap_or_else(|error| panic!("{error}"));
     let mut records = 0;
@@ -97,7 +97,7 @@ fn file(script: &Script, dir: &Path, open: Open) {
     assert_eq!(figures.taken, records);
     assert_eq!(figures.delivered + figures.refused, records);
     drop(output);
-    // What a recording was told is what it tells.
+    // A recording contains exactly what was recorded.
     let recording = dir.join("recording");
     if recording.exists() {
         let mut reader = Reader::open(&recording).unwrap_or_else(|error| panic!("{error}"));

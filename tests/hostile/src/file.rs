@@ -21,7 +21,7 @@ macro_rules! golden {
         )
     };
 }
-/// The golden files, whose places in this list are in inputs: add at the end alone.
+/// The golden files. Inputs contain indices of this list: append only.
 pub(crate) const GOLDEN: &[(&str, &[u8])] = &[
     golden!("drop_counters_only"),
     golden!("drop_few"),
@@ -53,11 +53,11 @@ pub(crate) const GOLDEN: &[(&str, &[u8])] = &[
     golden!("aux_shared"),
 ];
 
-/// A file that is used again and again.
+/// A file that is reused for each input.
 pub(crate) struct RingFile {
     path: PathBuf,
     file: File,
-    /// Bytes of it that hold something, and how long it is.
+    /// Bytes with content, and the file's length.
     filled: usize,
     len: u64,
     _dir: tempfile::TempDir,
@@ -91,7 +91,7 @@ impl RingFile {
 
     fn fill(&mut self, bytes: &[u8], len: u64) {
         let len = len.max(bytes.len() as u64);
-        // Holes have to be holes again.
+        // Holes must be holes again.
         if self.len != len || self.filled > bytes.len() || len > bytes.len() as u64 {
             self.file.set_len(0).expect("a shorter file");
             self.file.set_len(len).expect("a longer file");
@@ -115,14 +115,15 @@ impl RingFile {
     }
 
     pub(crate) fn store(&self, at: u64, word: u64) {
-        // Never longer, nor in a hole far out.
+        // Never beyond the end, nor in a hole far out.
         if at + 8 <= self.bytes() {
             self.file.write_all_at(&word.to_le_bytes(), at).expect("room for a word");
         }
     }
 }
 
-/// A place of a ring file that is worth changing: rather the live fields than the zeros between.
+/// Returns an offset in a ring file that is worth changing: mostly live fields, less often the
+/// zeros between.
 pub(crate) fn place(input: &mut Input<'_>, bytes: &[u8]) -> u64 {
     let how = input.u8();
     let number = |name: &str| if bytes.len() < 4096 { 0 } else { word(bytes, name) };
@@ -141,8 +142,8 @@ pub(crate) fn place(input: &mut Input<'_>, bytes: &[u8]) -> u64 {
     }
 }
 
-/// A file of this input: a golden one, perhaps stretched, with words changed; or the bytes as they
-/// are. The second number is how long it is.
+/// Returns the file for this input: a golden one, perhaps stretched, with words changed; or the
+/// input's bytes. The second value is its length.
 pub(crate) fn image(input: &mut Input<'_>) -> (Vec<u8>, u64) {
     let how = input.u8();
     if how == b'p' {
@@ -164,15 +165,15 @@ pub(crate) fn image(input: &mut Input<'_>) -> (Vec<u8>, u64) {
         }
     }
     if how & 2 == 2 {
-        // Shorter or longer than it says.
+        // Shorter or longer than its header says.
         len = input.number(len, 4096).min(1 << 41);
         bytes.truncate(usize::try_from(len).unwrap_or(usize::MAX));
     }
     (bytes, len)
 }
 
-/// Gives a file another shape that agrees with itself: other sizes and slots, with the data where
-/// they were and holes for what is new.
+/// Gives a file another consistent shape: other sizes and slots, with the data at the same position
+/// and holes for what is new.
 fn stretch(bytes: &mut Vec<u8>, input: &mut Input<'_>) -> u64 {
     let Ok(page) = HeaderPage::from_bytes(bytes) else { return bytes.len() as u64 };
     let Ok(mut layout) = Layout::check(&page, bytes.len() as u64) else {
@@ -191,10 +192,10 @@ fn stretch(bytes: &mut Vec<u8>, input: &mut Input<'_>) -> u64 {
     let mut fresh = layout.to_page();
     fresh.set_magic(MAGIC);
     let mut made = fresh.as_bytes().to_vec();
-    // What lives in the header stays, identity aside.
+    // The live fields of the header stay, except for the identity.
     made[1408..].copy_from_slice(&bytes[1408..4096]);
     made[1024..1040].copy_from_slice(&bytes[1024..1040]);
-    // Only what is near the beginning has bytes of its own; the rest are holes.
+    // Only the beginning has bytes of its own; the rest are holes.
     const MOST: u64 = 1 << 20;
     let parts = [
         (old.data_offset(), layout.data_offset(), old.data_size),

@@ -1,4 +1,5 @@
-//! Rings on the heap, and the words of them that anybody who may write a file can change.
+//! Rings on the heap, and changes of the words that any process with write access to the file can
+//! change.
 
 use perfring_abi::{Evict, Policy, Report};
 use perfring_ring::heap::HeapRing;
@@ -9,7 +10,7 @@ use perfring_testkit::words::{Word, others, positions};
 /// Slots of a shared ring, at most.
 pub(crate) const MEMBERS: u32 = 4;
 
-/// A ring of some shape; shared if it is to be.
+/// Returns a ring of some shape; a shared one if `shared`.
 pub(crate) fn ring(input: &mut Input<'_>, shared: bool) -> HeapRing {
     let (sizes, shape) = (input.u8(), input.u8());
     let size = 32 << (sizes % 8);
@@ -19,16 +20,16 @@ pub(crate) fn ring(input: &mut Input<'_>, shared: bool) -> HeapRing {
     let ring = HeapRing::new(size, policy).expect("a power of two");
     let ring = ring.evict(evict).report(report);
     let ring = if shape & 8 == 0 { ring } else { ring.timed() };
-    // Of at most 512 bytes: what is written fills some of them.
+    // Of at most 512 bytes, so that what is written fills some of them.
     let ring = if sizes < 128 { ring } else { ring.with_aux(64 << (sizes / 8 % 4)) };
     if shared { ring.many(u32::from(shape >> 4) % MEMBERS + 1) } else { ring }
 }
 
 /// Changes a word of the header, of a slot or of the data area.
-pub(crate) fn lie(heap: &HeapRing, input: &mut Input<'_>) {
+pub(crate) fn corrupt(heap: &HeapRing, input: &mut Input<'_>) {
     let which = input.u8();
     let word = match which % 4 {
-        // What everybody looks at first.
+        // The words that are read first.
         0 => {
             let header = heap.header();
             let area = [&header.aux.head, &header.aux.tail];
@@ -47,7 +48,7 @@ pub(crate) fn lie(heap: &HeapRing, input: &mut Input<'_>) {
     word.store(input.number(word.load(), size));
 }
 
-/// What clocks say, rather at random.
+/// Returns a mostly random reading of the clocks.
 pub(crate) fn reading(input: &mut Input<'_>) -> Reading {
     let clock_ns = u64::from(input.u32()) << (input.u8() % 33);
     let scale = (input.u8() % 2 == 1).then(|| Scale {
@@ -58,7 +59,7 @@ pub(crate) fn reading(input: &mut Input<'_>) -> Reading {
     Reading { boot: input.u8().into(), clock_ns, realtime_ns: input.u64(), error_ns: 0, scale }
 }
 
-/// Writes what was reserved, where it stands.
+/// Writes what was reserved, in place.
 pub(crate) fn fill(heap: &HeapRing, reserved: &Reserved, write: impl FnOnce(&[u8])) {
     let bytes = [7; 256];
     match reserved.range() {
@@ -70,14 +71,14 @@ pub(crate) fn fill(heap: &HeapRing, reserved: &Reserved, write: impl FnOnce(&[u8
     }
 }
 
-/// Such a range lies in a mapping that shows the area twice.
+/// Checks that a range is inside a mapping that shows the area twice.
 fn in_area(heap: &HeapRing, range: &Range) {
     let size = heap.layout().aux_size;
     assert!(range.len as u64 <= size && range.end().wrapping_sub(range.at) <= size, "{range:?}");
     assert!(range.at.is_multiple_of(64), "{range:?}");
 }
 
-/// What a reader of this ring may be given.
+/// Checks an item that a reader of this ring may return.
 pub(crate) fn found(found: &Found, heap: &HeapRing) {
     match found {
         Found::Record(frame) => fits(frame, heap.layout().data_size),
@@ -102,7 +103,7 @@ pub(crate) fn seen(seen: &Seen<'_>, heap: &HeapRing) {
     }
 }
 
-/// What a reader that copies may be given, wherever the payload stood.
+/// Checks a record that a copying reader may return, wherever its payload was.
 pub(crate) fn copied(frame: &Frame, words: &[u64], heap: &HeapRing) {
     let (size, area) = (heap.layout().data_size, heap.layout().aux_size);
     let bytes = 8 * words.len() as u64;

@@ -1,10 +1,10 @@
-//! A ring of the kernel's with anything in it, and what its records are decoded to.
+//! A kernel ring with any content, and the decoding of its records.
 
-use crate::heap::{self, lie};
+use crate::heap::{self, corrupt};
 use perfring_abi::RecordWord;
 use perfring_abi::atomic::Ordering;
 use perfring_kernel::EventKind;
-use perfring_kernel::door::{Decoded, decoded};
+use perfring_kernel::fuzz::{Decoded, decoded};
 use perfring_ring::KernelReader;
 use perfring_testkit::choices::{Choices, Input};
 use perfring_types::read::TypeTable;
@@ -21,8 +21,8 @@ pub(crate) fn run(data: &[u8]) {
     let (mut body, mut payload, mut head) = (Vec::new(), Vec::new(), 0_u64);
     while !input.is_empty() {
         match input.u8() % 8 {
-            0 => lie(&heap, &mut input),
-            // As the kernel writes: a header and words, and then the head.
+            0 => corrupt(&heap, &mut input),
+            // Like the kernel: a header and words, and then the head.
             1..4 => {
                 let kind = u32::from(input.u8() % 18) + 1;
                 let misc = input.u16();

@@ -1,10 +1,10 @@
-//! Hostile bytes at every door of perfring: each target is a function of bytes, which libFuzzer's
-//! programs (`tests/fuzz`) and the replay (`tests/replay.rs`) call alike.
+//! Hostile bytes for every entry point of perfring: each target is a function of bytes, which
+//! libFuzzer's programs (`tests/fuzz`) and the replay (`tests/replay.rs`) both call.
 //!
-//! A target ends with what it read, or with an error. A panic, an arithmetic overflow, an endless walk,
-//! more memory than [`MEMORY`], or a broken promise of what was read is a find.
+//! A target ends with what it read, or with an error. A finding is a panic, an arithmetic overflow,
+//! an endless loop, more memory than [`MEMORY`], or an output that breaks a promise.
 
-#![allow(clippy::panic, reason = "a panic is how a find is told")]
+#![allow(clippy::panic, reason = "a panic reports a finding")]
 
 mod attach;
 mod config;
@@ -24,10 +24,10 @@ mod wherever;
 
 pub use memory::MEMORY;
 
-/// A target's name and what it does with bytes.
+/// A target's name and function.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     ("attach", attach::run),
     ("config", config::run),
@@ -41,10 +41,10 @@ pub const TARGETS: &[Target] = &[
     ("where", wherever::run),
 ];
 
-/// Runs a target of this name.
+/// Runs the target with this name.
 ///
 /// # Panics
-/// If there is none, or with what it finds.
+/// If there is none, or with its finding.
 pub fn run(name: &str, data: &[u8]) {
     let target = TARGETS.iter().find(|(its, _)| *its == name);
     (target.expect("a target of this name").1)(data);

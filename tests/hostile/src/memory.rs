@@ -1,10 +1,11 @@
-//! Memory with a limit: libFuzzer's own (`-malloc_limit_mb`) needs a sanitizer's runtime.
+//! An allocator with a limit: libFuzzer's own (`-malloc_limit_mb`) needs a sanitizer's runtime.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that may be had at a time, by all that runs here. An allocation beyond them fails: who can
-/// live with that does, and who cannot has made an allocation that a hostile file decides on.
+/// Bytes that may be allocated at a time, by all code together. An allocation beyond that fails:
+/// code that handles the failure continues, and code that does not has an allocation whose size a
+/// hostile file decides.
 pub const MEMORY: usize = 256 << 20;
 
 struct Limited;
@@ -14,8 +15,8 @@ static HAD: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static ALLOCATOR: Limited = Limited;
 
-// SAFETY: every call is handed on to the system's allocator as it is, or answered with null, which
-// stands for a failure.
+// SAFETY: every call is passed on to the system's allocator unchanged, or answered with null, which
+// means a failure.
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if HAD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size() > MEMORY {

@@ -1,7 +1,7 @@
-//! Whoever reads or writes an exclusive ring, while its words are changed under them: consumer,
-//! observer, snapshot, books, producer.
+//! Readers and writers of an exclusive ring whose words change under them: consumer, observer,
+//! snapshot, totals, producer.
 
-use crate::heap::{self, found, lie, reading, seen};
+use crate::heap::{self, corrupt, found, reading, seen};
 use perfring_abi::{Policy, RecordType};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
@@ -10,7 +10,7 @@ use perfring_ring::{
 };
 use perfring_testkit::choices::{Choices, Input};
 
-/// Whoever is attached.
+/// The readers and writers that are attached.
 #[derive(Default)]
 struct Sides {
     writer: Option<Writer>,
@@ -24,7 +24,7 @@ pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let heap = heap::ring(&mut input, false);
     let mut sides = Sides::default();
-    // Something honest to begin with.
+    // Starts with valid records.
     sides.attach_writer(&heap);
     for _ in 0..input.u8() % 64 {
         sides.write(&heap, &mut input);
@@ -38,7 +38,7 @@ pub(crate) fn run(data: &[u8]) {
 impl Sides {
     fn step(&mut self, heap: &HeapRing, input: &mut Input<'_>) {
         match input.u8() % 16 {
-            0..5 => lie(heap, input),
+            0..5 => corrupt(heap, input),
             5 => self.attach_writer(heap),
             6 | 7 => self.write(heap, input),
             8 => {
@@ -83,7 +83,7 @@ impl Sides {
         let Some(writer) = &mut self.writer else { return };
         let what = input.u8();
         let len = usize::from(input.u8()) >> (what >> 4 & 3);
-        // What was lent goes back first, or is lost.
+        // A loan ends first, or is lost.
         if let Some(hot) = self.hot.take() {
             if what & 8 == 0 {
                 writer.take_back(hot.changed());
@@ -170,7 +170,7 @@ impl Sides {
                 let before = reader.cursor();
                 if let Some((frame, count)) = reader.next_run(ring, 1 + u64::from(what >> 4)) {
                     heap::fits(&frame, size);
-                    // They lie in a row, and no longer than the ring: a mapping shows them so.
+                    // They are contiguous, and no longer than the ring: a mapping shows them so.
                     assert_eq!(reader.cursor(), frame.pos + count * frame.size);
                     assert!(reader.cursor() - before < size);
                 }
@@ -252,10 +252,10 @@ impl Sides {
         }
     }
 
-    /// All read what there still is: it has an end.
+    /// Reads with each reader what is left, which must be finite.
     fn end(&mut self, heap: &HeapRing) {
         let (ring, size) = (heap.ring(), heap.layout().data_size);
-        // A word of the ring is a record at the least, and may stand before and after a look.
+        // Each record takes at least a word of the ring, and may be there before and after a poll.
         let most = 4 * size + 64;
         for at in 0.. {
             assert!(at < most, "an endless stream");

@@ -1,4 +1,4 @@
-//! Recordings: files of any bytes, and such whose checksums are right and whose frames are not.
+//! Recordings: files of any bytes, and files with valid checksums and invalid frames.
 
 use perfring_export::recording::{Existing, Options, Reader, Recording};
 use perfring_export::{Event, What, json};
@@ -18,7 +18,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// Reads to the end or to what is wrong; nothing comes after that.
+/// Reads to the end or to an error; nothing comes after that.
 fn read(bytes: impl Read) {
     let mut reader = match Reader::new(bytes) {
         Ok(reader) => reader,
@@ -34,7 +34,7 @@ fn read(bytes: impl Read) {
             Ok(None) => break,
             Err(error) => {
                 assert!(!error.to_string().is_empty());
-                assert!(matches!(reader.next(), Ok(None)), "it goes on after {error}");
+                assert!(matches!(reader.next(), Ok(None)), "it continues after {error}");
                 break;
             }
         }
@@ -54,7 +54,7 @@ fn see(event: &Event<'_>, records: &mut u64, line: &mut Vec<u8>) {
     }
 }
 
-/// Blocks as they should be, of frames that need not be.
+/// Returns valid blocks of possibly invalid frames.
 fn built(input: &mut Input<'_>) -> Vec<u8> {
     let mut file = b"perfrec\n\x01\0\0\0\x01\0\0\0".to_vec();
     let mut start = vec![1, 0, 0, 0, 56, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
@@ -73,10 +73,10 @@ fn built(input: &mut Input<'_>) -> Vec<u8> {
             }
             let pad = body.len().next_multiple_of(8) - body.len();
             body.resize(body.len() + pad, 0);
-            let lie = if input.u8() == 0 { input.u32() } else { 0 };
+            let change = if input.u8() == 0 { input.u32() } else { 0 };
             frames.extend(what.to_le_bytes());
             frames.extend((flags & !7 | pad as u16).to_le_bytes());
-            frames.extend((8 + body.len() as u32).wrapping_add(lie).to_le_bytes());
+            frames.extend((8 + body.len() as u32).wrapping_add(change).to_le_bytes());
             frames.extend(body);
         }
         block(&mut file, before, records, u32::from(how >> 3 & 1), &frames);
@@ -89,7 +89,7 @@ fn built(input: &mut Input<'_>) -> Vec<u8> {
     file
 }
 
-/// The beginning of a ring's frame, with texts that fit.
+/// Returns the beginning of a ring's frame, with texts that fit.
 fn origin(bytes: &[u8]) -> Vec<u8> {
     let mut fixed = bytes.to_vec();
     fixed.resize(64, 0);
@@ -102,7 +102,7 @@ fn origin(bytes: &[u8]) -> Vec<u8> {
     fixed
 }
 
-/// A block as `proto/RECORDING.md` has it.
+/// Appends a block in the format of `proto/RECORDING.md`.
 fn block(file: &mut Vec<u8>, before: u64, records: u32, flags: u32, frames: &[u8]) {
     let mut head = b"PFRB".to_vec();
     head.extend((frames.len() as u32).to_le_bytes());
@@ -116,7 +116,7 @@ fn block(file: &mut Vec<u8>, before: u64, records: u32, flags: u32, frames: &[u8
     file.extend(frames);
 }
 
-/// Somebody goes on at its end.
+/// Appends to the recording.
 fn append(bytes: &[u8]) {
     thread_local! {
         static DIR: RefCell<Option<(tempfile::TempDir, PathBuf)>> = const { RefCell::new(None) };

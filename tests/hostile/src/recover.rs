@@ -1,7 +1,7 @@
-//! Shared rings, with producers that live and die as the input says: attaching, publishing, sweeping,
-//! recovery, and whoever looks on, while words are changed under them.
+//! Shared rings, with producers that live and die as the input says: attaching, publishing,
+//! sweeping, recovery, and outside observers, while words are changed under them.
 
-use crate::heap::{self, MEMBERS, lie, reading, seen};
+use crate::heap::{self, MEMBERS, corrupt, reading, seen};
 use crate::read::all_of;
 use perfring_abi::RecordType;
 use perfring_ring::heap::HeapRing;
@@ -12,23 +12,23 @@ use perfring_ring::{
 use perfring_testkit::choices::{Choices, Input};
 use std::cell::Cell;
 
-/// The system as the algorithm sees it. Whoever asks it without end is found out.
-struct MadeUp {
+/// The system as the algorithm sees it. It detects endless queries.
+struct FakeSystem {
     alive: Cell<u8>,
     asked: Cell<u64>,
 }
 
-impl MadeUp {
+impl FakeSystem {
     fn count(&self) {
         self.asked.set(self.asked.get() + 1);
-        assert!(self.asked.get() < 1_000_000, "it asks without end");
+        assert!(self.asked.get() < 1_000_000, "it queries endlessly");
     }
 }
 
-impl Liveness for MadeUp {
+impl Liveness for FakeSystem {
     fn is_alive(&self, slot: u32) -> bool {
         self.count();
-        // As the kernel's answer is: a slot that there is none of is nobody's to rob.
+        // Like the kernel's answer: a slot that does not exist is never taken over.
         slot > MEMBERS || self.alive.get() >> slot & 1 == 1
     }
 
@@ -50,7 +50,7 @@ struct Member {
 pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let heap = heap::ring(&mut input, true);
-    let liveness = MadeUp { alive: Cell::new(0xff), asked: Cell::new(0) };
+    let liveness = FakeSystem { alive: Cell::new(0xff), asked: Cell::new(0) };
     let mut members: [Option<Member>; MEMBERS as usize] = Default::default();
     join(&heap, &liveness, &mut members, 0);
     while !input.is_empty() {
@@ -58,7 +58,7 @@ pub(crate) fn run(data: &[u8]) {
         let what = input.u8();
         let slot = usize::from(what >> 4) % heap.shared().slots().len();
         match what % 16 {
-            0..4 => lie(&heap, &mut input),
+            0..4 => corrupt(&heap, &mut input),
             4 => join(&heap, &liveness, &mut members, slot),
             5..10 => {
                 if let Some(member) = &mut members[slot] {
@@ -66,7 +66,7 @@ pub(crate) fn run(data: &[u8]) {
                 }
             }
             10 => {
-                // It dies, with what it has open.
+                // It dies, with its open reservations.
                 members[slot] = None;
                 liveness.alive.set(liveness.alive.get() & !(1 << slot));
             }
@@ -93,7 +93,7 @@ pub(crate) fn run(data: &[u8]) {
 
 fn join(
     heap: &HeapRing,
-    liveness: &MadeUp,
+    liveness: &FakeSystem,
     members: &mut [Option<Member>; MEMBERS as usize],
     slot: usize,
 ) {
@@ -105,7 +105,7 @@ fn join(
 }
 
 impl Member {
-    fn act(&mut self, heap: &HeapRing, liveness: &MadeUp, input: &mut Input<'_>) {
+    fn act(&mut self, heap: &HeapRing, liveness: &FakeSystem, input: &mut Input<'_>) {
         let (at, size) = (heap.shared(), heap.layout().data_size);
         let what = input.u8();
         let len = usize::from(input.u8()) >> (what >> 4 & 3);
@@ -183,8 +183,8 @@ impl Member {
     }
 }
 
-/// Whoever looks at it from outside.
-fn inspect(heap: &HeapRing, liveness: &MadeUp) {
+/// Inspects the ring from outside.
+fn inspect(heap: &HeapRing, liveness: &FakeSystem) {
     let (at, layout) = (heap.shared(), heap.layout());
     let is_dead = |slot| !liveness.is_alive(slot);
     let _ = RingTotals::of(at, layout.policy, is_dead).map(|totals| totals.unreported());
@@ -195,7 +195,7 @@ fn inspect(heap: &HeapRing, liveness: &MadeUp) {
     let _ = (at.held_up(), at.locked_by(), at.lags());
 }
 
-/// Its readers, to the end of what there is.
+/// Reads to the end with each reader.
 fn read(heap: &HeapRing, input: &mut Input<'_>) {
     let (ring, layout) = (heap.ring(), heap.layout());
     let most = 4 * layout.data_size + 64;

@@ -1,12 +1,12 @@
-//! Inputs to begin with, made of the golden files.
+//! Initial inputs, made of the golden files.
 
 use crate::events::golden_types;
 use crate::file::GOLDEN;
 use perfring_types::Entries;
 use std::path::Path;
 
-/// Writes those of a target into the directory that `PERFRING_FUZZ_SEEDS` names, if it does: libFuzzer's
-/// programs call this before they look there.
+/// Writes a target's initial inputs into the directory that `PERFRING_FUZZ_SEEDS` names, if it is
+/// set: libFuzzer's programs call this before they read it.
 ///
 /// # Panics
 /// If they cannot be written.
@@ -18,22 +18,25 @@ pub fn write(target: &str) {
     }
 }
 
-/// Those of a target, each with a name.
+/// Returns the initial inputs of a target, each with a name.
 #[must_use]
 pub fn of(target: &str) -> Vec<(String, Vec<u8>)> {
     let mut seeds = Vec::new();
     let mut add = |name: &str, parts: &[&[u8]]| seeds.push((name.to_owned(), parts.concat()));
     let text = |text: &str| [&(text.len() as u16).to_le_bytes(), text.as_bytes()].concat();
     match target {
-        // Each file as it is, with everybody at its doors; and as bytes, where it is short.
+        // Each file unchanged, with every entry point; and as bytes, where it is short.
         "attach" => {
             for (at, (name, _)) in GOLDEN.iter().enumerate() {
-                for (doors, shape) in [(0b1110_0011, 0), (0b1000_1100, 0), (0b0111_1111, 1)] {
+                for (entries, shape) in [(0b1110_0011, 0), (0b1000_1100, 0), (0b0111_1111, 1)] {
                     let at = [shape, at as u8];
                     let stretch: &[u8] = if shape == 1 { &[1, 1, 0, 2, 0, 1] } else { &[] };
                     let turns: Vec<u8> =
                         (0..48_u8).flat_map(|turn| [1, turn.wrapping_mul(37), 40]).collect();
-                    add(&format!("{name}-{doors:02x}"), &[&at, stretch, &[doors, 0, 0], &turns]);
+                    add(
+                        &format!("{name}-{entries:02x}"),
+                        &[&at, stretch, &[entries, 0, 0], &turns],
+                    );
                 }
             }
             add("bytes", &[GOLDEN[4].1]);

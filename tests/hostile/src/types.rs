@@ -1,4 +1,4 @@
-//! Type tables, and payloads read by them: plain structs, archives, tagged values, JSON.
+//! Type tables, and payloads read with them: plain structs, archives, tagged values, JSON.
 
 use perfring_consumer::RecordType;
 use perfring_testkit::choices::{Choices, Input};
@@ -22,8 +22,8 @@ pub(crate) fn run(data: &[u8]) {
     match input.u8() % 6 {
         0 => table(&words(input.rest())),
         1 => {
-            // Entries as they should be, of texts that are not, with a word changed.
-            let (mut all, lie) = (Vec::new(), input.u16());
+            // Valid entries of invalid texts, with a word changed.
+            let (mut all, change) = (Vec::new(), input.u16());
             while !input.is_empty() {
                 let id = 4096 + u32::from(input.u8() % 4);
                 let text = input.text(4096);
@@ -31,8 +31,8 @@ pub(crate) fn run(data: &[u8]) {
                     all.extend(Entry { id, layout: 0, text: &text }.to_words());
                 }
             }
-            if let Some(word) = all.get_mut(usize::from(lie >> 4)).filter(|_| lie & 15 < 8) {
-                *word ^= 1 << (lie & 63);
+            if let Some(word) = all.get_mut(usize::from(change >> 4)).filter(|_| change & 15 < 8) {
+                *word ^= 1 << (change & 63);
             }
             table(&all);
         }
@@ -69,7 +69,7 @@ fn table(words: &[u64]) {
     for damage in table.damage() {
         assert!(!damage.to_string().is_empty());
     }
-    // What was good is handed on, and good again.
+    // What was valid is written again, and is valid again.
     let handed: Vec<u64> = table.entries().flat_map(|entry| entry.to_words()).collect();
     let again = TypeTable::from_words(&handed);
     assert_eq!((again.len(), again.damage().len()), (table.len(), 0));
@@ -81,7 +81,7 @@ fn table(words: &[u64]) {
     }
 }
 
-/// What is written of a type is the same type.
+/// Checks that a type survives writing and parsing.
 fn same_again(kind: &Type) {
     let text = kind.to_json();
     let again = Type::parse(kind.id, &text);
@@ -89,7 +89,7 @@ fn same_again(kind: &Type) {
     assert_eq!(again.to_json(), text);
 }
 
-/// How many values there are in all.
+/// Returns how many values there are in all.
 fn count(value: &Value) -> usize {
     1 + match value {
         Value::List(values) => values.iter().map(count).sum(),
@@ -98,7 +98,7 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// Everything that a reader does with a type and a payload.
+/// Does everything that a reader does with a type and a payload.
 pub(crate) fn payload_of(kind: &Type, payload: &[u8]) {
     match kind.decode(payload) {
         Ok(value) => {
@@ -107,7 +107,7 @@ pub(crate) fn payload_of(kind: &Type, payload: &[u8]) {
             assert!(!text.contains(['\u{1b}', '\n']), "{text}");
             let json = serde_json::to_string(&value).expect("JSON holds every value");
             let read: Result<serde_json::Value, _> = serde_json::from_str(&json);
-            // Its own reader gives up on nesting before ours does.
+            // The JSON parser gives up on nesting before ours does.
             assert!(read.is_ok() || json.contains("[[[[") || json.contains("{{"), "{json}");
             if let Value::Struct(fields) = &value {
                 for (name, _) in fields.iter().take(64) {
@@ -122,7 +122,7 @@ pub(crate) fn payload_of(kind: &Type, payload: &[u8]) {
 }
 
 fn archive(bytes: &[u8]) {
-    // As a payload stands in a ring: aligned to 8.
+    // Aligned to 8, like a payload in a ring.
     let mut aligned = words(bytes);
     aligned.push(0);
     let bytes = &bytemuck::cast_slice::<u64, u8>(&aligned)[..bytes.len()];
@@ -133,7 +133,7 @@ fn archive(bytes: &[u8]) {
         let names: usize = found.names.iter().map(|name| name.len()).sum();
         let _ = (sum, names, found.text.len(), found.number, found.maybe.as_ref().is_some());
     }
-    // By its type alone it can be read as well.
+    // It can be read with its type alone as well.
     let kind = parse(&Archived::SCHEMA.to_json()).expect("our own type");
     let by_type = kind.decode(bytes);
     if let Ok(found) = found {
@@ -144,7 +144,7 @@ fn archive(bytes: &[u8]) {
     payload_of(&kind, bytes);
 }
 
-/// Appends values as the input says; returns how many were given.
+/// Appends values as the input says; returns their number.
 pub(crate) fn write_tagged(input: &mut Input<'_>, names: &[&str], writer: &mut TaggedWriter<'_>) {
     for _ in 0..input.u8() % 24 {
         let what = input.u8();
@@ -190,7 +190,7 @@ pub(crate) fn write_tagged(input: &mut Input<'_>, names: &[&str], writer: &mut T
 }
 
 fn tagged(input: &mut Input<'_>) {
-    // What our writer writes is read, and keeps to its limit.
+    // What our writer writes can be read, and keeps to its limit.
     let limit = usize::from(input.u16());
     let mut payload = Vec::new();
     let mut writer = TaggedWriter::new(&mut payload).with_limit(limit);
@@ -202,8 +202,8 @@ fn tagged(input: &mut Input<'_>) {
         let value = value.expect("what our own writer wrote");
         reported |= value.name == perfring_types::tagged::CUT && matches!(value.data, Data::U64(_));
     }
-    assert!(!cut || reported || limit < 24, "cut, and it does not say so");
-    // And anything else is read or refused.
+    assert!(!cut || reported || limit < 24, "truncated, and not reported");
+    // Anything else is read or refused.
     for value in Values::new(input.rest()) {
         let Ok(value) = value else { break };
         if let Data::F64s(list) = value.data {

@@ -5,7 +5,7 @@ use perfring_testkit::choices::{Choices, Input};
 use perfring_types::read::{Condition, Op, Type, Value};
 use std::sync::OnceLock;
 
-/// Enumerations in every place, and what JSON holds besides.
+/// Enumerations in every position, and other contents of JSON.
 const SHAPE: &str = r#"{"name":"t","encoding":"tagged","fields":[
     {"name":"level","kind":"enum","of":{"kind":"any"},"labels":[{"value":1,"name":"low"},{"value":9,"name":"High"}]},
     {"name":"list","kind":"array","count":3,"of":{"kind":"enum","of":{"kind":"u8"},"labels":[{"value":2,"name":"two"}]}},
@@ -62,7 +62,7 @@ fn check(kind: &Type, value: &Value, condition: &Condition) {
         assert!(!is(condition.op) && !condition.matches(value));
         return;
     }
-    // Of two that are each other's opposite one holds.
+    // Of two opposite conditions one holds.
     assert_ne!(is(Op::Eq), is(Op::Ne));
     let _ = (is(Op::Lt), is(Op::Ge), condition.matches(value));
 }

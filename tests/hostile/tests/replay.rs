@@ -1,4 +1,4 @@
-//! What was found stays found: every input in `crashes/`, and every one to begin with, without libFuzzer.
+//! Replays past findings: every input in `crashes/`, and every initial one, without libFuzzer.
 
 use perfring_testkit::rng::Rng;
 use std::path::Path;
@@ -21,11 +21,11 @@ fn what_was_found_is_survived() {
             found += 1;
         }
     }
-    println!("{found} inputs that were found, {seeds} seeds");
+    println!("{found} past findings, {seeds} seeds");
     assert!(seeds > 300);
 }
 
-/// Inputs that nobody thought of, the same every time.
+/// Random inputs, the same every time.
 #[test]
 fn bytes_at_random_are_survived() {
     let mut rng = Rng::new(1);
@@ -38,7 +38,7 @@ fn bytes_at_random_are_survived() {
     }
 }
 
-/// Each target has its program, and the script knows it.
+/// Each target has its program, and is in the script's list.
 #[test]
 fn the_list_of_targets_is_one() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -10,42 +10,42 @@ const KINDS: [u32; 6] =
 
 /// A source of decisions.
 pub trait Choices {
-    /// The next bytes.
+    /// Returns the next bytes.
     fn array<const N: usize>(&mut self) -> [u8; N];
 
-    /// The next byte.
+    /// Returns the next byte.
     fn u8(&mut self) -> u8 {
         u8::from_le_bytes(self.array())
     }
 
-    /// The next two bytes.
+    /// Returns the next two bytes.
     fn u16(&mut self) -> u16 {
         u16::from_le_bytes(self.array())
     }
 
-    /// The next four bytes.
+    /// Returns the next four bytes.
     fn u32(&mut self) -> u32 {
         u32::from_le_bytes(self.array())
     }
 
-    /// The next eight bytes.
+    /// Returns the next eight bytes.
     fn u64(&mut self) -> u64 {
         u64::from_le_bytes(self.array())
     }
 
-    /// A number below `count`.
+    /// Returns a number below `count`.
     fn of(&mut self, count: usize) -> usize {
         let roll = if count > 256 { usize::from(self.u16()) } else { usize::from(self.u8()) };
         roll % count.max(1)
     }
 
-    /// One of these.
+    /// Returns one of these.
     fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.of(of.len())]
     }
 
-    /// What to store where `old` stands, in a ring of `size` bytes: rather something that passes the
-    /// first checks.
+    /// Returns a value to store in place of `old`, in a ring of `size` bytes: mostly one that
+    /// passes the first checks.
     fn number(&mut self, old: u64, size: u64) -> u64 {
         let near = |by: u8| i64::from(by as i8);
         match self.u8() % 10 {
@@ -75,42 +75,42 @@ impl Choices for Rng {
     }
 }
 
-/// A fuzzer's bytes. Missing ones are zero, so every input is one.
+/// A fuzzer's bytes. Missing bytes are zero, so every input is valid.
 #[derive(Debug)]
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    /// Of all these bytes.
+    /// Makes an input of these bytes.
     #[must_use]
     pub fn new(data: &'a [u8]) -> Self {
         Input(data)
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// So many bytes, or as many as there are.
+    /// Takes `len` bytes, or as many as there are.
     pub fn take(&mut self, len: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;
         bytes
     }
 
-    /// Bytes with their length before them, at most `most`.
+    /// Takes bytes with their length before them, at most `most`.
     pub fn bytes(&mut self, most: usize) -> &'a [u8] {
         let len = usize::from(self.u16());
         self.take(len.min(most))
     }
 
-    /// A text with its length before it.
+    /// Takes a text with its length before it.
     pub fn text(&mut self, most: usize) -> String {
         String::from_utf8_lossy(self.bytes(most)).into_owned()
     }
 
-    /// Everything that is left.
+    /// Takes everything that is left.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }

@@ -1,13 +1,13 @@
-//! A ring file in memory, and where its fields stand.
+//! A ring file in memory, and the offsets of its fields.
 
 use crate::size::workspace;
 use perfring_abi::{FIELDS, Field, Producers, SLOT_SIZE};
 use std::ops::Range;
 
-/// Where a field stands.
+/// Returns the offset of a field.
 ///
 /// # Panics
-/// If there is none of that name.
+/// If there is no field of that name.
 #[must_use]
 pub fn at(name: &str) -> Range<usize> {
     let field = |field: &&Field| field.name == name;
@@ -15,16 +15,16 @@ pub fn at(name: &str) -> Range<usize> {
     field.offset..field.offset + field.size
 }
 
-/// A field of 64 bits of a file.
+/// Returns a field of 64 bits of a file.
 ///
 /// # Panics
-/// If there is none of that name, or no such file.
+/// If there is no field of that name, or the file is too short.
 #[must_use]
 pub fn word(file: &[u8], name: &str) -> u64 {
     get(file, at(name).start, 8)
 }
 
-/// Up to eight bytes of a file, as a number.
+/// Returns up to eight bytes of a file, as a number.
 ///
 /// # Panics
 /// Beyond its end.
@@ -35,10 +35,10 @@ pub fn get(file: &[u8], offset: usize, size: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Where a slot stands.
+/// Returns the offset of a slot.
 ///
 /// # Panics
-/// If this is no ring.
+/// If this is not a ring.
 #[must_use]
 pub fn slot_at(file: &[u8], index: u32) -> Range<usize> {
     let start = word(file, "control_offset") as usize + index as usize * SLOT_SIZE as usize;
@@ -50,15 +50,15 @@ pub fn slot_at(file: &[u8], index: u32) -> Range<usize> {
 pub struct Image {
     /// The golden file that it is made of.
     pub name: &'static str,
-    /// All of them.
+    /// The file's bytes.
     pub bytes: Vec<u8>,
 }
 
 impl Image {
-    /// A golden file.
+    /// Reads a golden file.
     ///
     /// # Panics
-    /// If there is none of that name.
+    /// If there is no file of that name.
     #[must_use]
     pub fn golden(name: &'static str) -> Self {
         let path = workspace().join(format!("proto/golden/{name}.perfring"));
@@ -66,7 +66,7 @@ impl Image {
         Image { name, bytes }
     }
 
-    /// Up to eight bytes as a number.
+    /// Returns up to eight bytes as a number.
     #[must_use]
     pub fn get(&self, offset: usize, size: usize) -> u64 {
         get(&self.bytes, offset, size)
@@ -77,7 +77,7 @@ impl Image {
         self.bytes[offset..offset + size].copy_from_slice(&value.to_le_bytes()[..size]);
     }
 
-    /// A field of 64 bits.
+    /// Returns a field of 64 bits.
     #[must_use]
     pub fn word(&self, field: &str) -> u64 {
         word(&self.bytes, field)
@@ -89,20 +89,20 @@ impl Image {
         self.set(at.start, at.len(), value);
     }
 
-    /// Where the data area stands.
+    /// Returns the offset of the data area.
     #[must_use]
     pub fn data(&self) -> Range<usize> {
         let start = self.word("data_offset") as usize;
         start..start + self.word("data_size") as usize
     }
 
-    /// Whether several processes may produce.
+    /// Returns whether several processes may produce.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.bytes[at("producers")] == Producers::Many.code().to_le_bytes()
     }
 
-    /// The same file with one number changed.
+    /// Returns the same file with one number changed.
     #[must_use]
     pub fn with(&self, offset: usize, size: usize, value: u64) -> Self {
         let mut image = self.clone();

@@ -1,21 +1,22 @@
-//! What can be wrong with a ring file: one value, several that fit each other, or all of it.
+//! Invalid ring files: one wrong value, several consistent ones, or random bytes.
 
 use crate::choices::Choices;
 use crate::image::{Image, at, slot_at};
-use crate::nasty::{LOCKS, LOCKS_OF_NOBODY, bits, records, reservations, values};
+use crate::nasty::{INVALID_LOCKS, LOCKS, bits, records, reservations, values};
 use crate::rng::Rng;
 use crate::size::every;
 use perfring_abi::{FIELDS, RecordType, RecordWord};
 
-/// Drop rings of different kinds to begin with.
+/// Drop rings of different kinds to start from.
 pub const DROP: [&str; 4] =
     ["drop_wrapped_with_losses", "drop_foreign_reader", "timed_drop", "aux_drop"];
 
-/// Overwrite rings of different kinds to begin with.
+/// Overwrite rings of different kinds to start from.
 pub const OVERWRITE: [&str; 4] =
     ["overwrite_wrapped", "overwrite_half", "killed_between_mark_and_tail", "aux_overwrite"];
 
-/// Shared rings to begin with. The last has an open reservation, for which everybody waits a little.
+/// Shared rings to start from. The last has an open reservation, for which all processes wait a
+/// little.
 pub const SHARED: [&str; 5] = [
     "shared_drop",
     "shared_overwrite_lapped",
@@ -24,20 +25,20 @@ pub const SHARED: [&str; 5] = [
     "shared_killed_with_open",
 ];
 
-/// These golden files.
+/// Returns these golden files.
 #[must_use]
 pub fn golden(names: &[&'static str]) -> Vec<Image> {
     names.iter().map(|name| Image::golden(name)).collect()
 }
 
-/// A broken ring file, and what is wrong with it.
+/// An invalid ring file, and a description of its error.
 pub type Case = (String, Image);
 
-/// The bytes of the header's fields, in pieces of up to eight: name, offset, size.
+/// Returns the bytes of the header's fields, in pieces of up to eight: name, offset, size.
 fn pieces() -> impl Iterator<Item = (&'static str, usize, usize)> {
     FIELDS.iter().flat_map(|field| {
         let step = field.size.min(8);
-        // A few words of what is reserved stand for all of it.
+        // A few of the reserved words represent all of them.
         let words = match field.name {
             "reserved" => 3,
             "anchors" => 8,
@@ -47,14 +48,15 @@ fn pieces() -> impl Iterator<Item = (&'static str, usize, usize)> {
     })
 }
 
-/// Whether a field changes while a ring is in use; the others are its shape.
+/// Returns whether a field changes while a ring is in use; the others are its shape.
 fn is_live(offset: usize) -> bool {
     offset >= at("tail_mark").start
         || (at("data_head").start..at("data_tail").end).contains(&offset)
 }
 
-/// Every value in every field of the header, each on one ring of `of`: this is the `nth`. Single bits are
-/// changed in the ring's shape alone, as those of the rest are changed in rings in memory.
+/// Returns every value in every field of the header, each on one ring of `of`: this is the `nth`.
+/// Single bits are changed only in the ring's shape; those of the other fields are changed in rings
+/// in memory.
 pub fn fields(base: &Image, nth: usize, of: usize) -> impl Iterator<Item = Case> {
     let mut taken = every(nth, of);
     let cases = pieces().flat_map(|(name, offset, size)| {
@@ -69,9 +71,9 @@ pub fn fields(base: &Image, nth: usize, of: usize) -> impl Iterator<Item = Case>
     })
 }
 
-/// Every value in every word that the producers of a shared ring share: positions, lock, ledger, marks,
-/// book, and the first two slots; each on one ring of `of`. Locks that nobody can hold are left out: each
-/// of them takes its time.
+/// Returns every value in every word that the producers of a shared ring share: positions, lock,
+/// running totals, marks, totals, and the first two slots; each on one ring of `of`. Locks that no
+/// process can hold are left out: each of them takes time.
 pub fn shared_words(base: &Image, nth: usize, of: usize) -> impl Iterator<Item = Case> {
     let mut taken = every(nth, of);
     let places = [
@@ -92,17 +94,17 @@ pub fn shared_words(base: &Image, nth: usize, of: usize) -> impl Iterator<Item =
     })
 }
 
-/// A lock that no process can hold.
-pub fn locks_of_nobody(base: &Image) -> impl Iterator<Item = (u64, Image)> {
-    LOCKS_OF_NOBODY.into_iter().map(|lock| {
+/// Returns images with a lock that no process can hold.
+pub fn invalid_locks(base: &Image) -> impl Iterator<Item = (u64, Image)> {
+    INVALID_LOCKS.into_iter().map(|lock| {
         let mut image = base.clone();
         image.set_field("shared_lock", lock);
         (lock, image)
     })
 }
 
-/// Every wrong header word in every word of the data area, each on one ring of `of`; of shared rings
-/// those of open reservations too, some with a reservation that is open further on.
+/// Returns every wrong header word in every word of the data area, each on one ring of `of`; for
+/// shared rings also those of open reservations, some with another reservation open further on.
 pub fn data(base: &Image, nth: usize, of: usize) -> impl Iterator<Item = Case> {
     let mut taken = every(nth, of);
     let shared = base.is_shared();
@@ -126,7 +128,8 @@ pub fn data(base: &Image, nth: usize, of: usize) -> impl Iterator<Item = Case> {
     })
 }
 
-/// A record at the tail that would end beyond the mapping, and a head that admits it.
+/// Returns images with a record at the tail that would end beyond the mapping, and a head that
+/// permits it.
 pub fn long_records(base: &Image) -> impl Iterator<Item = Case> {
     let tail = base.word("data_tail");
     let at = base.data().start + (tail % 4096) as usize;
@@ -144,7 +147,7 @@ pub fn long_records(base: &Image) -> impl Iterator<Item = Case> {
     })
 }
 
-/// Writes one copy of a latch so that it is whole, or not.
+/// Writes one copy of a sequence latch so that it is consistent, or not.
 fn forge(image: &mut Image, rng: &mut Rng, seq_latch: &str) {
     let words = at(seq_latch).len() / 16;
     let start = at(seq_latch).start + rng.index(2) * words * 8;
@@ -168,7 +171,7 @@ fn spoil(image: &mut Image, rng: &mut Rng, offset: usize) {
     image.set(offset, 8, value);
 }
 
-/// All positions, together and in their order.
+/// Changes all positions, in a consistent order.
 fn positions(image: &mut Image, rng: &mut Rng) {
     let tail = rng.below(1 << 40) & !7;
     let head = tail + (rng.below(4096) & !7);
@@ -186,7 +189,7 @@ fn positions(image: &mut Image, rng: &mut Rng) {
     }
 }
 
-/// Up to four lies that fit each other.
+/// Makes up to four consistent changes.
 #[must_use]
 pub fn several(base: &Image, rng: &mut Rng) -> Image {
     let (mut image, data) = (base.clone(), base.data());
@@ -203,7 +206,7 @@ pub fn several(base: &Image, rng: &mut Rng) -> Image {
                     spoil(&mut image, rng, offset);
                 }
             }
-            // All of it holes, or records of the smallest size.
+            // The whole area is holes, or records of the smallest size.
             5 => {
                 let kind = if rng.below(2) == 0 { RecordType::NOP } else { 4096 };
                 fill(&mut image, RecordWord::pack(kind, 0, 8));
@@ -224,7 +227,7 @@ pub fn several(base: &Image, rng: &mut Rng) -> Image {
                     image.set(offset, 8, open.raw());
                 }
             }
-            // All of it open reservations of the smallest size, or holes that one left.
+            // The whole area is open reservations of the smallest size, or holes that one left.
             9 => match rng.below(2) {
                 0 => fill(&mut image, RecordWord::pack(RecordType::NOP, 8, 8)),
                 _ => fill(&mut image, RecordWord::busy(8, rng.below(5) as u32)),
@@ -235,7 +238,7 @@ pub fn several(base: &Image, rng: &mut Rng) -> Image {
             }
         }
     }
-    // One of nobody's makes everybody wait, and is tried elsewhere.
+    // A lock that no process can hold makes all of them wait, and is tested elsewhere.
     if image.is_shared() && image.word("shared_lock") & 0xffff > 5 {
         image.set_field("shared_lock", 0);
     }
@@ -248,7 +251,7 @@ fn fill(image: &mut Image, word: RecordWord) {
     }
 }
 
-/// Random bytes behind a header of the right shape, or instead of it.
+/// Returns random bytes behind a header of the right shape, or instead of it.
 #[must_use]
 pub fn random(base: &Image, rng: &mut Rng, round: u64) -> Image {
     let mut image = Image { name: base.name, bytes: rng.bytes(base.bytes.len()) };

@@ -1,10 +1,9 @@
-//! The values that numbers of a ring are most likely to be broken by.
+//! The values that are most likely to break a ring's numbers.
 
 use perfring_abi::{Hole, RecordType, RecordWord};
 use std::collections::BTreeSet;
 
-/// Numbers at the edges of what some check compares with. Inputs of the fuzzer hold places
-/// in this list: add at the end alone.
+/// Numbers at the limits of checks. Inputs of the fuzzer contain indices of this list: append only.
 pub const NASTY: [u64; 30] = [
     0,
     1,
@@ -38,7 +37,8 @@ pub const NASTY: [u64; 30] = [
     u64::MAX - 1,
 ];
 
-/// What a field of so many bits may be replaced by, in a ring of `size` bytes: all but what it is.
+/// Returns values to replace a field of `bits` bits, in a ring of `size` bytes: all except its
+/// present one.
 #[must_use]
 pub fn values(old: u64, bits: usize, size: u64) -> BTreeSet<u64> {
     let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
@@ -54,13 +54,13 @@ pub fn values(old: u64, bits: usize, size: u64) -> BTreeSet<u64> {
         .collect()
 }
 
-/// A value with one bit changed, for each of its bits.
+/// Returns the value with one bit changed, for each of its bits.
 pub fn bits(old: u64, bits: usize) -> impl Iterator<Item = u64> {
     (0..bits).map(move |bit| old ^ 1 << bit)
 }
 
-/// Header words of records, holes and loss markers that are wrong, or right and in the wrong place, in a
-/// ring of `size` bytes.
+/// Returns header words of records, holes and loss markers that are wrong, or right and in the
+/// wrong position, in a ring of `size` bytes.
 #[must_use]
 pub fn records(size: u64) -> Vec<u64> {
     let record = |misc, size| RecordWord::pack(4096, misc, size).raw();
@@ -87,7 +87,8 @@ pub fn records(size: u64) -> Vec<u64> {
     ]
 }
 
-/// Header words of open reservations, and of what becomes of them, in a shared ring of `size` bytes.
+/// Returns header words of open reservations, and of what they turn into, in a shared ring of
+/// `size` bytes.
 #[must_use]
 pub fn reservations(size: u64) -> Vec<u64> {
     let busy = |size, slot| RecordWord::busy(size, slot).raw();
@@ -114,9 +115,9 @@ pub fn reservations(size: u64) -> Vec<u64> {
     ]
 }
 
-/// Words of a shared ring's lock: of the living and the dead, of slots that exist and of some that do not.
-/// The slots that a ring of four does not have are in [`LOCKS_OF_NOBODY`].
+/// Words of a shared ring's lock: of live and dead producers, of slots that exist and of some that
+/// do not. The slots that a ring of four does not have are in [`INVALID_LOCKS`].
 pub const LOCKS: [u64; 6] = [4, 1 << 16, 1 | 1 << 16, 2 | 1 << 16, 3 | 7 << 16, 5 | 9 << 16];
 
 /// Words of a lock that no process can hold.
-pub const LOCKS_OF_NOBODY: [u64; 6] = [6, 4097, 4098, 0xffff, u64::MAX, 0xffff | 1 << 16];
+pub const INVALID_LOCKS: [u64; 6] = [6, 4097, 4098, 0xffff, u64::MAX, 0xffff | 1 << 16];

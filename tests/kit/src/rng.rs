@@ -10,13 +10,13 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The seed may be any number.
+    /// Makes a generator; the seed may be any number.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Rng { seed, state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
     }
 
-    /// With the seed that `PERFRING_SEED` names, else another one in every run.
+    /// Makes a generator with the seed in `PERFRING_SEED`, or a new one in every run.
     #[must_use]
     pub fn from_env() -> Self {
         let seed = std::env::var("PERFRING_SEED").ok().and_then(|text| text.parse().ok());
@@ -25,7 +25,7 @@ impl Rng {
         Rng::new(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn any(&mut self) -> u64 {
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;
@@ -33,17 +33,17 @@ impl Rng {
         self.state.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `end`; 0 if that is 0.
+    /// Returns a number below `end`; 0 if that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         (self.any() >> 1) % end.max(1)
     }
 
-    /// An index into something of this length.
+    /// Returns an index into something of this length.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// So many random bytes.
+    /// Returns random bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len + 8);
         while bytes.len() < len {
@@ -53,7 +53,7 @@ impl Rng {
         bytes
     }
 
-    /// 128 bits: small, large, and at the edges.
+    /// Returns 128 bits: small, large, and at the limits.
     pub fn wide(&mut self) -> u128 {
         match self.below(6) {
             0 => 0,
@@ -65,7 +65,7 @@ impl Rng {
         }
     }
 
-    /// Any float, the odd ones often.
+    /// Returns any float, special ones often.
     pub fn float(&mut self) -> f64 {
         const ODD: [f64; 8] =
             [0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.1, f64::MAX, 5e-324];
@@ -75,7 +75,7 @@ impl Rng {
         }
     }
 
-    /// A text of at most `max` bytes that does not end with a zero.
+    /// Returns a text of at most `max` bytes that does not end with a zero.
     pub fn text(&mut self, max: usize) -> String {
         const PARTS: [&str; 12] =
             ["a", "\"", "\\", "\n", "\0", "\u{1b}[31m", "é", "日本", "𝄞", " ", "\u{202e}", "{x=1}"];

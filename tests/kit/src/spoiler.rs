@@ -1,6 +1,6 @@
-//! A peer that may write a ring's file and keeps to nothing: it rewrites positions, lengths, payloads,
-//! latches, locks, slots and the type table, cuts the file and lets it grow, at full speed. What it
-//! does follows from a seed.
+//! A malicious process with write access to a ring's file: it rewrites positions, lengths,
+//! payloads, sequence latches, locks, slots and the type table, truncates the file and extends it,
+//! at full speed. Its actions follow from a seed.
 
 use crate::choices::Choices;
 use crate::image::{at, word};
@@ -11,14 +11,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Things done to a ring before it is a whole one again.
+/// Number of changes before the ring is replaced by a valid one.
 const STEPS: u64 = 60;
 
-/// The malicious peer of one ring's name.
+/// The malicious process for one ring's name.
 #[derive(Debug)]
 pub struct Spoiler {
     path: PathBuf,
-    /// What a whole ring looks like.
+    /// The bytes of a valid ring.
     image: Vec<u8>,
     file: File,
     data_offset: u64,
@@ -27,19 +27,19 @@ pub struct Spoiler {
     /// Whether it leaves the file's length and identity alone.
     keeps_length: bool,
     left: u64,
-    /// Things done so far.
+    /// Steps done so far.
     pub steps: u64,
-    /// Of those, cuts.
+    /// Truncations among them.
     pub cuts: u64,
     /// Rings that took the name.
     pub rings: u64,
 }
 
 impl Spoiler {
-    /// Of the ring that stands there, which is whole.
+    /// Makes a spoiler of the ring at `path`, which is valid.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn new(path: &Path, seed: u64) -> io::Result<Self> {
         let image = std::fs::read(path)?;
         let (data_offset, data_size) = (word(&image, "data_offset"), word(&image, "data_size"));
@@ -61,17 +61,17 @@ impl Spoiler {
         })
     }
 
-    /// For readers that have no guard against a file that is cut: its length stays, and the ring is
-    /// whole again now and then instead of another one.
+    /// For readers without a SIGBUS handler: the file's length stays, and the ring is restored now
+    /// and then instead of replaced.
     #[must_use]
     pub fn keeping_length(self) -> Self {
         Spoiler { keeps_length: true, ..self }
     }
 
-    /// Does something.
+    /// Makes one change.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn step(&mut self) -> io::Result<()> {
         self.steps += 1;
         if self.left == 0 {
@@ -91,7 +91,8 @@ impl Spoiler {
         }
     }
 
-    /// Another ring takes the name, with an id of its own. Who has the old one sees it cut.
+    /// Replaces the ring by another one with an id of its own. Processes with the old one see it
+    /// truncated.
     fn renew(&mut self) -> io::Result<()> {
         if self.keeps_length {
             (self.left, self.rings) = (self.rng.below(2 * STEPS), self.rings + 1);
@@ -104,7 +105,7 @@ impl Spoiler {
         std::fs::rename(&draft, &self.path)?;
         let old = std::mem::replace(&mut self.file, File::options().write(true).open(&self.path)?);
         old.set_len(self.rng.below(self.len()))?;
-        // Some stay whole for longer, so that they are attached to.
+        // Some stay valid for longer, so that processes attach to them.
         (self.left, self.rings) = (self.rng.below(2 * STEPS), self.rings + 1);
         Ok(())
     }
@@ -121,9 +122,10 @@ impl Spoiler {
             _ => self.rng.below(self.len()),
         };
         self.file.set_len(to)?;
-        // Back again: of zeros. Most that are read now end so as another takes their name.
+        // Extended again, with zeros. Most rings that are being read end this way when another
+        // takes their name.
         self.file.set_len(self.len())?;
-        // But for the header: who comes now is to see more than that.
+        // Except for the header: a process that attaches now must see more than that.
         let header = self.image[..4096].to_vec();
         self.put(0, &header)
     }
@@ -145,7 +147,7 @@ impl Spoiler {
         self.file.write_all_at(bytes, at)
     }
 
-    /// What readers look at all the time.
+    /// Changes a position, which readers poll all the time.
     fn position(&mut self) -> io::Result<()> {
         const WORDS: [&str; 9] = [
             "data_head",
@@ -160,7 +162,7 @@ impl Spoiler {
         ];
         let name = WORDS[self.rng.index(WORDS.len())];
         let (at, was) = (at(name).start, word(&self.image, name));
-        // Near to what it was, mostly: that is believed.
+        // Mostly near to its old value, which passes the checks.
         let number = match self.rng.below(8) {
             0 => self.number(),
             1..=3 => was.wrapping_sub(8 * self.rng.below(32)),
@@ -169,16 +171,17 @@ impl Spoiler {
         self.put(at as u64, &number.to_le_bytes())
     }
 
-    /// Any word of the header page: latches and the ring's shape among them.
+    /// Changes any word of the header page, sequence latches and the ring's shape among them.
     fn field(&mut self) -> io::Result<()> {
-        // Seldom what it is and how large: whoever comes then is refused, and tries nothing else.
+        // Seldom the identity and the sizes: a process that attaches then is refused, and tries
+        // nothing else.
         let from = if self.rng.below(16) == 0 { 1024 } else { 1408 };
         let at = from + self.rng.below((4096 - from) / 8) * 8;
         let number = self.number();
         self.put(at, &number.to_le_bytes())
     }
 
-    /// Slots, and the type table.
+    /// Changes slots, and the type table.
     fn behind(&mut self) -> io::Result<()> {
         let start = self.data_offset + self.data_size;
         let at = start + self.rng.below(self.len().saturating_sub(start) / 8) * 8;
@@ -186,7 +189,7 @@ impl Spoiler {
         self.put(at, &number.to_le_bytes())
     }
 
-    /// A record's header, right or wrong.
+    /// Writes a record's header, valid or not.
     fn header(&mut self) -> io::Result<()> {
         let at = self.data_offset + self.rng.below(self.data_size / 8) * 8;
         let kinds = [2, 9, 4096, 7001, 0x5046_0001, 0x5046_0002];
@@ -210,7 +213,7 @@ impl Spoiler {
         self.put(at, &vec![byte; len as usize])
     }
 
-    /// A piece as it was: so that readers get further before the next.
+    /// Restores a piece, so that readers get further before the next change.
     fn back(&mut self) -> io::Result<()> {
         let at = match self.rng.below(2) {
             0 => 0,

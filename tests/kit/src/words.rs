@@ -3,17 +3,17 @@
 use perfring_abi::atomic::{AtomicU32, AtomicU64, Ordering};
 use perfring_abi::{Header, Slot};
 
-/// One of them.
+/// A word of a ring.
 #[derive(Debug)]
 pub enum Word<'a> {
-    /// Of 64 bits.
+    /// A word of 64 bits.
     Long(&'a AtomicU64),
-    /// Of 32 bits.
+    /// A word of 32 bits.
     Short(&'a AtomicU32),
 }
 
 impl Word<'_> {
-    /// What stands there.
+    /// Loads the word.
     #[must_use]
     pub fn load(&self) -> u64 {
         match self {
@@ -22,7 +22,7 @@ impl Word<'_> {
         }
     }
 
-    /// Changes it.
+    /// Stores the word.
     pub fn store(&self, value: u64) {
         match self {
             Word::Long(word) => word.store(value, Ordering::Relaxed),
@@ -31,14 +31,15 @@ impl Word<'_> {
     }
 }
 
-/// What every reader and writer looks at first: head, tail, the end of the reservations, and the lock.
+/// Returns the words that readers and writers read first: head, tail, the end of the reservations,
+/// and the lock.
 #[must_use]
 pub fn positions(header: &Header) -> [&AtomicU64; 4] {
     [&header.data_head, &header.data_tail, &header.shared.producer_pos, &header.shared.lock]
 }
 
-/// Everything else in header and slots that changes while a ring is in use. Inputs of the fuzzer hold
-/// places in this list.
+/// Returns all other words in header and slots that change while a ring is in use. Inputs of the
+/// fuzzer contain indices of this list.
 #[must_use]
 pub fn others<'a>(header: &'a Header, slots: &'a [Slot]) -> Vec<Word<'a>> {
     let mut long = vec![&header.perf_time.scale, &header.perf_time.zero];

@@ -1,5 +1,5 @@
-//! What the tests of several crates run against, each by its feature: it needs more than a test of the
-//! ring should build.
+//! Servers and generators for the tests of several crates, each behind a feature: they need more
+//! dependencies than a test of the ring should build.
 #![allow(missing_docs, reason = "its users are tests")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! A server of our own, and what its stream holds.
+//! A NATS server for tests, and the contents of its stream.
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{AckPolicy, pull};
@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Generous: a machine may be busy. Nothing waits for it to pass.
+/// Generous, as a machine may be busy. No test waits for it to pass.
 pub const LIMIT: Duration = Duration::from_secs(90);
 
-/// The server's program, if it is here.
+/// Returns the server's program, if it is installed.
 fn program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -31,12 +31,12 @@ fn program() -> Option<PathBuf> {
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !is_so() {
-        assert!(Instant::now() < end, "waited in vain: {what}");
+        assert!(Instant::now() < end, "timed out waiting for: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// A server with a port and a store of its own. Killed and removed at the end.
+/// A server with a port and a store of its own. Killed and removed when dropped.
 pub struct Server {
     program: PathBuf,
     child: Option<Child>,
@@ -60,7 +60,7 @@ impl Stored {
         }
     }
 
-    /// What a feed puts in.
+    /// Returns the number in the feed's message.
     pub fn number(&self) -> u64 {
         u64::from_le_bytes(self.payload.as_slice().try_into().unwrap())
     }
@@ -71,19 +71,19 @@ impl Stored {
 }
 
 impl Server {
-    /// With JetStream. `None` if there is none to be had.
+    /// Starts a server with JetStream. `None` if none is installed.
     pub fn start() -> Option<Server> {
         Self::with("jetstream { store_dir: STORE }")
     }
 
-    /// With these lines of configuration; `STORE` is its store.
+    /// Starts a server with these lines of configuration; `STORE` is its store.
     pub fn with(config: &str) -> Option<Server> {
         let mut server = Self::prepare(config)?;
         server.up();
         Some(server)
     }
 
-    /// All but started.
+    /// Prepares a server without starting it.
     pub fn prepare(config: &str) -> Option<Server> {
         let program = program()?;
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -92,7 +92,7 @@ impl Server {
         Some(server)
     }
 
-    /// For the next start.
+    /// Writes the configuration for the next start.
     pub fn configure(&self, config: &str) {
         let store = format!("{:?}", self.dir.path().join("store"));
         let config = config.replace("STORE", &store);
@@ -137,17 +137,17 @@ impl Server {
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
-    /// When it returns, no thread of the server runs: one that is to pass the stop on may have to wait
-    /// for a processor, and the others go on until then.
+    /// Stops the server. When this returns, no thread of the server runs: a thread that passes the
+    /// stop on may have to wait for a processor, and the others run until then.
     pub fn freeze(&self) {
         self.signal("-STOP");
         let tasks = format!("/proc/{}/task", self.child.as_ref().unwrap().id());
         let stands = |task: std::fs::DirEntry| {
             let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-            // After the name, which is in parentheses and may hold anything.
+            // After the name, which is in parentheses and may contain anything.
             stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
         };
-        until("the server stands still", || {
+        until("the server to be stopped", || {
             std::fs::read_dir(&tasks).unwrap().all(|task| task.is_ok_and(stands))
         });
     }
@@ -156,12 +156,12 @@ impl Server {
         self.signal("-CONT");
     }
 
-    /// Does this with a client of the server.
+    /// Runs `ask` with a client of the server.
     pub fn ask<T>(&self, ask: impl AsyncFnOnce(async_nats::jetstream::Context) -> T) -> T {
         self.ask_as(async_nats::ConnectOptions::new(), ask)
     }
 
-    /// The same, with these credentials.
+    /// Runs `ask` with a client that has these credentials.
     pub fn ask_as<T>(
         &self,
         options: async_nats::ConnectOptions,
@@ -174,7 +174,7 @@ impl Server {
         })
     }
 
-    /// All that the stream holds, in its order.
+    /// Returns all messages of the stream, in its order.
     pub fn stored(&self) -> Vec<Stored> {
         self.ask(async |context| stored(&context, "perfring").await)
     }
@@ -183,9 +183,9 @@ impl Server {
         self.ask(async |context| context.get_stream("perfring").await.is_ok())
     }
 
-    /// Takes away what the stream holds: one for work, which gives each message to one reader.
-    /// (Purging is no way to take: a server of 2.9 purges what comes meanwhile too.)
-    pub fn take_away(&self, to: &mut Vec<Stored>) {
+    /// Takes the messages from the stream: it is a work queue, which gives each message to one
+    /// reader. (Purging does not work: a server of 2.9 also purges messages that arrive meanwhile.)
+    pub fn drain(&self, to: &mut Vec<Stored>) {
         self.ask(async |context| {
             let name = Some("reader".to_owned());
             let config = pull::Config { durable_name: name, ..pull::Config::default() };

@@ -1,7 +1,7 @@
 //! The process that tests stop, step and kill.
 //!
 //! `actor kill SCENARIO RING` stops itself, does one thing, stops itself again.
-//! `actor quiet POLICY RING` moves a million records between two marks, and counts allocations.
+//! `actor quiet POLICY RING` moves a million records between two system calls, and counts allocations.
 //! `actor produce COUNT RING`, `actor hold ROLE RING`: see their functions.
 
 use nix::sys::signal::{Signal, raise};
@@ -53,7 +53,7 @@ fn main() -> Outcome {
     }
 }
 
-/// One thing between two stops. The numbers published go on after those in the ring.
+/// Takes one step between two stops. The published numbers continue those in the ring.
 fn kill(scenario: &str, ring: &str) -> Outcome {
     nix::sys::ptrace::traceme()?;
     if scenario == "attach" {
@@ -87,7 +87,7 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
     }
     let mut producer = Producer::attach(ring)?;
     let next = producer.totals().written.records;
-    // Made before the first stop: only the ring's own steps count.
+    // Made before the first stop: only the steps in the ring count.
     let payloads: Vec<Vec<u8>> = (next..next + 3).map(|number| numbered(number, 100)).collect();
     let large = numbered(next, 5000);
     raise(Signal::SIGSTOP)?;
@@ -101,7 +101,7 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
                 record.commit_len(100);
             }
         }
-        // Of a range of the AUX area, where there is one; all of it written, or its beginning.
+        // A range of the AUX area, if there is one; all of it written, or its beginning.
         "large" => {
             let _ = std::hint::black_box(producer.publish_as(NUMBERED, &large));
         }
@@ -150,7 +150,8 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
     Ok(())
 }
 
-/// A million records through both hot paths, between two calls of `getppid` that a tracer sees.
+/// Moves a million records through both hot paths, between two calls of `getppid` that a tracer
+/// detects.
 fn quiet(policy: &str, ring: &str) -> Outcome {
     if std::env::var_os("PERFRING_TRACED").is_some() {
         nix::sys::ptrace::traceme()?;
@@ -201,7 +202,7 @@ fn quiet(policy: &str, ring: &str) -> Outcome {
     Ok(())
 }
 
-/// Publishes numbered records, `len` bytes each, waiting for space, then says how it went.
+/// Publishes numbered records, `len` bytes each, waiting for space, then prints the result.
 fn produce(count: u64, len: usize, ring: &str) -> Outcome {
     let mut producer = Producer::attach(ring)?;
     let mut refused = 0u64;
@@ -221,17 +222,16 @@ fn produce(count: u64, len: usize, ring: &str) -> Outcome {
     Ok(())
 }
 
-/// Makes a ring with an octal mode, of `PERFRING_SIZE` bytes.
+/// Creates a ring with an octal mode, of `PERFRING_SIZE` bytes.
 fn make(mode: &str, ring: &str) -> Outcome {
     let size = std::env::var("PERFRING_SIZE").map_or(Ok(4096), |size| size.parse())?;
     let mode = u32::from_str_radix(mode, 8)?;
     let made = perfring_producer::create(ring, &Options { size, mode, ..Options::default() });
-    // The sentence, as a user sees it.
+    // The message, as a user sees it.
     made.map_err(|error| error.to_string().into())
 }
 
-/// Prints the numbers that an observer sees.
-/// Registers so many types, beginning somewhere among them, when it is told to.
+/// Registers so many types, beginning somewhere among them, at a line on stdin.
 fn register(count: u32, from: u32, ring: &str) -> Outcome {
     let producer = SharedProducer::attach(ring)?;
     println!("ready");
@@ -243,6 +243,7 @@ fn register(count: u32, from: u32, ring: &str) -> Outcome {
     Ok(())
 }
 
+/// Prints the numbers that an observer reads.
 fn observe(ring: &str) -> Outcome {
     let mut observer = Observer::open(ring, Start::Oldest)?;
     while let Some(item) = observer.read()? {
@@ -253,7 +254,7 @@ fn observe(ring: &str) -> Outcome {
     Ok(())
 }
 
-/// Holds a place until a line comes on stdin. A line each time that something is done.
+/// Holds a seat until a line comes on stdin. Prints a line for each step.
 fn hold(role: &str, ring: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
     let mut lines = std::io::stdin().lock().lines();
@@ -271,7 +272,7 @@ fn hold(role: &str, ring: &str) -> Outcome {
             let mut consumer = Consumer::attach_with(ring, &ConsumerOptions::named("the-holder"))?;
             say("attached")?;
             while let Some(line) = lines.next().transpose()? {
-                // Asked to read so many, waiting as long as it takes.
+                // Reads the requested number of records, waiting as long as it takes.
                 let mut left: u64 = line.parse()?;
                 while left > 0 {
                     match consumer.read()? {

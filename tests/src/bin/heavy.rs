@@ -1,4 +1,4 @@
-//! Producers and consumers of payloads of every length, those of the AUX area among them.
+//! Producers and consumers of payloads of every length, including those in the AUX area.
 //!
 //! `heavy produce one|many WHO SEED COUNT RING`, `heavy consume RING`,
 //! `heavy wait one|many COUNT LEN RING`, `heavy fork one|many RING`: see their functions.
@@ -39,7 +39,7 @@ fn main() -> Outcome {
     }
 }
 
-/// What was refused is tried again, under the same number: readers find no gap in the numbers.
+/// Retries a refused record under the same number, so that readers find no gap in the numbers.
 fn goes_on(outcome: Result<u64, ReserveError>) -> Result<u64, ReserveError> {
     match outcome {
         Err(ReserveError::Full | ReserveError::Pending { .. } | ReserveError::Contended { .. }) => {
@@ -50,7 +50,7 @@ fn goes_on(outcome: Result<u64, ReserveError>) -> Result<u64, ReserveError> {
     }
 }
 
-/// Publishes so many records in every way, large and small, and says where its numbers end.
+/// Publishes records by every method, large and small, and reports the end of its numbers.
 fn one(ring: &str, who: u64, mut rng: Rng, count: u64) -> Outcome {
     let mut producer = Producer::attach(ring)?;
     let mut seq = 0;
@@ -74,7 +74,7 @@ fn one(ring: &str, who: u64, mut rng: Rng, count: u64) -> Outcome {
                 let next = heavy(who, seq + 1, len_of(&mut rng));
                 let mut batch = producer.batch();
                 let both = batch.push_as(NUMBERED, &payload).and_then(|()| {
-                    // A batch of which the second is refused has the first.
+                    // A batch whose second record is refused has the first.
                     goes_on(batch.push_as(NUMBERED, &next).map(|()| 1)).map(|second| 1 + second)
                 });
                 batch.publish();
@@ -86,7 +86,7 @@ fn one(ring: &str, who: u64, mut rng: Rng, count: u64) -> Outcome {
     Ok(writeln!(std::io::stdout(), "{seq}")?)
 }
 
-/// As [`one`], of a shared ring.
+/// Publishes records into a shared ring by every method.
 fn many(ring: &str, who: u64, mut rng: Rng, count: u64) -> Outcome {
     let producer = SharedProducer::attach(ring)?;
     let mut seq = 0;
@@ -123,14 +123,15 @@ fn many(ring: &str, who: u64, mut rng: Rng, count: u64) -> Outcome {
     Ok(writeln!(std::io::stdout(), "{seq}")?)
 }
 
-/// Reads, and says what, a line each; releases now and then, and ends after the record of [`END`].
+/// Reads and prints a line for each item; releases now and then, and ends after the record of
+/// [`END`].
 fn consume(ring: &str) -> Outcome {
     let mut consumer = Consumer::attach(ring)?;
     let mut out = std::io::stdout().lock();
     for turn in 1u64.. {
         let (who, seq) = match consumer.read()? {
             None => {
-                // What is held is waited for by the producer.
+                // The producer waits for what is held.
                 consumer.release();
                 consumer.wait(Duration::MAX);
                 continue;
@@ -153,7 +154,7 @@ fn consume(ring: &str) -> Outcome {
     Ok(())
 }
 
-/// Publishes so many records of one length, waiting for the room of each.
+/// Publishes records of one length, waiting for space for each.
 fn wait(kind: &str, count: u64, len: usize, ring: &str) -> Outcome {
     match kind {
         "one" => {
@@ -172,21 +173,21 @@ fn wait(kind: &str, count: u64, len: usize, ring: &str) -> Outcome {
     Ok(())
 }
 
-/// Whether the child of a fork was refused everything, as it is told by its end.
+/// Ends the child of a fork; its status says whether everything was refused.
 fn judge(answers: [Option<ReserveError>; 3]) -> ! {
     let refused = answers.iter().all(|answer| *answer == Some(ReserveError::Forked));
     std::process::exit(i32::from(!refused))
 }
 
-fn ended_well(status: WaitStatus) -> Outcome {
+fn check_exit(status: WaitStatus) -> Outcome {
     match status {
         WaitStatus::Exited(_, 0) => Ok(()),
         other => Err(format!("the child: {other:?}").into()),
     }
 }
 
-/// Forks while a large reservation is open: what the child does with it is nothing to the ring. Of
-/// both kinds of producer, whose reservations are of two types.
+/// Forks while a large reservation is open: nothing that the child does with it affects the ring.
+/// For both kinds of producer, whose reservations are of two types.
 macro_rules! fork_with_one_open {
     ($producer:expr) => {{
         #[allow(unused_mut, reason = "a shared ring's is not changed by a publish")]
@@ -205,7 +206,7 @@ macro_rules! fork_with_one_open {
                     producer.reserve_timeout(NUMBERED, LARGE, LONG).err(),
                 ])
             }
-            ForkResult::Parent { child } => ended_well(waitpid(child, None)?)?,
+            ForkResult::Parent { child } => check_exit(waitpid(child, None)?)?,
         }
         open.commit();
         producer.publish_as(NUMBERED, &heavy(1, 1, LARGE))?;

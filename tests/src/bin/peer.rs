@@ -1,14 +1,15 @@
-//! The other end of a ring of which a program in another language has one end.
+//! The other end of a ring whose first end is a program in another language.
 //!
-//! `peer write POLICY TYPE RECORDS RING` makes the ring, says `ready`, waits for a line, publishes
-//! numbered records and says what it wrote. In a drop ring it waits for space; in an overwrite ring
-//! it stops half-way, says `half` and waits for a line, so that a reader can be sure to be late.
-//! `peer read POLICY TYPE RECORDS RING` says `ready`, reads until so many records have come or were
-//! told lost, and says how many of each there were, and the sum of the numbers that came.
+//! `peer write POLICY TYPE RECORDS RING` creates the ring, prints `ready`, waits for a line,
+//! publishes numbered records and prints what it wrote. In a drop ring it waits for space; in an
+//! overwrite ring it stops half-way, prints `half` and waits for a line, so that a reader is
+//! certain to be late. `peer read POLICY TYPE RECORDS RING` prints `ready`, reads until that many
+//! records were read or reported lost, and prints the number of each and the sum of the numbers
+//! that were read.
 //!
-//! The policy is `drop` or `overwrite`. The type is `plain`, bytes of which each follows from the
-//! number, or `pod`, a [`Quote`] whose every field does. Anything that is not what its number
-//! promises, or comes out of its turn, ends the program with an error.
+//! The policy is `drop` or `overwrite`. The type is `plain`, bytes that each follow from the
+//! number, or `pod`, a [`Quote`] whose fields all do. A record whose content does not match its
+//! number, or that is out of order, ends the program with an error.
 
 use perfring_consumer::{Consumer, Item, Policy, Record};
 use perfring_producer::{Options, Producer};
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 /// Payload bytes of a plain record.
 const LEN: usize = 64;
-/// Bytes of the ring: far less than what goes through it.
+/// Bytes of the ring: far less than what passes through it.
 const SIZE: u64 = 1 << 18;
 /// Longer than any working peer takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,17 +37,17 @@ fn main() -> Outcome {
     let policy = match policy {
         "drop" => Policy::Drop,
         "overwrite" => Policy::Overwrite,
-        _ => return Err(format!("{policy} is no policy").into()),
+        _ => return Err(format!("{policy} is not a policy").into()),
     };
     let pod = match kind {
         "plain" => false,
         "pod" => true,
-        _ => return Err(format!("{kind} is no type").into()),
+        _ => return Err(format!("{kind} is not a type").into()),
     };
     match role {
         "write" => write(policy, pod, records.parse()?, ring),
         "read" => read(pod, records.parse()?, ring),
-        _ => Err(format!("{role} is no role").into()),
+        _ => Err(format!("{role} is not a role").into()),
     }
 }
 
@@ -84,7 +85,7 @@ fn read(pod: bool, records: u64, ring: &str) -> Outcome {
             Some(Item::Record(record)) => {
                 let number = if pod { quoted(&record)? } else { number_of(record.bytes) };
                 if number != next {
-                    return Err(format!("{number} came, and it was the turn of {next}").into());
+                    return Err(format!("read {number} instead of {next}").into());
                 }
                 next += 1;
                 read += 1;
@@ -104,7 +105,7 @@ fn read(pod: bool, records: u64, ring: &str) -> Outcome {
     Ok(say(&format!("read {read} lost {lost} sum {sum}"))?)
 }
 
-/// The number of a quote, read in place, that is in all fields as it was made.
+/// Returns the number of a quote, read in place, after comparing all fields.
 fn quoted(record: &Record<'_>) -> Outcome<u64> {
     let quote: &Quote = record.as_pod()?;
     if *quote != Quote::of(quote.number) {

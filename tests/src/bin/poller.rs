@@ -1,14 +1,14 @@
 //! The process that waits by descriptor.
 //!
-//! `poller read BY COUNT RING` reads so many numbered records, asleep in `poll(2)` between them.
+//! `poller read BY COUNT RING` reads that many numbered records, asleep in `poll(2)` between them.
 //! `poller arm BY RING` stops itself, arms, stops itself again, then waits for the descriptor.
 //! `poller many BY COUNT DIR` waits for the rings 0 to COUNT of a directory at once.
-//! `poller forbidden WHAT RING` as `read any 10`, where the kernel refuses some system calls.
-//! `poller refused RING` arms where the kernel refuses what it begins to wait with, and then where not.
-//! `poller short DIR` waits for the rings 0 and 1 where there is no memory to wait for both at once.
+//! `poller forbidden WHAT RING` is `read any 10`, where the kernel refuses some system calls.
+//! `poller refused RING` arms where the kernel refuses the first call of a wait, and then where it does not.
+//! `poller short DIR` waits for the rings 0 and 1 where memory is too short to wait for both at once.
 //! `poller fork BY RING` uses a descriptor in a forked child.
 //! `poller survived HOW RING` forks a child that lives on with all that it inherited.
-//! `poller crowd COUNT DIR` so, with the rings 0 to COUNT of a directory.
+//! `poller crowd COUNT DIR` does the same with the rings 0 to COUNT of a directory.
 
 use nix::libc;
 use nix::sys::signal::{Signal, raise};
@@ -51,15 +51,15 @@ fn by(how: &str) -> Result<PollBy, String> {
     }
 }
 
-/// Waits until one is readable, a while less than any limit that it is armed with: a lost wake is
-/// seen, and not made good by the limit.
+/// Waits until one is readable, for less than any limit that it is armed with: a lost wake is
+/// detected, and not hidden by the limit.
 fn readable(pollables: &[&Pollable]) -> std::io::Result<Vec<usize>> {
     let mut fds: Vec<_> = pollables.iter().map(|p| PollFd::new(*p, PollFlags::IN)).collect();
     loop {
         match poll(&mut fds, Some(&Timespec { tv_sec: 30, tv_nsec: 0 })) {
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
-            Ok(0) => return Err(std::io::Error::other("nobody woke it in 30 s")),
+            Ok(0) => return Err(std::io::Error::other("not woken within 30 s")),
             Ok(_) => break,
         }
     }
@@ -94,7 +94,7 @@ fn read(by: PollBy, count: usize, ring: &str) -> Outcome {
             consumer.disarm(&mut pollable)?;
         }
     }
-    println!("done, {empty} times for nothing");
+    println!("done, {empty} spurious wakes");
     Ok(())
 }
 
@@ -102,7 +102,7 @@ fn arm(by: PollBy, ring: &str) -> Outcome {
     nix::sys::ptrace::traceme()?;
     let mut consumer = Consumer::attach(ring)?;
     let mut pollable = consumer.pollable(by)?;
-    // So that lazy binding, the thread and the rest are not in the way.
+    // So that lazy binding and the start of the thread happen before.
     if consumer.arm(&mut pollable, Duration::from_millis(1))? {
         readable(&[&pollable])?;
     }
@@ -118,7 +118,7 @@ fn arm(by: PollBy, ring: &str) -> Outcome {
     Ok(())
 }
 
-/// How many threads this process has.
+/// Returns the number of this process's threads.
 fn threads() -> std::io::Result<usize> {
     Ok(std::fs::read_dir("/proc/self/task")?.count())
 }
@@ -148,8 +148,8 @@ fn many(by: PollBy, count: u64, dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// Has the kernel refuse this thread what io_uring begins with; or that, and what waits for several
-/// futexes; or what has an io_uring do something.
+/// Makes the kernel refuse, for this thread, io_uring's first call; or that and the wait for
+/// several futexes; or the submission to an io_uring.
 fn forbid(what: &str) -> Outcome {
     let calls = match what {
         "io_uring" => vec![libc::SYS_io_uring_setup],
@@ -157,7 +157,7 @@ fn forbid(what: &str) -> Outcome {
         "enter" => vec![libc::SYS_io_uring_enter],
         _ => return Err(format!("forbid {what}?").into()),
     };
-    // The number; then for each call: if it is that, refuse.
+    // The number; then for each call a comparison and a refusal.
     let mut filter = vec![step(0x20, 0, 0, 0)];
     for call in calls {
         filter.push(step(0x15, 0, 1, u32::try_from(call)?));
@@ -167,7 +167,7 @@ fn forbid(what: &str) -> Outcome {
     install(filter)
 }
 
-/// A step of a seccomp filter.
+/// Makes a step of a seccomp filter.
 fn step(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code, jt, jf, k }
 }
@@ -185,9 +185,9 @@ fn install(mut filter: Vec<libc::sock_filter>) -> Outcome {
     Ok(())
 }
 
-/// The thread goes back to waiting once it can: it is not one that looks for ever.
+/// Checks that the thread waits again once it can, and does not poll for ever.
 fn short(dir: &Path) -> Outcome {
-    // The thread's own word, and those of two rings.
+    // The thread's own futex, and those of two rings.
     let low_half = 24 + if cfg!(target_endian = "big") { 4 } else { 0 };
     install(vec![
         step(0x20, 0, 0, 0),
@@ -217,7 +217,7 @@ fn short(dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// Until the thread is in the system call that waits for several futexes, for no more than 30 s.
+/// Waits, for at most 30 s, until the thread is in the system call that waits for several futexes.
 fn until_waiting() -> Outcome {
     let limit = Instant::now() + Duration::from_secs(30);
     let waits = format!("{} ", libc::SYS_futex_waitv);
@@ -232,10 +232,10 @@ fn until_waiting() -> Outcome {
         }
         std::thread::yield_now();
     }
-    Err("the thread looks, and does not wait".into())
+    Err("the thread polls, and does not wait".into())
 }
 
-/// A thread that is refused is told so each time, and another one, that is not, waits.
+/// A thread that is refused gets the error each time, and another one, which is not, waits.
 fn refused(ring: &str) -> Outcome {
     let mut consumer = Consumer::attach(ring)?;
     let mut pollable = consumer.pollable(PollBy::IoUring)?;
@@ -258,13 +258,13 @@ fn refused(ring: &str) -> Outcome {
     Ok(())
 }
 
-/// A child that uses what it inherited is refused, and takes no wake from its parent.
+/// Checks that a child that uses what it inherited is refused, and takes no wake from its parent.
 fn forked(by: PollBy, ring: &str) -> Outcome {
     let mut consumer = Consumer::attach(ring)?;
     let mut pollable = consumer.pollable(by)?;
     assert!(consumer.arm(&mut pollable, Duration::MAX)?);
-    // SAFETY: what the child does takes no lock of another thread, as there is none that matters:
-    // the thread of the descriptors holds its own alone.
+    // SAFETY: the child takes no lock of another thread, as there is none that matters: the thread
+    // of the descriptors holds only its own.
     match unsafe { fork() }? {
         ForkResult::Child => {
             let armed = consumer.arm(&mut pollable, Duration::ZERO);
@@ -272,7 +272,7 @@ fn forked(by: PollBy, ring: &str) -> Outcome {
             let refused = matches!(armed, Err(PollError::Forked { .. }))
                 && matches!(disarmed, Err(PollError::Forked { .. }));
             drop((consumer, pollable));
-            // One of its own works.
+            // A descriptor of its own works.
             let own = format!("{ring}-child");
             let mut own = Consumer::attach(own.as_str())?;
             let mut pollable = own.pollable(by)?;
@@ -289,11 +289,11 @@ fn forked(by: PollBy, ring: &str) -> Outcome {
     Ok(())
 }
 
-/// Forks. The child says so, and lives until its input ends, with all that it has of its parent's; the
-/// parent until it is killed.
+/// Forks. The child prints a line, and lives until its input ends, with all that it has of its
+/// parent's; the parent lives until it is killed.
 fn fork_and_stay() -> Outcome {
-    // SAFETY: what the child does takes no lock of another thread's: it prints, as the parent has not,
-    // and reads.
+    // SAFETY: the child takes no lock of another thread: it prints, as the parent has not, and
+    // reads.
     if let ForkResult::Child = unsafe { fork() }? {
         println!("child");
         std::io::stdin().read_line(&mut String::new())?;
@@ -304,7 +304,7 @@ fn fork_and_stay() -> Outcome {
     }
 }
 
-/// Forks with a consumer, and what waits for it.
+/// Forks with a consumer, and a handle that waits for it.
 fn survived(how: &str, ring: &str) -> Outcome {
     let mut consumer = Consumer::attach(ring)?;
     if how == "sleeper" {

@@ -1,8 +1,8 @@
 //! A producer of a shared ring, to be driven, stepped, stopped and killed.
 //!
-//! `sharer drive NAME RING` does as each line on its stdin says, and answers with a line.
-//! `sharer step SCENARIO RING` stops itself, does one thing, stops itself again.
-//! `sharer storm WHO SEED LOG RING` publishes in all ways at random until it is told to end.
+//! `sharer drive NAME RING` obeys each line on its stdin, and answers with a line.
+//! `sharer step SCENARIO RING` stops itself, takes one step, stops itself again.
+//! `sharer storm WHO SEED LOG RING` publishes by all methods at random until the log says to end.
 //! `sharer fork KIND RING` forks while it has a ring of that kind.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -109,13 +109,13 @@ fn drive(name: &str, ring: &str) -> Outcome {
     Ok(())
 }
 
-/// Who steps, among those whose payloads name them.
+/// The producer that steps, as named in its payloads.
 const VICTIM: u64 = 9;
 
-/// One thing between two stops, by producer 9, whose records are numbered from 0.
+/// Takes one step between two stops, as producer 9, whose records are numbered from 0.
 fn step(scenario: &str, ring: &str) -> Outcome {
     nix::sys::ptrace::traceme()?;
-    // Made before the first stop: only the ring's own steps count.
+    // Made before the first stop: only the steps in the ring count.
     let payloads: Vec<Vec<u8>> = (0..3).map(|seq| said(VICTIM, seq, 100)).collect();
     let large = said(VICTIM, 0, 1500);
     if scenario == "attach" {
@@ -126,7 +126,7 @@ fn step(scenario: &str, ring: &str) -> Outcome {
         return Ok(());
     }
     let producer = SharedProducer::attach_as(ring, "victim")?;
-    // The ring is full, or held up: a loss that is to be told as soon as there is room.
+    // The ring is full, or held up: a loss that must be reported as soon as there is space.
     if matches!(scenario, "tell" | "detach") {
         assert_ne!(producer.publish_as(NUMBERED, &payloads[0]), Ok(()));
     }
@@ -170,7 +170,7 @@ fn step(scenario: &str, ring: &str) -> Outcome {
             }
         }
         "batch" => {
-            // Room for one more than there are.
+            // Space for one more than there are.
             if let Ok(mut batch) = producer.reserve_batch(4 * record_size(100) as usize) {
                 for payload in &payloads {
                     let _ = std::hint::black_box(batch.push_as(NUMBERED, payload));
@@ -189,8 +189,8 @@ fn step(scenario: &str, ring: &str) -> Outcome {
     Ok(())
 }
 
-/// The end of a forked child: it says how it went, and lives on until whoever drives its parent
-/// ends their input, which it does not read.
+/// Ends a forked child: it prints its result, and lives on until its parent's driver closes their
+/// input, which it does not read.
 fn end_of_child(outcome: Outcome) -> ! {
     let failed = outcome.is_err();
     let line = outcome.map_or_else(|error| format!("child failed: {error}"), |()| "child".into());
@@ -200,7 +200,7 @@ fn end_of_child(outcome: Outcome) -> ! {
     std::process::exit(i32::from(failed || !done));
 }
 
-/// Whether a list of refusals says that this process was forked, and nothing else.
+/// Checks that all refusals say that this process was forked.
 fn all_forked(answers: &[Option<ReserveError>]) -> Outcome {
     if answers.iter().all(|answer| *answer == Some(ReserveError::Forked)) {
         return Ok(());
@@ -208,8 +208,8 @@ fn all_forked(answers: &[Option<ReserveError>]) -> Outcome {
     Err(format!("{answers:?}").into())
 }
 
-/// Limits the numbers of files to those that are taken, so that a forked child gets none to be cut
-/// off with; and back.
+/// Lowers the limit of descriptors to those in use, so that a forked child gets none to detach
+/// itself with; or restores it.
 fn tighten(tight: bool) -> Outcome {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
@@ -217,7 +217,7 @@ fn tighten(tight: bool) -> Outcome {
     Ok(setrlimit(Resource::RLIMIT_NOFILE, if tight { free } else { hard }, hard)?)
 }
 
-/// Holds two reservations, a batch and the consumer's place, and forks; the child tries everything
+/// Holds two reservations, a batch and the consumer's seat, and forks; the child tries everything
 /// with what it inherited, drops it, and attaches anew. The parent then publishes and commits as
 /// told.
 fn fork_shared(ring: &str) -> Outcome {
@@ -262,7 +262,7 @@ fn fork_shared(ring: &str) -> Outcome {
         two.fill(0xaa);
         two.discard();
         batch.publish();
-        // It may find anything but the parent's ring.
+        // It may find anything except the parent's ring.
         let _ = std::hint::black_box(consumer.read());
         consumer.release();
         consumer.sleep(Duration::from_millis(1));
@@ -299,8 +299,8 @@ fn fork_shared(ring: &str) -> Outcome {
     Ok(())
 }
 
-/// As [`fork_shared`], of the one producer of a ring: one child drops what it inherited and ends,
-/// another keeps it and lives on.
+/// Forks as the one producer of a ring: one child drops what it inherited and ends, another keeps
+/// it and lives on.
 fn fork_exclusive(ring: &str) -> Outcome {
     let mut producer = Producer::attach_as(ring, "parent")?;
     say("attached")?;
@@ -327,7 +327,7 @@ fn fork_exclusive(ring: &str) -> Outcome {
                     drop(producer);
                 }
                 let refused = match Producer::attach(ring) {
-                    Ok(_) => Err("the parent's place was free".into()),
+                    Ok(_) => Err("the parent's seat was free".into()),
                     Err(AttachError::Busy { .. }) => Ok(()),
                     Err(other) => Err(other.into()),
                 };
@@ -352,8 +352,8 @@ fn fork_exclusive(ring: &str) -> Outcome {
     Ok(())
 }
 
-/// Publishes in every way, at rng. After each call that was taken, the first word of `log` says
-/// how many records are committed; not 0 in the second word ends it.
+/// Publishes by every method, at random. After each accepted call, the first word of `log` has the
+/// number of committed records; a second word other than 0 ends it.
 fn storm(who: u64, seed: u64, log: &str, ring: &str) -> Outcome {
     // It does not outlive a test that is killed.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
@@ -393,7 +393,7 @@ fn storm(who: u64, seed: u64, log: &str, ring: &str) -> Outcome {
                     Ok(count)
                 })
             }
-            // Two at a time, the younger first; nothing is reported before both have ended.
+            // Two at a time, the younger first; nothing is noted before both have ended.
             _ => producer.reserve(NUMBERED, len).map(|mut elder| {
                 let other = said(who, seq + 1, 100);
                 let younger = producer.reserve(NUMBERED, other.len()).map(|mut younger| {

@@ -1,14 +1,15 @@
-//! Publishes records that say when that was, by the process's own look at the clock.
+//! Publishes records that contain the time of their publish, from the process's own reading of the
+//! clock.
 //!
 //! `stamper one|many NUMBER COUNT RING`: each payload is the number, and `CLOCK_BOOTTIME` just
-//! before the publish. One more look at the clock is printed at the end.
+//! before the publish. A last reading of the clock is printed at the end.
 
 use perfring_consumer::MachineClock;
 use perfring_producer::{Producer, SharedProducer};
 use perfring_tests::NUMBERED;
 use std::time::Duration;
 
-/// Longer than anybody is off a core.
+/// Longer than any process is off a core.
 const LONG: Duration = Duration::from_secs(100);
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -32,8 +33,8 @@ fn main() -> Outcome {
         _ => {
             let producer = SharedProducer::attach(ring)?;
             for turn in 0..count {
-                // By each of the ways, batches among them. Each waits for the lock: where its holder
-                // is off its core, a producer that does not is told `Contended`.
+                // By each of the methods, batches among them. Each waits for the lock: while its
+                // holder is off its core, a producer that does not wait gets `Contended`.
                 match turn % 4 {
                     0 | 1 => producer.publish_timeout(NUMBERED, &payload(), LONG)?,
                     2 => {

@@ -1,4 +1,4 @@
-//! What must be found in a golden file, reckoned from what was done to the ring.
+//! The expected content of a golden file, computed from what was done to the ring.
 
 use perfring_abi::{
     ANCHOR, AUX_SIZE, Cause, Evict, FEATURE_TIME, PERF_CAPABILITIES, Policy, Producers, RecordType,
@@ -8,14 +8,14 @@ use perfring_producer::Options;
 use perfring_testkit::image::{at, word};
 use serde_json::{Value, json};
 
-/// The data area of most of them: as small as can be.
+/// The data area of most of them: the smallest size.
 pub(super) const SMALL: u64 = 4096;
-/// Every page of them, and where the data area starts.
+/// The page size of all of them, and the offset of the data area.
 pub(super) const PAGE: u64 = 4096;
-/// What stands in place of the time of day.
+/// Replaces the time of day.
 pub(super) const TIME: u64 = 1_700_000_000_000_000_000;
 
-/// What stands in place of the boot clock, at position 0; and where the wall clock was set.
+/// Replaces the boot clock, at position 0; and the position at which the wall clock was set.
 pub(super) const BOOT_CLOCK: u64 = 86_400_000_000_000;
 pub(super) const SET_AT: u64 = 100;
 
@@ -57,15 +57,15 @@ pub(super) enum Kind {
         cause: &'static str,
         count: Count,
     },
-    /// A record of which the range in the AUX area was overwritten.
+    /// A record whose range in the AUX area was overwritten.
     Gone,
-    /// Given back.
+    /// Discarded.
     Hole,
     /// Left by a shorter commit, in a shared ring.
     Rest,
-    /// Its producer, in this slot of a shared ring, has not ended it.
+    /// Not ended by its producer, in this slot of a shared ring.
     Open(u32),
-    /// The same, when the producer is dead and was swept.
+    /// Ended by a sweep, as its producer is dead.
     Reclaimed,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Item {
     pub(super) kind: Kind,
 }
 
-/// The shape as the expectation has it.
+/// Returns the shape in the expectation's form.
 pub(super) fn layout(options: &Options, file: &[u8]) -> Value {
     json!({
         "page_size": PAGE,
@@ -98,7 +98,7 @@ pub(super) fn layout(options: &Options, file: &[u8]) -> Value {
     })
 }
 
-/// All figures of the books: these, and zero for what is not among them.
+/// Returns all figures of the totals: these, and zero for the others.
 pub(super) fn totals(counts: &[(&str, Count)], lost_markers: u64, consumer_pos: u64) -> Value {
     let mut totals = json!({ "lost_markers": lost_markers, "consumer_pos": consumer_pos });
     let causes = Cause::REFUSED.map(Cause::name);
@@ -117,7 +117,7 @@ pub(super) fn count_in(totals: &mut Value, name: &str, count: Count) {
     totals[format!("{name}_bytes")] = count.bytes.into();
 }
 
-/// An item as the expectation has it; nobody sees a hole.
+/// Returns an item in the expectation's form; readers do not see holes.
 pub(super) fn shown(item: &Item) -> Option<Value> {
     match &item.kind {
         Kind::Hole | Kind::Rest | Kind::Open(_) | Kind::Reclaimed => None,
@@ -137,7 +137,7 @@ pub(super) fn shown(item: &Item) -> Option<Value> {
     }
 }
 
-/// Bytes that a payload takes in such a ring's data area.
+/// Returns the bytes that a payload takes in such a ring's data area.
 pub(super) fn size_of(options: &Options, len: usize) -> u64 {
     if is_large(options, len) {
         return AUX_SIZE.into();
@@ -145,25 +145,25 @@ pub(super) fn size_of(options: &Options, len: usize) -> u64 {
     record_size(if options.time { len + TIMESTAMP_LEN as usize } else { len })
 }
 
-/// Bytes that a refused payload would have taken, in both areas.
+/// Returns the bytes that a refused payload would have taken, in both areas.
 pub(super) fn refused_size(options: &Options, len: usize) -> u64 {
     let range = if is_large(options, len) { range_size(len) } else { 0 };
     size_of(options, len) + range
 }
 
-/// What stands in place of a record's stamp.
+/// Returns the replacement of a record's timestamp.
 pub(super) fn timestamp_at(pos: u64) -> u64 {
     BOOT_CLOCK + 10 * pos
 }
 
-/// What stands in place of the anchors: the wall clock was set an hour ahead before `SET_AT`.
+/// Returns the replacement of the anchors: the wall clock was set an hour ahead before `SET_AT`.
 pub(super) fn anchors() -> [[u64; ANCHOR]; 2] {
     let hour = 3_600_000_000_000;
     [[0, 0], [SET_AT, hour]]
         .map(|[pos, ahead]| [pos, timestamp_at(pos), TIME + 10 * pos + ahead, 40])
 }
 
-/// Adds to every record of an expectation its stamp and its wall-clock time.
+/// Adds to every record of an expectation its timestamp and its wall-clock time.
 pub(super) fn add_times(value: &mut Value) {
     match value {
         Value::Array(values) => values.iter_mut().for_each(add_times),
@@ -181,7 +181,7 @@ pub(super) fn add_times(value: &mut Value) {
     }
 }
 
-/// Makes up the times of a ring that has not wrapped yet, and in which nothing is open.
+/// Replaces the times of a ring that has not wrapped yet, and in which nothing is open.
 pub(super) fn anonymise_times(file: &mut [u8]) {
     let put = |file: &mut [u8], at: usize, word: u64| {
         file[at..at + 8].copy_from_slice(&word.to_ne_bytes());
@@ -210,7 +210,7 @@ pub(super) fn anonymise_times(file: &mut [u8]) {
     put(file, at("capabilities").start, PERF_CAPABILITIES);
 }
 
-/// A record as the expectation has it: short payloads as text, others by their hash.
+/// Returns a record in the expectation's form: short payloads as text, others by their hash.
 #[must_use]
 pub fn record(pos: u64, kind: u32, payload: &[u8]) -> Value {
     let mut shown = json!({ "pos": pos, "type": kind, "len": payload.len() });
@@ -254,7 +254,7 @@ pub(super) fn anonymise(file: &mut [u8], name: &str) {
         (control(file) + index as usize * SLOT_SIZE as usize, slot_pid(shared, index))
     });
     for (holder, pid) in slots.chain([(place, 4002)]).collect::<Vec<_>>() {
-        // A slot's holder is laid out as the consumer's place.
+        // A slot's holder has the layout of the consumer's seat.
         let within = |name| at(name).start - place + holder;
         if file[holder..holder + 8] != [0; 8] {
             for (field, value) in [("consumer_pid", pid), ("consumer_uid", 1000)] {
@@ -268,12 +268,12 @@ pub(super) fn anonymise(file: &mut [u8], name: &str) {
     }
 }
 
-/// The pid of whoever signed for a slot.
+/// Returns the pid of a slot's holder.
 pub(super) fn slot_pid(shared: bool, index: u32) -> u32 {
     if shared { 4100 + index } else { 4001 }
 }
 
-/// What must be found of a place: who signed, once, or nobody.
+/// Returns what must be found in a seat: its holder, attached once, or none.
 pub(super) fn holder(file: &[u8], place: usize, pid: u32, name: &str) -> Value {
     if file[place..place + 8] == [0; 8] {
         json!({ "alive": false, "epoch": 0, "attached_ns": 0, "pid": 0, "uid": 0, "name": "" })
@@ -289,7 +289,7 @@ pub(super) fn holder(file: &[u8], place: usize, pid: u32, name: &str) -> Value {
     }
 }
 
-/// A payload of so many bytes.
+/// Returns a payload of so many bytes.
 pub(super) fn text(n: usize, len: usize) -> Vec<u8> {
     format!("record {n}; ").into_bytes().into_iter().cycle().take(len).collect()
 }
@@ -298,7 +298,7 @@ pub(super) fn options(policy: Policy) -> Options {
     Options { size: SMALL, policy, types_size: 0, ..Options::default() }
 }
 
-/// Whether a payload stands in the AUX area.
+/// Returns whether a payload is in the AUX area.
 pub(super) fn is_large(options: &Options, len: usize) -> bool {
     let timestamp = if options.time { TIMESTAMP_LEN as usize } else { 0 };
     let longest = (options.size - 16).min(65_520) as usize - timestamp;
@@ -310,12 +310,12 @@ pub(super) fn is_large(options: &Options, len: usize) -> bool {
 pub(super) struct Area {
     pub(super) head: u64,
     tail: u64,
-    /// Where the record stands, where its range begins, and where the next one does.
+    /// The position of the record, the beginning of its range, and the beginning of the next one.
     ranges: Vec<(u64, u64, u64)>,
 }
 
 impl Area {
-    /// Writes down the range of the record that stands last, and which others it overwrites.
+    /// Notes the range of the last record, and which others it overwrites.
     pub(super) fn reserved(&mut self, options: &Options, items: &mut [Item], len: usize) {
         if !is_large(options, len) {
             return;
@@ -332,18 +332,18 @@ impl Area {
         }
     }
 
-    /// The consumer of a drop ring has released what is before this position.
+    /// Notes that the consumer of a drop ring has released what is before this position.
     pub(super) fn released(&mut self, pos: u64) {
         let before = self.ranges.iter().filter(|(record, ..)| *record < pos);
         self.tail = before.map(|(.., end)| *end).max().unwrap_or(0);
     }
 
-    /// Whether the record there has a range.
+    /// Returns whether the record there has a range.
     pub(super) fn has(&self, pos: u64) -> bool {
         self.ranges.iter().any(|(record, ..)| *record == pos)
     }
 
-    /// Adds what must be found of it.
+    /// Adds what must be found in the AUX area.
     pub(super) fn add_to(&self, expect: &mut Value, options: &Options, file: &[u8]) {
         if options.aux_size == 0 {
             return;

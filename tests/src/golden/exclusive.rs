@@ -6,7 +6,7 @@ use perfring_abi::{Evict, Policy, Report};
 use perfring_producer::{Options, ReserveError};
 use perfring_testkit::image::{at, word};
 
-/// All of them, made anew.
+/// Makes all of them.
 pub(super) fn all() -> Vec<Golden> {
     vec![
         empty(),
@@ -113,7 +113,7 @@ fn overwrite_half() -> Golden {
     script.publish_until(4 * SMALL + 1000, [100, 7, 333]);
     script.producer = None;
     let file = script.bytes();
-    // The one thing that is asked of the file: which boundary the producer took.
+    // The one thing that is read from the file: the boundary that the producer chose.
     script.tail = word(&file, "data_tail");
     assert!(script.items.iter().any(|item| item.pos == script.tail), "a record begins there");
     assert!(script.head - script.tail >= SMALL * 3 / 8);
@@ -149,6 +149,6 @@ fn killed_long_after_book() -> Golden {
     let newest = [copies.start, copies.start + copies.len() / 2]
         .map(|copy| u64::from_ne_bytes(file[copy + 8..copy + 16].try_into().unwrap()));
     let lost = script.items.iter().find(|item| matches!(item.kind, Kind::Lost { .. })).unwrap();
-    assert!(newest.iter().all(|&pos| pos <= lost.pos), "the book is older than the losses");
+    assert!(newest.iter().all(|&pos| pos <= lost.pos), "the totals are older than the losses");
     script.take("killed_long_after_book", file)
 }

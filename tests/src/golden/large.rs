@@ -6,10 +6,10 @@ use super::script::Script;
 use perfring_abi::Policy;
 use perfring_producer::{Options, ReserveError};
 
-/// The AUX area of all of them: as small as can be.
+/// The AUX area of all of them: the smallest size.
 const AREA: u64 = 64 << 10;
 
-/// All of them, made anew.
+/// Makes all of them.
 pub(super) fn all() -> Vec<Golden> {
     vec![aux_drop(), aux_overwrite(), aux_shared()]
 }

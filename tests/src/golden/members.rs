@@ -1,4 +1,4 @@
-//! A shared ring in the making.
+//! A shared ring under construction.
 
 use super::account::{
     Area, Count, Golden, Item, Kind, Refused, add_times, anonymise, control, count_in, holder,
@@ -23,7 +23,7 @@ struct SlotAccount {
     reported: Refused,
 }
 
-/// A shared ring in the making. The producers are the caller's, who keeps their reservations.
+/// A shared ring under construction. The caller has the producers and keeps their reservations.
 pub(super) struct Members {
     what: &'static str,
     _dir: tempfile::TempDir,
@@ -83,7 +83,7 @@ impl Members {
         self.items.last().map_or(0, |item| item.pos + item.size)
     }
 
-    /// `data_head`: before the oldest that is open.
+    /// `data_head`: before the oldest open reservation.
     fn head(&self) -> u64 {
         let open = |item: &&Item| matches!(item.kind, Kind::Open(_));
         self.items.iter().find(open).map_or(self.end(), |item| item.pos)
@@ -93,8 +93,7 @@ impl Members {
         &mut self.slots[producer.slot() as usize]
     }
 
-    /// Writes down that this is reserved now, behind the markers that it brings, and what goes for
-    /// it.
+    /// Notes a new reservation, after the markers that precede it, and what is evicted for it.
     fn stands(&mut self, producer: &SharedProducer, size: u64, kind: Kind) {
         let account = self.account(producer);
         let unreported = std::array::from_fn::<_, { Cause::REFUSED.len() }, _>(|cause| {
@@ -145,7 +144,7 @@ impl Members {
         let (pos, all) = (open.pos(), self.items[at].size);
         open[..payload.len()].copy_from_slice(payload);
         open.commit_len(payload.len());
-        // One that was reserved in the AUX area stands there, however short it is committed.
+        // A record that was reserved in the AUX area stays there, however short it is committed.
         let size = match self.aux.has(pos) {
             true => all,
             false => size_of(&self.options, payload.len()),
@@ -167,7 +166,7 @@ impl Members {
         open.discard();
     }
 
-    /// Records that are published together, in a reservation that is larger by `more` bytes.
+    /// Publishes records together, in a reservation that is larger by `more` bytes.
     pub(super) fn batch(&mut self, producer: &SharedProducer, payloads: &[Vec<u8>], more: u64) {
         let bytes: u64 = payloads.iter().map(|payload| size_of(&self.options, payload.len())).sum();
         let mut batch = producer.reserve_batch((bytes + more) as usize).unwrap();
@@ -198,7 +197,7 @@ impl Members {
         self.account(producer).refused[cause].add(size);
     }
 
-    /// The consumer reads so many items and releases them.
+    /// The consumer reads that many items and releases them.
     pub(super) fn consume(&mut self, count: usize) {
         let path = &self.path;
         let consumer = self.consumer.get_or_insert_with(|| {
@@ -230,8 +229,8 @@ impl Members {
         file.write_all_at(&value.to_ne_bytes(), at(field).start as u64).unwrap();
     }
 
-    /// The file as given, with what must be found by this account, as it is and once it is
-    /// recovered.
+    /// Returns the file with what must be found in it by this account, both unchanged and after a
+    /// recovery.
     pub(super) fn take(&self, name: &'static str, mut file: Vec<u8>) -> Golden {
         assert_eq!(word(&file, "data_head"), self.head(), "{name}: data_head");
         assert_eq!(word(&file, "data_tail"), self.tail, "{name}: data_tail");
@@ -329,7 +328,7 @@ impl Members {
             })
         });
         let unread = between(consumer_pos.max(self.tail), head);
-        // What a snapshot shows beside them ends with a record.
+        // What a snapshot shows besides them ends with a record.
         let last = items.iter().rfind(|item| item.pos >= head && is_record(item));
         let stranded_upto = last.map_or(head, |item| item.pos + item.size);
         let members: Vec<_> = (0..self.options.slots)

@@ -1,4 +1,4 @@
-//! An exclusive ring in the making.
+//! An exclusive ring under construction.
 
 use super::account::{
     Area, Count, Golden, Item, Kind, add_times, anonymise, control, holder, layout, refused_size,
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 
-/// A ring in the making: every step is done with the real doors, and written down.
+/// A ring under construction: every step uses the real producer and consumer, and is noted.
 pub(super) struct Script {
     what: &'static str,
     _dir: tempfile::TempDir,
@@ -30,7 +30,7 @@ pub(super) struct Script {
     reported_full: Count,
     reported_too_large: Count,
     pub(super) lost_markers: u64,
-    /// The consumer's book.
+    /// Position of the consumer's totals.
     pub(super) consumed: u64,
     read: Count,
     pub(super) aux: Area,
@@ -72,7 +72,7 @@ impl Script {
         self.producer.as_mut().unwrap()
     }
 
-    /// Writes down that something stands at the head now, and what an exact ring evicts for it.
+    /// Notes an item at the head, and what an exact ring evicts for it.
     pub(super) fn stands(&mut self, size: u64, kind: Kind) {
         self.items.push(Item { pos: self.head, size, kind });
         self.head += size;
@@ -83,7 +83,7 @@ impl Script {
         }
     }
 
-    /// The markers that come before the next record that fits.
+    /// Notes the markers that come before the next record that fits.
     fn report(&mut self) {
         if self.options.report == Report::CountersOnly {
             return;
@@ -114,7 +114,7 @@ impl Script {
         self.aux.reserved(&self.options, &mut self.items, payload.len());
     }
 
-    /// Publishes until `head` is at or beyond `pos`, with payloads of lengths that vary.
+    /// Publishes until `head` is at or beyond `pos`, with payloads of varying lengths.
     pub(super) fn publish_until(&mut self, pos: u64, lens: [usize; 3]) {
         let mut n = self.items.len();
         while self.head < pos {
@@ -140,7 +140,7 @@ impl Script {
         }
     }
 
-    /// The consumer reads so many items and releases them.
+    /// The consumer reads that many items and releases them.
     pub(super) fn consume(&mut self, count: usize) {
         let path = &self.path;
         let consumer = self.consumer.get_or_insert_with(|| {
@@ -162,12 +162,12 @@ impl Script {
         }
     }
 
-    /// The file as it is now, with its holders alive.
+    /// Returns the file as it is now, while its holders are alive.
     pub(super) fn bytes(&self) -> Vec<u8> {
         fs::read(&self.path).unwrap()
     }
 
-    /// Everybody detaches, and the file is taken.
+    /// Detaches producer and consumer, and takes the file.
     pub(super) fn end(mut self, name: &'static str) -> Golden {
         self.producer = None;
         self.consumer = None;
@@ -175,7 +175,7 @@ impl Script {
         self.take(name, file)
     }
 
-    /// The file as given, with what must be found by this script's account.
+    /// Returns the file with what must be found in it by this script's account.
     pub(super) fn take(&self, name: &'static str, mut file: Vec<u8>) -> Golden {
         assert_eq!(word(&file, "data_head"), self.head, "{name}: data_head");
         assert_eq!(word(&file, "data_tail"), self.tail, "{name}: data_tail");
@@ -188,7 +188,7 @@ impl Script {
         Golden { name, file, expect }
     }
 
-    /// Records before a position.
+    /// Returns the records before a position.
     fn before(&self, pos: u64) -> Count {
         let mut count = Count::default();
         for item in self.items.iter().filter(|item| item.pos < pos) {
@@ -204,7 +204,7 @@ impl Script {
         let gone = self.before(self.tail);
         let overwrites = self.options.policy == Policy::Overwrite;
         let overwritten = if overwrites { gone } else { Count::default() };
-        // Whoever moves the tail without a book has read what stood before it.
+        // A reader that moves the tail and keeps no totals has read what was before it.
         let (consumer_pos, read) =
             if overwrites { (self.consumed, self.read) } else { (self.tail, gone) };
         let items: Vec<_> = self
@@ -213,7 +213,7 @@ impl Script {
             .filter(|item| (self.tail..self.head).contains(&item.pos))
             .filter_map(shown)
             .collect();
-        // What an overwrite ring's consumer comes to before them.
+        // What an overwrite ring's consumer finds before them.
         let lapped = (overwrites && consumer_pos < self.tail).then(|| {
             let before = self.before(consumer_pos);
             json!({

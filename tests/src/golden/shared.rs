@@ -5,7 +5,7 @@ use super::members::Members;
 use perfring_abi::Policy;
 use perfring_producer::{Options, ReserveError};
 
-/// All of them, made anew.
+/// Makes all of them.
 pub(super) fn all() -> Vec<Golden> {
     vec![shared_drop(), shared_overwrite_lapped(), shared_killed_with_open(), timed_shared()]
 }
@@ -24,7 +24,7 @@ fn shared_drop() -> Golden {
     ring.discard(&c, open);
     ring.batch(&a, &[text(0, 30), text(1, 8), text(2, 0)], 48);
     ring.publish(&c, 4096, &text(3, 1000));
-    // The lock, as a producer holds it that is stopped.
+    // The lock, as it is held by a producer that is stopped.
     ring.set("shared_lock", 1 | 1 << 16);
     ring.refused(&b, 10, ReserveError::Contended { slot: 0 });
     ring.set("shared_lock", 0);
@@ -35,10 +35,10 @@ fn shared_drop() -> Golden {
     ring.refused(&b, 1001, ReserveError::Full);
     ring.consume(8);
     ring.publish(&b, 5001, b"b tells two causes");
-    // The consumer has read all that it may, and somebody is in the way.
+    // The consumer has read all that it may, and a reservation holds up the rest.
     ring.consume(4);
     let open = ring.reserve(&c, 3000);
-    ring.consume(1); // the loss that it told
+    ring.consume(1); // the loss that it reported
     ring.refused(&a, 2000, ReserveError::Pending { slot: 2 });
     ring.commit(&c, open, &text(5, 600));
     ring.consume(1);

@@ -10,7 +10,7 @@ use perfring_types::{Field as Part, tagged::TaggedWriter};
 use rkyv::{Archive, Serialize};
 use serde_json::{Value, json};
 
-/// All of them, made anew.
+/// Makes all of them.
 pub(super) fn all() -> Vec<Golden> {
     vec![typed()]
 }
@@ -72,7 +72,7 @@ const EVENT: Schema<'static> = Schema {
     ..Schema::new("golden.Event", Encoding::Tagged)
 };
 
-/// What the type table must hold, and what the records must be read as.
+/// The expected type table, and the expected values of the records.
 struct Shown {
     types: Vec<Value>,
     fields: Vec<Value>,

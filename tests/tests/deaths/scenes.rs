@@ -1,4 +1,4 @@
-//! What is done to a shared ring, and by whom.
+//! What is done to a shared ring, and by which process.
 
 use perfring_consumer::{Consumer, Policy};
 use perfring_producer::{
@@ -12,23 +12,23 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Enough for the longest scenario; one that never stops is a failure.
+/// Enough for the longest scenario; more steps are a failure.
 pub(crate) const STEPS_MAX: usize = 200_000;
 /// Deaths of a scene that are spread over its steps, besides those after each change.
 pub(crate) const SPREAD: usize = 8;
-/// Who steps, as its payloads say.
+/// The producer that steps, as named in its payloads.
 pub(crate) const VICTIM: u64 = 9;
-/// The others promise to be done within this, and nearly always are; the machine may be busy.
+/// The others should return within this, and nearly always do; the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_millis(100);
-/// No call may take longer, however busy the machine.
+/// No call may take longer, on a busy machine either.
 pub(crate) const BOUND: Duration = Duration::from_secs(10);
 
-/// A victim at its first stop.
+/// Starts a victim and waits for its first stop.
 pub(crate) fn start(scenario: &str, ring: &Path) -> Stepped {
     Stepped::start(env!("CARGO_BIN_EXE_sharer"), &["step", scenario], ring)
 }
 
-/// Where the victim stands still.
+/// Where the victim stops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum At {
     /// After so many beginnings and ends of system calls.
@@ -45,22 +45,22 @@ pub(crate) enum Fate {
     Stop,
 }
 
-/// What is done to a ring, and what was done to it before.
+/// What is done to a ring, and its state before.
 pub(crate) struct Scene {
     pub(crate) name: &'static str,
     pub(crate) scenario: &'static str,
     pub(crate) options: Options,
     /// Records of the victim if it is not hindered.
     pub(crate) records: u64,
-    /// Another has a reservation open before the victim's.
+    /// Another producer has a reservation open before the victim's.
     pub(crate) before: bool,
-    /// Before anybody else attaches.
+    /// Runs before any other process attaches.
     pub(crate) template: fn(&Path),
-    /// Before the victim is started.
+    /// Runs before the victim is started.
     pub(crate) prepare: fn(&mut Others<'_>),
-    /// When the victim stands at its first stop.
+    /// Runs when the victim is at its first stop.
     pub(crate) ready: fn(&mut Others<'_>),
-    /// The victim gets the slot of one that died.
+    /// The victim gets the slot of a dead producer.
     pub(crate) successor: bool,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Others<'a> {
     pub(crate) after: Option<SharedReservation<'a>>,
     pub(crate) reported: Reported,
     pub(crate) consumer: Option<Consumer>,
-    /// Calls that were refused, by the first word of the reason.
+    /// Refused calls, by the first word of the reason.
     pub(crate) refused: BTreeMap<String, u64>,
     pub(crate) longest: Duration,
 }
@@ -152,12 +152,12 @@ impl<'a> Others<'a> {
     pub(crate) fn drain(&mut self) {
         let consumer = self
             .consumer
-            .get_or_insert_with(|| Consumer::attach(self.ring).expect("the place is free"));
+            .get_or_insert_with(|| Consumer::attach(self.ring).expect("the seat is free"));
         self.reported.drain(consumer);
     }
 }
 
-// What the rings have behind them.
+// The rings' histories.
 
 pub(crate) fn few(ring: &Path) {
     let producer = SharedProducer::attach(ring).unwrap();
@@ -166,7 +166,7 @@ pub(crate) fn few(ring: &Path) {
     }
 }
 
-/// The book is due with the next record.
+/// The producer's totals are due with the next record.
 pub(crate) fn nearly_a_quarter(ring: &Path) {
     let producer = SharedProducer::attach(ring).unwrap();
     for seq in 0..42 {
@@ -174,7 +174,7 @@ pub(crate) fn nearly_a_quarter(ring: &Path) {
     }
 }
 
-/// Gone round several times.
+/// Wrapped several times.
 pub(crate) fn lapped(ring: &Path) {
     let producer = SharedProducer::attach(ring).unwrap();
     for seq in 0..500 {
@@ -183,7 +183,7 @@ pub(crate) fn lapped(ring: &Path) {
     producer.reserve(NUMBERED, 50).unwrap().discard();
 }
 
-/// The AUX area has gone round; of its ranges no record stands any more.
+/// The AUX area has wrapped; no record with a range in it is present any more.
 pub(crate) fn rounds(ring: &Path) {
     let producer = SharedProducer::attach(ring).unwrap();
     for seq in 0..500 {
@@ -194,7 +194,7 @@ pub(crate) fn rounds(ring: &Path) {
 
 pub(crate) fn nothing(_: &mut Others<'_>) {}
 
-/// To the brim.
+/// Fills the ring completely.
 pub(crate) fn fill(others: &mut Others<'_>) {
     while others.publish(2, 40).is_ok() {}
 }
@@ -207,12 +207,13 @@ pub(crate) fn end_before(others: &mut Others<'_>) {
     others.end_open();
 }
 
-/// The victim's slot was another's, which died under the lock, or with its reservation open.
+/// The victim's slot belonged to another producer, which died under the lock, or with its
+/// reservation open.
 pub(crate) fn predecessor(others: &mut Others<'_>, dies: fn(&Raw) -> bool) {
     let stepped = start("commit", others.ring);
     let (file, mut raw) = (File::open(others.ring).unwrap(), Raw::read(others.ring));
     while !dies(&raw) {
-        assert!(!stepped.step(), "the predecessor comes there");
+        assert!(!stepped.step(), "the predecessor gets there");
         raw.again(&file);
     }
     stepped.kill();
@@ -226,7 +227,7 @@ pub(crate) fn dead_open(others: &mut Others<'_>) {
     predecessor(others, |raw| raw.open(SUCCESSOR_SLOT) == 1 && raw.locked_by().is_none());
 }
 
-/// The fourth attaches to a ring of four slots in which nobody was before.
+/// Slot of the fourth producer of a ring of four fresh slots.
 pub(crate) const SUCCESSOR_SLOT: u32 = 3;
 
 pub(crate) fn scene(
@@ -258,19 +259,19 @@ pub(crate) fn drop_scenes() -> Vec<Scene> {
     let four = Options { slots: 4, ..o };
     let plain = vec![
         scene("publish", "publish", o, few),
-        scene("publish, with the book", "publish", o, nearly_a_quarter),
+        scene("publish, with the totals", "publish", o, nearly_a_quarter),
         scene("publish in two steps", "large", o, few),
         scene("reserve and commit", "commit", o, few),
         scene("reserve and commit shorter", "shorter", o, few),
         scene("discard", "discard", o, few),
         scene("batch", "batch", o, few),
         Scene { records: 0, prepare: fill, ..scene("refused", "publish", o, few) },
-        Scene { prepare: fill, ready: make_room, ..scene("telling a loss", "tell", o, few) },
+        Scene { prepare: fill, ready: make_room, ..scene("reporting a loss", "tell", o, few) },
         scene("attach", "attach", o, few),
         Scene {
             prepare: fill,
             ready: make_room,
-            ..scene("detach, telling a loss", "detach", o, few)
+            ..scene("detach, reporting a loss", "detach", o, few)
         },
     ];
     let mut scenes = with_and_without(plain);
@@ -303,8 +304,8 @@ pub(crate) fn overwrite_scenes() -> Vec<Scene> {
         ready: end_before,
         ..scene(name, scenario, o, |_| {})
     };
-    scenes.push(held("telling a loss", "tell"));
-    scenes.push(held("detach, telling a loss", "detach"));
+    scenes.push(held("reporting a loss", "tell"));
+    scenes.push(held("detach, reporting a loss", "detach"));
     scenes.push(Scene {
         records: 0,
         ready: nothing,
@@ -313,7 +314,7 @@ pub(crate) fn overwrite_scenes() -> Vec<Scene> {
     scenes
 }
 
-/// Of reservations in the AUX area.
+/// Scenes with reservations in the AUX area.
 pub(crate) fn large_scenes() -> Vec<Scene> {
     let o = Options { size: 8192, aux_size: 64 << 10, slots: 8, ..Options::many() };
     let over = Options { policy: Policy::Overwrite, ..o };
@@ -329,7 +330,7 @@ pub(crate) fn with_and_without(plain: Vec<Scene>) -> Vec<Scene> {
     plain.into_iter().flat_map(|scene| [Scene { before: true, ..scene }, scene]).collect()
 }
 
-/// A stop is looked at with the one before open, and then without.
+/// Plays stops with another reservation open before the victim's, and then without.
 pub(crate) fn with_one_before(scenes: Vec<Scene>) -> Vec<Scene> {
     scenes.into_iter().filter(|scene| scene.before || scene.successor).collect()
 }

@@ -1,4 +1,5 @@
-//! One scene played once: the victim is brought to its place and dies or stands, and then the others go on.
+//! One scene played once: the victim is brought to a point and dies or stops, and then the others
+//! go on.
 
 use super::scenes::*;
 use perfring_consumer::{AttachError, Count, Item, Policy, Snapshot, Stat, recover};
@@ -11,7 +12,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How a play ended.
+/// The result of a play.
 pub(crate) struct Played {
     /// Records of the victim in the stream.
     pub(crate) records: u64,
@@ -27,7 +28,7 @@ pub(crate) struct Walk {
     pub(crate) calls: usize,
     /// Instructions from there on.
     pub(crate) steps: usize,
-    /// After which of them the ring had changed, and where.
+    /// The steps after which the ring had changed, and the changed part.
     pub(crate) changes: Vec<(usize, &'static str)>,
 }
 
@@ -38,7 +39,7 @@ pub(crate) struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Sets everything up to the victim's first stop, then has `act` do the rest.
+    /// Sets everything up to the victim's first stop, then calls `act`.
     pub(crate) fn with<T>(&self, act: impl FnOnce(Others<'_>, Stepped, u32) -> T) -> T {
         let _ = std::fs::remove_file(&self.ring);
         std::fs::copy(&self.template, &self.ring).unwrap();
@@ -61,7 +62,7 @@ impl Stage<'_> {
         (self.scene.prepare)(&mut others);
         let victim = start(self.scene.scenario, &self.ring);
         (self.scene.ready)(&mut others);
-        // Fresh slots come first, in order.
+        // Fresh slots are taken first, in order.
         let slot = producers[2].slot() + 1;
         assert!(!self.scene.successor || slot == SUCCESSOR_SLOT);
         act(others, victim, slot)
@@ -97,7 +98,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Brings the victim there. Returns whether it is at its second stop.
+    /// Brings the victim to that point. Returns whether it is at its second stop.
     pub(crate) fn bring(&self, victim: &Stepped, walk: &Walk, at: At) -> bool {
         if let At::Call(calls) = at {
             return (0..calls).any(|_| victim.call());
@@ -126,7 +127,7 @@ impl Stage<'_> {
         false
     }
 
-    /// One death, or stop. `round` varies who finds it.
+    /// Plays one death, or stop. `round` varies which process detects it.
     pub(crate) fn play(&self, walk: &Walk, at: At, fate: Fate, round: usize) -> Played {
         let scene = self.scene;
         let drop_ring = scene.options.policy == Policy::Drop;
@@ -135,7 +136,7 @@ impl Stage<'_> {
             let done = self.bring(&victim, walk, at);
             let raw = Raw::read(&self.ring);
             let locked = raw.locked_by();
-            // Refusals that are right while the victim lives and stands.
+            // Refusals that are right while the victim is alive and stopped.
             let alive_before = others.before.is_some().then(|| others.producers[0].slot());
             let may = |error: ReserveError| match error {
                 ReserveError::Contended { slot: by } => locked == Some(by),
@@ -143,7 +144,7 @@ impl Stage<'_> {
                 ReserveError::Full => drop_ring,
                 _ => false,
             };
-            // Another reservation after the victim's, if the victim has not the lock.
+            // Another reservation after the victim's, if the victim does not hold the lock.
             match others.reserve(1, 60) {
                 Ok(record) => others.after = Some(record),
                 Err(error) => assert!(may(error), "{error:?} {at:?} {locked:?}"),
@@ -161,7 +162,7 @@ impl Stage<'_> {
             }
             let since = Instant::now();
             match round % 3 {
-                // Whoever publishes.
+                // A publisher detects it.
                 0 => {
                     let kept = others.before.as_ref().map(|_| others.producers[0].slot());
                     match others.publish(2, 40) {
@@ -173,12 +174,12 @@ impl Stage<'_> {
                     others.end_open();
                     self.publish_past(&mut others, slot);
                 }
-                // Whoever consumes: asleep, with nobody else to act.
+                // A consumer detects it: asleep, while no other process acts.
                 1 => {
                     others.end_open();
                     self.read_asleep(&mut others, slot, at);
                 }
-                // Somebody by hand.
+                // A call of `recover` detects it.
                 _ => {
                     let recovered = recover(&self.ring).unwrap();
                     let lock = raw.locked_by().filter(|_| locked.is_some());
@@ -198,7 +199,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Nobody needs the space, nobody sleeps: the ring goes on all the same, soon.
+    /// Checks that the ring goes on soon, although no process needs the space and none sleeps.
     pub(crate) fn publish_past(&self, others: &mut Others<'_>, slot: u32) {
         let mut calls = 0;
         while Raw::read(&self.ring).open(slot) > 0 {
@@ -209,7 +210,7 @@ impl Stage<'_> {
         }
     }
 
-    /// What the file of the dead tells before anybody has acted.
+    /// Checks the file after the death, before any process has acted.
     pub(crate) fn inspect(&self, raw: &Raw, slot: u32) {
         let snapshot = Snapshot::take(&self.ring).unwrap();
         let mut found = 0;
@@ -233,7 +234,7 @@ impl Stage<'_> {
         assert_eq!(p.written, gone.plus(totals.present));
         let stat = Stat::read(&self.ring).unwrap();
         if !self.scene.successor {
-            // The slots count what is committed and not yet published as well: single records, by
+            // The slots also count what is committed and not yet published: single records, by
             // their words, and of the victim's batch either nothing or all.
             let beyond =
                 raw.beyond().iter().filter(|(_, w)| w.is_data() && w.owner().is_none()).count()
@@ -254,7 +255,7 @@ impl Stage<'_> {
         }
     }
 
-    /// The consumer sleeps; all that is committed comes to it.
+    /// Checks that a sleeping consumer gets everything that is committed.
     pub(crate) fn read_asleep(&self, others: &mut Others<'_>, slot: u32, at: At) {
         let raw = Raw::read(&self.ring);
         assert!(raw.beyond().iter().all(|(_, word)| word.owner().is_none_or(|by| by == slot)));
@@ -275,7 +276,7 @@ impl Stage<'_> {
         }
     }
 
-    /// The victim stands. Everybody else gets an answer, and nobody robs it.
+    /// The victim is stopped. All other calls return, and nothing is taken over from it.
     pub(crate) fn stand(
         &self,
         others: &mut Others<'_>,
@@ -312,10 +313,10 @@ impl Stage<'_> {
         let raw = Raw::read(&self.ring);
         let first = raw.beyond().first().and_then(|(_, word)| word.owner());
         let held = raw.locked_by().or(first);
-        assert!(held.is_none_or(|by| by == slot), "the others have nothing open");
+        assert!(held.is_none_or(|by| by == slot), "the others have no reservation open");
         if round.is_multiple_of(3) || held.is_none() {
             let stat = Stat::read(&self.ring).unwrap();
-            // Before an heir has taken the slot it is its predecessor's, who is dead.
+            // Until a successor takes the slot, it belongs to a dead predecessor.
             let found = stat.held_up.as_ref();
             assert_eq!(found.map(|held| held.slot), held);
             assert!(found.is_none_or(|held| held.alive || self.scene.successor));
@@ -336,7 +337,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Everybody goes on, and the sums are drawn.
+    /// The others go on, and the totals are checked.
     pub(crate) fn finish(
         &self,
         mut others: Others<'_>,
@@ -362,7 +363,7 @@ impl Stage<'_> {
         let (seqs, ring, refused) = (others.seqs, others.ring, std::mem::take(&mut others.refused));
         let Others { mut reported, consumer, .. } = others;
         let mut consumer = consumer.unwrap();
-        // One more, and what it finds.
+        // One more producer, and what it finds.
         SharedProducer::attach(ring).map_or_else(
             |error| {
                 assert!(scene.successor && matches!(error, AttachError::Slots { .. }), "{error}")
@@ -386,12 +387,12 @@ impl Stage<'_> {
         let lapped = reported.lost(perfring_consumer::Cause::Lapped);
         assert_eq!(reported_lost - lapped, totals.producer.reported.total().records);
         assert_eq!(reported.records + lapped, totals.producer.written.records);
-        // If it died before it had signed, its slot is another's now.
+        // If it died before it stored its owner info, its slot belongs to another now.
         let victim =
             stat.producers.iter().map(|one| &one.figures).find(|one| one.owner.name == "victim");
         let reclaimed = totals.producer.reclaimed.records;
         let records = victim.map_or(0, |figures| figures.written.records);
-        // Who was to be refused may have waited until it no longer was.
+        // A record that would have been refused may have waited until it was not.
         let all = if open.is_none() { scene.records.max(records.min(1)) } else { scene.records };
         assert!(records == 0 || records == all, "all or nothing");
         let found = reported.by(VICTIM);
@@ -401,8 +402,8 @@ impl Stage<'_> {
             let figures = victim.cloned().unwrap_or_default();
             assert_eq!(figures.reclaimed.records, reclaimed);
             assert!(reclaimed <= 1);
-            assert_eq!(reclaimed, open.unwrap_or(0), "exactly what it had open");
-            // All that is untold is the dead one's.
+            assert_eq!(reclaimed, open.unwrap_or(0), "exactly its open reservations");
+            // All that is unreported is the dead one's.
             let unreported = figures.refused.total().records - figures.reported.total().records;
             assert_eq!(totals.unreported().records, unreported + others_unreported(&stat, slot));
         }
@@ -410,7 +411,7 @@ impl Stage<'_> {
     }
 }
 
-/// What living producers have still to tell.
+/// Returns what live producers still have to report.
 pub(crate) fn others_unreported(stat: &Stat, slot: u32) -> u64 {
     let others = stat.producers.iter().filter(|one| one.figures.slot != slot);
     others

@@ -25,8 +25,8 @@ start GET /cart  http.request.method=GET  span=00f067aa
 more   paid=true  span=00f067aa
 end   shop: GET /cart took 1.5ms  span=00f067aa pid=77
 INFO  fell back  tries=3  at src/main.rs:9
-demo.Order too short\x1b [the record is no "demo.Order": it has 10 bytes instead of 56]
-demo.Event { [the record is no "demo.Event": it is not JSON: EOF while parsing an object at line 1 column 1]
+demo.Order too short\x1b [the record is not a valid "demo.Order": it has 10 bytes instead of 56]
+demo.Event { [the record is not a valid "demo.Event": it is not JSON: EOF while parsing an object at line 1 column 1]
 "#;
 
 #[test]
@@ -85,7 +85,7 @@ fn json_has_typed_values_and_the_payload_of_what_has_none() {
         assert_eq!(lines[12]["text"], "too short\u{1b}");
         assert_eq!(
             lines[12]["bad"],
-            r#"the record is no "demo.Order": it has 10 bytes instead of 56"#
+            r#"the record is not a valid "demo.Order": it has 10 bytes instead of 56"#
         );
         assert!(!done.out().contains('\x1b'));
     }
@@ -149,9 +149,9 @@ fn types_and_values_choose_records_and_nothing_counts_as_lost() {
         }
     }
     for (args, says) in [
-        (["--where", "severity"], "\"severity\" is no condition: write FIELD=VALUE"),
-        (["--where", "=3"], "is no condition"),
-        (["--where", ""], "is no condition"),
+        (["--where", "severity"], "\"severity\" is not a condition: write FIELD=VALUE"),
+        (["--where", "=3"], "is not a condition"),
+        (["--where", ""], "is not a condition"),
         (["--type", ""], "name or number"),
     ] {
         for reader in ["dump", "tail", "consume"] {

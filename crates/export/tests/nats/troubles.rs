@@ -115,7 +115,7 @@ fn a_full_stream_is_waited_for_and_told() {
             nats.flush().unwrap();
             let trouble = nats.figures().trouble.unwrap_or_default();
             if feed.seq < count && trouble.contains("maximum messages exceeded") {
-                server.take_away(&mut there);
+                server.drain(&mut there);
             }
         }
     }
@@ -124,7 +124,7 @@ fn a_full_stream_is_waited_for_and_told() {
         (closed, nats)
     });
     until("all are there", || {
-        server.take_away(&mut there);
+        server.drain(&mut there);
         there.len() as u64 >= feed.seq
     });
     let (closed, nats) = closing.join().unwrap();

@@ -1,26 +1,26 @@
-//! What the algorithm of shared rings asks of the system.
+//! The system calls that the algorithm of shared rings needs: liveness, pauses and the clock.
 
 use crate::file::open::{RingFile, Seat};
 use crate::sys::clock::now_ns;
 use perfring_ring::Liveness;
 
-/// Rounds in which a waiting producer spins; after that it lets others run, as the holder of the
-/// lock may be one that had to stop for it.
+/// Rounds in which a waiting producer spins. After that it yields, as the lock's holder may be a
+/// thread that was preempted for it.
 const SPIN_ROUNDS: u32 = 16;
 
-/// `PAUSE` instructions of the first of them, some 0.4 µs. Whoever has the lock's line then
-/// publishes some dozen records in a row: two producers move the more, the seldomer the line changes
-/// hands (`benches/NOTES.md` has the figures).
+/// `PAUSE` instructions of the first round, some 0.4 µs. The core that has the lock's cache line
+/// then publishes some dozen records in a row: the throughput of two producers rises as the line
+/// changes cores less often (`benches/NOTES.md` has the figures).
 const PAUSES: u32 = 16;
 
-/// Asks the kernel who holds the locks on the slots of one ring.
+/// Asks the kernel which slots of one ring are locked by a live process.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel(pub(crate) RingFile);
 
 impl Liveness for Kernel {
     fn is_alive(&self, slot: u32) -> bool {
-        // No such slot: somebody damages the ring. Nobody is robbed for that; nor if asking fails, as a
-        // file system without such locks has no shared rings.
+        // No such slot: the ring is corrupt, and nothing is taken over. Nor is it if the query
+        // fails: a file system without such locks has no shared rings.
         slot > self.0.layout.slots || self.0.is_held(Seat::Producer(slot)).unwrap_or(true)
     }
 
@@ -40,7 +40,7 @@ impl Liveness for Kernel {
     }
 }
 
-/// Whether the producer in a slot is dead, as the kernel says.
+/// Returns whether the producer in a slot is dead, according to the kernel.
 pub(crate) fn is_dead(ring: &RingFile) -> impl Fn(u32) -> bool + use<> {
     let liveness = Kernel(ring.clone());
     move |slot| !liveness.is_alive(slot)

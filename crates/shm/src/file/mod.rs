@@ -1,4 +1,4 @@
-//! The ring's file: made, opened, checked, locked and removed.
+//! The ring's file: creation, opening, checks, locks and removal.
 
 pub(crate) mod appear;
 pub(crate) mod create;

@@ -12,36 +12,36 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long whoever attaches waits for one that is about to remove the ring, which takes some
-/// microseconds unless that process is stopped.
+/// How often an attaching process polls for the end of a removal in progress. A removal takes some
+/// microseconds unless its process is stopped.
 const REMOVAL_POLLS: u32 = 1000;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(1);
 
-/// What a file is opened for.
+/// Access that a file is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// Which file a ring is, and which ring is in it: a ring that took the place of another under the
-/// same name differs, also where a file system gives a number out again.
+/// The identity of a ring and its file. A ring that replaced another under the same name has a
+/// different identity, also where the file system reuses an inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// The file system's number.
+    /// Device number, `st_dev`.
     pub dev: u64,
-    /// The file's number in it.
+    /// Inode number, `st_ino`.
     pub ino: u64,
     /// The ring's own id, see [`Layout::uuid`].
     pub uuid: [u8; 16],
 }
 
-/// A place that one process at a time can hold.
+/// A seat that one process at a time can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seat {
     /// A producer's slot: 0 in an exclusive ring.
     Producer(u32),
-    /// The consumer's place.
+    /// The consumer's seat.
     Consumer,
 }
 
@@ -51,13 +51,13 @@ pub struct RingFile {
     pub(crate) file: Arc<File>,
     pub(crate) location: Location,
     pub(crate) layout: Layout,
-    /// What is only read cannot hold a lock, and a forked child may go on with it.
+    /// A file that is only read holds no lock, so a forked child may go on with it.
     pub(crate) access: Access,
 }
 
 impl RingFile {
-    /// Opens a file to see whether it is a ring, and which. Nothing is mapped, nobody can tell, and
-    /// a symbolic link is not followed.
+    /// Opens a file to find out whether it is a ring, and which one. Maps nothing, leaves no trace
+    /// in the ring, and does not follow a symbolic link.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -72,7 +72,7 @@ impl RingFile {
     fn open_with(location: Location, access: Access, flags: i32) -> Result<Self, AttachError> {
         let io = |step, source| AttachError::Io { location: location.clone(), step, source };
         let write = access == Access::Write;
-        // Not blocking: a FIFO of that name must not hold us up.
+        // Does not block if the name is a FIFO.
         let opened = OpenOptions::new()
             .read(true)
             .write(write)
@@ -86,7 +86,7 @@ impl RingFile {
             }
             _ => io("opening it", source),
         })?;
-        let meta = file.metadata().map_err(|source| io("looking at it", source))?;
+        let meta = file.metadata().map_err(|source| io("reading its metadata", source))?;
         if !meta.is_file() {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
             return Err(io("opening it", source));
@@ -106,39 +106,39 @@ impl RingFile {
         }
     }
 
-    /// Where the ring lives.
+    /// Returns the ring's location.
     #[must_use]
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    /// Its shape and identity.
+    /// Returns the ring's shape and identity.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Which file it is.
+    /// Returns the identity of the ring and its file.
     ///
     /// # Errors
     /// [`AttachError::Io`].
     pub fn identity(&self) -> Result<Identity, AttachError> {
-        let meta = self.file.metadata().map_err(|source| self.io("looking at it", source))?;
+        let meta = self.file.metadata().map_err(|source| self.io("reading its metadata", source))?;
         Ok(Identity { dev: meta.dev(), ino: meta.ino(), uuid: self.layout.uuid })
     }
 
-    /// The uid that it belongs to, and its mode bits.
+    /// Returns the owner's uid and the mode bits.
     ///
     /// # Errors
     /// [`AttachError::Io`].
     pub fn owner(&self) -> Result<(u32, u32), AttachError> {
-        let meta = self.file.metadata().map_err(|source| self.io("looking at it", source))?;
+        let meta = self.file.metadata().map_err(|source| self.io("reading its metadata", source))?;
         Ok((meta.uid(), meta.mode() & 0o7777))
     }
 
-    /// Whether its name still leads to this file, and not to nothing or to another.
+    /// Returns whether the ring's name still leads to this file.
     pub(crate) fn is_named(&self) -> Result<bool, AttachError> {
-        let failed = |source| self.io("looking at it", source);
+        let failed = |source| self.io("reading its metadata", source);
         let open = self.file.metadata().map_err(failed)?;
         match std::fs::metadata(self.location.path()) {
             Ok(named) => Ok((named.dev(), named.ino()) == (open.dev(), open.ino())),
@@ -159,23 +159,23 @@ impl RingFile {
 
     pub(crate) fn lock_byte(&self, seat: Seat) -> u64 {
         match seat {
-            // The slot after the last one stands for whoever recovers the ring.
+            // The slot after the last one stands for a process that recovers the ring.
             Seat::Producer(slot) if slot == self.layout.slots => RECOVER_LOCK_BYTE,
             Seat::Producer(slot) => self.layout.slot_lock_byte(slot),
             Seat::Consumer => CONSUMER_LOCK_BYTE,
         }
     }
 
-    /// Whether a live process holds the place: the kernel's word, not a pid's.
+    /// Returns whether a live process holds the seat. The kernel's lock decides, not a pid.
     ///
     /// # Errors
     /// [`AttachError::Io`] where the file system has no such locks.
     pub fn is_held(&self, seat: Seat) -> Result<bool, AttachError> {
         ofd_lock::is_held(&self.file, self.lock_byte(seat))
-            .map_err(|source| self.io("asking for its locks", source))
+            .map_err(|source| self.io("querying its locks", source))
     }
 
-    /// Whether a live process holds any place.
+    /// Returns whether a live process holds any seat.
     ///
     /// # Errors
     /// [`AttachError::Io`] where the file system has no such locks.
@@ -183,7 +183,7 @@ impl RingFile {
         Ok(self.held_seat()?.is_some())
     }
 
-    /// A place that a live process holds, if there is one.
+    /// Returns a seat that a live process holds, if there is one.
     pub(crate) fn held_seat(&self) -> Result<Option<Seat>, AttachError> {
         for seat in self.seats() {
             if self.is_held(seat)? {
@@ -197,7 +197,7 @@ impl RingFile {
         (0..self.layout.slots).map(Seat::Producer).chain([Seat::Consumer])
     }
 
-    /// Refuses a ring of the other kind.
+    /// Fails if the ring is of the other kind.
     pub(crate) fn expect(&self, producers: Producers) -> Result<(), AttachError> {
         if self.layout.producers == producers {
             return Ok(());
@@ -205,13 +205,14 @@ impl RingFile {
         Err(AttachError::Kind { location: self.location.clone(), producers: self.layout.producers })
     }
 
-    /// Takes a lock on a ring that is to be there to stay: waits for a removal to be over, and
-    /// makes sure that the ring has survived it. What is locked once it has its name keeps it.
+    /// Takes a lock on a ring that must stay in place: waits for a removal in progress and makes
+    /// sure that the ring has survived it. A ring that is locked while it has its name keeps the
+    /// name.
     pub(crate) fn take_with(
         &self,
         mut take: impl FnMut() -> Result<Option<ByteLock>, AttachError>,
     ) -> Result<Option<ByteLock>, AttachError> {
-        let mut looks = REMOVAL_POLLS;
+        let mut polls = REMOVAL_POLLS;
         loop {
             if let Some(lock) = take()? {
                 return match self.is_named()? {
@@ -219,21 +220,21 @@ impl RingFile {
                     false => Err(AttachError::Removed { location: self.location.clone() }),
                 };
             }
-            if looks == 0 {
+            if polls == 0 {
                 return Ok(None);
             }
             let removing = ofd_lock::is_held(&self.file, ofd_lock::REMOVAL_BYTE)
-                .map_err(|source| self.io("asking for its locks", source))?;
+                .map_err(|source| self.io("querying its locks", source))?;
             if removing {
-                looks -= 1;
+                polls -= 1;
                 std::thread::sleep(REMOVAL_PAUSE);
             } else {
-                looks = 0; // once more: it may be over since the lock was tried
+                polls = 0; // poll again: the removal may have ended since the lock was tried
             }
         }
     }
 
-    /// What a producer of this ring stamps by.
+    /// Returns the clock that a producer of this ring takes timestamps from.
     pub(crate) fn timestamp_clock(&self) -> Result<MachineClock, AttachError> {
         if !self.layout.time {
             return Ok(MachineClock::unused());
@@ -242,7 +243,7 @@ impl RingFile {
             .map_err(|source| AttachError::Clock { location: self.location.clone(), source })
     }
 
-    /// What to sign with.
+    /// Returns the owner info of this process.
     pub(crate) fn me(name: &str) -> OwnerInfo {
         OwnerInfo {
             epoch: 0,
@@ -257,7 +258,7 @@ impl RingFile {
         AttachError::Io { location: self.location.clone(), step, source }
     }
 
-    /// What to say of a ring that turned out to be damaged.
+    /// Returns the error for a ring that turned out to be corrupt.
     #[must_use]
     pub fn corrupt(&self, source: impl Into<ReadError>) -> AttachError {
         let location = self.location.clone();

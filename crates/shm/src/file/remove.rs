@@ -1,4 +1,4 @@
-//! Removing a ring, without taking it from under a producer that comes back at that moment.
+//! Removing a ring without a race against a producer that attaches at that moment.
 
 use crate::file::error::AttachError;
 use crate::file::location::Location;
@@ -6,13 +6,14 @@ use crate::file::open::{Access, RingFile};
 use crate::sys::ofd_lock::ByteLock;
 use std::{fs, io};
 
-/// Removes a ring's name. Processes that are attached keep their mapping; one that attaches at this
-/// moment is found attached, or finds the ring removed: nobody publishes into a ring without a name
-/// that it had when it attached, unless `removal` is [`Removal::Always`].
+/// Removes a ring's name. Attached processes keep their mapping. A process that attaches at this
+/// moment either counts as attached or finds the ring removed: no process publishes into a ring
+/// that lost its name after the attach, unless `removal` is [`Removal::Always`].
 ///
 /// # Errors
 /// [`AttachError::Busy`] if a producer or consumer is attached and `removal` is not
-/// [`Removal::Always`]; otherwise as for attaching. A file that is no ring is not removed.
+/// [`Removal::Always`]; otherwise the errors of an attach. A file that is not a ring is not
+/// removed.
 pub fn remove(location: impl Into<Location>, removal: Removal) -> Result<(), AttachError> {
     let location = location.into();
     if removal == Removal::Always {
@@ -21,7 +22,7 @@ pub fn remove(location: impl Into<Location>, removal: Removal) -> Result<(), Att
     }
     match Idle::hold(&location) {
         Ok(idle) => idle.remove(),
-        // Who may remove a file need not be one who may write it, and cannot lock it then.
+        // A user who may remove a file need not be able to write it, and cannot lock it then.
         Err(AttachError::Permission { .. }) => {
             let ring = RingFile::open(location.clone(), Access::Read)?;
             match ring.held_seat()? {
@@ -36,15 +37,15 @@ pub fn remove(location: impl Into<Location>, removal: Removal) -> Result<(), Att
 /// Whether a ring in use may be removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Removal {
-    /// Only if nobody is attached as producer or consumer.
+    /// Only if no producer or consumer is attached.
     #[default]
     IfFree,
     /// In any case.
     Always,
 }
 
-/// A ring that has neither producers nor a consumer, and gets none for as long as this lives: who
-/// would attach waits. Observers are not kept out, nor told of.
+/// A ring that has neither producers nor a consumer, and gets none while this lives: processes that
+/// try to attach wait. Observers are neither excluded nor detected.
 ///
 /// ```
 /// use perfring_shm::{AttachError, Idle, RingOptions, WriteWindow, create};
@@ -75,10 +76,10 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// Locks all places of a ring in one step. Needs permission to read and write it.
+    /// Locks all seats of a ring in one step. Needs permission to read and write it.
     ///
     /// # Errors
-    /// [`AttachError::Busy`] if somebody is attached; else see [`AttachError`].
+    /// [`AttachError::Busy`] if a producer or consumer is attached; otherwise see [`AttachError`].
     pub fn hold(location: impl Into<Location>) -> Result<Self, AttachError> {
         let ring = RingFile::open(location.into(), Access::Write)?;
         let taken = ring.take_with(|| {
@@ -89,26 +90,26 @@ impl Idle {
             None => Err(match ring.held_seat()? {
                 Some(seat) => ring.busy(seat),
                 None => {
-                    let now = "a process of this moment recovers it, or has just gone: try again";
+                    let now = "another process is recovering it or has just detached: try again";
                     ring.io("locking it", io::Error::new(io::ErrorKind::WouldBlock, now))
                 }
             }),
         }
     }
 
-    /// The open file. Its books stand still.
+    /// Returns the open file. Its totals do not change while this lives.
     #[must_use]
     pub fn file(&self) -> &RingFile {
         &self.ring
     }
 
-    /// Removes the ring's name. Whoever waits to attach is told [`AttachError::Removed`].
+    /// Removes the ring's name. Processes that wait to attach get [`AttachError::Removed`].
     ///
     /// # Errors
-    /// [`AttachError::Removed`] if somebody took the name away without asking (as `rm` does);
-    /// [`AttachError::Permission`]: the directory decides.
+    /// [`AttachError::Removed`] if the name was removed by other means (such as `rm`);
+    /// [`AttachError::Permission`] if the directory does not permit it.
     pub fn remove(self) -> Result<(), AttachError> {
-        // Nobody of ours gives the name to another file while this one is locked.
+        // No perfring process gives the name to another file while this one is locked.
         match self.ring.is_named()? {
             true => unlink(&self.ring.location),
             false => Err(AttachError::Removed { location: self.ring.location.clone() }),

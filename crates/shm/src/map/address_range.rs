@@ -7,21 +7,21 @@ use std::fs::File;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-/// Parts up to this size are faulted in when they are mapped, so that the first lap costs no more
-/// than the next.
+/// Parts up to this size are faulted in when they are mapped, so that the first lap is as fast as
+/// later ones.
 const POPULATE_MAX: usize = 16 << 20;
 
 /// The size of a huge page, on x86-64 and on aarch64 with small pages of 4 KiB.
 pub(crate) const HUGE: usize = 2 << 20;
 
-/// What a mapping may do with the records.
+/// Access of a mapping to the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DataAccess {
     Write,
     Read,
 }
 
-/// A range of addresses, of whole pages, and what is mapped there. It is unmapped when dropped.
+/// A reserved range of addresses, in whole pages, with its mappings. It is unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct AddressRange {
     base: NonNull<c_void>,
@@ -29,8 +29,8 @@ pub(crate) struct AddressRange {
 }
 
 impl AddressRange {
-    /// A range that nothing is mapped at. A large one begins where a huge page does, so that a file
-    /// that is mapped there from its beginning can have them.
+    /// Reserves a range in which nothing is mapped. A large range begins at a multiple of a huge
+    /// page, so that a file mapped at its beginning can have huge pages.
     pub(crate) fn new(len: usize) -> Result<Self, Errno> {
         let slack = if len >= HUGE { HUGE } else { 0 };
         let size = len.checked_add(slack).and_then(NonZeroUsize::new).ok_or(Errno::ENOMEM)?;
@@ -46,7 +46,7 @@ impl AddressRange {
         // SAFETY: as above, for what follows it by `len`.
         let end = unsafe { kept.byte_add(len) };
         if head > 0 {
-            // SAFETY: the first part of what was mapped above, which nobody knows of.
+            // SAFETY: the first part of what was mapped above, to which there is no reference.
             unsafe { munmap(base, head) }?;
         }
         if slack > head {
@@ -75,9 +75,9 @@ impl AddressRange {
         if len.get() <= POPULATE_MAX {
             flags |= MapFlags::MAP_POPULATE;
         }
-        // SAFETY: inside this range, to which nobody has a reference while it is borrowed mutably,
+        // SAFETY: inside this range, to which there is no reference while it is borrowed mutably,
         // so what MAP_FIXED replaces is ours. The file is long enough: `Layout::check` compared its
-        // length, and nobody of ours ever truncates it. (Somebody who does makes access fault with
+        // length, and this code never truncates it. (A process that does makes access fault with
         // SIGBUS, as with any file mapping.)
         unsafe { mmap(to, len, prot, flags, file, offset as i64) }.map(drop)
     }

@@ -1,5 +1,5 @@
-//! The mapping of the AUX area: twice in a row, as the data area is, so that a payload that wraps is
-//! in one piece.
+//! The mapping of the AUX area: twice in a row, like the data area, so that a payload that wraps is
+//! contiguous.
 
 use crate::file::error::AttachError;
 use crate::file::open::RingFile;
@@ -34,7 +34,7 @@ impl AuxMirror {
         mapped.map(Some).map_err(|errno| ring.io("mapping its AUX area", errno.into()))
     }
 
-    /// Where a payload begins. Up to the area's size of bytes from there on are mapped.
+    /// Returns the address of a payload. As many bytes as the area has are mapped from there on.
     #[inline]
     pub(crate) fn at(&self, pos: u64) -> NonNull<u8> {
         // SAFETY: the offset is less than `size`, a power of two (`Layout::check`), of which twice is
@@ -42,22 +42,23 @@ impl AuxMirror {
         unsafe { self.range.base().add(pos as usize & (self.size - 1)) }
     }
 
-    /// The payload's bytes, or none if it is longer than the area: no reservation is, and no record
-    /// that a reader has checked.
+    /// Returns the payload's bytes; none if it is longer than the area, which no reservation is,
+    /// and no record that a reader has checked.
     pub(crate) fn bytes(&self, range: Range) -> NonNull<[u8]> {
         let len = if range.len <= self.size { range.len } else { 0 };
         NonNull::slice_from_raw_parts(self.at(range.at), len)
     }
 
-    /// The area once, for who copies from it.
+    /// Returns the area once, for readers that copy.
     pub(crate) fn words(&self) -> &[AtomicU64] {
         let base = self.range.base().as_ptr().cast::<AtomicU64>();
-        // SAFETY: mapped for as long as `self`, page-aligned, all atomics: any content is valid
-        // whoever stores there. Through a read-only mapping nobody stores: observers only load.
+        // SAFETY: mapped for as long as `self`, page-aligned, all atomics: any content is valid,
+        // whichever process stores there. Through a read-only mapping this process stores nothing:
+        // observers only load.
         unsafe { slice::from_raw_parts(base, self.size / 8) }
     }
 
-    /// What is mapped.
+    /// Returns the mapped range.
     pub(crate) fn range(&self) -> (NonNull<u8>, usize) {
         (self.range.base(), self.range.len)
     }

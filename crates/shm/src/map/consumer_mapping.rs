@@ -1,4 +1,4 @@
-//! A ring as its one consumer has it: mapped, with its place taken.
+//! A ring as mapped by its one consumer, which holds the consumer's seat.
 
 use crate::file::error::AttachError;
 use crate::file::liveness::is_dead;
@@ -19,24 +19,24 @@ use perfring_abi::{Policy, Producers};
 use perfring_ring::{Anchors, TypeTable, WakeAt};
 use std::time::Duration;
 
-/// What a consumer does with the cache lines of the records that it has read in place.
+/// What a consumer does with the cache lines of records that it has read in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lines {
-    /// Writes one word of each back, unchanged, before the space goes back to the producer: the line
-    /// is then its own, and the producer takes it in one step when it comes round. Between far cores
-    /// several times as many records a second; between near ones a fifth to two fifths more from 256
-    /// bytes to 4 KiB, and fewer from 16 KiB on (`benches/RESULTS.md`). The data area is mapped
-    /// writable.
+    /// Write-touches each consumed line: stores one word back, unchanged, before the space is
+    /// released. The consumer's core then owns the line, and the producer takes it over in one step
+    /// on the next lap. Between distant cores this gives several times the throughput; between near
+    /// ones a fifth to two fifths more from 256 bytes to 4 KiB, and less from 16 KiB on
+    /// (`benches/RESULTS.md`). The data area is mapped writable.
     #[default]
     WriteTouch,
-    /// Leaves them alone: the data area is mapped read-only.
+    /// Does not touch them: the data area is mapped read-only.
     Leave,
 }
 
-/// A ring that this process consumes, for as long as it lives.
+/// A ring that this process consumes until the mapping is dropped.
 #[derive(Debug)]
 pub struct ConsumerMapping {
-    // In the order in which they are to go: first what a forked child is cut off from.
+    // Drop order: first the registration for forked children.
     children: NotForChildren,
     pub(crate) map: Mirror,
     pub(crate) ring: RingFile,
@@ -47,10 +47,10 @@ pub struct ConsumerMapping {
 }
 
 impl ConsumerMapping {
-    /// Maps a ring and takes the consumer's place. Returns what [`Trust::Auto`] comes to for
-    /// it: [`Trust::Peers`] or [`Trust::Nobody`].
+    /// Maps a ring and takes the consumer's seat. Returns the trust that applies to it:
+    /// [`Trust::Peers`] or [`Trust::Nobody`].
     ///
-    /// With [`Lines::WriteTouch`] the data area of a drop ring is mapped writable, but not with
+    /// With [`Lines::WriteTouch`] the data area of a drop ring is mapped writable, except with
     /// [`Trust::Nobody`].
     pub fn attach(
         location: impl Into<Location>,
@@ -59,7 +59,7 @@ impl ConsumerMapping {
     ) -> Result<(Self, Trust), AttachError> {
         let ring = RingFile::open(location.into(), Access::Write)?;
         let trust = trust.prepare(&ring)?;
-        // Whoever copies has no business writing where others may.
+        // A consumer that copies needs no write access.
         let in_place = ring.layout.policy == Policy::Drop && trust == Trust::Peers;
         let lines = if in_place { lines } else { Lines::Leave };
         let hands_back = lines == Lines::WriteTouch;
@@ -71,38 +71,39 @@ impl ConsumerMapping {
         Ok((ConsumerMapping { children, map, ring, lines, presence, _lock: lock }, trust))
     }
 
-    /// Signs for the place.
+    /// Stores the owner info of the seat.
     pub(crate) fn sign(&self, name: &str) {
         RingFile::me(name).sign(&self.map.ring().header().consumer_holder);
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub fn file(&self) -> &RingFile {
         &self.ring
     }
 
-    /// Whether this process is a forked child of the one that attached: it has no ring.
+    /// Returns whether this process is a forked child of the one that attached. It has no ring.
     pub fn is_forked(&self) -> bool {
         self.children.forked()
     }
 
-    /// `data_head` now.
+    /// Loads `data_head`.
     #[inline]
     pub fn head(&self) -> u64 {
         self.map.ring().head()
     }
 
-    /// The type table: what `perfring_types` makes types of.
+    /// Returns the type table, from which `perfring_types` makes types.
     pub fn types(&self) -> TypeTable<'_> {
         self.map.types()
     }
 
-    /// What tells wall-clock times of stamps, as of now. None in a ring without time.
+    /// Returns the anchors that convert timestamps to wall-clock times, as of now; none in a ring
+    /// without time.
     pub fn anchors(&self) -> Anchors {
         Anchors::read(self.map.ring())
     }
 
-    /// Whether the file was found to be truncated: see [`install_sigbus_handler`](crate::install_sigbus_handler).
+    /// Returns whether the file was found to be truncated; needs the guard.
     #[inline]
     pub fn is_truncated(&self) -> bool {
         self.map.guard.is_truncated()
@@ -125,14 +126,14 @@ impl ConsumerMapping {
         self.map.prefetch(pos);
     }
 
-    /// Does something with the pages of the records, once.
+    /// Prefaults, locks or collapses the pages of the records, once.
     pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
         pages.set(&self.map, &self.ring)
     }
 
-    /// Asks to be woken when a producer publishes what `at` asks for beyond `cursor`, before which
-    /// stood `passed` records. `None` if that is there already. The ticket is good for `most`, or less
-    /// where a wake may be missed.
+    /// Requests a wake for when a producer publishes what `at` asks for beyond `cursor`, which
+    /// `passed` records precede. Returns `None` if that is already published. The ticket is valid
+    /// for `most`, or less where a wake may be missed.
     pub fn prepare_sleep(
         &self,
         cursor: u64,
@@ -146,30 +147,30 @@ impl ConsumerMapping {
         Some(Ticket { value, most: most.min(heavy) })
     }
 
-    /// Sleeps on the strength of a ticket, for at most `limit`. May return early.
+    /// Sleeps with a ticket, for at most `limit`. May return early.
     pub fn sleep(&self, ticket: Ticket, limit: Duration) {
         futex::sleep(self.map.ring().wait_word(), ticket.value, limit.min(ticket.most));
     }
 
-    /// Nobody of this process sleeps any more.
+    /// Ends the request for a wake: no thread of this process sleeps any more.
     pub fn end_sleep(&self) {
         self.map.ring().end_sleep();
     }
 
-    /// What sleeps for this consumer.
+    /// Returns a handle that sleeps for this consumer without borrowing it.
     pub fn sleeper(&self) -> Result<Sleeper, AttachError> {
         Ok(Sleeper { map: Plain::map(&self.ring)? })
     }
 
-    /// Whether a reservation of a shared ring is open before what is published.
+    /// Returns whether a reservation of a shared ring is open before what is published.
     pub fn lags(&self) -> bool {
         self.ring.layout.producers == Producers::Many && self.map.shared().lags()
     }
 
-    /// Ends what a dead producer left open, if it is one whose reservation is in the way.
+    /// Ends the reservation of a dead producer, if publication is held up by one.
     pub fn end_dead(&self) {
         if self.map.shared().held_up().is_none_or(is_dead(&self.ring)) {
-            // It fails while a live producer is stopped with the lock: then later.
+            // Fails while a live producer is stopped with the lock: a later call does it.
             let _ = recover_file(&self.ring);
         }
     }

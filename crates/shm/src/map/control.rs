@@ -1,4 +1,4 @@
-//! The control pages and the type table behind them, as both mappings see them.
+//! The control pages and the type table behind them, as both kinds of mapping see them.
 
 use crate::file::error::AttachError;
 use crate::file::open::RingFile;
@@ -20,7 +20,7 @@ pub(crate) fn map(ring: &RingFile, access: DataAccess) -> Result<MmapRaw, Attach
     .map_err(|source| ring.io("mapping its control pages", source))
 }
 
-/// The slots of mapped control pages.
+/// Returns the slots in mapped control pages.
 #[inline]
 pub(crate) fn slots<'a>(control: *const u8, count: usize) -> &'a [Slot] {
     // SAFETY: control pages are page-aligned and hold so many slots (`Layout::check`), all
@@ -28,12 +28,12 @@ pub(crate) fn slots<'a>(control: *const u8, count: usize) -> &'a [Slot] {
     unsafe { slice::from_raw_parts(control.cast::<Slot>(), count) }
 }
 
-/// The last `size` bytes before `end` of a mapping, both in whole pages.
+/// Returns the last `size` bytes before `end` of a mapping, both in whole pages, as words.
 pub(crate) fn words_before(map: &MmapRaw, end: usize, size: usize) -> &[AtomicU64] {
     let end = end.min(map.len());
     let start = map.as_ptr().wrapping_add(end.saturating_sub(size));
     let words = size.min(end) / 8;
     // SAFETY: inside the mapping, for as long as it is borrowed; aligned, as both sizes are
-    // (`Layout::check`); atomics, so any content is valid whoever stores there.
+    // (`Layout::check`); atomics, so any content is valid, whichever process stores there.
     unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), words) }
 }

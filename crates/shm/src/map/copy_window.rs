@@ -9,7 +9,8 @@ use perfring_ring::{Front, Observer, ReadError, ResumePoint, Ring, Start};
 
 /// What is mapped for a reader that copies.
 pub trait Mapping {
-    /// The ring as the algorithm sees it, and its AUX area. An observer's are not to be stored to.
+    /// Returns the ring as the algorithm sees it, and its AUX area. Nothing may be stored to an
+    /// observer's.
     fn parts(&self) -> (Ring<'_>, &[AtomicU64]);
     /// What to say of what was found to be wrong.
     fn report(&self, error: impl Into<ReadError>) -> ReadError;
@@ -47,7 +48,7 @@ impl Mapping for ObserverMapping {
     }
 }
 
-/// A ring that is copied from, record by record.
+/// A ring from which records are copied one by one.
 #[derive(Debug)]
 pub struct CopyWindow<M> {
     mapping: M,
@@ -55,8 +56,8 @@ pub struct CopyWindow<M> {
 }
 
 impl CopyWindow<ConsumerMapping> {
-    /// The consumer of an overwrite ring, which goes on where the last one saved its place, and signs
-    /// with `name`.
+    /// Makes the consumer of an overwrite ring, which continues at the position that the last
+    /// consumer saved, and takes the seat with `name`.
     pub fn resume(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
         let observer = Observer::resume(mapping.map.ring())
@@ -67,19 +68,19 @@ impl CopyWindow<ConsumerMapping> {
         Ok(CopyWindow { mapping, observer })
     }
 
-    /// Saves the place after everything that was read.
+    /// Saves the position after everything that was read.
     pub fn save(&mut self) {
         self.observer.save(self.mapping.map.ring());
     }
 
-    /// Saves a place that was marked.
+    /// Saves a resume point.
     pub fn save_resume_point(&mut self, resume_point: &ResumePoint) {
         self.observer.save_resume_point(self.mapping.map.ring(), resume_point);
     }
 }
 
 impl CopyWindow<ObserverMapping> {
-    /// An observer, with a place of its own.
+    /// Makes an observer, with a position of its own.
     pub fn watch(mapping: ObserverMapping, start: Start) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
         let observer = Observer::new(mapping.map.ring(), layout.policy, start)
@@ -91,19 +92,19 @@ impl CopyWindow<ObserverMapping> {
 }
 
 impl<M: Mapping> CopyWindow<M> {
-    /// The ring.
+    /// Returns the mapping.
     #[inline]
     pub fn mapping(&self) -> &M {
         &self.mapping
     }
 
-    /// The observer, and its place.
+    /// Returns the observer's state and position.
     #[inline]
     pub fn observer(&self) -> &Observer {
         &self.observer
     }
 
-    /// What is next, or `None` if there is nothing now.
+    /// Returns what is next, or `None` if there is nothing now.
     #[inline]
     pub fn read(&mut self) -> Result<Option<Next<'_>>, ReadError> {
         let (ring, aux) = self.mapping.parts();
@@ -114,7 +115,7 @@ impl<M: Mapping> CopyWindow<M> {
         }
     }
 
-    /// As [`CopyWindow::read`], of what was copied at the last look, and what is next after it.
+    /// Returns what is next among the records copied at the last poll, and what follows it.
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, ReadError> {
         let (ring, aux) = self.mapping.parts();
@@ -125,7 +126,7 @@ impl<M: Mapping> CopyWindow<M> {
         Ok(taken.map(|(seen, front)| (Next::from(seen), front)))
     }
 
-    /// Looks how far the producer is, if what was copied is read. Returns what is next.
+    /// Polls the producer's head if everything copied was read. Returns what is next.
     #[inline]
     pub fn peek(&mut self) -> Result<Front, ReadError> {
         self.observer.peek(self.mapping.parts().0).map_err(|error| self.mapping.report(error))

@@ -1,4 +1,4 @@
-//! What a look into a ring's file tells, that maps it for no longer.
+//! Information from a ring's file that needs a short-lived mapping only.
 
 use crate::file::error::{AttachError, Role};
 use crate::file::liveness::is_dead;
@@ -11,7 +11,7 @@ use perfring_abi::atomic::Ordering;
 use perfring_ring::{Anchors, OwnerInfo, RingTotals, SlotFigures};
 
 impl RingFile {
-    /// Who holds the place, or held it last.
+    /// Returns the owner info of the seat's present or last holder.
     ///
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.
@@ -20,7 +20,7 @@ impl RingFile {
         map.sure(self, map.holder(seat))
     }
 
-    /// The books; `None` if they are damaged.
+    /// Returns the totals; `None` if they are corrupt.
     ///
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.
@@ -29,8 +29,9 @@ impl RingFile {
         map.sure(self, RingTotals::of(map.shared(), self.layout.policy, is_dead(self)))
     }
 
-    /// The wall-clock time of the newest record's stamp, ns since 1970: `None` in a ring without time,
-    /// or without records so far. Of a busy ring perhaps that of a record some time before.
+    /// Returns the wall-clock time of the newest record's timestamp, ns since 1970; `None` in a
+    /// ring without time or without records so far. In a busy ring the record may be a slightly
+    /// older one.
     ///
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.
@@ -42,8 +43,8 @@ impl RingFile {
         map.sure(self, newest_wall(&map))
     }
 
-    /// The last sign of life that the file has kept, ns since 1970: when it was made, when somebody
-    /// last attached, the stamp of its newest record.
+    /// Returns the time of the last activity that the file recorded, ns since 1970: its creation,
+    /// the last attach, or the timestamp of its newest record.
     ///
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.
@@ -57,14 +58,14 @@ impl RingFile {
         )
     }
 
-    /// Takes a place, or says who has it.
+    /// Takes a seat, or returns an error that names its holder.
     pub(crate) fn take(&self, seat: Seat) -> Result<ByteLock, AttachError> {
-        let io = |source| self.io("locking its place", source);
+        let io = |source| self.io("locking its seat", source);
         let take = || ByteLock::take(&self.file, self.lock_byte(seat)).map_err(io);
         self.take_with(take)?.ok_or_else(|| self.busy(seat))
     }
 
-    /// What to say of a place that somebody has.
+    /// Returns the error for a seat that is taken.
     pub(crate) fn busy(&self, seat: Seat) -> AttachError {
         let role = match seat {
             Seat::Producer(_) => Role::Producer,
@@ -76,8 +77,8 @@ impl RingFile {
         }
     }
 
-    /// What to say of a producer that lives, has the ring's lock, and does not go on, or did not for a
-    /// while.
+    /// Returns the error for a live producer that holds the ring's lock and does not go on, or did
+    /// not for a while.
     pub(crate) fn held_up(&self, slot: u32) -> AttachError {
         match self.holder(Seat::Producer(slot)) {
             Ok(holder) => AttachError::HeldUp { location: self.location.clone(), slot, holder },
@@ -94,21 +95,22 @@ fn newest_wall(map: &Plain) -> Option<u64> {
     }
 }
 
-/// Opens a ring and reads its books, also those of one so damaged that nothing can be read.
+/// Opens a ring and reads its totals, also where it is so corrupt that no record can be read.
 pub fn peek(location: impl Into<Location>) -> Result<(RingFile, Option<RingTotals>), AttachError> {
     let ring = RingFile::open(location.into(), Access::Read)?;
     let totals = ring.totals()?;
     Ok((ring, totals))
 }
 
-/// What tells wall-clock times of stamps, as of now. None in a ring without time.
+/// Returns the anchors that convert timestamps to wall-clock times, as of now; none in a ring
+/// without time.
 pub fn anchors(ring: &RingFile) -> Result<Anchors, AttachError> {
     let map = Plain::map(ring)?;
     map.sure(ring, Anchors::read(map.ring()))
 }
 
-/// The producers of a shared ring, dead and alive, that still have their slots; of any other
-/// nobody.
+/// Returns the producers of a shared ring, dead and alive, that still have their slots; none of an
+/// exclusive ring.
 pub fn slots(ring: &RingFile) -> Result<SlotsSeen, AttachError> {
     if ring.layout.producers == Producers::One {
         return Ok(SlotsSeen::default());
@@ -119,7 +121,7 @@ pub fn slots(ring: &RingFile) -> Result<SlotsSeen, AttachError> {
         SlotFigures::all(at).into_iter().map(|figures| (!is_dead(figures.slot), figures)).collect();
     let line = &at.ring().header().shared;
     let held_up = at.held_up();
-    // Relaxed: figures to look at.
+    // Relaxed: for display only.
     let since = line.stuck_since_ns.load(Ordering::Relaxed);
     let noted = since != 0 && line.stuck_pos.load(Ordering::Relaxed) == at.ring().head();
     let seen = SlotsSeen {
@@ -131,14 +133,14 @@ pub fn slots(ring: &RingFile) -> Result<SlotsSeen, AttachError> {
     map.sure(ring, seen)
 }
 
-/// What can be seen of a shared ring's producers.
+/// The producers of a shared ring as seen from outside.
 #[derive(Clone, Debug, Default)]
 pub struct SlotsSeen {
-    /// Whether each lives, and its figures.
+    /// For each producer: whether it is alive, and its figures.
     pub figures: Vec<(bool, SlotFigures)>,
-    /// Who holds the ring's lock at this moment.
+    /// The slot that holds the ring's lock at this moment.
     pub locked_by: Option<u32>,
-    /// Whose open reservation `data_head` stands before.
+    /// The slot whose open reservation holds up `data_head`.
     pub held_up: Option<u32>,
     /// `CLOCK_REALTIME` of the first time that another producer found it so, ns.
     pub held_up_since_ns: Option<u64>,

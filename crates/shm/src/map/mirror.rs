@@ -1,4 +1,4 @@
-//! The mirror: a mapping for those who need records in one piece.
+//! The mirror: a mapping in which every record is contiguous.
 
 use crate::file::error::AttachError;
 use crate::file::open::RingFile;
@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
 
-/// Header, data, and the data once more, so that a record that wraps is in one piece.
+/// Header, data, and the data once more, so that a record that wraps is contiguous.
 #[derive(Debug)]
 pub(crate) struct Mirror {
     // Before what it guards, so that it is dropped first.
@@ -72,16 +72,16 @@ impl Mirror {
         let data = unsafe {
             slice::from_raw_parts(self.data.as_ptr().cast::<AtomicU64>(), self.data_size / 8)
         };
-        // `Layout::check` saw to it that the size is a power of two of whole pages.
+        // `Layout::check` verified that the size is a power of two of whole pages.
         Ring::new(header, data)
     }
 
-    /// Where the header page is.
+    /// Returns the address of the header page.
     pub(crate) fn base(&self) -> *const u8 {
         self.range.base().as_ptr()
     }
 
-    /// The two copies of the data.
+    /// Returns the two copies of the data.
     pub(crate) fn data_ranges(&self) -> [(NonNull<u8>, usize); 2] {
         // SAFETY: the second copy begins where the first ends, inside the reserved range.
         let second = unsafe { self.data.add(self.data_size) };
@@ -93,7 +93,7 @@ impl Mirror {
         self.sight().at(pos)
     }
 
-    /// Where the payload of a reservation begins.
+    /// Returns the address of a reservation's payload.
     #[inline(always)]
     fn payload_at(&self, reserved: &Reserved) -> *mut u8 {
         match reserved.range() {
@@ -109,7 +109,7 @@ impl Mirror {
         self.aux.as_ref().map_or(NonNull::dangling(), |aux| aux.at(at)).as_ptr()
     }
 
-    /// The bytes of an open reservation. They may be looked at while it is open.
+    /// Returns the bytes of an open reservation. Readers may load them while it is open.
     #[inline(always)]
     pub(crate) fn open_bytes(&self, reserved: &Reserved) -> NonNull<[u8]> {
         // A writer reserves at most `data_size - 8` bytes with the header, so the slice ends inside
@@ -153,7 +153,7 @@ impl Mirror {
         }
     }
 
-    /// Zeroes what pads a payload that turned out shorter than its reservation.
+    /// Zeroes the padding of a payload that turned out shorter than its reservation.
     ///
     /// # Safety
     /// As for [`Mirror::zero_last_word`]; `len` is no more than was reserved.
@@ -162,7 +162,7 @@ impl Mirror {
         if len & 7 == 0 || reserved.range().is_some() {
             return;
         }
-        // Payloads begin at a multiple of eight. A word, as a call of `memset` costs more.
+        // Payloads begin at a multiple of eight. One word, as a call of `memset` costs more.
         let word = self.at(reserved.payload_pos() + (len as u64 & !7)).cast::<[u8; 8]>();
         // SAFETY: the last word of the payload belongs to the same reservation.
         let mut bytes = unsafe { word.read() };
@@ -171,7 +171,7 @@ impl Mirror {
         unsafe { word.write(bytes) };
     }
 
-    /// The payload of a record that the protocol pins, in place.
+    /// Returns the payload of a record that the protocol pins, in place.
     ///
     /// # Safety
     /// The frame was found before an acquired head, and the tail is not moved past it while the
@@ -182,7 +182,7 @@ impl Mirror {
         unsafe { self.sight().pinned(frame) }
     }
 
-    /// As [`Mirror::pinned`], of a record whose payload stands in the AUX area.
+    /// Returns the payload of a pinned record in the AUX area, in place.
     ///
     /// # Safety
     /// As for [`Mirror::pinned`], and `aux_tail` is not moved past it either.
@@ -195,15 +195,15 @@ impl Mirror {
         unsafe { aux.bytes(range).as_ref() }
     }
 
-    /// The AUX area, for who copies from it; none, if there is none.
+    /// Returns the AUX area for readers that copy; empty if there is none.
     pub(crate) fn aux(&self) -> &[AtomicU64] {
         self.aux.as_ref().map_or(&[], AuxMirror::words)
     }
 
-    /// As [`Mirror::pinned`], of whole records: `frame.len` bytes from the first one's header on.
+    /// Returns whole pinned records in place: `frame.len` bytes from the first one's header on.
     ///
     /// # Safety
-    /// As for [`Mirror::pinned`], of all of them.
+    /// As for [`Mirror::pinned`], for all of them.
     #[inline]
     pub(crate) unsafe fn pinned_records(&self, frame: &Frame) -> &[u8] {
         let at = self.at(frame.pos);
@@ -211,42 +211,43 @@ impl Mirror {
         unsafe { slice::from_raw_parts(at, frame.len) }
     }
 
-    /// Asks for the cache line at `pos`, without waiting for it.
+    /// Prefetches the cache line at `pos`.
     #[inline(always)]
     pub(crate) fn prefetch(&self, pos: u64) {
         self.sight().prefetch(pos);
     }
 
-    /// What a loop over records needs of the mirror, by value: the mirror's own fields would be
-    /// loaded again after every store.
+    /// Returns by value what a loop over records needs of the mirror: the mirror's own fields would
+    /// be loaded again after every store.
     #[inline(always)]
     pub(crate) fn sight(&self) -> Sight<'_> {
         Sight { data: self.data, mask: self.data_size - 1, mirror: PhantomData }
     }
 
-    /// The producers' slots.
+    /// Returns the producers' slots.
     #[inline]
     pub(crate) fn slots(&self) -> &[Slot] {
         slots(self.control.as_ptr(), self.slots)
     }
 
-    /// The ring and its slots.
+    /// Returns the ring and its slots.
     #[inline]
     pub(crate) fn shared(&self) -> Shared<'_> {
         Shared::new(self.ring(), self.slots())
     }
 
-    /// The type table.
+    /// Returns the type table.
     pub(crate) fn types(&self) -> TypeTable<'_> {
         TypeTable::new(words_before(&self.control, self.control.len(), self.types_size))
     }
 
-    /// The type table of a mirror that is mapped with [`DataAccess::Write`].
+    /// Returns the type table of a mirror that is mapped with [`DataAccess::Write`].
     pub(crate) fn types_to_write(&self) -> TypeTableWriter<'_> {
         TypeTableWriter::new(words_before(&self.control, self.control.len(), self.types_size))
     }
 
-    /// What is mapped where: the header and the data twice, the control pages, and the AUX area twice.
+    /// Returns the mapped ranges: the header and the data twice, the control pages, and the AUX
+    /// area twice.
     pub(crate) fn ranges(&self) -> [(NonNull<u8>, usize); 3] {
         let control = NonNull::new(self.control.as_mut_ptr()).unwrap_or(NonNull::dangling());
         let aux = self.aux.as_ref().map_or((NonNull::dangling(), 0), AuxMirror::range);
@@ -269,7 +270,7 @@ impl<'a> Sight<'a> {
         unsafe { self.data.as_ptr().add(pos as usize & self.mask) }
     }
 
-    /// As [`Mirror::prefetch`].
+    /// Prefetches the cache line at `pos`.
     #[inline(always)]
     pub(crate) fn prefetch(self, pos: u64) {
         #[cfg(target_arch = "x86_64")]
@@ -282,24 +283,24 @@ impl<'a> Sight<'a> {
         let _ = pos;
     }
 
-    /// As [`Mirror::pinned`].
+    /// Returns the payload of a record that the protocol pins, in place.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Mirror::pinned`].
     #[inline(always)]
     pub(crate) unsafe fn pinned(self, frame: &Frame) -> &'a [u8] {
         let at = self.at(frame.payload_pos());
         // SAFETY: the algorithm checked that the record ends before the head, which is less than
         // `data_size` after the tail, so the slice ends inside the second copy of the data. The
         // bytes are initialised. Every store to them happened before the head was published (A, B),
-        // but for those of this process that hand lines back: between two borrows, and unchanged;
-        // and no producer of ours stores there before the tail has passed (C, D). A process that
-        // breaks the protocol can; see the crate's documentation.
+        // except for those of this process that write-touch consumed lines: between two borrows,
+        // and unchanged; and no producer of ours stores there before the tail has passed (C, D). A
+        // process that breaks the protocol can; see the crate's documentation.
         unsafe { slice::from_raw_parts(at, frame.len) }
     }
 }
 
-/// The header, and the data twice.
+/// Maps the header, and the data twice.
 fn map_data(
     ring: &RingFile,
     page: usize,

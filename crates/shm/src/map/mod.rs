@@ -1,4 +1,4 @@
-//! The ring's file in memory, and what is done with it there.
+//! Mappings of the ring's file, and the windows on them.
 
 pub(crate) mod address_range;
 pub(crate) mod aux_mirror;

@@ -1,4 +1,4 @@
-//! What a reader comes to.
+//! What a reader finds next.
 
 use crate::map::mirror::Mirror;
 use bytemuck::cast_slice;
@@ -9,12 +9,12 @@ use perfring_ring::{Found, Frame, Lost, Seen};
 pub enum Next<'a> {
     /// A record, and its payload.
     Record(Frame, &'a [u8]),
-    /// The place where some are missing.
+    /// The position at which records are missing.
     Lost(Lost),
 }
 
 impl<'a> Next<'a> {
-    /// What a reader found, in place.
+    /// Converts what a reader found, in place.
     ///
     /// # Safety
     /// It was found before an acquired head, and neither the tail nor `aux_tail` is moved past it
@@ -43,7 +43,7 @@ impl<'a> From<Seen<'a>> for Next<'a> {
     }
 }
 
-/// The first `len` bytes of copied words.
+/// Returns the first `len` bytes of copied words.
 #[must_use]
 #[inline]
 pub fn bytes_of(words: &[u64], len: usize) -> &[u8] {

@@ -1,4 +1,4 @@
-//! A ring as observers have it: the whole file, read-only.
+//! A ring as mapped by observers: the whole file, read-only.
 
 use crate::file::error::AttachError;
 use crate::file::liveness::is_dead;
@@ -10,7 +10,7 @@ use crate::map::plain::Plain;
 use crate::map::raw::Raw;
 use perfring_ring::{Anchors, ReadError, RingTotals, Snapshot, TypeTable};
 
-/// A ring that this process looks at. Nobody can tell.
+/// A ring that this process observes. It leaves no trace in the ring.
 #[derive(Debug)]
 pub struct ObserverMapping {
     pub(crate) map: Plain,
@@ -19,14 +19,14 @@ pub struct ObserverMapping {
 }
 
 impl ObserverMapping {
-    /// Maps a ring, dead or alive.
+    /// Maps a ring, whether or not processes are attached to it.
     pub fn open(location: impl Into<Location>, trust: Trust) -> Result<Self, AttachError> {
         let ring = RingFile::open(location.into(), Access::Read)?;
         trust.prepare(&ring)?;
         Ok(ObserverMapping { map: Plain::map(&ring)?, ring, presence: Presence::default() })
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub fn file(&self) -> &RingFile {
         &self.ring
     }
@@ -48,22 +48,23 @@ impl ObserverMapping {
         self.map.ring().head()
     }
 
-    /// The type table: what `perfring_types` makes types of.
+    /// Returns the type table, from which `perfring_types` makes types.
     pub fn types(&self) -> TypeTable<'_> {
         self.map.types()
     }
 
-    /// What tells wall-clock times of stamps, as of now. None in a ring without time.
+    /// Returns the anchors that convert timestamps to wall-clock times, as of now; none in a ring
+    /// without time.
     pub fn anchors(&self) -> Anchors {
         Anchors::read(self.map.ring())
     }
 
-    /// The ring's books.
+    /// Returns the ring's totals.
     pub fn totals(&self) -> Option<RingTotals> {
         RingTotals::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
     }
 
-    /// A copy of everything intact.
+    /// Copies everything intact.
     pub fn snapshot(&self) -> Result<Snapshot, ReadError> {
         Snapshot::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
             .and_then(|snapshot| {
@@ -71,13 +72,13 @@ impl ObserverMapping {
                 snapshot.with_aux(self.map.ring(), self.map.aux())
             })
             .map_err(|corrupt| self.map.guard.report(corrupt))
-            // What was cut short while it was copied may look whole.
+            // Data that was truncated while it was copied may look whole.
             .and_then(|snapshot| {
                 if self.map.guard.is_truncated() { Err(ReadError::Truncated) } else { Ok(snapshot) }
             })
     }
 
-    /// The ring's words and positions.
+    /// Returns the ring's words and positions.
     pub fn raw(&self) -> Raw<'_> {
         Raw { ring: self.map.ring(), base: self.map.base() }
     }

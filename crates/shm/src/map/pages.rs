@@ -1,4 +1,4 @@
-//! What is done with the pages of a ring's data before it is used: faulted in, locked, made huge.
+//! Preparing the pages of a ring's data: faulting in, locking, huge pages.
 
 use crate::file::location::Location;
 use crate::file::open::RingFile;
@@ -11,18 +11,18 @@ use std::ffi::c_void;
 use std::io;
 use thiserror::Error;
 
-/// How often huge pages are asked for: the kernel passes over pages that somebody just then uses.
+/// How often huge pages are requested: the kernel skips pages that are in use at that moment.
 const TRIES: u32 = 16;
 
-/// What could not be done with a ring's pages. The ring can be used as before.
+/// A failure to prefault, lock or collapse a ring's pages. The ring can be used as before.
 #[derive(Error)]
 #[error("{location}: {step} failed: {source}")]
 pub struct PagesError {
     /// The ring.
     pub location: Location,
-    /// What was being done, and what it needs.
+    /// The step that failed, and its requirement.
     pub step: &'static str,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
@@ -30,20 +30,21 @@ perfring_abi::debug_by_display!(PagesError);
 
 /// What a process does with the pages of the records that it has mapped, once, after it attached.
 ///
-/// None of it changes the ring, and each of producer and consumer chooses for itself; but pages that
-/// one of them made huge are huge for all. Whoever does it pays: some 2 ms a
-/// mebibyte, and 7 for huge ones.
+/// This changes nothing in the ring, and each process chooses for itself; but pages that one of
+/// them made huge are huge for all. It costs the caller some 2 ms a mebibyte, and 7 ms for huge
+/// pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pages {
-    /// Maps all of them now, so that the first lap costs no page faults. Of rings up to 16 MiB that is
-    /// done in any case.
+    /// Faults all of them in now, so that the first lap has no page faults. Rings up to 16 MiB get
+    /// that in any case.
     FaultIn,
-    /// As [`Pages::FaultIn`], and keeps them in memory: a ring on a tmpfs may be swapped out, and a
+    /// Faults the pages in and keeps them in memory: a ring on a tmpfs may be swapped out, and a
     /// publish would wait for the disk. `RLIMIT_MEMLOCK` limits how much a process may lock.
     Lock,
-    /// Puts huge pages of 2 MiB in the place of the data area's, where there is contiguous memory for them: for rings
-    /// from some 16 MiB on. Needs Linux 6.1 and a tmpfs, mounted with whatever `huge=` but `deny`.
+    /// Replaces the data area's pages by huge pages of 2 MiB where there is contiguous memory for
+    /// them: for rings from some 16 MiB on. Needs Linux 6.1 and a tmpfs mounted with any `huge=`
+    /// except `deny`.
     Huge,
 }
 
@@ -55,22 +56,22 @@ impl Pages {
             Pages::Huge => ("making its pages huge (Linux 6.1, a tmpfs)", libc::MADV_COLLAPSE),
         };
         let failed = |source| PagesError { location: ring.location.clone(), step: what, source };
-        // Of the AUX area no huge ones: it does not begin at one in the file.
+        // No huge pages for the AUX area: in the file it does not begin at a multiple of one.
         let aux = map.aux.as_ref().filter(|_| self != Pages::Huge).map(AuxMirror::range);
         for (at, len) in map.data_ranges().into_iter().chain(aux) {
             let (skip, len) = match self {
-                // Whole huge pages, by the place in the file: both copies have them at the same.
+                // Whole huge pages, by the offset in the file: both copies have the same offsets.
                 Pages::Huge => whole_huge(at.as_ptr() as usize, len),
                 Pages::FaultIn | Pages::Lock => (0, len),
             };
             if len == 0 {
-                let source = io::Error::other("it is smaller than a huge page and what is around");
+                let source = io::Error::other("it holds no whole huge page");
                 return Err(failed(source));
             }
             // SAFETY: `skip` is less than the length of the range.
             let at = unsafe { at.add(skip) }.as_ptr().cast::<c_void>();
-            // SAFETY: a range of this mapping. Either advice leaves its content as it is, other
-            // processes store to the pages meanwhile or not.
+            // SAFETY: a range of this mapping. Either advice leaves its content as it is, whether
+            // or not other processes store to the pages meanwhile.
             let advise = || Errno::result(unsafe { libc::madvise(at, len, advice) });
             let done = match self {
                 // SAFETY: as above; locking changes no byte.
@@ -88,7 +89,7 @@ impl Pages {
     }
 }
 
-/// The part of a range that whole huge pages fill: where it begins in it, and its length.
+/// Returns the part of a range that whole huge pages fill: its offset and its length.
 fn whole_huge(at: usize, len: usize) -> (usize, usize) {
     let skip = at.next_multiple_of(HUGE) - at;
     if skip >= len { (0, 0) } else { (skip, (len - skip) / HUGE * HUGE) }

@@ -1,4 +1,4 @@
-//! Many records of a drop ring at a time, in place.
+//! Several records of a drop ring held at a time, in place.
 
 use crate::map::mirror::Mirror;
 use crate::map::next::Next;
@@ -6,8 +6,8 @@ use crate::sys::futex;
 use perfring_ring::{Count, Found, Frame, Range, ReadError, Reader};
 use std::cell::Cell;
 
-/// What a drop ring held at one moment: any number of its records can be kept at a time. When it
-/// is dropped, what was taken from it is released, in one step.
+/// What a drop ring held at one moment: any number of its records can be held at a time. When it is
+/// dropped, what was taken from it is released, in one step.
 #[derive(Debug)]
 pub struct PinWindow<'a> {
     map: &'a Mirror,
@@ -19,14 +19,14 @@ pub struct PinWindow<'a> {
 }
 
 impl<'a> PinWindow<'a> {
-    /// Everything from the reader's cursor on.
+    /// Pins everything from the reader's cursor on.
     pub(crate) fn new(map: &'a Mirror, reader: &'a mut Reader) -> Self {
         let cursor = Cell::new(reader.cursor());
         let (count, last) = Default::default();
         PinWindow { map, reader, cursor, count, last }
     }
 
-    /// What is next. It stays where it is until the window is dropped.
+    /// Returns what is next. It stays in place until the window is dropped.
     #[inline(always)]
     pub fn read(&self) -> Result<Option<Next<'_>>, ReadError> {
         let found = self.reader.peek(self.map.ring(), self.cursor.get());
@@ -60,7 +60,7 @@ impl<'a> PinWindow<'a> {
         });
     }
 
-    /// Records taken from it so far.
+    /// Returns the number of records taken so far.
     pub fn count(&self) -> Count {
         self.count.get()
     }

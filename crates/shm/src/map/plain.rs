@@ -1,4 +1,4 @@
-//! The plain mapping of a whole ring, for those who copy from it.
+//! The plain mapping of a whole ring, for readers that copy.
 
 use crate::file::error::AttachError;
 use crate::file::open::{Access, RingFile, Seat};
@@ -15,8 +15,8 @@ use std::slice;
 /// The whole file, read-only, each byte once.
 #[derive(Debug)]
 pub(crate) struct Plain {
-    // Both dropped before the mapping. The first if the file may hold a lock, which a forked child's
-    // mapping would keep.
+    // Both are dropped before the mapping. The first is for a file that may hold a lock, which a
+    // forked child's mapping would keep.
     _children: Option<NotForChildren>,
     pub(super) guard: Guarded,
     map: MmapRaw,
@@ -44,7 +44,7 @@ impl Plain {
         })
     }
 
-    /// What was read is of a ring whose file was whole then.
+    /// Returns `read` if the file was whole when it was read.
     pub(crate) fn sure<T>(&self, ring: &RingFile, read: T) -> Result<T, AttachError> {
         match self.guard.is_truncated() {
             true => Err(ring.corrupt(ReadError::Truncated)),
@@ -63,34 +63,34 @@ impl Plain {
         let data = unsafe { self.map.as_ptr().add(self.data_offset) };
         // SAFETY: as above for the length; atomics, page-aligned, mapped for as long as `self`.
         let data = unsafe { slice::from_raw_parts(data.cast::<AtomicU64>(), self.data_size / 8) };
-        // `Layout::check` saw to it that the size is a power of two of whole pages.
+        // `Layout::check` verified that the size is a power of two of whole pages.
         Ring::new(header, data)
     }
 
-    /// Where the header page is.
+    /// Returns the address of the header page.
     pub(crate) fn base(&self) -> *const u8 {
         self.map.as_ptr()
     }
 
-    /// The ring and its slots; only loads are allowed on them.
+    /// Returns the ring and its slots; only loads are allowed on them.
     pub(crate) fn shared(&self) -> Shared<'_> {
         // SAFETY: `Layout::check` found the control pages inside the file.
         let control = unsafe { self.map.as_ptr().add(self.layout.control_offset() as usize) };
         Shared::new(self.ring(), slots(control, self.layout.slots as usize))
     }
 
-    /// The type table; only loads are allowed on it.
+    /// Returns the type table; only loads are allowed on it.
     pub(crate) fn types(&self) -> TypeTable<'_> {
         let (end, size) = (self.layout.control_end() as usize, self.layout.types_size as usize);
         TypeTable::new(words_before(&self.map, end, size))
     }
 
-    /// The AUX area, which ends the file, to be copied from; none, if there is none.
+    /// Returns the AUX area, which ends the file, for copying; empty if there is none.
     pub(crate) fn aux(&self) -> &[AtomicU64] {
         words_before(&self.map, self.map.len(), self.layout.aux_size as usize)
     }
 
-    /// Who holds a place, or held it last; nobody, if there is no such place.
+    /// Returns the owner info of a seat's present or last holder; empty if there is no such seat.
     pub(crate) fn holder(&self, seat: Seat) -> OwnerInfo {
         let at = self.shared();
         let holder = match seat {

@@ -1,8 +1,8 @@
-//! The consumer of a drop ring: records where they stand.
+//! The consumer of a drop ring: records in place.
 //!
-//! The window owns the reader and the mapping that it reads, so nothing else moves the tail; and it
-//! moves it, or passes a record, in methods that take `&mut self` alone. So what a method returns, as
-//! a borrow of the window, stands still while it lives.
+//! The window owns the reader and the mapping that it reads, so nothing else moves the tail. It
+//! moves the tail, or passes a record, only in methods that take `&mut self`. So what a method
+//! returns, as a borrow of the window, does not change while it lives.
 
 use crate::file::error::AttachError;
 use crate::map::consumer_mapping::{ConsumerMapping, Lines};
@@ -12,10 +12,10 @@ use crate::map::raw::RawReader;
 use crate::sys::futex;
 use perfring_ring::{Found, Frame, Front, Range, ReadError, Reader, ResumePoint};
 
-/// How far before its turn a line is asked for.
+/// Distance ahead of the cursor at which a line is prefetched.
 const AHEAD: u64 = 512;
 
-/// A drop ring in the hands of its consumer.
+/// A drop ring as its consumer reads it.
 #[derive(Debug)]
 pub struct ReadWindow {
     mapping: ConsumerMapping,
@@ -23,7 +23,7 @@ pub struct ReadWindow {
 }
 
 impl ReadWindow {
-    /// Goes on where the last consumer released, and signs with `name`.
+    /// Continues where the last consumer released, and takes the seat with `name`.
     pub fn attach(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let (map, layout) = (&mapping.map, mapping.ring.layout());
         let reader = Reader::attach(map.ring(), futex::fences())
@@ -35,28 +35,28 @@ impl ReadWindow {
         Ok(ReadWindow { mapping, reader })
     }
 
-    /// The ring.
+    /// Returns the mapping.
     #[inline]
     pub fn mapping(&self) -> &ConsumerMapping {
         &self.mapping
     }
 
-    /// The reader. What can move it, or its tail, is the window's.
+    /// Returns the reader. Only the window can move it or its tail.
     #[inline]
     pub fn reader(&self) -> &Reader {
         &self.reader
     }
 
-    /// Returns what most calls come to: a record that is known of, or is known after one load of the
-    /// head, before which `before_poll` is called with the cursor. Gives the window back for all else:
-    /// then call [`ReadWindow::next_any`].
+    /// Returns the next record on the common path: one that is known of, or is after one poll of
+    /// the head, before which `before_poll` is called with the cursor. In all other cases returns
+    /// the window: [`ReadWindow::next_any`] decides then.
     #[inline(always)]
     pub fn next_fast(
         &mut self,
         before_poll: impl FnOnce(u64),
     ) -> Result<(Frame, &[u8]), &mut Self> {
         let ring = self.mapping.map.ring();
-        // What the last call returned is read, and not released yet.
+        // The records that the last call returned are read, and not released yet.
         self.reader.hand_lines(ring);
         let mut frame = self.reader.next_record(ring);
         if frame.is_none() && self.reader.known() == 0 {
@@ -68,8 +68,8 @@ impl ReadWindow {
         self.passed_or_back(frame)
     }
 
-    /// As [`ReadWindow::next_fast`], without a look, of a ring with time or an AUX area.
-    /// Gives the window back else: then [`ReadWindow::read`] knows.
+    /// Returns the next known record, without a poll, in a ring with time or an AUX area. Otherwise
+    /// returns the window: [`ReadWindow::read`] decides then.
     #[inline(always)]
     pub fn next_any(&mut self) -> Result<(Frame, &[u8]), &mut Self> {
         let frame = match self.reader.is_plain() {
@@ -88,8 +88,8 @@ impl ReadWindow {
         Ok((frame, unsafe { self.mapping.map.pinned(&frame) }))
     }
 
-    /// Small records come faster than a core that looks at each can ask for their lines; within a
-    /// large one it needs no help, and is in the producer's way with more.
+    /// Small records pass faster than a core that reads each of them can prefetch. Within a large
+    /// one it needs no help, and more prefetches hinder the producer.
     #[inline(always)]
     fn ask_ahead(&self, frame: &Frame) {
         if frame.size <= AHEAD && self.reader.known() > AHEAD {
@@ -97,8 +97,8 @@ impl ReadWindow {
         }
     }
 
-    /// What is next, whatever it is; `None` if there is nothing now. Looks at the head, and releases
-    /// where that is due.
+    /// Returns what is next, whatever it is; `None` if there is nothing now. Polls the head and
+    /// releases where that is due.
     #[inline]
     pub fn read(&mut self) -> Result<Option<Next<'_>>, ReadError> {
         let found = self.find()?;
@@ -124,8 +124,8 @@ impl ReadWindow {
         Ok(found)
     }
 
-    /// A record that is known of, and what is next after it.
-    /// Gives the window back else: then [`ReadWindow::take`] knows.
+    /// Returns a known record and what is next after it. Otherwise returns the window:
+    /// [`ReadWindow::take`] decides then.
     #[inline(always)]
     pub fn take_known(&mut self) -> Result<(Frame, &[u8], Front), &mut Self> {
         let Some(frame) = self.next_frame() else { return Err(self) };
@@ -144,7 +144,7 @@ impl ReadWindow {
         }
     }
 
-    /// As [`ReadWindow::read`], and what is next after it.
+    /// Returns what is next, and what follows it; `None` if there is nothing now.
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, ReadError> {
         let Some(found) = self.find()? else { return Ok(None) };
@@ -153,13 +153,13 @@ impl ReadWindow {
         Ok(Some((unsafe { Next::in_place(&self.mapping.map, found) }, front)))
     }
 
-    /// What is next, without a look. What is wrong with it is told by the next look.
+    /// Returns what is next, without a poll. The next poll reports what is wrong with it.
     #[inline]
     pub fn front(&self) -> Front {
         self.reader.front(self.mapping.map.ring()).unwrap_or(Front::More)
     }
 
-    /// Looks how far the producer is. Returns what is next.
+    /// Polls the producer's head. Returns what is next.
     #[inline]
     pub fn peek(&mut self) -> Result<Front, ReadError> {
         let map = &self.mapping.map;
@@ -169,8 +169,8 @@ impl ReadWindow {
         Ok(front)
     }
 
-    /// Looks at the head for [`ReadWindow::visit_known`], and has `before_poll` called with the
-    /// cursor. What earlier calls returned counts as read. Returns where the look found the head.
+    /// Polls the head for [`ReadWindow::visit_known`], and calls `before_poll` with the cursor
+    /// before that. What earlier calls returned counts as read. Returns the head.
     #[inline(always)]
     pub fn poll_ahead(&mut self, before_poll: impl FnOnce(u64)) -> u64 {
         let ring = self.mapping.map.ring();
@@ -180,9 +180,9 @@ impl ReadWindow {
         self.reader.cursor() + self.reader.known()
     }
 
-    /// Shows `visit` the records that are known of, up to the first thing that is no record or whose
-    /// payload stands in the AUX area. Each counts as read when `visit` returns. Returns how many
-    /// they were.
+    /// Calls `visit` with the known records, up to the first thing that is not a record or whose
+    /// payload stands in the AUX area. Each counts as read when `visit` returns. Returns their
+    /// number.
     #[inline(always)]
     pub fn visit_known(&mut self, mut visit: impl FnMut(&Frame, &[u8])) -> u64 {
         let ring = self.mapping.map.ring();
@@ -202,8 +202,8 @@ impl ReadWindow {
         }
     }
 
-    /// The next records of one type and one length that are known of, at most `max`: the first one's
-    /// frame, how many, and the bytes of all of them from its header on.
+    /// Returns the next known records of one type and one length, at most `max`: the first one's
+    /// frame, their number, and the bytes of all of them from its header on.
     #[inline]
     pub fn next_run(&mut self, max: u64) -> Option<(Frame, u64, &[u8])> {
         let map = &self.mapping.map;
@@ -214,7 +214,7 @@ impl ReadWindow {
         Some((first, count, unsafe { map.pinned_records(&span) }))
     }
 
-    /// Everything that is there now, to be held together. Releases what was read before.
+    /// Pins everything that is there now, to be held together. Releases what was read before.
     pub fn pin(&mut self) -> Result<PinWindow<'_>, ReadError> {
         self.release();
         let map = &self.mapping.map;
@@ -222,13 +222,13 @@ impl ReadWindow {
         Ok(PinWindow::new(map, &mut self.reader))
     }
 
-    /// The ring's words and positions, for a reader of one's own.
+    /// Returns the ring's words and positions, for a custom reader.
     pub fn raw(&mut self) -> RawReader<'_> {
         RawReader { map: &self.mapping.map, reader: &mut self.reader }
     }
 
-    /// Passes the next record, to be copied by [`ReadWindow::copy`]. `room` is asked before one is
-    /// passed whose payload stands in the AUX area: if it fails, the record comes again.
+    /// Passes the next record, to be copied by [`ReadWindow::copy`]. Calls `room` before it passes
+    /// one whose payload stands in the AUX area: if that fails, the record comes again.
     #[inline]
     pub fn next_to_copy(
         &mut self,
@@ -249,32 +249,32 @@ impl ReadWindow {
         self.find()
     }
 
-    /// Copies words of the payload of a record.
+    /// Copies words of a record's payload.
     #[inline]
     pub fn copy(&self, frame: &Frame, to: &mut [u64]) {
         self.ask_ahead(frame);
         self.mapping.map.ring().copy_out(frame.payload_pos(), to);
     }
 
-    /// The same, of a payload in the AUX area.
+    /// Copies words of a payload in the AUX area.
     pub fn copy_range(&self, range: Range, to: &mut [u64]) {
         self.mapping.map.ring().copy_range(self.mapping.map.aux(), range, to);
     }
 
-    /// Hands back everything that was passed: the producer gets the space. On [`ReadWindow::hold`]
-    /// it does nothing.
+    /// Releases everything that was passed: the producer gets the space. Does nothing after
+    /// [`ReadWindow::hold`].
     pub fn release(&mut self) {
         let ring = self.mapping.map.ring();
         futex::wake_if(self.reader.release(ring), ring.space_word());
     }
 
-    /// Hands back everything before a mark.
+    /// Releases everything before a resume point.
     pub fn release_to(&mut self, resume_point: &ResumePoint) {
         let ring = self.mapping.map.ring();
         futex::wake_if(self.reader.release_to(ring, resume_point), ring.space_word());
     }
 
-    /// From now on nothing is released but by [`ReadWindow::release_to`].
+    /// From now on only [`ReadWindow::release_to`] releases anything.
     pub fn hold(&mut self) {
         self.reader.hold();
     }

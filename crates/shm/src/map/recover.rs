@@ -1,4 +1,4 @@
-//! Recovering a shared ring by whoever may write it and is no producer.
+//! Recovery of a shared ring by any process that may write it.
 
 use crate::file::error::AttachError;
 use crate::file::liveness::Kernel;
@@ -12,12 +12,12 @@ use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RECOVER_LOCK_BYTE};
 use perfring_ring::{Recovered, Refusal};
 
-/// Ends what dead producers of a shared ring left open, and frees its lock if a dead one holds it.
-/// Records that waited behind are published. Of an exclusive ring there is nothing to recover: the
-/// next producer goes on where the last one stopped.
+/// Ends the reservations of a shared ring's dead producers, and frees its lock if a dead one holds
+/// it. Records that waited behind them are published. An exclusive ring needs no recovery: the next
+/// producer continues where the last one stopped.
 ///
 /// # Errors
-/// See [`AttachError`]; [`AttachError::HeldUp`] if the lock is held by a producer that lives.
+/// See [`AttachError`]; [`AttachError::HeldUp`] if a live producer holds the lock.
 pub fn recover(location: impl Into<Location>) -> Result<Recovered, AttachError> {
     let ring = RingFile::open(location.into(), Access::Write)?;
     if ring.layout.producers == Producers::One {
@@ -26,7 +26,7 @@ pub fn recover(location: impl Into<Location>) -> Result<Recovered, AttachError> 
     recover_file(&ring)
 }
 
-/// As [`recover`], of an open file. Nothing, if somebody else is at it.
+/// Recovers an open file. Does nothing if another process is recovering it.
 pub(crate) fn recover_file(ring: &RingFile) -> Result<Recovered, AttachError> {
     let io = |source| ring.io("locking it to recover it", source);
     let Some(_lock) = ByteLock::take(&ring.file, RECOVER_LOCK_BYTE).map_err(io)? else {
@@ -34,7 +34,8 @@ pub(crate) fn recover_file(ring: &RingFile) -> Result<Recovered, AttachError> {
     };
     let map = Mirror::map(ring, DataAccess::Write)?;
     let liveness = Kernel(ring.clone());
-    // The time is an epoch that no other recovery of this ring had: they hold a lock in turn.
+    // The time serves as an epoch that no other recovery of this ring had: recoveries hold a lock
+    // in turn.
     let recovered = perfring_ring::recover(map.shared(), now_ns(), &liveness);
     futex::wake_if(map.ring().force_wake(), map.ring().wait_word());
     recovered.map_err(|refusal| match refusal {

@@ -1,5 +1,5 @@
-//! A mapping of a shared ring and the writer that says which bytes of it are this producer's: a pair that
-//! must not come apart, as the writer's positions are bytes of this mapping.
+//! A mapping of a shared ring and the writer that says which bytes of it are this producer's. The
+//! pair must stay together, as the writer's positions are bytes of this mapping.
 
 use crate::file::liveness::Kernel;
 use crate::map::mirror::Mirror;
@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 #[derive(Debug)]
 pub(super) struct SharedPair {
-    // In the order in which they are to go: first what a forked child is cut off from.
+    // Drop order: first the registration for forked children.
     pub(super) children: NotForChildren,
     pub(super) map: Mirror,
     /// Attached to the ring that is mapped here.
@@ -24,7 +24,7 @@ impl SharedPair {
         self.map.shared()
     }
 
-    /// Wakes the consumer, if that is owed to it.
+    /// Wakes the consumer, if it is owed a wake.
     #[inline]
     pub(super) fn owed(&self, wake: bool) {
         futex::wake_if(wake, self.map.ring().wait_word());

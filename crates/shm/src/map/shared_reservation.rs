@@ -1,4 +1,4 @@
-//! What a producer of a shared ring has reserved: space for one record, or for several.
+//! What a producer of a shared ring has reserved: space for one record, or for a batch.
 
 use crate::map::shared_pair::SharedPair;
 use perfring_abi::RecordType;
@@ -6,10 +6,11 @@ use perfring_ring::{BatchSpan, Refusal, Reserved, Wake};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-/// The bytes of one record of a shared ring: write them, then commit. Dropped, it is discarded.
+/// The bytes of one record of a shared ring: write them, then commit. A dropped reservation is
+/// discarded.
 ///
-/// The bytes are what the ring last held there, not zeros. While it is open, nothing younger is
-/// published: keep it short.
+/// The bytes are what the ring last held there, not zeros. Nothing younger is published while it is
+/// open: keep it short.
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is discarded"]
 pub struct SharedReservation<'a> {
@@ -24,25 +25,25 @@ impl SharedReservation<'_> {
         self.commit_with(Wake::Auto);
     }
 
-    /// As [`SharedReservation::commit`], choosing whether to wake a sleeping consumer.
+    /// Commits the record, choosing whether to wake a sleeping consumer.
     #[inline(always)]
     pub fn commit_with(self, wake: Wake) {
         let len = self.reserved.len();
         self.end(len, wake);
     }
 
-    /// Commits the first `len` bytes; the rest becomes a hole. A `len` beyond the reservation
+    /// Commits the first `len` bytes; the rest becomes a hole. If `len` exceeds the reservation,
     /// commits all of it.
     #[inline]
     pub fn commit_len(self, len: usize) {
         self.end(len, Wake::Auto);
     }
 
-    /// Gives the space back as a hole that readers skip.
+    /// Discards the reservation: readers skip the hole.
     #[inline]
     pub fn discard(self) {}
 
-    /// The position of the record in the stream.
+    /// Returns the record's position in the stream.
     #[must_use]
     pub fn pos(&self) -> u64 {
         self.reserved.pos()
@@ -81,8 +82,8 @@ impl DerefMut for SharedReservation<'_> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: the reservation is open and this producer's, and no other overlaps it: see
-        // `shared_window`.
-        // `&mut self` makes this the only slice of it. In a forked child it is private memory.
+        // `shared_window`. `&mut self` makes this the only slice of it. In a forked child it is
+        // private memory.
         unsafe { self.pair.map.open_bytes(&self.reserved).as_mut() }
     }
 }
@@ -109,11 +110,8 @@ pub struct BatchReservation<'a> {
 }
 
 impl BatchReservation<'_> {
-    /// Adds one record.
-    ///
-    /// # Errors
-    /// [`Refusal::Full`] if there is no room for it in the batch: nothing has happened, and nothing is counted.
-    /// [`Refusal::Forked`] instead in a forked child.
+    /// Adds one record. Returns whether it fitted; if not, nothing changes and nothing is counted:
+    /// publish this batch and begin another.
     #[inline]
     pub fn push(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), Refusal> {
         let reserved = self.fill(kind, payload.len())?;
@@ -122,11 +120,9 @@ impl BatchReservation<'_> {
         Ok(())
     }
 
-    /// Adds one record of `len` bytes, to be written in place. It is part of the batch as soon as this
-    /// returns; its bytes are what the ring last held there.
-    ///
-    /// # Errors
-    /// As for [`BatchReservation::push`].
+    /// Adds one record of `len` bytes, to be written in place; `None` if it does not fit. The
+    /// record is part of the batch as soon as this returns; its bytes are what the ring last held
+    /// there.
     #[inline]
     pub fn push_in_place(&mut self, kind: RecordType, len: usize) -> Result<&mut [u8], Refusal> {
         let reserved = self.fill(kind, len)?;
@@ -151,13 +147,13 @@ impl BatchReservation<'_> {
         if self.pair.children.forked() { Refusal::Forked } else { Refusal::Full }
     }
 
-    /// Records in the batch.
+    /// Returns the number of records in the batch.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.span.records()
     }
 
-    /// Bytes that are left, headers and padding included.
+    /// Returns the bytes that are left, headers and padding included.
     #[must_use]
     pub fn left(&self) -> usize {
         self.span.left() as usize

@@ -1,9 +1,9 @@
-//! The window of one producer of a shared ring: its mapping, and the writer that says which bytes of it are
-//! this producer's.
+//! The window of one producer of a shared ring: its mapping, and the writer that says which bytes
+//! of it are this producer's.
 //!
-//! Any number of reservations can be open at a time. Positions are given out once, under the ring's lock,
-//! and what is reserved and not published is less than a ring, so no two of them overlap; and the window
-//! never parts with its mapping or its writer.
+//! Any number of reservations can be open at a time. Each position is given out once, under the
+//! ring's lock, and what is reserved and not published is less than a ring, so no two of them
+//! overlap. The window never parts with its mapping or its writer.
 
 use crate::file::error::AttachError;
 use crate::file::liveness::Kernel;
@@ -25,16 +25,17 @@ use perfring_ring::{OwnerInfo, ProducerTotals, Reading, Refusal, SharedWriter, U
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// Tries to attach while somebody holds the ring's lock, and the sleep between them.
+/// Tries to attach while the ring's lock is held, and the sleep between them.
 const ATTACH_TRIES: u32 = 200;
 const ATTACH_NAP: Duration = Duration::from_millis(1);
 
 /// A slot of a shared ring, and the mapping of its producer.
 ///
-/// A forked child is refused all space, with [`Refusal::Forked`].
+/// A forked child gets no space, only [`Refusal::Full`]: [`SharedWindow::forked`] distinguishes the
+/// two.
 #[derive(Debug)]
 pub struct SharedWindow {
-    // In the order in which they are to go.
+    // In drop order.
     pair: SharedPair,
     clock: MachineClock,
     ring: RingFile,
@@ -42,14 +43,14 @@ pub struct SharedWindow {
 }
 
 impl SharedWindow {
-    /// Payloads up to this length are written and published under the lock: one locked instruction
-    /// instead of three.
+    /// Longest payload that is written and published under the lock, which takes one locked
+    /// instruction instead of three.
     pub const UNDER_LOCK_MAX: usize = 512;
 
-    /// Takes a slot that nobody holds, and signs with `name`. [`SharedWindow::begin_time`] is to follow.
+    /// Takes a free slot with `name`. Call [`SharedWindow::begin_time`] next.
     ///
     /// # Errors
-    /// See [`AttachError`]; [`AttachError::Slots`] when there are as many producers as slots.
+    /// See [`AttachError`]; [`AttachError::Slots`] when every slot has a producer.
     pub fn attach(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
         let ring = RingFile::open(location.into(), Access::Write)?;
         ring.expect(Producers::Many)?;
@@ -79,17 +80,17 @@ impl SharedWindow {
         Ok(SharedWindow { pair, clock, ring, _lock: lock })
     }
 
-    /// The clock that records are stamped by, if the ring has time.
+    /// Returns the clock that timestamps are taken from, if the ring has time.
     #[must_use]
     pub fn clock(&self) -> MachineClock {
         self.clock
     }
 
-    /// Notes in a ring with time what the clocks say: before the first record, as stamps of another boot
-    /// must be gone. `read` reads them, under the ring's lock.
+    /// Stores in a ring with time what the clocks say. To be called before the first record, as the
+    /// anchors of another boot must be replaced. `read` reads the clocks, under the ring's lock.
     ///
     /// # Errors
-    /// [`AttachError::HeldUp`] if the lock is not to be had.
+    /// [`AttachError::HeldUp`] if the lock cannot be taken.
     pub fn begin_time(&self, mut read: impl FnMut() -> Reading) -> Result<(), AttachError> {
         for _ in 0..ATTACH_TRIES {
             if self.pair.writer.borrow().begin_time(self.pair.at(), &self.pair.liveness, &mut read)
@@ -101,35 +102,35 @@ impl SharedWindow {
         Err(self.ring.held_up(self.pair.at().locked_by().unwrap_or_default()))
     }
 
-    /// Notes in the ring what the clocks say. Returns false if the ring's lock was not to be had. A forked
-    /// child notes nothing.
+    /// Stores in the ring what the clocks say. Returns false if the ring's lock could not be taken.
+    /// A forked child stores nothing.
     #[must_use]
     pub fn keep_time(&self, read: impl FnOnce() -> Reading) -> bool {
         self.forked()
             || self.pair.writer.borrow().keep_time(self.pair.at(), &self.pair.liveness, read)
     }
 
-    /// The open file.
+    /// Returns the open file.
     #[must_use]
     pub fn file(&self) -> &RingFile {
         &self.ring
     }
 
-    /// The ring's shape.
+    /// Returns the ring's shape.
     #[must_use]
     #[inline(always)]
     pub fn layout(&self) -> &Layout {
         &self.ring.layout
     }
 
-    /// Whether this process is a forked child of the one that attached.
+    /// Returns whether this process is a forked child of the one that attached.
     #[must_use]
     #[inline(always)]
     pub fn forked(&self) -> bool {
         self.pair.children.forked()
     }
 
-    /// Whether the file was found to be cut short; always false without
+    /// Returns whether the file was found to be truncated; always false without
     /// [`install_sigbus_handler`](crate::install_sigbus_handler).
     #[must_use]
     pub fn is_truncated(&self) -> bool {
@@ -143,13 +144,13 @@ impl SharedWindow {
         self.pair.writer.borrow().totals(self.pair.at())
     }
 
-    /// The slot.
+    /// Returns the slot's number.
     #[must_use]
     pub fn slot(&self) -> u32 {
         self.pair.writer.borrow().index()
     }
 
-    /// The longest payload that the ring takes.
+    /// Returns the longest payload that the ring takes.
     #[must_use]
     #[inline]
     pub fn max_len(&self) -> usize {
@@ -164,15 +165,16 @@ impl SharedWindow {
         pages.set(&self.pair.map, &self.ring)
     }
 
-    /// The ring's type table.
+    /// Returns the ring's type table.
     #[must_use]
     #[inline(always)]
     pub fn types(&self) -> TypesWindow<'_> {
         TypesWindow { children: &self.pair.children, ring: &self.ring, map: &self.pair.map }
     }
 
-    /// Publishes one record without a stamp, all of it under the ring's lock. A refusal is not counted. What
-    /// is stamped, or longer than [`SharedWindow::UNDER_LOCK_MAX`], is left to `other`.
+    /// Publishes one record without a timestamp, all of it under the ring's lock. A refusal is not
+    /// counted. Records with a timestamp, or longer than [`SharedWindow::UNDER_LOCK_MAX`], go to
+    /// `other`.
     ///
     /// # Errors
     /// What `refused` makes of a refusal; what `other` returns; [`Forked`].
@@ -210,8 +212,8 @@ impl SharedWindow {
         }
     }
 
-    /// As [`SharedWindow::publish`], stamped with `now`, or with the stamp of the record before it if that
-    /// is later.
+    /// Publishes one record with the timestamp `now`, or with that of the record before it if it is
+    /// later.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -237,7 +239,7 @@ impl SharedWindow {
         Ok(())
     }
 
-    /// Space for one record, in place. A refusal is not counted.
+    /// Reserves space for one record, in place. A refusal is not counted.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -259,8 +261,8 @@ impl SharedWindow {
         Ok(SharedReservation { pair, reserved })
     }
 
-    /// Space for records of `bytes` in all, headers, stamps and padding included. A refusal is not
-    /// counted.
+    /// Reserves space for records of `bytes` in all, headers, timestamps and padding included. A
+    /// refusal is not counted.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -279,8 +281,8 @@ impl SharedWindow {
         Ok(BatchReservation { pair, span, wake: Wake::Auto })
     }
 
-    /// Counts a refusal, to be told in the stream before the next record of this producer that fits. Not
-    /// in a forked child.
+    /// Counts a refusal, to be reported in the stream before the next record of this producer that
+    /// fits. Does nothing in a forked child.
     #[cold]
     pub fn refuse(&self, refusal: Refusal, len: usize) {
         if !self.forked() {
@@ -289,11 +291,11 @@ impl SharedWindow {
         }
     }
 
-    /// Sleeps until the consumer has released so much that a record of `len` bytes fits, for at most
-    /// `limit`: or less, so the caller looks again.
+    /// Sleeps until the consumer has released enough for a record of `len` bytes, for at most
+    /// `limit`. May return early, so the caller checks again.
     pub fn sleep_for_space(&self, len: usize, limit: Duration) {
         let at = self.pair.at();
-        // A consumer that sleeps for a watermark would not make room.
+        // A consumer that sleeps for a watermark would not release space.
         self.pair.owed(at.ring().force_wake());
         let target = self.pair.writer.borrow().tail_for(at, len);
         futex::sleep_for_space(at.ring(), target, limit);
@@ -310,8 +312,8 @@ impl Drop for SharedWindow {
     }
 }
 
-/// A slot that nobody holds: rather one that nobody ever held, so that what is known of the dead
-/// stays to be seen for as long as it can.
+/// Takes a free slot, preferably one that was never held, so that the owner info of dead producers
+/// stays visible as long as possible.
 fn take_slot(ring: &RingFile, map: &Mirror) -> Result<(u32, ByteLock), AttachError> {
     let fresh = |slot: &u32| OwnerInfo::read(&map.slots()[*slot as usize].holder).epoch == 0;
     let all = 0..ring.layout.slots;

@@ -1,4 +1,4 @@
-//! A ring's type table, for those who may add to it.
+//! A ring's type table, for processes that may add to it.
 
 use crate::file::open::RingFile;
 use crate::map::mirror::Mirror;
@@ -12,35 +12,35 @@ use std::io;
 pub struct TypesWindow<'a> {
     pub(super) children: &'a NotForChildren,
     pub(super) ring: &'a RingFile,
-    /// With [`DataAccess::Write`](crate::map::address_range::DataAccess::Write).
+    /// Mapped with [`DataAccess::Write`](crate::map::address_range::DataAccess::Write).
     pub(super) map: &'a Mirror,
 }
 
 impl<'a> TypesWindow<'a> {
-    /// Whether this process is a forked child of the one that attached.
+    /// Returns whether this process is a forked child of the one that attached.
     #[must_use]
     pub fn forked(&self) -> bool {
         self.children.forked()
     }
 
-    /// The table.
+    /// Returns the table.
     #[must_use]
     pub fn table(&self) -> TypeTable<'a> {
         self.map.types()
     }
 
-    /// Takes the table's lock, which the kernel drops when its holder dies. `None` if another process
-    /// has it.
+    /// Takes the table's lock, which the kernel drops when its holder dies. `None` if another
+    /// process holds it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn lock(&self) -> io::Result<Option<LockedTypes<'a>>> {
         let lock = ByteLock::take(&self.ring.file, self.ring.layout.types_offset())?;
         Ok(lock.map(|lock| LockedTypes { table: self.map.types_to_write(), _lock: lock }))
     }
 }
 
-/// The table's lock: nobody else adds to the table while this lives.
+/// The table's lock: no other process adds to the table while this lives.
 #[derive(Debug)]
 pub struct LockedTypes<'a> {
     table: TypeTableWriter<'a>,

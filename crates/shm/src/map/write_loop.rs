@@ -1,17 +1,18 @@
-//! Many records in a loop of the exclusive producer's own.
+//! Publishing many records in one loop of the exclusive producer.
 //!
-//! What changes with every record is in a value of its own, which a compiler can keep in registers: nothing
-//! else sees it, and the window gets it back wherever it is needed.
+//! What changes with every record is in a value of its own, which a compiler can keep in registers:
+//! nothing else sees it, and the window gets it back wherever it is needed.
 
 use crate::map::write_window::{End, Reservation, WriteWindow};
 use perfring_abi::RecordType;
 use perfring_ring::{Changed, Hot, Reserved, Wake};
 
-/// Publishes a record of `len` bytes for each item, which `fill` writes in its place, `batch` of them at a
-/// time. Space that wants more than a comparison comes from `reserve`; where it returns an error, the item
-/// has no record. Returns how many were published.
+/// Publishes a record of `len` bytes for each item, which `fill` writes in place, `batch` of them
+/// at a time. Space that needs more than a comparison comes from `reserve`; where that returns an
+/// error, the item gets no record. Returns the number of published records.
 ///
-/// If it panics, what it held back is gone, and the window finds its place in the ring.
+/// If it panics, records that were held back are lost, and the window finds its position in the
+/// ring again.
 ///
 /// # Panics
 /// If `reserve` returns a reservation of another window.
@@ -75,7 +76,7 @@ pub fn publish_each<I: IntoIterator, E>(
     published
 }
 
-// What changes, one by one in registers: a reference to the whole would keep it in memory.
+// One by one, so that they stay in registers: a reference to the whole would keep it in memory.
 #[cold]
 #[inline(never)]
 fn reserve_in_loop<E>(
@@ -91,7 +92,7 @@ fn reserve_in_loop<E>(
     (window.writer.lend(), reserved)
 }
 
-/// A payload of the AUX area is published by itself.
+/// A payload in the AUX area is published by itself.
 #[cold]
 #[inline(never)]
 fn end_in_loop(window: &mut WriteWindow, reserved: Reserved) -> Hot {
@@ -99,7 +100,7 @@ fn end_in_loop(window: &mut WriteWindow, reserved: Reserved) -> Hot {
     window.writer.lend()
 }
 
-/// Somebody may sleep.
+/// A consumer may be asleep.
 #[cold]
 #[inline(never)]
 fn wake_in_loop(window: &mut WriteWindow, pos: u64, records: u64, head: u64) -> Hot {
@@ -108,7 +109,7 @@ fn wake_in_loop(window: &mut WriteWindow, pos: u64, records: u64, head: u64) -> 
     window.writer.lend()
 }
 
-/// If a loop panics, what it had is lost with its registers.
+/// If a loop panics, its state is lost with its registers.
 struct Lent<'a> {
     window: &'a mut WriteWindow,
     lost: bool,

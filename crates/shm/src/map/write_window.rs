@@ -1,8 +1,9 @@
-//! The exclusive producer's window: its mapping, and the writer that says which bytes of it are free.
+//! The exclusive producer's window: its mapping, and the writer that says which bytes of it are
+//! free.
 //!
-//! Bytes are handed out only by a [`Reservation`], or by [`publish_each`](crate::publish_each). Either
-//! borrows the window mutably, so no two are open at a time; and the window never parts with its mapping or
-//! its writer, so what the writer reserved is space of this mapping.
+//! Bytes are handed out only by a [`Reservation`], or by [`publish_each`](crate::publish_each).
+//! Either borrows the window mutably, so no two are open at a time. The window never parts with its
+//! mapping or its writer, so what the writer reserved is space of this mapping.
 
 use crate::file::error::AttachError;
 use crate::file::location::Location;
@@ -22,12 +23,12 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 use thiserror::Error;
 
-/// What ending a record does with `data_head`.
+/// What the end of a record does with `data_head`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Publishes it, and all that was held back.
+    /// Publishes the record, and all that was held back.
     Publish(Wake),
-    /// Holds it back until the next publish.
+    /// Holds the record back until the next publish.
     Hold,
 }
 
@@ -41,7 +42,7 @@ perfring_abi::debug_by_display!(Forked);
 /// The place of a ring's one producer, and its mapping.
 #[derive(Debug)]
 pub struct WriteWindow {
-    // In the order in which they are to go: first what a forked child is cut off from.
+    // Drop order: first the registration for forked children.
     pub(super) children: NotForChildren,
     pub(super) map: Mirror,
     /// `write_loop` takes its position, and gives it back.
@@ -52,7 +53,7 @@ pub struct WriteWindow {
 }
 
 impl WriteWindow {
-    /// Takes the place. [`WriteWindow::begin_time`] and [`WriteWindow::sign`] are to follow.
+    /// Takes the seat. Call [`WriteWindow::begin_time`] and [`WriteWindow::sign`] next.
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
@@ -69,55 +70,55 @@ impl WriteWindow {
         Ok(WriteWindow { children, map, writer, clock, ring, _lock: lock })
     }
 
-    /// The clock that records are stamped by, if the ring has time.
+    /// Returns the clock that timestamps are taken from, if the ring has time.
     #[must_use]
     pub fn clock(&self) -> MachineClock {
         self.clock
     }
 
-    /// Notes in a ring with time what the clocks say: before the first record.
+    /// Stores in a ring with time what the clocks say. To be called before the first record.
     pub fn begin_time(&mut self, reading: &Reading) {
         self.writer.begin_time(self.map.ring(), reading);
     }
 
-    /// Says in the ring who has the place.
+    /// Stores the owner info of the seat in the ring.
     pub fn sign(&self, name: &str) {
         RingFile::me(name).sign(&self.map.slots()[0].holder);
     }
 
-    /// The open file.
+    /// Returns the open file.
     #[must_use]
     pub fn file(&self) -> &RingFile {
         &self.ring
     }
 
-    /// Whether this process is a forked child of the one that attached.
+    /// Returns whether this process is a forked child of the one that attached.
     #[must_use]
     #[inline(always)]
     pub fn forked(&self) -> bool {
         self.children.forked()
     }
 
-    /// Whether the file was found to be cut short; always false without
+    /// Returns whether the file was found to be truncated; always false without
     /// [`install_sigbus_handler`](crate::install_sigbus_handler).
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.map.guard.is_truncated()
     }
 
-    /// What was written, given back and refused since the ring was made.
+    /// Returns what was written, discarded and refused since the ring was created.
     #[must_use]
     pub fn totals(&self) -> ProducerTotals {
         self.writer.totals()
     }
 
-    /// What was overwritten since the ring was made.
+    /// Returns what was overwritten since the ring was created.
     #[must_use]
     pub fn overwritten(&self) -> Count {
         self.writer.overwritten(self.map.ring())
     }
 
-    /// The longest payload that the ring takes.
+    /// Returns the longest payload that the ring takes.
     #[must_use]
     #[inline]
     pub fn max_len(&self) -> usize {
@@ -132,14 +133,14 @@ impl WriteWindow {
         pages.set(&self.map, &self.ring)
     }
 
-    /// The ring's type table.
+    /// Returns the ring's type table.
     #[must_use]
     #[inline(always)]
     pub fn types(&self) -> TypesWindow<'_> {
         TypesWindow { children: &self.children, ring: &self.ring, map: &self.map }
     }
 
-    /// Writes one record. A refusal is not counted. `now` is asked only for a stamp.
+    /// Writes one record. A refusal is not counted. `now` is called only for a timestamp.
     ///
     /// # Errors
     /// What `refused` makes of a refusal; [`Forked`].
@@ -155,7 +156,8 @@ impl WriteWindow {
         if self.forked() {
             return Err(Forked.into());
         }
-        // Two complete paths, so that the code for a ring without time contains nothing of the other.
+        // Two complete paths, so that the code for a ring without time contains nothing of the
+        // other.
         let len = payload.len();
         if len < self.writer.plain_end() {
             match self.writer.try_reserve_plain(self.map.ring(), kind, len) {
@@ -171,7 +173,7 @@ impl WriteWindow {
         Ok(())
     }
 
-    /// Space for one record, in place. A refusal is not counted.
+    /// Reserves space for one record, in place. A refusal is not counted.
     ///
     /// # Errors
     /// What `refused` makes of a refusal; [`Forked`].
@@ -197,7 +199,7 @@ impl WriteWindow {
         }
     }
 
-    /// As [`WriteWindow::reserve_or`], again and again until `wait` gives up.
+    /// Reserves space for one record, and retries until `wait` returns an error.
     ///
     /// # Errors
     /// What `wait` returns; [`Forked`].
@@ -214,7 +216,7 @@ impl WriteWindow {
             return Err(Forked.into());
         }
         let reserved = loop {
-            // Here and not in `wait`: what is reserved is then known where it is used.
+            // Here and not in `wait`: the compiler then knows the reservation where it is used.
             match self.try_reserve(kind, len, &mut now) {
                 Ok(reserved) => break reserved,
                 Err(refusal) => wait(self, refusal)?,
@@ -225,7 +227,7 @@ impl WriteWindow {
         Ok(Reservation { window: self, reserved, end })
     }
 
-    /// Space whose last word is still to be zeroed.
+    /// Reserves space whose last word is still to be zeroed.
     #[inline(always)]
     fn try_reserve(
         &mut self,
@@ -239,8 +241,8 @@ impl WriteWindow {
 
     #[inline(always)]
     fn fill(&mut self, reserved: Reserved, payload: &[u8], end: End) {
-        // SAFETY: this mapping's writer just made the reservation, of the payload's length, and nobody
-        // has a slice of it: `&mut self`.
+        // SAFETY: this mapping's writer just made the reservation, of the payload's length, and
+        // there is no slice of it: `&mut self`.
         unsafe { self.map.fill_open(&reserved, payload) };
         self.end(reserved, payload.len(), end);
     }
@@ -258,7 +260,7 @@ impl WriteWindow {
         }
     }
 
-    /// Before records are held back: see [`Writer::begin_batch`].
+    /// To be called before records are held back: see [`Writer::begin_batch`].
     #[inline]
     pub fn begin_batch(&mut self) {
         self.writer.begin_batch(self.map.ring());
@@ -272,26 +274,26 @@ impl WriteWindow {
         }
     }
 
-    /// Counts a refusal, to be told in the stream before the next record that fits.
+    /// Counts a refusal, to be reported in the stream before the next record that fits.
     #[cold]
     pub fn refuse(&mut self, refusal: Refusal, len: usize) {
         let owed = self.writer.refuse(self.map.ring(), refusal, len);
         futex::wake_if(owed, self.map.ring().wait_word());
     }
 
-    /// Whether a record of `len` bytes fits now.
+    /// Checks whether a record of `len` bytes fits now.
     ///
     /// # Errors
-    /// Why it does not: see [`Refusal`]. It is not counted.
+    /// The reason why it does not: see [`Refusal`]. It is not counted.
     pub fn poll_for_space(&mut self, len: usize) -> Result<(), Refusal> {
-        // A token that is dropped leaves nothing behind.
+        // A dropped token leaves nothing behind.
         self.try_reserve(RecordType::BYTES, len, |_| 0).map(drop)
     }
 
-    /// Publishes what is held back, and sleeps until the consumer has released so much that a record of
-    /// `len` bytes fits, for at most `limit`: or less, so the caller looks again.
+    /// Publishes what is held back, and sleeps until the consumer has released enough for a record
+    /// of `len` bytes, for at most `limit`. May return early, so the caller checks again.
     pub fn sleep_for_space(&mut self, len: usize, limit: Duration) {
-        // A consumer that sleeps for a watermark would not make room.
+        // A consumer that sleeps for a watermark would not release space.
         self.publish(Wake::Force);
         let ring = self.map.ring();
         futex::sleep_for_space(ring, self.writer.tail_for(ring, len), limit);
@@ -306,7 +308,7 @@ impl Drop for WriteWindow {
     }
 }
 
-/// For who stamps a record: where the ring keeps what the clocks say.
+/// The place in the ring for what the clocks say, for a producer that takes timestamps.
 #[derive(Debug)]
 pub struct TimeKeeper<'a> {
     map: &'a Mirror,
@@ -314,13 +316,14 @@ pub struct TimeKeeper<'a> {
 }
 
 impl TimeKeeper<'_> {
-    /// Notes in the ring what the clocks say.
+    /// Stores in the ring what the clocks say.
     pub fn keep(self, reading: &Reading) {
         self.writer.keep_time(self.map.ring(), reading);
     }
 }
 
-/// The bytes of one record, in the ring: write them, then commit. Dropped, it is discarded.
+/// The bytes of one record, in the ring: write them, then commit. A dropped reservation is
+/// discarded.
 ///
 /// The bytes are what the ring last held there, not zeros.
 #[derive(Debug)]
@@ -338,22 +341,22 @@ impl Reservation<'_> {
         self.commit_with(Wake::Auto);
     }
 
-    /// As [`Reservation::commit`], choosing whether to wake a sleeping consumer. In a batch the
-    /// wake is the batch's.
+    /// Commits and publishes the record, choosing whether to wake a sleeping consumer. In a batch
+    /// the batch decides.
     #[inline(always)]
     pub fn commit_with(self, wake: Wake) {
         let len = self.reserved.len();
         self.end(len, wake);
     }
 
-    /// Commits and publishes the first `len` bytes; the rest of the space is given back. A `len`
-    /// beyond the reservation commits all of it.
+    /// Commits and publishes the first `len` bytes; the rest of the space is freed. If `len`
+    /// exceeds the reservation, commits all of it.
     #[inline(always)]
     pub fn commit_len(self, len: usize) {
         self.end(len, Wake::Auto);
     }
 
-    /// Gives the space back as a hole that readers skip.
+    /// Discards the reservation: readers skip the hole.
     #[inline]
     pub fn discard(self) {}
 

@@ -1,42 +1,42 @@
-//! What is asked of the kernel when an event is opened: `perf_event_attr`.
+//! The parameters of an event for the kernel: `perf_event_attr`.
 
 use bytemuck::{Pod, Zeroable};
 use nix::libc;
 
-/// Which of the kernel's other records are wanted besides an event's samples.
+/// Records to request from the kernel besides an event's samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Also {
-    /// Threads that begin, end, and get a name.
+    /// Threads that start, end, or change their name.
     pub tasks: bool,
     /// Files that are mapped with execute permission.
     pub mappings: bool,
-    /// Threads that come to and leave a processor.
+    /// Context switches of threads.
     pub switches: bool,
 }
 
-/// What is asked of the kernel: one of its software events.
+/// A request for one of the kernel's software events.
 ///
 /// Each sample is `identifier, ip, pid tid, time, addr, cpu, period`, and each other record ends
-/// with `pid tid, time, cpu, identifier`: 64-bit words, `pid tid` two halves of one. All times are of
-/// `CLOCK_BOOTTIME` as the initial time namespace has it, as perfring's stamps are.
+/// with `pid tid, time, cpu, identifier`: 64-bit words, `pid tid` two halves of one. All times are
+/// of `CLOCK_BOOTTIME` in the initial time namespace, like perfring's timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelEventSpec {
     /// `enum perf_sw_ids`.
     pub config: u64,
-    /// A sample for so many; of the clocks, ns. 0: none.
+    /// The number of events per sample; for the clocks, ns. 0: no samples.
     pub period: u64,
-    /// What else is wanted.
+    /// Records to request besides samples.
     pub also: Also,
-    /// Leave out what happens in the kernel itself, as most systems ask of most users.
+    /// Leaves out what happens in the kernel itself, as most systems require of most users.
     pub user_only: bool,
-    /// Whoever waits is woken for so many bytes.
+    /// Waiting readers are woken after so many bytes.
     pub wakeup_bytes: u32,
 }
 
-/// Whose events.
+/// The scope of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// A thread's, and of the threads and processes that it starts, while on this processor.
+    /// A thread, and the threads and processes that it starts, while on this processor.
     Thread {
         /// Its id, as this process sees it.
         tid: i32,
@@ -47,7 +47,8 @@ pub enum Whose {
     Cpu(i32),
 }
 
-/// `struct perf_event_attr` up to `clockid`: what Linux 4.1 knows, and takes from us for ever.
+/// `struct perf_event_attr` up to `clockid`: the part that Linux 4.1 knows, and all later kernels
+/// accept.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Attr {

@@ -13,18 +13,18 @@ const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 
-/// Why there is no event.
+/// The reason why an event could not be opened.
 #[derive(Debug)]
 pub enum NoEvent {
     /// The thread has ended, or the processor is off.
-    Gone,
-    /// This user may not, or a sandbox forbids it.
+    Ended,
+    /// This user lacks the permission, or a sandbox forbids it.
     Forbidden,
     /// The kernel has no such system call.
     Missing,
-    /// The kernel does not know what was asked for.
+    /// The kernel does not support the requested event.
     Unknown,
-    /// The process has as many descriptors as it may.
+    /// The process has reached its limit of descriptors.
     Descriptors,
     /// Another reason.
     Other(io::Error),
@@ -33,7 +33,7 @@ pub enum NoEvent {
 impl From<io::Error> for NoEvent {
     fn from(error: io::Error) -> Self {
         match error.raw_os_error() {
-            Some(libc::ESRCH | libc::ENODEV) => NoEvent::Gone,
+            Some(libc::ESRCH | libc::ENODEV) => NoEvent::Ended,
             Some(libc::EACCES | libc::EPERM) => NoEvent::Forbidden,
             Some(libc::ENOSYS) => NoEvent::Missing,
             Some(libc::EINVAL | libc::ENOENT | libc::EOPNOTSUPP) => NoEvent::Unknown,
@@ -47,7 +47,7 @@ impl From<io::Error> for NoEvent {
 #[derive(Debug)]
 pub struct KernelEvent {
     file: File,
-    /// Whether the kernel tells how many of its records were lost.
+    /// Whether the kernel reports how many of its records were lost.
     reports_lost: bool,
 }
 
@@ -69,7 +69,7 @@ impl KernelEvent {
             let fd =
                 unsafe { libc::syscall(libc::SYS_perf_event_open, attr, pid, cpu, none, CLOEXEC) };
             if fd >= 0 {
-                // SAFETY: a descriptor that was just opened, and that nobody else knows of.
+                // SAFETY: a descriptor that was just opened, without another reference.
                 let fd = unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) };
                 return Ok(KernelEvent { file: fd.into(), reports_lost: read_format != 0 });
             }
@@ -87,7 +87,8 @@ impl KernelEvent {
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Records of it that found no room since it was opened, if the kernel counts them.
+    /// Returns the number of its records that did not fit since it was opened, if the kernel counts
+    /// them.
     fn lost(&self) -> io::Result<Option<u64>> {
         if !self.reports_lost {
             return Ok(None);
@@ -95,7 +96,7 @@ impl KernelEvent {
         let mut words = [0u64; 2]; // value, lost
         match (&self.file).read(bytemuck::bytes_of_mut(&mut words))? {
             16 => Ok(Some(words[1])),
-            _ => Ok(None), // an event that can count no more reads as nothing
+            _ => Ok(None), // an event that has ended reads as empty
         }
     }
 }
@@ -110,13 +111,13 @@ impl AsFd for KernelEvent {
 #[derive(Debug)]
 pub struct KernelEvents {
     events: Vec<KernelEvent>,
-    /// The first whose tasks may still live.
+    /// Index of the first event whose tasks may still live.
     alive: AtomicUsize,
     stopped: AtomicBool,
 }
 
 impl KernelEvents {
-    /// These events, the first of which has a ring: the others write into it, too.
+    /// Makes all events write into the ring of the first one.
     pub(crate) fn of_one_ring(events: Vec<KernelEvent>) -> io::Result<Self> {
         if let Some((first, more)) = events.split_first() {
             for event in more {
@@ -126,32 +127,32 @@ impl KernelEvents {
         Ok(KernelEvents { events, alive: AtomicUsize::new(0), stopped: AtomicBool::new(false) })
     }
 
-    /// The kernel writes from now on.
+    /// Starts the events.
     ///
     /// # Errors
-    /// What `ioctl(2)` says.
+    /// The error of `ioctl(2)`.
     pub fn enable(&self) -> io::Result<()> {
         self.events.iter().try_for_each(|event| event.control(IOC_ENABLE, 0))
     }
 
-    /// The kernel writes no more, once and for all.
+    /// Stops the events for good.
     ///
     /// # Errors
-    /// What `ioctl(2)` says.
+    /// The error of `ioctl(2)`.
     pub fn stop(&self) -> io::Result<()> {
         self.events.iter().try_for_each(|event| event.control(IOC_DISABLE, 0))?;
         self.stopped.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Whether [`KernelEvents::stop`] was called.
+    /// Returns whether [`KernelEvents::stop`] was called.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Whether nothing is written any more: everything has ended that the events are of, or they
-    /// were stopped.
+    /// Returns whether nothing is written any more: everything that the events observe has ended,
+    /// or they were stopped.
     #[must_use]
     pub fn is_over(&self) -> bool {
         if self.is_stopped() {
@@ -161,11 +162,11 @@ impl KernelEvents {
         self.alive.load(Ordering::Relaxed) >= self.events.len()
     }
 
-    /// Records that found no room since the ring was made, told in it or not; `None` before Linux
-    /// 6.0, which does not tell.
+    /// Returns the number of records that did not fit since the ring was created, reported in it or
+    /// not; `None` before Linux 6.0, which does not count them.
     ///
     /// # Errors
-    /// What `read(2)` says.
+    /// The error of `read(2)`.
     pub fn lost(&self) -> io::Result<Option<u64>> {
         let mut sum = 0u64;
         for event in &self.events {
@@ -177,22 +178,22 @@ impl KernelEvents {
         Ok(Some(sum))
     }
 
-    /// The descriptor of an event that has not ended, or of the last one.
+    /// Returns the descriptor of an event that has not ended, or of the last one.
     pub(crate) fn alive_fd(&self) -> BorrowedFd<'_> {
         let alive = self.alive.load(Ordering::Relaxed);
         // There is always one, see `MappedKernel::map`.
         self.events[alive.min(self.events.len() - 1)].as_fd()
     }
 
-    /// Sleeps until the kernel wakes the ring's readers. Passes over events that have ended: their
-    /// descriptors would wake for ever.
+    /// Sleeps until the kernel wakes the ring's readers. Skips events that have ended: their
+    /// descriptors are readable for ever.
     pub(crate) fn poll(&self, limit: Duration) {
         let mut limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
         loop {
-            // Relaxed, here and below: a hint, and whoever is behind finds out as well.
+            // Relaxed, here and below: a hint. A thread with an older value finds out by itself.
             let alive = self.alive.load(Ordering::Relaxed);
             let event = self.events.get(alive);
-            let fd = event.map_or(-1, |event| event.file.as_raw_fd()); // which poll passes over
+            let fd = event.map_or(-1, |event| event.file.as_raw_fd()); // which poll skips
             let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
             // SAFETY: one struct, which is ours.
             unsafe { libc::poll(&raw mut poll, 1, limit) };

@@ -1,4 +1,4 @@
-//! What is asked of the kernel, in the words of its own header.
+//! Compares the request for an event with the kernel's own header.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
@@ -133,7 +133,7 @@ fn a_forked_child_has_no_ring_and_does_not_fault() {
             let mut status = -1;
             // SAFETY: stores an int, which is ours.
             unsafe { libc::waitpid(child, &raw mut status, 0) };
-            assert_eq!(status, 0, "the child did not end well");
+            assert_eq!(status, 0, "the child failed");
         }
     }
     assert!(ring.poll().is_ok());

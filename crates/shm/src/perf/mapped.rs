@@ -14,14 +14,14 @@ use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The longest pause between two looks of a waiting reader: the kernel wakes it for many records
-/// only, so that reading makes little of what it reads about.
+/// The longest pause between two polls of a waiting reader. The kernel wakes it only after many
+/// records, so that reading adds little to what is observed.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// A ring that the kernel writes: of one processor, for any number of events.
+/// A ring that the kernel writes: for one processor, for any number of events.
 #[derive(Debug)]
 pub struct MappedKernel {
-    // First, so that it is dropped first: what a forked child is cut off from.
+    // First, so that it is dropped first: the registration for forked children.
     children: NotForChildren,
     map: MmapRaw,
     page: usize,
@@ -30,11 +30,11 @@ pub struct MappedKernel {
 }
 
 impl MappedKernel {
-    /// Maps a ring that these events write into, which must be of one processor, with a data area of
-    /// a power of two of whole pages.
+    /// Maps a ring that these events write into. They must be of one processor, and the data area a
+    /// power of two of whole pages.
     ///
     /// # Errors
-    /// What `mmap(2)` says: `EPERM` where so much memory may not be locked.
+    /// The error of `mmap(2)`: `EPERM` if the limit for locked memory is too low.
     pub fn map(events: Vec<KernelEvent>, data_size: u64) -> io::Result<Self> {
         let page = page_size() as usize;
         let size = usize::try_from(data_size).ok().filter(|size| size.is_power_of_two());
@@ -53,13 +53,13 @@ impl MappedKernel {
         Ok(MappedKernel { children, map, page, reader, events })
     }
 
-    /// The events that write into it.
+    /// Returns the events that write into it.
     #[must_use]
     pub fn events(&self) -> &Arc<KernelEvents> {
         &self.events
     }
 
-    /// A fresh look at how far the kernel is. In a forked child, which has no ring, nothing comes.
+    /// Polls the kernel's head. In a forked child, which has no ring, it never advances.
     ///
     /// # Errors
     /// [`ReadError::Corrupt`].
@@ -71,7 +71,7 @@ impl MappedKernel {
         }
     }
 
-    /// The record at `cursor`, if one is known of, with its body copied to `body`.
+    /// Returns the record at `cursor`, if one is known, with its body copied to `body`.
     ///
     /// # Errors
     /// [`ReadError::Corrupt`].
@@ -86,7 +86,7 @@ impl MappedKernel {
         Ok(Some(frame))
     }
 
-    /// Hands the space before `pos` back, which is where a record ended.
+    /// Releases the space before `pos`, which is the end of a record.
     #[inline]
     pub fn release(&mut self, pos: u64) {
         if !self.children.forked() {
@@ -94,20 +94,20 @@ impl MappedKernel {
         }
     }
 
-    /// Up to where the space was handed back.
+    /// Returns the position up to which space was released.
     #[must_use]
     pub fn released(&self) -> u64 {
         self.reader.released()
     }
 
-    /// `data_head` when last looked at.
+    /// Returns `data_head` as of the last poll.
     #[must_use]
     #[inline]
     pub fn head(&self) -> u64 {
         self.reader.head()
     }
 
-    /// `data_head` now.
+    /// Loads `data_head`.
     #[must_use]
     pub fn live_head(&self) -> u64 {
         match self.children.forked() {
@@ -116,14 +116,14 @@ impl MappedKernel {
         }
     }
 
-    /// Bytes of the data area.
+    /// Returns the bytes of the data area.
     #[must_use]
     pub fn data_size(&self) -> u64 {
         (self.map.len() - self.page) as u64
     }
 
-    /// Waits until the kernel has written beyond `cursor`, for at most `timeout`. Returns whether it
-    /// has.
+    /// Waits until the kernel has written beyond `cursor`, for at most `timeout`. Returns whether
+    /// it has.
     pub fn wait(&self, cursor: u64, timeout: Duration) -> bool {
         let deadline = Instant::now().checked_add(timeout);
         loop {
@@ -143,8 +143,8 @@ impl MappedKernel {
 }
 
 impl AsFd for MappedKernel {
-    /// Of an event that has not ended, for poll: readable once as many bytes are there as were asked
-    /// for.
+    /// Returns the descriptor of an event that has not ended, for `poll`: readable once as many
+    /// bytes are there as were requested.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.events.alive_fd()
     }

@@ -1,4 +1,4 @@
-//! What a waiter needs of a ring.
+//! The part of a ring that a waiter needs.
 
 use crate::file::open::RingFile;
 use crate::sys::fork::NotForChildren;
@@ -8,8 +8,8 @@ use perfring_abi::atomic::AtomicU32;
 use std::io;
 use std::ptr::NonNull;
 
-/// The header page once more, read-only, of which a waiter knows the futex: nobody has to ask
-/// whether the consumer still lives.
+/// A second, read-only mapping of the header page, for the address of its futex. A waiter keeps it,
+/// so it stays valid when the consumer is dropped.
 #[derive(Debug)]
 pub(crate) struct FrontPage {
     // First, so that it is dropped first.
@@ -25,8 +25,8 @@ impl FrontPage {
         Ok(FrontPage { _children: NotForChildren::mapping(base, len), map })
     }
 
-    /// What a consumer sleeps on. It is waited for, and never loaded: a file that somebody has cut
-    /// short would end the waiter.
+    /// Returns the futex word of the consumer. A waiter waits on it and never loads it: if the file
+    /// was truncated, a load would raise SIGBUS.
     pub(crate) fn word(&self) -> &AtomicU32 {
         // SAFETY: a whole page is mapped for as long as `self`, aligned, and a `Header` is all
         // atomics, no larger than the smallest page: any content is valid. The reference is made

@@ -1,4 +1,4 @@
-//! The descriptor, by whichever of the two.
+//! The descriptor, made by either mechanism.
 
 use crate::file::location::Location;
 use crate::map::consumer_mapping::ConsumerMapping;
@@ -13,20 +13,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// What tells a [`Pollable`] of a wake.
+/// The mechanism that makes a [`Pollable`] readable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PollBy {
-    /// An io_uring if this process may have one that can wait for futexes, else the thread.
+    /// An io_uring if this process may make one that can wait for futexes, otherwise the thread.
     #[default]
     Any,
-    /// An io_uring for each descriptor: no thread, and no more latency than a blocking sleep has.
+    /// An io_uring for each descriptor: no thread, and the latency of a blocking sleep.
     IoUring,
-    /// A thread of this process for each 127 descriptors. A wake goes through it: twice the latency.
+    /// A thread of this process for each 127 descriptors. A wake goes through it: twice the
+    /// latency.
     Thread,
 }
 
-/// Why a descriptor could not be made, or not be armed.
+/// The reason why a descriptor could not be made or armed.
 #[derive(Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "a field is what its error's text says with it")]
@@ -34,7 +35,7 @@ pub enum PollError {
     /// The system refused.
     #[error("cannot wait for {location} by descriptor: {step}: {source}")]
     Io { location: Location, step: &'static str, source: io::Error },
-    /// The descriptor is another ring's.
+    /// The descriptor belongs to another ring.
     #[error("this descriptor is not of {location}: make one for each consumer")]
     OtherRing { location: Location },
     /// This process is a fork of the one that attached.
@@ -50,11 +51,10 @@ enum By {
     Thread(ThreadWaiter),
 }
 
-/// A descriptor for `epoll`, `poll`, `select` and all that is made of them. It is *armed* by
-/// the consumer, and then becomes readable once, and stays readable until it is armed again or
-/// disarmed.
+/// A descriptor for `epoll`, `poll`, `select` and event loops built on them. The consumer *arms*
+/// it; it then becomes readable once, and stays readable until it is armed again or disarmed.
 ///
-/// It may also be readable for no reason: whoever is told so looks, and arms again.
+/// Spurious readiness is possible: the reader then polls the ring and arms the descriptor again.
 #[derive(Debug)]
 pub struct Pollable {
     by: By,
@@ -63,7 +63,7 @@ pub struct Pollable {
 }
 
 impl Pollable {
-    /// What it is told by: never [`PollBy::Any`].
+    /// Returns the mechanism in use: never [`PollBy::Any`].
     #[must_use]
     pub fn by(&self) -> PollBy {
         match self.by {
@@ -89,7 +89,7 @@ impl AsRawFd for Pollable {
 }
 
 impl ConsumerMapping {
-    /// A descriptor for this consumer, not armed yet.
+    /// Makes a descriptor for this consumer, not armed yet.
     pub fn pollable(&self, by: PollBy) -> Result<Pollable, PollError> {
         let page = Arc::new(FrontPage::map(&self.ring).map_err(self.failed("mapping its page"))?);
         let generation = fork::generation();
@@ -106,11 +106,11 @@ impl ConsumerMapping {
         Ok(Pollable { by, uuid: self.ring.layout.uuid, generation })
     }
 
-    /// Whether the descriptor is of this consumer, and of this process.
+    /// Checks that the descriptor belongs to this consumer and this process.
     pub fn check(&self, pollable: &Pollable) -> Result<(), PollError> {
         let location = || self.ring.location.clone();
         if pollable.generation != fork::generation() {
-            // The parent has the same descriptor: what it waits for is not to be taken from it.
+            // The parent has the same descriptor: this process must not consume its wakes.
             return Err(PollError::Forked { location: location() });
         }
         if pollable.uuid != self.ring.layout.uuid {
@@ -119,8 +119,8 @@ impl ConsumerMapping {
         Ok(())
     }
 
-    /// Has the descriptor become readable at the wake that a ticket is for, or after `limit`;
-    /// without a ticket, not readable. Where that fails, nothing is armed and nobody sleeps.
+    /// Arms the descriptor to become readable at the wake that a ticket is for, or after `limit`;
+    /// without a ticket, disarms it. On an error nothing is armed and no wake is requested.
     pub fn arm(
         &self,
         pollable: &mut Pollable,

@@ -1,4 +1,4 @@
-//! Descriptors by a thread: it waits on the futexes of up to 127 rings in one call, and writes to
+//! Descriptors by a thread, which waits on the futexes of up to 127 rings in one call and writes to
 //! their eventfds.
 
 use crate::poll::front_page::FrontPage;
@@ -16,19 +16,19 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// `FUTEX_WAITV_MAX`, less one: the thread's own.
+/// `FUTEX_WAITV_MAX`, less one for the thread's own futex.
 const LINES: usize = 127;
-/// How often the thread looks where it cannot wait for several.
+/// How often the thread polls where it cannot wait for several futexes.
 const POLL: Duration = Duration::from_millis(5);
 
-/// What a descriptor is to tell.
+/// What a descriptor is armed for.
 #[derive(Debug)]
 struct Asked {
     value: u32,
     until: Option<Instant>,
 }
 
-/// One ring of the thread's.
+/// One ring that the thread waits for.
 #[derive(Debug)]
 struct Line {
     page: Arc<FrontPage>,
@@ -39,11 +39,12 @@ struct Line {
 impl Line {
     fn ring(&self, asked: &mut Option<Asked>) {
         *asked = None;
-        // The counter is nowhere near its end, where a write would fail.
+        // The counter is far from its maximum, at which a write would fail.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
-    /// Rings if the word is not what was waited on any more, without touching it.
+    /// Signals the eventfd if the futex word has changed. The page is not read: the kernel
+    /// compares.
     fn poll(&self) {
         let mut asked = lock(&self.asked);
         let Some(Asked { value, .. }) = *asked else { return };
@@ -54,7 +55,7 @@ impl Line {
         }
     }
 
-    fn look_at_time(&self, now: Instant) {
+    fn check_time(&self, now: Instant) {
         let mut asked = lock(&self.asked);
         if asked.as_ref().and_then(|asked| asked.until).is_some_and(|until| until <= now) {
             self.ring(&mut asked);
@@ -65,7 +66,7 @@ impl Line {
 /// Up to 127 rings and, while it has any, a thread.
 #[derive(Debug, Default)]
 struct Shard {
-    /// Raised to have the thread look at what it is to wait for.
+    /// Incremented to make the thread reload what it waits for.
     news: AtomicU32,
     lines: Mutex<Lines>,
 }
@@ -76,8 +77,8 @@ struct Lines {
     runs: bool,
 }
 
-/// The shards of this process. Not those of its parent, whose threads a fork does not have, and
-/// whose locks may be held for ever.
+/// The shards of this process, not those of its parent: a forked child has no copy of the threads,
+/// and the locks may be held for ever.
 struct Pool {
     generation: u32,
     shards: Mutex<Vec<Arc<Shard>>>,
@@ -88,22 +89,22 @@ fn pool() -> &'static Pool {
     let generation = fork::generation();
     loop {
         let now = POOL.load(Ordering::Acquire);
-        // SAFETY: null, or a pool that was leaked below and is never changed but behind its lock.
+        // SAFETY: null, or a pool that was leaked below and is changed only under its lock.
         if let Some(pool) = unsafe { now.as_ref() }
             && pool.generation == generation
         {
             return pool;
         }
-        // One for each fork that has rings of its own: never freed, as others may use it.
+        // One for each fork that has rings of its own. It is never freed, as others may use it.
         let new = Box::into_raw(Box::new(Pool { generation, shards: Mutex::default() }));
         if POOL.compare_exchange(now, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: made two lines above, and known to nobody.
+            // SAFETY: made two lines above; there is no other reference to it.
             drop(unsafe { Box::from_raw(new) });
         }
     }
 }
 
-/// A panic under one of these locks leaves nothing half done.
+/// Locks a mutex, also after a panic: under these locks a panic leaves nothing half done.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -148,7 +149,7 @@ impl Waiter {
         let until = Instant::now().checked_add(limit);
         let mut asked = lock(&self.line.asked);
         self.empty();
-        // As with io_uring: what still stands does as well.
+        // As with io_uring: an earlier arming that is still valid is kept.
         let no_longer = |old: Option<Instant>| old.is_some_and(|o| until.is_none_or(|n| o <= n));
         if asked.as_ref().is_some_and(|old| old.value == value && no_longer(old.until)) {
             return Ok(());
@@ -165,7 +166,7 @@ impl Waiter {
     }
 
     fn empty(&self) {
-        // Nothing to read is what is wanted.
+        // It is fine if there is nothing to read.
         let _ = rustix::io::read(&self.line.bell, &mut [0; 8]);
     }
 }
@@ -180,13 +181,13 @@ impl Drop for Waiter {
 }
 
 impl Shard {
-    /// Has the thread look again.
+    /// Makes the thread reload what it waits for.
     fn report(&self) {
         self.news.fetch_add(1, Ordering::Release);
         let _ = futex::wake(&self.news, futex::Flags::PRIVATE, 1);
     }
 
-    /// Until there are news, or it is time to look.
+    /// Waits for a report or, with `poll`, for the next poll.
     fn pause(&self, news: u32, poll: bool) {
         let pause = Timespec { tv_sec: 0, tv_nsec: POLL.subsec_nanos().into() };
         let _ = futex::wait(&self.news, futex::Flags::PRIVATE, news, poll.then_some(&pause));
@@ -224,7 +225,8 @@ impl Shard {
             };
             match woken {
                 Ok(0) | Err(Errno::TIMEDOUT | Errno::INTR) => {}
-                // Woken, perhaps with the word as it was: by whoever ends a sleep from outside.
+                // Woken, perhaps with the word unchanged: by a thread that ends a sleep from
+                // outside.
                 Ok(at) => {
                     if let Some(line) = listening.get(at - 1) {
                         line.ring(&mut lock(&line.asked));
@@ -233,14 +235,14 @@ impl Shard {
                 Err(Errno::AGAIN | Errno::FAULT) => listening.iter().for_each(|line| line.poll()),
                 // Before Linux 5.16, or forbidden.
                 Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => can_wait = false,
-                // For want of memory, which passes.
+                // Out of memory, which passes.
                 Err(_) => {
                     self.pause(news, true);
                     listening.iter().for_each(|line| line.poll());
                 }
             }
             let now = Instant::now();
-            listening.iter().for_each(|line| line.look_at_time(now));
+            listening.iter().for_each(|line| line.check_time(now));
         }
     }
 }
@@ -253,19 +255,20 @@ fn wait(word: &AtomicU32, value: u32, private: WaitFlags) -> Wait {
     wait
 }
 
-/// An instant as the kernel has it.
+/// Converts an instant to the kernel's monotonic clock.
 fn on_the_clock(at: Instant) -> Timespec {
     let left = Timespec::try_from(at.saturating_duration_since(Instant::now())).ok();
     let then = left.and_then(|left| clock_gettime(ClockId::Monotonic).checked_add(left));
     then.unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
 }
 
-/// Signals are for the threads of the program, which may count on having blocked them.
+/// Blocks all signals: they are for the program's own threads, which may rely on having blocked
+/// them.
 fn no_signals() {
-    // SAFETY: a signal set is plain data, which zeros make a valid one of.
+    // SAFETY: a signal set is plain data, for which zeros are valid.
     let mut all = unsafe { std::mem::zeroed() };
     // SAFETY: fills the set.
     unsafe { libc::sigfillset(&raw mut all) };
-    // SAFETY: of this thread alone, which runs nothing but the loop above.
+    // SAFETY: for this thread alone, which runs nothing but the loop above.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, null_mut()) };
 }

@@ -1,4 +1,4 @@
-//! A descriptor without a thread: an io_uring whose one request waits on the futex.
+//! A descriptor without a thread: an io_uring with one request, which waits on the futex.
 
 use crate::poll::front_page::FrontPage;
 use io_uring::types::{CancelBuilder, Timespec};
@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// `FUTEX2_SIZE_U32`, and not private: other processes wake by it.
+/// `FUTEX2_SIZE_U32`, and not private: other processes wake it.
 const FUTEX_FLAGS: u32 = 2;
 /// `FUTEX_BITSET_MATCH_ANY`.
 const ANY_WAKE: u64 = u32::MAX as u64;
@@ -21,8 +21,8 @@ fn build() -> io::Result<Ring> {
     Ring::builder().build(ENTRIES)
 }
 
-/// Whether this process may make io_urings, and the kernel's can wait for futexes. (A sysctl, a
-/// seccomp filter, or a kernel before 6.7 may say no.)
+/// Returns whether this process may make io_urings, and the kernel's can wait for futexes. (A
+/// sysctl, a seccomp filter, or a kernel before 6.7 may prevent it.)
 pub(crate) fn available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| {
@@ -44,12 +44,12 @@ struct Listening {
 pub(crate) struct Waiter {
     ring: Ring,
     page: Arc<FrontPage>,
-    /// What the kernel is told by address, at a place that stays.
+    /// The kernel gets its address, so it is boxed.
     limit: Box<Timespec>,
     listening: Option<Listening>,
-    /// A submit failed: there may be a wait in the queue, or in the kernel, that nobody asks for.
+    /// A submit failed: a wait that is no longer wanted may be in the queue or in the kernel.
     stale: bool,
-    /// Even: of waits. Odd: of their limits, and of nothing that matters.
+    /// Even: waits. Odd: their limits, and requests whose result does not matter.
     next_id: u64,
 }
 
@@ -76,21 +76,22 @@ impl Waiter {
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 
-    /// Not readable until the futex is woken, or no longer has `value`, or the limit is over.
+    /// Makes the descriptor not readable until the futex is woken, no longer has `value`, or the
+    /// limit is over.
     pub(crate) fn listen(&mut self, value: u32, limit: Duration) -> io::Result<()> {
         self.clear();
         let until = Instant::now().checked_add(limit);
-        // The wait of an earlier arming that nobody has woken does as well, if it does not last
-        // longer: one that is cut short again and again costs no system call. A wake reaches it
-        // whatever the word held when it began.
+        // The wait of an earlier arming that was not woken is kept if it does not last longer: a
+        // wait that is cut short again and again costs no system call. A wake reaches it, whatever
+        // value the word had when it began.
         let old = self.listening.and_then(|old| old.until);
         if old.is_some_and(|old| until.is_none_or(|new| old <= new)) {
             return Ok(());
         }
         if self.listening.is_some() || self.stale {
-            // The queue has room for one wait: what an earlier failure left there goes first.
+            // The queue has space for one wait: what an earlier failure left there goes first.
             self.submit()?;
-            // What is not there any more cannot be cancelled; what is ends as a wake does.
+            // If the wait has ended, there is nothing to cancel; if not, it ends like a wake.
             let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
             self.listening = None;
             self.stale = false;
@@ -106,10 +107,10 @@ impl Waiter {
                 .flags(squeue::Flags::IO_LINK);
         let limit = opcode::LinkTimeout::new(&raw const *self.limit).build().user_data(id + 1);
         let mut queue = self.ring.submission();
-        // SAFETY: the futex word is mapped as long as `page`, and the kernel takes its file and
-        // offset for it when the request is submitted, which is below, or in a later call if that
-        // fails; whoever unmaps, truncates or writes it meanwhile gets an error or a wake. The time is
-        // copied then, too, and stays where it is for as long as `self`.
+        // SAFETY: the futex word is mapped as long as `page`, and the kernel looks up its file and
+        // offset when the request is submitted, which is below, or in a later call if that fails.
+        // If it is unmapped, truncated or written meanwhile, the result is an error or a wake. The
+        // time is copied then, too, and stays in place for as long as `self`.
         unsafe { queue.push_multiple(&[wait, limit]) }.map_err(io::Error::other)?;
         drop(queue);
         self.stale = true;
@@ -119,7 +120,7 @@ impl Waiter {
         Ok(())
     }
 
-    /// Has the kernel take all that is in the queue.
+    /// Submits all that is in the queue.
     fn submit(&mut self) -> io::Result<()> {
         while !self.ring.submission().is_empty() {
             if let Err(error) = self.ring.submit()
@@ -131,7 +132,7 @@ impl Waiter {
         Ok(())
     }
 
-    /// Takes what has come, so that the descriptor is not readable.
+    /// Takes all completions, so that the descriptor is not readable.
     pub(crate) fn clear(&mut self) {
         for done in self.ring.completion() {
             if self.listening.is_some_and(|listening| listening.id == done.user_data()) {

@@ -1,4 +1,4 @@
-//! Tables that a handler goes through at any moment: they need no lock, and only grow.
+//! Tables that a signal handler can read at any moment: they need no lock, and only grow.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// Entries in one block. There are as many blocks as were ever needed at a time.
 pub(crate) const ENTRIES: usize = 256;
 
-/// What a table is made of: atomics, as handlers look at it while it is filled.
+/// The entry of a table: made of atomics, as handlers read it while it is filled.
 pub(crate) trait Entry: 'static {
     /// A free one.
     const FREE: Self;
-    /// Has a free one be the caller's to fill. Returns whether it was free.
+    /// Claims a free entry for the caller to fill. Returns whether it was free.
     fn claim(&self) -> bool;
 }
 
@@ -40,7 +40,7 @@ impl<E: Entry> Block<E> {
             // SAFETY: made above, and never freed from here on.
             Ok(_) => unsafe { &*new },
             Err(others) => {
-                // SAFETY: made above, and known to nobody.
+                // SAFETY: made above; there is no other reference to it.
                 drop(unsafe { Box::from_raw(new) });
                 // SAFETY: as in `next`, and not null: that is why ours was refused.
                 unsafe { &*others }
@@ -48,12 +48,12 @@ impl<E: Entry> Block<E> {
         }
     }
 
-    /// All entries, free ones too. Async-signal-safe.
+    /// Returns all entries, also the free ones. Async-signal-safe.
     pub(crate) fn entries(&'static self) -> impl Iterator<Item = &'static E> {
         std::iter::successors(Some(self), |block| block.next()).flat_map(|block| &block.entries)
     }
 
-    /// A free entry, from now on the caller's to fill.
+    /// Returns a free entry, which the caller fills from now on.
     pub(crate) fn claim(&'static self) -> &'static E {
         let mut block = self;
         loop {

@@ -1,5 +1,5 @@
-//! The machine's clocks: `CLOCK_BOOTTIME` as the initial time namespace has it, the wall clock,
-//! and the processor's counter where the kernel itself trusts it.
+//! The machine's clocks: `CLOCK_BOOTTIME` in the initial time namespace, the wall clock, and the
+//! processor's counter where the kernel itself trusts it.
 
 use nix::libc;
 use perfring_ring::Reading;
@@ -8,26 +8,26 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// A reading of one clock around another that took longer is thrown away.
+/// A reading of one clock around another that took longer is discarded.
 const WIDTH_NS: u64 = 1_000;
-/// One that took no longer is good enough at once.
+/// A reading that took no longer is accepted at once.
 const NARROW_NS: u64 = 64;
-/// Readings of which the narrowest counts.
+/// Number of readings, of which the narrowest counts.
 const READINGS: u32 = 3;
-/// At most so many, where none was undisturbed.
+/// Maximum number, if all were disturbed.
 const READINGS_MOST: u32 = 20;
 
-/// Why records cannot be stamped by this process.
+/// The reason why this process cannot take timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ClockError {
-    /// The process has made a time namespace for its children, and is in another itself.
+    /// The process has made a time namespace for its children, and is in another one itself.
     #[error(
-        "this process made a time namespace for its children (unshare), and of its own the kernel \
-         tells no offset: attach before that, or in a child"
+        "this process made a time namespace for its children (unshare), and the kernel does not \
+         show the offset of its own: attach before that, or in a child"
     )]
     OtherNamespace,
-    /// `/proc/self/timens_offsets` is there and says something unknown.
+    /// `/proc/self/timens_offsets` exists, and its content is unknown.
     #[error("/proc/self/timens_offsets does not say how far the boot clock is shifted here")]
     Offsets,
 }
@@ -37,11 +37,10 @@ perfring_abi::debug_by_display!(ClockError);
 /// The initial time namespace's inode: `PROC_TIME_INIT_INO` in Linux.
 const INITIAL_NAMESPACE: &str = "time:[4026531834]";
 
-/// Clock sources of the kernel that are the counter, scaled.
+/// Clock sources of the kernel that are the scaled counter.
 const TRUSTED: [&str; 3] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
 
-/// The clock that stamps are of: the same for all processes on the machine, whatever time
-/// namespace they are in.
+/// The clock of timestamps: the same for all processes on the machine, in any time namespace.
 ///
 /// ```
 /// use perfring_shm::MachineClock;
@@ -59,7 +58,7 @@ pub struct MachineClock {
 }
 
 impl MachineClock {
-    /// This machine's, as seen from this process.
+    /// Returns this machine's clock, as seen from this process.
     ///
     /// # Errors
     /// See [`ClockError`].
@@ -70,20 +69,20 @@ impl MachineClock {
         Ok(MachineClock { counter: counter_is_trusted(), ahead, boot })
     }
 
-    /// A clock of a process that stamps nothing.
+    /// Returns a clock for a process that takes no timestamps.
     pub(crate) fn unused() -> Self {
         MachineClock { counter: false, ahead: 0, boot: 0 }
     }
 
-    /// What a record that is stamped now is stamped with, ns: `CLOCK_BOOTTIME`, read from the
-    /// kernel.
+    /// Returns the timestamp of a record made now, ns: `CLOCK_BOOTTIME`, read from the kernel.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         gettime(libc::CLOCK_BOOTTIME).wrapping_sub(self.ahead as u64)
     }
 
-    /// Whether stamps are worked out from the processor's counter (some 4 ns each). Else each is a
-    /// call of `clock_gettime` (some 22 ns in the vDSO, and a system call where that is none).
+    /// Returns whether timestamps are computed from the processor's counter (some 4 ns each).
+    /// Otherwise each is a call of `clock_gettime` (some 22 ns in the vDSO; without a vDSO, a
+    /// system call).
     #[must_use]
     pub fn has_counter(&self) -> bool {
         self.counter
@@ -93,27 +92,27 @@ impl MachineClock {
 /// The counter at a moment of the clock.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterSample {
-    /// What the counter says.
+    /// The counter's value.
     pub counter: u64,
-    /// What the clock says, ns.
+    /// The clock's value, ns.
     pub ns: u64,
 }
 
-/// Clocks to stamp by: the machine's, or a test's.
+/// Clocks for timestamps: the machine's, or a test's.
 pub trait Clocks {
-    /// Whether there is a counter.
+    /// Returns whether there is a counter.
     fn counts(&self) -> bool;
-    /// A counter of some rate; may stop, or begin anew.
+    /// Reads a counter of some rate; it may stop, or restart.
     fn counter(&self) -> u64;
-    /// The clock that stamps are of, ns. Never goes back.
+    /// Reads the clock of timestamps, ns. It never goes back.
     fn clock_ns(&self) -> u64;
-    /// The wall clock, ns.
+    /// Reads the wall clock, ns.
     fn realtime_ns(&self) -> u64;
-    /// Which boot this is.
+    /// Returns the boot's id.
     fn boot(&self) -> u64;
 
-    /// The counter between two readings of the clock: of some the narrowest, or `None` if all took too
-    /// long.
+    /// Reads the counter between two readings of the clock. Returns the narrowest of some readings,
+    /// or `None` if all took too long.
     fn sample(&self) -> Option<CounterSample> {
         let mut narrowest = (WIDTH_NS + 1, None);
         for _ in 0..READINGS {
@@ -130,7 +129,7 @@ pub trait Clocks {
         narrowest.1
     }
 
-    /// What the clocks say at one moment, without a scale: of some readings the narrowest.
+    /// Reads all clocks at one moment, without a scale. Returns the narrowest of some readings.
     fn reading(&self) -> Reading {
         let mut narrowest = (u64::MAX, 0, 0);
         for n in 1..=READINGS_MOST {
@@ -140,7 +139,7 @@ pub trait Clocks {
             if width < narrowest.0 {
                 narrowest = (width, before.wrapping_add(width / 2), realtime);
             }
-            // An anchor stays: a reading that was disturbed is no good one.
+            // An anchor stays in the ring, so a disturbed reading is not good enough.
             if width <= NARROW_NS || (n >= READINGS && narrowest.0 <= WIDTH_NS) {
                 break;
             }
@@ -159,7 +158,7 @@ impl Clocks for MachineClock {
     fn counter(&self) -> u64 {
         #[cfg(target_arch = "x86_64")]
         {
-            // SAFETY: reads a register. `counter_is_trusted` saw that this process may.
+            // SAFETY: reads a register. `counter_is_trusted` verified that this process may.
             unsafe { core::arch::x86_64::_rdtsc() }
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -187,8 +186,8 @@ fn gettime(clock: libc::clockid_t) -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// Whether the counter runs at one rate in every state of the processor, the kernel's own clock is
-/// made of it, and this process may read it.
+/// Returns whether the counter has one rate in every state of the processor, the kernel's own clock
+/// is based on it, and this process may read it.
 fn counter_is_trusted() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -197,7 +196,7 @@ fn counter_is_trusted() -> bool {
         let invariant =
             cpuid(0x8000_0000).eax >= 0x8000_0007 && cpuid(0x8000_0007).edx & 1 << 8 != 0;
         let mut allowed: libc::c_int = 0;
-        // SAFETY: stores an int where it is told to, which is ours.
+        // SAFETY: stores an int at the given address, which is ours.
         let asked = unsafe { libc::prctl(libc::PR_GET_TSC, &raw mut allowed) };
         trusted && invariant && (asked != 0 || allowed == libc::PR_TSC_ENABLE)
     }
@@ -210,15 +209,15 @@ fn counter_is_trusted() -> bool {
 
 #[cfg(target_arch = "x86_64")]
 fn cpuid(leaf: u32) -> core::arch::x86_64::CpuidResult {
-    #[allow(unused_unsafe, reason = "the oldest compiler that we promise has it as unsafe")]
+    #[allow(unused_unsafe, reason = "it is unsafe for the oldest supported compiler")]
     // SAFETY: every processor of this architecture has the instruction.
     unsafe {
         core::arch::x86_64::__cpuid(leaf)
     }
 }
 
-/// How far this process's `CLOCK_BOOTTIME` is ahead of the initial time namespace's, ns, as `/proc/self`
-/// tells.
+/// Returns how far this process's `CLOCK_BOOTTIME` is ahead of the initial time namespace's, ns,
+/// according to `/proc/self`.
 fn ahead_here(proc: &Path) -> Result<i64, ClockError> {
     let here = fs::read_link(proc.join("ns/time"));
     let children = fs::read_link(proc.join("ns/time_for_children"));
@@ -236,7 +235,7 @@ fn ahead_here(proc: &Path) -> Result<i64, ClockError> {
     boottime_offset(&offsets).ok_or(ClockError::Offsets)
 }
 
-/// The boot clock's line: seconds, which may be negative, and nanoseconds.
+/// Returns the boot clock's line: seconds, which may be negative, and nanoseconds.
 fn boottime_offset(offsets: &str) -> Option<i64> {
     let mut words = offsets.lines().find_map(|line| {
         let mut words = line.split_whitespace();
@@ -247,13 +246,13 @@ fn boottime_offset(offsets: &str) -> Option<i64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
 }
 
-/// `CLOCK_REALTIME` in ns.
+/// Reads `CLOCK_REALTIME`, ns.
 pub(crate) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The kernel's id of this boot, zeros where it does not tell.
+/// Returns the kernel's id of this boot, or zeros if it is not available.
 pub(crate) fn boot_id() -> [u8; 16] {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .ok()
@@ -270,7 +269,7 @@ mod tests {
     fn a_process_knows_its_time_namespace_or_says_why_not() {
         let dir = tempfile::tempdir().unwrap();
         let proc = dir.path();
-        let look = |here: &str, children: &str, offsets: Option<&str>| {
+        let ahead = |here: &str, children: &str, offsets: Option<&str>| {
             let _ = fs::remove_dir_all(proc.join("ns"));
             fs::create_dir(proc.join("ns")).unwrap();
             for (name, to) in [("time", here), ("time_for_children", children)] {
@@ -284,12 +283,12 @@ mod tests {
         };
         assert_eq!(ahead_here(proc), Ok(0), "no time namespaces");
         let offsets = Some("monotonic 0 0\nboottime 1000 0\n");
-        assert_eq!(look(INITIAL_NAMESPACE, INITIAL_NAMESPACE, offsets), Ok(0));
-        // Its children are to be shifted, and not it.
-        assert_eq!(look(INITIAL_NAMESPACE, "time:[5]", offsets), Ok(0));
-        assert_eq!(look("time:[5]", "time:[5]", offsets), Ok(1_000_000_000_000));
-        assert_eq!(look("time:[5]", "time:[6]", offsets), Err(ClockError::OtherNamespace));
-        assert_eq!(look("time:[5]", "time:[5]", None), Err(ClockError::Offsets));
+        assert_eq!(ahead(INITIAL_NAMESPACE, INITIAL_NAMESPACE, offsets), Ok(0));
+        // Its children are to be shifted, and not the process itself.
+        assert_eq!(ahead(INITIAL_NAMESPACE, "time:[5]", offsets), Ok(0));
+        assert_eq!(ahead("time:[5]", "time:[5]", offsets), Ok(1_000_000_000_000));
+        assert_eq!(ahead("time:[5]", "time:[6]", offsets), Err(ClockError::OtherNamespace));
+        assert_eq!(ahead("time:[5]", "time:[5]", None), Err(ClockError::Offsets));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Forks. A child of `fork(2)` has its parent's mappings and, what is worse, its open file
-//! descriptions, and with them the locks that say that the parent lives.
+//! descriptions, and with them the locks that mark the parent as alive.
 //!
-//! So a handler in the child (`pthread_atfork(3)`, which every `fork` of libc runs) cuts it off: it
-//! raises the number by which handles know that they are another process's, puts private memory in
-//! the place of each mapping that the process could write through, and `/dev/null` in the place of
-//! each descriptor that holds a lock. The parent's ring, and its death, are then out of reach of
-//! the child. (`clone(2)` called by hand runs no handler.)
+//! So a handler in the child (`pthread_atfork(3)`, which every `fork` of libc runs) detaches it: it
+//! increments the generation by which handles detect a fork, puts private memory in the place of
+//! each mapping that the process could write through, and `/dev/null` in the place of each
+//! descriptor that holds a lock. The parent's ring, and its death, are then out of reach of the
+//! child. (A raw `clone(2)` runs no handler.)
 
 use crate::sys::blocks::{self, Block};
 use nix::libc;
@@ -14,10 +14,10 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// Raised in every forked child.
+/// Incremented in every forked child.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// `/dev/null`, opened before there is any child: it may have no more descriptors to be had, or no
+/// `/dev/null`, opened before there is any child: a child may have no descriptor left, or no
 /// `/dev`.
 static NULL: AtomicI32 = AtomicI32::new(-1);
 
@@ -58,7 +58,7 @@ extern "C" fn in_child() {
         let (base, len) = (entry.base.load(Ordering::Relaxed), entry.len.load(Ordering::Relaxed));
         let (prot, flags) = (
             libc::PROT_READ | libc::PROT_WRITE,
-            // No reserve: a child need not have room for as much as it is cut off from.
+            // No reserve: a child need not have memory for as much as it is detached from.
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
         );
         // SAFETY: the range is a mapping that this process registered and has not removed (it
@@ -67,13 +67,13 @@ extern "C" fn in_child() {
         unsafe { libc::mmap(base.cast(), len, prot, flags, -1, 0) };
         let fd = entry.fd.load(Ordering::Relaxed);
         if null >= 0 && fd >= 0 {
-            // SAFETY: the number stays an open descriptor, so whoever owns it can close it.
+            // SAFETY: the number stays an open descriptor, so its owner can close it.
             unsafe { libc::dup3(null, fd, libc::O_CLOEXEC) };
         }
     }
 }
 
-/// Which process this is, of those that are forks of one another.
+/// Returns the generation of this process among those that are forks of one another.
 pub(crate) fn generation() -> u32 {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(|| {
@@ -88,7 +88,7 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Mappings and a locked descriptor that a forked child is to lose.
+/// Mappings and a locked descriptor that a forked child must lose.
 #[derive(Debug)]
 pub(crate) struct NotForChildren {
     generation: u32,
@@ -96,7 +96,8 @@ pub(crate) struct NotForChildren {
 }
 
 impl NotForChildren {
-    /// Registers ranges of whole pages, and the descriptor. To be dropped before any of them goes.
+    /// Registers ranges of whole pages, and the descriptor. To be dropped before any of them is
+    /// closed or unmapped.
     pub(crate) fn new(ranges: [(NonNull<u8>, usize); 3], fd: &impl AsRawFd) -> Self {
         let generation = generation();
         let entries = ranges.map(|(base, len)| {
@@ -113,13 +114,13 @@ impl NotForChildren {
         NotForChildren { generation, entries }
     }
 
-    /// Registers a mapping that may outlive the descriptor it was made by: while a child has it, the
-    /// open file description lives, and its locks. To be dropped before the mapping goes.
+    /// Registers a mapping that may outlive the descriptor it was made with: while a child has it,
+    /// the open file description lives, and its locks. To be dropped before the mapping is.
     pub(crate) fn mapping(base: NonNull<u8>, len: usize) -> Self {
         Self::new([(base, len), (base, 0), (base, 0)], &-1)
     }
 
-    /// Whether this process is a child of the one that registered.
+    /// Returns whether this process is a child of the one that registered.
     #[inline(always)]
     pub(crate) fn forked(&self) -> bool {
         self.generation != GENERATION.load(Ordering::Relaxed)

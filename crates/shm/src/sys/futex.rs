@@ -8,10 +8,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// The longest single sleep of whom a wake may miss: a producer waiting for a foreign perf reader,
-/// which wakes nobody, and anybody where `membarrier` is forbidden.
+/// The longest single sleep of a thread that may miss a wake: a producer waiting for a foreign perf
+/// reader, which wakes nobody, and any thread where `membarrier` is forbidden.
 pub const SLICE: Duration = Duration::from_millis(20);
-/// The longest single sleep of all others.
+/// The longest single sleep of all other threads.
 const LONG: Duration = Duration::from_secs(60);
 
 /// Registers this process for the heavy fences of sleepers, once.
@@ -23,27 +23,29 @@ pub(crate) fn fences() -> Fences {
     })
 }
 
-/// A fence in every thread of every registered process, and in this one. Returns how long the
-/// caller may sleep on the strength of it.
+/// Executes a fence in every thread of every registered process, and in this one. Returns how long
+/// the caller may sleep after it.
 pub(crate) fn heavy() -> Duration {
     let fenced = membarrier(MembarrierCommand::GlobalExpedited).is_ok();
     full_fence();
     if fenced { LONG } else { SLICE }
 }
 
-/// Sleeps while the word holds `value`, for at most `limit`. Not private: the
-/// word is in a file mapping that other processes wake by.
+/// Sleeps while the word holds `value`, for at most `limit`. The futex is not private: the word is
+/// in a file mapping through which other processes wake.
 pub(crate) fn sleep(word: &AtomicU32, value: u32, limit: Duration) {
     let timeout = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
     match futex::wait(word, futex::Flags::empty(), value, Some(&timeout)) {
-        // Whatever ended it, the caller looks again.
+        // Whatever ended it, the caller polls again.
         Ok(()) | Err(Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR) => {}
-        // Nothing else can happen on a mapped word; if it did, do not spin at full speed.
+        // No other error is possible on a mapped word; if there were one, do not spin at full
+        // speed.
         Err(_) => std::thread::sleep(limit.min(Duration::from_millis(1))),
     }
 }
 
-/// A producer sleeps until the consumer's tail has come to `target`, for at most `limit` or a slice.
+/// Sleeps as a producer until the consumer's tail has reached `target`, for at most `limit` or a
+/// slice.
 pub(crate) fn sleep_for_space(ring: Ring<'_>, target: u64, limit: Duration) {
     let armed = ring.prepare_space_sleep(target, || {
         heavy();
@@ -53,7 +55,7 @@ pub(crate) fn sleep_for_space(ring: Ring<'_>, target: u64, limit: Duration) {
     }
 }
 
-/// Wakes whoever sleeps on the word, if that is owed to it.
+/// Wakes all threads that sleep on the word, if `owed`.
 #[inline(always)]
 pub(crate) fn wake_if(owed: bool, word: &AtomicU32) {
     if owed {
@@ -61,7 +63,7 @@ pub(crate) fn wake_if(owed: bool, word: &AtomicU32) {
     }
 }
 
-/// Wakes whoever sleeps on the word.
+/// Wakes all threads that sleep on the word.
 #[cold]
 pub(crate) fn wake(word: &AtomicU32) {
     // Fails only on an unmapped word; a sleeper wakes by itself after a slice.

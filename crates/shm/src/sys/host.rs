@@ -1,13 +1,14 @@
-//! This machine, as far as rings ask.
+//! Facts about this machine and process.
 
 use std::path::Path;
 
-/// Bytes of a page.
+/// Returns the bytes of a page.
 pub(crate) fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// The name that this program was started by, without its folders: what a producer or consumer signs with.
+/// Returns the name that this program was started by, without directories: the default name of a
+/// producer or consumer.
 #[must_use]
 pub fn program_name() -> String {
     let arg = std::env::args_os().next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the system has for rings: sleeping and waking, locks, forks, clocks, and SIGBUS.
+//! System interfaces for rings: sleeping and waking, locks, forks, clocks, and SIGBUS.
 
 mod blocks;
 pub(crate) mod clock;

@@ -1,8 +1,8 @@
-//! Open-file-description locks on single bytes of the ring file: who holds a place is alive.
+//! Open-file-description locks on single bytes of the ring file: the holder of a seat is alive.
 //!
-//! The kernel drops such a lock when the last descriptor of its open file description is closed,
-//! by any death, in whatever pid namespace or container. A forked child shares the description and
-//! keeps it: see `fcntl(2)`.
+//! The kernel drops such a lock when the last descriptor of its open file description is closed, by
+//! any death, in any pid namespace or container. A forked child shares the description and keeps
+//! it: see `fcntl(2)`.
 
 use crate::sys::fork;
 use nix::errno::Errno;
@@ -12,11 +12,11 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// The byte that only whoever removes the ring locks, with all others.
+/// The byte that only a process that removes the ring locks, with all others.
 pub(crate) const REMOVAL_BYTE: u64 = 0;
 
-/// A held byte, or all of them. Given back when dropped, also if a forked child still has the description; but not
-/// by such a child.
+/// A held byte, or all of them. Unlocked when dropped, also if a forked child still has the
+/// description; but not by such a child.
 #[derive(Debug)]
 pub(crate) struct ByteLock {
     file: Arc<File>,
@@ -24,7 +24,7 @@ pub(crate) struct ByteLock {
     generation: u32,
 }
 
-/// Bytes of the file: the first, and how many; 0 are all to the end, however far that is.
+/// Bytes of the file: the first, and their number; 0 means all to the end.
 type Range = (u64, u64);
 
 fn request(kind: libc::c_int, (start, len): Range) -> libc::flock {
@@ -38,12 +38,12 @@ fn request(kind: libc::c_int, (start, len): Range) -> libc::flock {
 }
 
 impl ByteLock {
-    /// Takes the byte, or says that somebody has it.
+    /// Takes the byte; `None` if it is locked.
     pub(crate) fn take(file: &Arc<File>, byte: u64) -> io::Result<Option<Self>> {
         Self::take_range(file, (byte, 1))
     }
 
-    /// Takes all bytes in one step, or says that somebody has one of them.
+    /// Takes all bytes in one step; `None` if one of them is locked.
     pub(crate) fn take_all(file: &Arc<File>) -> io::Result<Option<Self>> {
         Self::take_range(file, (0, 0))
     }
@@ -69,7 +69,8 @@ impl Drop for ByteLock {
     }
 }
 
-/// Whether somebody else holds the byte. Needs no more than read permission.
+/// Returns whether another open file description holds the byte. Needs no more than read
+/// permission.
 pub(crate) fn is_held(file: &File, byte: u64) -> io::Result<bool> {
     let mut probe = request(libc::F_WRLCK, (byte, 1));
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut probe))?;

@@ -1,12 +1,12 @@
-//! Files that are cut short under a mapping. A page beyond the end of its file is SIGBUS for whoever
-//! touches it, and SIGBUS is the end of a process. No look at the file's size helps: it can be cut
-//! between the look and the touch. (A seal would, but only a memfd can have one, and rings have
-//! names.)
+//! Files that are truncated under a mapping. Touching a page beyond the end of its file raises
+//! SIGBUS, which ends the process. Checking the file's size does not help: it can be truncated
+//! between the check and the access. (A seal would help, but only a memfd can have one, and rings
+//! have names.)
 //!
-//! So a handler looks whether the address is of one of our mappings. Then that ring is over: private
-//! pages take the place of all of its mapping, with positions in the header that no reader and no
-//! producer believes, the access is repeated, and the next look at the ring is an error. Nothing is
-//! asked on the way of a record. Any other SIGBUS goes to whoever had it before.
+//! So a handler checks whether the address is in one of our mappings. If so, that ring is over:
+//! private pages replace its whole mapping, with positions in the header that every reader and
+//! producer rejects; the access is repeated, and the next poll of the ring is an error. The fast
+//! path has no extra check. Any other SIGBUS goes to the previous handler.
 
 use crate::sys::blocks::{self, Block};
 use crate::sys::host::page_size;
@@ -20,8 +20,8 @@ use std::ptr::{NonNull, null, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 
-/// `si_code` of an address beyond the end of a file, and of memory that has failed. The `libc` crate
-/// does not have them for every Linux.
+/// `si_code` of an address beyond the end of a file, and of memory that has failed. The `libc`
+/// crate does not have them for every Linux.
 const BUS_ADRERR: i32 = 2;
 const BUS_MCEERR_AR: i32 = 4;
 
@@ -31,7 +31,7 @@ static INSTALL: Mutex<()> = Mutex::new(());
 static PAGE: AtomicUsize = AtomicUsize::new(0);
 static TABLE: Block<Entry> = Block::new();
 
-/// A stretch of whole pages.
+/// A range of whole pages.
 struct Range {
     base: AtomicUsize,
     len: AtomicUsize,
@@ -50,7 +50,7 @@ impl Range {
 
 /// A ring's mapping.
 struct Entry {
-    /// A multiple of four: free; one more: being filled; two more: in use. It only rises.
+    /// A multiple of four: free; plus one: being filled; plus two: in use. It only rises.
     state: AtomicU64,
     /// One that begins with its header, and perhaps others of its control pages and its AUX area.
     ranges: [Range; 3],
@@ -73,26 +73,26 @@ impl blocks::Entry for Entry {
     }
 }
 
-/// From now on a ring whose file is cut short is an error for that ring, and not the end of this
-/// process: of rings that are mapped from now on, by producers and readers alike.
+/// Makes the truncation of a ring's file an error for that ring instead of the end of this process.
+/// It applies to rings that are mapped from now on, by producers and readers alike.
 ///
-/// A file that is truncated under a mapping raises SIGBUS in whoever touches what is gone. This
-/// installs a handler for it, for the whole process, which hands on what is not a ring's to the
-/// handler before it. It costs nothing for a record. Any number of calls is as good as one; a handler
-/// of somebody else's that was installed meanwhile stays, behind this one.
+/// A file that is truncated under a mapping raises SIGBUS in each process that touches a missing
+/// page. This installs a handler for it, for the whole process, which passes on to the previous
+/// handler what is not a ring's. It costs nothing per record. Further calls have no effect; a
+/// foreign handler that was installed meanwhile stays, behind this one.
 ///
-/// What happens to a ring that is cut: readers get [`ReadError::Truncated`], at
-/// the next look for more at the latest. A record that a consumer has borrowed in place may turn into
-/// zeros in its hands; one that was copied is whole. A payload of the AUX area that was being copied
-/// may be told as lapped before that. A producer writes into memory of its own, and
-/// gets `ReserveError::Corrupt` before it has written a ring's worth.
+/// On truncation, readers get [`ReadError::Truncated`], at the next poll at
+/// the latest. A record that a consumer has borrowed in place may turn into zeros while it is
+/// borrowed; a copied one is whole. A payload of the AUX area that was being copied may be reported
+/// as lapped before that. A producer writes into private memory, and gets `ReserveError::Corrupt`
+/// before it has written a ring's worth.
 ///
 /// # Errors
-/// What the system says, if it takes no handler.
+/// The system's error, if the handler cannot be installed.
 pub fn install_sigbus_handler() -> io::Result<()> {
     let _one_at_a_time = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
     let mut now = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks for the handler as it is, into memory that is large enough for it.
+    // SAFETY: asks for the present handler, into memory that is large enough for it.
     if unsafe { libc::sigaction(libc::SIGBUS, null(), now.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -103,7 +103,8 @@ pub fn install_sigbus_handler() -> io::Result<()> {
         // SAFETY: zeros are a `sigaction`, with an empty mask.
         let mut ours: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
         ours.sa_sigaction = handler;
-        // Not deferred: who is called in our place may raise the signal again, to end by it.
+        // Not deferred: a handler called in our place may raise the signal again, to end the
+        // process.
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
         remember(now);
         // SAFETY: the handler is a function of this program, which is never unloaded, and does
@@ -117,7 +118,8 @@ pub fn install_sigbus_handler() -> io::Result<()> {
     Ok(())
 }
 
-/// A mapping, registered if this process asked for it. To be dropped before the mapping goes.
+/// A mapping, registered if this process called [`install_sigbus_handler`]. To be dropped before
+/// the mapping is.
 #[derive(Debug, Default)]
 pub(crate) struct Guarded {
     entry: Option<&'static Entry>,
@@ -131,13 +133,14 @@ impl std::fmt::Debug for Entry {
 }
 
 impl Guarded {
-    /// Registers a ring's mapping, if this process asked for it: the first part begins with the header,
-    /// and the others may be empty.
+    /// Registers a ring's mapping, if this process called [`install_sigbus_handler`]: the first
+    /// part begins with the header, and the others may be empty.
     pub(crate) fn new(ranges: [(NonNull<u8>, usize); 3], writable: bool) -> Self {
         if !ON.load(Ordering::Acquire) {
             return Guarded::default();
         }
-        // Whoever took the signal since is put behind us; if that fails, it is as it was.
+        // A handler installed since then is put behind ours; if that fails, the order stays as it
+        // was.
         let _ = install_sigbus_handler();
         let entry = TABLE.claim();
         let state = entry.state.load(Ordering::Relaxed);
@@ -148,18 +151,18 @@ impl Guarded {
         Guarded { entry: Some(entry) }
     }
 
-    /// What to say of what was found to be wrong with the ring.
+    /// Returns the error for a ring that was found to be corrupt.
     #[cold]
     pub(crate) fn report(&self, error: impl Into<ReadError>) -> ReadError {
         if self.is_truncated() { ReadError::Truncated } else { error.into() }
     }
 
-    /// Whether its file was found to be cut short; never, if it is not registered. Of what was loaded from the mapping before,
-    /// everything was the file's if it was not.
+    /// Returns whether the file was found to be truncated; never, if it is not registered. If it
+    /// was not, everything loaded from the mapping before was the file's.
     #[inline]
     pub(crate) fn is_truncated(&self) -> bool {
         let Some(entry) = self.entry else { return false };
-        // After all loads from the mapping: the handler says so before it replaces a page.
+        // After all loads from the mapping: the handler sets the flag before it replaces a page.
         fence(Ordering::Acquire);
         entry.truncated.load(Ordering::Relaxed)
     }
@@ -183,7 +186,8 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
         let at = unsafe { info.si_addr() } as usize;
         // SAFETY: a call without arguments.
         let errno_at = unsafe { libc::__errno_location() };
-        // SAFETY: the place of this thread's `errno`, which the interrupted code may be about to read.
+        // SAFETY: the address of this thread's `errno`, which the interrupted code may be about to
+        // read.
         let errno = unsafe { *errno_at };
         let covered = cover(at);
         // SAFETY: as above.
@@ -195,7 +199,7 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     pass_on(signal, info, context, code);
 }
 
-/// Puts private memory in the place of the mapping that has this address, if it is one of ours.
+/// Replaces the mapping that has this address by private memory, if it is one of ours.
 fn cover(at: usize) -> bool {
     for entry in TABLE.entries() {
         let state = entry.state.load(Ordering::Acquire);
@@ -207,7 +211,7 @@ fn cover(at: usize) -> bool {
             continue;
         }
         // Both words of a range are of one mapping: the entry was not freed in between. From here
-        // on it cannot be, if it has the address: somebody is just touching it.
+        // on it cannot be, if it has the address: a thread is touching it right now.
         fence(Ordering::Acquire);
         if entry.state.load(Ordering::Relaxed) == state {
             return truncated(entry, ranges);
@@ -217,11 +221,11 @@ fn cover(at: usize) -> bool {
 }
 
 fn truncated(entry: &Entry, [(base, len), others @ ..]: [(usize, usize); 3]) -> bool {
-    // Before any page is another: whoever has read zeros and looks afterwards sees it.
+    // Before any page is replaced: a thread that has read zeros and checks afterwards sees it.
     entry.truncated.store(true, Ordering::SeqCst);
     let writable = entry.writable.load(Ordering::Relaxed);
-    // The header first, and its positions before any data are zeros: readers take nothing that they
-    // copied while the tail was already where it cannot be.
+    // The header first, so that its positions change before any data are zeros: readers discard
+    // what they copied while the tail was already out of reach.
     let page = PAGE.load(Ordering::Relaxed).max(size_of::<Header>());
     if !spoil(base, page.min(len)) {
         return false;
@@ -230,8 +234,8 @@ fn truncated(entry: &Entry, [(base, len), others @ ..]: [(usize, usize); 3]) -> 
         && others.into_iter().all(|(base, len)| replace(base, len, writable))
 }
 
-/// Puts a header that nobody believes in the place of a registered mapping's, in one step: nobody
-/// sees positions that are zero, not even if two threads come here for one mapping.
+/// Replaces a registered mapping's header by one that every reader and producer rejects, in one
+/// step: no thread sees positions that are zero, not even if two threads come here for one mapping.
 fn spoil(base: usize, len: usize) -> bool {
     let (access, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -244,20 +248,20 @@ fn spoil(base: usize, len: usize) -> bool {
     // mapping begins with a page, and that is as long as a header.
     perfring_ring::spoil(unsafe { &*page.cast::<Header>() });
     let (how, to) = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, base as *mut libc::c_void);
-    // SAFETY: from pages that nobody else knows of to a mapping of ours that is registered and in
-    // use, as in `replace`; whoever has a reference to it has one to atomics.
+    // SAFETY: from pages without another reference to a mapping of ours that is registered and in
+    // use, as in `replace`; all references into it are to atomics.
     unsafe { libc::mremap(page, len, len, how, to) != libc::MAP_FAILED }
 }
 
-/// Puts zeros of our own in the place of a part of a registered mapping.
+/// Replaces a part of a registered mapping by zeros of our own.
 fn replace(base: usize, len: usize, writable: bool) -> bool {
     if len == 0 {
         return true;
     }
     let write = if writable { libc::PROT_WRITE } else { 0 };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    // SAFETY: the range is a mapping of ours that is registered and in use: some thread is just
-    // touching it. What it holds is other processes' to change, so all code that reads it takes any
+    // SAFETY: the range is a mapping of ours that is registered and in use: a thread is touching it
+    // right now. What it holds is other processes' to change, so all code that reads it takes any
     // content; the addresses stay valid, and as writable as they were.
     let new = unsafe {
         libc::mmap(base as *mut libc::c_void, len, libc::PROT_READ | write, flags, -1, 0)

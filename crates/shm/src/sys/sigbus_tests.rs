@@ -1,4 +1,4 @@
-//! What is not a ring's goes to whoever had the signal before: each case in a process of its own,
+//! A SIGBUS that is not a ring's goes to the previous handler: each case in a process of its own,
 //! which ends by it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 const CHILD: &str = "PERFRING_GUARD_CHILD";
-/// What the child says once a ring was cut under it.
+/// What the child prints once a ring was truncated under it.
 const GUARDED: &str = "the ring was guarded";
-/// After so many seconds a child that goes round in circles is ended.
+/// A child that runs in circles is ended after so many seconds.
 const SECONDS: u32 = 30;
 
 /// Runs one of the cases of `child`.
@@ -40,14 +40,14 @@ fn truncated(path: &Path) {
     File::options().write(true).open(path).unwrap().set_len(0).unwrap();
 }
 
-/// Touches a page of a file that is cut and no ring's.
+/// Touches a page of a truncated file that is not a ring's.
 fn touch_foreign(dir: &Path) {
     let file = File::create_new(dir.join("foreign")).unwrap();
     file.set_len(4096).unwrap();
     let file = File::options().read(true).write(true).open(dir.join("foreign")).unwrap();
     let map: MmapRaw = MmapOptions::new().map_raw(&file).unwrap();
     file.set_len(0).unwrap();
-    // SAFETY: inside the mapping; the signal that it raises is what is tried.
+    // SAFETY: inside the mapping; the test is about the signal that it raises.
     let _ = unsafe { map.as_ptr().read_volatile() };
 }
 
@@ -64,12 +64,12 @@ extern "C" fn ends_with_77(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void
     unsafe { libc::_exit(77) };
 }
 
-/// As one that chains to whoever had it before: us.
+/// A handler that chains to the previous one: ours.
 extern "C" fn passes_back(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     on_sigbus(signal, info, context);
 }
 
-/// As Python's `faulthandler`: gives the signal back, and raises it.
+/// Like Python's `faulthandler`: restores the previous handler, and raises the signal.
 extern "C" fn restores_and_raises(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
     install(on_sigbus as *const () as usize);
     // SAFETY: async-signal-safe.
@@ -105,7 +105,7 @@ fn child() {
             install(handler(after));
         }
     }
-    // A ring that is mapped now is guarded, whoever took the signal meanwhile.
+    // A ring that is mapped now is guarded, whichever handler was installed meanwhile.
     let observer = ObserverMapping::open(&path, Trust::Peers).unwrap();
     truncated(&path);
     assert_eq!(observer.snapshot().err(), Some(ReadError::Truncated));
@@ -121,7 +121,7 @@ fn child() {
 fn what_is_no_rings_goes_to_whoever_had_the_signal() {
     for when in ["before", "after"] {
         assert_eq!(ended(&format!("exit, {when}")).code(), Some(77), "{when}");
-        // And comes to an end where the two call each other.
+        // And it comes to an end where the two call each other.
         for other in ["passes back", "raises"] {
             let status = ended(&format!("{other}, {when}"));
             assert_eq!(status.signal(), Some(libc::SIGBUS), "{other}, {when}: {status}");
@@ -169,12 +169,12 @@ fn any_number_of_rings_is_guarded_while_others_come_and_go() {
             .into();
         cutters.into_iter().for_each(|cutter| cutter.join().unwrap());
         stop.store(true, Ordering::Relaxed);
-        println!("{} rings cut beside {} others", rings.len(), others.join().unwrap());
+        println!("{} rings truncated beside {} others", rings.len(), others.join().unwrap());
     });
 }
 
 #[test]
-fn two_threads_may_find_the_same_ring_cut() {
+fn two_threads_may_find_the_same_ring_truncated() {
     install_sigbus_handler().unwrap();
     for _ in 0..200 {
         let (_dir, path) = ring();

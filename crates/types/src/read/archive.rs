@@ -1,4 +1,4 @@
-//! Fields at places: Pod payloads, and rkyv archives, which add pointers to them.
+//! Fields at offsets: Pod payloads, and rkyv archives, which add pointers.
 
 use super::layout::Layout;
 use super::limits::{Fault, Left, labelled};
@@ -6,7 +6,7 @@ use super::types::{TypeField, TypeShape};
 use super::value::Value;
 use crate::schema::Kind;
 
-/// Reads from one payload, and counts what it makes.
+/// Reads from one payload, and counts the values that it makes.
 pub(super) struct Reader<'a> {
     payload: &'a [u8],
     layout: Layout,
@@ -18,7 +18,7 @@ impl<'a> Reader<'a> {
         Reader { payload, layout, left: Left::of(payload) }
     }
 
-    /// A struct of these fields that begins at `at`.
+    /// Reads a struct of these fields that begins at `at`.
     pub(super) fn structure(&mut self, fields: &[TypeField], at: usize) -> Result<Value, Fault> {
         let mut values = Vec::with_capacity(fields.len().min(self.left.values));
         for field in fields {
@@ -54,12 +54,12 @@ impl<'a> Reader<'a> {
             Kind::Bool => match self.word(at)? {
                 [0] => Value::Bool(false),
                 [1] => Value::Bool(true),
-                [other] => return Err(format!("{other} is no truth value").into()),
+                [other] => return Err(format!("{other} is not a boolean").into()),
             },
             Kind::Char => {
                 let number = u32::from_le_bytes(self.word(at)?);
                 let char = char::from_u32(number);
-                Value::Char(char.ok_or_else(|| format!("{number:#x} is no character"))?)
+                Value::Char(char.ok_or_else(|| format!("{number:#x} is not a character"))?)
             }
             Kind::Text => {
                 let bytes = self.bytes(at, shape.size)?;
@@ -78,9 +78,9 @@ impl<'a> Reader<'a> {
             Kind::Option => match self.word(at)? {
                 [0] => Value::Null,
                 [1] => self.value(of(shape)?, plus(at, shape.at))?,
-                [other] => return Err(format!("{other} is neither none nor some").into()),
+                [other] => return Err(format!("{other} is not the tag of an option").into()),
             },
-            Kind::Any => return Err("it can stand only in a tagged record".into()),
+            Kind::Any => return Err("it is possible only in a tagged record".into()),
             Kind::Struct => self.structure(&shape.fields, at)?,
         })
     }
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
             &pair[..len]
         } else {
             let word = self.size(at)?;
-            // The two bits `10` stand in the first byte, wherever the byte order has that.
+            // The two bits `10` are in the first byte, at the end that the byte order gives.
             let len = if self.layout.big {
                 word & (u64::MAX >> (66 - 8 * self.layout.width))
             } else {
@@ -122,17 +122,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An `ArchivedVec`: a pointer, relative to its own place, and a length.
+    /// Reads an `ArchivedVec`: a pointer, relative to its own address, and a length.
     fn vector(&mut self, of: &TypeShape, at: usize) -> Result<Value, Fault> {
         let count = self.size(plus(at, self.layout.width as u32))?;
         if count == 0 {
-            return Ok(Value::List(Vec::new())); // its pointer may be any
+            return Ok(Value::List(Vec::new())); // its pointer may have any value
         }
         let begin = self.target(at, at, count, of.size)?;
         self.list(of, begin, count as usize)
     }
 
-    /// Where `count` times `size` bytes begin, to which the pointer at `pointer` leads from `at`.
+    /// Returns the offset of `count` times `size` bytes, to which the pointer at `pointer` leads
+    /// from `at`.
     fn target(&self, at: usize, pointer: usize, count: u64, size: u32) -> Result<usize, Fault> {
         let shift = 128 - 8 * self.layout.width as u32;
         let offset = (self.size(pointer)? as u128 as i128) << shift >> shift;
@@ -141,13 +142,13 @@ impl<'a> Reader<'a> {
         if begin < 0 || begin + len > self.payload.len() as i128 {
             let end = self.payload.len();
             return Err(
-                format!("it leads to {len} bytes at {begin}, and the record has {end}").into()
+                format!("it points to {len} bytes at {begin}, and the record has {end}").into()
             );
         }
         Ok(begin as usize)
     }
 
-    /// An archived `usize`.
+    /// Reads an archived `usize`.
     fn size(&self, at: usize) -> Result<u64, Fault> {
         Ok(match self.layout.width {
             2 => u16::from_le_bytes(self.word(at)?).into(),
@@ -156,7 +157,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The bytes of a number, the least first.
+    /// Returns the bytes of a number, the least significant first.
     fn word<const N: usize>(&self, at: usize) -> Result<[u8; N], Fault> {
         let bytes = self.get(at, N)?.first_chunk::<N>();
         let mut word = *bytes.ok_or_else(|| self.beyond(at, N))?;
@@ -182,7 +183,7 @@ impl<'a> Reader<'a> {
 }
 
 fn of(shape: &TypeShape) -> Result<&TypeShape, Fault> {
-    shape.of.as_deref().ok_or_else(|| "it does not say what it is of".into())
+    shape.of.as_deref().ok_or_else(|| "its element type is missing".into())
 }
 
 fn plus(at: usize, more: u32) -> usize {

@@ -1,4 +1,4 @@
-//! Which records are wanted.
+//! Conditions that select records.
 
 use super::types::{Type, TypeField, TypeLabel, TypeShape};
 use super::value::{Value, hex};
@@ -6,7 +6,7 @@ use crate::schema::Kind;
 use std::cmp::Ordering;
 use std::fmt;
 
-/// How a value is compared.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// `=` or `==`: equal.
@@ -38,36 +38,40 @@ impl Op {
     }
 }
 
-/// A field, an operator and what it is compared with: `pos.x>=3`.
+/// A field, an operator and the operand: `pos.x>=3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// The field, see [`Value::get`].
+    /// The field's path, see [`Value::get`].
     pub path: String,
-    /// The comparison.
+    /// The comparison operator.
     pub op: Op,
-    /// What with, see [`Value::matches`].
+    /// The operand, see [`Value::matches`].
     pub text: String,
 }
 
-/// A condition without a field or an operator.
+/// A text without a field or an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadCondition(String);
 
 impl fmt::Display for BadCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no condition: write FIELD=VALUE, or !=, <, <=, >, >=, ~ for =", self.0)
+        write!(
+            f,
+            "{:?} is not a condition: write FIELD=VALUE, or !=, <, <=, >, >=, ~ for =",
+            self.0
+        )
     }
 }
 
 impl std::error::Error for BadCondition {}
 
 impl Condition {
-    /// The condition that stands in `text`. The first operator counts, so a value may hold others.
-    /// Spaces around the field and around the value are left out.
+    /// Parses a condition. The first operator counts, so the operand may contain others. Spaces
+    /// around the field and around the operand are ignored.
     ///
     /// # Errors
     ///
-    /// It has no operator, or no field before it.
+    /// `text` has no operator, or no field before it.
     ///
     /// ```
     /// use perfring_types::read::{Condition, Op, Value};
@@ -102,7 +106,7 @@ impl Condition {
         }
     }
 
-    /// Whether the field is there and the comparison holds.
+    /// Returns whether the field is present and the comparison holds.
     #[must_use]
     pub fn matches(&self, value: &Value) -> bool {
         value.get(&self.path).is_some_and(|value| value.matches(self.op, &self.text))
@@ -110,8 +114,9 @@ impl Condition {
 }
 
 impl Type {
-    /// As [`Condition::matches`], and the names of labels have their values' order: `severity>=WARN`
-    /// in whatever case.
+    /// Returns whether the field is present and the comparison holds, like [`Condition::matches`],
+    /// with the names of labels in the order of their values: `severity>=WARN`, in upper or lower
+    /// case.
     #[must_use]
     pub fn matches(&self, value: &Value, condition: &Condition) -> bool {
         let Some(found) = value.get(&condition.path) else { return false };
@@ -127,7 +132,7 @@ impl Type {
         }
     }
 
-    /// The shape at a path, as [`Value::get`] goes.
+    /// Returns the shape at a path, which is resolved like in [`Value::get`].
     fn shape(&self, path: &str) -> Option<&TypeShape> {
         fn among<'a>(fields: &'a [TypeField], path: &str) -> Option<&'a TypeShape> {
             fields.iter().find_map(|field| match path.strip_prefix(&*field.name)? {
@@ -153,7 +158,7 @@ impl Type {
 }
 
 impl TypeShape {
-    /// The value that has this name, in an enumeration or in lists of one.
+    /// Returns the value with this name, in an enumeration or in lists of one.
     fn labelled(&self, text: &str) -> Option<i64> {
         match (&self.of, self.kind.known()) {
             (Some(of), Some(Kind::Array | Kind::Vec | Kind::Option)) => of.labelled(text),
@@ -165,7 +170,8 @@ impl TypeShape {
     }
 }
 
-/// As [`Value::matches`], with labels in the order of their values; `text` is the one of `says`.
+/// Compares like [`Value::matches`], with labels in the order of their values; `text` is the name
+/// of `says`.
 fn ordered(found: &Value, op: Op, says: i64, text: &str) -> bool {
     match (found, op) {
         (_, Op::Ne) => !ordered(found, Op::Eq, says, text),
@@ -176,15 +182,15 @@ fn ordered(found: &Value, op: Op, says: i64, text: &str) -> bool {
 }
 
 impl Value {
-    /// Whether the value compares so with what `text` is for a value of its kind: a number (`0x`
-    /// for hexadecimal), `true` or `false`, hexadecimal for bytes, a label's name or number,
-    /// `null`, or the text itself.
+    /// Returns whether the comparison holds. `text` is read as the value's kind: a number (`0x` for
+    /// hexadecimal), `true` or `false`, hexadecimal for bytes, a label's name or number, `null`, or
+    /// the text itself.
     ///
     /// Text is compared by its bytes, so upper and lower case differ.
     ///
-    /// A list matches if one of its values does, and is `!=` if none is `=`. A struct is only ever
-    /// `~`: if one of its values is. Where `text` is nothing of the value's kind, they are not
-    /// equal, and neither is less.
+    /// A list matches if one of its values does, and is `!=` if no value is `=`. For a struct only
+    /// `~` can hold: if it holds for one of its values. If `text` cannot be read as the value's
+    /// kind, the two are not equal, and neither is less.
     ///
     /// ```
     /// use perfring_types::read::{Op, Value};
@@ -240,7 +246,7 @@ impl Value {
     }
 }
 
-/// An integer of up to 129 bits: sign and size. In order.
+/// An integer of up to 129 bits: sign and magnitude, ordered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Integer {
     Negative(u128),
@@ -289,7 +295,7 @@ fn integer(value: Integer, text: &str) -> Option<Ordering> {
     value.partial_cmp(&text.parse().ok()?)
 }
 
-/// Here, unlike in arithmetic, NaN is equal to NaN: so that it can be looked for.
+/// Compares numbers. Unlike in arithmetic, NaN is equal to NaN, so that a condition can select it.
 fn float(value: f64, says: f64) -> Option<Ordering> {
     if value.is_nan() && says.is_nan() {
         return Some(Ordering::Equal);

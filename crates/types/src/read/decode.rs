@@ -1,4 +1,4 @@
-//! From a payload to a [`Value`].
+//! Decoding a payload to a [`Value`].
 
 use super::archive::Reader;
 use super::json;
@@ -11,18 +11,18 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// A payload that is not of its type.
+/// A payload that does not match its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPayload {
     name: String,
-    /// The field at which it shows, with dots as in [`Value::get`]; or nothing.
+    /// The path of the field with the error, as in [`Value::get`]; or empty.
     pub field: String,
     what: String,
 }
 
 impl fmt::Display for BadPayload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the record is no {:?}: ", self.name)?;
+        write!(f, "the record is not a valid {:?}: ", self.name)?;
         if !self.field.is_empty() {
             write!(f, "field {:?}: ", self.field)?;
         }
@@ -33,28 +33,28 @@ impl fmt::Display for BadPayload {
 impl std::error::Error for BadPayload {}
 
 impl Type {
-    /// The values of a record of this type.
+    /// Decodes a record of this type.
     ///
     /// | encoding | gives |
     /// |---|---|
     /// | Pod, rkyv | a struct of the fields, constants among them |
-    /// | tagged | a struct of the fields that are there, constants among them, in the type's order; then the named values in theirs. What came more than once under one name is a list of all, in their order |
+    /// | tagged | a struct of the fields that are present, constants among them, in the type's order; then the named values in theirs. A name that occurs more than once has a list of all its values, in their order |
     /// | UTF-8 | text |
-    /// | JSON | what it holds; numbers that 64 bits do not hold become `f64` |
-    /// | bytes, and those of a later version | bytes |
+    /// | JSON | its value; numbers that do not fit in 64 bits become `f64` |
+    /// | bytes, and encodings of a later version | bytes |
     ///
     /// An integer whose kind is an enumeration is a label. A field of an unknown kind is bytes, or
-    /// is left out if the type does not say its size. A `text` that is not UTF-8 has U+FFFD for
-    /// what cannot be read: fixed-size texts are often cut anywhere.
+    /// is left out if the type does not give its size. In a `text` that is not UTF-8, U+FFFD
+    /// replaces what is invalid: fixed-size texts are often truncated within a character.
     ///
-    /// It makes at most 2^20 values and one for each byte of the payload, and at most 16 MiB of
-    /// text, bytes and names and four bytes for each of the payload: so a payload that points to
-    /// itself, or a type made to harm, costs neither memory nor time without end.
+    /// A decode makes at most 2^20 values and one for each byte of the payload, and at most 16 MiB
+    /// of text, bytes and names and four bytes for each of the payload. So a payload that points to
+    /// itself, or a malicious type, cannot cost unbounded memory or time.
     ///
     /// # Errors
     ///
-    /// The payload is not of this type, or beyond these limits, or in a format of rkyv that this
-    /// program does not know.
+    /// The payload does not match this type, or exceeds these limits, or is in a format of rkyv
+    /// that this program does not know.
     ///
     /// ```
     /// use perfring_abi::RecordType;
@@ -64,7 +64,7 @@ impl Type {
     /// assert_eq!(on.decode(&[1]).unwrap().get("on"), Some(&Value::Bool(true)));
     /// assert_eq!(
     ///     on.decode(&[2]).unwrap_err().to_string(),
-    ///     r#"the record is no "demo.On": field "on": 2 is no truth value"#,
+    ///     r#"the record is not a valid "demo.On": field "on": 2 is not a boolean"#,
     /// );
     /// ```
     pub fn decode(&self, payload: &[u8]) -> Result<Value, BadPayload> {
@@ -93,7 +93,7 @@ impl Type {
             Some(Encoding::Rkyv) => {
                 let layout = self.layout.clone()?;
                 let root = payload.len().checked_sub(self.size as usize).ok_or_else(|| {
-                    format!("it has {} bytes, and its root alone {}", payload.len(), self.size)
+                    format!("it has {} bytes, and its root needs {}", payload.len(), self.size)
                 })?;
                 Reader::new(payload, layout).structure(&self.fields, root)
             }
@@ -113,7 +113,8 @@ impl Type {
         // A place for each field, then one for each other name.
         let mut places: Vec<Option<Place>> = vec![None; self.fields.len()];
         let mut names: HashMap<&str, usize> = HashMap::new();
-        // For what the type gives. A value takes bytes of the payload, so those are few anyway.
+        // The limit for constants of the type. A value takes bytes of the payload, so those are few
+        // anyway.
         let mut left = Left::of(&[]);
         for (at, field) in self.fields.iter().enumerate() {
             if let Some(constant) = &field.constant {
@@ -128,7 +129,7 @@ impl Type {
                 Some(number) => {
                     let (number, count) = (number as usize, self.fields.len());
                     let field = self.fields.get(number).ok_or_else(|| {
-                        format!("a value is of field {number}, and the type has {count}")
+                        format!("a value belongs to field {number}, and the type has {count}")
                     })?;
                     (self.first(&field.name, number), field.name.clone(), Some(&field.shape))
                 }
@@ -155,13 +156,13 @@ impl Type {
         Ok(Value::Struct(places.into_iter().flatten().map(Place::named).collect()))
     }
 
-    /// The first field with this name: where its values go.
+    /// Returns the index of the first field with this name, which gets its values.
     fn first(&self, name: &str, at: usize) -> usize {
         self.by_name.get(name).copied().unwrap_or(at)
     }
 }
 
-/// What has come under one name.
+/// The values found under one name.
 #[derive(Clone)]
 struct Place {
     name: Arc<str>,
@@ -190,7 +191,7 @@ fn put(places: &mut [Option<Place>], at: usize, name: &Arc<str>, value: Value) {
     }
 }
 
-/// A tagged value; with the label's name, if its field is an enumeration.
+/// Returns a tagged value, with the label's name if its field is an enumeration.
 fn shaped(data: Data<'_>, shape: Option<&TypeShape>) -> Value {
     let value = match data {
         Data::None => Value::Null,

@@ -4,8 +4,8 @@ use super::value::Value;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
-/// One JSON text, with its objects' members in the order in which they stand. Numbers that neither
-/// `u64` nor `i64` holds become `f64`.
+/// Parses one JSON text, with its objects' members in their order. Numbers that fit in neither
+/// `u64` nor `i64` become `f64`.
 pub(super) fn parse(text: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(text).map(|Json(value)| value)
 }

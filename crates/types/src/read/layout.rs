@@ -1,4 +1,4 @@
-//! What a reader must know of how numbers and pointers stand in a payload.
+//! The representation of numbers and pointers in a payload.
 
 use crate::schema::{Encoding, Kind};
 
@@ -11,12 +11,13 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Of this machine: what Pod has, since readers refuse rings of the other byte order.
+    /// This machine's layout, which Pod has, since readers reject rings of the other byte order.
     const NATIVE: Layout = Layout { big: cfg!(target_endian = "big"), width: 4 };
 
-    /// What a type's encoding and format say; a sentence if this reader cannot read it.
+    /// Returns the layout that a type's encoding and format give; a message if this reader cannot
+    /// read it.
     ///
-    /// Whether an archive is aligned does not matter here: all places are in the type.
+    /// Whether an archive is aligned does not matter here: the type contains all offsets.
     pub(super) fn of(encoding: Option<Encoding>, format: &str) -> Result<Layout, String> {
         if encoding != Some(Encoding::Rkyv) {
             return Ok(Layout::NATIVE);
@@ -47,7 +48,7 @@ impl Layout {
         })
     }
 
-    /// Bytes of an archived string or vector: a pointer and a length.
+    /// Returns the bytes of an archived string or vector: a pointer and a length.
     pub(super) fn pair(self) -> u32 {
         2 * self.width as u32
     }
@@ -59,7 +60,7 @@ fn words(format: &str) -> Option<[&str; 5]> {
     words.next().is_none().then_some(five)
 }
 
-/// Bytes of a kind that always has the same.
+/// Returns the size of a kind that has a fixed one.
 pub(super) fn fixed_size(kind: Kind) -> Option<u32> {
     Some(match kind {
         Kind::U8 | Kind::I8 | Kind::Bool => 1,

@@ -1,16 +1,17 @@
-//! What a decode may make, and what it finds wrong.
+//! Limits and errors of a decode.
 
 use super::types::TypeShape;
 use super::value::Value;
 use std::fmt;
 
-/// A decode makes no more values, besides one for each byte of the payload.
+/// The most values that a decode makes, besides one for each byte of the payload.
 pub(super) const MAX_VALUES: usize = 1 << 20;
 
-/// Bytes of text, bytes and names that a decode makes, besides four for each of the payload.
+/// The most bytes of text, bytes and names that a decode makes, besides four for each of the
+/// payload.
 const MAX_BYTES: usize = 16 << 20;
 
-/// What a decode may still make.
+/// The remaining budget of a decode.
 pub(super) struct Left {
     pub(super) values: usize,
     bytes: usize,
@@ -34,7 +35,7 @@ impl Left {
         Ok(())
     }
 
-    /// For the name of a label, if it is one with a name.
+    /// Takes the bytes of a label's name, if the value is a label with a name.
     pub(super) fn take_label(&mut self, value: &Value) -> Result<(), Fault> {
         match value {
             Value::Label { name: Some(name), .. } => self.take_bytes(name.len()),
@@ -42,7 +43,7 @@ impl Left {
         }
     }
 
-    /// A copy of a constant.
+    /// Copies a constant.
     pub(super) fn constant(&mut self, constant: &Value) -> Result<Value, Fault> {
         self.weigh(constant)?;
         Ok(constant.clone())
@@ -61,13 +62,13 @@ impl Left {
         }
     }
 
-    /// Too much is wanted.
+    /// The error when a limit is exceeded.
     pub(super) fn nothing() -> Fault {
         "it makes more values, or longer ones, than this program reads from one record".into()
     }
 }
 
-/// What is wrong, and where: the names come in while it goes up.
+/// An error and its path: callers add the names on the way up.
 pub(super) struct Fault {
     pub(super) path: Vec<String>,
     pub(super) what: String,
@@ -86,7 +87,8 @@ impl<T: Into<String>> From<T> for Fault {
     }
 }
 
-/// An integer as a value of this enumeration; one that 64 bits do not hold stays as it is.
+/// Returns an integer as a value of this enumeration; one that does not fit in 64 bits stays as it
+/// is.
 pub(super) fn labelled(value: Value, shape: &TypeShape) -> Value {
     let number = match &value {
         Value::I64(number) => Some(*number),

@@ -20,8 +20,8 @@
 //! assert!(temperature.matches(&value, &Condition::parse("value>=20").unwrap()));
 //! ```
 //!
-//! Nothing here trusts what it reads: a table or a payload that cannot be is an error, and what a
-//! decode makes is bounded, see [`Type::decode`].
+//! Nothing here trusts its input: an invalid table or payload is an error, and what a decode makes
+//! is bounded, see [`Type::decode`].
 
 mod archive;
 mod condition;

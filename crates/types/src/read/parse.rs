@@ -1,4 +1,4 @@
-//! From the text in the table to a [`Type`] of which nothing impossible is left.
+//! Parsing the text in the table to a validated [`Type`].
 
 use super::json;
 use super::layout::{Layout, fixed_size};
@@ -11,10 +11,10 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// Structs, arrays and so on may be nested so deep.
+/// Maximum nesting depth of structs, arrays and so on.
 const DEPTH: u32 = 32;
 
-/// A type's text from which it cannot be told what its records are.
+/// A type's text that does not describe its records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadType {
     /// The record type.
@@ -23,7 +23,7 @@ pub struct BadType {
 }
 
 impl BadType {
-    /// What is wrong with the text, for whoever did not read it in a table.
+    /// Returns what is wrong with the text, without naming a table.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.what
@@ -44,14 +44,14 @@ impl fmt::Display for BadType {
 impl std::error::Error for BadType {}
 
 impl Type {
-    /// The type that this text of the type table describes.
+    /// Parses a type from its text in the type table.
     ///
-    /// Unknown keys are passed over; unknown kinds, encodings and classes are kept by name.
+    /// Unknown keys are ignored; unknown kinds, encodings and classes are kept by name.
     ///
     /// # Errors
     ///
     /// The text is not the JSON that `proto/ABI.md` describes; a field reaches beyond its struct,
-    /// or sizes beyond 32 bits; two fields of a struct have one name; it is nested deeper than 32
+    /// or sizes exceed 32 bits; two fields of a struct have one name; it is nested deeper than 32
     /// levels; an array makes more values than [`Type::decode`] would.
     pub fn parse(id: RecordType, text: &str) -> Result<Type, BadType> {
         parse(id, text).map_err(|what| BadType { id, what })
@@ -95,14 +95,14 @@ fn parse(id: RecordType, text: &str) -> Result<Type, String> {
 #[derive(Clone, Copy)]
 struct Fit {
     layout: Layout,
-    /// No archived kinds.
+    /// Archived kinds are not allowed.
     pod: bool,
-    /// Whether places matter: not in a tagged record, and not where they are not understood.
+    /// Whether offsets matter: not in a tagged record, and not in an unknown encoding.
     strict: bool,
 }
 
 impl Fit {
-    /// Fields of a struct of `size` bytes.
+    /// Parses the fields of a struct of `size` bytes.
     fn fields(self, list: &[Value], size: u32, depth: u32) -> Result<Vec<TypeField>, String> {
         let mut names = HashSet::new();
         let mut fields = Vec::with_capacity(list.len());
@@ -161,7 +161,7 @@ impl Fit {
         let archived = matches!(known, Kind::String | Kind::Vec | Kind::Option);
         if (archived && self.pod) || (known == Kind::Any && self.strict) {
             let of = if archived { "an rkyv archive" } else { "a tagged record" };
-            return Err(format!("{} can stand only in {of}", known.name()));
+            return Err(format!("{} is possible only in {of}", known.name()));
         }
         match known {
             Kind::Text | Kind::Bytes => Ok(TypeShape::new(kind, object.number("size")?)),
@@ -198,7 +198,7 @@ impl Fit {
         let count = object.number("count")?;
         let of = self.of(object, depth)?;
         let size = of.size.checked_mul(count);
-        let size = size.ok_or_else(|| format!("{count} times {} bytes is too much", of.size))?;
+        let size = size.ok_or_else(|| format!("{count} times {} bytes is too large", of.size))?;
         let values = add(1, of.values.saturating_mul(count.into()));
         if values > MAX_VALUES as u64 {
             return Err(format!("it holds {values} values, and {MAX_VALUES} is the limit"));
@@ -252,7 +252,7 @@ impl Fit {
     }
 
     fn of(self, object: Object<'_>, depth: u32) -> Result<Box<TypeShape>, String> {
-        let of = object.get("of").ok_or("it does not say what it is of")?;
+        let of = object.get("of").ok_or("its element type is missing")?;
         self.shape(Object::of(of)?, depth + 1).map(Box::new)
     }
 }
@@ -268,7 +268,7 @@ fn within(at: u32, size: u32, whole: u32) -> Result<(), String> {
     }
 }
 
-/// A JSON object. A key that is missing is empty or zero.
+/// A JSON object. A missing key is empty or zero.
 #[derive(Clone, Copy)]
 struct Object<'a>(&'a [(Arc<str>, Value)]);
 
@@ -276,7 +276,7 @@ impl<'a> Object<'a> {
     fn of(value: &'a Value) -> Result<Self, String> {
         match value {
             Value::Struct(members) => Ok(Object(members)),
-            _ => Err("where an object should be is none".to_owned()),
+            _ => Err("expected a JSON object".to_owned()),
         }
     }
 

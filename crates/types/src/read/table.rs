@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map;
 use std::fmt;
 
-/// The types that a ring's table has, and what of it cannot be read.
+/// The types in a ring's table, and the parts of it that cannot be read.
 ///
 /// ```
 /// use perfring_types::read::TypeTable;
@@ -16,13 +16,13 @@ use std::fmt;
 /// assert!(table.is_empty());
 /// assert_eq!(
 ///     table.damage()[0].to_string(),
-///     "the type table is damaged 0 bytes after its first entry: its size cannot be",
+///     "the type table is corrupt 0 bytes after its first entry: its size is invalid",
 /// );
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct TypeTable {
     types: Vec<Type>,
-    /// Of each of them.
+    /// The entry of each of them.
     entries: Vec<Written>,
     by_id: HashMap<RecordType, usize>,
     damage: Vec<TableDamage>,
@@ -35,13 +35,13 @@ struct Written {
     text: Box<str>,
 }
 
-/// What of a table cannot be read.
+/// A part of a table that cannot be read.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TableDamage {
-    /// Here the table ends, for its readers.
+    /// An invalid entry: for readers the table ends here.
     Entry(BadEntry),
-    /// One type's text is at fault; the others can be used.
+    /// One type's text is invalid; the others can be used.
     Type(BadType),
 }
 
@@ -57,13 +57,13 @@ impl fmt::Display for TableDamage {
 impl std::error::Error for TableDamage {}
 
 impl TypeTable {
-    /// Of a private copy of the table's words, from the first entry to `types_used`.
+    /// Reads a private copy of the table's words, from the first entry to `types_used`.
     #[must_use]
     pub fn from_words(table: &[u64]) -> Self {
         Self::from_entries(Entries::new(table))
     }
 
-    /// Of these entries. Of two with one id the first counts.
+    /// Reads these entries. If two have the same id, the first counts.
     #[must_use]
     pub fn from_entries<'a>(
         entries: impl IntoIterator<Item = Result<Entry<'a>, BadEntry>>,
@@ -73,7 +73,7 @@ impl TypeTable {
         table
     }
 
-    /// Adds these entries. Of two with one id the first counts.
+    /// Adds these entries. If two have the same id, the first counts.
     pub fn extend<'a>(&mut self, entries: impl IntoIterator<Item = Result<Entry<'a>, BadEntry>>) {
         for entry in entries {
             match entry {
@@ -86,7 +86,7 @@ impl TypeTable {
         }
     }
 
-    /// Adds a type that a reader knows from elsewhere; one with an id that is there is left out.
+    /// Adds a type that a reader knows from elsewhere. Ignored if its id is present.
     pub fn add(&mut self, kind: Type) {
         self.put(kind, |kind| (0, kind.to_json().into()));
     }
@@ -100,24 +100,24 @@ impl TypeTable {
         }
     }
 
-    /// The type of records with this number.
+    /// Returns the type of records with this id.
     #[must_use]
     pub fn get(&self, id: RecordType) -> Option<&Type> {
         self.by_id.get(&id).and_then(|at| self.types.get(*at))
     }
 
-    /// The types with this name: each callsite and each version is a type of its own.
+    /// Returns the types with this name: each callsite and each version is a type of its own.
     pub fn by_name<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Type> {
         self.types.iter().filter(move |kind| &*kind.name == name)
     }
 
-    /// All types, in the table's order.
+    /// Returns all types, in the table's order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Type> {
         self.types.iter()
     }
 
-    /// The entries of the types in [`TypeTable::iter`], word for word: for handing a ring's types
-    /// on. Of a type that came by [`TypeTable::add`], its [`Type::to_json`] and layout 0.
+    /// Returns the entries of the types in [`TypeTable::iter`], word for word, for copying a ring's
+    /// types. A type added by [`TypeTable::add`] gets its [`Type::to_json`] and layout 0.
     ///
     /// ```
     /// use perfring_types::{Encoding, Schema, read::TypeTable};
@@ -131,19 +131,19 @@ impl TypeTable {
         all.map(|(kind, Written { layout, text })| Entry { id: kind.id, layout: *layout, text })
     }
 
-    /// How many types.
+    /// Returns the number of types.
     #[must_use]
     pub fn len(&self) -> usize {
         self.types.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no types.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.types.is_empty()
     }
 
-    /// What cannot be read, in the table's order.
+    /// Returns the parts that cannot be read, in the table's order.
     #[must_use]
     pub fn damage(&self) -> &[TableDamage] {
         &self.damage

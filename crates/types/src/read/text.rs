@@ -4,12 +4,12 @@ use super::types::{Type, TypeField, TypeShape};
 use super::value::{Value, hex, not_finite};
 use std::fmt::{self, Display as _};
 
-/// A value as one line of text: `Display`.
+/// Writes a value as one line of text (`Display`).
 ///
-/// `name=value unit` for each field, `{x=1 y=2}` for structs in it, `[1 2 3]` for lists. Text,
-/// names and units stand without quotes, or as Rust's `{:?}` writes them if they are empty or hold
-/// spaces, quotes, control characters or others that a terminal would not show as they are. A
-/// unit of `1` is left out.
+/// `name=value unit` for each field, `{x=1 y=2}` for nested structs, `[1 2 3]` for lists. Text,
+/// names and units have no quotes, or are written like Rust's `{:?}` if they are empty or contain
+/// spaces, quotes, control characters or others that a terminal does not show as they are. A unit
+/// of `1` is left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
     fields: Option<Fields<'a>>,
@@ -17,13 +17,13 @@ pub struct Text<'a> {
 }
 
 impl Type {
-    /// This type's `value` as one line of text, with units.
+    /// Returns this type's `value` as one line of text, with units.
     #[must_use]
     pub fn text<'a>(&'a self, value: &'a Value) -> Text<'a> {
         Text { fields: Some(Fields::Type(self)), value }
     }
 
-    /// The same as a `String`.
+    /// Returns this type's `value` as a `String` of one line, with units.
     #[must_use]
     pub fn render_text(&self, value: &Value) -> String {
         self.text(value).to_string()
@@ -39,19 +39,19 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// As [`Text`], without units.
+/// Writes a value as one line of text like [`Text`], without units.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Text { fields: None, value: self }.fmt(f)
     }
 }
 
-/// Where the units are.
+/// The source of the units.
 #[derive(Clone, Copy, Debug)]
 enum Fields<'a> {
-    /// Of a whole record, whose values need not all be there.
+    /// A whole record, in which values may be missing.
     Type(&'a Type),
-    /// Of a struct, whose values are in the fields' order.
+    /// A struct, whose values are in the fields' order.
     Struct(&'a [TypeField]),
 }
 
@@ -68,7 +68,7 @@ fn members(
             None => None,
             Some(Fields::Type(kind)) => kind.field(name),
             Some(Fields::Struct(left)) => {
-                // Those that cannot be shown are passed over.
+                // Fields that cannot be shown are skipped.
                 let found = left.iter().position(|field| field.name == *name);
                 let field = found.and_then(|at| left.get(at));
                 *left = found.and_then(|at| left.get(at + 1..)).unwrap_or_default();
@@ -102,7 +102,7 @@ fn one(f: &mut fmt::Formatter<'_>, shape: Option<&TypeShape>, value: &Value) -> 
             f.write_str("]")
         }
         Value::Struct(values) => {
-            // What an option holds has the option's place.
+            // The value in an option is shown in its place.
             let inner = shape.map(|shape| of.unwrap_or(shape));
             f.write_str("{")?;
             members(f, inner.map(|shape| Fields::Struct(&shape.fields)), values)?;
@@ -137,8 +137,8 @@ fn plain(f: &mut fmt::Formatter<'_>, value: &Value) -> fmt::Result {
     }
 }
 
-/// A name or a text within a line: as it is, or as Rust's `{:?}` writes it if it is empty or holds
-/// spaces, quotes or what [`disturbs`].
+/// Returns a name or a text for a line: as it is, or like Rust's `{:?}` if it is empty or contains
+/// spaces, quotes or characters that [`disturbs`] selects.
 ///
 /// ```
 /// use perfring_types::read::word;
@@ -150,7 +150,7 @@ pub fn word(text: &str) -> Word<'_> {
     Word(text)
 }
 
-/// See [`word`]: `Display`.
+/// A text for a line, see [`word`].
 #[derive(Clone, Copy, Debug)]
 pub struct Word<'a>(&'a str);
 
@@ -174,11 +174,11 @@ impl fmt::Display for Word<'_> {
     }
 }
 
-/// Whether a terminal would do something with it, break the line, not show it at all, or show what
-/// follows in another order.
+/// Returns whether a terminal would interpret the character, break the line, not show it, or show
+/// what follows in another order.
 #[must_use]
 pub fn disturbs(c: char) -> bool {
-    // Not U+200C and U+200D, without which Persian and joined emoji are others.
+    // Not U+200C and U+200D, which Persian and joined emoji need.
     c.is_control() && c != '\t'
         || matches!(c,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

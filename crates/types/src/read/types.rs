@@ -1,4 +1,4 @@
-//! A type as its entry in the table describes it.
+//! A type as described by its entry in the table.
 
 use super::layout::Layout;
 use super::value::Value;
@@ -8,17 +8,17 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What the table has a word for: one that this reader knows, or one of a later version.
+/// A name in the table: one that this reader knows, or one of a later version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Named<T> {
-    /// A known one.
+    /// A known name.
     Known(T),
-    /// A word that this reader does not know.
+    /// A name that this reader does not know.
     Other(String),
 }
 
 impl<T: Copy> Named<T> {
-    /// The known one, if it is.
+    /// Returns the value of a known name.
     #[must_use]
     pub fn known(&self) -> Option<T> {
         match self {
@@ -31,7 +31,7 @@ impl<T: Copy> Named<T> {
 macro_rules! named {
     ($($kind:ident),*) => {$(
         impl Named<$kind> {
-            /// The word in the table.
+            /// Returns the name in the table.
             #[must_use]
             pub fn name(&self) -> &str {
                 match self {
@@ -52,31 +52,31 @@ macro_rules! named {
 
 named!(Encoding, Class, Kind);
 
-/// A record type, read from a type table: a [`Schema`](crate::Schema) that owns what it holds.
+/// A record type, read from a type table: a [`Schema`](crate::Schema) that owns its contents.
 ///
-/// `serde::Serialize` gives the object that stands in the table, without the id.
+/// `serde::Serialize` gives the object in the table, without the id.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Type {
-    /// The type's number in record headers.
+    /// The type's id in record headers.
     pub id: RecordType,
     /// Its name.
     pub name: String,
-    /// Counts up when the meaning changes.
+    /// Version of the meaning: incremented when it changes.
     pub version: u32,
-    /// How a payload is to be read.
+    /// The encoding of payloads.
     pub encoding: Named<Encoding>,
-    /// What it is to a sidecar.
+    /// The class of record for a sidecar.
     pub class: Named<Class>,
-    /// Bytes: of a Pod payload, or of an archive's root. Otherwise 0.
+    /// Bytes of a Pod payload, or of an archive's root. Otherwise 0.
     pub size: u32,
-    /// What else a reader must know of the encoding.
+    /// Further details of the encoding.
     pub format: String,
-    /// What it means, or nothing.
+    /// A description, or empty.
     pub help: String,
     /// Its fields.
     pub fields: Vec<TypeField>,
-    /// Of Pod and rkyv; or why this reader cannot read the archives.
+    /// The layout of Pod and rkyv; or why this reader cannot read the archives.
     pub(super) layout: Result<Layout, String>,
     /// The first field of each name.
     pub(super) by_name: HashMap<Arc<str>, usize>,
@@ -88,41 +88,41 @@ pub struct Type {
 pub struct TypeField {
     /// Its name.
     pub name: Arc<str>,
-    /// Where it stands in its struct.
+    /// The field's offset in its struct.
     pub at: u32,
-    /// What stands there.
+    /// The field's shape.
     pub shape: TypeShape,
-    /// Its unit as UCUM has it, or nothing.
+    /// The unit in UCUM notation, or empty.
     pub unit: String,
-    /// What it means, or nothing.
+    /// A description, or empty.
     pub help: String,
-    /// What it always is, if it stands in no record.
+    /// The value of a constant, which is in no record.
     pub constant: Option<Value>,
 }
 
-/// What stands in a field.
+/// The shape of a field.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TypeShape {
-    /// What it is.
+    /// The kind of value.
     pub kind: Named<Kind>,
-    /// Bytes that it takes where it stands; 0 if that is not known.
+    /// Size in bytes; 0 if unknown.
     pub size: u32,
-    /// An array: how many.
+    /// The number of elements of an array.
     pub count: u32,
-    /// An option: where the value stands.
+    /// The offset of the value in an option.
     pub at: u32,
-    /// What an array, a vector, an option or an enumeration is of.
+    /// The shape of an array's, a vector's, an option's or an enumeration's element.
     pub of: Option<Box<TypeShape>>,
     /// A struct's fields.
     pub fields: Vec<TypeField>,
     /// The names of an enumeration's values.
     pub labels: Vec<TypeLabel>,
-    /// Places in `labels`, by value.
+    /// Indices of `labels`, by value.
     pub(super) sorted: Vec<usize>,
-    /// Whether it can be shown: not if its size would be needed and is not known.
+    /// Whether it can be shown: not if its size is needed and unknown.
     pub(super) shown: bool,
-    /// As many values at least are made of it.
+    /// The least number of values that are made of it.
     pub(super) values: u64,
 }
 
@@ -137,17 +137,17 @@ pub struct TypeLabel {
 }
 
 impl Type {
-    /// The first field with this name.
+    /// Returns the first field with this name.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&TypeField> {
         self.by_name.get(name).and_then(|at| self.fields.get(*at))
     }
 
-    /// The line of JSON that stands in the type table, of what this reader knows of it: the same,
-    /// but for the ways in which JSON may write a number or a control character.
+    /// Returns the line of JSON for the type table, as far as this reader knows it: the same text,
+    /// except for different ways in which JSON can write a number or a control character.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default() // it has nothing that JSON cannot hold
+        serde_json::to_string(self).unwrap_or_default() // JSON can represent all of it
     }
 }
 
@@ -168,7 +168,7 @@ impl TypeShape {
         }
     }
 
-    /// The name of a value of an enumeration.
+    /// Returns the name of a value of an enumeration.
     #[must_use]
     pub fn label(&self, value: i64) -> Option<&Arc<str>> {
         let of = |at: &usize| self.labels.get(*at);
@@ -178,7 +178,7 @@ impl TypeShape {
 
     fn members<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         map.serialize_entry("kind", self.kind.name())?;
-        // Of the other kinds the size is known.
+        // The size of other kinds is known.
         if matches!(
             self.kind,
             Named::Known(Kind::Text | Kind::Bytes | Kind::Struct | Kind::Option) | Named::Other(_)

@@ -1,13 +1,13 @@
-//! A value that was read.
+//! Decoded values.
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// A value that was read from a payload.
+/// A value decoded from a payload.
 ///
-/// As JSON (`serde::Serialize`) numbers are numbers, but those that `u64` and `i64` cannot hold are
-/// text in decimal digits, and so are `"NaN"`, `"Infinity"` and `"-Infinity"`; bytes are text in
+/// In JSON (`serde::Serialize`), numbers are numbers, except that those outside `u64` and `i64` are
+/// text in decimal digits, and `"NaN"`, `"Infinity"` and `"-Infinity"` are text; bytes are text in
 /// lower-case hexadecimal, and a label is its name, or a number if it has none.
 ///
 /// ```
@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub enum Value {
     /// No value.
     Null,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// A signed integer of up to eight bytes.
     I64(i64),
@@ -31,9 +31,9 @@ pub enum Value {
     I128(i128),
     /// An unsigned integer of sixteen bytes.
     U128(u128),
-    /// A number of four bytes.
+    /// A floating-point number of four bytes.
     F32(f32),
-    /// A number of eight bytes.
+    /// A floating-point number of eight bytes.
     F64(f64),
     /// A character.
     Char(char),
@@ -55,8 +55,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value at this path: names of fields and numbers in lists, with dots between them. A
-    /// name may have dots of its own, as those of OpenTelemetry do.
+    /// Returns the value at this path: names of fields and indices of lists, separated by dots. A
+    /// name may contain dots, as OpenTelemetry's names do.
     ///
     /// ```
     /// use perfring_types::read::Value;
@@ -102,7 +102,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     out
 }
 
-/// What JSON has no number for.
+/// Returns the text for a number that JSON cannot represent.
 pub(super) fn not_finite(value: f64) -> Option<&'static str> {
     if value.is_nan() {
         Some("NaN")

@@ -1,8 +1,8 @@
-//! The codes of kinds, and what stands before a value.
+//! The codes of kinds, and the header of a value.
 
-/// Where the field's number would be: the name stands with the value.
+/// In place of the field's number: the name is stored with the value.
 pub(super) const NAMED: u16 = 0xffff;
-/// The number, the tag, the name's length and the value's.
+/// The number, the tag, the name's length and the value's length.
 pub(super) const HEAD: usize = 8;
 
 pub(super) const NONE: u8 = 0;

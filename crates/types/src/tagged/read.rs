@@ -3,12 +3,12 @@
 use super::code::{BOOL, BYTES, F64, F64S, HEAD, I64, I128, NAMED, NONE, TEXT, U64, U64S, U128};
 use core::fmt;
 
-/// A value and the field that it is of.
+/// A value and its field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TaggedValue<'a> {
-    /// The field's number in the type's list; none if the name stands with the value.
+    /// The field's number in the type's list; none if the name is stored with the value.
     pub field: Option<u16>,
-    /// The name, if it stands with the value.
+    /// The name, if it is stored with the value.
     pub name: &'a str,
     /// The value.
     pub data: Data<'a>,
@@ -20,29 +20,29 @@ pub struct TaggedValue<'a> {
 pub enum Data<'a> {
     /// No value.
     None,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// A signed integer.
     I64(i64),
     /// An unsigned integer.
     U64(u64),
-    /// A number.
+    /// A floating-point number.
     F64(f64),
     /// Text.
     Text(&'a str),
-    /// Bytes; also what should be text and is not UTF-8, and values of a later version.
+    /// Bytes; also invalid UTF-8 in place of text, and values of a later version.
     Bytes(&'a [u8]),
     /// A large signed integer.
     I128(i128),
     /// A large unsigned integer.
     U128(u128),
-    /// A list of numbers.
+    /// A list of floating-point numbers.
     F64s(List<'a, f64>),
     /// A list of unsigned integers.
     U64s(List<'a, u64>),
 }
 
-/// A list of eight-byte numbers as it stands in a payload.
+/// A list of eight-byte numbers in a payload.
 ///
 /// ```
 /// use perfring_types::tagged::{Data, TaggedWriter, Values};
@@ -59,19 +59,19 @@ pub struct List<'a, T> {
 }
 
 impl<'a, T> List<'a, T> {
-    /// How many.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// All of them.
+    /// Iterates over the elements.
     pub fn iter(&self) -> impl Iterator<Item = T> + use<'a, T> {
         let from = self.from;
         self.words.iter().map(move |word| from(*word))
@@ -90,10 +90,10 @@ impl<T: fmt::Debug> fmt::Debug for List<'_, T> {
     }
 }
 
-/// A payload that is not tagged values from one place on.
+/// A payload that is invalid from one offset on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where the value begins that cannot be, in the payload.
+    /// The offset of the invalid value in the payload.
     pub at: usize,
     what: &'static str,
 }
@@ -106,7 +106,8 @@ impl fmt::Display for Damage {
 
 impl core::error::Error for Damage {}
 
-/// The values of a payload, in their order. The first that cannot be is damage, and ends the walk.
+/// Iterates over the values of a payload, in their order. Ends with an error at the first invalid
+/// value.
 ///
 /// ```
 /// use perfring_types::tagged::Values;
@@ -120,7 +121,7 @@ pub struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Of this payload.
+    /// Makes an iterator over the values of this payload.
     #[must_use]
     pub fn new(payload: &'a [u8]) -> Self {
         Values { payload, at: 0 }
@@ -137,10 +138,10 @@ impl<'a> Values<'a> {
             return Err("has a number and a name");
         }
         let taken = len.checked_add(name_len).and_then(|taken| taken.checked_next_multiple_of(8));
-        let taken = taken.filter(|taken| *taken <= rest.len()).ok_or("goes beyond its end")?;
-        let (name, rest) = rest.split_at_checked(name_len).ok_or("goes beyond its end")?;
+        let taken = taken.filter(|taken| *taken <= rest.len()).ok_or("exceeds its end")?;
+        let (name, rest) = rest.split_at_checked(name_len).ok_or("exceeds its end")?;
         let name = str::from_utf8(name).map_err(|_| "has a name that is not UTF-8")?;
-        let value = rest.get(..len).ok_or("goes beyond its end")?;
+        let value = rest.get(..len).ok_or("exceeds its end")?;
         let data = data(tag, value)?;
         let field = (field != NAMED).then_some(field);
         Ok((TaggedValue { field, name, data }, self.at + HEAD + taken))
@@ -177,7 +178,7 @@ fn data(tag: u8, value: &[u8]) -> Result<Data<'_>, &'static str> {
         BOOL => match value {
             [0] => Data::Bool(false),
             [1] => Data::Bool(true),
-            _ => return Err("is no truth value"),
+            _ => return Err("is not a boolean"),
         },
         I64 => Data::I64(i64::from_ne_bytes(fixed(value)?)),
         U64 => Data::U64(u64::from_ne_bytes(fixed(value)?)),
@@ -193,12 +194,12 @@ fn data(tag: u8, value: &[u8]) -> Result<Data<'_>, &'static str> {
 }
 
 fn fixed<const N: usize>(value: &[u8]) -> Result<[u8; N], &'static str> {
-    value.try_into().map_err(|_| "has not the length of its type")
+    value.try_into().map_err(|_| "does not have the length of its type")
 }
 
 fn words(value: &[u8]) -> Result<&[[u8; 8]], &'static str> {
     match value.as_chunks() {
         (words, []) => Ok(words),
-        _ => Err("has not the length of its type"),
+        _ => Err("does not have the length of its type"),
     }
 }

@@ -1,25 +1,25 @@
-//! Making a tagged payload.
+//! Writing a tagged payload.
 
 use super::code::{BOOL, BYTES, F64, F64S, HEAD, I64, I128, NAMED, NONE, TEXT, U64, U64S, U128};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What stands at the end of a text that was cut, and the name of the value that tells how many
-/// were cut short or left out.
+/// The end of a text that was truncated, and the name of the value that counts how many were
+/// truncated or left out.
 pub const CUT: &str = "…";
 
-/// Bytes of that value, kept free from the beginning: header, name, `u64`, padding.
+/// Bytes of that value, reserved from the beginning: header, name, `u64`, padding.
 const CUT_SIZE: usize = (HEAD + CUT.len() + 8).next_multiple_of(8);
 
 /// The longest payload of any record: see `proto/ABI.md`, "Records".
 const LONGEST: usize = (perfring_abi::SIZE_MAX - perfring_abi::HEADER_LEN) as usize;
 
-/// Which field a value is of.
+/// The field of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key<'k> {
     /// The field's number in the type's list, less than 0xffff.
     Field(u16),
-    /// A name that stands with the value. What goes beyond 255 bytes is cut off.
+    /// A name that is stored with the value. It is truncated at 255 bytes.
     Name(&'k str),
 }
 
@@ -40,10 +40,10 @@ impl<'k> From<&'k str> for Key<'k> {
 /// Appends values to a payload. Allocates only if the `Vec` has no capacity left.
 ///
 /// The payload begins where the `Vec` ends when the writer is made, and has an upper limit. A text
-/// that does not fit is cut between two characters and ends with [`CUT`]; bytes and lists are cut
-/// short, other values are left out. Whenever one was cut short or left out, the payload has a
-/// value named [`CUT`] as well, which counts them: so a reader can tell a text that was cut from one
-/// that merely ends so.
+/// that does not fit is truncated between two characters and ends with [`CUT`]; bytes and lists are
+/// truncated, other values are left out. Whenever one was truncated or left out, the payload also
+/// has a value named [`CUT`], which counts them: so a reader can distinguish a truncated text from
+/// one that merely ends with the same character.
 ///
 /// ```
 /// use perfring_types::tagged::{CUT, Data, TaggedWriter, Values};
@@ -61,13 +61,13 @@ pub struct TaggedWriter<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
     limit: usize,
-    /// How many were cut, and where the value stands that says so.
+    /// The number of truncated values, and the offset of the value that counts them.
     truncated: u64,
     truncated_at: Option<usize>,
 }
 
 impl<'a> TaggedWriter<'a> {
-    /// A payload at the end of `out`, at most as long as that of any record: 65,520 bytes.
+    /// Starts a payload at the end of `out`, at most as long as that of any record: 65,520 bytes.
     #[must_use]
     #[inline]
     pub fn new(out: &'a mut Vec<u8>) -> Self {
@@ -75,71 +75,71 @@ impl<'a> TaggedWriter<'a> {
         TaggedWriter { out, start, limit: LONGEST, truncated: 0, truncated_at: None }
     }
 
-    /// At most `limit` bytes. 24 of them are kept free for the count of what was cut: of less than
-    /// that nothing is written.
+    /// Limits the payload to `limit` bytes. 24 of them are reserved for the count of truncated
+    /// values: with a lower limit nothing is written.
     #[must_use]
     #[inline]
     pub fn with_limit(self, limit: usize) -> Self {
         TaggedWriter { limit: limit.min(LONGEST), ..self }
     }
 
-    /// Whether a value was cut short or left out.
+    /// Returns whether a value was truncated or left out.
     #[must_use]
     #[inline]
     pub fn is_truncated(&self) -> bool {
         self.truncated > 0
     }
 
-    /// Bytes of the payload so far, a multiple of 8.
+    /// Returns the bytes of the payload so far, a multiple of 8.
     #[must_use]
     #[inline]
     pub fn written(&self) -> usize {
         self.out.len() - self.start
     }
 
-    /// The field is there and has no value.
+    /// Appends a field without a value.
     #[inline]
     pub fn none<'k>(&mut self, key: impl Into<Key<'k>>) {
         self.whole(key.into(), NONE, &[]);
     }
 
-    /// A truth value.
+    /// Appends a boolean.
     #[inline]
     pub fn bool<'k>(&mut self, key: impl Into<Key<'k>>, value: bool) {
         self.whole(key.into(), BOOL, &[value as u8]);
     }
 
-    /// A signed integer.
+    /// Appends a signed integer.
     #[inline]
     pub fn i64<'k>(&mut self, key: impl Into<Key<'k>>, value: i64) {
         self.word(key.into(), I64, value.to_ne_bytes());
     }
 
-    /// An unsigned integer.
+    /// Appends an unsigned integer.
     #[inline]
     pub fn u64<'k>(&mut self, key: impl Into<Key<'k>>, value: u64) {
         self.word(key.into(), U64, value.to_ne_bytes());
     }
 
-    /// A number.
+    /// Appends a floating-point number.
     #[inline]
     pub fn f64<'k>(&mut self, key: impl Into<Key<'k>>, value: f64) {
         self.word(key.into(), F64, value.to_ne_bytes());
     }
 
-    /// A large signed integer.
+    /// Appends a large signed integer.
     #[inline]
     pub fn i128<'k>(&mut self, key: impl Into<Key<'k>>, value: i128) {
         self.whole(key.into(), I128, &value.to_ne_bytes());
     }
 
-    /// A large unsigned integer.
+    /// Appends a large unsigned integer.
     #[inline]
     pub fn u128<'k>(&mut self, key: impl Into<Key<'k>>, value: u128) {
         self.whole(key.into(), U128, &value.to_ne_bytes());
     }
 
-    /// Text.
+    /// Appends text.
     #[inline]
     pub fn text<'k>(&mut self, key: impl Into<Key<'k>>, value: &str) {
         let key = key.into();
@@ -161,7 +161,7 @@ impl<'a> TaggedWriter<'a> {
         }
     }
 
-    /// Bytes.
+    /// Appends bytes.
     #[inline]
     pub fn bytes<'k>(&mut self, key: impl Into<Key<'k>>, value: &[u8]) {
         let key = key.into();
@@ -175,18 +175,18 @@ impl<'a> TaggedWriter<'a> {
         }
     }
 
-    /// A list of numbers.
+    /// Appends a list of floating-point numbers.
     pub fn f64s<'k>(&mut self, key: impl Into<Key<'k>>, values: &[f64]) {
         self.list(key.into(), F64S, values, |value| value.to_ne_bytes());
     }
 
-    /// A list of unsigned integers.
+    /// Appends a list of unsigned integers.
     pub fn u64s<'k>(&mut self, key: impl Into<Key<'k>>, values: &[u64]) {
         self.list(key.into(), U64S, values, |value| value.to_ne_bytes());
     }
 
-    /// Text as the formatter makes it, written straight into the payload. What an implementation
-    /// that fails has written until then is kept; if it panics, the value is left out.
+    /// Appends formatted text, written straight into the payload. If the implementation fails, what
+    /// it has written until then is kept; if it panics, the value is left out.
     ///
     /// ```
     /// use perfring_types::tagged::{Data, TaggedWriter, Values};
@@ -199,7 +199,7 @@ impl<'a> TaggedWriter<'a> {
         self.format(key.into(), format_args!("{value}"));
     }
 
-    /// As [`TaggedWriter::display`], with `{:?}`.
+    /// Appends text formatted with `{:?}`, like [`TaggedWriter::display`].
     pub fn debug<'k>(&mut self, key: impl Into<Key<'k>>, value: impl fmt::Debug) {
         self.format(key.into(), format_args!("{value:?}"));
     }
@@ -220,7 +220,7 @@ impl<'a> TaggedWriter<'a> {
         if !truncated {
             self.close(at, key);
         } else if let Some(room) = room.checked_sub(CUT.len()) {
-            // All of it is from `str`s, cut between characters: so this is UTF-8 as well.
+            // All of it is from `str`s, truncated between characters: so this is UTF-8 as well.
             let mut end = self.out.len().min(begin + room);
             while end > begin && self.out.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
                 end -= 1;
@@ -251,7 +251,7 @@ impl<'a> TaggedWriter<'a> {
         }
     }
 
-    /// Eight bytes of a numbered field are the usual: then it is one copy of sixteen.
+    /// Eight bytes of a numbered field are the common case: then it is one copy of sixteen.
     #[inline]
     fn word(&mut self, key: Key<'_>, tag: u8, value: [u8; 8]) {
         match key {
@@ -265,7 +265,7 @@ impl<'a> TaggedWriter<'a> {
         }
     }
 
-    /// A value that cannot be cut.
+    /// Appends a value that cannot be truncated.
     #[inline]
     fn whole(&mut self, key: Key<'_>, tag: u8, value: &[u8]) {
         match self.room(key) {
@@ -274,10 +274,11 @@ impl<'a> TaggedWriter<'a> {
         }
     }
 
-    /// Bytes of value that fit under the limit, after header and name; none if these do not.
+    /// Returns the bytes of value that fit under the limit, after header and name; none if these do
+    /// not fit.
     #[inline]
     fn room(&self, key: Key<'_>) -> Option<usize> {
-        // Padding is no matter: limit and length are taken as multiples of 8.
+        // Padding does not matter: limit and length are taken as multiples of 8.
         let limit = self.limit & !7;
         let kept = if self.truncated_at.is_some() { 0 } else { CUT_SIZE };
         limit.checked_sub(self.written() + kept + HEAD + name(key).len())
@@ -294,7 +295,7 @@ impl<'a> TaggedWriter<'a> {
         self.pad();
     }
 
-    /// A value whose length is not known yet; returns where it begins.
+    /// Starts a value whose length is not known yet; returns its offset.
     fn open(&mut self, key: Key<'_>, tag: u8) -> usize {
         let at = self.out.len();
         let name = name(key);
@@ -317,7 +318,7 @@ impl<'a> TaggedWriter<'a> {
         self.out.extend_from_slice(&[0; 7][..len.next_multiple_of(8) - len]);
     }
 
-    /// One more was cut: the first time a value is added that says so, in the room kept for it.
+    /// Counts one more. The first time, adds the value for the count, in the space reserved for it.
     #[cold]
     fn count_truncated(&mut self) {
         self.truncated += 1;
@@ -345,10 +346,10 @@ fn head(field: u16, tag: u8, name: u8, len: u32) -> [u8; HEAD] {
     [f0, f1, tag, name, l0, l1, l2, l3]
 }
 
-/// Text in the making, up to a limit.
+/// Text under construction, up to a limit.
 struct Text<'a> {
     out: &'a mut Vec<u8>,
-    /// Where its value begins.
+    /// Offset of its value.
     value: usize,
     end: usize,
     truncated: bool,
@@ -369,7 +370,7 @@ impl fmt::Write for Text<'_> {
 }
 
 impl Drop for Text<'_> {
-    /// An implementation of `Debug` may panic: then no half value stays.
+    /// An implementation of `Debug` may panic: then no partial value stays.
     fn drop(&mut self) {
         if !self.done {
             self.out.truncate(self.value);
@@ -377,7 +378,7 @@ impl Drop for Text<'_> {
     }
 }
 
-/// As many of `text`'s bytes as fit into `room`, whole characters only.
+/// Returns as many of `text`'s bytes as fit into `room`, whole characters only.
 fn whole_chars(text: &str, room: usize) -> &str {
     let mut end = room.min(text.len());
     while !text.is_char_boundary(end) {

@@ -1,5 +1,5 @@
 //! Any schema and any values of it, written by a writer that shares nothing with the library: it
-//! knows `proto/ABI.md` alone. Beside the bytes it makes the JSON that is to come out.
+//! follows `proto/ABI.md` alone. Besides the bytes it makes the expected JSON.
 
 pub mod schemas;
 
@@ -33,7 +33,7 @@ pub fn hex(bytes: &[u8]) -> Json {
     json!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
 }
 
-/// What stands in a field.
+/// The contents of a field.
 #[derive(Clone, Debug)]
 pub enum Model {
     Integer { bytes: usize, signed: bool },
@@ -81,7 +81,7 @@ pub struct Layout {
 impl Layout {
     pub const NATIVE: Layout = Layout { big: cfg!(target_endian = "big"), width: 4 };
 
-    /// The low `bytes` of a number.
+    /// Returns the low `bytes` of a number.
     fn bytes(self, number: u128, bytes: usize) -> Vec<u8> {
         let mut low = number.to_le_bytes()[..bytes].to_vec();
         if self.big {
@@ -91,11 +91,11 @@ impl Layout {
     }
 }
 
-/// Bytes that stand somewhere, and the pointers among them to what stands before them.
+/// Bytes for some position, and the pointers among them to what precedes them.
 #[derive(Default)]
 pub struct Inline {
     pub bytes: Vec<u8>,
-    /// Where the pointer is, what it counts from, and where it leads.
+    /// The offset of the pointer, the offset that it is relative to, and its target.
     pointers: Vec<(usize, usize, usize)>,
 }
 
@@ -111,7 +111,7 @@ impl Inline {
         self.pointers.extend(moved);
     }
 
-    /// Puts it at the end of the archive.
+    /// Appends it to the archive.
     pub fn place(mut self, layout: Layout, archive: &mut Vec<u8>) -> usize {
         let at = archive.len();
         for (place, from, to) in self.pointers {
@@ -198,7 +198,8 @@ impl Model {
         }
     }
 
-    /// Any value of it: its bytes, what it points to written to the archive, and its JSON.
+    /// Writes any value of it: returns its bytes and its JSON, and writes what it points to into
+    /// the archive.
     pub fn write(&self, rng: &mut Rng, layout: Layout, archive: &mut Vec<u8>) -> (Inline, Json) {
         let (bytes, json) = match self {
             Model::Integer { bytes, signed } => {
@@ -218,8 +219,8 @@ impl Model {
             Model::F32 => {
                 let value = rng.float() as f32;
                 let shown = if value.is_finite() {
-                    // A shortest text that is this f32: of 3198149.25 there are two, ending in 2
-                    // and in 3, so it is asked for as JSON and not of `Display`.
+                    // A shortest text that is this f32: for 3198149.25 there are two, ending in 2
+                    // and in 3, so the text comes from JSON and not from `Display`.
                     serde_json::to_string(&value).unwrap().parse().unwrap()
                 } else {
                     f64::from(value)
@@ -314,7 +315,7 @@ fn string(text: String, layout: Layout, archive: &mut Vec<u8>) -> (Inline, Json)
     (inline, json)
 }
 
-/// The fields of a struct, each after its gap.
+/// Returns the fields of a struct, each after its gap.
 pub fn fields(members: &[Member], layout: Layout) -> &'static [Field<'static>] {
     let mut at = 0;
     let mut fields = Vec::new();

@@ -4,7 +4,7 @@ use super::{Member, Model, What, leak};
 use perfring_types::Constant;
 use proptest::prelude::*;
 
-/// Names and texts of a schema: with all that JSON must escape.
+/// Returns names and texts of a schema, with characters that JSON must escape.
 pub fn text() -> impl Strategy<Value = String> {
     prop_oneof![3 => "[a-z_.]{0,8}", 1 => "[ \"\\\\\t\n\r\u{0}\u{7f}é日=]{0,4}"]
 }
@@ -19,7 +19,7 @@ pub fn any_constant() -> impl Strategy<Value = Constant<'static>> {
     ]
 }
 
-/// Fields with names that differ.
+/// Returns fields with distinct names.
 pub fn members(
     model: impl Strategy<Value = Model> + 'static,
     count: std::ops::Range<usize>,
@@ -48,7 +48,7 @@ fn labels() -> impl Strategy<Value = Vec<(i64, String)>> {
     })
 }
 
-/// Any shape; with those of archives or without.
+/// Returns any shape, with or without those of archives.
 pub fn model(archived: bool) -> BoxedStrategy<Model> {
     let bytes = || prop::sample::select(vec![1usize, 2, 4, 8, 16]);
     let leaf = prop_oneof![

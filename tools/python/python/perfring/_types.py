@@ -239,7 +239,7 @@ class _Record:
             leaves = self.packer.unpack(buffer)
         except struct.error:
             raise BadType(
-                f"the record is no {self.type.name}: it has {memoryview(buffer).nbytes} bytes "
+                f"the record is not a valid {self.type.name}: it has {memoryview(buffer).nbytes} bytes "
                 f"instead of {self.size}"
             ) from None
         return self.cls(*leaves) if self.is_plain else self.take(iter(leaves))
@@ -329,7 +329,7 @@ def unpack(cls: type[R], buffer: "Buffer") -> R:
     of = _record_of(cls)
     if isinstance(buffer, Record) and buffer.type != of.type.id:
         name = buffer.type_name or f"number {buffer.type}"
-        raise BadType(f"the record is no {cls.__name__} ({of.type.name}): its type is {name}")
+        raise BadType(f"the record is not a {cls.__name__} ({of.type.name}): its type is {name}")
     unpacked: R = of.unpack(buffer)
     return unpacked
 
