@@ -19,12 +19,16 @@
  */
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 static int unmap(void *at, size_t len);
+static int check(int fd, struct stat *meta);
 #define munmap unmap
+#define fstat check
 #include "perfring_producer.h"
 #include "perfring_poll.h"
 #undef munmap
+#undef fstat
 
 #include <inttypes.h>
 #include <poll.h>
@@ -374,7 +378,18 @@ static void do_read(uint64_t count, const char *path, char how)
 		perfring_consumer_detach(&consumer);
 }
 
-/* Prints how many records there were, and what the last call returned. */
+/* Whether `outlive` has read a record. */
+static int reads;
+
+static int check(int fd, struct stat *meta)
+{
+	if (PERFRING_LOAD(&reads))
+		say("checked");
+	return fstat(fd, meta);
+}
+
+/* Prints when it has the first record, each check for the ring's file after that, and at the end how many records
+ * there were and what the last call returned. */
 static void outlive(char how, const char *path)
 {
 	static struct perfring_consumer consumer;
@@ -392,8 +407,10 @@ static void outlive(char how, const char *path)
 	say("ready");
 	for (;;) {
 		while ((got = how == 'o' ? perfring_observe(at, &item) : perfring_read(&consumer, &item)) > 0)
-			if (item.kind == PERFRING_ITEM_RECORD && ++found == 1)
+			if (item.kind == PERFRING_ITEM_RECORD && ++found == 1) {
 				say("reads");
+				PERFRING_STORE(&reads, 1);
+			}
 		if (got == 0 && how == 'p')
 			got = perfring_pollable_arm(&pollable);
 		if (got < 0)

@@ -24,7 +24,7 @@ fn c_types(build: Build, schemas: &[Schema<'_>], dir: &Path) -> Option<PathBuf> 
 fn c_makes_the_entries_that_rust_makes() {
     let dir = ring_dir();
     let mut rng = Rng::new(17);
-    let schemas: Vec<_> = (0..120).map(|_| any_schema(&mut rng)).collect();
+    let schemas: Vec<_> = (0..80).map(|_| any_schema(&mut rng)).collect();
     let mut bytes = 0;
     for build in [Build::C11, Build::Cxx17, Build::Sanitized] {
         let Some(exe) = c_types(build, &schemas, dir.path()) else {
