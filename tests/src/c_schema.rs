@@ -143,6 +143,15 @@ pub fn any_schema(rng: &mut Rng) -> Schema<'static> {
     schema.with_fields(rng.below(1 << 16) as u32, any_fields(rng, 3)).with_hashed_id()
 }
 
+/// A schema whose constants are the edges of how a float is written.
+#[must_use]
+pub fn odd_floats() -> Schema<'static> {
+    let fields = ODD.map(|value| Field::constant("float", Constant::F64(value)));
+    Schema::new("c.Floats", Encoding::Tagged)
+        .with_fields(0, Box::leak(Box::new(fields)))
+        .with_hashed_id()
+}
+
 /// No text in C holds a zero.
 fn text(rng: &mut Rng, max: usize) -> &'static str {
     let text = match rng.below(4) {
