@@ -6,7 +6,7 @@ use super::rings::{FromSet, Set, consumers, make, ring, rings_can, waits};
 use crate::CompareError;
 use crate::contestant::{About, Can, Contestant, Setup, failed};
 use crate::workload::Workload;
-use perfring_consumer::{Item, Mark};
+use perfring_consumer::{Item, ResumePoint};
 use perfring_producer::Producer;
 use perfring_set::{Merge, Merged, SourceId};
 use std::path::Path;
@@ -95,12 +95,12 @@ impl Set for Ordered {
         Ok(Some(merged))
     }
 
-    fn mark(&self, source: SourceId) -> Option<Mark> {
-        self.merge.mark(source)
+    fn resume_point(&self, source: SourceId) -> Option<ResumePoint> {
+        self.merge.resume_point(source)
     }
 
-    fn release(&mut self, source: SourceId, mark: &Mark) {
-        self.merge.release(source, mark);
+    fn release(&mut self, source: SourceId, point: &ResumePoint) {
+        self.merge.release(source, point);
     }
 
     /// To ask is to look at all rings, so that it is not done each time.

@@ -5,7 +5,7 @@ use super::ring::{about, can, error, options};
 use crate::CompareError;
 use crate::contestant::{About, Can, Cannot, Contestant, Receiver, Setup};
 use perfring_bench::WaitStrategy;
-use perfring_consumer::{Consumer, Item, Mark};
+use perfring_consumer::{Consumer, Item, ResumePoint};
 use perfring_producer::{Evict, Options, Producer, Producers};
 use perfring_set::{Fullest, Merged, SourceId};
 use std::hint::spin_loop;
@@ -110,9 +110,9 @@ pub trait Set {
     /// What a ring has failed with.
     fn next(&mut self) -> Result<Option<Merged<'_>>, CompareError>;
     /// Where its reader is in a ring.
-    fn mark(&self, source: SourceId) -> Option<Mark>;
+    fn resume_point(&self, source: SourceId) -> Option<ResumePoint>;
     /// Hands back what is before that.
-    fn release(&mut self, source: SourceId, mark: &Mark);
+    fn release(&mut self, source: SourceId, point: &ResumePoint);
     /// Whether something may be left that [`Set::next`] does not give yet.
     fn holds_back(&mut self) -> bool {
         false
@@ -129,12 +129,12 @@ impl Set for Fullest {
         Fullest::next(self).map_err(|(_, failure)| error(failure))
     }
 
-    fn mark(&self, source: SourceId) -> Option<Mark> {
-        Fullest::mark(self, source)
+    fn resume_point(&self, source: SourceId) -> Option<ResumePoint> {
+        Fullest::resume_point(self, source)
     }
 
-    fn release(&mut self, source: SourceId, mark: &Mark) {
-        Fullest::release(self, source, mark);
+    fn release(&mut self, source: SourceId, point: &ResumePoint) {
+        Fullest::release(self, source, point);
     }
 }
 
@@ -160,9 +160,9 @@ impl<S: Set> FromSet<S> {
 
     fn release(&mut self) {
         if let Some(source) = self.source.take()
-            && let Some(mark) = self.set.mark(source)
+            && let Some(resume_point) = self.set.resume_point(source)
         {
-            self.set.release(source, &mark);
+            self.set.release(source, &resume_point);
         }
         self.owed = 0;
     }
