@@ -1,4 +1,4 @@
-/* The other end of a ring. Uses only proto/perfring_poll.h and proto/perfring_producer.h.
+/* The other end of a ring. Uses only proto/perfring_poll.h and proto/perfring_types.h.
  *
  * c_peer items RING          what an observer finds, a line for each item
  * c_peer unread RING         the same for the consumer, which leaves it read
@@ -25,7 +25,7 @@ static int unmap(void *at, size_t len);
 static int check(int fd, struct stat *meta);
 #define munmap unmap
 #define fstat check
-#include "perfring_producer.h"
+#include "perfring_types.h"
 #include "perfring_poll.h"
 #undef munmap
 #undef fstat
@@ -476,11 +476,19 @@ static void script(const char *path)
 	perfring_consumer_detach(&consumer);
 }
 
+/* OTHER_TYPE of tests/src/lib.rs. */
+struct other {
+	uint64_t number;
+};
+static const struct perfring_field other_fields[] = { PERFRING_FIELD(struct other, number, "u64") };
+static const struct perfring_schema other_type = PERFRING_POD("tests.Other", struct other, other_fields);
+
 /* One thing between two stops. The numbers published go on after those in the ring. */
 static void die_in(const char *scenario, const char *path)
 {
 	static struct perfring_producer producer;
 	static struct perfring_consumer consumer;
+	static struct perfring_entry entry;
 	struct perfring_item item;
 	static uint8_t bytes[100];
 	void *payload;
@@ -506,6 +514,16 @@ static void die_in(const char *scenario, const char *path)
 	}
 	if (perfring_producer_attach(&producer, path, "c_peer"))
 		fail("attach", producer.ring.why);
+	if (!strcmp(scenario, "register")) {
+		/* As perfring_register_type does; the steps before this change nothing. */
+		if (perfring_make_entry(&entry, &other_type) || perfring_lock_table(&producer.ring))
+			fail("register", producer.ring.why);
+		raise(SIGSTOP);
+		perfring_append_type(&producer.ring, &entry);
+		perfring_unlock_byte(&producer.ring, producer.ring.shape.types_offset);
+		raise(SIGSTOP);
+		exit(0);
+	}
 	/* Made before the first stop: only the ring's own steps count. */
 	number_payload(bytes, producer.totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS], sizeof(bytes));
 	raise(SIGSTOP);
