@@ -110,8 +110,8 @@ static inline void perfring_put_quoted(struct perfring_entry *entry, const char 
 		else if ((unsigned char)*at < ' ')
 			snprintf(code, sizeof(code), "\\u%04x", (unsigned)(unsigned char)*at);
 		else
-			snprintf(code, sizeof(code), "%c", *at);
-		perfring_put_text(entry, code);
+			code[0] = 0;
+		perfring_put(entry, *code ? code : at, *code ? strlen(code) : 1);
 	}
 	perfring_put_text(entry, "\"");
 }

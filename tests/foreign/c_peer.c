@@ -1,4 +1,4 @@
-/* The other end of a ring. Uses only proto/perfring_poll.h and proto/perfring_producer.h.
+/* The other end of a ring. Uses only proto/perfring_poll.h and proto/perfring_types.h.
  *
  * c_peer items RING          what an observer finds, a line for each item
  * c_peer unread RING         the same for the consumer, which leaves it read
@@ -19,12 +19,16 @@
  */
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 static int unmap(void *at, size_t len);
+static int check(int fd, struct stat *meta);
 #define munmap unmap
-#include "perfring_producer.h"
+#define fstat check
+#include "perfring_types.h"
 #include "perfring_poll.h"
 #undef munmap
+#undef fstat
 
 #include <inttypes.h>
 #include <poll.h>
@@ -374,7 +378,18 @@ static void do_read(uint64_t count, const char *path, char how)
 		perfring_consumer_detach(&consumer);
 }
 
-/* Prints how many records there were, and what the last call returned. */
+/* Whether `outlive` has read a record. */
+static int reads;
+
+static int check(int fd, struct stat *meta)
+{
+	if (PERFRING_LOAD(&reads))
+		say("checked");
+	return fstat(fd, meta);
+}
+
+/* Prints when it has the first record, each check for the ring's file after that, and at the end how many records
+ * there were and what the last call returned. */
 static void outlive(char how, const char *path)
 {
 	static struct perfring_consumer consumer;
@@ -392,8 +407,10 @@ static void outlive(char how, const char *path)
 	say("ready");
 	for (;;) {
 		while ((got = how == 'o' ? perfring_observe(at, &item) : perfring_read(&consumer, &item)) > 0)
-			if (item.kind == PERFRING_ITEM_RECORD && ++found == 1)
+			if (item.kind == PERFRING_ITEM_RECORD && ++found == 1) {
 				say("reads");
+				PERFRING_STORE(&reads, 1);
+			}
 		if (got == 0 && how == 'p')
 			got = perfring_pollable_arm(&pollable);
 		if (got < 0)
@@ -459,11 +476,19 @@ static void script(const char *path)
 	perfring_consumer_detach(&consumer);
 }
 
+/* OTHER_TYPE of tests/src/lib.rs. */
+struct other {
+	uint64_t number;
+};
+static const struct perfring_field other_fields[] = { PERFRING_FIELD(struct other, number, "u64") };
+static const struct perfring_schema other_type = PERFRING_POD("tests.Other", struct other, other_fields);
+
 /* One thing between two stops. The numbers published go on after those in the ring. */
 static void die_in(const char *scenario, const char *path)
 {
 	static struct perfring_producer producer;
 	static struct perfring_consumer consumer;
+	static struct perfring_entry entry;
 	struct perfring_item item;
 	static uint8_t bytes[100];
 	void *payload;
@@ -489,6 +514,16 @@ static void die_in(const char *scenario, const char *path)
 	}
 	if (perfring_producer_attach(&producer, path, "c_peer"))
 		fail("attach", producer.ring.why);
+	if (!strcmp(scenario, "register")) {
+		/* As perfring_register_type does; the steps before this change nothing. */
+		if (perfring_make_entry(&entry, &other_type) || perfring_lock_table(&producer.ring))
+			fail("register", producer.ring.why);
+		raise(SIGSTOP);
+		perfring_append_type(&producer.ring, &entry);
+		perfring_unlock_byte(&producer.ring, producer.ring.shape.types_offset);
+		raise(SIGSTOP);
+		exit(0);
+	}
 	/* Made before the first stop: only the ring's own steps count. */
 	number_payload(bytes, producer.totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS], sizeof(bytes));
 	raise(SIGSTOP);

@@ -143,6 +143,15 @@ pub fn any_schema(rng: &mut Rng) -> Schema<'static> {
     schema.with_fields(rng.below(1 << 16) as u32, any_fields(rng, 3)).with_hashed_id()
 }
 
+/// A schema whose constants are the edges of how a float is written.
+#[must_use]
+pub fn odd_floats() -> Schema<'static> {
+    let fields = ODD.map(|value| Field::constant("float", Constant::F64(value)));
+    Schema::new("c.Floats", Encoding::Tagged)
+        .with_fields(0, Box::leak(Box::new(fields)))
+        .with_hashed_id()
+}
+
 /// No text in C holds a zero.
 fn text(rng: &mut Rng, max: usize) -> &'static str {
     let text = match rng.below(4) {
@@ -167,6 +176,10 @@ fn any_fields(rng: &mut Rng, depth: u32) -> &'static [Field<'static>] {
     fields.leak()
 }
 
+/// At the edges of how a float is written.
+const ODD: [f64; 12] =
+    [0.0, -0.0, f64::NAN, f64::INFINITY, f64::MAX, 5e-324, 1e-4, 9.9e-5, 1.5e-5, 9e-6, 1e15, 1e16];
+
 fn any_constant(rng: &mut Rng) -> Constant<'static> {
     match rng.below(5) {
         0 => Constant::Bool(rng.below(2) == 1),
@@ -174,7 +187,7 @@ fn any_constant(rng: &mut Rng) -> Constant<'static> {
         2 => Constant::U64(rng.wide() as u64),
         3 => Constant::F64(match rng.below(3) {
             // NaNs with other bits have no expression in C.
-            0 => [0.0, -0.0, f64::NAN, f64::INFINITY, f64::MAX, 5e-324, 1e-4, 1e15][rng.index(8)],
+            0 => ODD[rng.index(ODD.len())],
             1 => rng.below(2_000_000) as f64 / [1.0, 8.0, 1e3, 1e10][rng.index(4)],
             _ => Some(rng.float()).filter(|value| !value.is_nan()).unwrap_or(0.1),
         }),
@@ -186,6 +199,7 @@ fn any_shape(rng: &mut Rng, depth: u32) -> Shape<'static> {
     let kinds = if depth == 0 { Kind::ALL.len() - 9 } else { Kind::ALL.len() };
     let kind = Kind::ALL[rng.index(kinds)];
     let fixed = |size| Shape::plain(kind, size);
+    let count = rng.below(4) as u32;
     let mut inner =
         || -> &'static Shape<'static> { Box::leak(Box::new(any_shape(rng, depth - 1))) };
     match kind {
@@ -194,7 +208,7 @@ fn any_shape(rng: &mut Rng, depth: u32) -> Shape<'static> {
         Kind::U32 | Kind::I32 | Kind::F32 | Kind::Char => fixed(4),
         Kind::U64 | Kind::I64 | Kind::F64 => fixed(8),
         Kind::U128 | Kind::I128 => fixed(16),
-        Kind::Array => Shape { of: Some(inner()), ..fixed(0) },
+        Kind::Array => Shape::array(inner(), count),
         Kind::Vec => Shape { of: Some(inner()), ..fixed(8) },
         Kind::Option => Shape { of: Some(inner()), at: 8, ..fixed(24) },
         Kind::Struct => Shape::structure(rng.below(100) as u32, any_fields(rng, depth - 1)),

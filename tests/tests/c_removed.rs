@@ -30,9 +30,12 @@ fn a_c_reader_is_told_that_its_ring_was_removed_or_replaced() {
         // A ring that is only renamed is read on.
         let moved = dir.path().join("moved");
         fs::rename(&ring, &moved).unwrap();
+        assert_eq!([c.line(), c.line()], ["checked", "checked"]);
         producer.publish(NUMBERED, &numbered(1, 8)).unwrap();
         fs::rename(&moved, &ring).unwrap();
         if replaced {
+            // Its file has another name still.
+            fs::hard_link(&ring, dir.path().join(format!("{how}-kept"))).unwrap();
             perfring_producer::create(&other, &options(policy)).unwrap();
             fs::rename(&other, &ring).unwrap();
         } else {

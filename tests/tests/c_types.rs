@@ -5,7 +5,7 @@ use perfring_consumer::{Item, Snapshot};
 use perfring_producer::types::{Encoding, Schema};
 use perfring_producer::{Options, Producer, RecordType, ReserveError};
 use perfring_testkit::rng::Rng;
-use perfring_tests::c_schema::{any_schema, to_c};
+use perfring_tests::c_schema::{any_schema, odd_floats, to_c};
 use perfring_tests::foreign::{Build, c_program, lines};
 use perfring_tests::{OTHER_TYPE, ring_dir, skip, workspace};
 use perfring_types::read::TypeTable;
@@ -24,7 +24,8 @@ fn c_types(build: Build, schemas: &[Schema<'_>], dir: &Path) -> Option<PathBuf> 
 fn c_makes_the_entries_that_rust_makes() {
     let dir = ring_dir();
     let mut rng = Rng::new(17);
-    let schemas: Vec<_> = (0..120).map(|_| any_schema(&mut rng)).collect();
+    let mut schemas: Vec<_> = (0..80).map(|_| any_schema(&mut rng)).collect();
+    schemas.push(odd_floats());
     let mut bytes = 0;
     for build in [Build::C11, Build::Cxx17, Build::Sanitized] {
         let Some(exe) = c_types(build, &schemas, dir.path()) else {

@@ -5,7 +5,7 @@
 use perfring_consumer::Observer;
 use perfring_producer::{
     AttachError, CreateError, OpenError, Options, Policy, Producer, Report, ReserveError,
-    SharedProducer, create,
+    SharedProducer, create, create_if_missing,
 };
 use perfring_tests::shared::Driven;
 use perfring_tests::{actor, ring_dir};
@@ -37,7 +37,7 @@ fn processes_that_open_or_create_a_ring_at_once_get_one_ring() {
         for round in 0..ROUNDS {
             let name = format!("ring-{round}");
             let ring = dir.path().join(&name);
-            openers.iter_mut().for_each(|opener| opener.report(&name));
+            openers.iter_mut().for_each(|opener| opener.send(&name));
             let answers: Vec<String> = openers.iter_mut().map(Driven::line).collect();
             let id = format!("{:032x}", uuid_of(&ring));
             let got: Vec<usize> =

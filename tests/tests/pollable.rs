@@ -218,7 +218,7 @@ fn a_disarmed_descriptor_costs_the_producer_nothing() {
         consumer.disarm(&mut pollable).unwrap();
         producer.publish_as(NUMBERED, &numbered(1, 8)).unwrap();
         // Only a thread that raises the word makes a system call.
-        assert_eq!(wakes(), 0, "{way}: woken while it was disarmed");
+        assert_eq!(wakes(), 0, "{mechanism}: woken while it was disarmed");
         assert!(consumer.read().unwrap().is_some());
         // Armed twice, and again while it is readable: still one wake, and one that is reported.
         for _ in 0..3 {
@@ -259,9 +259,9 @@ fn thresholds_limits_losses_and_an_end_of_the_arming_thread_make_it_readable() {
         assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
         producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
         producer.publish_as(NUMBERED, &numbered(1, 8)).unwrap();
-        assert!(!readable(&pollable, 0), "{way}: two are not three");
+        assert!(!readable(&pollable, 0), "{mechanism}: two are not three");
         producer.publish_as(NUMBERED, &numbered(2, 8)).unwrap();
-        assert!(readable(&pollable, 30_000), "{way}: three");
+        assert!(readable(&pollable, 30_000), "{mechanism}: three");
         while consumer.read().unwrap().is_some() {}
         // "Force" wakes for anything; a ring that wrapped reports a loss.
         assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
@@ -282,7 +282,7 @@ fn thresholds_limits_losses_and_an_end_of_the_arming_thread_make_it_readable() {
         let (mut consumer, mut pollable) =
             std::thread::spawn(move || armed(consumer, pollable)).join().unwrap();
         producer.publish_as(NUMBERED, &numbered(1001, 40)).unwrap();
-        assert!(readable(&pollable, 30_000), "{way}: not lost with its thread");
+        assert!(readable(&pollable, 30_000), "{mechanism}: not lost with its thread");
         consumer.disarm(&mut pollable).unwrap();
         assert!(consumer.read().unwrap().is_some());
     }
@@ -378,7 +378,10 @@ fn a_fork_has_no_part_in_its_parents_descriptor() {
         create(dir.path().join("ring-child"), &Options::default()).unwrap();
         let (mut child, mut line) = start(&["fork", mechanism], &path);
         let reported = line();
-        assert!(reported.contains("Exited") && reported.contains(", 0)"), "{way}: {reported}");
+        assert!(
+            reported.contains("Exited") && reported.contains(", 0)"),
+            "{mechanism}: {reported}"
+        );
         Producer::attach(&path).unwrap().publish_as(NUMBERED, &numbered(7, 8)).unwrap();
         assert_eq!(line(), "[7]");
         assert!(child.wait().unwrap().success());
@@ -412,10 +415,11 @@ fn a_child_that_lives_on_keeps_no_dead_consumer_alive() {
         let dir = ring_dir();
         let path = dir.path().join("ring");
         create(&path, &Options::default()).unwrap();
-        let end = orphan(&["survived", way], &path);
-        let mut consumer = Consumer::attach(&path).unwrap_or_else(|busy| panic!("{way}: {busy}"));
+        let end = orphan(&["survived", mechanism], &path);
+        let mut consumer =
+            Consumer::attach(&path).unwrap_or_else(|busy| panic!("{mechanism}: {busy}"));
         Producer::attach(&path).unwrap().publish_as(NUMBERED, &numbered(7, 8)).unwrap();
-        assert!(matches!(consumer.read().unwrap(), Some(Item::Record(_))), "{way}");
+        assert!(matches!(consumer.read().unwrap(), Some(Item::Record(_))), "{mechanism}");
         end();
     }
 }

@@ -187,7 +187,7 @@ fn ask(consumer: &mut Consumer) {
 
 #[test]
 fn a_cut_file_is_an_error_for_a_consumer_that_copies() {
-    each(&["read", "take", "drain"], |way, case| {
+    each(&["read", "take", "drain"], |method, case| {
         let mut consumer = Consumer::attach_with(
             case.path,
             &ConsumerOptions { trust: Trust::Nobody, ..ConsumerOptions::default() },
