@@ -305,18 +305,25 @@ impl DirMerge {
         }
     }
 
-    /// The directory.
+    /// Returns whether the next [`DirMerge::wait`] checks the directory, and may attach to rings. For callers
+    /// that hold a lock meanwhile.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        Instant::now() >= self.follow_at
+    }
+
+    /// Returns the directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.follower.dir()
     }
 
-    /// The names of the rings that are read now.
+    /// Returns the names of the rings that are read now.
     pub fn rings(&self) -> impl Iterator<Item = &str> {
         self.rings.iter().flatten().filter(|ring| !ring.ended).map(|ring| &*ring.name)
     }
 
-    /// Counters of the merge.
+    /// Returns the counters of the merge.
     #[must_use]
     pub fn figures(&self) -> MergeFigures {
         self.merge.figures()

@@ -20,7 +20,7 @@
 //!     }
 //!     merge.acknowledge();
 //! }
-//! # assert_eq!(lines, ["worker-1: type 64, 5 bytes"]);
+//! # assert_eq!(lines, ["worker-1: hello"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -84,7 +84,8 @@ class Merge(_native.Merge):
         dir: The directory. It need not be there yet.
         delay: The longest time, in seconds, that a record is held back.
         observe: Leave everything where it is.
-        start: Where observers begin in rings that they find: ``"oldest"`` or ``"latest"``.
+        start: Where observers begin in rings that are there at first: ``"oldest"`` or
+            ``"latest"``. Rings that come later are observed from their oldest record.
         name: Who reads, as ``perfring stat`` shows it; the script's name without it.
 
     Example:
