@@ -230,7 +230,8 @@ fn an_observer_needs_no_more_than_read_permission() {
     // Not to be written: a consumer is refused, with a sentence.
     let output = run(&["hold", "consumer"], &ring);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("Permission") && !output.status.success(), "{said}");
+    assert!(said.contains("Error: no permission to open"), "{said}");
+    assert!(!output.status.success());
     // Not even to be read.
     std::fs::set_permissions(&ring, PermissionsExt::from_mode(0o600)).unwrap();
     let output = run(&["observe"], &ring);

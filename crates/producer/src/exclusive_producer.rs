@@ -255,7 +255,8 @@ impl Producer {
     /// Publishes a record for each item, which `fill` writes in its place in the ring: a loop of
     /// [`Producer::reserve`] in an eighth to a quarter less time for small records, since its place is in
     /// registers and not in memory, where each record waits for the one before it. Returns how many
-    /// were published: the others were refused, and are counted and told as any refusal.
+    /// were published: the others were refused, and are counted and told as any refusal. In a forked child none
+    /// is published, and none is counted.
     ///
     /// ```
     /// # use perfring_producer::{Each, Options, Producer, RecordType};

@@ -47,7 +47,7 @@ pub use file::create::{RingOptions, create};
 pub use file::error::{AttachError, CreateError, Role};
 pub use file::location::Location;
 pub use file::open::{Identity, RingFile, Seat};
-pub use file::open_or_create::{OpenError, open_or_create};
+pub use file::open_or_create::{OpenError, create_if_missing, open_or_create};
 pub use file::remove::{Idle, Removal, remove};
 pub use file::trust::Trust;
 pub use map::consumer_mapping::{ConsumerMapping, Lines};

@@ -3,7 +3,7 @@
 
 use crate::kind::shown;
 use perfring_consumer::{AttachError, ReadError};
-use perfring_producer::{CreateError, Location, ReserveError};
+use perfring_producer::{CreateError, Location, OpenError, ReserveError};
 use perfring_set::SetError;
 use pyo3::PyErrArguments;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
@@ -75,6 +75,16 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
         }
         AttachError::Clock { .. } => named(py, "PerfringError", text),
         _ => named(py, "BadRing", text),
+    }
+}
+
+/// A ring could not be opened or made.
+pub(crate) fn open(py: Python<'_>, error: &OpenError) -> PyErr {
+    match error {
+        OpenError::Create(error) => create(py, error),
+        OpenError::Attach(error) => attach(py, error),
+        OpenError::Differs { location, .. } => os(errno::EXIST, error.to_string(), location),
+        _ => named(py, "PerfringError", error.to_string()),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::sender::Shared;
 use crate::sender::many::Records;
 use crate::types;
 use crate::wait::Timeout;
-use perfring_producer::{Options, Producers, RecordType};
+use perfring_producer::{OpenError, Options, Producers, RecordType, create, create_if_missing};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::ffi::OsString;
@@ -47,9 +47,9 @@ impl Producer {
         Ok(Producer { shared: Shared::attach(py, path.0, name)? })
     }
 
-    /// Makes a ring.
+    /// Makes a ring; with `exist_ok` one of the same shape may be there.
     #[staticmethod]
-    #[pyo3(signature = (path, *, size, policy, shared, slots, time, evict, mode, types_size, aux_size))]
+    #[pyo3(signature = (path, *, size, policy, shared, slots, time, evict, mode, types_size, aux_size, exist_ok))]
     #[expect(clippy::too_many_arguments, reason = "keywords, with names, in Python")]
     fn _make(
         py: Python<'_>,
@@ -63,6 +63,7 @@ impl Producer {
         mode: u32,
         types_size: Size,
         aux_size: Size,
+        exist_ok: bool,
     ) -> PyResult<()> {
         let (policy, evict) = (policy_of(policy)?, evict_of(evict)?);
         let options = Options {
@@ -77,7 +78,11 @@ impl Producer {
             mode,
             ..Options::default()
         };
-        perfring_producer::create(path.0, &options).map_err(|error| errors::create(py, &error))
+        let made = match exist_ok {
+            true => create_if_missing(path.0, &options),
+            false => create(path.0, &options).map_err(OpenError::Create),
+        };
+        made.map_err(|error| errors::open(py, &error))
     }
 
     /// Publish one record.

@@ -269,3 +269,19 @@ def test_the_options_are_the_rings(ring: str, tmp_path: Path) -> None:
     with perfring.Producer.create(f"shm:perfring-test-{tmp_path.name}") as segment:
         assert segment.path.startswith("shm:")
     (Path("/dev/shm") / f"perfring-test-{tmp_path.name}").unlink()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_ring_is_opened_or_made(ring: str, shared: bool) -> None:
+    with perfring.Producer.open_or_create(ring, size="64K", shared=shared) as producer:
+        assert producer.publish(b"one")
+        if not shared:
+            with pytest.raises(perfring.Busy):
+                perfring.Producer.open_or_create(ring, size="64K")
+    with perfring.Producer.open_or_create(ring, size="64K", shared=shared, mode=0o640) as producer:
+        assert producer.publish(b"two")
+    assert payloads(ring) == [b"one", b"two"]
+    with pytest.raises(FileExistsError, match="size 65536, where size 131072"):
+        perfring.Producer.open_or_create(ring, size="128K", shared=shared)
+    with pytest.raises(perfring.BadRing, match="producer"):
+        perfring.Producer.open_or_create(ring, size="64K", shared=not shared)

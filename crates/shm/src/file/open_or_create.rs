@@ -81,6 +81,19 @@ pub fn open_or_create<T>(
     Ok(attached)
 }
 
+/// Makes a ring if there is none. Nobody is attached to it by this.
+///
+/// # Errors
+/// [`OpenError::Differs`] if the ring is there with other options; [`OpenError::Attach`] if it is of the other
+/// kind, or no ring; [`OpenError::Create`].
+pub fn create_if_missing(
+    location: impl Into<Location>,
+    options: &RingOptions,
+) -> Result<(), OpenError> {
+    let open = |location: &Location| RingFile::open(location.clone(), Access::Read);
+    open_or_create(location, options, open, RingFile::layout).map(drop)
+}
+
 impl RingOptions {
     /// Refuses a ring that differs from these options. Its mode may.
     fn agree_with(&self, location: &Location, layout: &Layout) -> Result<(), OpenError> {
@@ -118,5 +131,52 @@ impl RingOptions {
                 Err(OpenError::Differs { location: location.clone(), option, wanted, found })
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_ring_that_vanishes_or_changes_on_the_way_is_made_again_or_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let options = RingOptions { types_size: 0, ..RingOptions::default() };
+        let attach = |location: &Location| RingFile::open(location.clone(), Access::Write);
+        let layout_of = |ring: &RingFile| -> Layout { ring.layout };
+
+        // Gone each time between the check and the attachment, until it stays.
+        let mut calls = 0;
+        let vanishing = |location: &Location| {
+            calls += 1;
+            if calls <= 5 {
+                fs::remove_file(location.path()).unwrap();
+            }
+            attach(location)
+        };
+        let ring = open_or_create(&path, &options, vanishing, |ring| &ring.layout).unwrap();
+        assert_eq!(layout_of(&ring).uuid, attach(&Location::from(&path)).unwrap().layout.uuid);
+        assert_eq!(calls, 6);
+
+        // Another takes its place.
+        let larger = RingOptions { size: 1 << 21, ..options };
+        let replaced = |location: &Location| {
+            fs::remove_file(location.path()).unwrap();
+            create(location, &larger).unwrap();
+            attach(location)
+        };
+        let differs = open_or_create(&path, &options, replaced, |ring| &ring.layout).unwrap_err();
+        assert!(matches!(differs, OpenError::Differs { option: "size", .. }), "{differs}");
+
+        // One that never stays is given up.
+        let never = |location: &Location| {
+            fs::remove_file(location.path()).unwrap();
+            attach(location)
+        };
+        let gone = open_or_create(&path, &larger, never, |ring| &ring.layout).unwrap_err();
+        assert!(matches!(gone, OpenError::Attach(AttachError::Removed { .. })), "{gone}");
     }
 }

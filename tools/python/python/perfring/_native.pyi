@@ -55,6 +55,7 @@ class Producer:
         mode: int,
         types_size: int | str,
         aux_size: int | str,
+        exist_ok: bool,
     ) -> None: ...
     # A `Buffer`, or an object of a record's class, which no type checker can tell.
     def publish(self, data: object, type: _Type = 4096, *, timeout: float | None = 0.0) -> bool: ...

@@ -84,6 +84,70 @@ class Producer(_native.Producer):
             mode=mode,
             types_size=types_size,
             aux_size=aux_size,
+            exist_ok=False,
+        )
+        return cls(path, name=name)
+
+    @classmethod
+    def open_or_create(
+        cls,
+        path: str | bytes | PathLike[str] | PathLike[bytes],
+        *,
+        size: int | str = "1M",
+        policy: Literal["drop", "overwrite"] = "drop",
+        shared: bool = False,
+        slots: int = 64,
+        time: bool = False,
+        evict: Literal["exact", "half"] = "exact",
+        mode: int = 0o600,
+        types_size: int | str = "64K",
+        aux_size: int | str = 0,
+        name: str | None = None,
+    ) -> Self:
+        """Attach to a ring, which is made if there is none.
+
+        Processes that call this at once get one ring.
+
+        Args:
+            path: As for `create`, and so are all others.
+            size: Bytes of the data area.
+            policy: What a full ring does.
+            shared: Whether many producers attach at a time.
+            slots: The most producers of a shared ring at a time.
+            time: Whether each record is stamped.
+            evict: How an overwrite ring makes room.
+            mode: The mode bits of a file that is made; one that is there may have others.
+            types_size: Bytes of the table of record types.
+            aux_size: Bytes for payloads that are too long for the data area.
+            name: Who attaches, as ``perfring stat`` shows it; the script's name without it.
+
+        Raises:
+            FileExistsError: The ring is there and was made with other arguments: says which.
+            BadRing: The file is no ring, or ``shared`` is not as it was made.
+            Busy: The ring has a producer, or of a shared one all slots are taken.
+            OSError: As for `create`.
+            ValueError: A size, a mode or a number that cannot be.
+
+        Example:
+            >>> with perfring.Producer.open_or_create(tmp / "log") as producer:
+            ...     producer.publish(b"hello")
+            True
+            >>> with perfring.Producer.open_or_create(tmp / "log") as producer:
+            ...     producer.written[0]
+            1
+        """
+        _native.Producer._make(
+            path,
+            size=size,
+            policy=policy,
+            shared=shared,
+            slots=slots,
+            time=time,
+            evict=evict,
+            mode=mode,
+            types_size=types_size,
+            aux_size=aux_size,
+            exist_ok=True,
         )
         return cls(path, name=name)
 
