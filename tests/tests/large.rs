@@ -415,7 +415,7 @@ fn a_payload_of_64_mib_is_handed_over() {
 
 /// A file can claim any length, and take no space for it.
 #[test]
-fn a_guarded_reader_takes_no_more_memory_than_it_says() {
+fn a_reader_that_trusts_nobody_takes_no_more_memory_than_it_says() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     create(&ring, &Options { aux_size: MIB, ..Options::default() }).unwrap();
@@ -439,7 +439,7 @@ fn a_guarded_reader_takes_no_more_memory_than_it_says() {
         matches!(refused, AttachError::TooLargeToCopy { size: of, .. } if of == size),
         "{refused}"
     );
-    assert!(refused.to_string().contains("without a guard"), "{refused}");
+    assert!(refused.to_string().contains("Trust::Peers"), "{refused}");
     let refused = Observer::open_with(
         &ring,
         &ObserverOptions {

@@ -7,8 +7,8 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Evict, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Corrupt, Count, Fences, Found, Frame, Observer, Reader, Refusal, Ring, RingTotals, Seen,
-    Snapshot, Start, Wake, Writer,
+    Count, Fences, Found, Frame, Observer, Reader, Refusal, Ring, RingTotals, Seen, Snapshot,
+    Start, Wake, Writer,
 };
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -160,7 +160,7 @@ fn observe(heap: &HeapRing, done: &AtomicBool, mut observer: Observer, keeper: b
             Ok(Some(Seen::Lost(lost))) => watched.reported += lost.records,
             Ok(None) if last => break,
             Ok(None) => thread::yield_now(),
-            Err(Corrupt { pos }) => panic!("an honest ring is called damaged at {pos}"),
+            Err(error) => panic!("of an honest ring: {error}"),
         }
         if keeper && watched.read.records.is_multiple_of(1009) {
             observer.save(ring);

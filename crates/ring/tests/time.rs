@@ -251,8 +251,8 @@ fn a_record_without_room_for_a_stamp_is_damage() {
         let observer = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
         let mut observer = observer.with_time(true);
         assert!(matches!(observer.next(heap.ring()), Ok(Some(Seen::Record(..)))));
-        assert_eq!(observer.next(heap.ring()), Err(bad));
-        assert_eq!(observer.next(heap.ring()), Err(bad));
+        assert_eq!(observer.next(heap.ring()), Err(bad.into()));
+        assert_eq!(observer.next(heap.ring()), Err(bad.into()));
         let snapshot = Snapshot::take(heap.ring(), Policy::Overwrite).unwrap().with_time(true);
         let (_, _, after) = snapshot.step(0).unwrap().unwrap();
         assert_eq!(snapshot.step(after), Err(bad));

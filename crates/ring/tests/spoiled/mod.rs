@@ -5,8 +5,8 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Evict, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Corrupt, Count, Fences, Found, Observer, OwnerInfo, Reader, Ring, RingTotals, Seen, Snapshot,
-    Start, Wake, WakeAt, Writer, full_fence,
+    Corrupt, Count, Fences, Found, Observer, OwnerInfo, ReadError, Reader, Ring, RingTotals, Seen,
+    Snapshot, Start, Wake, WakeAt, Writer, full_fence,
 };
 use perfring_testkit::nasty::{bits, records, values};
 use perfring_testkit::words::{Word, others, positions};
@@ -83,13 +83,18 @@ pub(crate) const STEPS: u64 = 20_000;
 
 impl Tally {
     /// Counts what a call returned; says whether to go on.
-    fn goes_on<T>(&mut self, steps: &mut u64, result: Result<Option<T>, Corrupt>) -> Option<T> {
+    fn goes_on<T, E: Into<ReadError>>(
+        &mut self,
+        steps: &mut u64,
+        result: Result<Option<T>, E>,
+    ) -> Option<T> {
         self.steps += 1;
         *steps += 1;
         assert!(*steps < STEPS, "an endless stream");
-        match result {
+        match result.map_err(Into::into) {
             Ok(found) => found,
-            Err(Corrupt { .. }) => {
+            Err(error) => {
+                assert!(matches!(error, ReadError::Corrupt { .. }), "{error}");
                 self.corrupt += 1;
                 None
             }
@@ -204,7 +209,7 @@ impl Tally {
         self.taken(Snapshot::take(ring, policy));
     }
 
-    pub(crate) fn taken(&mut self, snapshot: Result<Snapshot, Corrupt>) {
+    pub(crate) fn taken(&mut self, snapshot: Result<Snapshot, ReadError>) {
         match snapshot {
             Ok(snapshot) => {
                 let (mut cursor, mut steps) = (snapshot.start(), 0);
@@ -221,7 +226,10 @@ impl Tally {
                     let _ = snapshot.step(odd);
                 }
             }
-            Err(Corrupt { .. }) => self.corrupt += 1,
+            Err(error) => {
+                assert!(matches!(error, ReadError::Corrupt { .. }), "{error}");
+                self.corrupt += 1;
+            }
         }
     }
 
