@@ -30,18 +30,18 @@ async fn a_reader_of_a_removed_ring_gets_what_is_left_and_then_an_error() {
         let path = dir.path().join("ring");
         let mut producer =
             Producer::create(&path, &Options { policy, ..Options::default() }).unwrap();
-        producer.publish(NUMBERED, &numbered(0, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
         let mut consumer = Consumer::attach(&path).unwrap();
         let mut observer = Observer::open(&path, Start::Oldest).unwrap();
         assert!(matches!((number!(consumer), number!(observer)), (Ok(0), Ok(0))));
-        producer.publish(NUMBERED, &numbered(1, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(1, 8)).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert!(matches!((number!(consumer), number!(observer)), (Ok(1), Ok(1))));
         assert!(is_removed(&consumer.read().await), "{policy:?}");
         assert!(is_removed(&observer.read().await), "{policy:?}");
         assert!(is_removed(&consumer.ready().await), "again");
         // One that is still attached goes on, and so may its readers.
-        producer.publish(NUMBERED, &numbered(2, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(2, 8)).unwrap();
         assert!(matches!((number!(consumer), number!(observer)), (Ok(2), Ok(2))));
         assert!(is_removed(&consumer.next().await.unwrap()), "the stream says so, and ends");
         assert!(is_removed(&observer.next().await.unwrap()), "the stream says so, and ends");
@@ -97,7 +97,7 @@ async fn a_forwarder_that_is_cancelled_at_any_step_delivers_everything() {
         let mut producer =
             Producer::create(&path, &Options { policy, ..Options::default() }).unwrap();
         for number in 0..RECORDS {
-            producer.publish(NUMBERED, &numbered(number, 8)).unwrap();
+            producer.publish_as(NUMBERED, &numbered(number, 8)).unwrap();
         }
         let (mut delivered, mut cancelled) = (Vec::new(), 0);
         while delivered.last() != Some(&(RECORDS - 1)) {
@@ -132,7 +132,7 @@ async fn items_of_a_stream_are_acknowledged_as_well() {
     let path = dir.path().join("ring");
     let mut producer = Producer::create(&path, &Options::default()).unwrap();
     for number in 0..3 {
-        producer.publish(NUMBERED, &numbered(number, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(number, 8)).unwrap();
     }
     for number in [0, 1] {
         let mut consumer = attach(&path);
