@@ -5,7 +5,7 @@ use super::ring::{about, can, error, options};
 use crate::CompareError;
 use crate::contestant::{About, Can, Cannot, Contestant, Receiver, Setup};
 use perfring_bench::WaitStrategy;
-use perfring_consumer::{Consumer, Item, Mark};
+use perfring_consumer::{Consumer, Item, ResumePoint};
 use perfring_producer::{Evict, Options, Producer, Producers};
 use perfring_set::{Fullest, Merged, SourceId};
 use std::hint::spin_loop;
