@@ -5,7 +5,7 @@
 use perfring_consumer::Observer;
 use perfring_producer::{
     AttachError, CreateError, OpenError, Options, Policy, Producer, Report, ReserveError,
-    SharedProducer, create,
+    SharedProducer, create, create_if_missing,
 };
 use perfring_tests::shared::Driven;
 use perfring_tests::{actor, ring_dir};
