@@ -1,6 +1,6 @@
 //! What the merge of a directory returns.
 
-use crate::merge::Merged;
+use crate::merged::Merged;
 use perfring_consumer::{Anchors, Item, Lost, Record};
 use perfring_producer::RecordType;
 use perfring_types::read::{BadPayload, Type, TypeTable, Value, word};

@@ -272,7 +272,7 @@ class RingSet(_native.RingSet):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to other processes as what it is, a path."""
-        return _again, (type(self), self.dir, *self._told)
+        return _again, (type(self), self.dir, *self._reported)
 
 
 def _again(of: type[RingSet], dir: Path, mode: int, access: Literal["private", "shared"]) -> RingSet:
