@@ -101,7 +101,9 @@ pub fn fits(kind: &Kind, entry: &Entry, can: Option<&Can>) -> Result<(), Option<
         }
         Workload::Overwrite => reported(can.overwrite.and(entry.cannot().overwrite_alone)),
         Workload::Fanout if kind.lossy => reported(can.receivers.and(can.overwrite)),
-        Workload::Fanout => reported(can.receivers.and(can.lossless).and(entry.cannot().wait_for_many)),
+        Workload::Fanout => {
+            reported(can.receivers.and(can.lossless).and(entry.cannot().wait_for_many))
+        }
         Workload::Full => reported(can.lossless.and(can.refuses)),
         Workload::Cold | Workload::Memory => reported(can.lossless),
     }
@@ -238,7 +240,9 @@ impl Case {
         };
         match location {
             Location::Threads => vec![parts],
-            Location::Processes | Location::Kernel => parts.into_iter().map(|part| vec![part]).collect(),
+            Location::Processes | Location::Kernel => {
+                parts.into_iter().map(|part| vec![part]).collect()
+            }
         }
     }
 }

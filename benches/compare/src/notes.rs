@@ -104,7 +104,9 @@ pub fn remarks(rows: &[Row], workload: Workload) -> Vec<String> {
             None => reported.push((remark, vec![&one.contestant])),
         }
     }
-    all.extend(reported.into_iter().map(|(remark, names)| format!("{}: {remark}", names.join(", "))));
+    all.extend(
+        reported.into_iter().map(|(remark, names)| format!("{}: {remark}", names.join(", "))),
+    );
     all
 }
 

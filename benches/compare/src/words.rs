@@ -80,7 +80,8 @@ pub fn faults(rows: &[Row]) -> Vec<String> {
                     fault(format!("{} records lost where none may be", figures.lost));
                 }
                 // A refused record is told as lost by who counts those, and was not sent here.
-                let reported = figures.reported_lost.filter(|_| figures.kind.workload != Workload::Full);
+                let reported =
+                    figures.reported_lost.filter(|_| figures.kind.workload != Workload::Full);
                 if let Some(reported) = reported.filter(|reported| *reported != figures.lost) {
                     fault(format!("told of {reported} losses, and {} were seen", figures.lost));
                 }

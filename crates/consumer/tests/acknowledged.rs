@@ -34,7 +34,7 @@ fn what_is_not_acknowledged_comes_again() {
         let options = Options { size: 4096, policy, ..Options::default() };
         let mut producer = Producer::create(&path, &options).unwrap();
         for number in 0..10u64 {
-            producer.publish(BYTES, &number.to_ne_bytes()).unwrap();
+            producer.publish(&number.to_ne_bytes()).unwrap();
         }
         let mut consumer = attach(&path, trust, Acknowledge::Explicit);
         for number in 0..4 {
@@ -70,7 +70,7 @@ fn by_default_an_item_counts_as_read_at_the_next_call() {
     let path = dir.path().join("ring");
     let mut producer = Producer::create(&path, &Options::default()).unwrap();
     for number in 0..2u64 {
-        producer.publish(BYTES, &number.to_ne_bytes()).unwrap();
+        producer.publish(&number.to_ne_bytes()).unwrap();
     }
     let mut consumer = attach(&path, Trust::Peers, Acknowledge::default());
     assert_eq!(next(&mut consumer), Some(0));
@@ -86,13 +86,13 @@ fn a_producer_waits_for_what_is_not_acknowledged() {
         Producer::create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
     let mut consumer = attach(&path, Trust::Peers, Acknowledge::Explicit);
     let mut published = 0u64;
-    while producer.publish(BYTES, &published.to_ne_bytes()).is_ok() {
+    while producer.publish(&published.to_ne_bytes()).is_ok() {
         published += 1;
     }
     while next(&mut consumer).is_some_and(|number| number + 1 < published) {}
-    assert_eq!(producer.publish(BYTES, &[0; 8]), Err(ReserveError::Full), "all was only read");
+    assert_eq!(producer.publish(&[0; 8]), Err(ReserveError::Full), "all was only read");
     consumer.acknowledge();
-    assert_eq!(producer.publish(BYTES, &[0; 8]), Ok(()));
+    assert_eq!(producer.publish(&[0; 8]), Ok(()));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn holes_of_a_ring_that_is_acknowledged_make_room_again() {
         Producer::create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
     for trust in [Trust::Peers, Trust::Nobody] {
         let mut consumer = attach(&path, trust, Acknowledge::Explicit);
-        producer.publish(BYTES, &7u64.to_ne_bytes()).unwrap();
+        producer.publish(&7u64.to_ne_bytes()).unwrap();
         assert_eq!(next(&mut consumer), Some(7));
         for _ in 0..3 {
             drop(producer.reserve(BYTES, 504).unwrap()); // a hole

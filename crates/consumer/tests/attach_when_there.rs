@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use perfring_consumer::{AttachError, Consumer, ConsumerOptions, Item, Stat};
-use perfring_producer::{Options, Producer, RecordType};
+use perfring_producer::{Options, Producer};
 use std::time::Duration;
 
 #[test]
@@ -23,7 +23,7 @@ fn a_consumer_attaches_once_the_ring_is_there() {
         });
         starts.recv().unwrap();
         let mut producer = Producer::create(&path, &Options::default()).unwrap();
-        producer.publish(RecordType::BYTES, b"first").unwrap();
+        producer.publish(b"first").unwrap();
         reader.join().unwrap();
     });
 }

@@ -5,7 +5,7 @@
 use perfring_consumer::{
     Consumer, ConsumerOptions, Item, Observer, Policy, ReadError, Start, Trust,
 };
-use perfring_producer::{Options, Producer, RecordType};
+use perfring_producer::{Options, Producer};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn ring(policy: Policy) -> (TempDir, PathBuf, Producer) {
 }
 
 fn publish(producer: &mut Producer, byte: u8) {
-    producer.publish(RecordType::BYTES, &[byte]).unwrap();
+    producer.publish(&[byte]).unwrap();
 }
 
 /// The consumers of every kind of ring, and how to read one byte of each.

@@ -16,6 +16,7 @@ use tracing::{info, info_span};
 use tracing_subscriber::prelude::*;
 
 /// One process: logs into a ring of its own, and panics if it is the fifth.
+#[allow(clippy::panic, reason = "one of them panics")]
 pub fn work(dir: &Path, number: u64) -> Result<(), Box<dyn Error>> {
     let name = format!("worker-{number}");
     let path = RingSet::open(dir)?.ring_path(&name, &options())?;

@@ -32,8 +32,8 @@ fn links_of_readme_lead_to_files() {
     let mut checked = 0;
     for (at, _) in README.match_indices("](") {
         let link = README[at + 2..].split(')').next().unwrap();
-        if link.starts_with('#') {
-            let title = link[1..].replace('-', " ");
+        if let Some(title) = link.strip_prefix('#') {
+            let title = title.replace('-', " ");
             let found = README.lines().any(|line| line.to_lowercase() == format!("## {title}"));
             assert!(found, "no section {title}");
         } else if !link.starts_with("http") {

@@ -7,14 +7,14 @@ use thiserror::Error;
 
 perfring_abi::debug_by_display!(ReserveError, TypeError);
 
-/// Why a record was not taken. Small and `Copy`: it is on the way of every record.
+/// Why a record was not taken. Small and `Copy`, as it is on the fast path.
 ///
-/// Each is counted, by cause, and told in the stream before the next record that fits, unless it says
-/// otherwise.
+/// Each refusal is counted by cause, and reported in the stream before the next record that fits, unless the
+/// variant says otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReserveError {
-    /// A drop ring is full. An outcome rather than a fault: the consumer is behind.
+    /// A drop ring is full: the consumer is behind. An outcome rather than a fault.
     #[error("the ring is full")]
     Full,
     /// No ring of this size can hold the record.
@@ -25,15 +25,15 @@ pub enum ReserveError {
         /// The longest that the ring takes.
         max: usize,
     },
-    /// The lock of a shared ring was held for longer than a producer waits for it, by one that
-    /// lives. `perfring stat` says who that is.
+    /// A live producer held the lock of a shared ring for longer than others wait for it. `perfring stat`
+    /// shows which.
     #[error("the ring's lock is held by the producer in slot {slot}")]
     Contended {
         /// Its slot.
         slot: u32,
     },
-    /// A shared ring has no room because an older reservation is still open, and its producer
-    /// lives. `perfring stat` says who that is.
+    /// A shared ring has no room because an older reservation of a live producer is still open.
+    /// `perfring stat` shows which.
     #[error("the ring waits for a reservation of the producer in slot {slot} to end")]
     Pending {
         /// Its slot.

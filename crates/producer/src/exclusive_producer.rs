@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// The one producer of a ring.
 ///
-/// Dropping it publishes what a forgotten batch held back, tells a loss that is still to be told if
-/// there is room, and frees the place for the next producer. The ring stays.
+/// Dropping it publishes what a forgotten batch held back, reports losses that are not reported yet if there
+/// is room, and frees the seat for the next producer. The ring stays.
 #[derive(Debug)]
 pub struct Producer {
     pub(crate) window: WriteWindow,
@@ -255,7 +255,7 @@ impl Producer {
     /// Publishes a record for each item, which `fill` writes in its place in the ring: a loop of
     /// [`Producer::reserve`] in an eighth to a quarter less time for small records, since its place is in
     /// registers and not in memory, where each record waits for the one before it. Returns how many
-    /// were published: the others were refused, and are counted and told as any refusal. In a forked child none
+    /// were published: the others were refused, and are counted and reported as any refusal. In a forked child none
     /// is published, and none is counted.
     ///
     /// ```

@@ -1,5 +1,5 @@
-//! The producer's door to perfring: publish records into a file-backed ring, at a few nanoseconds
-//! each, without ever blocking unless asked to.
+//! The producer of perfring: publishes records into a file-backed ring, at a few nanoseconds each. No
+//! call blocks unless its name ends in `_timeout`.
 //!
 //! ```
 //! use perfring_producer::{Options, Producer, RecordType};
@@ -20,26 +20,30 @@
 //!
 //! # What happens to a record
 //!
-//! [`Producer::reserve`] takes space, [`Reservation::commit`] publishes it;
+//! [`Producer::reserve`] reserves space and [`Reservation::commit`] publishes it.
 //! [`Producer::publish`] and [`Producer::publish_as`] do both for bytes that exist already, and
-//! [`Producer::batch`] publishes many records by one store. That takes no system call, allocation, lock or locked instruction.
+//! [`Producer::batch`] publishes many records by one store. None of them makes a system call, allocates,
+//! takes a lock or executes a locked instruction.
 //!
-//! A **drop** ring refuses records while it is full, with [`ReserveError::Full`], or
-//! [waits](Producer::reserve_timeout); losses are counted by cause and told to the reader. An
-//! **overwrite** ring never refuses for want of space: the oldest records go.
+//! A full **drop** ring refuses records with [`ReserveError::Full`]; [`Producer::reserve_timeout`] waits.
+//! Losses are counted by cause and reported to the reader. An **overwrite** ring never refuses a record for
+//! lack of space: it overwrites the oldest records.
 //!
-//! A process that is killed at any instruction leaves every committed record readable and costs
-//! the one that it was writing. The next [`Producer::attach`] goes on where it stopped.
+//! A process that is killed at any instruction leaves every committed record readable, and loses at most the
+//! record that it was writing. The next [`Producer::attach`] continues where it stopped.
+//! [`Producer::open_or_create`] attaches, and makes the ring first if there is none.
 //!
 //! # Many producers
 //!
-//! A ring of its own for each thread is the fast way. Where all records must stand in one order, or
-//! one file is wanted, make it with [`Options::many`] and attach a [`SharedProducer`] for each thread.
+//! One ring for each thread is fastest. If all records must be in one order, or in one file, make the ring
+//! with [`SharedProducer::open_or_create`] and attach a [`SharedProducer`] for each thread. It has the
+//! methods of [`Producer`], with the same names, arguments and results; only batches differ: a shared one
+//! reserves its space first.
 //!
 //! # Records with a shape
 //!
-//! A plain struct with [`#[derive(Record)]`](types::Record) is published as it stands in memory; the
-//! ring's type table then says what its fields are, to whoever has the file:
+//! A plain struct with [`#[derive(Record)]`](types::Record) is published as it is in memory. The ring's type
+//! table describes its fields to every reader of the file:
 //!
 //! ```
 //! # #[cfg(feature = "derive")] {
@@ -49,7 +53,7 @@
 //! /// What one request cost.
 //! #[repr(C)]
 //! #[derive(Clone, Copy, Record, Pod, Zeroable)]
-//! #[record(crate = perfring_producer::types)] // not needed by who depends on perfring-types
+//! #[record(crate = perfring_producer::types)] // not needed with a dependency on perfring-types
 //! struct Request {
 //!     #[record(unit = "ns")]
 //!     took: u64,
@@ -67,20 +71,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! With the feature `rkyv`, `publish_rkyv` archives values with strings and lists. Bytes of another
-//! shape are told of with [`Producer::register`].
+//! With the feature `rkyv`, `publish_rkyv` archives values with strings and lists.
+//! [`Producer::register`] describes records of any other shape.
 //!
 //! # Time
 //!
-//! A ring that was made with [`Options::time`] stamps each record when it is reserved, in ns of
-//! `CLOCK_BOOTTIME`, for some 4 ns: that clock is one for all processes of the machine. In the order
-//! of the ring stamps never decrease; `proto/ABI.md`, "Time", says what else is sure. Readers find
-//! them in `Record::time`, and the date by `Record::wall`. The longest payload is 8 bytes shorter.
+//! A ring that was made with [`Options::time`] gives each record a timestamp when it is reserved, in ns of
+//! `CLOCK_BOOTTIME`, which all processes of the machine share. This takes about 4 ns. In the order of the
+//! ring, timestamps never decrease; `proto/ABI.md`, "Time", has the other guarantees. Readers get the
+//! timestamp as `Record::time` and the wall-clock time from `Record::wall`. The longest payload is 8 bytes
+//! shorter.
 //!
 //! # Forks
 //!
-//! A forked child is not its parent. What it inherits refuses with [`ReserveError::Forked`] and
-//! touches neither the parent's ring nor its place in it; the child attaches anew.
+//! A producer belongs to the process that attached it. In a forked child, the inherited one returns
+//! [`ReserveError::Forked`] and changes neither the parent's ring nor its seat: attach again in the child.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "rkyv")]

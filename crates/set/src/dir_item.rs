@@ -1,6 +1,6 @@
 //! What the merge of a directory returns.
 
-use crate::merge::Merged;
+use crate::merged::Merged;
 use perfring_consumer::{Anchors, Item, Lost, Record};
 use perfring_producer::RecordType;
 use perfring_types::read::{BadPayload, Type, TypeTable, Value, word};
@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// What a [`DirMerge`](crate::DirMerge) has read, and from which ring.
 ///
-/// Its `Display` is one line: the ring's name, then the record's type and fields, the loss, or what
-/// happened to the ring.
+/// Its `Display` is one line: the ring's name, then the record's type and fields (of a record of bytes, the
+/// bytes), the loss, or what happened to the ring.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DirItem<'a> {
@@ -114,6 +114,7 @@ impl fmt::Display for DirItem<'_> {
                     write!(f, "{} {}", word(&kind.name), kind.text(&value))
                 }
                 (_, Some(Err(bad))) => write!(f, "{bad}"),
+                _ if record.kind == RecordType::BYTES.get() => record.bytes.escape_ascii().fmt(f),
                 _ => write!(f, "type {}, {} bytes", record.kind, record.bytes.len()),
             },
             DirEvent::Lost(lost) => lost.fmt(f),

@@ -4,11 +4,10 @@ use crate::dir::RingSet;
 use crate::dir_item::{DirEvent, DirItem};
 use crate::entry::{NoRing, RingEntry};
 use crate::follow::{Change, FollowError, Follower};
-use crate::merge::{Merge, MergeFigures, SourceId};
-use crate::source::Source;
-use perfring_consumer::{
-    AttachError, Consumer, ConsumerOptions, Observer, ObserverOptions, Policy, Start, Trust,
-};
+use crate::follow_options::{FollowOptions, OpenedRing};
+use crate::merge::{Merge, MergeFigures};
+use crate::merged::SourceId;
+use perfring_consumer::AttachError;
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,49 +21,6 @@ const RETRY: Duration = Duration::from_secs(1);
 const CHANGES: usize = 64;
 /// The clock is read once in so many items.
 const ITEMS: u32 = 256;
-
-/// Which rings of a directory are consumed, and which are only observed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReadMode {
-    /// Consumes drop rings, which must be emptied, and observes overwrite rings.
-    #[default]
-    Auto,
-    /// Consumes all rings. A ring that another consumer has is [`DirEvent::Failed`], and retried.
-    Consume,
-    /// Observes all rings: everything stays for others, and what a producer overwrites first is
-    /// [`DirEvent::Lost`].
-    Observe,
-}
-
-/// How [`Merge::follow_with`] reads the rings of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FollowOptions {
-    /// The longest time that a record is held back so that others can be put before it: see
-    /// [`Merge`]. Default 100 ms.
-    pub delay: Duration,
-    /// Which rings are consumed. Default [`ReadMode::Auto`].
-    pub mode: ReadMode,
-    /// Where observers start in rings that are there at first. Rings that come later are observed
-    /// from their oldest record. Default [`Start::Oldest`].
-    pub start: Start,
-    /// The consumer's name, as `perfring stat` shows it. Default `None`: the program's name.
-    pub name: Option<String>,
-    /// Whether the rings' producers are trusted. Default [`Trust::Auto`].
-    pub trust: Trust,
-}
-
-impl Default for FollowOptions {
-    fn default() -> Self {
-        FollowOptions {
-            delay: Duration::from_millis(100),
-            mode: ReadMode::default(),
-            start: Start::default(),
-            name: None,
-            trust: Trust::Auto,
-        }
-    }
-}
 
 /// The items of all rings of a directory in the order of time; made by [`Merge::follow`].
 ///
@@ -305,18 +261,25 @@ impl DirMerge {
         }
     }
 
-    /// The directory.
+    /// Returns whether the next [`DirMerge::wait`] checks the directory, and may attach to rings. For callers
+    /// that hold a lock meanwhile.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        Instant::now() >= self.follow_at
+    }
+
+    /// Returns the directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.follower.dir()
     }
 
-    /// The names of the rings that are read now.
+    /// Returns the names of the rings that are read now.
     pub fn rings(&self) -> impl Iterator<Item = &str> {
         self.rings.iter().flatten().filter(|ring| !ring.ended).map(|ring| &*ring.name)
     }
 
-    /// Counters of the merge.
+    /// Returns the counters of the merge.
     #[must_use]
     pub fn figures(&self) -> MergeFigures {
         self.merge.figures()
@@ -391,8 +354,8 @@ impl DirMerge {
 
     /// Attaches to a ring; `reported` is the reason why it failed before.
     fn attach(&mut self, entry: RingEntry, reported: &str) {
-        let error = match self.source(&entry) {
-            Ok(Some((source, observed))) => {
+        let error = match self.options.open(&entry, self.scanned) {
+            Ok(Some(OpenedRing { source, observed })) => {
                 let id = self.merge.add_described(source);
                 let slot = id.slot as usize;
                 let RingEntry { name, path, .. } = entry;
@@ -423,30 +386,6 @@ impl DirMerge {
         } else {
             self.refused.push(Refused { entry, reported: why });
         }
-    }
-
-    /// Opens a ring, and says whether it is only observed. `None`: another ring has its name by now.
-    fn source(&self, entry: &RingEntry) -> Result<Option<(Box<dyn Source>, bool)>, AttachError> {
-        let observed = match self.options.mode {
-            ReadMode::Auto => entry.layout.policy == Policy::Overwrite,
-            ReadMode::Consume => false,
-            ReadMode::Observe => true,
-        };
-        let trust = self.options.trust;
-        let (source, uuid): (Box<dyn Source>, _) = if observed {
-            let start = if self.scanned { Start::Oldest } else { self.options.start };
-            let options = ObserverOptions { start, trust, ..ObserverOptions::default() };
-            let observer = Observer::open_with(&entry.path, &options)?;
-            let uuid = observer.layout().uuid;
-            (Box::new(observer), uuid)
-        } else {
-            let name = self.options.name.clone();
-            let options = ConsumerOptions { name, trust, ..ConsumerOptions::default() };
-            let consumer = Consumer::attach_with(&entry.path, &options)?;
-            let uuid = consumer.layout().uuid;
-            (Box::new(consumer), uuid)
-        };
-        Ok((uuid == entry.identity.uuid).then_some((source, observed)))
     }
 
     /// Reports the end of a ring whose file is removed, that has no producer, and is read to its end.

@@ -1,6 +1,6 @@
 //! The items of many sources, those of the fullest ring first.
 
-use crate::merge::{Merged, SourceId};
+use crate::merged::{Merged, SourceId};
 use crate::source::{Source, SourceError};
 use perfring_consumer::advanced::{Front, ResumePoint};
 use perfring_consumer::{Fill, Item};

@@ -20,7 +20,7 @@
 //!     }
 //!     merge.acknowledge();
 //! }
-//! # assert_eq!(lines, ["worker-1: type 64, 5 bytes"]);
+//! # assert_eq!(lines, ["worker-1: hello"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -47,20 +47,24 @@ mod dir_merge;
 mod dir_watch;
 mod entry;
 mod follow;
+mod follow_options;
 mod fullest_first;
 mod heap;
 mod merge;
+mod merged;
 mod poll_schedule;
 mod prune;
 mod source;
 
 pub use dir::{Access, RingSet, SetError, SetOptions};
 pub use dir_item::{DirEvent, DirItem};
-pub use dir_merge::{DirMerge, FollowOptions, ReadMode};
+pub use dir_merge::DirMerge;
 pub use entry::{Listing, NoRing, RingEntry, list};
 pub use follow::{Change, FollowError, Follower};
+pub use follow_options::{FollowOptions, ReadMode};
 pub use fullest_first::FullestFirst;
-pub use merge::{Merge, MergeFigures, Merged, SourceId};
+pub use merge::{Merge, MergeFigures};
+pub use merged::{Merged, SourceId};
 pub use perfring_types as types;
 pub use prune::{Fate, Kept, PruneRule, Pruner, Verdict};
 pub use source::{About, Source, SourceError};

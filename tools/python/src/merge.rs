@@ -137,8 +137,8 @@ impl Merge {
     fn next<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Option<Bound<'py, Merged>>> {
         let got = self.with(py, |rings| {
             rings.release();
-            if rings.is_due() {
-                py.detach(|| rings.follow());
+            if rings.merge.is_due() {
+                py.detach(|| rings.merge.wait(Duration::ZERO));
             }
             rings.take()
         })?;

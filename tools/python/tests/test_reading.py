@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import perfring
 import pytest
@@ -175,3 +177,18 @@ def test_a_damaged_ring_is_told_after_what_is_good(ring: str) -> None:
                 reader.read()
     with pytest.raises(perfring.Corrupt):
         list(perfring.Snapshot(ring))
+
+
+def test_a_reader_of_a_removed_ring_gets_what_is_left_and_then_an_exception(tmp_path: Path) -> None:
+    ring = tmp_path / "ring"
+    producer = perfring.Producer.create(ring)
+    with perfring.Consumer(ring) as consumer, perfring.Observer(ring) as observer:
+        assert producer.publish(b"last words")
+        ring.unlink()
+        for reader in (consumer, observer):
+            item = reader.read(timeout=None)
+            assert isinstance(item, perfring.Record) and bytes(item) == b"last words"
+            with pytest.raises(perfring.RingRemoved, match="removed"):
+                reader.read(timeout=None)
+            with pytest.raises(perfring.RingRemoved):
+                next(iter(reader))

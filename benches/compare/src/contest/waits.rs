@@ -120,7 +120,9 @@ impl Polls {
         match pace {
             WaitStrategy::Latency => "busy, 1 PAUSE between looks".to_owned(),
             WaitStrategy::Throughput => "busy, 64 PAUSE between looks".to_owned(),
-            WaitStrategy::Adaptive => "busy, 1 to 64 PAUSE between looks, by the shared rule".to_owned(),
+            WaitStrategy::Adaptive => {
+                "busy, 1 to 64 PAUSE between looks, by the shared rule".to_owned()
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Which source is the current one, and which are polled when.
 
-use super::{FILL_CHECK, Merge, SourceId, State};
+use super::{FILL_CHECK, Merge, State};
 use crate::heap::Next;
+use crate::merged::SourceId;
 use crate::poll_schedule::{GroupSlot, PollSchedule};
 use perfring_consumer::advanced::Front;
 

@@ -37,7 +37,7 @@ pub struct RingOptions {
     pub policy: Policy,
     /// How an overwrite ring makes room. Default [`Evict::Exact`].
     pub evict: Evict,
-    /// Where losses are told. Default [`Report::InStream`].
+    /// Where losses are reported. Default [`Report::InStream`].
     pub report: Report,
     /// Whether one producer at a time, or many. Default [`Producers::One`].
     pub producers: Producers,
@@ -46,8 +46,7 @@ pub struct RingOptions {
     /// Bytes of the type table, taken up to whole pages: up to 16 MiB, or 0 for none. An entry takes
     /// some hundred bytes. Default 64 KiB.
     pub types_size: u64,
-    /// Whether each record is stamped with the time: a reader's records have a `time` then. Default
-    /// no.
+    /// Whether each record gets a timestamp, which readers get as its `time`. Default false.
     pub time: bool,
     /// Bytes of the AUX area: a power of two from 64 KiB on, or 0 for none. Payloads that are too
     /// long for the data area stand there, up to its size. Default 0.

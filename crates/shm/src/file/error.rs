@@ -94,7 +94,7 @@ pub enum CreateError {
     },
 }
 
-/// A place in a ring that only one can hold.
+/// A seat in a ring, which one process at a time can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The exclusive producer.
@@ -154,19 +154,19 @@ pub enum AttachError {
         /// Where the damage is.
         source: ReadError,
     },
-    /// The file was truncated while it was looked at, see [`install_sigbus_handler`](crate::install_sigbus_handler).
+    /// The file was truncated while it was being read, see [`install_sigbus_handler`](crate::install_sigbus_handler).
     #[error("{location} was truncated while it was looked at: it is no ring any more, remove it")]
     Truncated {
         /// Where the ring lives.
         location: Location,
     },
-    /// The name led to another ring, or to none, by the time the place was taken.
+    /// By the time the seat was taken, the name led to another ring, or to none.
     #[error("{location} was removed while it was being attached to: attach again, or make it anew")]
     Removed {
         /// Where the ring was.
         location: Location,
     },
-    /// Somebody else holds the place.
+    /// Another process holds the seat.
     #[error(
         "{location} has a {role} already: {}, pid {} (in its own pid namespace), uid {}",
         if .holder.name.is_empty() { "unnamed" } else { &.holder.name }, .holder.pid, .holder.uid

@@ -84,7 +84,8 @@ class Merge(_native.Merge):
         dir: The directory. It need not be there yet.
         delay: The longest time, in seconds, that a record is held back.
         observe: Leave everything where it is.
-        start: Where observers begin in rings that they find: ``"oldest"`` or ``"latest"``.
+        start: Where observers begin in rings that are there at first: ``"oldest"`` or
+            ``"latest"``. Rings that come later are observed from their oldest record.
         name: Who reads, as ``perfring stat`` shows it; the script's name without it.
 
     Example:
@@ -271,7 +272,7 @@ class RingSet(_native.RingSet):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to other processes as what it is, a path."""
-        return _again, (type(self), self.dir, *self._told)
+        return _again, (type(self), self.dir, *self._reported)
 
 
 def _again(of: type[RingSet], dir: Path, mode: int, access: Literal["private", "shared"]) -> RingSet:

@@ -64,7 +64,13 @@ impl<const INVOKER: bool, const MIB: usize> Contestant for Aeron<INVOKER, MIB> {
              64 KiB"
         );
         let version = "Aeron C 1.54.0 (rusteron 0.2.16)".to_owned();
-        About { name, version, location: Location::Processes, settings, waits: Polls::about(setup.pace) }
+        About {
+            name,
+            version,
+            location: Location::Processes,
+            settings,
+            waits: Polls::about(setup.pace),
+        }
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Driver, CompareError> {
