@@ -214,8 +214,8 @@ impl Producer {
     /// # let options = Options { size: 4096, ..Options::default() };
     /// # let mut producer = Producer::create(dir.path().join("ring"), &options)?;
     /// producer.publish(&[0; 4000])?;
-    /// let offered = producer.offer_timeout(RecordType::BYTES, 4000, Duration::from_millis(1))?;
-    /// assert!(offered.is_none()); // nobody reads
+    /// let limit = Duration::from_millis(1);
+    /// assert!(producer.offer_timeout(RecordType::BYTES, 4000, limit)?.is_none()); // nobody reads
     /// assert_eq!(producer.totals().refused.total().records, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
