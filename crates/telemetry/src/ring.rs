@@ -430,6 +430,7 @@ impl Local {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use perfring_producer::Options;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::mpsc;
 
@@ -437,7 +438,7 @@ mod tests {
     fn a_thread_that_has_the_lock_of_the_sinks_own_producer_does_not_wait_for_itself() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
-        perfring_producer::create(&path, &crate::options()).unwrap();
+        perfring_producer::create(&path, &Options::many()).unwrap();
         let spare = SharedProducer::attach(&path).unwrap();
         let location = spare.location().clone();
         let ring = Ring::new(location, Threads::Together, spare, Resource::here());
