@@ -1,7 +1,7 @@
-//! A process of a sample: its whole life.
+//! A process of a sample.
 //!
 //! It gets its order over a socket, which is its standard input, and answers there. Its standard
-//! output and error are files: libraries print what they like.
+//! output and error are files, as libraries may print anything.
 
 use crate::CompareError;
 use crate::entrants::{Kind, by_name};
@@ -23,7 +23,7 @@ pub const CHILD_ARG: &str = "__compare-child";
 /// Plays its parts. Arguments: the parent's process id.
 ///
 /// # Errors
-/// What went wrong was also said to the conductor, if it is still there.
+/// The error, which is also sent to the conductor, if it is still running.
 pub fn child(args: &[String]) -> Result<(), CompareError> {
     let [parent] = args else {
         return Err(CompareError::Usage(format!("{CHILD_ARG} is for the harness itself")));
@@ -69,7 +69,7 @@ fn in_threads(
                 break;
             }
             for prompt in &prompts {
-                // Who has failed does not listen any more, and has said so.
+                // A part that has failed no longer listens, and has reported that.
                 let _ = prompt.send(());
             }
         }
@@ -89,7 +89,7 @@ fn lock<T>(mutex: &Mutex<T>) -> Result<std::sync::MutexGuard<'_, T>, CompareErro
     mutex.lock().map_err(|_| gone())
 }
 
-/// Waits for a word of the conductor's.
+/// Waits for a message from the conductor.
 fn listen(lines: &mut BufReader<UnixStream>) -> Result<(), CompareError> {
     if lines.read_line(&mut String::new())? == 0 {
         return Err(gone());
@@ -103,7 +103,7 @@ fn say(out: &Mutex<UnixStream>, index: usize, word: &Word) -> Result<(), Compare
     Ok(lock(out)?.write_all(&line)?)
 }
 
-/// Plays one part; what goes wrong is told.
+/// Plays one part and reports errors.
 fn perform(
     order: &Order,
     index: usize,

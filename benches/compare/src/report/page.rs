@@ -27,14 +27,14 @@ th{color:var(--dim);font-weight:600}td:first-child,th:first-child,.text td,.text
 font-weight:600}.ahead{color:var(--good)}.behind{color:var(--bad);font-weight:600}\
 details{margin:8px 0}summary{cursor:pointer;color:var(--dim)}</style>";
 
-/// Writes it.
+/// Writes the page.
 pub(super) fn write(
     rows: &[Row],
     panels: &[Panel<'_>],
     plots: &[(Workload, String, String)],
 ) -> String {
     let mut page = String::new();
-    // A string takes whatever is written to it.
+    // Writing to a string cannot fail.
     let _ = write!(
         page,
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
@@ -111,7 +111,8 @@ fn how_to_read(page: &mut String) {
     );
 }
 
-/// Each of ours beside the best rival: whoever reads it finds the one that does what the rival does.
+/// Writes each perfring contestant beside the best rival, so that readers find the one that does
+/// what the rival does.
 fn standing(page: &mut String, panels: &[Panel<'_>]) {
     page.push_str(
         "<h2>Where perfring stands</h2><p>Each way to use perfring beside the best rival at this \
@@ -139,9 +140,10 @@ fn standing(page: &mut String, panels: &[Panel<'_>]) {
             let (class, word) = match ahead {
                 Some(times) if times < 1.0 => ("behind", format!("{times:.2} times, behind")),
                 Some(times) => ("ahead", format!("{times:.2} times")),
-                None => ("dim", "nobody else".to_owned()),
+                None => ("dim", "no other".to_owned()),
             };
-            // Of times and sizes the least is the best: the other way round, so that one is all of it.
+            // For times and sizes the least is the best: inverted, so that more than one always
+            // means ahead.
             let upright = |ratio: f64| {
                 if workload.higher_is_better() { ratio } else { 1.0 / ratio.max(1e-9) }
             };
@@ -214,7 +216,7 @@ fn figures(page: &mut String, workload: Workload, rows: &[Row]) {
     page.push_str("</table></div></details>");
 }
 
-/// What is to be known of a workload's figures.
+/// Writes the remarks on a workload's figures.
 fn beside(page: &mut String, workload: Workload, rows: &[Row]) {
     for remark in notes::remarks(rows, workload) {
         let _ = write!(page, "<p class=\"dim\">{}</p>", escape(&remark));
