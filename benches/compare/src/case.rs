@@ -113,7 +113,7 @@ pub fn fits(kind: &Kind, entry: &Entry, can: Option<&Can>) -> Result<(), Option<
 pub fn absent(kind: &Kind, entry: &Entry, reason: String, failed: bool) -> Absent {
     let part = match (kind.workload, kind.audience, kind.lossy) {
         (Workload::Producers, _, false) => Some("one reader"),
-        (Workload::Producers, ..) => Some("nobody reads"),
+        (Workload::Producers, ..) => Some("no reader"),
         (Workload::Overwrite, Audience::None, _) => Some("no reader"),
         (Workload::Overwrite, ..) => Some("slow and keen reader"),
         (Workload::Fanout, _, false) => Some("lossless"),

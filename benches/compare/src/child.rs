@@ -60,7 +60,7 @@ fn in_threads(
             let (prompt, prompted): (_, Receiver<()>) = channel();
             prompts.push(prompt);
             players.push(scope.spawn(move || {
-                perform(order, index, part, out, || prompted.recv().map_err(|_| gone()))
+                perform(order, index, part, out, || prompted.recv().map_err(|_| conductor_ended()))
             }));
         }
         // Twice: to open, and to end.
@@ -81,18 +81,18 @@ fn in_threads(
     })
 }
 
-fn gone() -> CompareError {
+fn conductor_ended() -> CompareError {
     io::Error::from(io::ErrorKind::UnexpectedEof).into()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> Result<std::sync::MutexGuard<'_, T>, CompareError> {
-    mutex.lock().map_err(|_| gone())
+    mutex.lock().map_err(|_| conductor_ended())
 }
 
 /// Waits for a message from the conductor.
 fn listen(lines: &mut BufReader<UnixStream>) -> Result<(), CompareError> {
     if lines.read_line(&mut String::new())? == 0 {
-        return Err(gone());
+        return Err(conductor_ended());
     }
     Ok(())
 }

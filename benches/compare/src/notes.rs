@@ -119,19 +119,19 @@ fn of_all(machine: &Machine, workload: Workload) -> Option<String> {
         Workload::Overwrite => Some(
             "A keen reader that found nothing waits by --pace, the same rule for all of them; \
              by the adaptive one each reader keeps the distance that its own sender's rate gives. A \
-             slow one looks once a millisecond, whatever the rate; with none, the reader attaches \
-             and looks when the sender has ended."
+             slow one polls once a millisecond, whatever the rate; with none, the reader attaches \
+             and polls when the sender has ended."
                 .to_owned(),
         ),
         Workload::Memory => Some(
-            "What a kernel holds is what it may come to when the channel is full: by the size \
+            "The kernel's part is its maximum, when the channel is full: by the size \
              of the pipe, the socket's room, the maps of the kernel's own rings. Not all \
-             channels are as large as was asked for: the settings say what the system gave."
+             channels are as large as requested: the settings show what the system granted."
                 .to_owned(),
         ),
         Workload::Producers => Some(
-            "Cores are the receiver's | the senders'. Where nobody reads, all overwrite, and \
-             what is left is verified in the end."
+            "Cores are the receiver's | the senders'. Without a reader, all overwrite, and \
+             what is left is verified at the end."
                 .to_owned(),
         ),
         _ => None,

@@ -98,10 +98,10 @@ impl<C: Contestant> Player for Of<C> {
                 };
                 stage.created()?;
                 let mut receiver = C::receiver(&part.path, &part.setup, part.index)?;
-                let looks = (*audience, *yields);
+                let polling = (*audience, *yields);
                 let found = by_size(
                     payload,
-                    |size| sized!(size, N => Ok(duty::receive::<N>(&mut receiver, part, looks, stage))),
+                    |size| sized!(size, N => Ok(duty::receive::<N>(&mut receiver, part, polling, stage))),
                 )?;
                 stage.done(found)
             }

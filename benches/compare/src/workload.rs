@@ -86,16 +86,18 @@ impl Workload {
             Workload::Wakeup => "Half a round trip, sleeping in the kernel, 64 bytes",
             Workload::Producers => {
                 "Many senders, 64 bytes, each on a core of its own where there are enough: records of all \
-                 together, verified by one receiver of a lossless channel; or sent, where nobody reads"
+                 together, verified by one receiver of a lossless channel; or sent, without a reader"
             }
             Workload::Overwrite => {
-                "What a record of 64 bytes costs a sender that overwrites the oldest"
+                "The cost of a record of 64 bytes to a sender that overwrites the oldest"
             }
             Workload::Fanout => {
                 "Each record to every receiver, all receivers on one core, 64 bytes: verified records of \
-                 all together; who waits for its receivers (lossless) and who does not (lossy) apart"
+                 all together; contestants that wait for their receivers (lossless) and others (lossy) apart"
             }
-            Workload::Full => "What an offer of 64 bytes costs that is refused, as it is full",
+            Workload::Full => {
+                "The cost of an offer of 64 bytes that is refused because the channel is full"
+            }
             Workload::Cold => {
                 "From nothing to the first record read, both processes running: making it and opening \
                  both ends"

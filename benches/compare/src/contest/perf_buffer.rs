@@ -52,7 +52,7 @@ impl Contestant for PerfBuffer {
             location: Location::Kernel,
             settings: format!(
                 "{rings} rings of {data_size} bytes, one a processor, bpf_perf_event_output, up to \
-                 {block} records a system call, {wakes}, space handed back when all is read"
+                 {block} records a system call, {wakes}, space released when all is read"
             ),
             waits: Polls::or_asleep(setup, "asleep in poll"),
         }

@@ -154,15 +154,15 @@ impl Publisher {
     /// The kernel's.
     #[inline]
     pub fn send(&self, numbers: Range<u64>) -> Result<(), CompareError> {
-        let (mut next, mut looks) = (numbers.start, 0u32);
+        let (mut next, mut polls) = (numbers.start, 0u32);
         while next < numbers.end {
             let published = self.try_send(next..numbers.end)?;
             next += published;
             if published == 0 {
                 spin_loop();
-                looks += 1;
+                polls += 1;
                 // The reader may need this core. A poll is a system call.
-                if looks.is_multiple_of(64) {
+                if polls.is_multiple_of(64) {
                     std::thread::yield_now();
                 }
             }

@@ -312,7 +312,7 @@ impl Drop for Server {
 /// Requests the descriptors.
 fn fetch(path: &Path) -> Result<[File; 3], CompareError> {
     let stream =
-        until(NAME, "nobody hands its descriptors out", || Ok(UnixStream::connect(path).ok()))?;
+        until(NAME, "no process provides its descriptors", || Ok(UnixStream::connect(path).ok()))?;
     let mut byte = [0; 1];
     let mut bytes = [IoSliceMut::new(&mut byte)];
     let mut space = nix::cmsg_space!([std::os::fd::RawFd; 3]);

@@ -35,14 +35,14 @@ pub fn unless_full<T>(done: Result<T, Errno>) -> Result<Option<T>, Errno> {
 /// Waits until `attempt` succeeds.
 #[inline(always)]
 pub fn wait_until<T>(mut attempt: impl FnMut() -> Result<Option<T>, Errno>) -> Result<T, Errno> {
-    let mut looks = 0u32;
+    let mut polls = 0u32;
     loop {
         if let Some(done) = attempt()? {
             return Ok(done);
         }
         spin_loop();
-        looks += 1;
-        if looks.is_multiple_of(POLLS) {
+        polls += 1;
+        if polls.is_multiple_of(POLLS) {
             // The reader may need this core.
             std::thread::yield_now();
         }

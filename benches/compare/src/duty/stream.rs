@@ -53,7 +53,7 @@ enum Verifier {
 pub fn receive<const N: usize>(
     receiver: &mut impl Receiver,
     part: &Part,
-    looks: (Audience, bool),
+    polling: (Audience, bool),
     stage: &Stage<'_>,
 ) -> Result<Found, CompareError> {
     let senders = part.setup.senders;
@@ -64,14 +64,14 @@ pub fn receive<const N: usize>(
     };
     let start_ns = stage.ready()?;
     let end_ns = match &mut verifier {
-        Verifier::One(check) => follow(receiver, looks, senders, stage, |receiver| {
+        Verifier::One(check) => follow(receiver, polling, senders, stage, |receiver| {
             // A copy of its own stays in registers.
             let mut seen = *check;
             let count = receiver.drain::<N>(|bytes| seen.see(bytes))?;
             *check = seen;
             Ok(count)
         })?,
-        Verifier::Many(seen) => follow(receiver, looks, senders, stage, |receiver| {
+        Verifier::Many(seen) => follow(receiver, polling, senders, stage, |receiver| {
             receiver.drain::<N>(|bytes| seen.see(bytes))
         })?,
     };

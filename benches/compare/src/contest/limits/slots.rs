@@ -163,15 +163,15 @@ impl<const BATCH: u64> Sender for SlotSender<BATCH> {
 #[cold]
 #[inline(never)]
 fn wait_for_room(tail: &AtomicU64, head: u64, slots: u64) -> u64 {
-    let mut looks = 0u32;
+    let mut polls = 0u32;
     loop {
         let full_at = tail.load(Ordering::Acquire) + slots;
         if head < full_at {
             return full_at;
         }
         spin_loop();
-        looks += 1;
-        if looks.is_multiple_of(4096) {
+        polls += 1;
+        if polls.is_multiple_of(4096) {
             std::thread::yield_now();
         }
     }

@@ -39,7 +39,7 @@ impl Contestant for Slots {
         let gate = if setup.overwrite {
             ""
         } else {
-            ", a registry for its readers alone, which a sender without room looks at until an eighth \
+            ", a registry for its readers alone, which a sender without room polls at until an eighth \
              is free"
         };
         let settings = format!(
