@@ -1,4 +1,4 @@
-//! Tells the program how it was compiled: a figure without that is worth little.
+//! Passes the build settings to the program, as figures without them are worth little.
 
 use std::env;
 use std::process::Command;

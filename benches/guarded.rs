@@ -21,7 +21,7 @@ const LENS: [usize; 5] = [8, 64, 256, 1024, 4096];
 const RING: u64 = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct Way {
+struct Mode {
     name: &'static str,
     producer: Producer,
     consumer: Consumer,
@@ -66,7 +66,7 @@ fn read(consumer: &mut Consumer, drains: bool, expected: &[u8]) -> u64 {
 }
 
 /// Returns ns per record, for records that are already published.
-fn alone(way: &mut Way, payload: &[u8], rounds: u64) -> f64 {
+fn alone(mode: &mut Mode, payload: &[u8], rounds: u64) -> f64 {
     let (mut count, mut time) = (0, Duration::ZERO);
     for _ in 0..rounds {
         // As many as fit for certain, with their headers.
@@ -75,18 +75,18 @@ fn alone(way: &mut Way, payload: &[u8], rounds: u64) -> f64 {
             way.producer.publish_as(KIND, payload).unwrap();
         }
         let start = Instant::now();
-        let seen = read(&mut way.consumer, way.drains, payload);
+        let seen = read(&mut mode.consumer, mode.drains, payload);
         time += start.elapsed();
         assert_eq!(seen, sent);
         count += seen;
-        way.consumer.release();
+        mode.consumer.release();
     }
     time.as_secs_f64() * 1e9 / count as f64
 }
 
 /// Returns ns per record, beside a producer that never pauses.
-fn beside(way: &mut Way, payload: &[u8], count: u64, core: Option<usize>) -> f64 {
-    let (producer, consumer) = (&mut way.producer, &mut way.consumer);
+fn beside(mode: &mut Mode, payload: &[u8], count: u64, core: Option<usize>) -> f64 {
+    let (producer, consumer) = (&mut mode.producer, &mut mode.consumer);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let _pinned = core.map(|core| Pinned::to(core).unwrap());
@@ -98,7 +98,7 @@ fn beside(way: &mut Way, payload: &[u8], count: u64, core: Option<usize>) -> f64
         let start = Instant::now();
         let mut seen = 0;
         while seen < count {
-            match read(consumer, way.drains, payload) {
+            match read(consumer, mode.drains, payload) {
                 0 => assert!(consumer.spin(PATIENCE), "nothing arrives"),
                 some => seen += some,
             }
@@ -115,7 +115,7 @@ fn main() {
     let cores = two_cores().unwrap();
     let _pinned = cores.map(|[first, _]| Pinned::to(first).unwrap());
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    println!("payload way       alone, ns a record   of plain   beside, ns a record   of plain");
+    println!("payload mode      alone, ns a record   of plain   beside, ns a record   of plain");
     for len in LENS {
         let mut ways = [
             Way::new(dir.path(), "read", Trust::Peers, false),
@@ -126,33 +126,33 @@ fn main() {
         let payload: Vec<u8> = (0..len).map(|at| at as u8 ^ 0x5a).collect();
         let count = (bytes / (len + 8)).clamp(100, 4_000_000) as u64;
         for _ in 0..repetitions {
-            for way in &mut ways {
+            for mode in &mut modes {
                 let rounds = (count * len as u64 / RING).clamp(2, 200);
-                let ns = alone(way, &payload, rounds);
-                way.alone.push(ns);
-                let ns = beside(way, &payload, count, cores.map(|[_, second]| second));
-                way.beside.push(ns);
+                let ns = alone(mode, &payload, rounds);
+                mode.alone.push(ns);
+                let ns = beside(mode, &payload, count, cores.map(|[_, second]| second));
+                mode.beside.push(ns);
             }
         }
-        for pair in ways.chunks(2) {
+        for pair in modes.chunks(2) {
             let of = |values: &[f64]| {
                 let (low, high) = range(values.iter().copied()).unwrap();
                 (median(values.iter().copied()).unwrap(), low, high)
             };
             let (alone_plain, beside_plain) = (of(&pair[0].alone).0, of(&pair[0].beside).0);
-            for way in pair {
-                let ((a, a_low, a_high), (b, b_low, b_high)) = (of(&way.alone), of(&way.beside));
+            for mode in pair {
+                let ((a, a_low, a_high), (b, b_low, b_high)) = (of(&mode.alone), of(&mode.beside));
                 println!(
                     "{len:>7} {:<13} {a:>6.1} ({a_low:.1}-{a_high:.1}) {:>6.2} {b:>9.1} \
                      ({b_low:.1}-{b_high:.1}) {:>6.2}",
-                    way.name,
+                    mode.name,
                     a / alone_plain,
                     b / beside_plain
                 );
             }
         }
-        for way in &ways {
-            std::fs::remove_file(dir.path().join(way.name)).unwrap();
+        for mode in &modes {
+            std::fs::remove_file(dir.path().join(mode.name)).unwrap();
         }
     }
 }

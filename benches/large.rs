@@ -70,7 +70,7 @@ fn consume(path: &Path, len: usize, whole: bool, cpu: Option<usize>) {
     }
 }
 
-struct Way {
+struct Mode {
     name: &'static str,
     producer: Producer,
     child: std::process::Child,
@@ -79,7 +79,7 @@ struct Way {
     rates: Vec<f64>,
 }
 
-impl Way {
+impl Mode {
     fn new(dir: &Path, name: &'static str, len: usize, area: usize, cpu: Option<usize>) -> Self {
         let path = dir.join(format!("{name}-{len}"));
         let options = Options { size: 64 << 10, aux_size: area as u64, ..Options::default() };
@@ -93,10 +93,10 @@ impl Way {
             .unwrap();
         let answers = BufReader::new(child.stdout.take().unwrap()).lines();
         let rates = Vec::new();
-        let mut way = Way { name, producer, child, answers, sent: 0, rates };
-        way.sample(&mut pattern(len), 4); // pages faulted in on both sides
-        way.rates.clear();
-        way
+        let mut mode = Mode { name, producer, child, answers, sent: 0, rates };
+        mode.sample(&mut pattern(len), 4); // pages faulted in on both sides
+        mode.rates.clear();
+        mode
     }
 
     fn sample(&mut self, words: &mut [u64], count: u64) {
@@ -114,7 +114,7 @@ impl Way {
     }
 }
 
-impl Drop for Way {
+impl Drop for Mode {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let _ = self.child.wait();
@@ -151,40 +151,40 @@ fn main() {
     let _pinned = cores.map(|[first, _]| Pinned::to(first).unwrap());
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     if !json {
-        println!("payload    GB/s memcpy        way    GB/s ring          ring / memcpy");
+        println!("payload    GB/s memcpy       mode    GB/s ring          ring / memcpy");
     }
     for len in lens {
         // The first payload is longer than the data area takes.
         let len = (*len).max(68 << 10);
         let area = (4 * len).next_power_of_two().clamp(16 * MIB, 128 * MIB);
         let count = (bytes / len).max(4) as u64;
-        let mut ways = ["words", "whole"]
-            .map(|name| Way::new(dir.path(), name, len, area, cores.map(|[_, second]| second)));
+        let mut modes = ["words", "whole"]
+            .map(|name| Mode::new(dir.path(), name, len, area, cores.map(|[_, second]| second)));
         let (mut words, mut room, mut alone) = (pattern(len), vec![1; area], Vec::new());
         for _ in 0..repetitions {
             alone.push(copy(&mut words, &mut room, count));
-            for way in &mut ways {
-                way.sample(&mut words, count);
+            for mode in &mut modes {
+                mode.sample(&mut words, count);
             }
         }
-        for way in &ways {
+        for mode in &modes {
             let of = |rates: &[f64]| {
                 let (low, high) = range(rates.iter().copied()).unwrap();
                 (median(rates.iter().copied()).unwrap(), low, high)
             };
-            let ((copied, c_low, c_high), (rate, low, high)) = (of(&alone), of(&way.rates));
+            let ((copied, c_low, c_high), (rate, low, high)) = (of(&alone), of(&mode.rates));
             let ratio = rate / copied;
             if json {
                 println!(
                     "{{\"payload\":{len},\"way\":\"{}\",\"gb_per_s\":{rate:.3},\"memcpy_gb_per_s\":\
                      {copied:.3},\"ratio\":{ratio:.3},\"repetitions\":{repetitions}}}",
-                    way.name
+                    mode.name
                 );
             } else {
                 println!(
                     "{len:>9} {copied:>6.2} ({c_low:.2}-{c_high:.2}) {:>9} {rate:>6.2} \
                      ({low:.2}-{high:.2}) {ratio:>6.2}",
-                    way.name
+                    mode.name
                 );
             }
         }

@@ -1,10 +1,10 @@
-//! Tells the program of which commit it was built. It is looked up here and not when it runs: what
-//! stands checked out then may be another one.
+//! Passes the commit from which the program is built. It is determined here and not at run time,
+//! when another commit may be checked out.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What goes into the program, from here.
+/// The sources that go into the program, relative to this directory.
 const SOURCES: [&str; 9] = [
     "build.rs",
     "src",
@@ -21,7 +21,7 @@ fn main() {
     for source in SOURCES {
         println!("cargo::rerun-if-changed={source}");
     }
-    // Each commit and each checkout adds a line to the log, where one is kept.
+    // Each commit and each checkout adds a line to the log, if there is one.
     for name in ["logs/HEAD", "HEAD"] {
         if let Some(file) = git(&["rev-parse", "--git-path", name])
             && Path::new(&file).exists()

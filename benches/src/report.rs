@@ -239,7 +239,7 @@ fn medians(group: &Group, options: &Options) -> Vec<Row> {
 fn title(part: Part) -> &'static str {
     match part {
         Part::Throughput => "Verified records from one process to another, drop mode",
-        Part::Overwrite => "What a record costs the producer, 64 bytes",
+        Part::Overwrite => "The cost of a record to the producer, 64 bytes",
         Part::Latency => "Half a round trip, polling all the time, 64 bytes",
         Part::Many => "", // has tables of its own
     }

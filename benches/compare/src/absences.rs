@@ -1,11 +1,11 @@
-//! Who is absent, from what, and why.
+//! Absent contestants: from which workloads, and why.
 
 use crate::rows::Absent;
 use crate::workload::Workload;
 
-/// Absences that have a reason in common together: names, from what, and the reason.
+/// Groups absences with a common reason: names, from what, and the reason.
 pub fn grouped(absent: &[&Absent]) -> Vec<(String, String, String)> {
-    // The places of each name first: not everybody is absent from all that somebody is.
+    // The workloads of each name first: contestants may be absent from different ones.
     let mut each: Vec<(&Absent, Vec<Place<'_>>)> = Vec::new();
     for one in absent {
         let place = (one.workload.map_or("everything", Workload::name), one.part.as_deref());
@@ -35,10 +35,10 @@ pub fn grouped(absent: &[&Absent]) -> Vec<(String, String, String)> {
     groups.into_iter().map(group).collect()
 }
 
-/// A workload, and what of it.
+/// A workload, and a part of it.
 type Place<'a> = (&'a str, Option<&'a str>);
 
-/// Each workload once, with its parts behind it, but for those of which all are there.
+/// Each workload once, with its parts behind it, except those of which all parts are present.
 fn words(places: &[Place<'_>]) -> String {
     let mut words: Vec<String> = Vec::new();
     for &(workload, _) in places {

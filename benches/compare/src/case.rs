@@ -1,4 +1,4 @@
-//! Which samples are taken, and which of them take turns.
+//! The samples that are taken, and which of them take turns.
 
 use crate::contestant::{Can, Location, Role, Setup};
 use crate::entrants::{Entry, Kind as Entrant};
@@ -10,22 +10,22 @@ use crate::workload::{SMALL, Workload};
 use perfring_bench::WaitStrategy;
 use std::path::Path;
 
-/// Channels that are weighed together, where so many can be had at once.
+/// Channels that are measured together, where so many can exist at once.
 pub const RINGS: u64 = 8;
 /// Trips before those that count.
 const WARM_UP: u64 = 1000;
 const WARM_UP_SLEEPING: u64 = 20;
-/// A sleeper is far slower than one that looks.
+/// A sleeper is far slower than a busy reader.
 const SLEEPING_TRIPS_PART: u64 = 20;
 
-/// One kind of sample of one contestant.
+/// A kind of sample of one contestant.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// What is compared.
+    /// The comparison.
     pub kind: Kind,
-    /// Whose.
+    /// The contestant.
     pub entry: &'static Entry,
-    /// What it can.
+    /// What it can do.
     pub can: Option<Can>,
 }
 
@@ -48,7 +48,7 @@ pub fn kinds(options: &Options) -> Vec<Kind> {
             Workload::Producers => {
                 let all = || options.senders.iter().map(|&senders| Kind { senders, ..kind });
                 kinds.extend(all());
-                // One reader is as fast as it is: only without one do senders show what they can.
+                // One reader limits the rate: only without one do senders show what they can do.
                 let alone = |kind| Kind { audience: Audience::None, lossy: true, ..kind };
                 kinds.extend(all().map(alone));
             }
@@ -59,7 +59,7 @@ pub fn kinds(options: &Options) -> Vec<Kind> {
                     ..kind
                 }),
             ),
-            // Who waits for its readers and who does not do different work.
+            // Senders that wait for their readers and senders that do not do different work.
             Workload::Fanout => {
                 let all = || options.receivers.iter().map(|&receivers| Kind { receivers, ..kind });
                 kinds.extend(all());
@@ -74,11 +74,11 @@ pub fn kinds(options: &Options) -> Vec<Kind> {
     kinds
 }
 
-/// Whether this contestant can do that, and if not, why; `None` is not worth a word.
+/// Returns whether this contestant can do that, and if not, why; `None` needs no explanation.
 pub fn fits(kind: &Kind, entry: &Entry, can: Option<&Can>) -> Result<(), Option<String>> {
     let reported = |result: Result<(), &'static str>| result.map_err(|why| Some(why.to_owned()));
     let Some(can) = can else {
-        // memcpy and the line are there for one thing each.
+        // memcpy and the line each serve one purpose.
         let its_own = match entry.kind {
             Entrant::Memcpy => Workload::Throughput,
             _ => Workload::Latency,
@@ -109,11 +109,11 @@ pub fn fits(kind: &Kind, entry: &Entry, can: Option<&Can>) -> Result<(), Option<
     }
 }
 
-/// An absence of this kind.
+/// Returns an absence of this kind.
 pub fn absent(kind: &Kind, entry: &Entry, reason: String, failed: bool) -> Absent {
     let part = match (kind.workload, kind.audience, kind.lossy) {
         (Workload::Producers, _, false) => Some("one reader"),
-        (Workload::Producers, ..) => Some("nobody reads"),
+        (Workload::Producers, ..) => Some("no reader"),
         (Workload::Overwrite, Audience::None, _) => Some("no reader"),
         (Workload::Overwrite, ..) => Some("slow and keen reader"),
         (Workload::Fanout, _, false) => Some("lossless"),
@@ -125,7 +125,7 @@ pub fn absent(kind: &Kind, entry: &Entry, reason: String, failed: bool) -> Absen
 }
 
 impl Case {
-    /// What is made for it.
+    /// Returns the setup for it.
     pub fn setup(&self, options: &Options) -> Setup {
         let Kind { workload, payload, senders, receivers, lossy, .. } = self.kind;
         Setup {
@@ -145,7 +145,7 @@ impl Case {
         Limit { seconds: options.seconds_per_sample, records }
     }
 
-    /// Where its ends are.
+    /// Returns where its ends run.
     pub fn placed(&self, places: Option<&Places>) -> Placed {
         let Some(places) = places else { return Placed::default() };
         let senders = (0..self.kind.senders).map(|index| places.sender(index)).collect();
@@ -156,14 +156,14 @@ impl Case {
         Placed { receivers, senders }
     }
 
-    /// How a receiver waits that waits so where it may: what is asked of it here.
+    /// Describes how a receiver waits here, where `own` is its usual strategy.
     pub fn waits(&self, own: &str, placed: &Placed) -> String {
         match (self.kind.workload, self.kind.audience) {
-            (Workload::Full, _) => "does not look before the end".to_owned(),
-            (_, Audience::None) => "does not look before the senders have ended".to_owned(),
-            (_, Audience::Slow) => "looks once a millisecond, whatever there is".to_owned(),
+            (Workload::Full, _) => "does not poll before the end".to_owned(),
+            (_, Audience::None) => "does not poll before the senders have ended".to_owned(),
+            (_, Audience::Slow) => "polls once a millisecond, whatever is there".to_owned(),
             _ if self.yields(placed) => {
-                format!("{own}; gives its core up after each look that found nothing")
+                format!("{own}; yields its core after each empty poll")
             }
             _ => own.to_owned(),
         }
@@ -173,7 +173,7 @@ impl Case {
         self.kind.receivers > 1 || placed.senders.is_empty()
     }
 
-    /// What each process does: first the receivers', then the senders'.
+    /// Returns what each process does: first the receivers', then the senders'.
     pub fn processes(
         &self,
         options: &Options,
@@ -196,7 +196,7 @@ impl Case {
             |index| part(Duty::Receive { audience: self.kind.audience, yields }, here, index);
         let parts: Vec<Part> = match (self.entry.kind, self.kind.workload) {
             (Entrant::Memcpy, _) => {
-                // It never leaves its core: less is enough.
+                // It stays on its core: less is enough.
                 let limit = Limit { seconds: limit.seconds / 4.0, ..limit };
                 vec![part(Duty::Copy(limit), there, 0)]
             }
@@ -224,7 +224,7 @@ impl Case {
                 vec![part(Duty::ColdReceive(times), here, 0), part(Duty::ColdSend(times), there, 0)]
             }
             (_, Workload::Memory) => {
-                // Twice round, so that every page has been used.
+                // Twice around the ring, so that every page has been used.
                 let records = 2 * options.data_size / SMALL as u64;
                 vec![
                     part(Duty::HoldReceive { rings, records }, here, 0),
@@ -294,7 +294,7 @@ mod tests {
             let alone = fits(name, Workload::Overwrite, &|kind| kind.audience == Audience::None);
             assert_eq!(alone, Ok(()), "{name}");
         }
-        // Our observers are waited for by nobody; a disruptor's readers all are.
+        // Nothing waits for perfring's observers; a disruptor waits for all its readers.
         assert!(fits("perfring", Workload::Fanout, &|kind| !kind.lossy).is_err());
         assert_eq!(fits("perfring", Workload::Fanout, &|kind| kind.lossy), Ok(()));
         assert_eq!(fits("disruptor-mp", Workload::Fanout, &|kind| !kind.lossy), Ok(()));
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(waits(&|_| true, Workload::Throughput), "its own");
         let slow = waits(&|kind| kind.audience == Audience::Slow, Workload::Overwrite);
         assert!(slow.contains("once a millisecond"));
-        assert!(waits(&|_| true, Workload::Full).contains("does not look"));
-        assert!(waits(&|kind| kind.receivers > 1, Workload::Fanout).contains("gives its core up"));
+        assert!(waits(&|_| true, Workload::Full).contains("does not poll"));
+        assert!(waits(&|kind| kind.receivers > 1, Workload::Fanout).contains("yields its core"));
     }
 }

@@ -1,7 +1,7 @@
-//! A process of a sample: its whole life.
+//! A process of a sample.
 //!
 //! It gets its order over a socket, which is its standard input, and answers there. Its standard
-//! output and error are files: libraries print what they like.
+//! output and error are files, as libraries may print anything.
 
 use crate::CompareError;
 use crate::entrants::{Kind, by_name};
@@ -23,7 +23,7 @@ pub const CHILD_ARG: &str = "__compare-child";
 /// Plays its parts. Arguments: the parent's process id.
 ///
 /// # Errors
-/// What went wrong was also said to the conductor, if it is still there.
+/// The error, which is also sent to the conductor, if it is still running.
 pub fn child(args: &[String]) -> Result<(), CompareError> {
     let [parent] = args else {
         return Err(CompareError::Usage(format!("{CHILD_ARG} is for the harness itself")));
@@ -60,7 +60,7 @@ fn in_threads(
             let (prompt, prompted): (_, Receiver<()>) = channel();
             prompts.push(prompt);
             players.push(scope.spawn(move || {
-                perform(order, index, part, out, || prompted.recv().map_err(|_| gone()))
+                perform(order, index, part, out, || prompted.recv().map_err(|_| conductor_ended()))
             }));
         }
         // Twice: to open, and to end.
@@ -69,7 +69,7 @@ fn in_threads(
                 break;
             }
             for prompt in &prompts {
-                // Who has failed does not listen any more, and has said so.
+                // A part that has failed no longer listens, and has reported that.
                 let _ = prompt.send(());
             }
         }
@@ -81,18 +81,18 @@ fn in_threads(
     })
 }
 
-fn gone() -> CompareError {
+fn conductor_ended() -> CompareError {
     io::Error::from(io::ErrorKind::UnexpectedEof).into()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> Result<std::sync::MutexGuard<'_, T>, CompareError> {
-    mutex.lock().map_err(|_| gone())
+    mutex.lock().map_err(|_| conductor_ended())
 }
 
-/// Waits for a word of the conductor's.
+/// Waits for a message from the conductor.
 fn listen(lines: &mut BufReader<UnixStream>) -> Result<(), CompareError> {
     if lines.read_line(&mut String::new())? == 0 {
-        return Err(gone());
+        return Err(conductor_ended());
     }
     Ok(())
 }
@@ -103,7 +103,7 @@ fn say(out: &Mutex<UnixStream>, index: usize, word: &Word) -> Result<(), Compare
     Ok(lock(out)?.write_all(&line)?)
 }
 
-/// Plays one part; what goes wrong is told.
+/// Plays one part and reports errors.
 fn perform(
     order: &Order,
     index: usize,

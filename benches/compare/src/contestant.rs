@@ -1,5 +1,5 @@
-//! What a contestant is: what is measured around it is the same code for all, and the loop that
-//! sends or reads is each one's own.
+//! The definition of a contestant: the measuring code around it is the same for all, and the loop
+//! that sends or reads is each contestant's own.
 
 use crate::CompareError;
 use crate::workload::Workload;
@@ -9,20 +9,20 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-/// Where a contestant's two ends live.
+/// Where a contestant's two ends run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Location {
     /// In two processes.
     Processes,
-    /// In two threads of one process: an upper reference, not a rival.
+    /// In two threads of one process: an upper bound, not a rival.
     Threads,
-    /// The kernel writes what a program of ours asks it to.
+    /// The kernel writes, as a BPF program requests.
     Kernel,
 }
 
 impl Location {
-    /// In words.
+    /// Returns a description.
     pub fn words(self) -> &'static str {
         match self {
             Location::Processes => "processes",
@@ -32,41 +32,42 @@ impl Location {
     }
 }
 
-/// What a contestant is there for.
+/// The role of a contestant in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The least that moves the same bytes: no library.
+    /// The least code that moves the same bytes: no library.
     Limit,
     /// perfring.
     Ours,
-    /// Another way between processes.
+    /// Another means of transfer between processes.
     Rival,
-    /// Between threads of one process: an upper reference.
+    /// Between threads of one process: an upper bound.
     Reference,
 }
 
-/// What to make.
+/// The settings of a channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Setup {
-    /// Bytes that the ring should hold, payloads only or with headers, as the contestant counts.
-    /// A contestant of fixed slots takes `data_size / payload` of them.
+    /// Bytes that the ring should hold, payloads only or with headers, as the contestant counts. A
+    /// contestant with fixed slots takes `data_size / payload` of them.
     pub data_size: u64,
     /// Bytes of every record.
     pub payload: usize,
-    /// Whether the oldest records go when it is full. If not, nothing is ever lost: senders wait.
+    /// Whether the oldest records are overwritten when it is full. If not, nothing is ever lost:
+    /// senders wait.
     pub overwrite: bool,
     /// Senders at once.
     pub senders: usize,
     /// Receivers, each of which gets every record.
     pub receivers: usize,
-    /// How a receiver that found nothing looks again, where that is ours to say.
+    /// How a receiver that found nothing polls again, where the harness can choose.
     pub pace: WaitStrategy,
     /// Whether receivers sleep in the kernel while there is nothing, and senders wake them.
     pub sleeping: bool,
 }
 
-/// What a contestant can be asked to do. What it can't is told with the reason.
+/// What a contestant can be asked to do, with the reason for each thing that it cannot.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Can {
     /// Largest payload.
@@ -75,64 +76,65 @@ pub struct Can {
     pub lossless: Result<(), &'static str>,
     /// Several senders.
     pub senders: Result<(), &'static str>,
-    /// The oldest records go.
+    /// Overwriting the oldest records.
     pub overwrite: Result<(), &'static str>,
-    /// Several receivers of every record, that lose nothing or know what they lost.
+    /// Several receivers of every record, which lose nothing or know what they lost.
     pub receivers: Result<(), &'static str>,
     /// A receiver that sleeps in the kernel.
     pub sleeping: Result<(), &'static str>,
-    /// A sender can be told that there is no room.
+    /// A sender can find out that there is no room.
     pub refuses: Result<(), &'static str>,
 }
 
-/// What a contestant can't do although it can do the parts of it, each with the reason.
+/// Combinations that a contestant cannot do although it can do the parts, each with the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Cannot {
-    /// A reader that follows while the oldest records go.
+    /// A reader that follows while the oldest records are overwritten.
     pub follow: Result<(), &'static str>,
-    /// To overwrite with one sender: it is there for several.
+    /// Overwriting with one sender: it is meant for several.
     pub overwrite_alone: Result<(), &'static str>,
     /// Several receivers of every record, for all of which the sender waits.
     pub wait_for_many: Result<(), &'static str>,
 }
 
 impl Cannot {
-    /// It can do whatever it can do the parts of.
+    /// It can do every combination of what it can do.
     pub const NOTHING: Self =
         Cannot { follow: Ok(()), overwrite_alone: Ok(()), wait_for_many: Ok(()) };
 }
 
-/// Who it is.
+/// The description of a contestant.
 #[derive(Clone, Debug, Serialize)]
 pub struct About {
-    /// As tables name it.
+    /// Its name in tables.
     pub name: &'static str,
     /// Crate, library or kernel, with its version.
     pub version: String,
-    /// Where its ends live.
+    /// Where its ends run.
     pub location: Location,
-    /// What was set, in its own words: sizes, modes, batches.
+    /// Its settings, in its own terms: sizes, modes, batches.
     pub settings: String,
     /// How its reader waits while there is nothing.
     pub waits: String,
 }
 
-/// A way to hand records over.
+/// A means of transferring records.
 ///
-/// A `path` is new and in memory; whoever needs a name makes it from the path. `create` is called
-/// once, in the process of the first receiver, and what it returns lives until both sides are done.
-/// Then all receivers and senders are made, the former first and in the same process for the first
-/// of them, the latter in others (or threads, see [`Location`]); making one may wait for its other end,
-/// as each is made in a process or thread of its own.
+/// A `path` is new and in memory; a contestant that needs a name derives it from the path. `create`
+/// is called once, in the process of the first receiver, and its result lives until both sides are
+/// done. Then all receivers and senders are opened: the first receiver in the same process, the
+/// senders in others (or threads, see [`Location`]). Opening one may wait for its other end, as
+/// each is opened in a process or thread of its own.
 pub trait Contestant: 'static {
     /// Its writing end.
     type Sender: Sender;
     /// Its reading end.
     type Receiver: Receiver;
-    /// What must live while it is used: a driver, a server's socket; removed when dropped.
+    /// What must live while it is used, such as a driver or a server's socket; removed when
+    /// dropped.
     type Held;
 
-    /// Whether it can run here at all, and if not, why: one sentence.
+    /// Checks whether it can run here at all, and if not, explains why in one sentence.
     ///
     /// # Errors
     /// The reason.
@@ -140,57 +142,57 @@ pub trait Contestant: 'static {
         Ok(())
     }
 
-    /// What it can be asked to do.
+    /// Returns what it can be asked to do.
     fn can() -> Can;
 
-    /// What it can't be asked to do all the same.
+    /// Returns the combinations that it cannot be asked to do.
     fn cannot() -> Cannot {
         Cannot::NOTHING
     }
 
-    /// Who it is, as set up so.
+    /// Describes it with these settings.
     fn about(setup: &Setup) -> About;
 
-    /// What must be known of its figures in a workload: a sentence for whoever reads them.
+    /// Returns what readers of its figures in a workload must know: a sentence.
     fn remark(workload: Workload) -> Option<&'static str> {
         let _ = workload;
         None
     }
 
-    /// Whether each sender has a ring, or a channel, of its own: senders do not meet then, and there
-    /// is no order among them unless it says so.
+    /// Returns whether each sender has a ring, or a channel, of its own: senders do not contend
+    /// then, and there is no order between them unless stated.
     fn own_channels() -> bool {
         false
     }
 
-    /// Bytes that the kernel holds for one channel, at most, and that the size of the processes does
-    /// not show: a pipe's buffer, a socket's, a map of the kernel's. `Some(0)` for who has all in
-    /// memory that its processes map, as most do; `None` if it can't be known.
+    /// Returns the bytes that the kernel holds for one channel, at most, and that the size of the
+    /// processes does not show: the buffer of a pipe or a socket, or a BPF map. `Some(0)` if all
+    /// memory is mapped by its processes, as for most; `None` if it cannot be known.
     fn kernel_bytes(setup: &Setup) -> Option<u64> {
         let _ = setup;
         Some(0)
     }
 
-    /// Makes what must be there before either end.
+    /// Creates what must exist before either end.
     ///
     /// # Errors
-    /// Whatever it says.
+    /// Any error of the contestant.
     fn create(path: &Path, setup: &Setup) -> Result<Self::Held, CompareError>;
 
-    /// Makes writing end number `index`.
+    /// Opens the writing end of number `index`.
     ///
     /// # Errors
-    /// Whatever it says.
+    /// Any error of the contestant.
     fn sender(path: &Path, setup: &Setup, index: usize) -> Result<Self::Sender, CompareError>;
 
-    /// Makes reading end number `index`.
+    /// Opens the reading end of number `index`.
     ///
     /// # Errors
-    /// Whatever it says.
+    /// Any error of the contestant.
     fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<Self::Receiver, CompareError>;
 }
 
-/// An error of this contestant's.
+/// Wraps an error of this contestant.
 pub fn failed<E>(contestant: &'static str) -> impl Fn(E) -> CompareError
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -200,24 +202,24 @@ where
 
 /// The writing end.
 pub trait Sender {
-    /// Sends a record for each number, which `fill` writes in its place or into what is copied.
-    /// Where nothing may be lost, waits for room, and gives its core up now and then: the reader
-    /// may be on it. When it returns, all of them are on their way, also those of a batch.
+    /// Sends a record for each number, which `fill` writes in place or into what is copied. A
+    /// lossless contestant waits for room, and yields its core from time to time, as the reader may
+    /// be on it. When it returns, all of them are sent, including those of a batch.
     ///
-    /// The loop is the contestant's, so that it can batch and keep what it likes in registers.
+    /// The loop is the contestant's, so that it can batch and keep its state in registers.
     ///
     /// # Errors
-    /// Whatever it says.
+    /// Any error of the contestant.
     fn send<const N: usize>(
         &mut self,
         numbers: Range<u64>,
         fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<(), CompareError>;
 
-    /// Sends one record if there is room, and says whether there was. Never waits.
+    /// Sends one record if there is room, and returns whether there was. Never waits.
     ///
     /// # Errors
-    /// Whatever it says.
+    /// Any error of the contestant.
     fn offer<const N: usize>(
         &mut self,
         number: u64,
@@ -227,38 +229,39 @@ pub trait Sender {
 
 /// The reading end.
 pub trait Receiver {
-    /// Shows `visit` every record that is there, in place where it can, hands the space back, and
-    /// returns how many they were. Never waits.
+    /// Passes every record present to `visit`, in place where it can, releases the space, and
+    /// returns how many records they were. Never waits.
     ///
     /// # Errors
-    /// Whatever it says.
+    /// Any error of the contestant.
     fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<u64, CompareError>;
 
-    /// Shows `visit` the next record, if there is one, and returns whether there was. Never waits.
+    /// Passes the next record to `visit`, if there is one, and returns whether there was. Never
+    /// waits.
     ///
     /// # Errors
-    /// Whatever it says.
+    /// Any error of the contestant.
     fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, CompareError>;
 
-    /// Waits by the pace of its set-up until there is something, or for some microseconds. Never
-    /// sleeps.
+    /// Waits by the wait strategy of its setup until there is something, or for some microseconds.
+    /// Never sleeps.
     fn wait(&mut self);
 
     /// Sleeps in the kernel until there is something, or for so long.
     ///
     /// # Errors
-    /// Whatever it says.
+    /// Any error of the contestant.
     fn sleep(&mut self, timeout: Duration) -> Result<(), CompareError> {
         let _ = timeout;
         Err(CompareError::Cannot("sleep"))
     }
 
-    /// How many records it says it has lost so far, if it says.
+    /// Returns how many records it reports as lost so far, if it does.
     fn reported_lost(&mut self) -> Option<u64> {
         None
     }
 
-    /// How many records came after younger ones of other senders, if it gives an order of time.
+    /// Returns how many records came after younger ones of other senders, if it orders by time.
     fn late(&mut self) -> Option<u64> {
         None
     }

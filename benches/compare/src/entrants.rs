@@ -1,4 +1,4 @@
-//! Who takes part: one line each.
+//! The list of contestants.
 
 use crate::CompareError;
 use crate::contest::{
@@ -18,23 +18,23 @@ pub enum Kind {
     Line,
     /// Two ends with something in between.
     Ends(&'static dyn Player),
-    /// It was not compiled in: how to add it, or why nobody can.
+    /// It was not compiled in: how to add it, or why it cannot be added.
     NotBuilt(&'static str),
 }
 
 /// A contestant.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// As reports name it.
+    /// Its name in reports.
     pub name: &'static str,
-    /// What it is there for.
+    /// Its role in the comparison.
     pub role: Role,
     /// How it takes part.
     pub kind: Kind,
 }
 
 impl Entry {
-    /// What it can't be asked to do although it can do the parts of it.
+    /// Returns the combinations that it cannot be asked to do.
     pub fn cannot(&self) -> Cannot {
         match self.kind {
             Kind::Ends(player) => player.cannot(),
@@ -42,13 +42,14 @@ impl Entry {
         }
     }
 
-    /// Whether each sender has a channel of its own.
+    /// Returns whether each sender has a channel of its own.
     pub fn own_channels(&self) -> bool {
         matches!(self.kind, Kind::Ends(player) if player.own_channels())
     }
 }
 
-/// The list: name, role, type; `if "feature"` for who is compiled with that cargo feature only.
+/// The list: name, role, type; `if "feature"` for those that are compiled only with that cargo
+/// feature.
 macro_rules! contestants {
     ($($name:literal $role:ident $type:ty $(, if $feature:literal)?;)*) => {
         &[
@@ -135,15 +136,15 @@ const fn faulty<const FAULT: u8>(name: &'static str) -> Entry {
     Entry { name, role: Role::Rival, kind }
 }
 
-/// The contestant of this name.
+/// Returns the contestant of this name.
 pub fn by_name(name: &str) -> Option<&'static Entry> {
     ALL.iter().chain(FAULTY).find(|entry| entry.name == name)
 }
 
-/// Who takes part. Limits always do: without them a figure says little.
+/// Returns the chosen contestants. Limits always take part: without them a figure says little.
 ///
 /// # Errors
-/// [`CompareError::Usage`] where somebody is named whom there is not.
+/// [`CompareError::Usage`] if a name is unknown.
 pub fn chosen(options: &Options) -> Result<Vec<&'static Entry>, CompareError> {
     if let Some(name) = options.contestants.iter().find(|name| by_name(name).is_none()) {
         return Err(CompareError::Usage(format!("no contestant {name:?}; --list has all")));
@@ -161,8 +162,8 @@ mod tests {
     use crate::contestant::Setup;
     use perfring_bench::WaitStrategy;
 
-    /// What the size of processes does not show is known of each, and is something for those only
-    /// that the kernel keeps.
+    /// What the size of processes does not show is known of each contestant, and is not zero only
+    /// for those in the kernel.
     #[test]
     fn what_the_kernel_holds_is_known() {
         const KERNELS: [&str; 7] = [

@@ -1,8 +1,8 @@
-//! perfring beside other ways to hand records from one process to another.
+//! perfring beside other means of transferring records from one process to another.
 //!
 //! Real processes on two cores, each contestant on its own fast path, every byte verified by the
 //! receiver, in one run and taking turns, each sample with the distance of the cores before and
-//! after it. See `ROWS.md` for what is reported.
+//! after it. `ROWS.md` describes the report.
 
 pub mod absences;
 pub mod case;
@@ -44,32 +44,33 @@ pub enum CompareError {
     /// A system call.
     #[error("{what}: {source}")]
     System {
-        /// What was being done.
+        /// The action that failed.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: nix::errno::Errno,
     },
-    /// A contestant was asked for what it says it can't do.
+    /// A contestant was asked for something that it does not support.
     #[error("this contestant can't {0}")]
     Cannot(&'static str),
     /// A contestant failed.
     #[error("{contestant}: {source}")]
     Contestant {
-        /// Which.
+        /// Its name.
         contestant: &'static str,
-        /// What it said.
+        /// The error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Something was damaged, lost, told wrongly, or did not work; told after the whole report.
+    /// Something was damaged, lost, wrongly reported, or did not work; returned after the whole
+    /// report.
     #[error("{0}")]
     Faults(String),
     /// A signal asked to end the run.
     #[error("interrupted")]
     Interrupted,
-    /// Of the harness that is shared with `perfring bench`.
+    /// An error of the harness that is shared with `perfring bench`.
     #[error(transparent)]
     Bench(#[from] perfring_bench::BenchError),
-    /// The two processes do not understand each other.
+    /// A message between the two processes could not be decoded.
     #[error("message between the processes: {0}")]
     Message(#[from] serde_json::Error),
 }

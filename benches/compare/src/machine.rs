@@ -1,4 +1,4 @@
-//! What was measured on.
+//! The machine of a run.
 
 use crate::CompareError;
 use crate::options::Options;
@@ -8,10 +8,10 @@ use nix::time::{ClockId, clock_gettime};
 use perfring_bench::raw::ticks;
 use std::collections::BTreeMap;
 
-/// This machine, now.
+/// Describes this machine, now.
 ///
 /// # Errors
-/// If the kernel does not tell.
+/// If the kernel does not provide the information.
 pub fn of(
     options: &Options,
     places: Option<&Places>,
@@ -45,8 +45,8 @@ pub fn of(
     })
 }
 
-/// How far the clock of round trips goes at a time, halved as they are, in nanoseconds: what is
-/// shorter cannot be told.
+/// Returns the step of the clock of round trips, halved as they are, in nanoseconds: shorter times
+/// cannot be measured.
 fn clock_step_ns(tick_ns: f64) -> f64 {
     let mut before = ticks();
     let differences = (0..POLLS).map(|_| {
@@ -58,13 +58,13 @@ fn clock_step_ns(tick_ns: f64) -> f64 {
     step(differences) as f64 * tick_ns / 2.0
 }
 
-/// Looks at the clock.
+/// How often the clock is read.
 const POLLS: usize = 8192;
 
-/// What all differences are multiples of that come often: clocks of two processors need not be in
-/// step, and this may have moved from one to the other. A processor that never tells one time twice
-/// adds a tick to what it told before, so that a tick more or less is as good as none, if what comes
-/// most often is much more than that.
+/// Returns the greatest step of which all frequent differences are multiples. Clocks of two
+/// processors need not be in step, and this thread may have moved from one to the other. A
+/// processor that never returns the same time twice adds a tick to the last one, so a difference of
+/// a tick is ignored if the most frequent difference is much larger.
 fn step(differences: impl Iterator<Item = u64>) -> u64 {
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     for difference in differences {
@@ -79,7 +79,7 @@ fn step(differences: impl Iterator<Item = u64>) -> u64 {
     often().map(|(one, _)| *one).fold(0, divisor)
 }
 
-/// The greatest that both are multiples of.
+/// Returns the greatest common divisor.
 fn divisor(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
@@ -87,7 +87,7 @@ fn divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// Seconds since 1970 as a date.
+/// Formats seconds since 1970 as a date.
 fn utc(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Years that begin in March: the leap day is the last one.
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(divisor(0, 0), 0);
     }
 
-    /// Cargo builds anew after each commit: a header that names another one is caught here.
+    /// Cargo rebuilds after each commit: a header that names another one is detected here.
     #[test]
     fn the_commit_is_that_of_the_source() {
         let output = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();

@@ -1,5 +1,5 @@
 //! `perfring-compare`: see the library.
-#![allow(missing_docs, rustdoc::broken_intra_doc_links)] // what --help says is no link
+#![allow(missing_docs, rustdoc::broken_intra_doc_links)] // the help texts contain no links
 
 use clap::{Args, Parser, Subcommand};
 use perfring_bench::WaitStrategy;
@@ -14,7 +14,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// perfring beside other ways to hand records from one process to another
+/// perfring beside other means of transferring records from one process to another
 #[derive(Parser)]
 #[command(name = "compare", args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -41,7 +41,7 @@ struct Measure {
     /// Workloads: throughput, latency, wakeup, producers, overwrite, fanout, full, cold, memory [all]
     #[arg(long, value_delimiter = ',', value_name = "W,..")]
     only: Vec<Workload>,
-    /// Who takes part, beside the limits; see --list [all]
+    /// Contestants, besides the limits; see --list [all]
     #[arg(long, value_delimiter = ',', value_name = "NAME,..")]
     contestants: Vec<String>,
     /// Payloads of throughput: 8, 64, 256, 1024, 4096, 16384, 65472 [all]
@@ -62,20 +62,21 @@ struct Measure {
     /// Of each ring, a power of two [1048576]
     #[arg(long, value_name = "BYTES")]
     data_size: Option<u64>,
-    /// How a reader that found nothing looks again, where that is ours to say: latency, throughput or
-    /// adaptive; the same rule for all, also for the keen reader of overwrite [adaptive]
+    /// How a reader that found nothing polls again, where the harness can choose: latency,
+    /// throughput or adaptive; the same rule for all, also for the keen reader of overwrite
+    /// [adaptive]
     #[arg(long)]
     pace: Option<WaitStrategy>,
     /// A few records of each kind, to see that it works
     #[arg(long)]
     short: bool,
-    /// Who there is, and who can't run here
+    /// Lists all contestants, and those that cannot run here
     #[arg(long)]
     list: bool,
-    /// JSON lines, as ROWS.md says; - is standard output, and then there is no table
+    /// JSON lines, as described in ROWS.md; - is standard output, without a table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The report with plots goes to this directory
+    /// Directory for the report with plots
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -111,13 +112,13 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of the report has seen enough.
+        // The reader of the report has closed it.
         Err(CompareError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
         Err(CompareError::Interrupted) => ExitCode::from(130),
         Err(error) => {
-            // Nothing is left to tell if standard error is gone, too.
+            // Nothing can be reported if standard error is closed, too.
             let _ = writeln!(io::stderr(), "error: {error}");
             ExitCode::FAILURE
         }
@@ -148,7 +149,7 @@ fn compare(cli: &Cli) -> Result<(), CompareError> {
             let mut line = serde_json::to_vec(row)?;
             line.push(b'\n');
             json.write_all(&line)?;
-            // Who watches the file, or what is left of an interrupted run.
+            // For readers that follow the file, and for an interrupted run.
             json.flush()?;
         }
         Ok(())

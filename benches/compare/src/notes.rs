@@ -1,15 +1,15 @@
-//! What is said beside the figures of a workload, on the terminal and on the page: how each was set
-//! up there, what is to be known of them, and how rings of their own scale.
+//! Notes beside the figures of a workload, on the terminal and on the page: the settings of each
+//! contestant, remarks on them, and how separate rings scale.
 
 use crate::rows::{Kind, Machine, Row, Use, number};
 use crate::scaling::{Scaling, Step, scalings};
 use crate::workload::{SMALL, Workload};
 
-/// What tells kinds of one workload apart.
+/// Returns what distinguishes kinds of one workload.
 pub fn which(kind: &Kind) -> String {
     match kind.workload {
         Workload::Throughput => kind.payload.to_string(),
-        Workload::Producers if kind.lossy => format!("{}, nobody reads", kind.senders),
+        Workload::Producers if kind.lossy => format!("{}, no reader", kind.senders),
         Workload::Producers => kind.senders.to_string(),
         Workload::Overwrite => kind.audience.name().to_owned(),
         Workload::Fanout if kind.lossy => format!("{} lossy", kind.receivers),
@@ -18,11 +18,11 @@ pub fn which(kind: &Kind) -> String {
     }
 }
 
-/// How a contestant was set up for some kinds of a workload.
+/// The settings of a contestant for some kinds of a workload.
 pub struct Setting<'a> {
-    /// Who.
+    /// The contestant.
     pub contestant: &'a str,
-    /// Which kinds; empty if it is the same for all that there are.
+    /// The kinds; empty if the settings are the same for all present.
     pub kinds: Vec<String>,
     /// How its reader waits.
     pub waits: &'a str,
@@ -37,7 +37,7 @@ fn uses(rows: &[Row], workload: Workload) -> impl Iterator<Item = &Use> {
     })
 }
 
-/// All settings of a workload, alike ones of a contestant together, contestant by contestant.
+/// Returns all settings of a workload, identical ones of a contestant together, by contestant.
 pub fn settings(rows: &[Row], workload: Workload) -> Vec<Setting<'_>> {
     let mut all: Vec<Setting<'_>> = Vec::new();
     for one in uses(rows, workload) {
@@ -56,7 +56,7 @@ pub fn settings(rows: &[Row], workload: Workload) -> Vec<Setting<'_>> {
             }),
         }
     }
-    // By the first appearance of each.
+    // In the order of first appearance.
     let mut names: Vec<&str> = Vec::new();
     for setting in &all {
         if !names.contains(&setting.contestant) {
@@ -76,8 +76,8 @@ pub fn settings(rows: &[Row], workload: Workload) -> Vec<Setting<'_>> {
     all
 }
 
-/// As [`settings`], but of streams only those of 64 bytes, if there are such: those of other lengths
-/// differ in numbers.
+/// Like [`settings`], but for streams only those of 64 bytes, if present: those of other lengths
+/// differ only in numbers.
 pub fn few_settings(rows: &[Row], workload: Workload) -> Vec<Setting<'_>> {
     let mut all = settings(rows, workload);
     let small = SMALL.to_string();
@@ -87,7 +87,7 @@ pub fn few_settings(rows: &[Row], workload: Workload) -> Vec<Setting<'_>> {
     all
 }
 
-/// What is to be known of the figures of a workload: sentences.
+/// Returns remarks on the figures of a workload: sentences.
 pub fn remarks(rows: &[Row], workload: Workload) -> Vec<String> {
     let mut all = Vec::new();
     let machine = rows.iter().find_map(|row| match row {
@@ -113,33 +113,33 @@ pub fn remarks(rows: &[Row], workload: Workload) -> Vec<String> {
 fn of_all(machine: &Machine, workload: Workload) -> Option<String> {
     match workload {
         Workload::Latency | Workload::Wakeup if machine.clock_step_ns > 0.0 => Some(format!(
-            "The clock goes in steps of {} ns one way: what differs by one of them is level.",
+            "The clock goes in steps of {} ns one way: differences of one step mean nothing.",
             number(machine.clock_step_ns)
         )),
         Workload::Overwrite => Some(
             "A keen reader that found nothing waits by --pace, the same rule for all of them; \
              by the adaptive one each reader keeps the distance that its own sender's rate gives. A \
-             slow one looks once a millisecond, whatever the rate; with none, the reader attaches \
-             and looks when the sender has ended."
+             slow one polls once a millisecond, whatever the rate; with none, the reader attaches \
+             and polls when the sender has ended."
                 .to_owned(),
         ),
         Workload::Memory => Some(
-            "What a kernel holds is what it may come to when the channel is full: by the size \
+            "The kernel's part is its maximum, when the channel is full: by the size \
              of the pipe, the socket's room, the maps of the kernel's own rings. Not all \
-             channels are as large as was asked for: the settings say what the system gave."
+             channels are as large as requested: the settings show what the system granted."
                 .to_owned(),
         ),
         Workload::Producers => Some(
-            "Cores are the receiver's | the senders'. Where nobody reads, all overwrite, and \
-             what is left is verified in the end."
+            "Cores are the receiver's | the senders'. Without a reader, all overwrite, and \
+             what is left is verified at the end."
                 .to_owned(),
         ),
         _ => None,
     }
 }
 
-/// A line for each contestant with rings of its own whose scaling is shown, and the reasons of those
-/// whose is not.
+/// Returns a line for each contestant with separate rings whose scaling is shown, and the reasons
+/// for those whose scaling is not.
 pub fn scaling(rows: &[Row]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut why: Vec<(String, Vec<String>)> = Vec::new();
@@ -166,7 +166,7 @@ pub fn scaling(rows: &[Row]) -> Vec<String> {
 }
 
 fn named(scaling: &Scaling) -> String {
-    let reader = if scaling.unread { "nobody reads" } else { "one reader" };
+    let reader = if scaling.unread { "no reader" } else { "one reader" };
     format!("{} ({reader})", scaling.contestant)
 }
 

@@ -11,9 +11,9 @@ pub const SENDERS_MAX: usize = 64;
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which comparisons.
+    /// The comparisons to run.
     pub workloads: Vec<Workload>,
-    /// Who takes part, by name; nobody named is everybody.
+    /// The contestants by name; empty means all.
     pub contestants: Vec<String>,
     /// Payload lengths of [`Workload::Throughput`].
     pub payloads: Vec<usize>,
@@ -33,10 +33,10 @@ pub struct Options {
     pub cold_starts: u64,
     /// Bytes of each ring.
     pub data_size: u64,
-    /// How readers wait where that is ours to say, but for latencies.
+    /// How readers wait where the harness can choose, except for latencies.
     pub pace: WaitStrategy,
-    /// How long processes may take beyond a sample's own time: an end that did not come by then does
-    /// not come.
+    /// How long processes may take beyond a sample's own time: an end that has not answered by then
+    /// counts as hung.
     pub patience: Duration,
     /// A few records of each kind: one round, and no more.
     pub short: bool,
@@ -64,7 +64,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// A few records of each kind: checks that everything works, measures nothing.
+    /// Returns options for a few records of each kind: checks that everything works, measures
+    /// nothing.
     #[must_use]
     pub fn short() -> Self {
         Options {
@@ -72,7 +73,7 @@ impl Options {
             senders: vec![1, 3],
             receivers: vec![1, 3],
             repetitions: 1,
-            // The count alone ends a sample, however slow the machine is.
+            // Only the count ends a sample, however slow the machine is.
             seconds_per_sample: 30.0,
             max_records: 20_480,
             round_trips: 200,
@@ -82,10 +83,10 @@ impl Options {
         }
     }
 
-    /// Whether a run can be made of them.
+    /// Checks whether a run is possible with them.
     ///
     /// # Errors
-    /// [`CompareError::Usage`].
+    /// [`CompareError::Usage`] if one of them is invalid.
     pub fn check(&self) -> Result<(), CompareError> {
         let complain = |what: String| Err(CompareError::Usage(what));
         if let Some(payload) = self.payloads.iter().find(|n| !PAYLOADS.contains(n)) {

@@ -1,23 +1,23 @@
-//! What is asked of the processes of a sample, and what they say of it.
+//! The tasks of the processes of a sample, and their messages.
 
 use crate::contestant::Setup;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Who reads while a sender overwrites.
+/// The reader while a sender overwrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Audience {
     /// A reader that follows as fast as it can.
     Keen,
-    /// One that looks once in a millisecond.
+    /// A reader that polls once in a millisecond.
     Slow,
     /// Attached, but it reads only after the senders' end.
     None,
 }
 
 impl Audience {
-    /// As reports name it.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Audience::Keen => "keen",
@@ -36,35 +36,35 @@ pub struct Limit {
     pub records: u64,
 }
 
-/// What one end does.
+/// The task of one end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Duty {
     /// Sends numbered records until the limit.
     Send(Limit),
     /// Reads and verifies until all senders have ended and nothing is left.
     Receive {
-        /// How it looks.
+        /// How it polls.
         audience: Audience,
-        /// Gives its core up after each look that found nothing: others need it.
+        /// Yields its core after each empty poll: others need it.
         yields: bool,
     },
-    /// Offers records to who does not read: counts those that are refused.
+    /// Offers records without a reader: counts those that are refused.
     Offer(Limit),
-    /// Sends a record and waits for the answer, again and again; takes the time of each trip.
+    /// Sends a record and waits for the answer, repeatedly; measures each trip.
     Ask {
         /// For so long, or so many trips.
         limit: Limit,
         /// Trips before those that count.
         warm_up: u64,
-        /// Where answers come from.
+        /// The channel of the answers.
         back: PathBuf,
     },
     /// The other side of it.
     Answer {
-        /// Where answers go.
+        /// The channel of the answers.
         back: PathBuf,
     },
-    /// Makes the channel, opens and reads the first record, so many times.
+    /// Creates the channel, opens and reads the first record, so many times.
     ColdReceive(u64),
     /// The other side of it.
     ColdSend(u64),
@@ -84,7 +84,7 @@ pub enum Duty {
     },
     /// Copies payloads within one process.
     Copy(Limit),
-    /// Sends a bare cache line to and fro, so many times.
+    /// Sends a bare cache line back and forth, so many times.
     AskLine(u64),
     /// The other side of it.
     AnswerLine(u64),
@@ -93,11 +93,11 @@ pub enum Duty {
 /// The part of one end in a sample.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {
-    /// What it does.
+    /// The task.
     pub duty: Duty,
-    /// What is made.
+    /// The settings of the channel.
     pub setup: Setup,
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
     /// Its number among senders, or among receivers.
     pub index: usize,
@@ -105,54 +105,54 @@ pub struct Part {
     pub core: Option<usize>,
 }
 
-/// All that one process does: a thread for each part, if there are several.
+/// The tasks of one process: a thread for each part, if there are several.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// Who is measured.
+    /// The contestant.
     pub contestant: String,
     /// A page that all parts of the sample share.
     pub page: PathBuf,
-    /// What is to be done here.
+    /// The parts to be played here.
     pub parts: Vec<Part>,
 }
 
-/// What one end found.
+/// The results of one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Found {
-    /// Sent, or verified.
+    /// Number of records sent, or verified.
     pub records: u64,
-    /// By the clock that all processes share.
+    /// The start, by the clock that all processes share.
     pub start_ns: u64,
-    /// When it had finished.
+    /// The time at which it had finished.
     pub end_ns: u64,
     /// Skipped numbers.
     pub lost: u64,
-    /// What the contestant says was lost.
+    /// The losses that the contestant reports.
     pub reported_lost: Option<u64>,
-    /// Damaged, out of turn, too many.
+    /// Damaged, out of order, or too many.
     pub bad: u64,
-    /// What came out of the order of time, where one is promised.
+    /// Records out of the order of time, where one is promised.
     pub late: Option<u64>,
-    /// Offers that were refused, and the time they took in all.
+    /// Offers that were refused, and their total time.
     pub refused: u64,
     /// See `refused`.
     pub refused_ns: u64,
-    /// Half round trips in nanoseconds, and how often each.
+    /// Half round trips in nanoseconds, and the number of each.
     pub histogram: Vec<(f64, u64)>,
-    /// From nothing to the first record, in nanoseconds, each time.
+    /// Time from nothing to the first record, in nanoseconds, for each start.
     pub cold_ns: Vec<u64>,
 }
 
-/// What a process says.
+/// A message of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Word {
-    /// What must be there before the ends is.
+    /// What must exist before the ends is created.
     Created,
     /// The end is open.
     Ready,
     /// The part is played.
     Done(Box<Found>),
-    /// It can't be played.
+    /// It cannot be played.
     Failed(String),
 }

@@ -1,4 +1,4 @@
-//! Which processors the ends of a sample run on.
+//! The processors on which the ends of a sample run.
 
 use crate::CompareError;
 use nix::sched::{CpuSet, sched_getaffinity};
@@ -6,8 +6,8 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The processors that this process may use: one for receivers, which has its core alone where
-/// there are two, and one for each sender as far as there are so many.
+/// The processors that this process may use: one for receivers, with a core of its own where there
+/// are two, and one for each sender as far as there are so many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
     receivers: usize,
@@ -15,7 +15,7 @@ pub struct Places {
     senders: Vec<usize>,
 }
 
-/// Where the ends of a sample are; nowhere in particular if there is only one processor.
+/// Where the ends of a sample run; unspecified if there is only one processor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
     /// Processors of receivers, without repetition.
@@ -25,10 +25,10 @@ pub struct Placed {
 }
 
 impl Places {
-    /// Those of this process, or `None` if it has only one.
+    /// Returns those of this process, or `None` if it has only one.
     ///
     /// # Errors
-    /// If the kernel does not tell.
+    /// If the kernel does not provide the information.
     pub fn here() -> Result<Option<Self>, CompareError> {
         let set = sched_getaffinity(Pid::from_raw(0))
             .map_err(|source| CompareError::System { what: "sched_getaffinity", source })?;
@@ -61,29 +61,29 @@ impl Places {
         Some(Places { receivers, senders: first })
     }
 
-    /// The receivers' and the first sender's.
+    /// Returns the receivers' and the first sender's processor.
     pub fn two(&self) -> [usize; 2] {
         [self.receivers, self.sender(0)]
     }
 
-    /// Where receivers are.
+    /// Returns the receivers' processor.
     pub fn receivers(&self) -> usize {
         self.receivers
     }
 
-    /// Where this sender is: on a processor of its own, or in turn if there are too few.
+    /// Returns this sender's processor: its own, or shared in turn if there are too few.
     pub fn sender(&self, index: usize) -> usize {
         self.senders[index % self.senders.len()]
     }
 
-    /// How many senders can have processors of their own.
+    /// Returns how many senders can have processors of their own.
     pub fn room(&self) -> usize {
         self.senders.len()
     }
 }
 
 impl Placed {
-    /// Whether no two senders share a processor, and none shares the receivers'.
+    /// Returns whether no two senders share a processor, and none shares the receivers'.
     pub fn is_apart(&self) -> bool {
         let senders: BTreeSet<&usize> = self.senders.iter().collect();
         !senders.is_empty()
@@ -91,7 +91,7 @@ impl Placed {
             && !self.receivers.iter().any(|cpu| senders.contains(cpu))
     }
 
-    /// In few words: receivers, and senders.
+    /// Describes it briefly: receivers, and senders.
     pub fn words(&self) -> String {
         if self.receivers.is_empty() && self.senders.is_empty() {
             return "not pinned".to_owned();
@@ -111,7 +111,8 @@ impl Placed {
     }
 }
 
-/// The hardware threads of this one's core, as the kernel lists them: `0,64` or `0-1`.
+/// Returns the hardware threads of this processor's core, as the kernel lists them: `0,64` or
+/// `0-1`.
 fn siblings(cpu: usize) -> BTreeSet<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     let list = std::fs::read_to_string(path).unwrap_or_default();
@@ -146,7 +147,8 @@ mod tests {
         let places = Places::among(&all, alone).unwrap();
         assert_eq!((places.receivers(), places.room()), (0, 15));
         assert_eq!(senders(&places, 8), [1, 2, 3, 4, 5, 6, 7, 8]);
-        // Seven cores are left of eight, then their second threads; the reader's has nobody.
+        // Seven cores are left of eight, then their second threads; the reader's core is not
+        // shared.
         let places = Places::among(&all, pairs).unwrap();
         assert_eq!(senders(&places, 9), [1, 2, 3, 4, 5, 6, 7, 9, 10]);
         assert_eq!(places.room(), 14);

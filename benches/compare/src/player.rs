@@ -9,7 +9,7 @@ use crate::workload::{SMALL, Workload};
 use perfring_bench::payload::sized;
 use std::marker::PhantomData;
 
-/// What can be asked of any contestant that has two ends.
+/// The operations of any contestant that has two ends.
 pub trait Player: Sync {
     /// See [`Contestant::check`].
     ///
@@ -38,11 +38,11 @@ pub trait Player: Sync {
     /// Plays a part, up to the end of the sample.
     ///
     /// # Errors
-    /// Whatever the contestant says.
+    /// Any error of the contestant.
     fn play(&self, part: &Part, stage: &Stage<'_>) -> Result<(), CompareError>;
 }
 
-/// The contestant of this type.
+/// The contestant of this type, without its type.
 pub struct Of<C>(PhantomData<fn() -> C>);
 
 impl<C> Of<C> {
@@ -98,10 +98,10 @@ impl<C: Contestant> Player for Of<C> {
                 };
                 stage.created()?;
                 let mut receiver = C::receiver(&part.path, &part.setup, part.index)?;
-                let looks = (*audience, *yields);
+                let polling = (*audience, *yields);
                 let found = by_size(
                     payload,
-                    |size| sized!(size, N => Ok(duty::receive::<N>(&mut receiver, part, looks, stage))),
+                    |size| sized!(size, N => Ok(duty::receive::<N>(&mut receiver, part, polling, stage))),
                 )?;
                 stage.done(found)
             }
@@ -111,7 +111,7 @@ impl<C: Contestant> Player for Of<C> {
                 let found = duty::offer::<SMALL>(&mut sender, part, *limit, stage)?;
                 stage.done(found)
             }
-            // Both open there and then back: whoever waits for its other end finds it.
+            // Both open there and then back: an end that waits for its other end finds it.
             Duty::Ask { limit, warm_up, back } => {
                 let _held = C::create(back, &part.setup)?;
                 stage.created()?;
@@ -148,7 +148,7 @@ impl<C: Contestant> Player for Of<C> {
     }
 }
 
-/// The inner result is the contestant's, the outer one says that there is such a length.
+/// The inner result is the contestant's, the outer one fails if there is no such length.
 fn by_size(
     payload: usize,
     body: impl FnOnce(usize) -> Result<Result<Found, CompareError>, perfring_bench::BenchError>,
@@ -159,7 +159,7 @@ fn by_size(
 /// Plays a part of memcpy or of the line.
 ///
 /// # Errors
-/// If the conductor is gone.
+/// If the conductor has ended.
 pub fn bare(part: &Part, stage: &Stage<'_>) -> Result<(), CompareError> {
     stage.created()?;
     let found = match &part.duty {

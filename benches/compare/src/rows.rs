@@ -1,4 +1,4 @@
-//! What is reported, line by line; `ROWS.md` says what each field is.
+//! The rows of the report; `ROWS.md` describes each field.
 
 use crate::contestant::{Location, Role};
 use crate::part::Audience;
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "row", rename_all = "lowercase")]
 pub enum Row {
-    /// What was measured on.
+    /// The machine.
     Machine(Machine),
-    /// Who takes part.
+    /// A contestant that takes part.
     Contestant(Contestant),
-    /// Who does not.
+    /// A contestant that does not.
     Absent(Absent),
-    /// What a contestant uses for one kind of sample.
+    /// The settings of a contestant for one kind of sample.
     Use(Use),
     /// One sample.
     Sample(Box<Sample>),
@@ -34,7 +34,7 @@ pub struct Machine {
     /// Senders that can have processors of their own.
     #[serde(default)]
     pub sender_room: usize,
-    /// The step of the clock that latencies are taken by, one way.
+    /// The step of the clock that measures latencies, one way.
     #[serde(default)]
     pub clock_step_ns: f64,
     pub load: String,
@@ -61,7 +61,7 @@ pub struct Contestant {
     pub own_channels: bool,
 }
 
-/// How a contestant was set up for one kind of sample, and how its reader waits there.
+/// The settings of a contestant for one kind of sample, and how its reader waits there.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Use {
@@ -70,7 +70,7 @@ pub struct Use {
     pub kind: Kind,
     pub settings: String,
     pub waits: String,
-    /// What must be known of its figures.
+    /// What readers of its figures must know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
 }
@@ -81,16 +81,16 @@ pub struct Use {
 pub struct Absent {
     pub name: String,
     pub workload: Option<Workload>,
-    /// Only from what of it, if not from all.
+    /// The part from which it is absent, if not from all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
     pub reason: String,
-    /// It says that it can, and could not.
+    /// It claims to support this, and failed.
     #[serde(default)]
     pub failed: bool,
 }
 
-/// What is compared with each other: cases that differ in the contestant only.
+/// The unit of comparison: cases that differ only in the contestant.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Kind {
@@ -99,7 +99,7 @@ pub struct Kind {
     pub senders: usize,
     pub receivers: usize,
     pub audience: Audience,
-    /// What its readers do not keep up with may be lost: it overwrites.
+    /// Records may be lost if readers do not keep up: it overwrites.
     #[serde(default)]
     pub lossy: bool,
 }
@@ -115,7 +115,7 @@ pub struct Latency {
     pub max_ns: f64,
 }
 
-/// What samples and medians have in common.
+/// Figures that samples and medians have in common.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Figures {
@@ -131,7 +131,7 @@ pub struct Figures {
     pub lost: u64,
     pub reported_lost: Option<u64>,
     pub bad: u64,
-    /// Records that came after younger ones of others, where an order among senders is promised.
+    /// Records that came after younger ones of others, where an order between senders is promised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<u64>,
     pub hop_before_ns: Option<f64>,
@@ -139,14 +139,14 @@ pub struct Figures {
     pub distance: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
-    /// One way, in nanoseconds, and how often.
+    /// One-way times in nanoseconds, and the number of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(f64, u64)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cold_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<f64>,
-    /// What of it the kernel holds, at most, outside of any process; `None` if nobody can tell.
+    /// The part of it that the kernel holds outside of any process, at most; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -185,7 +185,7 @@ pub struct Median {
 }
 
 impl Figures {
-    /// The field that counts.
+    /// Returns the figure that is compared.
     pub fn figure(&self) -> Option<f64> {
         match self.kind.workload {
             Workload::Throughput | Workload::Producers | Workload::Fanout => {
@@ -199,7 +199,7 @@ impl Figures {
         }
     }
 
-    /// Memory as its two parts.
+    /// Describes memory by its two parts.
     pub fn weighed(&self) -> String {
         let kernel = self.kernel_bytes.map(|bytes| bytes as f64);
         let all = self.memory_bytes.unwrap_or_default();
@@ -211,7 +211,7 @@ impl Figures {
     }
 }
 
-/// Three digits or more.
+/// Formats with three digits or more.
 pub fn number(value: f64) -> String {
     match value.abs() {
         small if small < 10.0 => format!("{value:.2}"),
@@ -220,7 +220,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// The rows of a file of JSON lines.
+/// Parses the rows of a file of JSON lines.
 ///
 /// # Errors
 /// If it holds anything else.

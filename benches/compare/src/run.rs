@@ -21,10 +21,10 @@ use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Rounds, as a multiple of the repetitions, after which there is no more trying for as many
-/// samples of one distance: the machine may never settle.
+/// Rounds, as a multiple of the repetitions, after which no further samples of one distance are
+/// tried for: the machine may never settle.
 const MAX_ROUNDS: usize = 3;
-/// So often a contestant may hang in a workload.
+/// How often a contestant may hang in a workload.
 const MAX_HANGS: usize = 2;
 
 /// A case and its samples.
@@ -44,7 +44,7 @@ struct Group {
 }
 
 impl Group {
-    /// Whether at some distance there are enough samples of everybody.
+    /// Returns whether there are enough samples of every contestant at some distance.
     fn is_complete(&self, repetitions: usize) -> bool {
         [Distance::Near, Distance::Far, Distance::None].iter().any(|distance| {
             let counted = self
@@ -59,10 +59,10 @@ impl Group {
     }
 }
 
-/// Measures. Every row goes to `each` as soon as it is known; all of them are returned.
+/// Measures. Every row is passed to `each` as soon as it is known; all of them are returned.
 ///
 /// # Errors
-/// What ends the run. That contestants fail does not.
+/// Errors that end the run. A failing contestant does not.
 pub fn run(
     options: &Options,
     each: &mut dyn FnMut(&Row) -> Result<(), CompareError>,
@@ -78,7 +78,7 @@ pub fn run(
     let mut groups = run.groups(&able)?;
     for group in &mut groups {
         let measured = run.measure(group, log);
-        // At once, and also of a run that is interrupted: a report can be made of what there is.
+        // At once, and also for a run that is interrupted: a report can be made of what is present.
         let turns = group.turns.iter_mut();
         let samples: Vec<Sample> = turns.flat_map(|turn| turn.samples.drain(..)).collect();
         for median in medians(&samples) {
@@ -95,7 +95,7 @@ struct Run<'a> {
     tick_ns: f64,
     rows: Vec<Row>,
     each: &'a mut dyn FnMut(&Row) -> Result<(), CompareError>,
-    /// Who hung, where.
+    /// The contestants that hung, and the workload.
     hangs: Vec<(&'static str, Workload)>,
 }
 
@@ -106,7 +106,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Tells who takes part and who does not, and returns the former.
+    /// Reports which contestants take part and which do not, and returns the former.
     fn entrants(
         &mut self,
         entries: Vec<&'static Entry>,
@@ -162,7 +162,7 @@ impl Run<'_> {
                         self.report(Row::Use(used(&turn)))?;
                         turns.push(turn);
                     }
-                    // Once for a workload is enough.
+                    // Once per workload is enough.
                     Err(Some(reason)) => {
                         let absent = absent(&kind, entry, reason, false);
                         if !reported.contains(&absent) {
@@ -185,7 +185,7 @@ impl Run<'_> {
         Turn { case, about, placed, samples: Vec::new(), out: false }
     }
 
-    /// All rounds of a group.
+    /// Runs all rounds of a group.
     fn measure(&mut self, group: &mut Group, log: &mut dyn Write) -> Result<(), CompareError> {
         let repetitions = self.options.repetitions;
         let rounds = if self.options.short { repetitions } else { repetitions * MAX_ROUNDS };
@@ -194,7 +194,8 @@ impl Run<'_> {
                 break;
             }
             writeln!(log, "{}, round {}", describe(&group.kind), round + 1)?;
-            // Each round begins with another one: nobody has the same neighbour every time.
+            // Each round begins with another contestant, so that none has the same neighbour every
+            // time.
             let many = group.turns.len();
             for at in 0..many {
                 let turn = &mut group.turns[(at + round) % many];
@@ -219,7 +220,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Says that it failed. It is out of this group; who hangs too often, of the whole workload.
+    /// Reports that it failed. It leaves this group; if it hangs too often, the whole workload.
     fn fails(
         &mut self,
         case: &Case,
@@ -236,7 +237,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// One sample, with the hop before and after it.
+    /// Takes one sample, with the hop before and after it.
     fn sample(&self, turn: &Turn, round: usize) -> Result<Sample, Failure> {
         let case = &turn.case;
         let here = (case.entry.name, case.kind.workload);
@@ -253,7 +254,7 @@ impl Run<'_> {
         };
         let mut rings = if weigh { RINGS } else { 1 };
         let performance = match self.perform(turn, rings) {
-            // The kernel may not give a user so many.
+            // The kernel may not allow a user so many.
             Err(Failure::Contestant { hung: false, .. }) if weigh => {
                 rings = 1;
                 self.perform(turn, rings)?
@@ -288,19 +289,19 @@ impl Run<'_> {
             weigh: case.kind.workload == Workload::Memory,
         };
         let performed = perform(&play, dir.path());
-        // Who was killed has not removed its shared memory.
+        // A killed process has not removed its shared memory.
         sweep(dir.path());
         performed
     }
 
-    /// Between the receivers' core and that of the sender that is farthest away.
+    /// Measures the hop between the receivers' core and that of the farthest sender.
     fn hop(&self, placed: &Placed) -> Result<Option<f64>, CompareError> {
         let Some(places) = &self.places else { return Ok(None) };
         farthest_hop_ns(places.receivers(), &placed.senders, self.tick_ns)
     }
 }
 
-/// How it is set up, as a row.
+/// Returns its settings, as a row.
 fn used(turn: &Turn) -> Use {
     let Case { kind, entry, .. } = turn.case;
     let remark = match entry.kind {

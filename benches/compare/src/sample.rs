@@ -1,4 +1,4 @@
-//! From what the processes found to a sample.
+//! Computes a sample from the results of the processes.
 
 use crate::case::Case;
 use crate::conductor::Performance;
@@ -9,7 +9,7 @@ use crate::rows::{Figures, Latency, Sample};
 use crate::workload::Workload;
 use perfring_bench::cores::Distance;
 
-/// Reads the sample out of a performance, which held so many channels where memory was weighed, of
+/// Computes the sample of a performance. Where memory was measured, it held so many channels, for
 /// each of which the kernel holds so much.
 pub fn sample(
     case: &Case,
@@ -95,7 +95,7 @@ fn stream(figures: &mut Figures, receivers: &[Found], senders: &[Found]) {
     }
 }
 
-/// Records of these, from the first start to the last end.
+/// Counts the records of these, from the first start to the last end.
 fn timed(figures: &mut Figures, of: &[Found], starts: &[Found]) {
     let start = starts.iter().map(|found| found.start_ns).min().unwrap_or_default();
     let end = of.iter().map(|found| found.end_ns).max().unwrap_or_default();
@@ -105,7 +105,7 @@ fn timed(figures: &mut Figures, of: &[Found], starts: &[Found]) {
     figures.ns_per_record = ns as f64 / figures.records.max(1) as f64;
 }
 
-/// Of a histogram.
+/// Returns the quantiles of a histogram.
 pub fn quantiles(histogram: &[(f64, u64)]) -> Latency {
     let total: u64 = histogram.iter().map(|(_, count)| count).sum();
     let at = |quantile: f64| {

@@ -1,39 +1,39 @@
-//! What several senders do together beside what one does: rings of their own, where nothing is
-//! shared but the reader.
+//! The rate of several senders relative to one: with separate rings, where only the reader is
+//! shared.
 
 use crate::rows::{Contestant, Median, Row};
 use crate::workload::Workload;
 
-/// A contestant of rings of their own, with one reader or none.
+/// A contestant with separate rings, with one reader or none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaling {
-    /// Who.
+    /// The contestant.
     pub contestant: String,
-    /// Nobody reads.
+    /// There is no reader.
     pub unread: bool,
     /// By the number of senders, the fewest first.
     pub steps: Vec<Step>,
 }
 
-/// With so many senders.
+/// The result for a number of senders.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// So many.
+    /// The number of senders.
     pub senders: usize,
-    /// All together, at the distance of which there are the most samples.
+    /// All together, at the distance with the most samples.
     pub records_per_s: f64,
     /// That distance.
     pub distance: String,
     /// Each was on a processor of its own, and none on the receiver's.
     pub apart: bool,
-    /// Of what one sender does.
+    /// Relative to one sender.
     pub of_one: Option<f64>,
-    /// Of what so many times one would be.
+    /// Relative to so many times one sender.
     pub of_linear: Option<f64>,
 }
 
 impl Scaling {
-    /// Why it does not show how rates grow with the cores, if it does not.
+    /// Returns why it does not show how rates grow with the cores, if it does not.
     pub fn why_not(&self) -> Option<String> {
         let most = self.steps.iter().map(|step| step.senders).max().unwrap_or(0);
         if most < 2 {
@@ -59,7 +59,7 @@ impl Scaling {
     }
 }
 
-/// Of all who have rings of their own, in the order of the report.
+/// Returns the scaling of all contestants with separate rings, in the order of the report.
 pub fn scalings(rows: &[Row]) -> Vec<Scaling> {
     let own = |row: &Row| match row {
         Row::Contestant(Contestant { name, own_channels: true, .. }) => Some(name.clone()),
@@ -96,7 +96,7 @@ fn steps(medians: &[&Median]) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for senders in numbers {
         let here = medians.iter().filter(|median| median.figures.kind.senders == senders);
-        // Among as many the first, which is the nearer.
+        // Among equals the first, which is the nearer.
         let Some(median) = here.rev().max_by_key(|median| median.samples) else { continue };
         let rate = median.figures.records_per_s;
         let one = match steps.first() {

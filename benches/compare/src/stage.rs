@@ -1,5 +1,5 @@
-//! Where the parts of a sample meet: words of a shared page for what is quick, and messages to and
-//! from the conductor for what may sleep.
+//! The synchronization of a sample's parts: words of a shared page for fast steps, and messages to
+//! and from the conductor where a part may sleep.
 
 use crate::CompareError;
 use crate::options::SENDERS_MAX;
@@ -15,14 +15,14 @@ use std::time::Duration;
 const GO: usize = 16;
 const LINE: usize = 32;
 const DONE: usize = 48;
-/// For who goes through several channels, one after the other: see [`Mark`].
+/// For parts that go through several channels, one after the other: see [`Mark`].
 const MARKS: usize = 64;
 /// What each sender has sent.
 const SENT: usize = 160;
-/// The mapping has a data area, which nobody uses.
+/// The mapping has a data area, which is unused.
 const UNUSED: u64 = 1 << 16;
 
-/// Nanoseconds that all processes agree on.
+/// Returns nanoseconds of a clock that all processes share.
 ///
 /// # Errors
 /// If there is no such clock.
@@ -32,10 +32,10 @@ pub fn now_ns() -> Result<u64, CompareError> {
     Ok(u64::try_from(Duration::from(time).as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// How far one end has come, told to the other.
+/// The progress of one end, signalled to the other.
 #[derive(Clone, Copy, Debug)]
 pub enum Mark {
-    /// The channel is made.
+    /// The channel is created.
     Created,
     /// The reading end is open.
     Opened,
@@ -51,40 +51,40 @@ pub struct Page {
 }
 
 impl Page {
-    /// Makes the page.
+    /// Creates the page.
     ///
     /// # Errors
-    /// If the file can't be made.
+    /// If the file cannot be created.
     pub fn create(path: &Path) -> Result<Self, CompareError> {
         Mapping::create(path, UNUSED)?;
         Self::open(path)
     }
 
-    /// Maps it.
+    /// Maps the page.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the file does not exist.
     pub fn open(path: &Path) -> Result<Self, CompareError> {
         Ok(Page { map: Mapping::open(path, UNUSED)? })
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
-        // All are constants within the page but for the sender's index, which is bounded.
+        // All are constants within the page except the sender's index, which is bounded.
         self.map.words().get(at).unwrap_or(&self.map.words()[0])
     }
 
-    /// Lets everybody begin.
+    /// Starts all parts.
     pub fn go(&self) {
         self.word(GO).store(1, Ordering::Release);
     }
 
-    /// The line that goes back and forth.
+    /// Returns the cache line that goes back and forth.
     pub fn line(&self) -> &AtomicU64 {
         self.word(LINE)
     }
 }
 
-/// The page, and the line to the conductor.
+/// The page, and the connection to the conductor.
 pub struct Stage<'a> {
     page: Page,
     say: Box<dyn Fn(Word) -> Result<(), CompareError> + 'a>,
@@ -92,7 +92,7 @@ pub struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Of these: `listen` returns when the conductor wants to go on.
+    /// Creates a stage: `listen` returns when the conductor wants to continue.
     pub fn new(
         page: Page,
         say: impl Fn(Word) -> Result<(), CompareError> + 'a,
@@ -101,65 +101,66 @@ impl<'a> Stage<'a> {
         Stage { page, say: Box::new(say), listen: Box::new(listen) }
     }
 
-    /// Says that what must be there before the ends is, and waits until that is so everywhere.
+    /// Signals that what must exist before the ends is created, and waits until that is so
+    /// everywhere.
     ///
     /// # Errors
-    /// If the conductor is gone.
+    /// If the conductor has ended.
     pub fn created(&self) -> Result<(), CompareError> {
         (self.say)(Word::Created)?;
         (self.listen)()
     }
 
-    /// Says that this end is open, waits for the start, and returns when it was.
+    /// Signals that this end is open, waits for the start, and returns its time.
     ///
     /// # Errors
-    /// If the conductor is gone.
+    /// If the conductor has ended.
     pub fn ready(&self) -> Result<u64, CompareError> {
         (self.say)(Word::Ready)?;
         poll_until(|| self.page.word(GO).load(Ordering::Acquire) == 1, &mut || Ok(()))?;
         now_ns()
     }
 
-    /// Says what was found, and waits until all others have done so, too.
+    /// Reports the results, and waits until all others have done so, too.
     ///
     /// # Errors
-    /// If the conductor is gone.
+    /// If the conductor has ended.
     pub fn done(&self, found: Found) -> Result<(), CompareError> {
         (self.say)(Word::Done(Box::new(found)))?;
         (self.listen)()
     }
 
-    /// This sender has sent so many and is at its end.
+    /// Signals that this sender has sent so many records and is done.
     pub fn sent(&self, index: usize, records: u64) {
         self.page.word(SENT + index % SENDERS_MAX).store(records, Ordering::Relaxed);
         self.page.word(DONE).fetch_add(1, Ordering::Release);
     }
 
-    /// Whether so many senders are at their end.
+    /// Returns whether so many senders are done.
     #[inline(always)]
     pub fn all_sent(&self, senders: usize) -> bool {
         self.page.word(DONE).load(Ordering::Acquire) == senders as u64
     }
 
-    /// What this sender has sent, once it is at its end.
+    /// Returns what this sender has sent, once it is done.
     pub fn sent_by(&self, index: usize) -> u64 {
         self.page.word(SENT + index % SENDERS_MAX).load(Ordering::Relaxed)
     }
 
-    /// The line that goes back and forth.
+    /// Returns the cache line that goes back and forth.
     pub fn line(&self) -> &AtomicU64 {
         self.page.line()
     }
 
-    /// Tells the other end.
+    /// Signals progress to the other end.
     pub fn mark(&self, mark: Mark, turn: u64) {
         self.mark_word(mark).store(turn, Ordering::Release);
     }
 
-    /// Waits for the other end.
+    /// Waits for the other end's progress.
     ///
     /// # Errors
-    /// None as yet.
+    /// None at present.
     pub fn until(&self, mark: Mark, turn: u64) -> Result<(), CompareError> {
         let word = self.mark_word(mark);
         Ok(poll_until(|| word.load(Ordering::Acquire) >= turn, &mut || Ok(()))?)

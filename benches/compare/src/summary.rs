@@ -1,4 +1,4 @@
-//! Medians, and what they are of the floor's and the best rival's.
+//! Medians, and their ratios to the floor and the best rival.
 
 use crate::contestant::Role;
 use crate::entrants::by_name;
@@ -12,7 +12,7 @@ fn role(name: &str) -> Option<Role> {
     by_name(name).map(|entry| entry.role)
 }
 
-/// The medians of samples of one kind, in the order in which the contestants come.
+/// Returns the medians of samples of one kind, in the order of the contestants.
 pub fn medians(samples: &[Sample]) -> Vec<Median> {
     let mut names: Vec<&str> = Vec::new();
     for sample in samples {
@@ -31,7 +31,7 @@ pub fn medians(samples: &[Sample]) -> Vec<Median> {
     medians
 }
 
-/// Of one contestant at one distance.
+/// Returns the median of one contestant at one distance.
 fn one(samples: &[Sample], name: &str, distance: &str) -> Option<Median> {
     let all = || samples.iter().filter(|sample| sample.figures.contestant == name);
     let here: Vec<&Figures> =
@@ -120,7 +120,7 @@ pub(crate) mod tests {
     use crate::rows::Kind;
     use crate::workload::Workload;
 
-    /// A sample of this figure.
+    /// Returns a sample with this figure.
     pub(crate) fn sample(
         contestant: &str,
         workload: Workload,

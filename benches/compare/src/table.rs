@@ -8,7 +8,7 @@ use crate::workload::Workload;
 use comfy_table::{CellAlignment, Table, presets};
 use std::io::Write;
 
-/// Writes all of it.
+/// Writes the whole report.
 ///
 /// # Errors
 /// If `out` fails.
@@ -60,7 +60,7 @@ fn contestants(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
     Ok(writeln!(out, "\n{}", aligned(&head, lines, CellAlignment::Left))?)
 }
 
-/// What is said beside the figures of a workload.
+/// Writes the notes beside the figures of a workload.
 fn beside(rows: &[Row], workload: Workload, out: &mut dyn Write) -> Result<(), CompareError> {
     for remark in notes::remarks(rows, workload) {
         writeln!(out, "{remark}")?;

@@ -1,4 +1,4 @@
-//! Who and what, in words.
+//! Descriptions of contestants, kinds and faults.
 
 use crate::CompareError;
 use crate::case::Case;
@@ -10,7 +10,7 @@ use crate::rows::{Kind, Row};
 use crate::workload::{SMALL, Workload};
 use std::io::Write;
 
-/// Who it is, as it is set up for this.
+/// Describes the contestant with the settings of this case.
 pub fn about(case: &Case, options: &Options) -> About {
     let bare = |settings: &str| About {
         name: case.entry.name,
@@ -27,7 +27,7 @@ pub fn about(case: &Case, options: &Options) -> About {
     }
 }
 
-/// Its lossless stream of records of 64 bytes, or whatever else it can.
+/// Returns its lossless stream of records of 64 bytes, or another case that it supports.
 pub fn usual(entry: &'static Entry) -> Case {
     let can = match entry.kind {
         Entrant::Ends(player) => Some(player.can()),
@@ -45,14 +45,14 @@ pub fn usual(entry: &'static Entry) -> Case {
     Case { kind, entry, can }
 }
 
-/// A kind in words.
+/// Describes a kind.
 pub fn describe(kind: &Kind) -> String {
     let Kind { workload, payload, senders, receivers, audience, lossy } = kind;
     match workload {
         Workload::Throughput => format!("throughput of {payload} bytes"),
         Workload::Producers => {
             let many = if *senders == 1 { "" } else { "s" };
-            let reader = if *lossy { ", nobody reads" } else { "" };
+            let reader = if *lossy { ", no reader" } else { "" };
             format!("{senders} producer{many}{reader}")
         }
         Workload::Overwrite => format!("overwrite, reader {}", audience.name()),
@@ -62,7 +62,7 @@ pub fn describe(kind: &Kind) -> String {
     }
 }
 
-/// What was lost where nothing may be, damaged, or told wrongly: sentences.
+/// Returns what was lost where nothing may be, damaged, or wrongly reported: sentences.
 pub fn faults(rows: &[Row]) -> Vec<String> {
     let mut faults = Vec::new();
     for row in rows {
@@ -79,11 +79,12 @@ pub fn faults(rows: &[Row]) -> Vec<String> {
                 if lossless && figures.lost > 0 {
                     fault(format!("{} records lost where none may be", figures.lost));
                 }
-                // A refused record is told as lost by who counts those, and was not sent here.
+                // A refused record is reported as lost by contestants that count those, and was not
+                // sent here.
                 let reported =
                     figures.reported_lost.filter(|_| figures.kind.workload != Workload::Full);
                 if let Some(reported) = reported.filter(|reported| *reported != figures.lost) {
-                    fault(format!("told of {reported} losses, and {} were seen", figures.lost));
+                    fault(format!("{reported} losses reported, and {} were seen", figures.lost));
                 }
             }
             Row::Absent(absent) if absent.failed => {
@@ -95,7 +96,7 @@ pub fn faults(rows: &[Row]) -> Vec<String> {
     faults
 }
 
-/// Names, roles, and whether they can run here.
+/// Writes names, roles, and whether they can run here.
 ///
 /// # Errors
 /// If `out` fails.

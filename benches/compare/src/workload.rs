@@ -1,11 +1,11 @@
-//! The comparisons, and what the figure of each is.
+//! The comparisons, and the figure of each.
 
 use crate::CompareError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of a record wherever the length is not what is looked at.
+/// Bytes of a record wherever the length does not matter.
 pub const SMALL: usize = 64;
 
 /// One of the comparisons.
@@ -14,21 +14,21 @@ pub const SMALL: usize = 64;
 pub enum Workload {
     /// Lossless records a second, by payload.
     Throughput,
-    /// Half a round trip, looking all the time.
+    /// Half a round trip, polling all the time.
     Latency,
     /// Half a round trip, sleeping in the kernel.
     Wakeup,
     /// Many senders, each on a core of its own where there are enough, and one receiver or none.
     Producers,
-    /// What a record costs a sender that overwrites.
+    /// The cost of a record for a sender that overwrites.
     Overwrite,
     /// Many receivers of every record.
     Fanout,
-    /// What a refused offer costs.
+    /// The cost of a refused offer.
     Full,
-    /// From nothing to the first record.
+    /// The time from nothing to the first record.
     Cold,
-    /// What a channel holds of memory.
+    /// The memory of a channel.
     Memory,
 }
 
@@ -46,7 +46,7 @@ impl Workload {
         Workload::Memory,
     ];
 
-    /// As reports name it.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Workload::Throughput => "throughput",
@@ -61,7 +61,7 @@ impl Workload {
         }
     }
 
-    /// The field that counts.
+    /// Returns the name of the figure that is compared.
     pub fn figure(self) -> &'static str {
         match self {
             Workload::Throughput | Workload::Producers | Workload::Fanout => "records_per_s",
@@ -73,29 +73,31 @@ impl Workload {
         }
     }
 
-    /// Whether more of it is better.
+    /// Returns whether more of it is better.
     pub fn higher_is_better(self) -> bool {
         self.figure() == "records_per_s"
     }
 
-    /// What a workload is, in words.
+    /// Describes the workload.
     pub fn title(self) -> &'static str {
         match self {
             Workload::Throughput => "Lossless, one sender, one receiver: verified records",
-            Workload::Latency => "Half a round trip, looking all the time, 64 bytes",
+            Workload::Latency => "Half a round trip, polling all the time, 64 bytes",
             Workload::Wakeup => "Half a round trip, sleeping in the kernel, 64 bytes",
             Workload::Producers => {
                 "Many senders, 64 bytes, each on a core of its own where there are enough: records of all \
-                 together, verified by one receiver of a lossless channel; or sent, where nobody reads"
+                 together, verified by one receiver of a lossless channel; or sent, without a reader"
             }
             Workload::Overwrite => {
-                "What a record of 64 bytes costs a sender that overwrites the oldest"
+                "The cost of a record of 64 bytes to a sender that overwrites the oldest"
             }
             Workload::Fanout => {
                 "Each record to every receiver, all receivers on one core, 64 bytes: verified records of \
-                 all together; who waits for its receivers (lossless) and who does not (lossy) apart"
+                 all together; contestants that wait for their receivers (lossless) and others (lossy) apart"
             }
-            Workload::Full => "What an offer of 64 bytes costs that is refused, as it is full",
+            Workload::Full => {
+                "The cost of an offer of 64 bytes that is refused because the channel is full"
+            }
             Workload::Cold => {
                 "From nothing to the first record read, both processes running: making it and opening \
                  both ends"
@@ -107,7 +109,7 @@ impl Workload {
         }
     }
 
-    /// What the figure of a workload is in.
+    /// Returns the unit of the figure.
     pub fn unit(self) -> &'static str {
         match self {
             Workload::Throughput | Workload::Producers | Workload::Fanout => "M records/s",
@@ -119,7 +121,7 @@ impl Workload {
         }
     }
 
-    /// How much of the figure makes one of its unit.
+    /// Returns the figure's value of one unit.
     pub fn scale(self) -> f64 {
         match self {
             Workload::Throughput | Workload::Producers | Workload::Fanout => 1e6,

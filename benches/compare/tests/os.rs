@@ -1,6 +1,7 @@
-//! The contestants of the system and between threads: every record arrives whole and in turn from
-//! another process (or thread), also from several and to several; a full one refuses, and takes again
-//! once it was read; what overwrites keeps the newest. It runs itself again as the other process.
+//! The contestants of the system and between threads. Every record arrives intact and in order from
+//! another process (or thread), also from several and to several; a full one refuses, and accepts
+//! again once it was read; one that overwrites keeps the newest. The program runs itself again as
+//! the other process.
 
 use perfring_bench::WaitStrategy;
 use perfring_bench::cores::{Pinned, two_cores};
@@ -24,9 +25,9 @@ use std::time::{Duration, Instant};
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const DATA_SIZE: u64 = 1 << 18;
-/// Longer than any of it takes that still goes on.
+/// Longer than any live operation takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than any sender takes to wake who sleeps.
+/// Longer than any sender takes to wake a sleeper.
 const UNWOKEN: Duration = Duration::from_secs(20);
 
 fn setup(payload: usize) -> Setup {
@@ -41,14 +42,14 @@ fn setup(payload: usize) -> Setup {
     }
 }
 
-/// What a sender does: blocks, and single records in between.
+/// Runs a sender: blocks, and single records in between.
 fn send<C: Contestant, const N: usize>(
     path: &Path,
     setup: &Setup,
     index: usize,
     records: u64,
 ) -> Fallible {
-    // Rings of one processor each keep the order only of who stays on one.
+    // Rings of one per processor keep only the order of senders that stay on one.
     let _pinned = pinned(index)?;
     let mut sender = C::sender(path, setup, index)?;
     let mut next = 0;
@@ -71,12 +72,12 @@ enum Other {
     Thread(thread::JoinHandle<Fallible>),
 }
 
-/// A child that does not outlive who waits for it: it may wait for room for ever.
+/// A child that does not outlive its parent: it may wait for room for ever.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // It has ended, most of the time.
+        // It has ended already, most of the time.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -117,14 +118,16 @@ fn finish(other: Other) -> Fallible {
     }
 }
 
-/// Checks records of several senders: each one's come in turn, by what `next` it was at.
+/// Checks records of several senders: those of each come in order, with `next` as the expected
+/// numbers.
 struct Several {
     seen: Vec<Check>,
 }
 
 impl Several {
     fn see<const N: usize>(&mut self, bytes: &[u8; N], records: u64) {
-        // All count from 0, so a record belongs to whoever is due to send it; the first that is.
+        // All count from 0, so a record belongs to a sender that is due to send it; the first one
+        // that is.
         let number = bytes.first_chunk().map_or(0, |first| u64::from_ne_bytes(*first));
         let due = self.seen.iter_mut().find(|check| check.good() == number);
         match due {
@@ -148,7 +151,8 @@ fn streams<C: Contestant, const N: usize>(
     let others: Vec<_> = (0..setup.senders)
         .map(|index| other::<C, N>(&path, &setup, index, records))
         .collect::<Result<_, _>>()?;
-    // Readers beyond the first are threads of this process: only what is in it can have them.
+    // Readers beyond the first are threads of this process: only contestants within it can have
+    // them.
     let more: Vec<_> = (1..setup.receivers)
         .map(|index| {
             let (path, setup) = (path.clone(), setup.clone());
@@ -178,7 +182,7 @@ fn read<C: Contestant, const N: usize>(
     let mut several = Several { seen: vec![Check::default(); setup.senders] };
     let (start, mut count, mut turn) = (Instant::now(), 0, 0);
     while count < all {
-        // By turns all that is there, and the next one only.
+        // Alternately everything present, and only the next one.
         turn += 1;
         let came = if turn % 3 == 0 {
             receiver.next::<N>(|bytes| several.see(bytes, records))?.into()
@@ -190,7 +194,7 @@ fn read<C: Contestant, const N: usize>(
                 let before = Instant::now();
                 receiver.sleep(UNWOKEN)?;
                 if before.elapsed() >= UNWOKEN {
-                    return Err("nobody woke it".into());
+                    return Err("it was not woken".into());
                 }
             } else {
                 receiver.wait();
@@ -212,7 +216,7 @@ fn read<C: Contestant, const N: usize>(
     Ok(())
 }
 
-/// A full one refuses, has what it took, and takes again.
+/// A full one refuses, delivers what it took, and accepts again.
 fn refuses<C: Contestant, const N: usize>(directory: &Path) -> Fallible<u64> {
     let _pinned = pinned(0)?;
     let (setup, path) = (setup(N), directory.join("full"));
@@ -240,7 +244,7 @@ fn refuses<C: Contestant, const N: usize>(directory: &Path) -> Fallible<u64> {
     Ok(taken)
 }
 
-/// What overwrites has the newest, in turn, after nobody has read.
+/// One that overwrites has the newest, in order, after a run without a reader.
 fn overwrites<C: Contestant, const N: usize>(directory: &Path) -> Fallible<u64> {
     let _pinned = pinned(0)?;
     let setup = Setup { overwrite: true, ..setup(N) };
@@ -278,10 +282,10 @@ where
     })
 }
 
-/// Carries an end from the thread that made it: nothing of it is in use meanwhile.
+/// Moves an end out of the thread that created it: it is not in use meanwhile.
 struct Parcel<T>(Result<T, CompareError>);
-// SAFETY: it is made, sent and then used by one thread at a time, and none of the ends is bound to
-// the thread that made it.
+// SAFETY: it is created, sent and then used by one thread at a time, and no end is bound to the
+// thread that created it.
 unsafe impl<T> Send for Parcel<T> {}
 
 fn all_of<C: Contestant>() -> Fallible<bool> {
@@ -358,7 +362,7 @@ macro_rules! contestants {
                 })?;
                 return sent;
             })*
-            Err("nobody of this name".into())
+            Err("no contestant of this name".into())
         }
     };
 }

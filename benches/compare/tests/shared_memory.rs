@@ -1,5 +1,5 @@
-//! What each rival in shared memory says it can do, it does: between two processes, every byte
-//! verified, and a full ring refuses or overwrites as it claims.
+//! Each rival in shared memory does what it claims: between two processes, every byte verified, and
+//! a full ring refuses or overwrites as it claims.
 
 #[path = "shared_memory_tests/ends.rs"]
 mod ends;
@@ -81,7 +81,7 @@ macro_rules! contestants {
             }
         })*
 
-        /// The sender of another test's.
+        /// The sender of another test.
         #[test]
         #[ignore = "run by the others"]
         fn child() {

@@ -1,5 +1,5 @@
-//! The short mode: every contestant that can run does whatever it says it can, every record arrives
-//! whole and in turn or is known to be lost, and what is told of losses is what was seen.
+//! The short mode: every contestant that can run does what it claims, every record arrives intact
+//! and in order or is known to be lost, and reported losses are the losses seen.
 //!
 //! A program of its own and no `#[test]`, because the harness runs its own executable again as the
 //! processes of each sample.
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     if args.first().is_some_and(|arg| arg == CHILD_ARG) {
         return done(child(&args[1..]));
     }
-    // What cargo-nextest asks of a test program.
+    // cargo-nextest passes this to a test program.
     if args.iter().any(|arg| arg == "--list") {
         if !args.iter().any(|arg| arg == "--ignored") {
             TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
@@ -91,7 +91,7 @@ fn short() -> Fallible {
         return Err(faults.join("\n").into());
     }
     complete(&rows)?;
-    // What is written can be read again, by whoever makes a report of it.
+    // What is written can be parsed again, to make a report of it.
     let again = parse(&String::from_utf8(json)?)?;
     if again.len() != rows.len() {
         return Err(format!("{} rows of {} were read again", again.len(), rows.len()).into());
@@ -99,7 +99,7 @@ fn short() -> Fallible {
     Ok(())
 }
 
-/// Ours was in every workload, and something was overwritten.
+/// Checks that perfring was in every workload, and something was overwritten.
 fn complete(rows: &[Row]) -> Result<(), String> {
     for workload in Workload::ALL {
         let ours = |row: &&Row| match row {

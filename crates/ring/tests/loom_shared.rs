@@ -295,11 +295,11 @@ fn balanced(world: &World, policy: Policy, attached_once: bool) -> RingTotals {
     let totals = RingTotals::of(at, policy, |_| true).unwrap();
     let sums = totals.producer;
     assert_eq!(sums.pos, sums.written.bytes + sums.discarded.bytes + sums.reclaimed.bytes);
-    let gone = match policy {
+    let passed = match policy {
         Policy::Drop => totals.consumer.read,
         Policy::Overwrite => totals.overwritten,
     };
-    assert_eq!(gone.plus(totals.present), sums.written);
+    assert_eq!(passed.plus(totals.present), sums.written);
     if !attached_once {
         return totals; // figures are since the last attach
     }

@@ -451,11 +451,11 @@ impl<'a> Model<'a> {
         assert_eq!((sums.discarded, sums.reclaimed), (discarded, reclaimed));
         assert_eq!(sums.lost_markers, markers.records);
         assert_eq!(sums.refused, self.refused);
-        let gone = match self.policy {
+        let passed = match self.policy {
             Policy::Drop => totals.consumer.read,
             Policy::Overwrite => totals.overwritten,
         };
-        assert_eq!(gone.plus(totals.present), written, "written = gone + present");
+        assert_eq!(passed.plus(totals.present), written, "written = read or overwritten + present");
         // The slots agree: those of live producers count since they attached, no more than all.
         let figures = SlotFigures::all(at);
         for of in &figures {

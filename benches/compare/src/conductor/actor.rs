@@ -14,16 +14,16 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// The end of what a process printed, as far as it is told.
+/// How much of the end of a process's output is reported.
 const TAIL: usize = 400;
 
 pub(super) struct Actor {
     child: Child,
     socket: UnixStream,
     unread: Vec<u8>,
-    /// What each of its parts said and was not taken yet.
+    /// The messages of each of its parts that were not taken yet.
     words: Vec<VecDeque<Word>>,
-    /// It has closed its socket: it ends, or has ended.
+    /// It has closed its socket: it is ending, or has ended.
     closed: bool,
     printed: PathBuf,
 }
@@ -33,14 +33,14 @@ impl Actor {
         let (ours, theirs) = UnixStream::pair()?;
         let printed = dir.join(format!("printed-{number}"));
         let out = File::create(&printed)?;
-        // This very program, also if a newer one stands at its path by now.
+        // This very executable, even if its path has a newer one by now.
         let child = Command::new("/proc/self/exe")
             .arg(CHILD_ARG)
             .arg(std::process::id().to_string())
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(out.try_clone()?)
             .stderr(out)
-            // What it starts itself is in its group and ends with it.
+            // Its own children are in its group and end with it.
             .process_group(0)
             .spawn()?;
         let words = order.parts.iter().map(|_| VecDeque::new()).collect();
@@ -48,7 +48,7 @@ impl Actor {
         let mut actor = Actor { child, socket: ours, unread, words, closed: false, printed };
         let mut line = serde_json::to_vec(order)?;
         line.push(b'\n');
-        // If it is gone, that is seen when it is listened to.
+        // If it is dead, that is found when its socket is read.
         actor.closed = actor.socket.write_all(&line).is_err();
         Ok(actor)
     }
@@ -61,12 +61,12 @@ impl Actor {
         self.child.id()
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     pub(super) fn prompt(&mut self) -> std::io::Result<()> {
         self.socket.write_all(b"\n")
     }
 
-    /// Reads what is there.
+    /// Reads the messages that have arrived.
     pub(super) fn listen(&mut self) -> Result<(), CompareError> {
         let mut buffer = [0; 1 << 16];
         let count = self.socket.read(&mut buffer).unwrap_or(0);
@@ -82,17 +82,17 @@ impl Actor {
         Ok(())
     }
 
-    /// Whether each of its parts has said something.
+    /// Returns whether each of its parts has sent a message.
     pub(super) fn has_spoken(&self) -> bool {
         self.words.iter().all(|words| !words.is_empty())
     }
 
-    /// What each of its parts said first.
+    /// Takes the first message of each of its parts.
     pub(super) fn take_words(&mut self) -> Vec<Word> {
         self.words.iter_mut().filter_map(VecDeque::pop_front).collect()
     }
 
-    /// Why it goes on no more, if so.
+    /// Returns why it no longer continues, if so.
     pub(super) fn failure(&mut self) -> Option<String> {
         let failed = self.words.iter().flatten().find_map(|word| match word {
             Word::Failed(reason) => Some(reason.clone()),
@@ -101,7 +101,7 @@ impl Actor {
         failed.or_else(|| (self.closed && !self.has_spoken()).then(|| self.last_words()))
     }
 
-    /// How it ended, and what it printed last.
+    /// Returns how it ended, and what it printed last.
     pub(super) fn last_words(&mut self) -> String {
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
         let how =
@@ -125,8 +125,8 @@ impl Actor {
 
 impl Drop for Actor {
     fn drop(&mut self) {
-        // The group, as a library may have started a driver. It may have ended already; that is
-        // all that can fail.
+        // The group, as a library may have started a driver. It may have ended already; nothing
+        // else can fail.
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         let _ = self.child.wait();
     }

@@ -1,19 +1,19 @@
-//! The directory of a sample, and what a library left behind in a process that was killed.
+//! The directory of a sample, and files that a library left behind in a killed process.
 
 use crate::CompareError;
 use std::path::Path;
 
-/// Where names of shared memory are.
+/// The directory of shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// What the names of directories begin with.
+/// The prefix of the directories' names.
 const PREFIX: &str = "perfring-compare-";
 
-/// A directory of files in memory for one sample, or for as long as it is kept.
+/// Creates a directory of files in memory, which exists until it is dropped.
 ///
 /// # Errors
-/// If there can be none.
+/// If it cannot be created.
 pub fn memory_dir() -> Result<tempfile::TempDir, CompareError> {
-    // Memory, where there is a file system of it: the disk is not what is measured.
+    // In memory, where there is such a file system: the disk is not to be measured.
     let memory = Path::new(SHARED_MEMORY);
     let builder = || {
         let mut builder = tempfile::Builder::new();
@@ -23,22 +23,22 @@ pub fn memory_dir() -> Result<tempfile::TempDir, CompareError> {
     Ok(builder().tempdir_in(memory).or_else(|_| builder().tempdir())?)
 }
 
-/// Removes the shared memory whose name begins with that of this directory of [`memory_dir`]'s, which
-/// is how contestants name what does not lie in it.
+/// Removes the shared memory whose name begins with the name of this directory of [`memory_dir`].
+/// Contestants name whatever is not in the directory so.
 pub fn sweep(dir: &Path) {
     sweep_in(Path::new(SHARED_MEMORY), dir);
 }
 
 fn sweep_in(memory: &Path, dir: &Path) {
     let Some(name) = dir.file_name().and_then(|name| name.to_str()) else { return };
-    // Never anybody else's, whatever the caller says.
+    // Never a name of another program, whatever the caller passes.
     if name.len() <= PREFIX.len() || !name.starts_with(PREFIX) {
         return;
     }
     for entry in std::fs::read_dir(memory).into_iter().flatten().flatten() {
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
         if is_file && entry.file_name().to_str().is_some_and(|other| other.starts_with(name)) {
-            // Whoever it belongs to may remove it at the same time.
+            // Its owner may remove it at the same time.
             let _ = std::fs::remove_file(entry.path());
         }
     }
@@ -63,7 +63,7 @@ mod tests {
         std::fs::create_dir(&dir).unwrap();
         sweep_in(memory.path(), &dir);
         assert!(!ours.exists() && others.exists() && foreign.exists() && dir.exists());
-        // A directory of another name is nobody's sample.
+        // A directory of another name belongs to no sample.
         for other in ["iox2_", "perfring-compare-"] {
             sweep_in(memory.path(), &memory.path().join(other));
         }

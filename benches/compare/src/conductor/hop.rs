@@ -1,4 +1,4 @@
-//! How far apart the two cores are now.
+//! The distance between the two cores now.
 
 use crate::CompareError;
 use perfring_bench::BenchError;
@@ -7,19 +7,19 @@ use perfring_bench::drive::{answer_line, ask_line};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
-/// Round trips of one measurement: batches, of which the median is taken, so that an interrupt does
-/// no harm.
+/// Round trips of one measurement: batches, of which the median is taken, so that an interrupt has
+/// no effect.
 const BATCHES: usize = 33;
 const TRIPS: u32 = 64;
 
-/// A line of its own.
+/// A cache line of its own.
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// The hop between this processor and the one of those that is farthest from it; `None` of none.
+/// Returns the hop between this processor and the farthest of those; `None` if there are none.
 ///
 /// # Errors
-/// If they can't be pinned.
+/// If the threads cannot be pinned.
 pub fn farthest_hop_ns(
     here: usize,
     there: &[usize],
@@ -34,8 +34,8 @@ pub fn farthest_hop_ns(
     Ok(farthest)
 }
 
-/// Nanoseconds that a cache line takes from one core to the other: half the median round trip,
-/// between two threads that end with it.
+/// Returns the nanoseconds that a cache line takes from one core to the other: half the median
+/// round trip between two threads, which end with the call.
 fn hop_ns([here, there]: [usize; 2], tick_ns: f64) -> Result<f64, CompareError> {
     let line = Line(AtomicU64::new(0));
     let trips = BATCHES as u32 * TRIPS;

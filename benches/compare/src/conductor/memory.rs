@@ -1,16 +1,16 @@
-//! What the processes of a sample hold.
+//! The memory of a sample's processes.
 
 use super::actor::Actor;
 use crate::CompareError;
 use std::fs;
 
-/// Maps of the kernel's own, which a contestant tells the size of: which of them count to a process
+/// The kernel's own mappings, whose size a contestant reports: which of them count as a process's
 /// differs from kernel to kernel.
 const KERNELS: [&str; 2] = ["anon_inode:[perf_event]", "anon_inode:bpf-map"];
 
-/// The sum of the proportional set sizes (Pss) of these processes and of all that they have
-/// started, in bytes: a page that two of them share counts half for each, and one that a process has
-/// mapped twice counts once. A process that ends meanwhile counts nothing.
+/// Returns the sum of the proportional set sizes (Pss) of these processes and of all their
+/// descendants, in bytes: a page that two of them share counts half for each, and one that a
+/// process has mapped twice counts once. A process that ends meanwhile counts nothing.
 pub(super) fn of(cast: &[Actor]) -> Result<u64, CompareError> {
     let mut sum = 0;
     for entry in fs::read_dir("/proc")? {
@@ -26,7 +26,7 @@ pub(super) fn of(cast: &[Actor]) -> Result<u64, CompareError> {
     Ok(sum)
 }
 
-/// The Pss in bytes of all mappings that are not the kernel's own.
+/// Returns the Pss in bytes of all mappings that are not the kernel's own.
 fn mapped(smaps: &str) -> u64 {
     let (mut sum, mut counts) = (0, true);
     for line in smaps.lines() {

@@ -1,7 +1,8 @@
-//! The process that measures nothing: it starts those that do, keeps time, and ends them.
+//! The conductor, which measures nothing: it starts the measuring processes, keeps time, and ends
+//! them.
 //!
 //! Every sample has processes of its own, so that whatever a library leaves behind, and whatever
-//! hangs, ends with it.
+//! hangs, ends with them.
 
 mod actor;
 mod directory;
@@ -22,22 +23,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-/// Set by a signal: the run ends at the next look.
+/// Set by a signal: the run ends at the next check.
 pub static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-/// How long processes may take to end once all is said.
+/// How long processes may take to end once everything is reported.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Why there is no sample.
 #[derive(Debug)]
 pub enum Failure {
-    /// The contestant's doing: the run goes on without it.
+    /// The contestant failed: the run continues without it.
     Contestant {
-        /// What it said, or how it ended.
+        /// Its error, or how it ended.
         reason: String,
         /// It did not end by itself.
         hung: bool,
     },
-    /// Ours, or the user's wish: the run ends.
+    /// The harness failed, or the user interrupted it: the run ends.
     Run(CompareError),
 }
 
@@ -51,24 +52,24 @@ fn contestant(reason: impl Into<String>) -> Failure {
     Failure::Contestant { reason: reason.into(), hung: false }
 }
 
-/// What the processes of a sample found.
+/// The results of a sample's processes.
 #[derive(Debug)]
 pub struct Performance {
     /// Part by part, in the order of the processes and of the parts in each.
     pub found: Vec<Found>,
-    /// Bytes by which the memory of all processes grew between their first word and their last.
+    /// Bytes by which the memory of all processes grew between their first message and their last.
     pub grown: i64,
 }
 
-/// What is to be performed: the parts of each process, made with the directory of the sample.
+/// What is to be performed: the parts of each process, built with the directory of the sample.
 pub struct Play<'a> {
-    /// Who.
+    /// The contestant.
     pub contestant: &'a str,
     /// The parts of each process.
     pub processes: Vec<Vec<Part>>,
     /// How long all of it may take.
     pub patience: Duration,
-    /// Whether memory is looked at.
+    /// Whether memory is measured.
     pub weigh: bool,
 }
 
@@ -97,7 +98,7 @@ pub fn perform(play: &Play<'_>, dir: &Path) -> Result<Performance, Failure> {
     let words = gather(&mut cast, deadline, |word| matches!(word, Word::Done(_)))?;
     let after = if play.weigh { memory::of(&cast)? } else { 0 };
     prompt(&mut cast)?;
-    // What does not end now is ended; all that matters was said.
+    // Processes that do not end now are killed; everything that matters was reported.
     let farewell = Instant::now() + FAREWELL;
     while cast.iter_mut().any(|actor| actor.lives()) && Instant::now() < farewell {
         std::thread::sleep(Duration::from_micros(200));
@@ -120,7 +121,7 @@ fn prompt(cast: &mut [Actor]) -> Result<(), Failure> {
     })
 }
 
-/// Waits for the next word of every part, in their order.
+/// Waits for the next message of every part, in their order.
 fn gather(
     cast: &mut [Actor],
     deadline: Instant,
@@ -161,7 +162,7 @@ fn gather(
             fds.iter().map(|fd| fd.any().unwrap_or(false)).collect()
         };
         for (actor, ready) in cast.iter_mut().zip(ready) {
-            // Whose words are all there already is listened to later.
+            // A process whose messages have all arrived is read later.
             if ready && !actor.has_spoken() {
                 actor.listen()?;
             }

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A BPF ring buffer: as libbpf uses it, or, if `QUIET`, without any wake-up, with a reader that
-/// hands space back in eighths.
+/// releases space in eighths.
 pub struct BpfOf<const QUIET: bool>;
-/// As libbpf uses it: the kernel decides about wake-ups, the reader hands back each record.
+/// As libbpf uses it: the kernel decides about wake-ups, the reader releases each record.
 pub type Bpf = BpfOf<false>;
-/// The fastest way that the kernel has.
+/// The fastest mode of the kernel's.
 pub type BpfQuiet = BpfOf<true>;
 
 const RINGBUF_RESERVE: i32 = 131;
@@ -39,7 +39,7 @@ fn program(map: u32, payload: usize, quiet: bool) -> Vec<u64> {
     code.finish()
 }
 
-/// The ring, and where its number is.
+/// The ring, and the file with its id.
 pub struct Held {
     _map: Map,
     path: PathBuf,
@@ -47,12 +47,12 @@ pub struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Whoever has removed the directory has removed it.
+        // The file is removed already if the directory was.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Another process finds a map by its number.
+/// Reads the id with which another process finds the map.
 pub(super) fn number_at(path: &Path) -> Result<u32, CompareError> {
     let reported = std::fs::read_to_string(path)?;
     reported.parse().map_err(|_| std::io::Error::other("no map's number").into())
@@ -62,7 +62,7 @@ fn open(path: &Path, setup: &Setup) -> Result<Map, CompareError> {
     Ok(Map::open(number_at(path)?, setup.data_size)?)
 }
 
-/// Why the kernel's contestants cannot run, in one sentence.
+/// Explains, in one sentence, why the kernel's contestants cannot run.
 pub(super) fn privileges(error: CompareError) -> String {
     format!("{error}: it takes root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN")
 }
@@ -97,9 +97,9 @@ impl<const QUIET: bool> Contestant for BpfOf<QUIET> {
     fn about(setup: &Setup) -> About {
         let (block, data_size) = (block(setup.payload), setup.data_size);
         let how = if QUIET {
-            "no wake-ups, space handed back in eighths"
+            "no wake-ups, space released in eighths"
         } else {
-            "the kernel's wake-ups, each record handed back"
+            "the kernel's wake-ups, each record released"
         };
         About {
             name: if QUIET { "bpf_quiet" } else { "bpf" },
@@ -114,7 +114,7 @@ impl<const QUIET: bool> Contestant for BpfOf<QUIET> {
     }
 
     fn kernel_bytes(setup: &Setup) -> Option<u64> {
-        // The data, mapped twice and there once, and a page for itself and for each position.
+        // The data, mapped twice but present once, and a page for itself and for each position.
         Some(setup.data_size + 3 * rustix::param::page_size() as u64)
     }
 
@@ -137,7 +137,7 @@ impl<const QUIET: bool> Contestant for BpfOf<QUIET> {
     }
 }
 
-/// The writing end. What it fills its records with is the program's.
+/// The writing end. The program fills the records.
 pub struct BpfSender {
     publisher: Publisher,
     payload: usize,

@@ -1,5 +1,5 @@
 //! The crate disruptor-mp, over POSIX shared memory: batches are published and read in place, and
-//! every reader gets every record. The producer makes the segments; each reader adds its cursor.
+//! every reader gets every record. The producer creates the segments; each reader adds its cursor.
 
 use crate::CompareError;
 use crate::contest::slots::{Erased, Slot, aligned, slots};
@@ -18,7 +18,7 @@ use std::path::Path;
 pub struct DisruptorMp;
 
 const NAME: &str = "disruptor-mp";
-/// What readers' names begin with.
+/// The prefix of readers' names.
 const READER: &str = "c";
 
 fn size(setup: &Setup) -> usize {
@@ -30,8 +30,8 @@ fn batch(size: usize) -> usize {
     (size / 8).max(1)
 }
 
-/// Its shared memory is named after the directory of the path: so it can be removed, also of who was
-/// killed.
+/// Names its shared memory after the directory of the path, so that it can be removed even if the
+/// process was killed.
 fn name(path: &Path) -> String {
     let part = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     format!("{}-{}", path.parent().map(part).unwrap_or_default(), part(path))
@@ -74,7 +74,7 @@ fn consumer<E: Copy + Default + 'static>(
         let consumer = builder::<E>(path, setup, false)
             .with_consumer_id(&format!("{READER}_{index}"))
             .build_consumer();
-        // Not there yet, or not whole.
+        // Not present yet, or not complete.
         Ok(consumer.ok().map(Erased::new))
     })
 }
@@ -91,7 +91,7 @@ impl Contestant for DisruptorMp {
             senders: Err("disruptor-mp has one producer"),
             overwrite: Err("its producer waits for its slowest reader"),
             receivers: Ok(()),
-            sleeping: Err("nothing wakes its readers: they nap and look again"),
+            sleeping: Err("nothing wakes its readers: they nap and poll again"),
             refuses: Ok(()),
         }
     }
@@ -112,7 +112,7 @@ impl Contestant for DisruptorMp {
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Cursors, CompareError> {
-        // The producer makes the segments.
+        // The producer creates the segments.
         let name = name(path);
         let cursor = |index| format!("{name}_{READER}_{index}_seq");
         Ok(Cursors((0..setup.receivers).map(cursor).collect()))
@@ -133,13 +133,13 @@ impl Contestant for DisruptorMp {
     }
 }
 
-/// Names of the readers' cursors, which nobody else removes.
+/// Names of the readers' cursors, which nothing else removes.
 pub struct Cursors(Vec<String>);
 
 impl Drop for Cursors {
     fn drop(&mut self) {
         for name in &self.0 {
-            // A reader that did not come has made none.
+            // A reader that did not attach has created none.
             let _ = shm_unlink(name.as_str());
         }
     }
@@ -160,7 +160,7 @@ impl Sender for MpSender {
     ) -> Result<(), CompareError> {
         aligned!(N, A => {
             let end = self.end.get::<SharedProducer<Slot<A, N>>>()?;
-            // It takes a batch from a closure that may be called from several places at once.
+            // It takes a batch from a closure that may be called concurrently.
             let fill = RefCell::new(fill);
             let mut next = numbers.start;
             while next < numbers.end {

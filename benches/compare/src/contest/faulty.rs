@@ -1,5 +1,4 @@
-//! Contestants that go wrong, each in its own way: what the harness is tested with. Nobody else asks
-//! for them.
+//! Contestants with faults, one each, for testing the harness. Only tests ask for them.
 
 use crate::CompareError;
 use crate::contest::limits::Slots;
@@ -8,20 +7,20 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-/// Nothing goes wrong.
+/// No fault.
 pub const NOTHING: u8 = 0;
 /// The writing end never opens.
 pub const HANGS: u8 = 1;
 /// The writing process ends in the middle.
 pub const DIES: u8 = 2;
-/// A byte is changed on the way.
+/// A byte is changed in transit.
 pub const DAMAGES: u8 = 3;
 /// A record is skipped.
 pub const LOSES: u8 = 4;
-/// A record is skipped, and it is said that none was.
+/// A record is skipped, and no loss is reported.
 pub const LIES: u8 = 5;
 
-/// A record that something happens to.
+/// The record that the fault affects.
 const VICTIM: u64 = 700;
 
 type Inner = Slots<1, false>;
@@ -35,7 +34,7 @@ impl<const FAULT: u8> Contestant for Faulty<FAULT> {
     type Held = ();
 
     fn can() -> Can {
-        // Losses are no fault where it may overwrite; what is said of them is.
+        // Losses are no fault where it may overwrite; a wrong report of them is.
         Can { overwrite: Ok(()), ..Inner::can() }
     }
 

@@ -1,5 +1,5 @@
-//! What `create` makes for an end of the same process: a queue's two ends between threads, a socket
-//! that listens. It lies here until that end takes it.
+//! Objects that `create` makes for an end of the same process: a queue's two ends between threads,
+//! a listening socket. They are kept here until that end takes them.
 
 use crate::CompareError;
 use perfring_bench::BenchError;
@@ -7,12 +7,12 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Whose it is.
+/// The end that an object is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Sender number so.
+    /// The sender of this number.
     Sender(usize),
-    /// Receiver number so.
+    /// The receiver of this number.
     Receiver(usize),
 }
 
@@ -21,22 +21,22 @@ type Lying = (PathBuf, Whose, Box<dyn Any + Send>);
 static LYING: Mutex<Vec<Lying>> = Mutex::new(Vec::new());
 
 fn lying() -> MutexGuard<'static, Vec<Lying>> {
-    // Nobody panics while holding it, and the list is whole at any time.
+    // No thread panics while holding it, and the list is consistent at any time.
     LYING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes, when dropped, what nobody has taken.
+/// Removes, when dropped, the objects that were not taken.
 pub struct Held {
     path: PathBuf,
 }
 
 impl Held {
-    /// For this path.
+    /// Creates the holder for this path.
     pub fn new(path: &Path) -> Self {
         Held { path: path.to_owned() }
     }
 
-    /// Lays something down.
+    /// Stores an object for an end.
     pub fn lay<T: Any + Send>(&self, whose: Whose, what: T) {
         lying().push((self.path.clone(), whose, Box::new(what)));
     }
@@ -50,10 +50,10 @@ impl Drop for Held {
     }
 }
 
-/// Takes what lies there.
+/// Takes the object of an end.
 ///
 /// # Errors
-/// Nothing of this type lies there: this is another process, or it was taken before.
+/// There is no object of this type: this is another process, or it was taken before.
 pub fn take<T: Any>(path: &Path, whose: Whose) -> Result<T, CompareError> {
     let mut lying = lying();
     let found =

@@ -27,7 +27,7 @@ const NAME: &str = "iceoryx2";
 impl Contestant for Iceoryx2 {
     type Sender = SampleSender;
     type Receiver = SampleReceiver;
-    /// A node that keeps the service, as it was made, for as long as it is used.
+    /// A node that keeps the service as it was created, for as long as it is used.
     type Held = Held;
 
     fn can() -> Can {
@@ -47,7 +47,7 @@ impl Contestant for Iceoryx2 {
         let full = if setup.overwrite {
             "safe overflow"
         } else {
-            "no safe overflow, RetryUntilDelivered, giving the core up each 4096 retries"
+            "no safe overflow, RetryUntilDelivered, yielding the core each 4096 retries"
         };
         let notify = if setup.sleeping { ", an event notified after each sample" } else { "" };
         let settings = format!(
@@ -111,9 +111,9 @@ impl Contestant for Iceoryx2 {
 type Samples<const N: usize> = publish_subscribe::PortFactory<ipc::Service, [u8; N], ()>;
 type Events = event::PortFactory<ipc::Service>;
 
-/// What keeps the services.
+/// The node and the services that must stay open.
 pub struct Held {
-    /// Where subscribers say that they have looked for publishers.
+    /// The files with which subscribers signal that they have polled for publishers.
     said: Vec<PathBuf>,
     _service: Erased,
     _events: Option<Events>,
@@ -128,8 +128,8 @@ impl Drop for Held {
     }
 }
 
-/// A node whose files lie in the directory of the path, and whose shared memory is named after that
-/// directory: so it can be removed, also of who was killed.
+/// Creates a node whose files are in the directory of the path, and whose shared memory is named
+/// after that directory, so that it can be removed even if the process was killed.
 fn node(path: &Path) -> Result<Node<ipc::Service>, CompareError> {
     set_log_level(LogLevel::Error);
     let dir = path.parent().unwrap_or(path);
@@ -147,7 +147,7 @@ fn name(path: &Path) -> Result<ServiceName, CompareError> {
     ServiceName::new(&path.to_string_lossy()).map_err(failed(NAME))
 }
 
-/// The same for all ends, whoever comes first.
+/// Opens or creates the service, identically for all ends, whichever comes first.
 fn service<const N: usize>(
     node: &Node<ipc::Service>,
     path: &Path,
@@ -209,9 +209,10 @@ fn publisher<const N: usize>(
     Ok(Erased::new(publisher))
 }
 
-/// A publisher's sample for a subscriber that has not yet looked for publishers is kept while there
-/// is room in its buffer, and then silently lost, whatever the strategy. So lossless subscribers
-/// look, and say in a file that they have.
+/// Opens a subscriber, which for lossless rings polls for publishers and signals that in a file.
+///
+/// A publisher's sample for a subscriber that has not yet polled for publishers is kept while there
+/// is room in its buffer, and then silently lost, whatever the strategy.
 fn subscriber<const N: usize>(
     node: &Node<ipc::Service>,
     path: &Path,
@@ -255,7 +256,7 @@ impl SampleSender {
     ) -> Result<bool, CompareError> {
         let publisher = self.end.get::<Writer<N>>()?;
         let mut sample = publisher.loan_uninit().map_err(failed(NAME))?;
-        // SAFETY: any bytes are a [u8; N], and the loan is ours alone.
+        // SAFETY: any bytes are a [u8; N], and the loan has no other user.
         fill(unsafe { sample.payload_mut().assume_init_mut() }, number);
         // SAFETY: written by `fill`.
         match unsafe { sample.assume_init() }.send() {

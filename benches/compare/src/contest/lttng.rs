@@ -1,8 +1,8 @@
-//! LTTng's tracer for user space, as a flight recorder: what its sender pays for a record, with
-//! nobody reading. What is left is read in the end from a snapshot, by babeltrace2.
+//! LTTng's tracer for user space, as a flight recorder: the sender's cost per record, without a
+//! reader. What is left is read at the end from a snapshot, by babeltrace2.
 //!
-//! It is no way to hand records over, so that this is all that it is asked for. A tracepoint with the
-//! payload's length is compiled where it runs.
+//! It is not a means of transfer, so nothing else is measured. A tracepoint with the payload's
+//! length is compiled on the machine where it runs.
 
 use crate::CompareError;
 use crate::contest::handed;
@@ -20,29 +20,29 @@ use std::process::{Child, Command, Stdio};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-/// LTTng-UST, recording into rings that are written over.
+/// LTTng-UST, recording into rings that overwrite.
 pub struct Lttng;
 
 const NAME: &str = "lttng";
-/// What is missing where it cannot run.
+/// What has to be installed where it cannot run.
 const GET_IT: &str =
     "it takes a C compiler, and of Debian lttng-tools, liblttng-ust-dev and babeltrace2";
 /// How long a daemon may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Parts of a ring: LTTng writes over a whole one.
+/// Parts of a ring: LTTng overwrites a whole one.
 const PARTS: u64 = 4;
 
 fn failed(what: impl Into<String>) -> CompareError {
     CompareError::Contestant { contestant: NAME, source: what.into().into() }
 }
 
-/// Where a user's own daemon listens. One for all rings of a directory: a process that has once
-/// found it looks nowhere else.
+/// The home directory of a user's own daemon. One for all rings of a directory: a process that has
+/// found it once does not search elsewhere.
 fn location(path: &Path) -> PathBuf {
     path.with_file_name("lttng-home")
 }
 
-/// Where the provider and the snapshots of a ring are.
+/// The directory of the provider and the snapshots of a ring.
 fn place(path: &Path) -> PathBuf {
     path.with_extension("lttng")
 }
@@ -52,8 +52,8 @@ fn session(path: &Path) -> String {
         .map_or_else(String::new, |stem| format!("{}-{}", stem.to_string_lossy(), id(path)))
 }
 
-/// A number for a path, the same in every process: sessions of several runs have one daemon, if it
-/// is root's.
+/// Returns a number for a path, the same in every process: sessions of several runs share one
+/// daemon, if it is root's.
 fn id(path: &Path) -> u64 {
     let bytes = path.as_os_str().as_bytes().iter();
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -92,7 +92,7 @@ fn compile(at: &Path, payload: usize) -> Result<(), CompareError> {
     Err(failed(format!("cc: {}", said.lines().next().unwrap_or_default())))
 }
 
-/// The session, and the daemon if nobody had one.
+/// The session, and the daemon if there was none.
 pub struct Held {
     path: PathBuf,
     daemon: Option<Child>,
@@ -101,10 +101,10 @@ pub struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Each of them may be gone already.
+        // Each of them may have been removed already.
         let _ = lttng(&self.path, &["destroy", "--no-wait", &session(&self.path)]);
         if let Some(daemon) = &mut self.daemon {
-            // It takes its consumer with it.
+            // Its consumer ends with it.
             let pid = i32::try_from(daemon.id()).unwrap_or_default();
             if pid > 0 && kill(Pid::from_raw(pid), Signal::SIGTERM).is_ok() {
                 let _ = daemon.wait();
@@ -173,7 +173,7 @@ impl Contestant for Lttng {
 
     fn cannot() -> Cannot {
         const NO: &str =
-            "its flight recorder is read as a snapshot, in the end: nobody can follow it";
+            "its flight recorder is read as a snapshot, at the end: no reader can follow it";
         Cannot { follow: Err(NO), ..Cannot::NOTHING }
     }
 
@@ -191,7 +191,7 @@ impl Contestant for Lttng {
                 setup.data_size / PARTS,
                 setup.payload / 8
             ),
-            waits: "its reader is babeltrace2, of a snapshot in the end".into(),
+            waits: "its reader is babeltrace2, of a snapshot at the end".into(),
         }
     }
 
@@ -235,12 +235,12 @@ pub struct LttngSender {
 
 impl LttngSender {
     fn open(path: &Path, setup: &Setup) -> Result<Self, CompareError> {
-        // SAFETY: whoever reads the environment of this process at the same time does so through
-        // the standard library, which has a lock for it; LTTng's own threads begin below.
+        // SAFETY: other threads of this process read the environment through the standard library,
+        // which has a lock for it; LTTng's own threads begin below.
         unsafe { std::env::set_var("LTTNG_HOME", location(path)) };
         let library = place(path).join("provider.so");
         let library = CString::new(library.as_os_str().as_bytes()).map_err(|_| failed("a path"))?;
-        // SAFETY: a string that ends with a zero; what is loaded was compiled by `create` from this
+        // SAFETY: a string that ends with a zero; the library was compiled by `create` from this
         // package's own source. It registers with the daemon before the call returns.
         let library = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let Some(library) = NonNull::new(library) else {
@@ -277,7 +277,7 @@ impl LttngSender {
 
 impl Drop for LttngSender {
     fn drop(&mut self) {
-        // SAFETY: loaded by `open`, and nobody calls it any more.
+        // SAFETY: loaded by `open`, and not called any more.
         let closed = unsafe { libc::dlclose(self.library.as_ptr()) };
         debug_assert_eq!(closed, 0);
     }
@@ -318,7 +318,7 @@ impl Sender for LttngSender {
 /// The reading end.
 pub struct LttngReceiver {
     path: PathBuf,
-    /// The first number that no snapshot had.
+    /// The first number that was in no snapshot.
     next: u64,
     snapshots: u32,
 }
@@ -363,7 +363,7 @@ impl Receiver for LttngReceiver {
                     return Err(failed(format!("babeltrace2 says: {line}")));
                 };
                 let number = bytes.first_chunk().map_or(0, |first| u64::from_ne_bytes(*first));
-                // One that an earlier snapshot had. What is not whole is shown, to be counted.
+                // Already in an earlier snapshot. Damaged ones are passed on, to be counted.
                 if number < self.next && verify(&bytes, number) {
                     continue;
                 }

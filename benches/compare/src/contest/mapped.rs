@@ -8,17 +8,17 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// A file that is mapped to be written.
+/// A file that is mapped for writing.
 pub(crate) struct Mapped {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the mapping belongs to no thread; what its owner does with it is the owner's to prove.
+// SAFETY: the mapping belongs to no thread; its owner proves its accesses.
 unsafe impl Send for Mapped {}
 
 impl Mapped {
-    /// Makes the file, all zeros, with its space allocated.
+    /// Creates the file, all zeros, with its space allocated.
     pub(crate) fn create(path: &Path, len: u64) -> Result<(), CompareError> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         let bytes = i64::try_from(len).map_err(|_| CompareError::Usage(format!("{len} bytes")))?;
@@ -39,12 +39,12 @@ impl Mapped {
         Ok(Mapped { base: base.cast(), len: len.get() })
     }
 
-    /// Its first byte; it is mapped for as long as this lives.
+    /// Returns its first byte; it is mapped for as long as this lives.
     pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// Its length.
+    /// Returns its length.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -52,7 +52,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: this mapping, whose pointers go with it.
+        // SAFETY: this mapping, whose pointers do not outlive it.
         let _ = unsafe { munmap(self.base.cast::<c_void>(), self.len) };
     }
 }

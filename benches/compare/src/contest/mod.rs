@@ -1,4 +1,4 @@
-//! The contestants, each with its own fast path, and what several of them need.
+//! The contestants, each with its own fast path, and what several of them share.
 
 #[cfg(feature = "aeron")]
 pub mod aeron;

@@ -1,6 +1,6 @@
-//! The kernel's perf buffer: what BPF programs had before the BPF ring buffer. A ring for each
-//! processor, into which the kernel copies what the program has put together. Senders have to stay
-//! on their processors, or their order is lost.
+//! The kernel's perf buffer, which BPF programs used before the BPF ring buffer. It has a ring for
+//! each processor, into which the kernel copies what the program has assembled. Senders have to
+//! stay on their processors, or their order is lost.
 
 use crate::CompareError;
 use crate::contest::perf_ring::{
@@ -52,7 +52,7 @@ impl Contestant for PerfBuffer {
             location: Location::Kernel,
             settings: format!(
                 "{rings} rings of {data_size} bytes, one a processor, bpf_perf_event_output, up to \
-                 {block} records a system call, {wakes}, space handed back when all is read"
+                 {block} records a system call, {wakes}, space released when all is read"
             ),
             waits: Polls::or_asleep(setup, "asleep in poll"),
         }
@@ -78,7 +78,7 @@ impl Contestant for PerfBuffer {
 
 /// The reading end.
 pub struct PerfReceiver {
-    /// Each with up to where it was read.
+    /// Each with the position up to which it was read.
     rings: Vec<(Ring, u64)>,
     /// A record that wraps.
     whole: Vec<u8>,
@@ -93,7 +93,7 @@ impl PerfReceiver {
             let (head, first) = (ring.head(), *pos);
             while *pos != head && count < most {
                 let (len, record) = ring.record::<N>(*pos, &mut self.whole);
-                // Others are the kernel's: it tells how many records it has refused.
+                // Others are the kernel's: reports of how many records it has refused.
                 if let Some(record) = record {
                     visit(record);
                     count += 1;

@@ -1,5 +1,6 @@
-//! The kernel's perf ring in its overwrite mode: written backwards, so that a reader finds the newest
-//! record at the head and walks to older ones. It has to pause the writing meanwhile.
+//! The kernel's perf ring in its overwrite mode: written backwards, so that a reader finds the
+//! newest record at the head and walks to older ones. The reader has to pause the writing
+//! meanwhile.
 
 use crate::CompareError;
 use crate::contest::perf_ring::{
@@ -37,7 +38,7 @@ impl Contestant for PerfOverwrite {
 
     fn cannot() -> Cannot {
         const NO: &str =
-            "it is read as a snapshot, and each pauses its writing: nobody can follow it";
+            "it is read as a snapshot, and each pauses its writing: no reader can follow it";
         Cannot { follow: Err(NO), ..Cannot::NOTHING }
     }
 
@@ -90,7 +91,7 @@ impl Receiver for PerfSnapshot {
             }
             pause(ring, true)?;
             let head = ring.head();
-            // From the newest back to what was seen, as far as it is not written over.
+            // From the newest back to the ones already seen, as far as they are not overwritten.
             let (mut at, mut places) = (head, Vec::new());
             let written = (*seen).wrapping_sub(head).min(ring.data_size as u64);
             while at != *seen {
@@ -99,7 +100,7 @@ impl Receiver for PerfSnapshot {
                     break;
                 }
                 let (len, record) = ring.record::<N>(at, &mut self.whole);
-                // The oldest may be written over in part.
+                // The oldest may be partly overwritten.
                 if len as u64 > left {
                     break;
                 }

@@ -25,36 +25,36 @@ const MAP_TYPE_PERF_EVENT_ARRAY: u32 = 4;
 const MAP_LOOKUP_ELEM: i32 = 1;
 const GET_SMP_PROCESSOR_ID: i32 = 8;
 const PERF_EVENT_OUTPUT: i32 = 25;
-/// Which ring: that of this processor.
+/// Selects the ring of the present processor.
 const CURRENT_CPU: i32 = -1;
-/// Payloads that are put together on the program's stack, of 512 bytes in all.
+/// Payloads that are assembled on the program's stack, of 512 bytes in all.
 const ON_STACK: usize = 256;
 
-/// Of an event: that of programs' output, and its bits.
+/// The event type of programs' output, and its bits.
 const TYPE_SOFTWARE: u32 = 1;
 const SW_BPF_OUTPUT: u64 = 10;
 const SAMPLE_RAW: u64 = 1 << 10;
 const WATERMARK: u64 = 1 << 14;
 const WRITE_BACKWARD: u64 = 1 << 27;
-/// As a flag of `perf_event_open`.
+/// A flag of `perf_event_open`.
 const CLOEXEC: c_long = 8;
 
 /// Positions in a ring's first page, in words.
 const DATA_HEAD: usize = 1024 / 8;
 const DATA_TAIL: usize = 1032 / 8;
-/// Of the records in it.
+/// The type of the records in it.
 const RECORD_SAMPLE: u32 = 9;
-/// What is in front of a payload: type, flags and size, and the size of what the program gave.
+/// What precedes a payload: type, flags and size, and the size of what the program passed.
 const BEFORE: usize = 12;
 
-/// Which processors there may be: each has a ring.
+/// Returns how many processors there may be: each has a ring.
 pub(super) fn processors() -> u32 {
     // SAFETY: it takes no pointers.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     u32::try_from(count).unwrap_or(1).max(1)
 }
 
-/// What all rings take: each is so many bytes and a page.
+/// Returns the size of all rings: each is so many bytes and a page.
 pub(super) fn mapped(data_size: u64) -> u64 {
     u64::from(processors()) * (data_size + rustix::param::page_size() as u64)
 }
@@ -74,14 +74,14 @@ struct Attributes {
     config1: u64,
 }
 
-/// Who is woken, and which way it is written.
+/// Whether readers are woken, and the direction of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Woken by each record.
     Wake,
     /// Never woken.
     Quiet,
-    /// Never woken, and backwards over what is there.
+    /// Never woken, and written backwards over old records.
     Backward,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Ring {
     pub(super) data_size: usize,
 }
 
-// SAFETY: it is its only owner; the mapping belongs to the process.
+// SAFETY: it is the only owner; the mapping belongs to the process.
 unsafe impl Send for Ring {}
 
 impl Ring {
@@ -127,12 +127,12 @@ impl Ring {
             )
         };
         let fd = Errno::result(fd).map_err(system("perf_event_open"))? as i32;
-        // SAFETY: it was made a moment ago and is nobody else's.
+        // SAFETY: it was just created and has no other owner.
         let event = unsafe { OwnedFd::from_raw_fd(fd) };
         let page = rustix::param::page_size();
         let data_size = usize::try_from(data_size).unwrap_or(usize::MAX / 2);
         let len = NonZeroUsize::new(page + data_size).unwrap_or(NonZeroUsize::MIN);
-        // A mapping that may not be written to is one that the kernel writes over.
+        // A mapping that may not be written to is one that the kernel overwrites.
         let prot = match mode {
             Mode::Backward => ProtFlags::PROT_READ,
             _ => ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
@@ -150,24 +150,24 @@ impl Ring {
         unsafe { self.base.cast::<AtomicU64>().add(at).as_ref() }
     }
 
-    /// Up to where it was written, or from where, if backwards.
+    /// Returns up to where it was written, or from where, if backwards.
     pub(super) fn head(&self) -> u64 {
         self.word(DATA_HEAD).load(Ordering::Acquire)
     }
 
-    /// Hands space back. Only of a ring that is not written backwards: that one is mapped for
-    /// reading only.
+    /// Releases space. Only for a ring that is not written backwards: that one is mapped read-only.
     pub(super) fn set_tail(&self, tail: u64) {
         self.word(DATA_TAIL).store(tail, Ordering::Release);
     }
 
-    /// `len` bytes from a position on, no more than there are. `whole` has them if they wrap.
+    /// Returns `len` bytes from a position on, at most the size of the area. Uses `whole` if they
+    /// wrap.
     fn bytes<'a>(&'a self, at: u64, len: usize, whole: &'a mut Vec<u8>) -> &'a [u8] {
         let from = (at % self.data_size as u64) as usize;
         let first = len.min(self.data_size - from);
         // SAFETY: `from + first` is within the data area, which begins a page into the mapping, and
-        // the kernel writes no record that a caller looks at: it is in front of the tail, or the
-        // ring is paused.
+        // the kernel does not write a record that a caller reads: it is in front of the tail, or
+        // the ring is paused.
         let bytes =
             unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(self.page + from), first) };
         if first == len {
@@ -182,7 +182,7 @@ impl Ring {
         whole
     }
 
-    /// The record at a position: its length, and its payload if it is one of ours.
+    /// Returns the length of the record at a position, and its payload if it is a benchmark record.
     #[inline(always)]
     pub(super) fn record<'a, const N: usize>(
         &'a self,
@@ -220,14 +220,15 @@ pub(super) fn pause(ring: &Ring, paused: bool) -> Result<(), CompareError> {
     Errno::result(done).map(drop).map_err(system("PERF_EVENT_IOC_PAUSE_OUTPUT"))
 }
 
-/// The map of the rings, and where its number is. Its entries go with who has set them.
+/// The map of the rings, and the file with its id. Its entries are removed when the descriptors
+/// that set them close.
 pub struct Held {
     _map: OwnedFd,
     _rings: handed::Held,
 }
 
-/// Makes the map and the rings of all processors, and leaves these to the receiver: they are there
-/// from the beginning, also where nobody reads before the end.
+/// Creates the map and the rings of all processors, and leaves the rings to the receiver: they
+/// exist from the beginning, also where there is no reader before the end.
 pub(super) fn create(path: &Path, data_size: u64, mode: Mode) -> Result<Held, CompareError> {
     let map = create_map(MAP_TYPE_PERF_EVENT_ARRAY, [4, 4], processors())?;
     let mut rings = Vec::new();
@@ -248,14 +249,14 @@ pub(super) fn create(path: &Path, data_size: u64, mode: Mode) -> Result<Held, Co
     Ok(Held { _map: map, _rings: held })
 }
 
-/// The rings, each with a position: none yet.
+/// Returns the rings, each with a position: none yet.
 pub(super) fn rings(path: &Path, index: usize) -> Result<Vec<(Ring, u64)>, CompareError> {
     let rings: Vec<Ring> = handed::take(path, Whose::Receiver(index))?;
     Ok(rings.into_iter().map(|ring| (ring, 0)).collect())
 }
 
-/// The program that writes to the rings of a map, and the map in which it puts together what its
-/// stack does not hold.
+/// Returns the program that writes to the rings of a map, and the map in which it assembles what
+/// its stack does not hold.
 pub(super) fn publisher(
     path: &Path,
     payload: usize,
@@ -290,7 +291,7 @@ pub(super) fn publisher(
     Ok((Publisher::load(&code.finish(), payload)?, scratch))
 }
 
-/// Whether all of it can be had here.
+/// Checks whether all of it is available here.
 pub(super) fn check(mode: Mode) -> Result<(), String> {
     let try_all = || {
         let path =
@@ -303,7 +304,7 @@ pub(super) fn check(mode: Mode) -> Result<(), String> {
     try_all().map_err(crate::contest::bpf::privileges)
 }
 
-/// What each of the contestants' senders is.
+/// The sender of each of the contestants.
 pub struct PerfSender {
     publisher: Publisher,
     _scratch: Option<OwnedFd>,

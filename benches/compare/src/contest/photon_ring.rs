@@ -1,5 +1,5 @@
-//! The crate photon-ring, between threads. Where nothing may be lost its `event_channel`, whose slots
-//! are written and read in place and whose slowest reader is waited for; else its rings that
+//! The crate photon-ring, between threads. Lossless: its `event_channel`, whose slots are written
+//! and read in place and whose producer waits for its slowest reader. Otherwise its rings that
 //! overwrite, of one producer (`channel`) or of many (`channel_mpmc`), out of which records are
 //! copied.
 
@@ -24,7 +24,7 @@ pub type PhotonRing = PhotonRingOf<false>;
 /// A ring of many producers.
 pub type PhotonRingMany = PhotonRingOf<true>;
 
-/// Which of its rings.
+/// The kind of its rings.
 #[derive(Clone, Copy)]
 enum Ring {
     Events,
@@ -42,7 +42,7 @@ impl Ring {
     }
 }
 
-/// An end, which is made for records of one length.
+/// An end, which is created for records of one length.
 type End = Box<dyn Any + Send>;
 
 fn of<T: Any>(end: &mut End) -> Result<&mut T, CompareError> {
@@ -206,7 +206,7 @@ impl Sender for PhotonSender {
 pub struct PhotonReceiver {
     end: End,
     in_place: bool,
-    /// Records of one `drain`, lest one never end while senders keep up.
+    /// The most records of one `drain`, so that it ends even while senders keep up.
     most: u64,
     lagged: u64,
     polls: Polls,
@@ -235,7 +235,7 @@ impl PhotonReceiver {
                         visit(&record);
                         count += 1;
                     }
-                    // It goes on with the oldest that is left.
+                    // It continues with the oldest that is left.
                     Err(TryRecvError::Lagged { .. }) => {}
                     Err(TryRecvError::Empty) => break,
                 }

@@ -1,5 +1,5 @@
-//! A named pipe. It carries bytes, so that a record is what both ends have agreed on, and many of
-//! them go by one `write` and come by one `read`.
+//! A named pipe. It carries bytes, so both ends agree on the length of a record, and many records
+//! are written by one `write` and read by one `read`.
 
 use crate::CompareError;
 use crate::contest::stream::{CHUNK, Inbox, Outbox, sleep_until_readable, system};
@@ -17,8 +17,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A pipe with as many records a `write` as fit, or, if `EACH`, one record a `write`: only then can
-/// the reader see each before the next is begun.
+/// A pipe with as many records per `write` as fit, or, if `EACH`, one record per `write`: only then
+/// can the reader see each before the next is begun.
 pub struct PipeOf<const EACH: bool>;
 /// A pipe, many records a `write`.
 pub type Pipe = PipeOf<false>;
@@ -27,7 +27,7 @@ pub type PipeEach = PipeOf<true>;
 
 const PAGE: usize = 4096;
 
-/// Makes a pipe hold as much as was asked for, or as the user may have. Returns how much it is.
+/// Makes a pipe hold as much as was requested, or as the user may have. Returns its size.
 fn widen(pipe: &impl AsFd, data_size: u64) -> Result<i32, CompareError> {
     let wanted = i32::try_from(data_size).unwrap_or(i32::MAX);
     let most = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap_or_default();
@@ -40,7 +40,7 @@ fn widen(pipe: &impl AsFd, data_size: u64) -> Result<i32, CompareError> {
     fcntl(pipe, FcntlArg::F_GETPIPE_SZ).map_err(system("F_GETPIPE_SZ"))
 }
 
-/// What a pipe becomes here, by `F_GETPIPE_SZ`.
+/// Returns the size that a pipe gets here, by `F_GETPIPE_SZ`.
 fn size(setup: &Setup) -> Result<i32, CompareError> {
     let (read, _write) = nix::unistd::pipe().map_err(system("pipe"))?;
     widen(&read, setup.data_size)
@@ -51,14 +51,14 @@ fn chunk(setup: &Setup, each: bool) -> usize {
     if each {
         1
     } else if setup.senders > 1 {
-        // Longer ones of several senders may be torn apart.
+        // Longer ones of several senders may be interleaved.
         libc::PIPE_BUF
     } else {
         CHUNK
     }
 }
 
-/// The pipe, held open, so that it is never at an end.
+/// The pipe, held open, so that it never reports its end.
 pub struct Held {
     path: PathBuf,
     _pipe: OwnedFd,
@@ -66,7 +66,7 @@ pub struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Whoever has removed the directory has removed the pipe.
+        // The pipe is removed already if the directory was.
         let _ = unlink(&self.path);
     }
 }
@@ -160,8 +160,8 @@ impl Sender for PipeSender {
         number: u64,
         fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<bool, CompareError> {
-        // A short one goes as a whole or not at all. A longer one might go in part: it is only
-        // begun if there is room however those before it lie in their pages.
+        // A short one is written completely or not at all. A longer one might be written in part:
+        // it is only begun if there is room however the earlier ones are spread over their pages.
         if N > libc::PIPE_BUF {
             let unread = ioctl_fionread(&self.pipe).map_err(std::io::Error::from)? as usize;
             if (unread.div_ceil(N) + 1) * N.div_ceil(PAGE) > self.pages {
@@ -201,7 +201,7 @@ impl Receiver for PipeReceiver {
 
     #[inline]
     fn wait(&mut self) {
-        // To look is to read. What fails here fails again in `drain`.
+        // Polling is reading. An error here occurs again in `drain`.
         let (inbox, pipe) = (RefCell::new(&mut self.inbox), &self.pipe);
         self.waits.wait(|| inbox.borrow_mut().fetch(pipe, self.payload).unwrap_or(true));
     }

@@ -1,7 +1,7 @@
-//! What the kernel's contestants run there: a loop that publishes numbered records, in a few
-//! instructions of BPF, put together by hand. A little-endian machine is assumed; another refuses it.
+//! The BPF programs of the kernel's contestants: a loop that publishes numbered records, in a few
+//! hand-written instructions. A little-endian machine is assumed; another refuses it.
 //!
-//! Such a program writes what [`perfring_bench::payload::fill`] does: it cannot call it.
+//! Such a program writes the same bytes as [`perfring_bench::payload::fill`], which it cannot call.
 
 use crate::CompareError;
 use perfring_bench::BenchError;
@@ -38,7 +38,7 @@ pub mod op {
     pub const JUMP_UNLESS_IMM: u8 = 0x55;
     /// The same if `dst > imm`
     pub const JUMP_ABOVE_IMM: u8 = 0x25;
-    /// Calls function `imm`: r1 to r5 go to it and are gone, r0 comes back
+    /// Calls function `imm`: r1 to r5 are its arguments and are clobbered, r0 is the result
     pub const CALL: u8 = 0x85;
     /// Returns r0
     pub const EXIT: u8 = 0x95;
@@ -46,24 +46,24 @@ pub mod op {
     pub const MAP: u8 = 1;
 }
 
-/// Instructions that one run of a program goes through at most, as the verifier counts: it walks
-/// every round of the loop, and gives up at a million.
+/// Most instructions that the verifier counts for one run of a program: it walks every iteration of
+/// the loop, and gives up at a million.
 const WALK: usize = 900_000;
 /// Records of one run, where they are short.
 const BLOCK: usize = 1024;
-/// Farthest word that a store reaches from its register.
+/// The farthest word that a store reaches from its register.
 const REACH: usize = 32_760;
 
-/// A program being put together. r6 is the number of the next record, r7 how many are left, r8 how
-/// many were published, r9 what the program was called with.
+/// A program under construction. r6 is the number of the next record, r7 how many are left, r8 how
+/// many were published, r9 the program's argument.
 pub struct Loop {
     code: Vec<u64>,
-    /// Jumps to the end, whose place is not known yet.
+    /// Jumps to the end, whose position is not known yet.
     to_end: Vec<usize>,
 }
 
 impl Loop {
-    /// Begins a round: it ends where nothing is left.
+    /// Begins an iteration: the loop ends when nothing is left.
     pub fn begin(payload: usize) -> Self {
         let mut this = Loop { code: Vec::new(), to_end: Vec::new() };
         this.push(insn(op::MOVE, 9, 1, 0, 0));
@@ -93,7 +93,7 @@ impl Loop {
         self.push(insn(0, 0, 0, 0, 0));
     }
 
-    /// Writes the record's bytes from where r0 points. Uses r1 to r3.
+    /// Writes the record's bytes at r0. Uses r1 to r3.
     pub fn fill(&mut self, payload: usize) {
         self.push(insn(op::STORE, 0, 6, 0, 0));
         if payload > 8 {
@@ -110,9 +110,9 @@ impl Loop {
         }
     }
 
-    /// Ends the round and the program.
+    /// Ends the iteration and the program.
     pub fn finish(mut self) -> Vec<u64> {
-        // Behind `begin`'s first check, so that each round begins with the second.
+        // Behind `begin`'s first check, so that each iteration begins with the second.
         const TOP: usize = 5;
         self.push(insn(op::ADD_IMM, 6, 0, 0, 1));
         self.push(insn(op::ADD_IMM, 8, 0, 0, 1));
@@ -128,19 +128,19 @@ impl Loop {
     }
 }
 
-/// Records of one run.
+/// Returns the records of one run.
 pub fn block(payload: usize) -> usize {
     (WALK / (payload / 8 + 32)).min(BLOCK)
 }
 
-/// A program that publishes until there is no room, and says how many it has published.
+/// A program that publishes until there is no room, and returns how many it has published.
 pub struct Publisher {
     program: Program,
     block: u64,
 }
 
 impl Publisher {
-    /// Loads a program of [`Loop`]'s.
+    /// Loads a program built by [`Loop`].
     ///
     /// # Errors
     /// The kernel's.
@@ -148,21 +148,21 @@ impl Publisher {
         Ok(Publisher { program: Program::load(code)?, block: block(payload) as u64 })
     }
 
-    /// Publishes these, and waits for room.
+    /// Publishes these numbers, and waits for room.
     ///
     /// # Errors
     /// The kernel's.
     #[inline]
     pub fn send(&self, numbers: Range<u64>) -> Result<(), CompareError> {
-        let (mut next, mut looks) = (numbers.start, 0u32);
+        let (mut next, mut polls) = (numbers.start, 0u32);
         while next < numbers.end {
             let published = self.try_send(next..numbers.end)?;
             next += published;
             if published == 0 {
                 spin_loop();
-                looks += 1;
-                // The reader may need this core. A look is a system call.
-                if looks.is_multiple_of(64) {
+                polls += 1;
+                // The reader may need this core. A poll is a system call.
+                if polls.is_multiple_of(64) {
                     std::thread::yield_now();
                 }
             }
@@ -170,7 +170,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Publishes from these as many as there is room for, and as one run does.
+    /// Publishes as many of these numbers as there is room for, and at most as many as one run
+    /// does.
     ///
     /// # Errors
     /// The kernel's.

@@ -13,29 +13,29 @@ use std::any::Any;
 use std::ops::Range;
 use std::path::Path;
 
-/// A queue of rtrb's.
+/// An rtrb queue.
 pub struct Rtrb;
 
-/// Slots that are written before the reader sees them: as many as a sender is asked for, but no
-/// more than a part of the queue.
+/// Returns the slots that are written before the reader sees them: as many as a sender is asked
+/// for, but no more than a part of the queue.
 fn chunk(capacity: usize) -> usize {
     (capacity / 8).max(1)
 }
 
 /// An end, whatever the length of its slots.
 trait End: Any + Send {
-    /// Whether there is something to read, where it is a reading end.
+    /// Returns whether there is something to read, for a reading end.
     fn is_behind(&self) -> bool;
 }
 
-/// The end, of slots of a length that is known.
+/// Returns the end as one with slots of a known length.
 #[inline(always)]
 fn of<T: Any>(end: &mut dyn End) -> Result<&mut T, CompareError> {
     let end: &mut dyn Any = end;
     end.downcast_mut().ok_or(CompareError::Cannot("take records of another length"))
 }
 
-/// Slots of a queue of so many bytes.
+/// Returns the slots of a queue of so many bytes.
 fn slots(data_size: u64, payload: usize) -> usize {
     usize::try_from(data_size).unwrap_or(usize::MAX).checked_div(payload).unwrap_or(0).max(2)
 }
@@ -53,7 +53,7 @@ impl<A: Copy + Send + 'static, const N: usize> End for Consumer<Slot<A, N>> {
     }
 }
 
-/// A queue whose slots have all been written once.
+/// Creates a queue whose slots have all been written once.
 fn make<A: Copy + Send + 'static, const N: usize>(capacity: usize, held: &Held) {
     let (mut producer, mut consumer) = RingBuffer::<Slot<A, N>>::new(capacity);
     while producer.push(Slot::EMPTY).is_ok() {}
@@ -132,7 +132,7 @@ impl RtrbSender {
         while next < numbers.end {
             let most = self.chunk.min(usize::try_from(numbers.end - next).unwrap_or(usize::MAX));
             let free = |slots: usize| (slots > 0).then_some(slots.min(most));
-            // What it knew of the reader's progress first: to look costs a transfer.
+            // The cached progress of the reader first: a poll costs a transfer.
             let count = free(producer.cached_slots())
                 .unwrap_or_else(|| wait_until(|| free(producer.slots())));
             let Ok(mut chunk) = producer.write_chunk_uninit(count) else { continue };

@@ -110,7 +110,7 @@ fn capacity(setup: &Setup) -> usize {
     usize::try_from(slots(setup.data_size, setup.payload)).unwrap_or(usize::MAX)
 }
 
-/// Makes a ring, and keeps its descriptors only.
+/// Creates a ring, and keeps only its descriptors.
 fn ring<const N: usize>(capacity: usize) -> Result<[File; 3], CompareError> {
     let ring = sharedring::Receiver::<[u8; N]>::new(capacity).map_err(failed(NAME))?;
     let memory = ring.memfd().as_file().try_clone()?;
@@ -119,7 +119,7 @@ fn ring<const N: usize>(capacity: usize) -> Result<[File; 3], CompareError> {
 
 fn is_behind<const N: usize>(end: &mut Erased) -> bool {
     let Ok(ring) = end.get::<sharedring::Receiver<[u8; N]>>() else { return true };
-    // An error is for who reads next.
+    // An error is left to the next read.
     ring.receiver_mut().read_count().map_or(true, |count| count > 0)
 }
 
@@ -144,7 +144,7 @@ impl ItemSender {
         let write = |items: *mut [u8; N], room: usize| {
             let count = room.min(batch).min((numbers.end - numbers.start) as usize);
             for (at, number) in (0..count).zip(numbers) {
-                // SAFETY: the library has `room` items here that nobody else touches meanwhile.
+                // SAFETY: the library has `room` items here that nothing else touches meanwhile.
                 fill(unsafe { &mut *items.add(at) }, number);
             }
             sent = count as u64;
@@ -207,7 +207,7 @@ impl ItemReceiver {
         let read = |items: *const [u8; N], there: usize| {
             let count = there.min(limit);
             for at in 0..count {
-                // SAFETY: the library has `there` items here that the sender leaves alone.
+                // SAFETY: the library has `there` items here that the sender does not touch.
                 visit(unsafe { &*items.add(at) });
             }
             taken = count as u64;
@@ -260,14 +260,14 @@ impl Receiver for ItemReceiver {
             other => other.map_err(|source| CompareError::System { what: "poll", source })?,
         };
         if ready > 0 {
-            // Takes the signal back, as its own block_until_readable does.
+            // Consumes the signal, as its own block_until_readable does.
             self.signal.read_exact(&mut [0; 8])?;
         }
         Ok(())
     }
 }
 
-/// Hands the ring's three descriptors to whoever connects: memory, and the two signals.
+/// Passes the ring's three descriptors to each process that connects: memory, and the two signals.
 pub struct Server {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -287,7 +287,7 @@ impl Server {
                         return;
                     }
                     let (bytes, rights) = ([IoSlice::new(b"3")], [ControlMessage::ScmRights(&fds)]);
-                    // Who asked and is gone gets nothing; nobody else is hurt.
+                    // A process that asked and has ended gets nothing; no other is affected.
                     let _ =
                         sendmsg::<()>(stream.as_raw_fd(), &bytes, &rights, MsgFlags::empty(), None);
                 }
@@ -299,7 +299,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // Whatever comes next ends it.
+        // The next connection ends it.
         if UnixStream::connect(&self.path).is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -309,10 +309,10 @@ impl Drop for Server {
     }
 }
 
-/// Asks for them.
+/// Requests the descriptors.
 fn fetch(path: &Path) -> Result<[File; 3], CompareError> {
     let stream =
-        until(NAME, "nobody hands its descriptors out", || Ok(UnixStream::connect(path).ok()))?;
+        until(NAME, "no process provides its descriptors", || Ok(UnixStream::connect(path).ok()))?;
     let mut byte = [0; 1];
     let mut bytes = [IoSliceMut::new(&mut byte)];
     let mut space = nix::cmsg_space!([std::os::fd::RawFd; 3]);
@@ -323,7 +323,8 @@ fn fetch(path: &Path) -> Result<[File; 3], CompareError> {
     let mut files = Vec::new();
     for rights in message.cmsgs().map_err(|source| CompareError::System { what, source })? {
         if let ControlMessageOwned::ScmRights(fds) = rights {
-            // SAFETY: the kernel has just made them for us, and nobody else knows of them.
+            // SAFETY: the kernel has just created them for this process, and nothing else uses
+            // them.
             files.extend(fds.into_iter().map(|fd| unsafe { File::from(OwnedFd::from_raw_fd(fd)) }));
         }
     }

@@ -1,9 +1,9 @@
-//! Slots of one length, which this crate knows when it is compiled and a set-up says when it runs.
+//! Slots of one length, which is a constant in this crate's code and a run-time value in a setup.
 
 use crate::CompareError;
 use std::any::Any;
 
-/// How many slots a ring of fixed slots gets: a power of two, at least two.
+/// Returns how many slots a ring of fixed slots gets: a power of two, at least two.
 pub(crate) fn slots(data_size: u64, payload: usize) -> u64 {
     let fit = (data_size / payload.max(1) as u64).max(2);
     1 << fit.ilog2()
@@ -17,7 +17,7 @@ impl Erased {
         Erased(Box::new(end))
     }
 
-    /// As what it is.
+    /// Returns it as its type.
     #[inline(always)]
     pub(crate) fn get<T: Any>(&mut self) -> Result<&mut T, CompareError> {
         self.0.downcast_mut().ok_or_else(other_payload)
@@ -29,7 +29,7 @@ fn other_payload() -> CompareError {
     CompareError::Usage("an end made for another payload".to_owned())
 }
 
-/// A slot with a record. It begins with a cache line, if `A` is a [`Line`].
+/// A slot with a record. It begins at a cache line, if `A` is a [`Line`].
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Slot<A, const N: usize> {
@@ -38,7 +38,7 @@ pub struct Slot<A, const N: usize> {
     pub bytes: [u8; N],
 }
 
-/// What begins with a cache line.
+/// Aligns to a cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub struct Line;
@@ -50,12 +50,12 @@ impl<A: Copy, const N: usize> Default for Slot<A, N> {
 }
 
 impl<A, const N: usize> Slot<A, N> {
-    /// An empty one.
+    /// An empty slot.
     pub const EMPTY: Self = Slot { _align: [], bytes: [0; N] };
 }
 
-/// Calls a body with how slots for records of `$n` bytes begin as `$align`: whole cache lines lie on
-/// cache lines.
+/// Calls a body with the alignment of slots for records of `$n` bytes as `$align`: lengths of whole
+/// cache lines are aligned to cache lines.
 macro_rules! aligned {
     ($n:ident, $align:ident => $body:expr) => {
         if $n % 64 == 0 {

@@ -1,5 +1,4 @@
-//! What the contestants share that are descriptors: waits for room, and records in a stream of
-//! bytes.
+//! What contestants with descriptors share: waits for room, and records in a stream of bytes.
 
 use crate::CompareError;
 use nix::errno::Errno;
@@ -10,20 +9,20 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Bytes of one `write` or `read`, at most: what is copied into the kernel is still in the nearer
-/// caches then.
+/// Most bytes of one `write` or `read`: what is copied into the kernel is then still in the nearer
+/// caches.
 pub const CHUNK: usize = 64 << 10;
 
-/// Looks of a sender that waits for room. Each is a system call, so it gives its core up more often
-/// than one that looks at memory.
+/// Polls of a sender that waits for room. Each is a system call, so it yields its core more often
+/// than one that polls memory.
 const POLLS: u32 = 64;
 
-/// An error of the system's.
+/// Wraps a system error.
 pub fn system(what: &'static str) -> impl Fn(Errno) -> CompareError {
     move |source| CompareError::System { what, source }
 }
 
-/// What a call that does not wait has done, or `None` where it would have to wait.
+/// Returns the result of a call that does not wait, or `None` where it would have to wait.
 #[inline(always)]
 pub fn unless_full<T>(done: Result<T, Errno>) -> Result<Option<T>, Errno> {
     match done {
@@ -33,24 +32,24 @@ pub fn unless_full<T>(done: Result<T, Errno>) -> Result<Option<T>, Errno> {
     }
 }
 
-/// Waits until `attempt` does something.
+/// Waits until `attempt` succeeds.
 #[inline(always)]
 pub fn wait_until<T>(mut attempt: impl FnMut() -> Result<Option<T>, Errno>) -> Result<T, Errno> {
-    let mut looks = 0u32;
+    let mut polls = 0u32;
     loop {
         if let Some(done) = attempt()? {
             return Ok(done);
         }
         spin_loop();
-        looks += 1;
-        if looks.is_multiple_of(POLLS) {
+        polls += 1;
+        if polls.is_multiple_of(POLLS) {
             // The reader may need this core.
             std::thread::yield_now();
         }
     }
 }
 
-/// Sleeps until one of them can be read, or for so long.
+/// Sleeps until one of them is readable, or for so long.
 ///
 /// # Errors
 /// See `poll(2)`.
@@ -59,7 +58,7 @@ pub fn sleep_until_readable<'fd>(
     timeout: Duration,
 ) -> Result<(), CompareError> {
     let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-    // A millisecond at least: none would be a look.
+    // A millisecond at least: zero would be a poll.
     let timeout = timeout.max(Duration::from_millis(1));
     let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
     match poll(&mut fds, timeout) {
@@ -85,7 +84,7 @@ fn bytes_mut(buffer: &mut [[u64; 8]]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }
 
-/// Records on their way into a stream of bytes, several by one `write`.
+/// Records to be written to a stream of bytes, several by one `write`.
 pub struct Outbox {
     buffer: Box<[[u64; 8]]>,
     /// Bytes of one `write`, where a record is not longer.
@@ -93,7 +92,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Writes at most so many bytes at once, of records of so many bytes.
+    /// Creates an outbox that writes at most so many bytes at once, with records of so many bytes.
     pub fn new(chunk: usize, payload: usize) -> Self {
         Outbox { buffer: buffer(chunk.max(payload)), chunk }
     }
@@ -127,8 +126,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Fills a record and writes it, if there is room. The caller knows that it goes as a whole or
-    /// not at all.
+    /// Fills a record and writes it, if there is room. The caller knows that it is written
+    /// completely or not at all.
     ///
     /// # Errors
     /// See `write(2)`.
@@ -149,7 +148,7 @@ impl Outbox {
     }
 }
 
-/// Records as they come out of a stream of bytes.
+/// Records as they are read from a stream of bytes.
 pub struct Inbox {
     buffer: Box<[[u64; 8]]>,
     from: usize,
@@ -157,18 +156,18 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// For records of so many bytes.
+    /// Creates an inbox for records of so many bytes.
     pub fn new(payload: usize) -> Self {
         Inbox { buffer: buffer(CHUNK.max(payload)), from: 0, to: 0 }
     }
 
-    /// Whether a record is here.
+    /// Returns whether there is a complete record.
     #[inline(always)]
     pub fn has(&self, payload: usize) -> bool {
         self.to - self.from >= payload
     }
 
-    /// Reads, where less than a record is left. Returns whether anything came. Never waits.
+    /// Reads, if less than a record is left. Returns whether anything arrived. Never waits.
     ///
     /// # Errors
     /// See `read(2)`.
@@ -183,13 +182,13 @@ impl Inbox {
             self.to -= self.from;
             self.from = 0;
         }
-        // No bytes at all: the other end is gone, as far as it was ever there.
+        // No bytes at all: the other end is closed, if it was ever open.
         let came = unless_full(read(fd, &mut buffer[self.to..]))?.unwrap_or(0);
         self.to += came;
         Ok(came > 0)
     }
 
-    /// Shows all whole records that are here, or only the next one. Returns how many.
+    /// Passes all complete records to `visit`, or only the next one. Returns how many.
     #[inline(always)]
     pub fn show<const N: usize>(&mut self, most: usize, mut visit: impl FnMut(&[u8; N])) -> u64 {
         let (records, _) = bytes(&self.buffer)[self.from..self.to].as_chunks::<N>();

@@ -1,5 +1,5 @@
-//! A Unix domain socket of packets. Each is a record, and many go by one `sendmmsg` and come by one
-//! `recvmmsg`.
+//! A Unix domain socket of packets. Each packet is a record, and many are sent by one `sendmmsg`
+//! and received by one `recvmmsg`.
 
 use crate::CompareError;
 use crate::contest::handed::Held;
@@ -18,10 +18,10 @@ use std::path::Path;
 use std::ptr::null_mut;
 use std::time::Duration;
 
-/// A socket of packets, of which each sender has one of its own.
+/// A packet socket; each sender has one of its own.
 pub struct UnixSeqpacket;
 
-/// Packets of one call: what `IOV_MAX` allows, or as many as the nearer caches hold.
+/// Packets of one call: as many as `IOV_MAX` allows, or as the nearer caches hold.
 fn batch(payload: usize) -> usize {
     (4 * CHUNK / payload.max(1)).clamp(1, 1024)
 }
@@ -75,18 +75,18 @@ impl Contestant for UnixSeqpacket {
     }
 }
 
-/// Buffers of equal length, one behind the other, with the headers that the kernel wants.
+/// Buffers of equal length, one behind the other, with the headers that the kernel takes.
 struct Packets {
-    /// What the headers point to. They own it: it is only reached through them.
+    /// What the headers point to. It is owned here and only reached through this pointer.
     base: *mut u64,
     words: usize,
     headers: Box<[libc::mmsghdr]>,
-    /// What the headers point to, too, and only the kernel reads.
+    /// What the headers also point to; only the kernel reads it.
     _parts: Box<[libc::iovec]>,
     payload: usize,
 }
 
-// SAFETY: what the pointers point to is owned by it and nobody else has them.
+// SAFETY: it owns what the pointers point to, and nothing else has them.
 unsafe impl Send for Packets {}
 
 impl Packets {
@@ -119,16 +119,16 @@ impl Packets {
         Packets { base, words, headers, _parts: parts, payload }
     }
 
-    /// The buffers, for records of this length.
+    /// Returns the buffers, for records of this length.
     #[inline(always)]
     fn slots<const N: usize>(&mut self) -> &mut [[u8; N]] {
         let count = if N == self.payload { self.headers.len() } else { 0 };
         // SAFETY: `base` is of at least `count * N` initialised bytes, which only `self` reaches,
-        // here borrowed mutably; the kernel touches them during the calls below only.
+        // here borrowed mutably; the kernel touches them only during the calls below.
         unsafe { std::slice::from_raw_parts_mut(self.base.cast(), count) }
     }
 
-    /// Sends those buffers. Returns how many went.
+    /// Sends those buffers. Returns how many were sent.
     #[inline(always)]
     fn send(&mut self, socket: &OwnedFd, range: Range<usize>) -> Result<usize, Errno> {
         let Some(headers) = self.headers.get_mut(range) else { return Ok(0) };
@@ -140,17 +140,17 @@ impl Packets {
         Errno::result(sent).map(|sent| sent as usize)
     }
 
-    /// Receives into the buffers. Returns how many came; a packet of another length is an error.
+    /// Receives into the buffers. Returns how many arrived; a packet of another length is an error.
     #[inline(always)]
     fn receive(&mut self, socket: &OwnedFd) -> Result<usize, Errno> {
         let count = self.headers.len();
         let (flags, headers) = (libc::MSG_DONTWAIT, self.headers.as_mut_ptr());
-        // SAFETY: as above, and nobody has a reference into `base` while `self` is borrowed
-        // mutably; the kernel writes to the parts, and to `msg_len` and `msg_flags`.
+        // SAFETY: as above, and there is no reference into `base` while `self` is borrowed mutably;
+        // the kernel writes to the parts, and to `msg_len` and `msg_flags`.
         let came =
             unsafe { libc::recvmmsg(socket.as_raw_fd(), headers, count as u32, flags, null_mut()) };
         let came = Errno::result(came)? as usize;
-        // The end of the stream comes as packets of no bytes.
+        // The end of the stream is signalled by packets of no bytes.
         let lens = self.headers[..came].iter().map(|header| header.msg_len as usize);
         let lens = lens.take_while(|len| *len > 0);
         lens.map(|len| if len == self.payload { Ok(1) } else { Err(Errno::EBADMSG) }).sum()
@@ -160,7 +160,7 @@ impl Packets {
 impl Drop for Packets {
     fn drop(&mut self) {
         let room = std::ptr::slice_from_raw_parts_mut(self.base, self.words);
-        // SAFETY: the box of `new`, of so many words, which nobody else reaches.
+        // SAFETY: the box of `new`, of so many words, which nothing else reaches.
         drop(unsafe { Box::from_raw(room) });
     }
 }
@@ -216,13 +216,13 @@ impl Sender for PacketSender {
 struct Inbox {
     socket: OwnedFd,
     packets: Packets,
-    /// Those that came and were not shown.
+    /// Those that arrived and were not passed on.
     from: usize,
     to: usize,
 }
 
 impl Inbox {
-    /// Receives, where nothing is left. Returns whether there is something.
+    /// Receives, if nothing is left. Returns whether there is something.
     #[inline(always)]
     fn fetch(&mut self) -> Result<bool, Errno> {
         if self.from == self.to {
@@ -248,7 +248,7 @@ impl Inbox {
 /// The reading end.
 pub struct PacketReceiver {
     inboxes: Vec<Inbox>,
-    /// Whose record is next where one is wanted.
+    /// The inbox whose turn is next where one record is requested.
     turn: usize,
     waits: Waits,
 }
@@ -286,7 +286,7 @@ impl Receiver for PacketReceiver {
 
     #[inline]
     fn wait(&mut self) {
-        // To look is to receive. What fails here fails again in `drain`.
+        // Polling is receiving. An error here occurs again in `drain`.
         let inboxes = RefCell::new(&mut self.inboxes);
         self.waits
             .wait(|| inboxes.borrow_mut().iter_mut().any(|inbox| inbox.fetch().unwrap_or(true)));

@@ -1,4 +1,4 @@
-//! A Unix domain socket of bytes: as with a pipe, many records go by one `write`.
+//! A Unix domain socket of bytes: as with a pipe, many records are written by one `write`.
 
 use crate::CompareError;
 use crate::contest::handed::{self, Held, Whose};
@@ -17,17 +17,17 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// Up to so many bytes, the kernel takes a `write` as a whole or not at all.
+/// Up to this many bytes, the kernel takes a `write` completely or not at all.
 const WHOLE: usize = 32 << 10;
 
-/// A socket of bytes, of which each sender has one of its own.
+/// A byte socket; each sender has one of its own.
 pub struct UnixStream;
 
 fn make(kind: SockType) -> Result<OwnedFd, CompareError> {
     socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None).map_err(system("socket"))
 }
 
-/// Listens at a path, for as many senders; leaves the socket to the first receiver.
+/// Listens at a path for as many senders; leaves the socket to the first receiver.
 pub(super) fn listen_at(path: &Path, setup: &Setup, kind: SockType) -> Result<Held, CompareError> {
     let address = UnixAddr::new(path).map_err(system("a socket's path"))?;
     let listener = make(kind)?;
@@ -40,7 +40,7 @@ pub(super) fn listen_at(path: &Path, setup: &Setup, kind: SockType) -> Result<He
     Ok(held)
 }
 
-/// A connection from every sender. Waits for them.
+/// Accepts a connection from every sender. Waits for them.
 pub(super) fn accept_all(
     path: &Path,
     setup: &Setup,
@@ -51,7 +51,7 @@ pub(super) fn accept_all(
     (0..setup.senders)
         .map(|_| {
             let fd = accept4(listener.as_raw_fd(), flags).map_err(system("accept"))?;
-            // SAFETY: it was made a moment ago and is nobody else's.
+            // SAFETY: it was just created and has no other owner.
             Ok(unsafe { OwnedFd::from_raw_fd(fd) })
         })
         .collect()
@@ -73,21 +73,21 @@ pub(super) fn connect_to(
 
 fn widen(socket: &OwnedFd, setup: &Setup) -> Result<usize, CompareError> {
     let size = usize::try_from(setup.data_size).unwrap_or(usize::MAX);
-    // The former goes beyond what the system allows everybody, and takes privileges.
+    // The former exceeds the limit for unprivileged users, and takes privileges.
     if setsockopt(socket, sockopt::SndBufForce, &size).is_err() {
         setsockopt(socket, sockopt::SndBuf, &size).map_err(system("SO_SNDBUF"))?;
     }
     getsockopt(socket, sockopt::SndBuf).map_err(system("SO_SNDBUF"))
 }
 
-/// What `SO_SNDBUF` becomes for all senders together. A local socket's bytes count to who has sent
-/// them: there is no room of the receiver's.
+/// Returns what `SO_SNDBUF` becomes for all senders together. A local socket's bytes are accounted
+/// to the sender: the receiver has no buffer of its own.
 pub(super) fn rooms(setup: &Setup) -> Option<u64> {
     let size = make(SockType::Stream).and_then(|socket| widen(&socket, setup)).ok()?;
     Some((size * setup.senders) as u64)
 }
 
-/// What `SO_SNDBUF` becomes, in words.
+/// Describes what `SO_SNDBUF` becomes.
 pub(super) fn room(setup: &Setup) -> String {
     make(SockType::Stream).and_then(|socket| widen(&socket, setup)).map_or_else(
         |error| error.to_string(),
@@ -95,7 +95,7 @@ pub(super) fn room(setup: &Setup) -> String {
     )
 }
 
-/// What either kind of socket can do.
+/// Returns what either kind of socket can do.
 pub(super) fn can() -> Can {
     Can {
         payload: usize::MAX,
@@ -192,7 +192,7 @@ impl Sender for StreamSender {
 /// The reading end.
 pub struct StreamReceiver {
     inboxes: Vec<(OwnedFd, Inbox)>,
-    /// Whose record is next where one is wanted.
+    /// The connection whose turn is next where one record is requested.
     turn: usize,
     waits: Waits,
     payload: usize,
@@ -231,7 +231,7 @@ impl Receiver for StreamReceiver {
 
     #[inline]
     fn wait(&mut self) {
-        // To look is to read. What fails here fails again in `drain`.
+        // Polling is reading. An error here occurs again in `drain`.
         let (inboxes, payload) = (RefCell::new(&mut self.inboxes), self.payload);
         self.waits.wait(|| {
             let mut inboxes = inboxes.borrow_mut();

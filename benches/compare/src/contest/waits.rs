@@ -1,4 +1,4 @@
-//! How ends wait: for each other, for room, and between two looks.
+//! How ends wait: for each other, for room, and between two polls.
 
 use crate::CompareError;
 use crate::contestant::{Setup, failed};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 /// How long an end waits for the other one to appear.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long it looks all the time.
+/// How long it polls without naps.
 const PROMPT: Duration = Duration::from_millis(5);
 
-/// Tries again until there is something, for as long as anybody has patience. Not on a fast path.
+/// Tries again until there is something, for at most [`PATIENCE`]. Not on a fast path.
 pub(crate) fn until<T>(
     contestant: &'static str,
     what: &'static str,
@@ -41,7 +41,7 @@ pub(crate) fn until<T>(
 pub(crate) struct Room(u32);
 
 impl Room {
-    /// Spins, and gives the core up now and then: the reader may need it.
+    /// Spins, and yields the core from time to time: the reader may need it.
     #[cold]
     #[inline(never)]
     pub(crate) fn wait(&mut self) {
@@ -53,7 +53,7 @@ impl Room {
     }
 }
 
-/// Waits until `attempt` does something.
+/// Waits until `attempt` succeeds.
 #[inline(always)]
 pub(crate) fn wait_until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
     let mut room = Room::default();
@@ -65,15 +65,15 @@ pub(crate) fn wait_until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The rules of [`perfring_bench::contest::Waits`] for a reader that can look only by reading: a
-/// wait is a number of `PAUSE` instructions, and the caller's next read is the look.
+/// The rules of [`perfring_bench::contest::Waits`] for a reader that can poll only by reading: a
+/// wait is a number of `PAUSE` instructions, and the caller's next read is the poll.
 pub(crate) struct Polls {
     pace: WaitStrategy,
     pauses: u32,
     empty: u32,
 }
 
-/// As [`perfring_bench::contest::Waits`] has them.
+/// The values of [`perfring_bench::contest::Waits`].
 const FAR: u32 = 64;
 const NEAR_AFTER: u32 = 8;
 const POLLS: u32 = 64;
@@ -83,7 +83,7 @@ impl Polls {
         Polls { pace, pauses: 0, empty: 0 }
     }
 
-    /// A read found nothing.
+    /// Waits after a read that found nothing.
     #[inline]
     pub(crate) fn wait(&mut self) {
         let pauses = match self.pace {
@@ -100,7 +100,7 @@ impl Polls {
         }
     }
 
-    /// A read found something.
+    /// Adapts after a read that found something.
     #[inline(always)]
     pub(crate) fn found(&mut self) {
         if self.empty != 0 {
@@ -110,18 +110,18 @@ impl Polls {
         }
     }
 
-    /// In words, or how it sleeps.
+    /// Describes the polls, or how the reader sleeps.
     pub(crate) fn or_asleep(setup: &Setup, how: &str) -> String {
         if setup.sleeping { how.to_owned() } else { Self::about(setup.pace) }
     }
 
-    /// In words.
+    /// Describes the polls.
     pub(crate) fn about(pace: WaitStrategy) -> String {
         match pace {
-            WaitStrategy::Latency => "busy, 1 PAUSE between looks".to_owned(),
-            WaitStrategy::Throughput => "busy, 64 PAUSE between looks".to_owned(),
+            WaitStrategy::Latency => "busy, 1 PAUSE between polls".to_owned(),
+            WaitStrategy::Throughput => "busy, 64 PAUSE between polls".to_owned(),
             WaitStrategy::Adaptive => {
-                "busy, 1 to 64 PAUSE between looks, by the shared rule".to_owned()
+                "busy, 1 to 64 PAUSE between polls, by the shared rule".to_owned()
             }
         }
     }

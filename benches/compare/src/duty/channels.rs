@@ -1,4 +1,4 @@
-//! Channels one after the other: how long until the first record, and what they hold.
+//! Channels one after the other: time until the first record, and memory.
 
 use super::patience::Patience;
 use crate::CompareError;
@@ -10,14 +10,14 @@ use perfring_bench::payload::{Check, fill};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The path of the channel with this number.
+/// Returns the path of the channel with this number.
 fn nth(path: &Path, turn: u64) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!("-{turn}"));
     path.with_file_name(name)
 }
 
-/// Reads until so many have come.
+/// Reads until so many records have arrived.
 fn read(receiver: &mut impl Receiver, check: &mut Check, records: u64) -> Result<(), CompareError> {
     let (mut count, mut patience) = (0, Patience::default());
     while count < records {
@@ -31,8 +31,8 @@ fn read(receiver: &mut impl Receiver, check: &mut Check, records: u64) -> Result
     Ok(())
 }
 
-/// Makes a channel, opens it and reads the first record; again and again, each a new one. Both
-/// processes are there already.
+/// Creates a channel, opens it and reads the first record; repeatedly, each time a new one. Both
+/// processes are running already.
 pub fn cold_receive<C: Contestant>(
     part: &Part,
     times: u64,
@@ -74,7 +74,7 @@ pub fn cold_send<C: Contestant>(
     for turn in 1..=times {
         stage.until(Mark::Created, turn)?;
         let mut sender = C::sender(&nth(&part.path, turn), &part.setup, 0)?;
-        // What is sent before the reader is there may be nobody's.
+        // What is sent before the reader has opened may be lost.
         stage.until(Mark::Opened, turn)?;
         sender.send::<SMALL>(0..1, fill)?;
         stage.until(Mark::Read, turn)?;
@@ -84,7 +84,7 @@ pub fn cold_send<C: Contestant>(
     stage.done(Found { records: times, start_ns, end_ns: now_ns()?, ..Found::default() })
 }
 
-/// Makes channels, lets records through each, and holds them until the end of the sample.
+/// Creates channels, sends records through each, and holds them until the end of the sample.
 pub fn hold_receive<C: Contestant>(
     part: &Part,
     rings: u64,

@@ -1,16 +1,16 @@
-//! Looks that found nothing.
+//! Empty polls.
 
 use std::thread::yield_now;
 
-/// Looks between two that also give the core up: the other end may be on it.
+/// Polls between two that also yield the core: the other end may be on it.
 const POLLS: u32 = 4096;
 
-/// Counts looks that found nothing, one after the other.
+/// Counts empty polls in a row.
 #[derive(Default)]
 pub(super) struct Patience(u32);
 
 impl Patience {
-    /// One more found nothing. Gives the core up now and then, and says whether it did.
+    /// Counts an empty poll. Yields the core from time to time, and returns whether it did.
     #[inline(always)]
     pub(super) fn lose(&mut self) -> bool {
         self.0 += 1;
@@ -21,14 +21,14 @@ impl Patience {
         true
     }
 
-    /// Gives the core up now.
+    /// Yields the core now.
     #[inline(always)]
     pub(super) fn give_up(&mut self) {
         self.0 = 0;
         yield_now();
     }
 
-    /// One found something.
+    /// Resets the count after a poll that found something.
     #[inline(always)]
     pub(super) fn regain(&mut self) {
         self.0 = 0;

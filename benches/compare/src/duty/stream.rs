@@ -11,7 +11,7 @@ use perfring_bench::payload::{Check, fill, sized};
 use std::hint::spin_loop;
 use std::time::{Duration, Instant};
 
-/// Between two looks of a slow reader.
+/// Interval between two polls of a slow reader.
 const SLOW: Duration = Duration::from_millis(1);
 
 /// Sends numbered records until the limit.
@@ -22,7 +22,7 @@ pub fn send<const N: usize>(
     limit: Limit,
     stage: &Stage<'_>,
 ) -> Result<Found, CompareError> {
-    // The clock is looked at once in a block: often enough, and for nothing.
+    // The clock is read once per block: often enough, at no cost.
     let block = if N <= 1024 { 1024 } else { 64 };
     let first = if part.setup.senders > 1 { first_number(part.index) } else { 0 };
     let start_ns = stage.ready()?;
@@ -42,7 +42,7 @@ pub fn send<const N: usize>(
     Ok(Found { records: sent, start_ns, end_ns, ..Found::default() })
 }
 
-/// What verifies the records: of one sender, or of many.
+/// Verifies the records: of one sender, or of many.
 enum Verifier {
     One(Check),
     Many(Box<Seen>),
@@ -53,7 +53,7 @@ enum Verifier {
 pub fn receive<const N: usize>(
     receiver: &mut impl Receiver,
     part: &Part,
-    looks: (Audience, bool),
+    polling: (Audience, bool),
     stage: &Stage<'_>,
 ) -> Result<Found, CompareError> {
     let senders = part.setup.senders;
@@ -64,14 +64,14 @@ pub fn receive<const N: usize>(
     };
     let start_ns = stage.ready()?;
     let end_ns = match &mut verifier {
-        Verifier::One(check) => follow(receiver, looks, senders, stage, |receiver| {
+        Verifier::One(check) => follow(receiver, polling, senders, stage, |receiver| {
             // A copy of its own stays in registers.
             let mut seen = *check;
             let count = receiver.drain::<N>(|bytes| seen.see(bytes))?;
             *check = seen;
             Ok(count)
         })?,
-        Verifier::Many(seen) => follow(receiver, looks, senders, stage, |receiver| {
+        Verifier::Many(seen) => follow(receiver, polling, senders, stage, |receiver| {
             receiver.drain::<N>(|bytes| seen.see(bytes))
         })?,
     };
@@ -87,7 +87,7 @@ pub fn receive<const N: usize>(
     Ok(Found { records, start_ns, end_ns, lost, reported_lost, bad, late, ..Found::default() })
 }
 
-/// Records, losses and damages of many senders, who have sent so many each.
+/// Returns records, losses and damages of many senders that have sent so many each.
 fn settle(mut seen: Seen, sent: &[u64]) -> (u64, u64, u64) {
     let sum: u64 = sent.iter().sum();
     let lost = sum.saturating_sub(seen.records);
@@ -95,12 +95,12 @@ fn settle(mut seen: Seen, sent: &[u64]) -> (u64, u64, u64) {
     let tally = |&published| Tally { published, refused: Losses::default() };
     let tallies: Vec<Tally> = sent.iter().map(tally).collect();
     seen.settle(&tallies, Losses::default());
-    // What is missing also spoils the sums.
+    // What is missing also invalidates the sums.
     let bad = if lost == 0 { seen.bad } else { damaged };
     (records.saturating_sub(damaged), lost, bad)
 }
 
-/// Drains until the end. Returns when that was.
+/// Drains until the end. Returns the time of the end.
 #[inline(always)]
 fn follow<R: Receiver>(
     receiver: &mut R,
@@ -114,7 +114,7 @@ fn follow<R: Receiver>(
     }
     let mut patience = Patience::default();
     loop {
-        // Read before draining: what was sent before the word is then seen.
+        // Read before draining: what was sent before the signal is then seen.
         let last = stage.all_sent(senders);
         let count = drain(receiver)?;
         if audience == Audience::Slow && !last {
@@ -142,7 +142,7 @@ fn pause(time: Duration) {
     }
 }
 
-/// Offers records until one is refused, and then goes on: what does a refusal cost?
+/// Offers records until one is refused, and then continues, to measure the cost of a refusal.
 #[inline(never)]
 pub fn offer<const N: usize>(
     sender: &mut impl Sender,
@@ -154,7 +154,7 @@ pub fn offer<const N: usize>(
     let start_ns = stage.ready()?;
     let start = Instant::now();
     let time = Duration::from_secs_f64(limit.seconds);
-    // More than it can hold by far: it does not refuse at all.
+    // Far more than it can hold: it does not refuse at all.
     let most = 64 * (part.setup.data_size / N as u64).max(1024);
     let mut sent = 0;
     while sender.offer::<N>(sent, fill)? {
@@ -170,7 +170,7 @@ pub fn offer<const N: usize>(
             sent += u64::from(sender.offer::<N>(sent, fill)?);
         }
         let ns = before.elapsed().as_nanos() as u64;
-        // A block in which something found room after all says nothing.
+        // A block in which something found room after all is not counted.
         if sent == first {
             refused += BLOCK;
             refused_ns += ns;
@@ -181,7 +181,7 @@ pub fn offer<const N: usize>(
     Ok(Found { records: sent, start_ns, end_ns, refused, refused_ns, ..Found::default() })
 }
 
-/// Copies payloads: bytes are moved within one process and nobody is told.
+/// Copies payloads: bytes are moved within one process and nothing is published.
 pub fn copy(part: &Part, limit: Limit, stage: &Stage<'_>) -> Result<Found, CompareError> {
     let mut buffer = vec![0; usize::try_from(part.setup.data_size).unwrap_or(1 << 20)];
     let limit = drive::Limit { seconds: limit.seconds, records: limit.records };

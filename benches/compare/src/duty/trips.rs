@@ -11,7 +11,7 @@ use perfring_bench::payload::{Check, fill};
 use perfring_bench::raw::ticks;
 use std::time::Duration;
 
-/// How long a sleeper sleeps before it looks whether the other end still wants something.
+/// How long a sleeper sleeps before it checks whether the other end is done.
 const NAP: Duration = Duration::from_millis(100);
 /// Trips before those of the line that count.
 const LINE_WARM_UP: u64 = 1000;
@@ -39,7 +39,7 @@ impl Trips {
         }
     }
 
-    /// One way, in nanoseconds.
+    /// Returns one-way times, in nanoseconds.
     fn counts(&self) -> Vec<(f64, u64)> {
         let one_way = |ticks: u64| ticks as f64 * self.tick_ns / 2.0;
         let each = self.histogram.iter_recorded();
@@ -74,7 +74,7 @@ fn read_one<const N: usize>(
     }
 }
 
-/// Sends a record and waits for the answer, again and again.
+/// Sends a record and waits for the answer, repeatedly.
 #[inline(never)]
 pub fn ask<const N: usize>(
     there: &mut impl Sender,
@@ -137,7 +137,7 @@ pub fn answer<const N: usize>(
     })
 }
 
-/// Sends a bare cache line to and fro.
+/// Sends a bare cache line back and forth.
 pub fn ask_line(count: u64, stage: &Stage<'_>) -> Result<Found, CompareError> {
     let mut trips = Trips::new(LINE_WARM_UP)?;
     let count = u32::try_from(count + LINE_WARM_UP).unwrap_or(u32::MAX);

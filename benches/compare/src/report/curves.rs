@@ -13,7 +13,7 @@ const LEFT: f64 = 52.0;
 const RIGHT: f64 = 480.0;
 const TOP: f64 = 54.0;
 const BOTTOM: f64 = 360.0;
-/// Rivals that are named, the best by p50.
+/// How many rivals are named, the best by p50.
 const NAMED: usize = 5;
 /// The least part that is drawn: one in so many.
 const RAREST: f64 = 1e5;
@@ -22,7 +22,7 @@ const TAG: f64 = 14.0;
 /// A time, and that one in so many takes longer.
 type Points = Vec<(f64, f64)>;
 
-/// Draws it, of all samples at the panel's distance together.
+/// Draws the curves, of all samples at the panel's distance together.
 pub(super) fn draw(panel: &Panel<'_>, rows: &[Row]) -> String {
     let merged = |name: &str| {
         let samples = rows.iter().filter_map(|row| match row {
@@ -46,7 +46,7 @@ pub(super) fn draw(panel: &Panel<'_>, rows: &[Row]) -> String {
     let rarity = Axis::over([1.2, RAREST / 1.2].into_iter(), LEFT, RIGHT);
     let mut svg = String::new();
     let title = describe(&panel.kind);
-    // A string takes whatever is written to it.
+    // Writing to a string cannot fail.
     let _ = write!(
         svg,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
@@ -116,7 +116,7 @@ fn grid(svg: &mut String, axis: &Axis, rarity: &Axis) {
     }
 }
 
-/// Names at the ends of curves, none over another: where each ends, and whose it is.
+/// Writes names at the ends of curves without overlap: the end of each, and its contestant.
 fn name(svg: &mut String, mut tags: Vec<(f64, &str, Role)>) {
     tags.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
     let mut free = TOP;
@@ -135,7 +135,7 @@ fn name(svg: &mut String, mut tags: Vec<(f64, &str, Role)>) {
     }
 }
 
-/// The samples' histograms as points: a time, and that one in so many takes longer.
+/// Merges the samples' histograms into points: a time, and that one in so many takes longer.
 fn merge<'a>(samples: impl Iterator<Item = &'a Sample>) -> Points {
     let mut all: Vec<(f64, u64)> =
         samples.flat_map(|sample| sample.figures.histogram.iter().copied()).collect();
@@ -146,7 +146,7 @@ fn merge<'a>(samples: impl Iterator<Item = &'a Sample>) -> Points {
     for (ns, count) in all {
         let one_in = total as f64 / longer.max(1) as f64;
         longer -= count;
-        // More points than there are to be seen only make the file large.
+        // More points than are visible only make the file large.
         let far = points.last().is_none_or(|(_, before)| one_in > before * 1.03);
         if one_in > 1.2 && (far || ns > last * 1.03) && one_in <= RAREST {
             points.push((ns, one_in));

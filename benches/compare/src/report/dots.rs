@@ -16,7 +16,7 @@ const ROW: f64 = 18.0;
 const LINE: f64 = 14.0;
 const LINE_LETTERS: usize = 100;
 
-/// Draws it.
+/// Draws the panel.
 pub(super) fn draw(panel: &Panel<'_>) -> String {
     let workload = panel.kind.workload;
     let (scale, unit) = (workload.scale(), workload.unit());
@@ -37,7 +37,7 @@ pub(super) fn draw(panel: &Panel<'_>) -> String {
     };
     let what = if latencies { "dot p50, bar p99, end p99.9" } else { "dot median, line range" };
     let title = describe(&panel.kind);
-    // A string takes whatever is written to it.
+    // Writing to a string cannot fail.
     let _ = write!(
         svg,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {WIDTH} {}\" \
@@ -71,7 +71,7 @@ pub(super) fn draw(panel: &Panel<'_>) -> String {
     svg
 }
 
-/// One contestant's line.
+/// Draws one contestant's line.
 fn row(svg: &mut String, axis: &Axis, y: f64, median: &Median, role: Role) {
     let scale = median.figures.kind.workload.scale();
     let Some(figure) = median.figures.figure() else { return };
@@ -109,7 +109,7 @@ fn row(svg: &mut String, axis: &Axis, y: f64, median: &Median, role: Role) {
     );
 }
 
-/// Who is missing, in lines that the plot is wide enough for.
+/// Lists the missing contestants, in lines that the plot is wide enough for.
 fn lines(missing: &[&str]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for (at, name) in missing.iter().enumerate() {
@@ -126,7 +126,7 @@ fn lines(missing: &[&str]) -> Vec<String> {
     lines
 }
 
-/// A shape for each role, for who does not see colours.
+/// Returns a shape for each role, for readers who do not see colours.
 fn mark(role: Role, x: f64, y: f64) -> String {
     match role {
         Role::Ours => format!("<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"/>"),
@@ -144,12 +144,12 @@ fn mark(role: Role, x: f64, y: f64) -> String {
     }
 }
 
-/// As [`number`], but of long ones the thousands: there is little room.
+/// Like [`number`], but long numbers in thousands: there is little room.
 fn short(value: f64) -> String {
     if value < 1e5 { number(value) } else { format!("{}k", number(value / 1e3)) }
 }
 
-/// With a capital letter.
+/// Returns the text with a capital letter.
 pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

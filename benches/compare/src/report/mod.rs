@@ -1,4 +1,4 @@
-//! The report: one page that needs nothing else, and its plots as files.
+//! The report: a self-contained page, and its plots as files.
 
 mod curves;
 mod dots;
@@ -34,7 +34,7 @@ pub fn write(rows: &[Row], out: &Path) -> Result<(), CompareError> {
     Ok(())
 }
 
-/// The plot's file.
+/// Returns the name of the plot's file.
 fn name(kind: &Kind) -> String {
     let workload = kind.workload.name();
     match kind.workload {

@@ -27,14 +27,14 @@ th{color:var(--dim);font-weight:600}td:first-child,th:first-child,.text td,.text
 font-weight:600}.ahead{color:var(--good)}.behind{color:var(--bad);font-weight:600}\
 details{margin:8px 0}summary{cursor:pointer;color:var(--dim)}</style>";
 
-/// Writes it.
+/// Writes the page.
 pub(super) fn write(
     rows: &[Row],
     panels: &[Panel<'_>],
     plots: &[(Workload, String, String)],
 ) -> String {
     let mut page = String::new();
-    // A string takes whatever is written to it.
+    // Writing to a string cannot fail.
     let _ = write!(
         page,
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
@@ -101,25 +101,27 @@ fn how_to_read(page: &mut String) {
     page.push_str(
         "<p>Real processes, the receiver on a core of its own and each sender, too, where there are enough, \
          each contestant on its own fast path, every byte verified by \
-         the receiver. The contestants take turns, and only samples are compared that were taken at \
-         one distance of the cores, which is measured before and after each; a plot shows that of \
-         which there are the most, and names who has none there. A dot is the median, \
+         the receiver. The contestants take turns, and only samples taken at one distance of the cores \
+         are compared; the distance is measured before and after each. A plot shows the distance with \
+         the most samples, and names the contestants without samples there. A dot is the median, \
          the line behind it the range. Blue is perfring, orange diamonds are rivals, grey bars are \
          limits (bare loops that check nothing, <code>memcpy</code>, a bare cache line), hollow dots \
-         are queues between threads of one process, an upper reference. To repeat it: \
+         are queues between threads of one process, an upper bound. To repeat it: \
          <code>cargo run --release --manifest-path benches/compare/Cargo.toml -- --out DIR</code></p>",
     );
 }
 
-/// Each of ours beside the best rival: whoever reads it finds the one that does what the rival does.
+/// Writes each perfring contestant beside the best rival, so that readers find the one that does
+/// what the rival does.
 fn standing(page: &mut String, panels: &[Panel<'_>]) {
     page.push_str(
-        "<h2>Where perfring stands</h2><p>Each way to use perfring beside the best rival at this \
-         workload. They are not all alike: <code>perfring</code> publishes record by record in one \
+        "<h2>perfring and the best rivals</h2><p>Each mode of perfring beside the best rival at this \
+         workload. The modes differ: <code>perfring</code> publishes record by record in one \
          ring, <code>batch</code> 64 at a time, <code>pods</code> has 64 payloads in an array a \
          record; <code>shared</code> is one ring with many producers in one order, as the \
          many-producer queues of others, and <code>rings</code> a ring for each producer, without an \
-         order between them but for <code>rings merged</code>, which has the order of time stamps. Ranges that overlap say that two are level.</p><div class=\"wide\"><table><tr><th>workload</th><th></th>\
+         order between them except for <code>rings merged</code>, which has the order of timestamps. \
+         Contestants whose ranges overlap are level.</p><div class=\"wide\"><table><tr><th>workload</th><th></th>\
          <th>perfring</th><th>best rival</th><th></th><th>ahead</th><th>of the best bare \
          loop</th><th>distance</th></tr>",
     );
@@ -139,9 +141,10 @@ fn standing(page: &mut String, panels: &[Panel<'_>]) {
             let (class, word) = match ahead {
                 Some(times) if times < 1.0 => ("behind", format!("{times:.2} times, behind")),
                 Some(times) => ("ahead", format!("{times:.2} times")),
-                None => ("dim", "nobody else".to_owned()),
+                None => ("dim", "no other".to_owned()),
             };
-            // Of times and sizes the least is the best: the other way round, so that one is all of it.
+            // For times and sizes the least is the best: inverted, so that more than one always
+            // means ahead.
             let upright = |ratio: f64| {
                 if workload.higher_is_better() { ratio } else { 1.0 / ratio.max(1e-9) }
             };
@@ -168,7 +171,7 @@ fn figures(page: &mut String, workload: Workload, rows: &[Row]) {
         "<details><summary>All figures, at every distance</summary><div class=\"wide\"><table><tr>\
          <th>workload</th><th>contestant</th><th>cores</th><th>distance</th><th>hop ns</th>\
          <th>samples</th><th>left out</th><th>{}</th><th>least</th><th>most</th><th>{}</th>\
-         <th>of floor</th><th>of best rival</th><th>lost</th><th>told lost</th><th>late</th>\
+         <th>of floor</th><th>of best rival</th><th>lost</th><th>reported lost</th><th>late</th>\
          <th>bad</th></tr>",
         workload.unit(),
         match workload {
@@ -214,7 +217,7 @@ fn figures(page: &mut String, workload: Workload, rows: &[Row]) {
     page.push_str("</table></div></details>");
 }
 
-/// What is to be known of a workload's figures.
+/// Writes the remarks on a workload's figures.
 fn beside(page: &mut String, workload: Workload, rows: &[Row]) {
     for remark in notes::remarks(rows, workload) {
         let _ = write!(page, "<p class=\"dim\">{}</p>", escape(&remark));

@@ -1,19 +1,19 @@
-//! What is drawn of one kind of sample.
+//! The data that is drawn for one kind of sample.
 
 use crate::contestant::Role;
 use crate::rows::{Contestant, Kind, Median, Row};
 
-/// What is drawn of a kind: its medians at the distance at which most was measured.
+/// The data for a kind: its medians at the distance with the most samples.
 pub(crate) struct Panel<'a> {
     pub(crate) kind: Kind,
     pub(crate) distance: &'a str,
     /// The best first.
     pub(crate) medians: Vec<(&'a Median, Role)>,
-    /// Who has samples of it, but none at this distance.
+    /// Contestants with samples, but none at this distance.
     pub(crate) missing: Vec<&'a str>,
 }
 
-/// The contestants.
+/// Returns the contestants.
 pub(crate) fn contestants(rows: &[Row]) -> impl Iterator<Item = &Contestant> {
     rows.iter().filter_map(|row| match row {
         Row::Contestant(contestant) => Some(contestant),
@@ -21,7 +21,7 @@ pub(crate) fn contestants(rows: &[Row]) -> impl Iterator<Item = &Contestant> {
     })
 }
 
-/// The medians.
+/// Returns the medians.
 pub(crate) fn medians(rows: &[Row]) -> impl Iterator<Item = &Median> {
     rows.iter().filter_map(|row| match row {
         Row::Median(median) => Some(&**median),
@@ -29,7 +29,7 @@ pub(crate) fn medians(rows: &[Row]) -> impl Iterator<Item = &Median> {
     })
 }
 
-/// Of all kinds that there are medians of.
+/// Returns the panels of all kinds that have medians.
 pub(crate) fn panels(rows: &[Row]) -> Vec<Panel<'_>> {
     let mut kinds: Vec<Kind> = medians(rows).map(|median| median.figures.kind).collect();
     kinds.sort_unstable();
@@ -42,7 +42,7 @@ pub(crate) fn panels(rows: &[Row]) -> Vec<Panel<'_>> {
         let at = |distance: &str| {
             of_kind().filter(|m| m.figures.distance == distance).map(|m| m.samples).sum::<usize>()
         };
-        // What leaves its core alone has no distance, and is drawn with the rest.
+        // Cases on a single core have no distance, and are drawn with the rest.
         let distance = ["near", "far", "-"].into_iter().rev().max_by_key(|d| (at(d), *d != "-"))?;
         let mut medians: Vec<(&Median, Role)> = of_kind()
             .filter(|m| m.figures.distance == distance || m.figures.contestant == "memcpy")
@@ -68,17 +68,17 @@ pub(crate) fn panels(rows: &[Row]) -> Vec<Panel<'_>> {
 }
 
 impl<'a> Panel<'a> {
-    /// The best of this role.
+    /// Returns the best of this role.
     pub(crate) fn best(&self, role: Role) -> Option<&'a Median> {
         self.medians.iter().find(|(_, of)| *of == role).map(|(median, _)| *median)
     }
 
-    /// All of a role, the best first.
+    /// Returns all of a role, the best first.
     pub(crate) fn all(&self, role: Role) -> impl Iterator<Item = &'a Median> {
         self.medians.iter().filter(move |(_, of)| *of == role).map(|(median, _)| *median)
     }
 
-    /// The hop in the middle of its medians.
+    /// Returns the median hop of its medians.
     pub(crate) fn hop_ns(&self) -> Option<f64> {
         perfring_bench::stats::median(
             self.medians.iter().filter_map(|(m, _)| m.figures.hop_before_ns),

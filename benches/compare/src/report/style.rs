@@ -2,8 +2,8 @@
 
 use crate::contestant::Role;
 
-/// Of every plot, so that each stands alone as a file, too. The same in all of them: on the page
-/// they share it.
+/// The style of every plot, so that each works alone as a file, too. It is the same in all of them:
+/// on the page they share it.
 pub(super) const STYLE: &str = "<style>\
 .plot{--ink:#1c2127;--dim:#5b6570;--grid:#e3e6ea;--ours:#0b62c4;--rival:#b4501a;--limit:#7b838c;\
 --reference:#7a52b3;--paper:#fff}\
@@ -29,24 +29,24 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Over these values, from one place to the other.
+    /// Creates an axis over these values, from one coordinate to the other.
     pub(super) fn over(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let (low, high) = values
             .filter(|value| value.is_finite() && *value > 0.0)
             .fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
         let (low, high) = if low > high { (1.0, 10.0) } else { (low / 1.15, high * 1.15) };
-        // A tenfold at least: small differences are to look small.
+        // At least a factor of ten, so that small differences look small.
         let high = high.max(low * 10.0);
         Axis { low, high, from, to }
     }
 
-    /// Where a value is.
+    /// Returns the coordinate of a value.
     pub(super) fn at(&self, value: f64) -> f64 {
         let part = (value.max(self.low) / self.low).ln() / (self.high / self.low).ln();
         self.from + part.min(1.0) * (self.to - self.from)
     }
 
-    /// Round values along it.
+    /// Returns round values along it.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let decades = (self.high / self.low).log10();
         let steps: &[f64] = if decades > 2.2 { &[1.0] } else { &[1.0, 2.0, 5.0] };
@@ -57,7 +57,7 @@ impl Axis {
     }
 }
 
-/// A tick's label: no more digits than it has.
+/// Formats a tick's label with no more digits than needed.
 pub(super) fn label(value: f64) -> String {
     match value {
         large if large >= 1e6 => format!("{}M", (value / 1e6).round()),
@@ -67,12 +67,12 @@ pub(super) fn label(value: f64) -> String {
     }
 }
 
-/// Text within markup.
+/// Escapes text for markup.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The class of a role's marks.
+/// Returns the class of a role's marks.
 pub(crate) fn class(role: Role) -> &'static str {
     match role {
         Role::Limit => "limit",

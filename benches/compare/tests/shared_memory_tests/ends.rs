@@ -10,7 +10,7 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Tells a run of this executable that it is the sender of another one.
+/// Marks a run of this executable as the sender of another one.
 pub(crate) const CHILD: &str = "PERFRING_COMPARE_TEST_CHILD";
 pub(crate) const RECORDS: u64 = 100_000;
 
@@ -26,7 +26,7 @@ pub(crate) fn setup(payload: usize) -> Setup {
     }
 }
 
-/// A name in memory for a contestant's files.
+/// Returns a path in memory for a contestant's files.
 pub(crate) fn place() -> (tempfile::TempDir, PathBuf) {
     let shm = Path::new("/dev/shm");
     let dir = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
@@ -43,7 +43,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Waits until both have come here as often as this: `turn` counts from 1.
+    /// Waits until both have arrived here this many times: `turn` counts from 1.
     pub(crate) fn meet(&self, turn: u64) {
         self.come.fetch_add(1, Ordering::AcqRel);
         self.until(|| self.come.load(Ordering::Acquire) >= 2 * turn);
@@ -71,13 +71,13 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// Blocks as a benchmark sends them.
+/// Sends blocks as a benchmark does.
 pub(crate) fn send_all<C: Contestant, const N: usize>(path: &Path, setup: &Setup, count: u64) {
     let mut sender = C::sender(path, setup, 0).expect("a sender");
     for start in (0..count).step_by(64) {
         sender.send::<N>(start..(start + 64).min(count), fill).expect("sent");
     }
-    // What it holds must live until the reader is done; the reader's end tells.
+    // What it holds must live until the reader is done; a file signals that.
     let (done, parent) = (path.with_extension("done"), parent_id());
     while !done.exists() && parent_id() == parent {
         thread::yield_now();
@@ -94,7 +94,7 @@ pub(crate) fn spawn_child(name: &str, path: &Path, setup: &Setup, count: u64) ->
         .expect("a process")
 }
 
-/// Reads until so many have come.
+/// Reads until so many records have arrived.
 pub(crate) fn read_all<R: Receiver, const N: usize>(receiver: &mut R, count: u64) -> Check {
     let mut check = Check::default();
     let mut seen = 0;

@@ -1,4 +1,4 @@
-//! What is promised.
+//! The promises of the contestants.
 
 use crate::ends::{RECORDS, Turns, place, read_all, send_all, setup, spawn_child};
 use perfring_bench::payload::{Check, fill, verify};
@@ -32,7 +32,7 @@ pub(crate) fn streams<C: Contestant>(name: &str) {
 }
 
 /// Sends 64-byte records until it is refused, reads them, and can send again. Does so several
-/// times, so that it happens at different places of the ring.
+/// times, so that it happens at different positions of the ring.
 pub(crate) fn refuses<C: Contestant>() {
     let setup = setup(64);
     let (_dir, path) = place();
@@ -46,7 +46,7 @@ pub(crate) fn refuses<C: Contestant>() {
             let mut sent = 0;
             for round in 0..5 {
                 let first = sent;
-                // Who was told to wait may have to, until a third one has seen the room.
+                // A sender that was refused may have to wait until a third one has seen the room.
                 while !sender.offer::<64>(sent, fill).expect("an answer") {
                     assert!(round > 0 && !turns.broken.load(Ordering::Acquire), "refused first");
                     thread::yield_now();
@@ -56,7 +56,7 @@ pub(crate) fn refuses<C: Contestant>() {
                     sent += 1;
                     assert!(sent - first < 64 * room, "never full");
                 }
-                // As many as fit, whatever the headers take.
+                // As many as fit, whatever the headers use.
                 assert!(sent - first >= room / 4, "full after {}", sent - first);
                 assert!(!sender.offer::<64>(sent, fill).expect("an answer"), "still full");
                 turns.meet(2 * round + 1);
@@ -86,7 +86,7 @@ pub(crate) fn refuses<C: Contestant>() {
     drop(held);
 }
 
-/// Sends five rings' worth while nobody reads: what is left is whole, in order and the newest.
+/// Sends five rings' worth without a reader: what is left is intact, in order and the newest.
 pub(crate) fn overwrites<C: Contestant>() {
     let setup = Setup { overwrite: true, ..setup(64) };
     let (_dir, path) = place();
@@ -105,7 +105,7 @@ pub(crate) fn overwrites<C: Contestant>() {
         });
         let _watch = turns.watch();
         let mut receiver = C::receiver(&path, &setup, 0).expect("a receiver");
-        // Some are known to the sender once they have looked.
+        // Some contestants learn of receivers only once these have polled.
         assert_eq!(receiver.drain::<64>(|_| {}).expect("drained"), 0);
         turns.meet(1);
         turns.meet(2);
@@ -128,7 +128,7 @@ pub(crate) fn overwrites<C: Contestant>() {
         assert_eq!(check.lost + seen, count + 1);
         assert!(check.lost >= count / 2, "only {} lost", check.lost);
         if let Some(reported) = receiver.reported_lost() {
-            assert_eq!(reported, check.lost, "what it tells");
+            assert_eq!(reported, check.lost, "what it reports");
         }
         turns.meet(3);
         drop(receiver);
@@ -140,7 +140,7 @@ pub(crate) fn number_of(bytes: &[u8; 64]) -> u64 {
     bytes.first_chunk().map_or(0, |first| u64::from_ne_bytes(*first))
 }
 
-/// A receiver that reads while it is overtaken sees whole records only, in order.
+/// A receiver that reads while it is overtaken sees only intact records, in order.
 pub(crate) fn overtaken<C: Contestant>() {
     let setup = Setup { overwrite: true, data_size: 1 << 16, ..setup(256) };
     let (_dir, path) = place();
@@ -255,7 +255,7 @@ pub(crate) fn many_receive<C: Contestant>() {
                     std::fs::write(path.with_extension("done"), b"").expect("done");
                 }
                 while finished.load(Ordering::Acquire) < 3 {
-                    // The first of them may have to look after the others.
+                    // The first of them may have to serve the others.
                     receiver.drain::<64>(|_| {}).expect("drained");
                     receiver.wait();
                     thread::yield_now();
@@ -267,8 +267,8 @@ pub(crate) fn many_receive<C: Contestant>() {
     drop(held);
 }
 
-/// A receiver sleeps before each record. One that nobody wakes sleeps for far longer than anybody
-/// would wait for this test.
+/// A receiver sleeps before each record. One that is not woken sleeps for far longer than this test
+/// may take.
 pub(crate) fn sleeps<C: Contestant>() {
     const COUNT: u64 = 200;
     let setup = Setup { sleeping: true, overwrite: C::can().lossless.is_err(), ..setup(64) };

@@ -1,4 +1,4 @@
-//! What goes wrong is found.
+//! Faults are detected.
 
 use crate::Fallible;
 use perfring_compare::options::Options;
@@ -9,7 +9,7 @@ use perfring_compare::workload::Workload;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The rows of a run with this contestant.
+/// Returns the rows of a run with this contestant.
 fn with(name: &str, workload: Workload, patience: Duration) -> Result<Vec<Row>, String> {
     let options = Options {
         workloads: vec![workload],
@@ -21,7 +21,7 @@ fn with(name: &str, workload: Workload, patience: Duration) -> Result<Vec<Row>, 
     run(&options, &mut |_| Ok(()), &mut io::sink()).map_err(|error| error.to_string())
 }
 
-/// Whether this contestant has samples.
+/// Returns whether this contestant has samples.
 fn sampled(rows: &[Row], name: &str) -> bool {
     rows.iter().any(|row| match row {
         Row::Sample(sample) => sample.figures.contestant == name,
@@ -29,7 +29,7 @@ fn sampled(rows: &[Row], name: &str) -> bool {
     })
 }
 
-/// Each fault is said in the words that it should be, and everybody else is measured.
+/// Each fault is reported with its message, and all other contestants are measured.
 pub(crate) fn found() -> Fallible {
     let cases = [
         ("nothing", Workload::Throughput, ""),
@@ -37,7 +37,7 @@ pub(crate) fn found() -> Fallible {
         ("dies", Workload::Throughput, "the sender's last words"),
         ("damages", Workload::Throughput, "1 records damaged"),
         ("loses", Workload::Throughput, "1 records lost where none may be"),
-        ("lies", Workload::Throughput, "told of 0 losses, and 1 were seen"),
+        ("lies", Workload::Throughput, "0 losses reported, and 1 were seen"),
     ];
     for (fault, workload, words) in cases {
         let name = format!("faulty: {fault}");
@@ -61,7 +61,7 @@ pub(crate) fn found() -> Fallible {
     Ok(())
 }
 
-/// A contestant that hangs is ended when patience is, and not before.
+/// A contestant that hangs is ended when the patience ends, and not before.
 pub(crate) fn hung() -> Fallible {
     let patience = Duration::from_secs(2);
     let start = Instant::now();

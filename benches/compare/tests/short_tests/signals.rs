@@ -1,4 +1,4 @@
-//! Whoever ends the run ends all of it.
+//! A signal ends the whole run.
 
 use crate::Fallible;
 use nix::sys::signal::{Signal, kill};
@@ -11,8 +11,9 @@ use std::thread::yield_now;
 
 const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 
-/// A run that does not end by itself within a test, once it measures; and its processes. Of several
-/// senders, as limits have no such: it is this contestant that is measured.
+/// Starts a run that does not end by itself within a test, and returns it with its processes once
+/// it measures. With several senders, which limits do not support: so this contestant is being
+/// measured.
 fn measuring(contestant: &str) -> Result<(Child, Vec<u32>), Box<dyn std::error::Error>> {
     let mut child = Command::new(COMPARE)
         .args(["--only", "producers", "--senders", "2", "--contestants", contestant])
@@ -30,7 +31,7 @@ fn measuring(contestant: &str) -> Result<(Child, Vec<u32>), Box<dyn std::error::
     loop {
         let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
         let processes: Vec<u32> = text.split_whitespace().flat_map(str::parse).collect();
-        // Before the start they wait for words, and end with who would say them.
+        // Before the start they wait for messages, and would end with the process that sends them.
         if processes.len() == 3 && processes.iter().all(|id| spins(*id)) {
             return Ok((child, processes));
         }
@@ -41,7 +42,7 @@ fn measuring(contestant: &str) -> Result<(Child, Vec<u32>), Box<dyn std::error::
     }
 }
 
-/// Ctrl-C ends it, its processes, and removes its files; kill -9 ends its processes at least.
+/// Ctrl-C ends it and its processes, and removes its files; kill -9 ends at least its processes.
 pub(crate) fn ends() -> Fallible {
     for contestant in CONTESTANTS {
         interrupted(contestant)?;
@@ -49,7 +50,7 @@ pub(crate) fn ends() -> Fallible {
     killed()
 }
 
-/// Also who has shared memory elsewhere, under names of its own.
+/// Also for contestants that have shared memory elsewhere, under names of their own.
 const CONTESTANTS: &[&str] = if cfg!(feature = "iceoryx2") {
     &["perfring shared", "iceoryx2"]
 } else {
@@ -76,7 +77,7 @@ fn interrupted(contestant: &str) -> Fallible {
     Ok(())
 }
 
-/// What is left of a directory, or beside it under its name.
+/// Returns what is left of a directory, or beside it under its name.
 fn left(file: &str) -> Option<String> {
     let name = Path::new(file).file_name()?.to_str()?;
     let names = std::fs::read_dir(Path::new(file).parent()?).ok()?.flatten();
@@ -92,7 +93,7 @@ fn killed() -> Fallible {
     if status.signal() != Some(9) {
         return Err(format!("after kill -9: {status}").into());
     }
-    // The kernel ends them; a test that hangs here has found what it looks for.
+    // The kernel ends them; a test that hangs here has found a failure.
     while processes.iter().any(|id| lives(*id)) {
         yield_now();
     }
@@ -102,20 +103,21 @@ fn killed() -> Fallible {
     Ok(())
 }
 
-/// Whether it has been busy for a while, as only those are that measure: ticks of user time.
+/// Returns whether it has been busy for a while, as only measuring processes are: ticks of user
+/// time.
 fn spins(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     rest.split_whitespace().nth(11).and_then(|ticks| ticks.parse().ok()).unwrap_or(0) > 10
 }
 
-/// Whether there is such a process that has not ended.
+/// Returns whether there is such a process that has not ended.
 fn lives(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// The directories of the run's samples, by what its processes have mapped.
+/// Returns the directories of the run's samples, as mapped by its processes.
 fn files(id: u32) -> Vec<String> {
     let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap_or_default();
     let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
@@ -126,7 +128,7 @@ fn files(id: u32) -> Vec<String> {
     dirs
 }
 
-/// Who reads one line of it and goes has seen enough.
+/// A reader that closes the pipe after one line is no error.
 pub(crate) fn closed_pipe() -> Fallible {
     let mut child = Command::new(COMPARE)
         .arg("--list")

@@ -49,7 +49,7 @@ pub(crate) struct LockedRoom {
 
 /// The positions of a ring at one moment under the lock.
 #[derive(Clone, Copy)]
-struct Stand {
+struct Positions {
     tail: u64,
     head: u64,
     end: u64,
@@ -190,20 +190,21 @@ impl LockedRoom {
         // Each iteration ends what one dead producer left open, or finds that what was in the way
         // has just ended.
         for _ in 0..=at.slots.len() {
-            let Err(stand) = found else { break };
-            self.unblock(at, liveness, stand)?;
+            let Err(positions) = found else { break };
+            self.unblock(at, liveness, positions)?;
             found = self.find_room(at, size)?;
         }
-        let (stand, tail, markers) = found.map_err(|stand| self.no_room(at, liveness, stand))?;
+        let (positions, tail, markers) =
+            found.map_err(|positions| self.no_room(at, liveness, positions))?;
         let mask = at.ring.data_size() - 1;
-        let end = stand.end + markers + size;
-        self.bring_totals(at, stand, tail.0, end)?;
-        if self.policy == Policy::Overwrite && tail.0 != stand.tail {
+        let end = positions.end + markers + size;
+        self.bring_totals(at, positions, tail.0, end)?;
+        if self.policy == Policy::Overwrite && tail.0 != positions.tail {
             self.tail.publish(at.ring, tail);
         }
-        let start = stand.end + markers;
+        let start = positions.end + markers;
         if markers != 0 {
-            self.report_losses(at, stand);
+            self.report_losses(at, positions);
         } else if self.unreported() != 0 {
             // They did not fit beside this record: the next reservation comes here too.
             self.poll_again();
@@ -226,34 +227,34 @@ impl LockedRoom {
         &mut self,
         at: Shared<'_>,
         size: u64,
-    ) -> Result<Result<(Stand, TailPosition, u64), Stand>, Refusal> {
+    ) -> Result<Result<(Positions, TailPosition, u64), Positions>, Refusal> {
         let (ring, mask) = (at.ring, at.ring.data_size() - 1);
-        let stand = Stand {
+        let positions = Positions {
             tail: ring.header.data_tail.load(Ordering::Acquire), // D, pairs with C
             head: ring.header.data_head.load(Ordering::Acquire), // B, pairs with A
             end: at.producer_pos(),
         };
-        if !sane(ring, stand.end, stand.tail)
-            || !(stand.tail..=stand.end).contains(&stand.head)
-            || !stand.head.is_multiple_of(8)
-            || stand.end < self.floor
+        if !sane(ring, positions.end, positions.tail)
+            || !(positions.tail..=positions.end).contains(&positions.head)
+            || !positions.head.is_multiple_of(8)
+            || positions.end < self.floor
         {
-            return Err(Refusal::Corrupt { tail: stand.tail });
+            return Err(Refusal::Corrupt { tail: positions.tail });
         }
         let markers = self.marker_bytes(ring, size);
-        let end = stand.end + markers + size;
-        let mut tail = (stand.tail, Count::default());
-        if self.policy == Policy::Overwrite && end - stand.tail > mask {
+        let end = positions.end + markers + size;
+        let mut tail = (positions.tail, Count::default());
+        if self.policy == Policy::Overwrite && end - positions.tail > mask {
             let enough = match self.evict {
                 Evict::Exact => end,
                 Evict::Half => end + ring.data_size() / 2,
             };
             tail = self
                 .tail
-                .walk(ring, stand.tail, stand.head, enough)
-                .map_err(|_| Refusal::Corrupt { tail: stand.tail })?;
+                .walk(ring, positions.tail, positions.head, enough)
+                .map_err(|_| Refusal::Corrupt { tail: positions.tail })?;
         }
-        Ok(if end - tail.0 > mask { Err(stand) } else { Ok((stand, tail, markers)) })
+        Ok(if end - tail.0 > mask { Err(positions) } else { Ok((positions, tail, markers)) })
     }
 
     /// Ends what holds the room back, if its owner is dead. Returns when another attempt is
@@ -262,37 +263,37 @@ impl LockedRoom {
         &self,
         at: Shared<'_>,
         liveness: &P,
-        stand: Stand,
+        positions: Positions,
     ) -> Result<(), Refusal> {
-        match self.blocker(at, stand) {
+        match self.blocker(at, positions) {
             Some(slot) if slot != self.owner.index && !liveness.is_alive(slot) => {
                 sweep(at, slot);
                 Ok(())
             }
             // It has ended since: the process that ended it is about to move the head.
-            None if stand.head != stand.end => {
+            None if positions.head != positions.end => {
                 fence(Ordering::SeqCst); // O
                 advance(at);
                 Ok(())
             }
-            _ => Err(self.no_room(at, liveness, stand)),
+            _ => Err(self.no_room(at, liveness, positions)),
         }
     }
 
-    fn blocker(&self, at: Shared<'_>, stand: Stand) -> Option<u32> {
-        if stand.head == stand.end {
+    fn blocker(&self, at: Shared<'_>, positions: Positions) -> Option<u32> {
+        if positions.head == positions.end {
             return None;
         }
-        let word = at.ring.word(stand.head).load(Ordering::Acquire); // N
+        let word = at.ring.word(positions.head).load(Ordering::Acquire); // N
         RecordWord::from_raw(word).owner().filter(|slot| (*slot as usize) < at.slots.len())
     }
 
     /// Returns the refusal: full, or held up, if the consumer of a drop ring has read everything
     /// that it may.
-    fn no_room<P: Liveness>(&self, at: Shared<'_>, liveness: &P, stand: Stand) -> Refusal {
-        match self.blocker(at, stand) {
-            Some(slot) if self.policy == Policy::Overwrite || stand.tail == stand.head => {
-                note_stuck(at, liveness, stand.head);
+    fn no_room<P: Liveness>(&self, at: Shared<'_>, liveness: &P, positions: Positions) -> Refusal {
+        match self.blocker(at, positions) {
+            Some(slot) if self.policy == Policy::Overwrite || positions.tail == positions.head => {
+                note_stuck(at, liveness, positions.head);
                 Refusal::Pending { slot }
             }
             // An overwrite ring is never full: reservation after reservation ended just before it
@@ -307,17 +308,17 @@ impl LockedRoom {
     fn bring_totals(
         &mut self,
         at: Shared<'_>,
-        stand: Stand,
+        positions: Positions,
         tail: u64,
         end: u64,
     ) -> Result<(), Refusal> {
         let (interval, mask) = (totals_interval(at.ring), at.ring.data_size() - 1);
-        let damaged = Refusal::Corrupt { tail: stand.tail };
+        let damaged = Refusal::Corrupt { tail: positions.tail };
         let must = |totals: u64| {
             end - totals > mask || (self.policy == Policy::Overwrite && tail > totals)
         };
         // A position never decreases, unless somebody damages the ring.
-        if self.totals_pos > stand.head {
+        if self.totals_pos > positions.head {
             return Err(damaged);
         }
         if end - self.totals_pos < interval && !must(self.totals_pos) {
@@ -326,15 +327,15 @@ impl LockedRoom {
         // Another producer may have written them.
         let totals = seq_latch::find(&at.ring.header.producer).ok_or(damaged)?;
         let pos = ProducerTotals::from_words(&totals.words).pos;
-        if pos > stand.head || pos < self.totals_pos {
+        if pos > positions.head || pos < self.totals_pos {
             return Err(damaged);
         }
         self.totals_pos = pos;
         // With something open the records have to be counted: not before there is enough to count.
-        let upto = if stand.head == stand.end { end } else { stand.head };
+        let upto = if positions.head == positions.end { end } else { positions.head };
         if upto - pos >= interval || must(pos) {
-            running::write_totals(at, stand.head, stand.end).map_err(|_| damaged)?;
-            self.totals_pos = stand.head;
+            running::write_totals(at, positions.head, positions.end).map_err(|_| damaged)?;
+            self.totals_pos = positions.head;
         }
         Ok(())
     }
@@ -364,17 +365,17 @@ impl LockedRoom {
     }
 
     /// Writes the markers and publishes them, as records of their own.
-    fn report_losses(&mut self, at: Shared<'_>, stand: Stand) {
+    fn report_losses(&mut self, at: Shared<'_>, positions: Positions) {
         let header = at.ring.header;
         let unreported = self.figures.unreported();
         // E, as before every store over what was evicted.
         fence(Ordering::Release);
-        let markers = write_lost(at.ring, stand.end, unreported);
-        let pos = stand.end + markers * u64::from(LOST_SIZE);
-        self.figures.report(at, stand.end);
+        let markers = write_lost(at.ring, positions.end, unreported);
+        let pos = positions.end + markers * u64::from(LOST_SIZE);
+        self.figures.report(at, positions.end);
         running::add_reported(at, unreported, markers);
         // B: this store also publishes what is before it.
-        if header.data_head.load(Ordering::Acquire) == stand.end {
+        if header.data_head.load(Ordering::Acquire) == positions.end {
             header.data_head.store(pos, Ordering::Release); // A, pairs with B
             header.shared.producer_pos.store(pos, Ordering::Release); // O
         } else {

@@ -739,18 +739,18 @@ impl<'a> Model<'a> {
         );
         assert_eq!(producer.lost_markers, full_markers + too_large_markers);
         assert_eq!(totals.present, self.data(self.tail, self.head));
-        let gone = self.data(0, self.tail);
+        let passed = self.data(0, self.tail);
         match self.case.policy {
             Policy::Drop => {
-                assert_eq!(totals.consumer.read, gone, "written = read + present");
+                assert_eq!(totals.consumer.read, passed, "written = read + present");
                 assert_eq!(totals.overwritten, Count::default());
                 let reader = self.reader.as_ref().unwrap();
                 assert_eq!(reader.cursor(), self.cursor);
                 assert_eq!(reader.passed(), self.data(0, self.cursor));
             }
             Policy::Overwrite => {
-                assert_eq!(totals.overwritten, gone, "written = overwritten + present");
-                assert_eq!(writer.overwritten(ring), gone);
+                assert_eq!(totals.overwritten, passed, "written = overwritten + present");
+                assert_eq!(writer.overwritten(ring), passed);
                 assert_eq!(totals.consumer, self.keeper.as_ref().unwrap().1);
             }
         }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Looks of the keeper while the subscriber has not begun, and after that.
+/// Interval of the keeper's calls until the subscriber has begun.
 const SETTING_UP: Duration = Duration::from_micros(100);
 const KEEPING: Duration = Duration::from_millis(10);
 
@@ -32,7 +32,7 @@ struct Running {
     _context: AeronDriverContext,
 }
 
-/// A driver that does something when it is called.
+/// A driver that works only when it is called.
 pub(super) struct Invoked {
     running: Mutex<Alone>,
     calls: AtomicU64,
@@ -40,15 +40,15 @@ pub(super) struct Invoked {
 
 struct Alone(Running);
 
-// SAFETY: the driver is called by one thread at a time, under the mutex around it; it keeps nothing
-// of a thread's but the text of its last error.
+// SAFETY: the driver is called by one thread at a time, under the mutex around it; it keeps no
+// thread-local state but the text of its last error.
 unsafe impl Send for Alone {}
 
 impl Invoked {
     /// One round of its duties.
     pub(super) fn call(&self) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        // What fails in it is counted and logged in its directory; a stream that stops shows.
+        // Errors in it are counted and logged in its directory; a stream that stops shows them.
         let _ = running.0.driver.main_do_work();
         drop(running);
         self.calls.fetch_add(1, Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl Invoked {
 /// Drivers that are invoked in this process, by directory.
 static INVOKED: Mutex<Vec<(PathBuf, Weak<Invoked>)>> = Mutex::new(Vec::new());
 
-/// The driver in this directory, if this process has it and calls it.
+/// Returns the driver in this directory, if this process has it and calls it.
 pub(super) fn invoked(path: &Path) -> Option<Arc<Invoked>> {
     let all = INVOKED.lock().unwrap_or_else(PoisonError::into_inner);
     all.iter().find(|(at, _)| at == path).and_then(|(_, driver)| driver.upgrade())
@@ -114,7 +114,7 @@ impl Driver {
     }
 }
 
-/// Calls the driver while nobody else does: while ends are made, and between samples.
+/// Calls the driver while no other thread does: while ends are opened, and between samples.
 fn keep(inner: &Arc<Invoked>) -> Result<(Arc<AtomicBool>, JoinHandle<()>), CompareError> {
     let stop = Arc::new(AtomicBool::new(false));
     let (stopped, driver) = (Arc::clone(&stop), Arc::clone(inner));
@@ -133,7 +133,7 @@ fn keep(inner: &Arc<Invoked>) -> Result<(Arc<AtomicBool>, JoinHandle<()>), Compa
     Ok((stop, thread))
 }
 
-/// Runs this where it may use any core: threads that it makes inherit that.
+/// Runs this where it may use any core: threads that it creates inherit that.
 fn anywhere<T>(start: impl FnOnce() -> T) -> Result<T, CompareError> {
     let system = |source| CompareError::System { what: "sched_setaffinity", source };
     let before = sched_getaffinity(Pid::from_raw(0)).map_err(system)?;

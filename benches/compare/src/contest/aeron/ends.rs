@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of a poll at most, and its records.
+/// Most bytes of a poll, and its records.
 const POLL: usize = 64 << 10;
 const POLLED: usize = 1024;
 /// Empty polls after which the invoked driver gets a turn, for its keep-alives.
@@ -32,7 +32,7 @@ fn client(path: &Path) -> Result<Aeron, CompareError> {
         (|| {
             context.set_dir(&cformat!("{}", path.display()))?;
             context.set_pre_touch_mapped_memory(true)?;
-            // By default an error ends the process; here the stream stops, and that is seen.
+            // By default an error ends the process; here the stream stops, and that is detected.
             context.set_error_handler(Some(|_: c_int, _: &str| {}))
         })()
         .map_err(failed(NAME))?;
@@ -113,12 +113,12 @@ impl Publication {
             match position {
                 0.. => break,
                 BACK_PRESSURED => return Ok(false),
-                // A term was changed: at once again.
+                // A term change: try again at once.
                 ADMIN_ACTION => {}
                 other => return Err(refused(other)),
             }
         }
-        // SAFETY: N claimed bytes that nobody else touches until they are committed.
+        // SAFETY: N claimed bytes that no other thread touches until they are committed.
         fill(unsafe { &mut *claim.data.cast::<[u8; N]>() }, number);
         // SAFETY: the claim that was made, once.
         if unsafe { bindings::aeron_buffer_claim_commit(&raw mut claim) } < 0 {
@@ -162,9 +162,9 @@ impl Sender for Publication {
 pub struct Fragments {
     subscription: AeronSubscription,
     polls: Polls,
-    /// The driver, if it is ours to call.
+    /// The driver, if this thread is to call it.
     driver: Option<Arc<Invoked>>,
-    /// Bytes read since it was called, and how many make it worth a call.
+    /// Bytes read since it was called, and how many make a call worthwhile.
     read: usize,
     call_at: usize,
     idle: u32,
@@ -183,8 +183,8 @@ impl Fragments {
             .add_subscription(CHANNEL, STREAM, Handlers::NONE, Handlers::NONE, PATIENCE)
             .map_err(failed(NAME))?;
         std::fs::write(subscribed(path, index), b"")?;
-        // Records that are there show only once the client's conductor has seen the log, some
-        // milliseconds after the publication was made: an empty poll before that says nothing.
+        // Present records become visible only once the client's conductor has seen the log, some
+        // milliseconds after the publication was created: an empty poll before that means nothing.
         until(NAME, "no publication came", || {
             let images = subscription.image_count().map_err(failed(NAME))?;
             Ok((images > 0 || setup.senders == 0).then_some(()))
@@ -239,7 +239,7 @@ impl Fragments {
     }
 }
 
-/// Shows a fragment to the closure behind `visit`. Records are never split, and have one length.
+/// Passes a fragment to the closure behind `visit`. Records are never split, and have one length.
 unsafe extern "C-unwind" fn handle<const N: usize, F: FnMut(&[u8; N])>(
     visit: *mut c_void,
     buffer: *const u8,
@@ -269,7 +269,7 @@ impl Receiver for Fragments {
                 break;
             }
         }
-        // Nothing more: what was read should be room again.
+        // Nothing more: what was read should become free space.
         if total == 0 && self.read > 0 {
             self.call();
         }

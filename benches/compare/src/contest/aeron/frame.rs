@@ -1,4 +1,4 @@
-//! Names, frames, and how subscribers say that they are there.
+//! Names, frames, and how subscribers signal that they are attached.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,13 @@ const ALIGN: usize = 32;
 pub(super) const MTU: usize = 65_504;
 pub(super) const STREAM: i32 = 1001;
 
-/// What a frame takes of a term.
+/// The bytes that a frame uses of a term.
 pub(super) const fn frame(payload: usize) -> usize {
     (payload + HEADER).next_multiple_of(ALIGN)
 }
 
-/// Where receiver `index` says that it has subscribed: who subscribes later misses what was sent.
+/// The file with which receiver `index` signals that it has subscribed: a later subscriber misses
+/// what was sent.
 pub(super) fn subscribed(path: &Path, index: usize) -> PathBuf {
     path.with_extension(format!("subscribed-{index}"))
 }

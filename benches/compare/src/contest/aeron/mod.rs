@@ -1,9 +1,9 @@
 //! Aeron IPC, through its C client and its C media driver.
 //!
-//! Records go through a log of three terms. How far a publication may go is told by the media
-//! driver, which looks where its subscribers are: in a thread of its own, or, as an invoker, when
-//! the subscriber's thread calls it. Both are measured, each with terms of 64 MiB (its default) and
-//! of 1 MiB, which stay in the caches.
+//! Records go through a log of three terms. The media driver decides how far a publication may go,
+//! by polling the positions of its subscribers: in a thread of its own, or, as an invoker, when the
+//! subscriber's thread calls it. Both are measured, each with terms of 64 MiB (its default) and of
+//! 1 MiB, which stay in the caches.
 
 mod driver;
 mod ends;

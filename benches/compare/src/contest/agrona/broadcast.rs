@@ -14,7 +14,7 @@ use std::sync::atomic::{Ordering, fence};
 pub struct Broadcast;
 
 const NAME: &str = "agrona broadcast";
-/// Its positions, side by side at the trailer's beginning.
+/// Its positions, side by side at the beginning of the trailer.
 const INTENT: usize = 0;
 const TAIL: usize = 8;
 const LATEST: usize = 16;
@@ -74,7 +74,7 @@ impl Transmitter {
         let mut index = buffer.index(tail);
         let to_end = buffer.capacity - index;
         let padding = if to_end < size { to_end } else { 0 };
-        // Before a byte is overwritten.
+        // Before any byte is overwritten.
         let intent = tail + (padding + size) as i64;
         buffer.position(INTENT).store(intent, Ordering::Release);
         fence(Ordering::Release);
@@ -87,7 +87,7 @@ impl Transmitter {
         word.store((N + HEADER) as i32, Ordering::Relaxed);
         kind.store(TYPE, Ordering::Relaxed);
         // SAFETY: within the buffer, and there is one transmitter. A receiver that copies these
-        // bytes meanwhile looks at the intent afterwards and throws its copy away.
+        // bytes meanwhile checks the intent afterwards and discards its copy.
         fill(unsafe { &mut *buffer.payload::<N>(index) }, number);
         buffer.position(LATEST).store(tail, Ordering::Release);
         buffer.position(TAIL).store(tail + size as i64, Ordering::Release);
@@ -126,7 +126,7 @@ pub struct Copier {
 }
 
 impl Copier {
-    /// Whether the bytes at `cursor` are still those that were there.
+    /// Returns whether the bytes at `cursor` have not been overwritten.
     #[inline(always)]
     fn is_valid(&self, cursor: i64) -> bool {
         fence(Ordering::Acquire);
@@ -134,7 +134,7 @@ impl Copier {
         cursor + self.buffer.capacity as i64 > intent
     }
 
-    /// Copies the next record that is whole.
+    /// Copies the next intact record.
     #[inline(always)]
     fn receive<const N: usize>(&mut self, visit: &mut impl FnMut(&[u8; N])) -> bool {
         loop {
@@ -154,8 +154,8 @@ impl Copier {
             if kind != PADDING && whole {
                 let mut copy = MaybeUninit::<[u8; N]>::uninit();
                 let from = buffer.payload::<N>(buffer.index(cursor));
-                // SAFETY: within the buffer, as just seen. The transmitter may write meanwhile, as
-                // in the original: what is copied is used only if it did not.
+                // SAFETY: within the buffer, as just checked. The transmitter may write meanwhile,
+                // as in the original: the copy is used only if it did not.
                 unsafe { copy.as_mut_ptr().copy_from_nonoverlapping(from, 1) };
                 if self.is_valid(cursor) {
                     self.next = cursor + record(N) as i64;
@@ -171,7 +171,7 @@ impl Copier {
         }
     }
 
-    /// The original goes on with the latest record, too.
+    /// Continues with the latest record, as the original does.
     #[cold]
     fn lapped(&self) -> i64 {
         self.buffer.position(LATEST).load(Ordering::Acquire)

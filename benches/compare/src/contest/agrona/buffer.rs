@@ -8,16 +8,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
 pub(super) const NAME: &str = "agrona";
-/// The most messages that a reader takes before it says so: with none, a many-to-one reader zeroes a
-/// megabyte at a time, and is slower.
+/// The most messages that a reader takes before it stores its position: without a limit, a
+/// many-to-one reader zeroes a megabyte at a time, and is slower.
 pub(super) const READ_LIMIT: u64 = 256;
 /// A record's length and type.
 pub(super) const HEADER: usize = 8;
 pub(super) const PADDING: i32 = -1;
-/// Any type of an application's.
+/// Any type of the application's range.
 pub(super) const TYPE: i32 = 1;
 pub(super) const TRAILER: usize = 768;
-/// Where the positions are in the trailer. The broadcast has its own three in its beginning.
+/// The offsets of the positions in the trailer. The broadcast has its own three at its beginning.
 pub(super) const TAIL: usize = 128;
 pub(super) const HEAD_CACHE: usize = 256;
 pub(super) const HEAD: usize = 384;
@@ -51,11 +51,11 @@ impl Buffer {
         Ok(Buffer { map, capacity })
     }
 
-    /// A position of the trailer's.
+    /// Returns a position of the trailer.
     #[inline(always)]
     pub(super) fn position(&self, offset: usize) -> &AtomicI64 {
         debug_assert!(offset + 8 <= TRAILER);
-        // SAFETY: in the trailer, 8-aligned as the capacity is a power of two, and touched by both
+        // SAFETY: in the trailer, 8-aligned as the capacity is a power of two, and accessed by both
         // ends only as this atomic.
         unsafe { &*self.map.base().add(self.capacity + offset).cast::<AtomicI64>() }
     }
@@ -65,7 +65,8 @@ impl Buffer {
     pub(super) fn header(&self, index: usize) -> (&AtomicI32, &AtomicI32) {
         debug_assert!(index + HEADER <= self.capacity && index.is_multiple_of(8));
         // SAFETY: records begin at multiples of 8 below the capacity, so the length is within the
-        // mapping and aligned. It and the type are touched as atomics while both ends may be there.
+        // mapping and aligned. It and the type are accessed as atomics while both ends may access
+        // them.
         let length = unsafe { &*self.map.base().add(index).cast::<AtomicI32>() };
         // SAFETY: as above, the word behind it.
         let kind = unsafe { &*self.map.base().add(index + 4).cast::<AtomicI32>() };
@@ -85,7 +86,7 @@ impl Buffer {
         position as usize & (self.capacity - 1)
     }
 
-    /// A header that says that nothing is there yet.
+    /// Writes a header that marks a record as not present yet.
     #[inline(always)]
     pub(super) fn clear_header(&self, index: usize) {
         let (length, kind) = self.header(index);
@@ -93,7 +94,7 @@ impl Buffer {
         kind.store(0, Ordering::Relaxed);
     }
 
-    /// A record that says that the rest of the buffer is none.
+    /// Writes a padding record over the rest of the buffer.
     #[inline]
     pub(super) fn pad(&self, index: usize, bytes: usize) {
         let (length, kind) = self.header(index);
@@ -102,12 +103,12 @@ impl Buffer {
     }
 }
 
-/// Bytes that a payload takes.
+/// Returns the bytes that a payload uses.
 pub(super) const fn record(payload: usize) -> usize {
     (payload + HEADER).next_multiple_of(8)
 }
 
-/// What is the same for all of them.
+/// Returns the common part of the descriptions.
 pub(super) fn about(name: &'static str, setup: &Setup, more: &str) -> About {
     About {
         name,

@@ -62,7 +62,7 @@ pub struct ManySender {
 }
 
 impl ManySender {
-    /// The index of a claimed record of `size` bytes, if there is room.
+    /// Claims a record of `size` bytes and returns its index, if there is room.
     #[inline(always)]
     fn claim(&self, size: usize) -> Option<usize> {
         let buffer = &self.buffer;
@@ -116,8 +116,8 @@ impl ManySender {
         word.store(-length, Ordering::Release);
         fence(Ordering::Release);
         kind.store(TYPE, Ordering::Relaxed);
-        // SAFETY: claimed by a compare-and-swap: no other writer has it, the reader has been here
-        // and comes back when the length is positive.
+        // SAFETY: claimed by a compare-and-swap: no other writer has it, and the reader has passed
+        // it and returns only when the length is positive.
         fill(unsafe { &mut *self.buffer.payload::<N>(index) }, number);
         word.store(length, Ordering::Release);
     }

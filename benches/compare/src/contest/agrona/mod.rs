@@ -1,11 +1,11 @@
-//! Agrona's ring buffers and its broadcast, in an implementation of their own layout and protocol.
+//! Agrona's ring buffers and its broadcast, in an implementation of their layout and protocol.
 //!
-//! The originals are Java, and C within Aeron's client, which copies a message in by a call; these
+//! The originals are Java, and C within Aeron's client, which copies a message in by a call. These
 //! have the originals' `tryClaim` and `commit` instead, written and read in place and compiled into
-//! the loop. Layout, positions and steps are those of Agrona 2 and Aeron 1.5x: records of an aligned
-//! length and a type, a trailer of positions 128 bytes apart behind the data, the head's cache in
-//! it, padding at the end. The one-to-one reader leaves its records, as the producer zeroes the next
-//! header; the many-to-one reader zeroes what it has read.
+//! the loop. Layout, positions and steps are those of Agrona 2 and Aeron 1.5x: records of an
+//! aligned length and a type, a trailer of positions 128 bytes apart behind the data, the head's
+//! cache in it, padding at the end. The one-to-one reader leaves its records, as the producer
+//! zeroes the next header; the many-to-one reader zeroes what it has read.
 
 mod broadcast;
 mod buffer;

@@ -61,7 +61,8 @@ pub struct OneSender {
 }
 
 impl OneSender {
-    /// The index of a claimed record of `size` bytes, if there is room for it and the next header.
+    /// Claims a record of `size` bytes and returns its index, if there is room for it and the next
+    /// header.
     #[inline(always)]
     fn claim(&self, size: usize) -> Option<usize> {
         let buffer = &self.buffer;
@@ -79,13 +80,15 @@ impl OneSender {
         let index = buffer.index(tail);
         let to_end = buffer.capacity - index;
         if size == to_end {
-            // The next header is the first of the buffer, which is read: the room for it was asked.
+            // The next header is the first of the buffer, which has been read: room for it was
+            // requested.
             buffer.clear_header(0);
             buffer.position(TAIL).store(tail + size as i64, Ordering::Release);
             return Some(index);
         }
         if required > to_end {
-            // It does not fit before the end: pad, and begin anew, if what is there has been read.
+            // It does not fit before the end: pad, and start at the beginning, if that has been
+            // read.
             if required > buffer.index(head) {
                 head = buffer.position(HEAD).load(Ordering::Acquire);
                 if required > buffer.index(head) {
@@ -115,7 +118,7 @@ impl OneSender {
         let (word, kind) = self.buffer.header(index);
         word.store(-length, Ordering::Release);
         kind.store(TYPE, Ordering::Relaxed);
-        // SAFETY: claimed: the reader has been here and comes back when the length is positive.
+        // SAFETY: claimed: the reader has passed it and returns only when the length is positive.
         fill(unsafe { &mut *self.buffer.payload::<N>(index) }, number);
         word.store(length, Ordering::Release);
     }

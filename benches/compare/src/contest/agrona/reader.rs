@@ -23,7 +23,7 @@ impl<const ZERO: bool> Reader<ZERO> {
     fn read<const N: usize>(&mut self, limit: u64, visit: &mut impl FnMut(&[u8; N])) -> u64 {
         loop {
             let (count, padding) = self.read_block(limit, visit);
-            // Padding alone is not nothing.
+            // Padding alone counts as progress.
             if count > 0 || !padding {
                 return count;
             }
@@ -47,7 +47,7 @@ impl<const ZERO: bool> Reader<ZERO> {
                 break;
             }
             if kind.load(Ordering::Relaxed) != PADDING {
-                // SAFETY: committed, and writers stay away until the head is past it.
+                // SAFETY: committed, and writers do not touch it until the head is past it.
                 visit(unsafe { &*buffer.payload::<N>(index) });
                 count += 1;
             }
@@ -55,8 +55,8 @@ impl<const ZERO: bool> Reader<ZERO> {
         }
         if index != start {
             if ZERO {
-                // SAFETY: records that were read, whole and within the buffer; their writers are done
-                // with them, and no other comes before the head is stored.
+                // SAFETY: records that were read, complete and within the buffer; their writers
+                // have finished with them, and no other writes before the head is stored.
                 unsafe { buffer.map.base().add(start).write_bytes(0, index - start) };
             }
             buffer.position(HEAD).store(head + (index - start) as i64, Ordering::Release);

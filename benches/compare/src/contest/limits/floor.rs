@@ -1,4 +1,4 @@
-//! The bare loop over our own layout, as `perfring bench` has it.
+//! The bare loop over perfring's layout, as in `perfring bench`.
 
 use crate::CompareError;
 use crate::contest::waits::Polls;
@@ -22,7 +22,7 @@ impl Contestant for Floor {
     type Held = ();
 
     fn can() -> Can {
-        // Without a reader there is nothing to get wrong.
+        // Without a reader nothing can go wrong.
         Can { overwrite: Ok(()), ..can() }
     }
 
@@ -78,7 +78,7 @@ impl Sender for FloorSender {
 pub struct Paced {
     inner: FloorReceiver,
     /// In overwrite mode it knows where the oldest record is only after the sender's end: opened
-    /// once more at the first look, which the harness takes then.
+    /// again at the first poll, which the harness makes then.
     again: Option<(PathBuf, BareSetup)>,
     waits: Waits,
 }
@@ -94,7 +94,7 @@ impl Receiver for Paced {
 
     #[inline(always)]
     fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, CompareError> {
-        // Who answers each record finds one at most.
+        // A reader that answers each record finds one at most.
         Ok(self.inner.drain(visit) > 0)
     }
 

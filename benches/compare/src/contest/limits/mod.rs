@@ -1,7 +1,7 @@
 //! The limits: bare loops that move the same bytes and check nothing.
 //!
-//! They are no libraries: they are right only because the harness gives each one sender, one
-//! receiver and one length of payload, and believes them.
+//! They are no libraries: they are correct only because the harness gives each one sender, one
+//! receiver and one length of payload, and trusts them.
 
 mod floor;
 mod slots;

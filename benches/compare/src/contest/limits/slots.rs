@@ -11,16 +11,17 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Records published and records done with: words of the header page, on pages' distance in lines,
-/// so that neither is fetched along with the other.
+/// Records published and records finished: words of the header page, far enough apart that neither
+/// line is prefetched with the other.
 const HEAD: usize = 0;
 const TAIL: usize = 64;
 /// A cache line.
 const LINE: usize = 64;
 
 /// Slots that hold a payload each. The head is stored once in `BATCH` records, and after the last.
-/// With `BACK`, the reader hands the lines back: once done with a record it writes the first word of
-/// each of its lines again, so that the sender finds them owned by one core and not shared by two.
+/// With `BACK`, the reader write-touches the lines: after reading a record it stores the first word
+/// of each of its lines again, so that the sender finds them owned by one core and not shared by
+/// two.
 pub struct Slots<const BATCH: u64, const BACK: bool>;
 
 impl<const BATCH: u64, const BACK: bool> Contestant for Slots<BATCH, BACK> {
@@ -68,13 +69,13 @@ impl<const BATCH: u64, const BACK: bool> Contestant for Slots<BATCH, BACK> {
     }
 }
 
-/// As many as fit, a power of two of them.
+/// Returns how many fit, a power of two.
 fn slots(setup: &Setup) -> u64 {
     let fit = (setup.data_size / setup.payload.max(1) as u64).max(1);
     1 << fit.ilog2()
 }
 
-/// What both ends have.
+/// The state of both ends.
 struct Ring {
     map: Mapping,
     slots: u64,
@@ -87,7 +88,8 @@ impl Ring {
         Ok(Ring { map, slots: slots(setup), payload: setup.payload })
     }
 
-    /// Where the slot of this record begins, if its payload is as long as the ring was made for.
+    /// Returns where the slot of this record begins, if its payload has the length for which the
+    /// ring was created.
     #[inline(always)]
     fn slot<const N: usize>(&self, number: u64) -> *mut u8 {
         debug_assert_eq!(N, self.payload);
@@ -116,13 +118,13 @@ impl<const BATCH: u64> Sender for SlotSender<BATCH> {
         let words = ring.map.words();
         for number in numbers {
             if head == full_at {
-                // What is held back now would be waited for in vain.
+                // A record held back now would never be published.
                 words[HEAD].store(head, Ordering::Release);
                 full_at = wait_for_room(&words[TAIL], head, ring.slots);
             }
             let slot = ring.slot::<N>(head).cast::<[u8; N]>();
             // SAFETY: N mapped bytes, of which any are a [u8; N]; the tail is past what was in this
-            // slot, and the reader does not look again before the head is.
+            // slot, and the reader does not access it again before the head is past it.
             fill(unsafe { &mut *slot }, number);
             head += 1;
             if head.is_multiple_of(BATCH) {
@@ -161,15 +163,15 @@ impl<const BATCH: u64> Sender for SlotSender<BATCH> {
 #[cold]
 #[inline(never)]
 fn wait_for_room(tail: &AtomicU64, head: u64, slots: u64) -> u64 {
-    let mut looks = 0u32;
+    let mut polls = 0u32;
     loop {
         let full_at = tail.load(Ordering::Acquire) + slots;
         if head < full_at {
             return full_at;
         }
         spin_loop();
-        looks += 1;
-        if looks.is_multiple_of(4096) {
+        polls += 1;
+        if polls.is_multiple_of(4096) {
             std::thread::yield_now();
         }
     }
@@ -191,7 +193,7 @@ impl<const BACK: bool> SlotReceiver<BACK> {
             while self.tail < stop {
                 let slot = self.ring.slot::<N>(self.tail);
                 // SAFETY: N mapped bytes; the acquired head is past them and the tail is not, so
-                // the sender leaves them alone.
+                // the sender does not touch them.
                 visit(unsafe { &*slot.cast::<[u8; N]>() });
                 if BACK {
                     write_touch::<N>(slot);
@@ -206,7 +208,7 @@ impl<const BACK: bool> SlotReceiver<BACK> {
     }
 }
 
-/// Writes the first word of each line again.
+/// Stores the first word of each line again.
 #[inline(always)]
 fn write_touch<const N: usize>(slot: *mut u8) {
     let mut at = 0;
@@ -214,8 +216,8 @@ fn write_touch<const N: usize>(slot: *mut u8) {
         // SAFETY: within the N bytes of the slot, and 8-aligned, as payloads are multiples of 8 in a
         // page-aligned area.
         let word = unsafe { slot.add(at) }.cast::<u64>();
-        // SAFETY: as above; until the tail is stored, nobody else writes here. Volatile, as
-        // otherwise the compiler leaves out what changes nothing.
+        // SAFETY: as above; until the tail is stored, no other process writes here. Volatile, as
+        // otherwise the compiler removes a store that changes nothing.
         unsafe { word.write_volatile(word.read()) };
         at += LINE;
     }

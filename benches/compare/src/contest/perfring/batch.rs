@@ -119,16 +119,16 @@ impl Sender for SharedBatches {
         // A batch is one reservation: not more than a record may be.
         let most = BATCH.min((self.0.max_len() / size).max(1) as u64);
         let mut number = numbers.start;
-        let mut looks = 0u32;
+        let mut polls = 0u32;
         while number < numbers.end {
             let end = numbers.end.min(number + most);
             let Some(mut batch) =
                 self.0.offer_batch((end - number) as usize * size).map_err(refusal)?
             else {
                 std::hint::spin_loop();
-                looks += 1;
+                polls += 1;
                 // The reader may need this core.
-                if looks.is_multiple_of(4096) {
+                if polls.is_multiple_of(4096) {
                     std::thread::yield_now();
                 }
                 continue;

@@ -41,7 +41,7 @@ impl Contestant for Exclusive {
     }
 }
 
-/// The same, but that a full overwrite ring gives up its older half at once.
+/// The same, except that a full overwrite ring evicts its older half at once.
 pub struct Half;
 
 impl Contestant for Half {
@@ -102,7 +102,8 @@ impl Sender for Producer {
     }
 }
 
-/// A loop of the producer's own, `batch` records at a time; waits for room in a lossless ring.
+/// Publishes with a loop of the producer's own, `batch` records at a time; waits for room in a
+/// lossless ring.
 #[inline(always)]
 pub(super) fn publish<const N: usize>(
     producer: &mut Producer,

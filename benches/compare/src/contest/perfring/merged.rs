@@ -1,5 +1,5 @@
-//! A ring for each producer, whose records are stamped, and one reader that has all of them in the
-//! order of time: what a shared ring has and rings of their own have not.
+//! A timestamped ring for each producer, and one reader that gets all of their records in the order
+//! of time: an order that a shared ring has and separate rings have not.
 
 use super::ring::{about, error};
 use super::rings::{FromSet, Set, consumers, make, ring, rings_can, waits};
@@ -13,9 +13,9 @@ use perfring_set::{Merge, Merged, SourceId};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a record may be held back for one that was stamped before it.
+/// How long a record may be held back for one with an earlier timestamp.
 const DELAY: Duration = Duration::from_millis(1);
-/// Looks that found nothing after which it is asked whether something is left.
+/// Empty polls after which the reader checks whether something is left.
 const POLLS: u32 = 64;
 
 /// Read in the order of time, by `perfring_set::Merge`.
@@ -73,9 +73,9 @@ impl Contestant for InOrder {
 pub struct Ordered {
     merge: Merge,
     sources: Vec<SourceId>,
-    /// Of the newest record so far.
+    /// The time of the newest record so far.
     time: u64,
-    /// Looks in turn that found nothing.
+    /// Empty polls in a row.
     empty: u32,
 }
 
@@ -104,7 +104,7 @@ impl Set for Ordered {
         self.merge.release(source, point);
     }
 
-    /// To ask is to look at all rings, so that it is not done each time.
+    /// The check polls all rings, so it is not made each time.
     fn holds_back(&mut self) -> bool {
         self.empty += 1;
         if self.empty < POLLS {
@@ -122,5 +122,7 @@ impl Set for Ordered {
 
 #[cold]
 fn disorder() -> CompareError {
-    failed("perfring")(std::io::Error::other("a record before its time that nobody called late"))
+    failed("perfring")(std::io::Error::other(
+        "a record before its time that was not reported as late",
+    ))
 }

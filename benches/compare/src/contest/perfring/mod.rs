@@ -1,4 +1,4 @@
-//! perfring, through its public doors, in each of the ways that it offers.
+//! perfring, through its public API, in each of its modes.
 
 mod batch;
 mod exclusive;

@@ -1,5 +1,5 @@
-//! Records of many values: what small values of one type are best published as. A program would have
-//! a struct with an array of them, and derive its `Record`; here it is the bytes of one.
+//! Records of many values: the best way to publish small values of one type. A program would have a
+//! struct with an array of them, and derive its `Record`; here the bytes of one are used.
 
 use super::exclusive::refusal;
 use super::ring::{PATIENCE, about, can, create, error};
@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a reader spins before its caller looks elsewhere.
+/// How long a reader spins before its caller gets control.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// Values of a record: 64, or as many as 4 KiB take.
@@ -129,7 +129,7 @@ impl Receiver for ValueReader {
         Ok(count)
     }
 
-    /// For who sends one value at a time.
+    /// For a sender of one value at a time.
     fn next<const N: usize>(
         &mut self,
         mut visit: impl FnMut(&[u8; N]),

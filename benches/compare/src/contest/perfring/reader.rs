@@ -7,19 +7,19 @@ use perfring_consumer::{Consumer, Item, Observer, Start};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a reader spins before its caller looks elsewhere.
+/// How long a reader spins before its caller gets control.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// The reader that the mode asks for, and the losses that were told to it.
+/// The reader for the mode, and the losses that were reported to it.
 pub struct Reader {
     end: End,
     reported: u64,
 }
 
 enum End {
-    /// Of a lossless ring: in place.
+    /// For a lossless ring: reads in place.
     Consumer(Consumer),
-    /// Of an overwrite ring: copies, and nobody is slowed.
+    /// For an overwrite ring: copies, and slows no producer.
     Observer(Observer),
 }
 
@@ -40,7 +40,7 @@ impl Reader {
     }
 }
 
-/// Shows the records among a reader's items. What has a wrong length shows as a record that is
+/// Passes the records among a reader's items to `visit`. A record of a wrong length shows as
 /// missing.
 macro_rules! drain {
     ($reader:expr, $reported:expr, $visit:expr) => {{

@@ -6,25 +6,25 @@ use perfring_producer::{Evict, Options, Policy, Producers};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a sender waits for room: longer than any reader takes that is still alive.
+/// How long a sender waits for room: longer than any live reader takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Records of a batch.
 pub(super) const BATCH: u64 = 64;
-/// Beyond this many bytes of payload, a batch has nothing to save.
+/// With payloads larger than this, a batch saves nothing.
 pub(super) const BATCHED_MAX: usize = 1024;
 
-/// What a ring can't do.
+/// What a ring cannot do.
 pub(super) const ONE_CONSUMER: Cannot = Cannot {
     wait_for_many: Err("a ring waits for one consumer; its observers are never waited for"),
     ..Cannot::NOTHING
 };
 
-/// The error of a call.
+/// Wraps the error of a call.
 pub(super) fn error<E: std::error::Error + Send + Sync + 'static>(source: E) -> CompareError {
     failed("perfring")(source)
 }
 
-/// All that a ring can do, with one sender.
+/// Returns everything that a ring can do, with one sender.
 pub(super) fn can() -> Can {
     Can {
         payload: 65_472,

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 
 /// `PAUSE` instructions of a reader that keeps its distance.
 const FAR: u32 = 64;
-/// Records after which a ring's space is handed back.
+/// Records after which a ring's space is released.
 const OWED: u64 = 256;
 
-/// What a ring of its own is, for whatever has one sender.
+/// The reason why separate rings are absent where there is one sender.
 const ALONE: &str = "each producer has a ring of its own: then it is `perfring`";
 
 pub(super) fn rings_can() -> Can {
@@ -25,7 +25,7 @@ pub(super) fn rings_can() -> Can {
         senders: Ok(()),
         overwrite: Err("a set is read without losses; `perfring rings in turn` overwrites, too"),
         receivers: Err(ALONE),
-        sleeping: Err("the reader of many rings looks at all of them"),
+        sleeping: Err("the reader of many rings polls all of them"),
         refuses: Err(ALONE),
         ..can()
     }
@@ -35,7 +35,7 @@ pub(super) fn ring(path: &Path, index: usize) -> PathBuf {
     path.join(index.to_string())
 }
 
-/// A ring for each sender, with time stamps or without.
+/// Creates a ring for each sender, with timestamps or without.
 pub(super) fn make(path: &Path, setup: &Setup, time: bool) -> Result<(), CompareError> {
     std::fs::create_dir(path)?;
     let options = Options { time, ..options(setup, Producers::One, Evict::Exact) };
@@ -65,7 +65,8 @@ impl Contestant for Rings {
     }
 
     fn about(setup: &Setup) -> About {
-        let how = format!("{} rings of one producer each, fullest first, no stamps", setup.senders);
+        let how =
+            format!("{} rings of one producer each, fullest first, no timestamps", setup.senders);
         About { waits: waits(setup), ..about("perfring rings", setup, &how) }
     }
 
@@ -94,9 +95,9 @@ impl Contestant for Rings {
     }
 }
 
-/// How a reader of many rings waits, in words.
+/// Describes how a reader of many rings waits.
 pub(super) fn waits(setup: &Setup) -> String {
-    format!("busy, {} PAUSE between looks", pauses(setup))
+    format!("busy, {} PAUSE between polls", pauses(setup))
 }
 
 fn pauses(setup: &Setup) -> u32 {
@@ -105,20 +106,20 @@ fn pauses(setup: &Setup) -> u32 {
 
 /// Rings that are read as one.
 pub trait Set {
-    /// The next item whose turn it is.
+    /// Returns the next item in order.
     ///
     /// # Errors
-    /// What a ring has failed with.
+    /// The error of a ring.
     fn next(&mut self) -> Result<Option<Merged<'_>>, CompareError>;
-    /// Where its reader is in a ring.
+    /// Returns the reader's resume point in a ring.
     fn resume_point(&self, source: SourceId) -> Option<ResumePoint>;
-    /// Hands back what is before that.
+    /// Releases everything before a resume point.
     fn release(&mut self, source: SourceId, point: &ResumePoint);
-    /// Whether something may be left that [`Set::next`] does not give yet.
+    /// Returns whether something may be left that [`Set::next`] does not return yet.
     fn holds_back(&mut self) -> bool {
         false
     }
-    /// How many came too late for their place.
+    /// Returns how many records came too late for their order.
     fn late(&self) -> Option<u64> {
         None
     }
@@ -142,7 +143,7 @@ impl Set for FullestFirst {
 /// The reading end of all rings of a set.
 pub struct FromSet<S> {
     set: S,
-    /// Whose records are not handed back yet, and how many there are.
+    /// The ring whose records are not released yet, and how many there are.
     source: Option<SourceId>,
     owed: u64,
     pauses: u32,
@@ -203,7 +204,7 @@ impl<S: Set> Receiver for FromSet<S> {
             while self.take(&mut visit)? {
                 count += 1;
             }
-            // Nothing at all is for who has nothing left.
+            // Only 0 if nothing at all is left.
             if count > 0 || !self.set.holds_back() {
                 return Ok(count);
             }
@@ -229,7 +230,7 @@ impl<S: Set> Receiver for FromSet<S> {
     }
 }
 
-/// Read one ring after the other, each until it is empty: no order among them is promised.
+/// Read one ring after the other, each until it is empty: there is no order between them.
 pub struct InTurn;
 
 impl Contestant for InTurn {
@@ -303,7 +304,7 @@ impl Receiver for Turns {
 
     #[inline]
     fn wait(&mut self) {
-        // The first one's wait, for any of them: a few microseconds at most, and each in its turn.
+        // The wait of one ring, for all of them: a few microseconds at most, and each in turn.
         self.at = (self.at + 1) % self.readers.len().max(1);
         if let Some(reader) = self.readers.get_mut(self.at) {
             reader.wait();

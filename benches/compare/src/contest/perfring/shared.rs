@@ -43,10 +43,10 @@ impl Contestant for Shared {
     }
 }
 
-/// Up to here a shared producer publishes under its ring's lock.
+/// Up to this length a shared producer publishes under its ring's lock.
 const SMALL: usize = 512;
 
-/// Writes a record where it stands.
+/// Writes a record in place.
 macro_rules! write {
     ($record:expr, $number:expr, $fill:expr) => {{
         let mut record = $record;
@@ -65,9 +65,9 @@ impl Sender for SharedProducer {
         mut fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<(), CompareError> {
         for number in numbers {
-            // It also waits for another producer, which an overwrite ring would refuse.
-            // A small record is published under the ring's lock, with one locked instruction; a
-            // large one is better written in place.
+            // It also waits for another producer, which an overwrite ring would refuse. A small
+            // record is published under the ring's lock, with one locked instruction; a large one
+            // is better written in place.
             if N <= SMALL {
                 let mut bytes = [0; N];
                 fill(&mut bytes, number);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub(super) const VERSION: &str = "ringfire 0.5.2";
 
-/// Waits until the producer has made the file. Its readers refuse one that is not ready.
+/// Waits until the producer has created the file. Its readers refuse one that is not ready.
 pub(super) fn attach<T>(
     name: &'static str,
     path: &Path,
@@ -30,8 +30,8 @@ pub(super) fn attach<T>(
     })
 }
 
-/// Sleeps by its own strategy, whose futex is in its header. The library hands the header to
-/// strategies only while it blocks until a record comes, without a timeout: so this maps it again.
+/// Sleeps by its own strategy, whose futex is in its header. The library passes the header to
+/// strategies only while it blocks until a record comes, without a timeout, so this maps it again.
 pub(super) struct Sleeper {
     map: Option<Mapped>,
 }
@@ -54,7 +54,7 @@ impl Sleeper {
     }
 }
 
-/// How its readers wait.
+/// Describes how its readers wait.
 pub(super) fn waits(setup: &Setup) -> String {
     if setup.sleeping { "its own FutexWait".to_owned() } else { Polls::about(setup.pace) }
 }

@@ -15,7 +15,7 @@ pub struct Blobs;
 
 const NAME: &str = "ringfire blobs";
 
-/// As many descriptors as the arena has room for payloads.
+/// Returns as many descriptors as the arena has room for payloads.
 fn descriptors(setup: &Setup) -> u64 {
     slots(setup.data_size, setup.payload.next_multiple_of(64))
 }
@@ -48,7 +48,7 @@ impl Contestant for Blobs {
     }
 
     fn create(_: &Path, setup: &Setup) -> Result<(), CompareError> {
-        // The producer makes the file.
+        // The producer creates the file.
         if setup.senders > 1 || !setup.overwrite {
             return Err(failed(NAME)("one producer, which overwrites"));
         }
@@ -104,7 +104,7 @@ impl Sender for BlobSender {
     }
 }
 
-/// Its reading end. It copies: what a closure sees in place may be overwritten under it.
+/// Its reading end. It copies: what a closure sees in place may be overwritten meanwhile.
 pub struct BlobReceiver {
     ring: BlobConsumer<()>,
     out: Vec<u8>,

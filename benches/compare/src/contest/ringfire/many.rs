@@ -18,7 +18,7 @@ const NAME: &str = "ringfire many";
 impl Contestant for Many {
     type Sender = ManySender;
     type Receiver = SlotReceiver;
-    /// The first producer, which makes the file and removes it.
+    /// The first producer, which creates the file and removes it.
     type Held = Box<dyn std::any::Any>;
 
     fn can() -> Can {

@@ -1,7 +1,7 @@
 //! ringfire: fixed slots from one producer, fixed slots from many, and blobs of any length.
 //!
-//! Its producers make the file, and its readers copy each record out. The ring of one producer has
-//! a mode that waits for its readers and one that does not; the other two overwrite always.
+//! Its producers create the file, and its readers copy each record out. The ring of one producer
+//! has a mode that waits for its readers and one that does not; the other two always overwrite.
 
 mod attach;
 mod blobs;

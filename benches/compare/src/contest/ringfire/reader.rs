@@ -1,4 +1,4 @@
-//! The reading end of fixed slots, whoever writes them.
+//! The reading end of fixed slots, for one or many producers.
 
 use super::attach::{Sleeper, attach};
 use crate::CompareError;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Bytes of a batch: enough records to share a publication, few enough to stay in the first cache.
 const BATCH: usize = 4096;
 
-/// How many records a batch has.
+/// Returns how many records a batch has.
 pub(super) const fn batch(payload: usize) -> usize {
     let fit = BATCH / payload;
     if fit == 0 {
@@ -37,7 +37,7 @@ pub struct SlotReceiver {
     sleeper: Sleeper,
     cursor: u64,
     lapped: u64,
-    /// The last look had all that there was.
+    /// The last poll returned everything present.
     caught_up: bool,
 }
 
@@ -63,8 +63,8 @@ impl Receiver for SlotReceiver {
         &mut self,
         mut visit: impl FnMut(&[u8; N]),
     ) -> Result<u64, CompareError> {
-        // It looks at the very slot that is written next. A reader at its sender's heels takes that
-        // line away for a few records each time: so it keeps its distance, by its pace.
+        // It polls the very slot that is written next. A reader close behind its sender takes that
+        // line away for a few records each time, so it keeps its distance, by its wait strategy.
         if self.caught_up {
             self.polls.wait();
         }
@@ -108,7 +108,7 @@ impl Receiver for SlotReceiver {
     }
 
     fn sleep(&mut self, timeout: Duration) -> Result<(), CompareError> {
-        // Its own producer side bounds a sleep that nobody could end.
+        // Its own producer side bounds a sleep that would otherwise not end.
         self.sleeper.sleep(self.cursor, timeout.min(PATIENCE))
     }
 

@@ -39,7 +39,7 @@ impl Contestant for Slots {
         let gate = if setup.overwrite {
             ""
         } else {
-            ", a registry for its readers alone, which a sender without room looks at until an eighth \
+            ", a registry for its readers alone, which a sender without room polls at until an eighth \
              is free"
         };
         let settings = format!(
@@ -51,7 +51,7 @@ impl Contestant for Slots {
     }
 
     fn create(_: &Path, setup: &Setup) -> Result<(), CompareError> {
-        // The producer makes the file.
+        // The producer creates the file.
         if setup.senders > 1 {
             return Err(failed(NAME)("one producer"));
         }
@@ -76,7 +76,7 @@ fn make<const N: usize>(path: &Path, setup: &Setup) -> Result<Erased, CompareErr
     };
     let mut builder = RingProducerBuilder::new(slots(setup.data_size, N)).flow_control(flow);
     if !setup.overwrite {
-        // It walks over all places of its registry at each look: no more than there are readers.
+        // It walks over all slots of its registry at each poll: no more than there are readers.
         builder = builder.max_readers(setup.receivers);
     }
     let ring: RingProducer<[u8; N]> = builder.build(path).map_err(failed(NAME))?;
@@ -94,19 +94,19 @@ fn make<const N: usize>(path: &Path, setup: &Setup) -> Result<Erased, CompareErr
 struct Writer<const N: usize> {
     ring: RingProducer<[u8; N]>,
     batch: Vec<[u8; N]>,
-    /// Of a ring that loses nothing.
+    /// For a lossless ring.
     gate: Option<Gate>,
 }
 
-/// Up to where there is known to be room. Its own gate goes on as soon as one record fits, and looks
-/// at its readers again for each batch that one of them has read: so a sender of a full ring takes
-/// their line each time. Ours waits for more.
+/// Up to where there is known to be room. The library's own gate continues as soon as one record
+/// fits, and polls its readers again for each batch that one of them has read, so a sender of a
+/// full ring takes their line each time. This one waits for more.
 struct Gate {
     limit: u64,
     room: Room,
 }
 
-/// The part of a ring that is to be free before a sender that found it full goes on.
+/// The part of a ring that has to be free before a sender that found it full continues.
 const PART: u64 = 8;
 
 impl Gate {
