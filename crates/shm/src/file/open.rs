@@ -123,7 +123,8 @@ impl RingFile {
     /// # Errors
     /// [`AttachError::Io`].
     pub fn identity(&self) -> Result<Identity, AttachError> {
-        let meta = self.file.metadata().map_err(|source| self.io("reading its metadata", source))?;
+        let meta =
+            self.file.metadata().map_err(|source| self.io("reading its metadata", source))?;
         Ok(Identity { dev: meta.dev(), ino: meta.ino(), uuid: self.layout.uuid })
     }
 
@@ -132,7 +133,8 @@ impl RingFile {
     /// # Errors
     /// [`AttachError::Io`].
     pub fn owner(&self) -> Result<(u32, u32), AttachError> {
-        let meta = self.file.metadata().map_err(|source| self.io("reading its metadata", source))?;
+        let meta =
+            self.file.metadata().map_err(|source| self.io("reading its metadata", source))?;
         Ok((meta.uid(), meta.mode() & 0o7777))
     }
 
