@@ -203,7 +203,7 @@ fn what_cannot_be_is_said_in_a_sentence_with_a_code_of_its_own() {
     let ring = place.ring(&[]);
     let me = std::process::id().to_string();
     for (args, code, says) in [
-        (["--perf", "cycles", "--pid", &me], 2, "none of the kernel's software events"),
+        (["--perf", "cycles", "--pid", &me], 2, "not one of the kernel's software events"),
         (["--perf", "page-faults", "--pid", "x"], 2, "--pid"),
         (["--perf", "page-faults", "-n", "1"], 2, "<--pid <PID>|--all>"),
         (["--pid", &me, "-n", "1"], 2, "--perf"),
