@@ -6,7 +6,7 @@
 use perfring_consumer::Location;
 use perfring_export::Null;
 use perfring_producer::{Options, Producer, RecordType};
-use perfring_sidecar::config::{Delivery, Input, Place};
+use perfring_sidecar::config::{Delivery, Input, InputSource};
 use perfring_sidecar::{Engine, Turn};
 use std::error::Error;
 use std::time::Duration;
@@ -31,7 +31,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     engine.add_output("null", Delivery::Required, Default::default(), Box::new(Null::default()))?;
     for path in &paths {
         let location = Location::from(path.clone());
-        engine.attach(&location, &Input::new(Place::Ring(location.clone())), None, |_| None)?;
+        engine
+            .attach(&location, &Input::new(InputSource::Ring(location.clone())), None, |_| None)?;
     }
     let (mut all, mut took) = (0, Duration::ZERO);
     for _ in 0..200 {

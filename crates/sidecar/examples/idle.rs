@@ -5,7 +5,7 @@
 
 use perfring_consumer::Location;
 use perfring_producer::{Options, Producer, RecordType};
-use perfring_sidecar::config::{Input, Place};
+use perfring_sidecar::config::{Input, InputSource};
 use perfring_sidecar::{Config, Engine, Sidecar, Signals};
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -35,7 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let before = busy();
     for n in 0..rings {
         let location = Location::from(dir.path().join(format!("ring-{n}")));
-        engine.attach(&location, &Input::new(Place::Ring(location.clone())), None, |_| None)?;
+        engine
+            .attach(&location, &Input::new(InputSource::Ring(location.clone())), None, |_| None)?;
     }
     println!("{:?} of a core to attach to a ring", (busy() - before) / rings as u32);
     drop(engine);
@@ -59,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         asker.stop(15);
     });
-    config.add_input(Input::new(Place::Dir(dir.path().to_owned())));
+    config.add_input(Input::new(InputSource::Dir(dir.path().to_owned())));
     config.add_output("null")?;
     let mut sidecar = Sidecar::start(config)?;
     sidecar.run(&signals, &mut || Ok(Config::default()), &mut |sentence| eprintln!("{sentence}"));

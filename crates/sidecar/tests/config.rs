@@ -1,7 +1,7 @@
 //! What a configuration may say, and how it is refused.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use perfring_sidecar::config::{Config, Delivery, From, Mode, Place};
+use perfring_sidecar::config::{Config, Delivery, From, InputSource, Mode};
 use perfring_sidecar::{On, Sidecar};
 
 #[test]
@@ -38,11 +38,11 @@ fn what_stands_in_it_is_what_is_done() {
     .unwrap();
     assert_eq!((config.settings.delay_ms, config.settings.shutdown_seconds), (7, 3));
     let input = &config.inputs[0];
-    assert_eq!(input.place, Place::Dir("/run/rings".into()));
+    assert_eq!(input.source, InputSource::Dir("/run/rings".into()));
     assert_eq!((input.mode, input.from), (Mode::Observe, From::Latest));
     assert_eq!(input.prune_after_seconds, Some(5));
     assert!(
-        matches!(&config.inputs[1].place, Place::Kernel { events, pid: Some(17) } if events.len() == 2)
+        matches!(&config.inputs[1].source, InputSource::Kernel { events, pid: Some(17) } if events.len() == 2)
     );
     let names: Vec<&str> = config.outputs.iter().map(|output| &*output.name).collect();
     assert_eq!(names, ["null", "null-2"]);

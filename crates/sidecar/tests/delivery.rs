@@ -5,7 +5,7 @@ mod scripted;
 
 use perfring_consumer::{Consumer, Item, Location, Stat};
 use perfring_producer::{Policy, RecordType};
-use perfring_sidecar::config::{Config, Delivery, From, Input, Place};
+use perfring_sidecar::config::{Config, Delivery, From, Input, InputSource};
 use perfring_sidecar::{Engine, Note};
 use scripted::{Reported, Scripted, publish, ring, until};
 use std::path::Path;
@@ -21,7 +21,9 @@ fn engine(outputs: &[(&str, Delivery, &Scripted)]) -> Engine {
 
 fn attach(engine: &mut Engine, path: &Path) {
     let location = Location::from(path.to_owned());
-    engine.attach(&location, &Input::new(Place::Ring(location.clone())), None, |_| None).unwrap();
+    engine
+        .attach(&location, &Input::new(InputSource::Ring(location.clone())), None, |_| None)
+        .unwrap();
 }
 
 fn tail(path: &Path) -> u64 {
@@ -249,7 +251,7 @@ fn an_observed_ring_tells_its_laps_and_gives_the_place_to_save() {
     let output = Scripted::ready();
     let mut second = engine(&[("output", Delivery::Required, &output)]);
     let location = Location::from(path);
-    let input = Input::new(Place::Ring(location.clone()));
+    let input = Input::new(InputSource::Ring(location.clone()));
     second.attach(&location, &input, None, |uuid| saved.get(uuid).copied()).unwrap();
     until(&mut second, "the last came", |_| output.records().last() == Some(&49_999));
     let (came, lapped) = (output.records().len() as u64, output.lost("lapped"));
@@ -396,7 +398,7 @@ fn the_place_in_an_observed_ring_is_there_from_the_first_moment_and_outlives_its
     let mut producer = ring(dir.path(), "flight", Policy::Overwrite);
     let path = dir.path().join("flight");
     let location = Location::from(path);
-    let input = Input { from: From::Latest, ..Input::new(Place::Ring(location.clone())) };
+    let input = Input { from: From::Latest, ..Input::new(InputSource::Ring(location.clone())) };
     publish(&mut producer, 0..10);
     let output = Scripted::ready();
     let mut first = engine(&[("output", Delivery::Required, &output)]);
@@ -411,15 +413,15 @@ fn the_place_in_an_observed_ring_is_there_from_the_first_moment_and_outlives_its
     until(&mut second, "three came", |engine| {
         output.records() == [10, 11, 12] && engine.is_settled()
     });
-    let places = second.saved();
+    let positions = second.saved();
     second.drop_input(&input);
     until(&mut second, "it is gone", |engine| engine.rings().count() == 0);
     let notes = second.notes();
     let [Note::Ended { uuid, vanished: false, saved: Some(saved), .. }] = &notes[..] else {
         panic!("{notes:?}");
     };
-    assert_eq!(places.get(uuid), Some(saved));
-    let input = Input::new(Place::Ring(location.clone()));
+    assert_eq!(positions.get(uuid), Some(saved));
+    let input = Input::new(InputSource::Ring(location.clone()));
     second.attach(&location, &input, None, |_| Some(*saved)).unwrap();
     second.vanish(uuid);
     drop(producer);
@@ -441,7 +443,7 @@ fn what_a_dead_producer_refused_and_never_told_is_told_before_the_end_of_its_rin
     let mut first = engine(&[("all", Delivery::Required, &all)]);
     attach(&mut first, &path);
     let input = first.rings().next().unwrap().origin.location.clone();
-    let input = Input::new(Place::Ring(Location::from(&*input)));
+    let input = Input::new(InputSource::Ring(Location::from(&*input)));
     until(&mut first, "all came", |engine| {
         all.records().len() as u64 == written && engine.is_settled()
     });
