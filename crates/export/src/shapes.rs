@@ -52,7 +52,7 @@ impl Missed {
 /// while let Some(item) = observer.read()? {
 ///     let Item::Record(record) = item else { continue };
 ///     let record = shapes.see(record);
-///     println!("{:?}", record.kind_of().map(|kind| &kind.name)); // also of a type that was registered late
+///     println!("{:?}", record.kind_of().map(|kind| &kind.name)); // also of a late type
 /// #   assert!(record.kind_of().is_some());
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())

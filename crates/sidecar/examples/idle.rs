@@ -1,5 +1,5 @@
-//! What a thousand rings cost that hardly say anything: the time to attach to them, and the share
-//! of a core while ten of them get a hundred records a second each.
+//! The cost of a thousand nearly idle rings: the time to attach to them, and the share of a core
+//! while ten of them get a hundred records a second each.
 //!
 //! `cargo run --release -p perfring-sidecar --example idle [RINGS [DELAY_MS]]`
 
@@ -10,7 +10,7 @@ use perfring_sidecar::{Config, Engine, Sidecar, Signals};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-/// Time that the main thread had a core.
+/// Returns the main thread's CPU time.
 fn busy() -> Duration {
     let stat = format!("/proc/self/task/{}/schedstat", std::process::id());
     let stat = std::fs::read_to_string(stat).unwrap_or_default();

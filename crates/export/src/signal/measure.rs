@@ -88,7 +88,7 @@ impl Buckets {
     /// ```
     /// use perfring_export::signal::Buckets;
     /// let one = Buckets::one(5.0, &[0.0, 5.0, 10.0]);
-    /// assert_eq!((one.count, one.buckets), (1, vec![0, 1, 0, 0])); // a bucket includes its upper bound
+    /// assert_eq!((one.count, one.buckets), (1, vec![0, 1, 0, 0])); // its upper bound included
     /// ```
     #[must_use]
     pub fn one(value: f64, bounds: &[f64]) -> Self {
