@@ -195,10 +195,10 @@ impl Engine {
     }
 
     /// Notes that the ring's file was removed: it ends once it is read and has no producer.
-    pub fn vanish(&mut self, uuid: &[u8; 16]) {
+    pub fn file_removed(&mut self, uuid: &[u8; 16]) {
         let Some(id) = self.by_uuid.get(uuid) else { return };
         if let Some(ring) = self.rings.get_mut(id) {
-            ring.vanished = true;
+            ring.removed = true;
             self.leave(*id);
         }
     }
@@ -211,11 +211,11 @@ impl Engine {
 
     /// Notes that a ring that is read has a file of this name again; while it has one, another of
     /// the same id is a copy. Returns whether the ring is read.
-    pub fn reappear(&mut self, uuid: &[u8; 16], location: &Location) -> bool {
+    pub fn file_restored(&mut self, uuid: &[u8; 16], location: &Location) -> bool {
         let Some(id) = self.by_uuid.get(uuid) else { return false };
         let Some(ring) = self.rings.get_mut(id) else { return false };
         if ring.stage == Stage::Reading {
-            if std::mem::take(&mut ring.vanished) {
+            if std::mem::take(&mut ring.removed) {
                 ring.location = Some(location.clone());
             }
             self.leaving.retain(|leaving| leaving != id);

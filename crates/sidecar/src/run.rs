@@ -174,7 +174,7 @@ impl Sidecar {
         let ended = self.work(signals, reload, say);
         let deadline = Instant::now() + self.config.settings.shutdown();
         let errors = self.engine.close(deadline);
-        self.look_at_notes(say);
+        self.report_notes(say);
         self.positions.update(self.engine.saved());
         if let Err(error) = self.positions.save() {
             say(&error.to_string());
@@ -248,11 +248,11 @@ impl Sidecar {
         let all = self.inputs.poll(&mut self.engine, &self.positions, say);
         self.inputs.prune(&mut self.engine, say);
         self.engine.flush();
-        self.engine.let_go();
-        self.engine.see_off(); // also if turns are always full
-        self.look_at_notes(say);
+        self.engine.release_delivered();
+        self.engine.end_removed(); // also if turns are always full
+        self.report_notes(say);
         self.outputs.report_troubles(&self.engine, say);
-        self.look_at_rules(signals, now, say);
+        self.apply_rules(signals, now, say);
         let settings = &self.config.settings;
         if now >= self.timers.positions {
             self.timers.positions = now + Duration::from_millis(settings.state_interval_ms);
@@ -293,20 +293,20 @@ impl Sidecar {
         }
     }
 
-    fn look_at_notes(&mut self, say: &mut dyn FnMut(&str)) {
+    fn report_notes(&mut self, say: &mut dyn FnMut(&str)) {
         for note in self.engine.notes() {
             match note {
                 Note::SetAside { ring, uuid, why, .. } => {
                     say(&format!("{ring}: {why}; it is set aside, and the others continue"));
                     self.inputs.damaged.set_aside(uuid);
                 }
-                Note::Ended { ring, uuid, vanished, saved, .. } => {
+                Note::Ended { ring, uuid, removed, saved, .. } => {
                     self.outputs.forget(&ring);
                     // A ring that stays may be read again, with another configuration.
                     if let Some(saved) = saved {
                         self.positions.update([(uuid, saved)].into());
                     }
-                    if vanished {
+                    if removed {
                         self.positions.forget(&uuid);
                     }
                 }
@@ -314,7 +314,7 @@ impl Sidecar {
         }
     }
 
-    fn look_at_rules(&mut self, signals: &Signals, now: Instant, say: &mut dyn FnMut(&str)) {
+    fn apply_rules(&mut self, signals: &Signals, now: Instant, say: &mut dyn FnMut(&str)) {
         let asked = signals.take_snapshot();
         let met = self.engine.met();
         let mut died = Vec::new();

@@ -176,7 +176,7 @@ fn a_removed_ring_of_a_dead_producer_is_read_to_its_end() {
     let uuid = engine.rings().next().unwrap().origin.uuid;
     publish(&mut producer, 0..5);
     std::fs::remove_file(&path).unwrap();
-    engine.vanish(&uuid);
+    engine.file_removed(&uuid);
     until(&mut engine, "five came", |engine| output.records().len() == 5 && engine.is_settled());
     for _ in 0..20 {
         engine.turn();
@@ -382,7 +382,7 @@ fn a_best_effort_output_does_not_delay_the_end_of_a_ring() {
     bad.set(|script| script.fails = true);
     publish(&mut producer, 0..3);
     drop(producer);
-    engine.vanish(&uuid);
+    engine.file_removed(&uuid);
     until(&mut engine, "it is released", |engine| engine.rings().count() == 0);
     assert!(matches!(&engine.notes()[..], [Note::Ended { .. }]));
     // Its lock is free, although one output is not told yet.
@@ -418,17 +418,17 @@ fn the_position_in_an_observed_ring_exists_from_the_first_moment_and_outlives_it
     second.drop_input(&input);
     until(&mut second, "it is released", |engine| engine.rings().count() == 0);
     let notes = second.notes();
-    let [Note::Ended { uuid, vanished: false, saved: Some(saved), .. }] = &notes[..] else {
+    let [Note::Ended { uuid, removed: false, saved: Some(saved), .. }] = &notes[..] else {
         panic!("{notes:?}");
     };
     assert_eq!(positions.get(uuid), Some(saved));
     let input = Input::new(InputSource::Ring(location.clone()));
     second.attach(&location, &input, None, |_| Some(*saved)).unwrap();
-    second.vanish(uuid);
+    second.file_removed(uuid);
     drop(producer);
     until(&mut second, "it is released", |engine| engine.rings().count() == 0);
     let notes = second.notes();
-    assert!(matches!(&notes[..], [Note::Ended { vanished: true, saved: None, .. }]), "{notes:?}");
+    assert!(matches!(&notes[..], [Note::Ended { removed: true, saved: None, .. }]), "{notes:?}");
 }
 
 #[test]
@@ -459,7 +459,7 @@ fn unreported_losses_of_a_dead_producer_are_reported_before_the_end_of_its_ring(
     attach(&mut second, &path);
     let uuid = second.rings().next().unwrap().origin.uuid;
     std::fs::remove_file(&path).unwrap();
-    second.vanish(&uuid);
+    second.file_removed(&uuid);
     until(&mut second, "it is released", |engine| engine.rings().count() == 0);
     for output in [&all, &some] {
         assert_eq!(output.lost("full"), unreported);

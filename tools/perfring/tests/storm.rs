@@ -252,7 +252,7 @@ fn no_command_ends_by_a_signal() {
 
 #[cfg(feature = "top")]
 #[test]
-fn top_continues_whatever_rings_contain() {
+fn top_goes_on_whatever_rings_say() {
     let time = Duration::from_secs(from_env("PERFRING_STORM_SECONDS", cases(4, 60)));
     let seed = from_env("PERFRING_STORM_SEED", 1);
     let place = Place::new();

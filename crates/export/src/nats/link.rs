@@ -21,7 +21,7 @@ pub(super) struct Link {
 
 #[derive(Debug, Default)]
 pub(super) struct News {
-    pub(super) gone: Notify,
+    pub(super) disconnected: Notify,
     heard: Mutex<Heard>,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn deepest(error: &dyn std::error::Error) -> String {
 impl News {
     fn hear(&self, event: Event) {
         match event {
-            Event::Disconnected | Event::Closed => self.gone.notify_one(),
+            Event::Disconnected | Event::Closed => self.disconnected.notify_one(),
             Event::ServerError(error) => self.note(&error),
             Event::ClientError(error) => self.note(&error),
             _ => {}

@@ -210,7 +210,7 @@ impl Worker {
                 let room = (limit - self.flight.in_flight).min(CHUNK);
                 let sent = tokio::select! {
                     sent = self.send(link, room) => sent,
-                    () = link.news.gone.notified() => Err(lost(link)),
+                    () = link.news.disconnected.notified() => Err(lost(link)),
                     () = sleep(patience) => Err(silent(link, patience)),
                 };
                 match sent {
@@ -221,7 +221,7 @@ impl Worker {
             let awaiting = self.flight.in_flight > 0;
             tokio::select! {
                 biased;
-                () = link.news.gone.notified() => return End::Trouble(lost(link)),
+                () = link.news.disconnected.notified() => return End::Trouble(lost(link)),
                 message = link.acks.next() => {
                     let Some(message) = message else { return End::Trouble(lost(link)) };
                     heard = Instant::now();

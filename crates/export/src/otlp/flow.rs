@@ -266,7 +266,7 @@ impl Flow {
         if most == 0 || before == 0 {
             return;
         }
-        self.of_spans(seen.now, |spans, out| spans.let_go(seen.ring, before, out));
+        self.of_spans(seen.now, |spans, out| spans.release(seen.ring, before, out));
         let Some(ring) = self.rings.get(&seen.ring) else { return };
         if ring.waiting.front().is_some_and(|waiting| waiting.made.pos < before) {
             self.give_up(|ring, _| ring == seen.ring, seen.now);
@@ -278,11 +278,11 @@ impl Flow {
 
     /// Sends all held items, of any ring: an item that waits also keeps later ones of all other
     /// rings.
-    pub(super) fn let_go_all(&mut self, now: Instant) {
+    pub(super) fn release_all(&mut self, now: Instant) {
         if self.closed {
             return;
         }
-        self.of_spans(now, Spans::let_go_all);
+        self.of_spans(now, Spans::release_all);
         self.give_up(|_, _| true, now);
         self.send_everything(now);
     }

@@ -249,7 +249,7 @@ impl Output for Otlp {
     }
 
     fn hurry(&mut self) {
-        self.flow.let_go_all(Instant::now());
+        self.flow.release_all(Instant::now());
     }
 
     fn undelivered(&mut self) -> Option<u64> {

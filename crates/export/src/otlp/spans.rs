@@ -137,7 +137,7 @@ impl Spans {
     }
 
     /// Passes on what is held in this ring before this position, to free its space.
-    pub(super) fn let_go(&mut self, ring: u32, before: u64, out: &mut Vec<Made>) {
+    pub(super) fn release(&mut self, ring: u32, before: u64, out: &mut Vec<Made>) {
         while let Some((pos, key)) = self.rings.get(&ring).and_then(|held| held.first().copied())
             && pos < before
         {
@@ -146,9 +146,9 @@ impl Spans {
     }
 
     /// Passes on what is held in any ring.
-    pub(super) fn let_go_all(&mut self, out: &mut Vec<Made>) {
+    pub(super) fn release_all(&mut self, out: &mut Vec<Made>) {
         let rings: Vec<u32> = self.rings.keys().copied().collect();
-        rings.into_iter().for_each(|ring| self.let_go(ring, u64::MAX, out));
+        rings.into_iter().for_each(|ring| self.release(ring, u64::MAX, out));
     }
 
     /// Handles timeouts.

@@ -17,7 +17,7 @@ pub(super) struct Series {
     /// is used.
     names: HashMap<String, String>,
     /// Removed rings, and since when.
-    gone: HashMap<u32, Instant>,
+    ended_rings: HashMap<u32, Instant>,
     pub(super) figures: Figures,
 }
 
@@ -248,19 +248,23 @@ impl Series {
 
     /// Handles a removed ring: its series stay for a while.
     pub(super) fn ring_ended(&mut self, ring: u32, now: Instant) {
-        self.gone.insert(ring, now);
+        self.ended_rings.insert(ring, now);
     }
 
     /// Forgets the series of rings that were removed long ago.
     pub(super) fn expire(&mut self, now: Instant) {
         let limit = self.limits.expire;
         let is_old = |since: &Instant| now.saturating_duration_since(*since) >= limit;
-        let old: HashSet<u32> =
-            self.gone.iter().filter(|(_, since)| is_old(since)).map(|(ring, _)| *ring).collect();
+        let old: HashSet<u32> = self
+            .ended_rings
+            .iter()
+            .filter(|(_, since)| is_old(since))
+            .map(|(ring, _)| *ring)
+            .collect();
         if old.is_empty() {
             return;
         }
-        self.gone.retain(|ring, _| !old.contains(ring));
+        self.ended_rings.retain(|ring, _| !old.contains(ring));
         let figures = &mut self.figures;
         self.families.retain(|name, family| {
             family.series.retain(|labels, one| {

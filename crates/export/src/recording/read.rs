@@ -35,7 +35,7 @@ pub struct Reader<R = File> {
     /// Origins of the file, by their number there.
     origins: HashMap<u32, Known>,
     /// An origin whose last event was returned.
-    gone: Option<u32>,
+    ended: Option<u32>,
     types_bytes: usize,
     origins_seen: u32,
     seq: u64,
@@ -102,7 +102,7 @@ impl<R: Read> Reader<R> {
             next: 0,
             at: HEAD as u64,
             origins: HashMap::new(),
-            gone: None,
+            ended: None,
             types_bytes: 0,
             origins_seen: 0,
             seq: 0,
@@ -125,7 +125,7 @@ impl<R: Read> Reader<R> {
     /// [`ReadError`], once: everything before it is intact, and nothing follows.
     #[allow(clippy::should_implement_trait, reason = "what it gives is borrowed from it")]
     pub fn next(&mut self) -> Result<Option<Event<'_>>, ReadError> {
-        if let Some(id) = self.gone.take() {
+        if let Some(id) = self.ended.take() {
             self.forget(id);
         }
         let (id, given) = loop {
@@ -144,7 +144,7 @@ impl<R: Read> Reader<R> {
             Given::Began => What::Began,
             Given::Lost(loss) => What::Lost(loss),
             Given::Ended => {
-                self.gone = Some(id);
+                self.ended = Some(id);
                 What::Ended
             }
             Given::Record { from } => {

@@ -21,7 +21,7 @@ pub(crate) struct Outlet {
     output: Box<dyn Output>,
     /// Events that it was not given, reported as a loss before the next event that it takes: by
     /// ring.
-    owed: BTreeMap<u32, Owed>,
+    unreported: BTreeMap<u32, Unreported>,
     /// The error after which it gets no more events.
     pub(crate) failed: Option<OutputError>,
     /// Its oldest undelivered event when it could not be closed: later ones stay in their rings.
@@ -56,7 +56,7 @@ pub struct OutputStatus<'a> {
 
 /// What it was not given of one ring.
 #[derive(Debug, Default)]
-struct Owed {
+struct Unreported {
     busy: Option<Loss>,
     /// Losses of the ring itself among them.
     ring: Vec<(Cause, Loss)>,
@@ -74,7 +74,7 @@ impl Outlet {
             delivery,
             filter,
             output,
-            owed: BTreeMap::new(),
+            unreported: BTreeMap::new(),
             failed: None,
             pinned: None,
             closed: false,
@@ -96,7 +96,7 @@ impl Outlet {
             return true;
         }
         // A loss to be reported for the ring comes first.
-        let free = knows && (self.owed.is_empty() || !self.owes(event.origin));
+        let free = knows && (self.unreported.is_empty() || !self.has_unreported(event.origin));
         if free && self.take(event) == Took::Yes {
             return true;
         }
@@ -108,7 +108,7 @@ impl Outlet {
         if self.is_required() {
             return false; // also if it has failed: then nothing leaves its ring
         }
-        self.owe(event);
+        self.defer_loss(event);
         true
     }
 
@@ -146,13 +146,13 @@ impl Outlet {
 
     /// Reports that a ring has ended, after all losses of it. Returns whether that was taken.
     pub(crate) fn end(&mut self, seq: &mut u64, origin: &Origin) -> bool {
-        self.settle(seq, origin)
+        self.report_losses(seq, origin)
             && self.take(&Event { seq: next(seq), origin, what: What::Ended }) == Took::Yes
     }
 
     /// Adds an event to the losses that are reported before the ring's next event.
-    pub(crate) fn owe(&mut self, event: &Event<'_>) {
-        let owed = self.owed.entry(event.origin.id).or_default();
+    pub(crate) fn defer_loss(&mut self, event: &Event<'_>) {
+        let unreported = self.unreported.entry(event.origin.id).or_default();
         match &event.what {
             What::Record(record) => {
                 let timestamp = if record.time.is_some() { 8 } else { 0 };
@@ -161,7 +161,7 @@ impl Outlet {
                 self.dropped.bytes += bytes;
                 let cause = LossCause::Busy;
                 let none = Loss { pos: 0, records: 0, bytes: 0, cause, time: None, wall: None };
-                let busy = owed.busy.get_or_insert(none);
+                let busy = unreported.busy.get_or_insert(none);
                 busy.records += 1;
                 busy.bytes += bytes;
                 // The position after the last of them. No loss that a ring reports has an odd
@@ -171,7 +171,7 @@ impl Outlet {
             }
             What::Lost(loss) => {
                 let LossCause::Ring(cause) = loss.cause else { return };
-                match owed.ring.iter_mut().find(|(of, _)| *of == cause) {
+                match unreported.ring.iter_mut().find(|(of, _)| *of == cause) {
                     Some((_, sum)) => {
                         *sum = Loss {
                             records: sum.records.saturating_add(loss.records),
@@ -179,7 +179,7 @@ impl Outlet {
                             ..*loss
                         };
                     }
-                    None => owed.ring.push((cause, *loss)),
+                    None => unreported.ring.push((cause, *loss)),
                 }
             }
             What::Began | What::Ended => {}
@@ -188,36 +188,36 @@ impl Outlet {
 
     /// Returns whether a loss must be reported before anything else.
     #[inline]
-    pub(crate) fn is_owed(&self) -> bool {
-        !self.owed.is_empty()
+    pub(crate) fn has_any_unreported(&self) -> bool {
+        !self.unreported.is_empty()
     }
 
     /// Returns whether a loss of this ring must be reported.
-    pub(crate) fn owes(&self, origin: &Origin) -> bool {
-        self.owed.contains_key(&origin.id)
+    pub(crate) fn has_unreported(&self, origin: &Origin) -> bool {
+        self.unreported.contains_key(&origin.id)
     }
 
     /// Forgets a ring: losses that cannot be reported any more are only in the figures.
     pub(crate) fn forget(&mut self, id: u32) {
-        self.owed.remove(&id);
+        self.unreported.remove(&id);
     }
 
     /// Returns the rings with losses to be reported.
-    pub(crate) fn owed_rings(&self) -> Vec<u32> {
-        self.owed.keys().copied().collect()
+    pub(crate) fn unreported_rings(&self) -> Vec<u32> {
+        self.unreported.keys().copied().collect()
     }
 
     /// Reports the losses of a ring. Returns whether none is left.
-    pub(crate) fn settle(&mut self, seq: &mut u64, origin: &Origin) -> bool {
-        let Some(mut owed) = self.owed.remove(&origin.id) else { return true };
-        while let Some(loss) = owed.ring.last().map(|(_, loss)| *loss).or(owed.busy) {
+    pub(crate) fn report_losses(&mut self, seq: &mut u64, origin: &Origin) -> bool {
+        let Some(mut unreported) = self.unreported.remove(&origin.id) else { return true };
+        while let Some(loss) = unreported.ring.last().map(|(_, loss)| *loss).or(unreported.busy) {
             let event = Event { seq: next(seq), origin, what: What::Lost(loss) };
             if self.take(&event) == Took::Busy {
-                self.owed.insert(origin.id, owed);
+                self.unreported.insert(origin.id, unreported);
                 return false;
             }
-            if owed.ring.pop().is_none() {
-                owed.busy = None;
+            if unreported.ring.pop().is_none() {
+                unreported.busy = None;
             }
         }
         true

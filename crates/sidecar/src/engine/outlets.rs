@@ -106,8 +106,10 @@ impl Outlets {
             if *began & self.all != self.all && !self.begin(began, event.origin) {
                 return false;
             }
-            for outlet in self.slots.iter_mut().flatten().filter(|outlet| outlet.is_owed()) {
-                outlet.settle(&mut self.seq, event.origin);
+            for outlet in
+                self.slots.iter_mut().flatten().filter(|outlet| outlet.has_any_unreported())
+            {
+                outlet.report_losses(&mut self.seq, event.origin);
             }
             event.seq = next(&mut self.seq);
         }
@@ -140,13 +142,15 @@ impl Outlets {
     pub(super) fn flush(&mut self, rings: &mut Rings) {
         for (at, outlet) in self.slots.iter_mut().enumerate() {
             let Some(outlet) = outlet else { continue };
-            for id in outlet.owed_rings() {
+            for id in outlet.unreported_rings() {
                 let Some(ring) = rings.values_mut().find(|ring| ring.id() == id) else {
                     outlet.forget(id);
                     continue;
                 };
                 let (origin, seq) = (ring.shapes.origin(), &mut self.seq);
-                if !outlet.begin(at, seq, origin, &mut ring.began) || !outlet.settle(seq, origin) {
+                if !outlet.begin(at, seq, origin, &mut ring.began)
+                    || !outlet.report_losses(seq, origin)
+                {
                     break;
                 }
             }
@@ -156,7 +160,7 @@ impl Outlets {
 
     /// Adds what a dead producer refused and never reported to the losses of all outputs, before
     /// the ring's end: nothing else reports it once the ring is removed.
-    pub(super) fn owe_unreported(&mut self, ring: &mut Ring, totals: &RingTotals) {
+    pub(super) fn defer_unreported(&mut self, ring: &mut Ring, totals: &RingTotals) {
         let unreported = totals.producer.refused.since(totals.producer.reported);
         for (cause, Count { records, bytes }) in Cause::REFUSED.into_iter().zip(unreported.all()) {
             if records == 0 {
@@ -167,7 +171,7 @@ impl Outlets {
             let cause = LossCause::Ring(cause);
             let loss = Loss { pos, records, bytes, cause, time: None, wall: None };
             let event = Event { seq: 0, origin: ring.shapes.origin(), what: What::Lost(loss) };
-            self.iter_mut().for_each(|outlet| outlet.owe(&event));
+            self.iter_mut().for_each(|outlet| outlet.defer_loss(&event));
         }
     }
 
@@ -181,7 +185,7 @@ impl Outlets {
             // Without the bit it does not know the ring, or was told already; but a loss may be
             // left.
             let done = if ring.began & bit == 0 {
-                !outlet.owes(origin)
+                !outlet.has_unreported(origin)
                     || outlet.begin(at, seq, origin, &mut ring.began) && outlet.end(seq, origin)
             } else {
                 outlet.end(seq, origin)

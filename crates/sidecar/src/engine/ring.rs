@@ -76,7 +76,7 @@ pub struct RingStatus<'a> {
     /// Whether its records are copied before they are decoded.
     pub guarded: bool,
     /// Whether its file was removed, and it is read to its end.
-    pub vanished: bool,
+    pub removed: bool,
     /// Bytes between what is delivered and what is published.
     pub lag: u64,
 }
@@ -105,7 +105,7 @@ pub enum Note {
         /// Its counters.
         figures: RingFigures,
         /// Whether its file was removed, and no other ring of its name is read.
-        vanished: bool,
+        removed: bool,
         /// The position where an observer continues, if it stays and is read by no one else.
         saved: Option<Saved>,
     },
@@ -157,7 +157,7 @@ pub(crate) struct Ring {
     /// Whether it had a producer at the last check.
     pub(crate) produced: bool,
     /// Whether its file was removed.
-    pub(crate) vanished: bool,
+    pub(crate) removed: bool,
     pub(crate) stage: Stage,
     pub(crate) figures: RingFigures,
 }
@@ -222,7 +222,7 @@ impl Ring {
             turn: 0,
             idle: None,
             produced: false,
-            vanished: false,
+            removed: false,
             stage: Stage::Reading,
             figures: RingFigures::default(),
         }
@@ -258,7 +258,7 @@ impl Ring {
             figures: &self.figures,
             observed: self.observed,
             guarded: self.guarded,
-            vanished: self.vanished,
+            removed: self.removed,
             lag: self.shapes.head().saturating_sub(self.delivered().pos),
         }
     }

@@ -46,9 +46,9 @@ impl Engine {
         if ended != Turn::More {
             self.flush();
         }
-        self.let_go();
+        self.release_delivered();
         if ended != Turn::More {
-            self.see_off();
+            self.end_removed();
         }
         ended
     }
@@ -137,7 +137,7 @@ impl Engine {
     }
 
     /// Releases records in their rings that every required output has delivered.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn release_delivered(&mut self) {
         if self.checkpoints.is_empty() {
             return;
         }
@@ -177,7 +177,7 @@ impl Engine {
 
     /// Ends rings that are removed and read, and releases them once all of their records are
     /// delivered.
-    pub(crate) fn see_off(&mut self) {
+    pub(crate) fn end_removed(&mut self) {
         if self.pending.is_some() || self.leaving.is_empty() {
             return;
         }
@@ -192,10 +192,10 @@ impl Engine {
                 && self.merge.is_drained(id)
             {
                 ring.stage = Stage::Ending;
-                if ring.vanished
+                if ring.removed
                     && let Some(totals) = ring.shapes.totals()
                 {
-                    self.outlets.owe_unreported(ring, &totals);
+                    self.outlets.defer_unreported(ring, &totals);
                 }
             }
             if ring.stage == Stage::Ending {
@@ -210,8 +210,8 @@ impl Engine {
             if let Stage::Leaving(seq) = ring.stage
                 && self.outlets.undelivered() >= seq
             {
-                self.let_go();
-                self.part(id);
+                self.release_delivered();
+                self.drop_ring(id);
             }
             let Some(ring) = self.rings.get_mut(&id) else { continue };
             if ring.stage == Stage::Gone && self.outlets.report_end(ring, crowded).all {
@@ -223,23 +223,23 @@ impl Engine {
     }
 
     /// Stops reading this ring, of which all is delivered, so that another process can attach.
-    pub(crate) fn let_loose(&mut self, id: SourceId) {
+    pub(crate) fn detach_delivered(&mut self, id: SourceId) {
         drop(self.merge.remove(id));
     }
 
     /// Notes that this ring was read to its end and removed, with these totals.
     pub(crate) fn removed(&mut self, id: SourceId, totals: &RingTotals) {
         let Some(ring) = self.rings.get_mut(&id) else { return };
-        ring.vanished = true;
+        ring.removed = true;
         if ring.stage == Stage::Reading {
             ring.stage = Stage::Ending;
-            self.outlets.owe_unreported(ring, totals);
+            self.outlets.defer_unreported(ring, totals);
             self.leave(id);
         }
     }
 
     /// Releases a ring, with its lock and its memory: all of it is delivered to required outputs.
-    fn part(&mut self, id: SourceId) {
+    fn drop_ring(&mut self, id: SourceId) {
         let Some(ring) = self.rings.get_mut(&id) else { return };
         self.kernel.retain(|kernel| *kernel != id);
         ring.stage = Stage::Gone;
@@ -251,10 +251,10 @@ impl Engine {
         if last {
             self.by_uuid.remove(&uuid);
         }
-        let vanished = last && ring.vanished;
-        let stays = last && ring.observed && !vanished;
+        let removed = last && ring.removed;
+        let stays = last && ring.observed && !removed;
         let (figures, saved) = (ring.figures.clone(), stays.then(|| ring.delivered().saved()));
-        self.notes.push(Note::Ended { ring: name, uuid, figures, vanished, saved });
+        self.notes.push(Note::Ended { ring: name, uuid, figures, removed, saved });
     }
 
     /// Removes an output, after it has delivered what it has.
@@ -294,7 +294,7 @@ impl Engine {
         }
         self.flush();
         let errors = self.outlets.close(deadline);
-        self.let_go();
+        self.release_delivered();
         errors
     }
 }

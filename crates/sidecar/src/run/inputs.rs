@@ -156,7 +156,7 @@ impl Inputs {
         self.prune = now.checked_add(PRUNE);
         for (id, ring) in engine.idle(now) {
             let crate::engine::Idle { location, input, uuid } = ring;
-            engine.let_loose(id);
+            engine.detach_delivered(id);
             // Unreported losses are reported only when the ring is finally removed.
             match remove(&location, &uuid) {
                 Ok(Some(totals)) => {
@@ -198,19 +198,19 @@ fn remove(location: &Location, uuid: &[u8; 16]) -> Result<Option<RingTotals>, At
 
 impl Poll<'_> {
     fn change(&mut self, change: Change, input: &Input, waiting: &mut Vec<Waiting>) {
-        let mut gone = |uuid: [u8; 16], engine: &mut Engine| {
-            engine.vanish(&uuid);
+        let mut removed = |uuid: [u8; 16], engine: &mut Engine| {
+            engine.file_removed(&uuid);
             waiting.retain(|waiting| waiting.uuid != uuid);
         };
         let ring = match change {
             Change::Appeared(ring) => ring,
             Change::Replaced { before, now } => {
-                gone(before.identity.uuid, self.engine);
+                removed(before.identity.uuid, self.engine);
                 now
             }
             Change::Vanished(ring) => {
                 self.damaged.left(ring.path, ring.identity.uuid);
-                return gone(ring.identity.uuid, self.engine);
+                return removed(ring.identity.uuid, self.engine);
             }
             Change::Refused(other) => {
                 if RingFile::inspect(other.path.as_path()).is_err_and(|error| is_damage(&error)) {
@@ -222,7 +222,7 @@ impl Poll<'_> {
         };
         self.damaged.is_ring(&ring.path);
         let (location, uuid) = (Location::from(ring.path), ring.identity.uuid);
-        if self.damaged.is_aside(&uuid) || self.engine.reappear(&uuid, &location) {
+        if self.damaged.is_aside(&uuid) || self.engine.file_restored(&uuid, &location) {
             return;
         }
         match self.attach(&location, input, uuid) {
@@ -308,7 +308,7 @@ impl Single {
         let now = there.as_ref().ok().copied();
         if let Some(uuid) = self.uuid.take_if(|uuid| Some(*uuid) != now) {
             poll.damaged.left(self.location.path(), uuid);
-            poll.engine.vanish(&uuid);
+            poll.engine.file_removed(&uuid);
         }
         if now.is_some() {
             poll.damaged.is_ring(&self.location.path());
@@ -317,7 +317,7 @@ impl Single {
             return;
         }
         let why = match there {
-            Ok(uuid) if poll.engine.reappear(&uuid, &self.location) => {
+            Ok(uuid) if poll.engine.file_restored(&uuid, &self.location) => {
                 self.uuid = Some(uuid);
                 return;
             }

@@ -82,17 +82,17 @@ impl Outputs {
         let is_in = |all: &[OutputConfig], output: &OutputConfig| {
             all.iter().any(|other| other.is_as(output))
         };
-        let gone: Vec<&OutputConfig> = old.iter().filter(|output| !is_in(new, output)).collect();
+        let removed: Vec<&OutputConfig> = old.iter().filter(|output| !is_in(new, output)).collect();
         let new = new.iter().filter(|output| !is_in(old, output));
         // Outputs with new names are opened while all others continue.
         let (same_name, fresh): (Vec<_>, Vec<_>) =
-            new.partition(|output| gone.iter().any(|gone| gone.name == output.name));
+            new.partition(|output| removed.iter().any(|removed| removed.name == output.name));
         let mut opened = Vec::new();
         for output in fresh {
             opened.push((output, output.open()?));
         }
         let deadline = Instant::now() + shutdown;
-        for (at, old) in gone.iter().enumerate() {
+        for (at, old) in removed.iter().enumerate() {
             let mut changed = self.close(engine, &old.name, deadline, say);
             let new = same_name.iter().find(|new| new.name == old.name);
             if let Some(new) = new
@@ -100,11 +100,11 @@ impl Outputs {
             {
                 changed = self.add(engine, new);
                 if changed.is_err() {
-                    self.back_to(engine, gone.get(at..=at).unwrap_or_default(), deadline, say);
+                    self.back_to(engine, removed.get(at..=at).unwrap_or_default(), deadline, say);
                 }
             }
             if let Err(error) = changed {
-                self.back_to(engine, gone.get(..at).unwrap_or_default(), deadline, say);
+                self.back_to(engine, removed.get(..at).unwrap_or_default(), deadline, say);
                 return Err(error);
             }
         }

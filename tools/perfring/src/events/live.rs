@@ -27,7 +27,7 @@ pub(crate) struct Live {
     begun: VecDeque<SourceId>,
     ended: VecDeque<SourceId>,
     /// A ring whose end was returned.
-    gone: Option<SourceId>,
+    returned_end: Option<SourceId>,
     /// Rings whose items were returned since the last release.
     touched: Vec<SourceId>,
     held: Held,
@@ -61,7 +61,7 @@ impl Live {
             followers: Vec::new(),
             begun: VecDeque::new(),
             ended: VecDeque::new(),
-            gone: None,
+            returned_end: None,
             touched: Vec::new(),
             held: Held::default(),
             seq: 0,
@@ -186,7 +186,7 @@ impl Live {
 
     /// Returns the next event, or `None` if there is none now.
     pub(crate) fn next(&mut self) -> Result<Option<Event<'_>>, Failure> {
-        if let Some(id) = self.gone.take() {
+        if let Some(id) = self.returned_end.take() {
             self.rings.remove(&id);
             drop(self.merge.remove(id));
         }
@@ -209,7 +209,7 @@ impl Live {
             // All of its items were returned.
             if let Some(id) = self.ended.pop_front() {
                 self.held.what = Given::Ended;
-                self.gone = Some(id);
+                self.returned_end = Some(id);
                 return Some(id);
             }
             match self.merge.next() {
