@@ -296,7 +296,7 @@ fn another_directory_is_not_changed() {
     std::fs::create_dir(&path).unwrap();
     close_empty(&options_of(&path)).unwrap();
     let refused = close_empty(&options_of(&path)).unwrap_err();
-    assert!(refused.to_string().contains("exists already"), "{refused}");
+    assert!(refused.to_string().contains("already exists"), "{refused}");
     let overwrite = CtfOptions { overwrite: true, ..options_of(&path) };
     close_empty(&overwrite).unwrap();
     std::fs::write(path.join("thesis.tex"), "mine").unwrap();

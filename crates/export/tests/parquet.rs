@@ -269,7 +269,7 @@ fn another_directory_is_not_changed_and_an_unfinished_output_leaves_nothing() {
     std::fs::write(path.join("thesis.tex"), "mine").unwrap();
     let overwrite = ParquetOptions { overwrite: true, ..ParquetOptions::new(&path) };
     let refused = Parquet::open("parquet", &overwrite).unwrap_err();
-    assert!(refused.to_string().contains("exists already"), "{refused}");
+    assert!(refused.to_string().contains("already exists"), "{refused}");
     assert!(path.join("thesis.tex").exists());
 }
 

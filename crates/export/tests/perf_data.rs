@@ -219,7 +219,7 @@ fn an_unfinished_output_leaves_nothing_and_an_existing_file_is_not_changed() {
     assert_eq!(dir.path().read_dir().unwrap().count(), 0);
     std::fs::write(&path, "mine").unwrap();
     let refused = PerfData::open("perf", &options_of(&path)).unwrap_err();
-    assert!(refused.to_string().contains("exists already"), "{refused}");
+    assert!(refused.to_string().contains("already exists"), "{refused}");
     let overwrite = PerfDataOptions { overwrite: true, ..options_of(&path) };
     let mut out = PerfData::open("perf", &overwrite).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), b"mine"); // until the new one is complete

@@ -245,7 +245,7 @@ fn an_existing_file_is_not_changed_and_a_full_disk_is_reported() {
     let path = dir.path().join("trace.pftrace");
     std::fs::write(&path, "mine").unwrap();
     let refused = Perfetto::open("trace", &options_of(&path)).unwrap_err();
-    assert!(refused.to_string().contains("exists already"), "{refused}");
+    assert!(refused.to_string().contains("already exists"), "{refused}");
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
     close_empty(Perfetto::open("trace", &PerfettoOptions { overwrite: true, ..options_of(&path) }));
     assert_eq!(std::fs::read(&path).unwrap(), b"");

@@ -338,7 +338,7 @@ fn a_recording_is_appended_to_whatever_a_crash_left_at_its_end() {
 
     fs::write(&path, "something else").unwrap();
     let error = record_some(&path, Existing::Append).unwrap_err();
-    assert!(error.contains("no recording"), "{error}");
+    assert!(error.contains("not a recording"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"something else");
 }
 

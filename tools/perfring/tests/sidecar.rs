@@ -426,7 +426,7 @@ fn the_second_of_two_on_one_directory_reports_it_and_takes_over() {
     first.child.wait().unwrap();
     publish(&mut producer, 2, 4);
     until("the second has the rest", || !records(&rings.lines("second"), "one").is_empty());
-    until("all are there", || {
+    until("all are present", || {
         let mut all = records(&rings.lines("first"), "one");
         all.extend(records(&rings.lines("second"), "one"));
         all.len() == 4
@@ -460,7 +460,7 @@ fn rings_come_and_go_and_are_removed_once_they_are_read() {
     live.signal(Signal::SIGTERM);
     assert_eq!(rings_end(live).2, 143);
     assert_eq!(rings.lines("out").len(), 30, "{}", rings.said());
-    assert_eq!(rings.said().matches("was read and left: removed").count(), 3);
+    assert_eq!(rings.said().matches("was read, and its producers ended: removed").count(), 3);
 }
 
 #[test]
@@ -500,7 +500,7 @@ fn a_full_disk_is_reported_and_nothing_is_lost() {
     fs::remove_file(&filler).unwrap();
     publish(&mut producer, sent, sent + 1);
     until("it continues", || rings.said().contains("json: recovered"));
-    until("all are there", || {
+    until("all are present", || {
         let whole = fs::read_to_string(&out).unwrap();
         whole.ends_with('\n') && records(&json_lines(&whole), "one").len() as u64 == sent + 1
     });

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let recovered = perfring_consumer::recover(location).map_err(|error| match &error {
         AttachError::Permission { .. } => Failure::General(format!(
-            "recovery must write to {location}, and has no permission: run this as its owner"
+            "no permission to write to {location}, which recovery needs: run this as its owner"
         )),
         AttachError::HeldUp { .. } => Failure::general(error),
         _ => error.into(),

@@ -147,7 +147,7 @@ pub(crate) struct Container {
 impl Container {
     /// Waits for a line of its stdout.
     pub(crate) fn wait_for(&mut self, line: &str) {
-        while self.live.line_or_end().expect("it goes on") != line {}
+        while self.live.line_or_end().expect("it continues") != line {}
     }
 
     /// Writes a line to its stdin, and waits until it is done.
