@@ -69,7 +69,7 @@ pub trait Output {
     /// and from time to time.
     ///
     /// [`OutputError`] if it cannot continue at all.
-    /// [`OutputError`] if it cannot go on at all.
+    /// [`OutputError`] if it cannot continue at all.
     fn flush(&mut self) -> Result<(), OutputError>;
 
     /// Stops waiting for what would complete held items: called while some ring is a quarter full

@@ -19,7 +19,7 @@ use tracing::{Raw, Tracepoints};
 /// The limit of bytes of records that perf holds back to sort them.
 const ROUND: u64 = 1 << 20;
 /// The pid of an unknown process. Not 0, which perf calls `swapper`.
-const NOBODY: u32 = u32::MAX;
+const UNKNOWN_PID: u32 = u32::MAX;
 /// The limit of processes whose names are remembered as written.
 const REPORTED: usize = 1 << 16;
 
@@ -124,7 +124,7 @@ impl PerfData {
     /// Writes the name of a process, unless the file has it.
     fn comm(&mut self, pid: u32, name: &str, time: u64) -> Result<(), OutputError> {
         if name.is_empty()
-            || pid == NOBODY
+            || pid == UNKNOWN_PID
             || self.reported.get(&pid).is_some_and(|reported| reported == name)
         {
             return Ok(());
@@ -205,7 +205,7 @@ impl PerfData {
 }
 
 fn producer(origin: &Origin) -> u32 {
-    if origin.producer.pid == 0 { NOBODY } else { origin.producer.pid }
+    if origin.producer.pid == 0 { UNKNOWN_PID } else { origin.producer.pid }
 }
 
 impl Output for PerfData {

@@ -185,7 +185,7 @@ fn a_removed_ring_of_a_dead_producer_is_read_to_its_end() {
     publish(&mut producer, 5..9);
     drop(producer);
     output.set(|script| script.prompt = false);
-    until(&mut engine, "the end was told", |_| {
+    until(&mut engine, "the end was reported", |_| {
         output.reported().last() == Some(&Reported::Ended("one".into()))
     });
     assert_eq!(output.records(), (0..9).collect::<Vec<_>>());
@@ -389,7 +389,9 @@ fn a_best_effort_output_does_not_delay_the_end_of_a_ring() {
     assert!(Consumer::attach(path).is_ok());
     assert!(!down.reported().contains(&Reported::Ended("one".into())));
     down.set(|script| script.room = usize::MAX);
-    until(&mut engine, "it is told", |_| down.reported().contains(&Reported::Ended("one".into())));
+    until(&mut engine, "it is reported", |_| {
+        down.reported().contains(&Reported::Ended("one".into()))
+    });
     assert_eq!(down.lost("output busy"), 3);
 }
 

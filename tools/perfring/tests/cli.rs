@@ -381,11 +381,11 @@ fn stat_has_the_names_of_the_abi_and_balances() {
         assert_eq!(figure("read_records"), 10);
         assert_eq!(stat["uuid"].as_str().unwrap().len(), 32);
         assert_eq!(stat["boot_id"].as_str().unwrap().len(), 32);
-        for who in ["producer", "consumer"] {
-            assert_eq!(stat[who]["alive"], false);
-            assert_eq!(stat[who]["epoch"], 1);
+        for role in ["producer", "consumer"] {
+            assert_eq!(stat[role]["alive"], false);
+            assert_eq!(stat[role]["epoch"], 1);
             for name in ["pid", "uid", "attached_ns"] {
-                assert!(stat[who][name].is_u64(), "{who} {name}");
+                assert!(stat[role][name].is_u64(), "{role} {name}");
             }
         }
         assert_eq!(stat["producer"]["name"], "perfring publish");

@@ -252,7 +252,11 @@ fn whatever_is_killed_all_committed_records_arrive_except_reported_losses() {
         let stat = Stat::read(stage.ring(name)).unwrap();
         let totals = stat.totals.unwrap();
         let (wrote, lost) = (totals.producer.written.records, totals.producer.refused.total());
-        assert_eq!(totals.unreported().records, 0, "{name}: the last record tells all before it");
+        assert_eq!(
+            totals.unreported().records,
+            0,
+            "{name}: the last record reports all earlier losses"
+        );
         for (place, arrived) in [("stream", &stream), ("lines", &lines)] {
             let of = format!("{name} in the {place}");
             let lives = arrived.lives(name);

@@ -233,8 +233,7 @@ fn a_user_without_permission_gets_advice() {
     };
     let can = nix::unistd::geteuid().is_root() && as_nobody(&["--version"]).code() == 0;
     if !can || level < 2 {
-        let why =
-            "needs root, setpriv, a program that nobody may run, and perf_event_paranoid >= 2";
+        let why = "needs root, setpriv, a program that the user nobody may run, and perf_event_paranoid >= 2";
         assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "not to be skipped: {why}");
         let _ = writeln!(std::io::stderr().lock(), "SKIPPED: {why}");
         return;

@@ -88,9 +88,10 @@ impl Resources {
         }
         let made = ring.unknown.entry(pid).or_insert_with(|| {
             let mut attributes = of_ring(origin);
-            let who = &origin.producer;
-            let known = pid.is_some_and(|pid| pid == u64::from(who.pid)) && !who.name.is_empty();
-            let service = if known { who.name.clone() } else { UNKNOWN.into() };
+            let owner = &origin.producer;
+            let known =
+                pid.is_some_and(|pid| pid == u64::from(owner.pid)) && !owner.name.is_empty();
+            let service = if known { owner.name.clone() } else { UNKNOWN.into() };
             attributes.push((SERVICE.into(), Value::Str(service)));
             if let Some(pid) = pid {
                 attributes.push((names::PID.into(), Value::U64(pid)));

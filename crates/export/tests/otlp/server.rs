@@ -163,7 +163,7 @@ fn serve(stream: &TcpStream, got: &Mutex<Got>) -> Option<()> {
         Reply::Closed => return None,
     };
     let head =
-        format!("HTTP/1.1 {status} Told\r\nContent-Length: {}\r\n{headers}\r\n", answer.len());
+        format!("HTTP/1.1 {status} Status\r\nContent-Length: {}\r\n{headers}\r\n", answer.len());
     writer.write_all(head.as_bytes()).ok()?;
     writer.write_all(&answer).ok()
 }

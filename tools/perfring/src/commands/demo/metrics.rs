@@ -64,7 +64,7 @@ impl Feed {
     }
 }
 
-/// Publishes until it is told to end. Returns the records that were offered, and those refused.
+/// Publishes until it is asked to end. Returns the records that were offered, and those refused.
 pub(super) fn run(path: &Path, name: &str, pace: &mut Pace) -> Result<(u64, u64), Failure> {
     let resource = Resource::here().with("service.name", format!("demo {name}"));
     let sink = Sink::attach(path, resource)

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Tells when the next sample is due, and when to end.
+/// The schedule of samples, until the end.
 pub(super) struct Pace {
     due: Instant,
     /// How much later than requested the last sleep ended.
