@@ -10,7 +10,7 @@ use perfring_types::Record;
 use std::error::Error;
 use std::time::Instant;
 
-/// As much as eight words hold.
+/// A payload of eight words.
 #[repr(C)]
 #[derive(Clone, Copy, Record, Pod, Zeroable)]
 struct Request {

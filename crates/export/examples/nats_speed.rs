@@ -1,7 +1,8 @@
 //! Records of 64 bytes per second to a NATS stream on file, each acknowledged.
 //!
 //! `cargo run --release -p perfring-export --features nats --example nats_speed -- [raw|json]
-//! [all|id] [short] [SERVER]`: `short` is a duplicate window of a second; to this server, or to a `nats-server` of its own, on this machine.
+//! [all|id] [short] [SERVER]`: `short` is a duplicate window of a second; SERVER is the server's
+//! address, otherwise a `nats-server` is started on this machine.
 
 use bytemuck::{Pod, Zeroable};
 use perfring_consumer::{Item, Snapshot};
@@ -13,7 +14,7 @@ use std::error::Error;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// As much as eight words hold.
+/// A payload of eight words.
 #[repr(C)]
 #[derive(Clone, Copy, Record, Pod, Zeroable)]
 struct Request {
@@ -32,7 +33,7 @@ struct Request {
 const RECORDS: u64 = 100_000;
 const RUNS: u32 = 5;
 
-/// Dies with us.
+/// Killed with this process.
 struct Server(Child);
 
 impl Drop for Server {
@@ -41,7 +42,7 @@ impl Drop for Server {
     }
 }
 
-/// User and system seconds of a process.
+/// Returns user and system seconds of a process.
 fn cpu(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default();
@@ -104,7 +105,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut nats = Nats::open("speed", &options)?;
     let mut seq = 0;
     for run in 0..RUNS {
-        // Another ring to whoever looks at keys.
+        // Another ring's keys.
         let origin = shapes.origin_mut();
         (origin.id, origin.uuid) = (run, [run as u8 + 1; 16]);
         let pids = [Some(std::process::id()), server.as_ref().map(|server| server.0.id())];

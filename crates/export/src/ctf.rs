@@ -1,4 +1,4 @@
-//! A trace in the Common Trace Format, version 1.8: `babeltrace2` and Trace Compass read it.
+//! A trace in the Common Trace Format, version 1.8, for `babeltrace2` and Trace Compass.
 
 mod field;
 mod metadata;
@@ -17,19 +17,19 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A packet is written once it has so many bytes; one record may make it longer.
+/// A packet is written once it has this many bytes; one record may make it longer.
 const PACKET: usize = 64 << 10;
-/// So many bytes wait in the packets of all rings together.
+/// The limit of bytes in the unwritten packets of all rings together.
 const WAITING: usize = 16 << 20;
 const MAGIC: u32 = 0xc1fc_1fc1;
 
-/// What a [`Ctf`] writes where.
+/// Options of a [`Ctf`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CtfOptions {
-    /// The directory.
+    /// The directory of the trace.
     pub path: PathBuf,
-    /// Whether a trace of perfring's that is there already may be written over. Default no.
+    /// Whether an existing trace of perfring's may be overwritten. Default no.
     #[serde(default)]
     pub overwrite: bool,
 }
@@ -39,27 +39,28 @@ pub struct CtfOptions {
 /// | in the ring | in the trace |
 /// |---|---|
 /// | the ring | a stream, in a file `ring-…`; each event's context has its name and the record's position |
-/// | a type | an event of its name. Of a tagged type there is one for each set of fields that comes |
-/// | a field `took` in `ns` | a field `took_ns`. What is no letter, digit or underscore is an underscore |
+/// | a type | an event of its name. Of a tagged type there is one for each set of fields that occurs |
+/// | a field `took` in `ns` | a field `took_ns`. Any other character than a letter, digit or underscore becomes an underscore |
 /// | numbers, enumerations, structs, lists | the same; an option is a sequence of none or one |
-/// | 128-bit numbers, characters, and lists of a tagged record that hold not only numbers | text |
+/// | 128-bit numbers, characters, and lists of a tagged record that do not hold only numbers | text |
 /// | a zero in a text | `␀`, as a zero ends a text in CTF |
 /// | JSON | one text `json` |
 /// | a loss | the packets' count of discarded events, and an event `perfring.lost` with the cause |
 ///
-/// Stamps are of the clock `boottime`, whose offset makes wall-clock times of them. A record without
-/// a stamp, or with one of the future, has the time of the one before it; within a ring time never goes back, also if the machine
-/// was started anew. All that is flushed can be read at any time. A packet that did not fit is taken
-/// back; but one that `kill -9` or a crash of the machine cut stays, and readers refuse it: cut that
-/// `ring-` file at the end of its last whole packet, with `truncate -s`. Each packet's length in
-/// bits, 64 bits from byte 48 of it on, tells where the next one begins.
+/// Timestamps are of the clock `boottime`, whose offset converts them to wall-clock times. A record
+/// without a timestamp, or with one in the future, gets the time of the previous one; within a ring
+/// time never goes back, even if the machine was rebooted. All that is flushed can be read at any
+/// time. A packet that did not fit is removed again. A packet that `kill -9` or a crash of the
+/// machine truncated stays, and readers refuse it: truncate that `ring-` file to the end of its
+/// last complete packet, with `truncate -s`. Each packet's length in bits, a 64-bit number at byte
+/// 48 of it, gives the start of the next one.
 ///
 /// ```
 /// use perfring_export::{Ctf, CtfOptions, Output};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("trace");
 /// let mut trace = Ctf::open("ctf", &CtfOptions { path: path.clone(), overwrite: false })?;
-/// // trace.take(&event)? for each
+/// // trace.take(&event)? for each event
 /// trace.close(std::time::Instant::now())?; // now: babeltrace2 trace/
 /// # assert!(path.join("metadata").exists());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -87,24 +88,23 @@ struct Stream {
     begin: u64,
     end: u64,
     discarded: u64,
-    /// As the last packet has it.
+    /// The discarded count of the last packet.
     reported: u64,
     packets: u64,
 }
 
 impl Ctf {
-    /// Makes the directory.
+    /// Creates the directory.
     ///
     /// # Errors
-    /// [`OutputError`], if it is there already and has something in it, or cannot be made.
+    /// [`OutputError`], if it exists and is not empty, or cannot be created.
     pub fn open(name: &str, options: &CtfOptions) -> Result<Self, OutputError> {
         let path = options.path.clone();
         let ours = |name: &str| name.starts_with("metadata") || name.starts_with("ring-");
         directory(name, &path, options.overwrite, ours)?;
         let metadata = Metadata::new().map_err(|error| {
-            let why =
-                "the system gives no random bytes: allow getrandom(2), or have a /dev/urandom";
-            OutputError::new(name, format!("cannot draw the trace's id: {why} ({error})"))
+            let why = "the system has no random bytes: allow getrandom(2), or provide /dev/urandom";
+            OutputError::new(name, format!("cannot create the trace's id: {why} ({error})"))
         })?;
         let mut this = Ctf {
             name: name.into(),
@@ -121,7 +121,8 @@ impl Ctf {
         Ok(this)
     }
 
-    /// Writes the metadata, if it has news: under another name, so that it is always whole.
+    /// Writes the metadata if it changed: under another name first, so that the file is always
+    /// complete.
     fn describe(&mut self) -> Result<(), OutputError> {
         if !self.metadata.is_news {
             return Ok(());
@@ -181,7 +182,7 @@ impl Ctf {
         all.into_iter().try_for_each(|id| self.write(id))
     }
 
-    /// Writes a ring's packet, if there is anything in it.
+    /// Writes a ring's packet, if it is not empty.
     fn write(&mut self, id: u32) -> Result<(), OutputError> {
         self.describe()?; // before the first event that needs it
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
@@ -244,13 +245,14 @@ impl Ctf {
 
     fn loss(&mut self, origin: &Origin, loss: &Loss, at: u64) -> Result<(), OutputError> {
         self.stream(origin);
-        // The packet before it ends without it, so that readers see between what it was.
-        // A loss is what the count of discarded events has grown by since that: so there must be one.
+        // The packet before the loss ends without it, so that readers see where the loss is.
+        // Readers compute a loss from the increase of the discarded count since the previous
+        // packet, so there must be one.
         if let Some(stream) = self.streams.get_mut(&origin.id)
             && stream.packets == 0
         {
             stream.end = stream.end.max(at);
-            stream.reported = u64::MAX; // no count: it is told in any case
+            stream.reported = u64::MAX; // no count: the loss is reported in any case
         }
         self.write(origin.id)?;
         if let Some(stream) = self.streams.get_mut(&origin.id) {
@@ -269,7 +271,7 @@ fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     whole(&file, |mut file| file.write_all(bytes))
 }
 
-/// Appends all or nothing: readers take no stream that ends within a packet.
+/// Appends all or nothing: readers refuse a stream that ends within a packet.
 fn whole(file: &File, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let before = file.metadata()?.len();
     let written = write(file);
@@ -282,7 +284,7 @@ fn whole(file: &File, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result
 impl Output for Ctf {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         self.unflushed.get_or_insert(event.seq);
-        let (origin, at) = (event.origin, self.timeline.place(event));
+        let (origin, at) = (event.origin, self.timeline.time_of(event));
         if let Some(newest) = origin.anchors.all().last() {
             self.metadata.set_offset(newest.realtime_ns.saturating_sub(newest.clock_ns));
         }
@@ -331,7 +333,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::unwrap_used, reason = "a test")]
-    fn a_packet_that_is_written_in_part_is_taken_back() {
+    fn a_packet_that_is_written_in_part_is_removed() {
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"whole").unwrap();

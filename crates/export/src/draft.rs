@@ -1,25 +1,25 @@
-//! Files in the making.
+//! Files that are being written.
 
 use crate::output::OutputError;
 use std::fs::{DirEntry, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// A file that an output writes, with the errors as sentences.
+/// A file that an output writes; its errors name the file and what to do.
 #[derive(Debug)]
 pub(crate) struct Draft {
     output: String,
-    /// Where it will stand.
+    /// Its final path.
     path: PathBuf,
-    /// Where it stands until it is finished, if that is elsewhere.
+    /// Its path until it is finished, if that is another one.
     part: Option<PathBuf>,
     file: BufWriter<File>,
-    /// Bytes so far.
+    /// Bytes written so far.
     pub(crate) written: u64,
 }
 
 impl Draft {
-    /// A file that is readable at any time, and so grows in its place.
+    /// Creates a file that is readable at any time, under its final name.
     pub(crate) fn in_place(
         output: &str,
         path: &Path,
@@ -30,15 +30,15 @@ impl Draft {
         Draft::open(output, path, None, &options)
     }
 
-    /// A file that is readable once it is finished, and so stands beside its name until then.
+    /// Creates a file that is readable only once finished, beside its final name.
     pub(crate) fn beside(output: &str, path: &Path, overwrite: bool) -> Result<Self, OutputError> {
         if !overwrite && path.symlink_metadata().is_ok() {
-            return Err(trouble(output, "make", path, &ErrorKind::AlreadyExists.into()));
+            return Err(trouble(output, "create", path, &ErrorKind::AlreadyExists.into()));
         }
-        // What is no file, as /dev/null, is not for us to put a file in the place of.
+        // Something that is not a regular file, like /dev/null, must not be replaced.
         if path.metadata().is_ok_and(|meta| !meta.is_file()) {
-            let why = "it is no file, and would be replaced by one: name another";
-            return Err(trouble(output, "make", path, &io::Error::other(why)));
+            let why = "it is not a regular file, and would be replaced by one: choose another name";
+            return Err(trouble(output, "create", path, &io::Error::other(why)));
         }
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
@@ -54,30 +54,30 @@ impl Draft {
         options: &OpenOptions,
     ) -> Result<Self, OutputError> {
         let file = options.open(part.as_deref().unwrap_or(path));
-        let file = file.map_err(|error| trouble(output, "make", path, &error))?;
+        let file = file.map_err(|error| trouble(output, "create", path, &error))?;
         let file = BufWriter::with_capacity(1 << 16, file);
         Ok(Draft { output: output.into(), path: path.into(), part, file, written: 0 })
     }
 
-    /// Appends.
+    /// Appends bytes.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
         self.file.write_all(bytes).map_err(|error| self.trouble(&error))?;
         self.written += bytes.len() as u64;
         Ok(())
     }
 
-    /// Writes over what stands at the file's beginning; only as the last thing.
+    /// Overwrites the file's beginning; must be the last write.
     pub(crate) fn put_at_start(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
         let written = self.file.seek(SeekFrom::Start(0)).and_then(|_| self.file.write_all(bytes));
         written.map_err(|error| self.trouble(&error))
     }
 
-    /// Gives the system what it has: it then outlives this process.
+    /// Passes buffered bytes to the kernel, where they outlive this process.
     pub(crate) fn flush(&mut self) -> Result<(), OutputError> {
         self.file.flush().map_err(|error| self.trouble(&error))
     }
 
-    /// The whole file is there: it gets its name.
+    /// Completes the file and gives it its name.
     pub(crate) fn finish(&mut self) -> Result<(), OutputError> {
         self.flush()?;
         if let Some(part) = self.part.take() {
@@ -94,12 +94,12 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(part) = &self.part {
-            let _ = std::fs::remove_file(part); // nobody could read it
+            let _ = std::fs::remove_file(part); // it is not readable yet
         }
     }
 }
 
-/// A writer for whoever wants one.
+/// A writer over a draft, for interfaces that take one.
 impl Write for Draft {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.file.write(bytes)?;
@@ -112,7 +112,8 @@ impl Write for Draft {
     }
 }
 
-/// An empty directory: a new one, or one of which all files may go, if `overwrite` says so.
+/// Creates an empty directory, or removes all of its own files from an existing one if `overwrite`
+/// is set.
 pub(crate) fn directory(
     output: &str,
     path: &Path,
@@ -132,17 +133,19 @@ pub(crate) fn directory(
         }
         entries.iter().try_for_each(|entry| std::fs::remove_file(entry.path()))
     };
-    make().map_err(|error| trouble(output, "make", path, &error))
+    make().map_err(|error| trouble(output, "create", path, &error))
 }
 
-/// An error of a file as a sentence.
+/// Converts an error of a file into a message.
 pub(crate) fn trouble(output: &str, act: &str, path: &Path, error: &io::Error) -> OutputError {
     let advice = match error.kind() {
-        ErrorKind::AlreadyExists => "it exists already: name another, or move it away".into(),
+        ErrorKind::AlreadyExists => {
+            "it already exists: choose another name, or move it away".into()
+        }
         ErrorKind::StorageFull => {
             "the file system is full; free some space, or write elsewhere".into()
         }
-        ErrorKind::NotFound => "its directory does not exist; make it first".into(),
+        ErrorKind::NotFound => "its directory does not exist; create it first".into(),
         ErrorKind::PermissionDenied => {
             "that is not allowed to this user; write elsewhere, or change the permissions".into()
         }

@@ -1,4 +1,4 @@
-//! What outputs are told.
+//! The events that outputs receive.
 
 use perfring_consumer::{Anchors, Cause, OwnerInfo, Policy, RecordType};
 use perfring_types::read::{BadPayload, Type, TypeTable, Value};
@@ -8,59 +8,59 @@ use std::fmt;
 /// A ring as outputs know it: one of perfring's, of the kernel's, or of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    /// Its number among all that this process has read, never given to another.
+    /// Its number among all rings that this process has read; never reused.
     pub id: u32,
-    /// What people call it: its file's name, or its name in its set.
+    /// Its file's name, or its name in its set.
     pub name: String,
-    /// Where it is or was: a path, `shm:NAME`, or what a recording says.
+    /// Its present or last location: a path, `shm:NAME`, or the one in a recording.
     pub location: String,
-    /// The ring's own id. It names the ring for ever, also once its file is gone.
+    /// The ring's own id. It stays unique after the file is removed.
     pub uuid: [u8; 16],
     /// How many producers had attached when it was opened.
     pub epoch: u64,
     /// What it does when it is full; `None` for a ring of the kernel.
     pub policy: Option<Policy>,
-    /// Whether its records have stamps.
+    /// Whether its records have timestamps.
     pub timed: bool,
     /// Bytes of its data area.
     pub data_size: u64,
-    /// Who produced into it when it was opened: hints, as the file has them.
+    /// The producer's owner info when it was opened: hints, as stored in the file.
     pub producer: OwnerInfo,
-    /// The types of its records, as far as they are known now. They become more.
+    /// The types of its records that are known now. More may be added.
     pub types: TypeTable,
-    /// From stamps to wall-clock times, as known now.
+    /// Converts timestamps to wall-clock times, as known now.
     pub anchors: Anchors,
 }
 
 impl Origin {
-    /// The uuid as people write it.
+    /// Returns the uuid in its usual text form.
     #[must_use]
     pub fn uuid_text(&self) -> String {
         uuid::Uuid::from_bytes(self.uuid).hyphenated().to_string()
     }
 }
 
-/// Something that was read, or happened to a ring.
+/// A record, a loss, or a change of a ring.
 #[derive(Debug)]
 pub struct Event<'a> {
-    /// Its number in this run: rises by one from event to event, the same for all outputs.
+    /// Its number in this run: rises with each event, and is the same for all outputs.
     pub seq: u64,
-    /// The ring it is of.
+    /// The ring of the event.
     pub origin: &'a Origin,
-    /// What it is.
+    /// The content of the event.
     pub what: What<'a>,
 }
 
-/// What an [`Event`] is.
+/// The content of an [`Event`].
 #[derive(Debug)]
 pub enum What<'a> {
-    /// A ring is read from now on: before any other event of its.
+    /// The ring is read from now on: precedes any other event of the ring.
     Began,
     /// A record.
     Record(Rec<'a>),
-    /// Records that are not there.
+    /// Records that were lost.
     Lost(Loss),
-    /// The ring is drained and gone: after any other event of its.
+    /// The ring is drained and removed: follows any other event of the ring.
     Ended,
 }
 
@@ -73,26 +73,26 @@ pub struct Rec<'a> {
     pub kind: u32,
     /// Its payload.
     pub bytes: &'a [u8],
-    /// Its stamp: ns of the machine's `CLOCK_BOOTTIME`, if its ring stamps.
+    /// Its timestamp: ns of the machine's `CLOCK_BOOTTIME`, if its ring has timestamps.
     pub time: Option<u64>,
-    /// The wall-clock time of the stamp, ns since 1970, if it can be told.
+    /// The wall-clock time of the timestamp, ns since 1970, if known.
     pub wall: Option<u64>,
-    /// By how many ns it came too late for its place in the order of time; 0 if it did not.
+    /// How many ns it arrived too late for the order of time; 0 if it did not.
     pub late: u64,
     kind_of: Option<&'a Type>,
-    /// In a box, as a record is moved about more often than it is decoded.
+    /// Boxed, as a record is moved more often than it is decoded.
     value: OnceCell<Box<Result<Value, BadPayload>>>,
 }
 
 impl<'a> Rec<'a> {
-    /// A record of this origin, as a reader gave it.
+    /// Creates a record of this origin from one that a reader returned.
     #[must_use]
     #[inline(always)]
     pub fn new(record: perfring_consumer::Record<'a>, origin: &'a Origin) -> Self {
         Self::new_late(record, origin, 0)
     }
 
-    /// As [`Rec::new`], of one that came by so many ns too late.
+    /// Creates a record of this origin that arrived `late` ns too late for the order of time.
     #[must_use]
     #[inline(always)]
     pub fn new_late(record: perfring_consumer::Record<'a>, origin: &'a Origin, late: u64) -> Self {
@@ -114,24 +114,25 @@ impl<'a> Rec<'a> {
         self.kind_of
     }
 
-    /// What it holds by its type: decoded at the first call, for all outputs. `None` without a type.
+    /// Returns its value by its type: decoded at the first call, for all outputs. `None` without a
+    /// type.
     pub fn value(&self) -> Option<&Result<Value, BadPayload>> {
         let kind = self.kind_of?;
         Some(self.value.get_or_init(|| Box::new(kind.decode(self.bytes))))
     }
 }
 
-/// Why records are not there.
+/// Why records were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossCause {
-    /// The ring says so, or its reader was lapped.
+    /// The ring reports so, or its reader was lapped.
     Ring(Cause),
-    /// The output that is told was busy for too long, and promises no delivery.
+    /// The output was busy for too long, and does not promise delivery.
     Busy,
 }
 
 impl LossCause {
-    /// Its name, as all of perfring's doors have it.
+    /// Returns its name, the same in all of perfring's interfaces.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -141,29 +142,30 @@ impl LossCause {
     }
 }
 
-/// Records that are not there.
+/// Records that were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// They would stand before this position.
+    /// The position before which they would be.
     pub pos: u64,
-    /// How many.
+    /// The number of records.
     pub records: u64,
-    /// How many bytes, headers included.
+    /// The number of bytes, headers included.
     pub bytes: u64,
-    /// Why.
+    /// The cause of the loss.
     pub cause: LossCause,
-    /// When, ns of `CLOCK_BOOTTIME`, as far as it is known: of the record read before.
+    /// When they were lost, ns of `CLOCK_BOOTTIME`, as far as known: the time of the previous
+    /// record.
     pub time: Option<u64>,
-    /// The same on the wall clock, ns since 1970.
+    /// The same time on the wall clock, ns since 1970.
     pub wall: Option<u64>,
 }
 
-/// What tells one event from all others, of any ring, for ever: who gets one twice (delivery is at
-/// least once) knows it by its key.
+/// Identifies an event among those of all rings, for ever. As delivery is at least once, a receiver
+/// uses it to recognise a duplicate.
 ///
-/// A position never comes twice in a ring, whoever produces into it, so a key has no epoch: the
-/// number of producers so far may be another when a record is handed on for the second time, and
-/// then its key would be.
+/// A position is never reused in a ring, whoever produces into it, so a key has no epoch: the
+/// number of producers so far may differ when a record is delivered a second time, and a key with
+/// it would differ too.
 ///
 /// ```
 /// use perfring_export::Key;
@@ -178,8 +180,8 @@ pub struct Key {
     pub uuid: [u8; 16],
     /// The position.
     pub pos: u64,
-    /// It is of a loss before the position, by this cause's name, and not of the record at it. There
-    /// can be several, each of another cause.
+    /// The cause of a loss before the position; `None` for the record at it. There can be several
+    /// losses at one position, each with another cause.
     pub lost: Option<&'static str>,
 }
 
@@ -194,7 +196,7 @@ impl fmt::Display for Key {
 }
 
 impl Event<'_> {
-    /// Its key; none if it is neither a record nor a loss.
+    /// Returns its key; `None` if it is neither a record nor a loss.
     #[must_use]
     pub fn key(&self) -> Option<Key> {
         let (pos, lost) = match &self.what {
@@ -206,7 +208,7 @@ impl Event<'_> {
     }
 }
 
-/// How much went by: records, and what was lost, by cause.
+/// Counts of records, and of losses by cause.
 ///
 /// ```
 /// use perfring_consumer::Cause;
@@ -222,8 +224,7 @@ pub struct Totals {
     pub records: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
-    /// Records and bytes that were lost, of each cause that there was, in the order in which the
-    /// causes came.
+    /// Lost records and bytes for each cause that occurred, in the order of their first occurrence.
     pub losses: Vec<(LossCause, u64, u64)>,
 }
 
@@ -240,7 +241,7 @@ impl Totals {
         }
     }
 
-    /// Counts a loss. What a hostile ring says never makes it overflow.
+    /// Counts a loss. Saturates, whatever a hostile ring reports.
     pub fn lose(&mut self, loss: &Loss) {
         let at = self.losses.iter().position(|(cause, ..)| *cause == loss.cause);
         let at = at.unwrap_or_else(|| {
@@ -252,7 +253,7 @@ impl Totals {
         *bytes = bytes.saturating_add(loss.bytes);
     }
 
-    /// Records that were lost, of all causes.
+    /// Returns the number of lost records, of all causes.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.losses.iter().fold(0, |sum, (_, records, _)| sum.saturating_add(*records))

@@ -1,7 +1,7 @@
 //! JSON lines: an object for each record and each loss.
 //!
-//! The members that `perfring dump --format json` has, are the same here; before them stand those
-//! that tell one ring from another:
+//! The members are those of `perfring dump --format json`, preceded by those that identify the
+//! ring:
 //!
 //! ```json
 //! {"time":"2026-07-01T12:00:00.000000001Z","ring":"shop","uuid":"…","epoch":1,"pos":64,"type":5000,"type_name":"demo.Tick","len":8,"time_ns":81,"time_unix_ns":1782907200000000001,"fields":{"count":7}}
@@ -10,15 +10,15 @@
 //!
 //! | member | |
 //! |---|---|
-//! | `time`, `time_unix_ns` | the wall-clock time of the stamp, in UTC and in ns since 1970; missing if it cannot be told |
-//! | `time_ns` | the stamp: ns of the machine's boot clock; missing in a ring without time |
+//! | `time`, `time_unix_ns` | the wall-clock time of the timestamp, in UTC and in ns since 1970; missing if it is unknown |
+//! | `time_ns` | the timestamp: ns of the machine's boot clock; missing in a ring without time |
 //! | `ring`, `uuid`, `epoch` | the ring's name, its own id, and how many producers had attached when it was opened |
-//! | `pos` | with `uuid` the record's key for ever: who gets a line twice knows it by that |
+//! | `pos` | with `uuid` the record's key: identifies a line that is received twice |
 //! | `type`, `type_name`, `len` | the record's type, by number and, if the ring has it, by name; bytes of the payload |
-//! | `late_ns` | by how much it came too late for its place in the order of time; missing if it did not |
-//! | `fields`, `value` | what it holds, by its type: an object, or something else |
-//! | `text`, `base64` | instead of these the payload, if it has no type, or a type that says no more |
-//! | `bad` | why the payload is not of its type |
+//! | `late_ns` | how much the record arrived too late for the order of time; missing if it did not |
+//! | `fields`, `value` | its value by its type: an object, or something else |
+//! | `text`, `base64` | instead of these the payload, if it has no type, or a type without fields |
+//! | `bad` | why the payload does not match its type |
 
 mod encode;
 mod file;

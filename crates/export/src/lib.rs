@@ -1,12 +1,12 @@
-//! Records of many rings, handed on: each [`Output`] is a format or an engine that people use
-//! already, in a file of its own.
+//! Exports the records of many rings: each [`Output`] is an established format or protocol, in a
+//! file of its own.
 //!
-//! Whoever reads rings tells outputs what it reads as [`Event`]s: a record with its type, its time
-//! and where it comes from, or a loss. An output takes an event, or says that it is busy; and says
-//! which of those that it took are delivered, so that nothing leaves its ring before.
+//! The reader of the rings passes [`Event`]s to outputs: a record with its type, its time and its
+//! origin, or a loss. An output takes an event, or returns that it is busy. It also returns which
+//! of the events that it took are delivered, so that no record leaves its ring before.
 //!
-//! Heavy outputs stand behind features of this crate: `nats`, `otlp`, `parquet`, `prometheus`, or
-//! `full` for all.
+//! Outputs with large dependencies are features of this crate: `nats`, `otlp`, `parquet`,
+//! `prometheus`, or `full` for all.
 #![forbid(unsafe_code)]
 
 mod ctf;

@@ -1,6 +1,6 @@
-//! Names that a format takes.
+//! Converts names to those that a format allows.
 
-/// At most so many bytes of a text, whole characters only.
+/// Truncates a text to at most `most` bytes, at a character boundary.
 pub(crate) fn truncated(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {
@@ -9,7 +9,8 @@ pub(crate) fn truncated(text: &str, most: usize) -> &str {
     &text[..end]
 }
 
-/// A C identifier of a name: letters, digits and underscores of ASCII; all else is an underscore.
+/// Converts a name to a C identifier: other characters than ASCII letters, digits and underscores
+/// become underscores.
 pub(crate) fn identifier(name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let mut out: String = name.chars().map(letter).collect();

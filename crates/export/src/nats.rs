@@ -1,8 +1,9 @@
-//! NATS JetStream: records past one machine, acknowledged by the servers that keep them.
+//! NATS JetStream: delivers records to other machines, acknowledged by the servers that store them.
 //!
-//! Each record is one message, published without waiting for the one before; so many are on their way
-//! as [`Options::window`] allows. A record counts as delivered when the server has acknowledged it.
-//! The client lives in a thread of its own; [`Nats::take`](crate::Output::take) only encodes.
+//! Each record is one message, published without waiting for the previous one; at most
+//! [`Options::window`] messages are in flight. A record counts as delivered when the server has
+//! acknowledged it. The client runs in a thread of its own; [`Nats::take`](crate::Output::take)
+//! only encodes.
 //!
 //! # Messages
 //!
@@ -13,41 +14,43 @@
 //! | `Perfring-Pos` | the position in the ring |
 //! | `Perfring-Epoch` | how many producers had attached when the ring was opened |
 //! | `Perfring-Type`, `Perfring-Kind` | the record type's name and number |
-//! | `Perfring-Time` | the wall-clock time of the stamp, ns since 1970 |
-//! | `Perfring-Cause` | of a loss: why |
+//! | `Perfring-Time` | the wall-clock time of the timestamp, ns since 1970 |
+//! | `Perfring-Cause` | the cause, for a loss |
 //!
-//! Several records in one message would be faster and is not offered: the server removes doubles by
-//! message, and a sidecar that was killed would put other records together the second time.
+//! Several records in one message would be faster and are not supported: the server removes
+//! duplicates by message, and a restarted sidecar would combine other records the second time.
 //!
-//! # Once, and in order
+//! # Duplicates and order
 //!
-//! What was on its way when a connection broke is sent again, from the oldest on, with the same ids,
-//! and on a new connection: nothing later is sent before it. So a ring's records stand in the stream
-//! in the ring's order, and a record that the server had stored already is known to it and dropped.
+//! Messages that were in flight when a connection broke are sent again, from the oldest on, with
+//! the same ids and on a new connection; later messages are not sent before them. So a ring's
+//! records are in the stream in the ring's order, and a record that the server had stored already
+//! is recognised and dropped.
 //!
-//! A server remembers ids for the stream's duplicate window. If what was on its way is older than half
-//! of that when the connection is back, the output first reads the ids that the stream has on these
-//! subjects since, and sends only the others. So the window need not be as long as the longest outage.
-//! It costs the server some 250 bytes of memory for each message of the window (measured with 2.9):
-//! 100,000 a second and the usual two minutes are 3 GB. Where so much is sent, make it short: it need
-//! only be longer than a sidecar takes to be started again.
+//! A server remembers ids for the stream's duplicate window. If the messages in flight are older
+//! than half of it when the connection is restored, the output first reads the ids that the stream
+//! has stored on these subjects since, and sends only the others. So the window need not be as long
+//! as the longest outage. It costs the server some 250 bytes of memory for each message of the
+//! window (measured with 2.9): 100,000 a second and the default two minutes take 3 GB. At such
+//! rates make it short: it need only be longer than a sidecar takes to restart.
 //!
-//! What stays possible: a sidecar that is killed, and started again after more than the window, may
-//! send again what it had not yet released. The key in the header tells. And where the server refuses
-//! one record of a full window and takes those behind it (a full stream with a little room for a
-//! short one, a change of the leader), the one comes after them: by at most a window. `Perfring-Pos`
-//! tells.
+//! Two cases remain: a sidecar that is killed, and restarted after more than the window, may send
+//! again what it had not yet released. The key in the header identifies the duplicates. And where
+//! the server refuses one record of a full window and accepts later ones (a full stream with a
+//! little room for a short record, a change of the leader), the refused one follows them: by at
+//! most a window. `Perfring-Pos` gives the order.
 //!
-//! What an acknowledgement is worth is the server's to say: with storage on file it has been written,
-//! and the death of the server loses nothing; but a server alone syncs to disk only every two minutes
-//! (`sync_interval` in its configuration), so a power loss may take what it acknowledged. Against that
-//! is a shorter interval (`always`, from 2.10 on), or three replicas on different machines.
+//! What an acknowledgement guarantees depends on the server: with storage on file the message has
+//! been written, and survives a crash of the server process; but a single server syncs to disk only
+//! every two minutes (`sync_interval` in its configuration), so a power loss may lose acknowledged
+//! messages. A shorter interval (`always`, from 2.10 on), or three replicas on different machines,
+//! prevent that.
 //!
-//! # When something is wrong
+//! # Errors and retries
 //!
-//! Whatever the servers do, the output tries again, with growing pauses, for ever; what is wrong stands
-//! in [`Figures::trouble`]. Only what our own side is told wrongly is an error, at [`Nats::open`]. A
-//! message that is too large for the server is refused for good, and counted.
+//! Whatever the servers do, the output retries for ever, with growing pauses; [`Figures::trouble`]
+//! describes the problem. Only invalid options are an error, at [`Nats::open`]. A message that is
+//! too large for the server is refused for good, and counted.
 
 #[cfg(feature = "fuzz")]
 #[doc(hidden)]
@@ -76,7 +79,7 @@ use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use worker::Worker;
 
-/// Entries are handed to the thread so many at a time: it is woken once for all.
+/// Entries are passed to the thread in groups of this size, with one wake for all.
 const BATCH: usize = 64;
 
 /// A stream of a NATS server.
@@ -97,14 +100,14 @@ pub struct Nats {
     encoder: Encoder,
     window: u64,
     window_bytes: u64,
-    /// Not handed over yet.
+    /// Not passed on yet.
     batch: Vec<Entry>,
     /// The numbers of the events that were taken and not found finished, oldest first.
     awaited: VecDeque<u64>,
     taken: Finished,
     /// Records among them.
     records: u64,
-    /// As it was told last.
+    /// The last reported result.
     finished: Finished,
     shared: Arc<Shared>,
     /// `None` once closed.
@@ -113,10 +116,10 @@ pub struct Nats {
 }
 
 impl Nats {
-    /// Begins to connect, in a thread of its own. No server need be there yet.
+    /// Starts to connect, in a thread of its own. No server need be running yet.
     ///
     /// # Errors
-    /// [`OutputError`] if the options cannot be, or a file that they name cannot be read.
+    /// [`OutputError`] if the options are invalid, or a file that they name cannot be read.
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let error = |sentence: String| OutputError::new(name, sentence);
         options.check().map_err(error)?;
@@ -155,10 +158,10 @@ impl Nats {
         }
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
         let sent = self.to.as_ref().is_some_and(|to| to.send(batch).is_ok());
-        if sent { Ok(()) } else { Err(self.error("it is closed, or its thread has died".into())) }
+        if sent { Ok(()) } else { Err(self.error("it is closed, or its thread has ended".into())) }
     }
 
-    /// Whether the window has no room for one that costs this much.
+    /// Returns whether the window has no room for an entry of this cost.
     fn is_full(&mut self, cost: u64) -> bool {
         if !self.seems_full(cost) {
             return false;
@@ -169,12 +172,12 @@ impl Nats {
 
     fn seems_full(&self, cost: u64) -> bool {
         let left = self.taken.cost - self.finished.cost;
-        // One that is larger than the whole window goes alone.
+        // An entry larger than the whole window is sent alone.
         let is_heavy = left > 0 && left.saturating_add(cost) > self.window_bytes;
         is_heavy || self.taken.entries - self.finished.entries >= self.window
     }
 
-    /// Entries that are not finished.
+    /// Returns the number of entries that are not finished.
     fn left(&mut self) -> u64 {
         self.finished = self.shared.reported().finished;
         self.taken.entries - self.finished.entries
@@ -221,7 +224,7 @@ impl Output for Nats {
 
     fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
         self.hand_over()?;
-        self.to = None; // it ends once all is acknowledged
+        self.to = None; // the thread ends once all is acknowledged
         let left = deadline.saturating_duration_since(Instant::now());
         if self.ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
             self.shared.stop.notify_one();
@@ -231,7 +234,7 @@ impl Output for Nats {
             return Ok(());
         }
         let why =
-            self.shared.reported().trouble().unwrap_or_else(|| "its time was too short".into());
+            self.shared.reported().trouble().unwrap_or_else(|| "the time was too short".into());
         Err(self.error(format!(
             "{left} of {} were not acknowledged in time ({why}); they are not released, and a reader \
              that comes again sends them again",
@@ -253,7 +256,7 @@ impl Output for Nats {
 }
 
 impl Drop for Nats {
-    /// The thread ends; what is not acknowledged is not.
+    /// Ends the thread; unacknowledged messages stay unacknowledged.
     fn drop(&mut self) {
         self.shared.stop.notify_one();
     }

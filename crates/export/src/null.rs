@@ -1,4 +1,4 @@
-//! Nothing: for measuring what comes before an output.
+//! An output that discards everything: for measuring the stages before an output.
 
 use crate::event::{Event, What};
 use crate::output::{Figures, Output, OutputError, Took};

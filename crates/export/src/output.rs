@@ -1,41 +1,42 @@
-//! What an output is.
+//! The interface of outputs.
 
 use crate::event::Event;
 use std::time::Instant;
 use thiserror::Error;
 
-/// What became of an event.
+/// The result of offering an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Took {
-    /// The output has it, and will deliver it or say that it could not.
+    /// The output has it, and will deliver it or report that it could not.
     Yes,
-    /// It has no room now: the same event again, later. Nothing of it was taken.
+    /// The output has no room now, and took nothing: offer the same event again later.
     Busy,
 }
 
-/// An output cannot go on: a sentence that says what is wrong and what to do.
+/// An output cannot continue: a message that says what is wrong and what to do.
 ///
-/// Being unreachable is no such thing: an output then tries again, with pauses that grow, and is
+/// Being unreachable is not such an error: an output then retries with growing pauses, and is
 /// [`Took::Busy`] once its bounded memory is full.
 #[derive(Clone, Debug, Error)]
 #[error("{output}: {sentence}")]
 pub struct OutputError {
     /// The output's name.
     pub output: String,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     pub sentence: String,
-    /// The reader of what it writes has gone: no error for whoever writes to a pipe.
+    /// The reader of what it writes has closed the pipe: not an error for programs that write to
+    /// one.
     pub closed_pipe: bool,
 }
 
 impl OutputError {
-    /// An error of this output.
+    /// Creates an error of this output.
     pub fn new(output: impl Into<String>, sentence: impl Into<String>) -> Self {
         OutputError { output: output.into(), sentence: sentence.into(), closed_pipe: false }
     }
 }
 
-/// What an output did so far, and how it is.
+/// The counters and the state of an output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Records that it took.
@@ -44,47 +45,47 @@ pub struct Figures {
     pub delivered: u64,
     /// Bytes that it wrote or sent, as far as it knows.
     pub bytes: u64,
-    /// Times that it had to send something again, or connect again.
+    /// How often it had to send something again, or connect again.
     pub retries: u64,
-    /// Records that it took and could not bring over: the other side refused them for good. Each is
-    /// told in `trouble`.
+    /// Records that it took and could not deliver: the receiver refused them for good. Each is
+    /// reported in `trouble`.
     pub refused: u64,
-    /// What is wrong now, if anything: a sentence.
+    /// A message about the present problem, if there is one.
     pub trouble: Option<String>,
 }
 
-/// A format or an engine that records are handed on to.
+/// A format or a protocol for records.
 ///
-/// All calls come from one thread. None blocks for longer than a write to a local file does, but
-/// for [`Output::close`]: what talks to a network has a thread of its own, and a bounded queue.
+/// All calls come from one thread. None blocks for longer than a write to a local file, except
+/// [`Output::close`]: an output that uses a network has a thread of its own, and a bounded queue.
 pub trait Output {
-    /// Takes an event. Events come in the order of their numbers, some may be left out.
+    /// Takes an event. Events arrive in the order of their numbers; some may be left out.
     ///
     /// # Errors
-    /// [`OutputError`] if it cannot go on at all.
+    /// [`OutputError`] if it cannot continue at all.
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError>;
 
-    /// Hands on what it holds back for want of more: called when there is nothing more to take now,
-    /// and now and then.
+    /// Passes on what it holds back to collect more: called when there is nothing more to take now,
+    /// and from time to time.
     ///
-    /// # Errors
-    /// [`OutputError`] if it cannot go on at all.
+    /// [`OutputError`] if it cannot continue at all.
+    /// [`OutputError`] if it cannot continue at all.
     fn flush(&mut self) -> Result<(), OutputError>;
 
-    /// Waits no longer for what would make more of what it took: called while some ring is a quarter
-    /// full of what is not delivered, whichever ring that is. Does nothing where that changes nothing.
+    /// Stops waiting for what would complete held items: called while some ring is a quarter full
+    /// of undelivered records, whichever ring that is. Does nothing where that changes nothing.
     fn hurry(&mut self) {}
 
-    /// The number of the oldest event that it took and that is not delivered; `None` if all are. What
-    /// stands before it may leave its ring.
+    /// Returns the number of the oldest event that it took and that is not delivered; `None` if all
+    /// are. Earlier events may leave their rings.
     fn undelivered(&mut self) -> Option<u64>;
 
     /// Delivers what it has, until the deadline, and finishes what it writes.
     ///
     /// # Errors
-    /// [`OutputError`] if something could not be delivered: it says how much.
+    /// [`OutputError`] if something could not be delivered, with the number of records.
     fn close(&mut self, deadline: Instant) -> Result<(), OutputError>;
 
-    /// What it did, and how it is.
+    /// Returns its counters and state.
     fn figures(&self) -> Figures;
 }

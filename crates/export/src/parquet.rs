@@ -1,4 +1,4 @@
-//! Parquet files: pandas, polars, DuckDB and Spark read them.
+//! Parquet files, for pandas, polars, DuckDB and Spark.
 
 mod columns;
 mod slot;
@@ -19,12 +19,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 use table::Table;
 
-/// So many files are open at a time; of one more, that was used the longest ago is finished.
+/// The limit of open files; to open one more, the least recently used is finished.
 const OPEN: usize = 128;
-/// A row group has at most so many rows.
+/// The limit of rows in a row group.
 const GROUP: usize = 128 << 10;
 
-/// What all records have.
+/// The columns of all records.
 const COMMON: [(&str, Of); 8] = [
     ("time", Of::Time),
     ("boottime", Of::Unsigned),
@@ -35,7 +35,7 @@ const COMMON: [(&str, Of); 8] = [
     ("type", Of::Int(32, false)),
     ("type_name", Of::Text),
 ];
-/// What losses have.
+/// The columns of losses.
 const LOSS: [(&str, Of); 8] = [
     ("time", Of::Time),
     ("boottime", Of::Unsigned),
@@ -47,24 +47,24 @@ const LOSS: [(&str, Of); 8] = [
     ("bytes", Of::Unsigned),
 ];
 
-/// Where the two special files are among the slots.
+/// The slots of the two special files.
 const LOSSES: usize = 0;
 const UNTYPED: usize = 1;
 
-/// What a [`Parquet`] writes where.
+/// Options of a [`Parquet`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParquetOptions {
-    /// The directory.
+    /// The directory of the files.
     pub path: PathBuf,
-    /// Whether Parquet files that are there already may be removed. Default no.
+    /// Whether existing Parquet files may be removed. Default no.
     #[serde(default)]
     pub overwrite: bool,
     /// Bytes of rows that may wait in memory, of all files together. Default 64 MiB.
     #[serde(default = "memory")]
     pub memory: usize,
-    /// Rows after which a file is finished and the next begins, `TYPE-2.parquet`; 0 for never.
-    /// What is not finished is lost in a crash, and not delivered yet. Default 0.
+    /// Rows after which a file is finished and the next one, `TYPE-2.parquet`, is started; 0 for
+    /// never. Rows of an unfinished file are lost in a crash, and not delivered yet. Default 0.
     #[serde(default)]
     pub rows: u64,
 }
@@ -74,7 +74,7 @@ const fn memory() -> usize {
 }
 
 impl ParquetOptions {
-    /// With all defaults.
+    /// Creates options with all defaults.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         ParquetOptions { path: path.into(), overwrite: false, memory: memory(), rows: 0 }
@@ -83,7 +83,7 @@ impl ParquetOptions {
 
 /// Writes a directory of Parquet files: one for each type of record, and `losses.parquet`.
 ///
-/// A type's file has the columns `time` (UTC), `boottime` (ns, as stamped), `ring`, `ring_uuid`,
+/// A type's file has the columns `time` (UTC), `boottime` (ns, the timestamp), `ring`, `ring_uuid`,
 /// `pos`, `late` (ns), `type`, `type_name`, and one for each field: so `df.took` is a request's.
 ///
 /// | a field | its column |
@@ -95,25 +95,25 @@ impl ParquetOptions {
 /// | an option | may be null, as all are |
 /// | anything else | text: JSON |
 ///
-/// A field that is called as one of those columns is `field.time` here. Of tagged and JSON records,
-/// each of which may have other fields, the first 1024 tell the columns; what does not fit into one
-/// later is in the column `more`, as a JSON object. Types of one name share a file if they have the
-/// same columns. Records without a type, or that are not of theirs, are in `untyped.parquet`, with
-/// their bytes. `losses.parquet` has `time`, `boottime`, `ring`, `ring_uuid`, `pos`, `cause`,
+/// A field with the name of one of those columns is renamed, as `field.time`. For tagged and JSON
+/// records, whose fields may differ, the first 1024 determine the columns; a later value that does
+/// not fit is in the column `more`, as a JSON object. Types of one name share a file if they have
+/// the same columns. Records without a type, or that do not match it, are in `untyped.parquet`,
+/// with their bytes. `losses.parquet` has `time`, `boottime`, `ring`, `ring_uuid`, `pos`, `cause`,
 /// `records`, `bytes`.
 ///
-/// Files get their names when they are finished, and nothing can be read of them before: a crash or
-/// `kill -9` loses that. So what they have counts as delivered when they are finished, by `rows` or
-/// in the end, and an output that rings wait for holds them back until then, as far as they have
-/// room. For more than a ring holds let none wait (`best_effort`), or take a recording and
-/// `perfring export` it.
+/// Files get their names when they are finished, and cannot be read before: a crash or `kill -9`
+/// loses an unfinished file. So its rows count as delivered when it is finished, by `rows` or at
+/// the end, and until then an output that promises delivery holds their records in the rings, as
+/// far as they have room. For more than a ring holds, use best-effort delivery (`best_effort`), or
+/// make a recording and `perfring export` it.
 ///
 /// ```
 /// use perfring_export::{Output, Parquet, ParquetOptions};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("requests");
 /// let mut files = Parquet::open("parquet", &ParquetOptions::new(&path))?;
-/// // files.take(&event)? for each
+/// // files.take(&event)? for each event
 /// files.close(std::time::Instant::now())?; // now: pandas.read_parquet("requests/shop.Request.parquet")
 /// # assert!(path.join("losses.parquet").exists());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -125,9 +125,9 @@ pub struct Parquet {
     slots: Vec<Slot>,
     /// By ring and type.
     known: HashMap<(u32, u32), usize>,
-    /// By the type's name, and its columns if they are stable.
+    /// By the type's name, and its columns if they are fixed.
     by_shape: HashMap<(String, Option<Vec<Column>>), usize>,
-    /// How often a name was given to a type's files.
+    /// How often a name was used for a type's files.
     names: HashMap<String, u32>,
     open: usize,
     waiting: usize,
@@ -136,10 +136,10 @@ pub struct Parquet {
 }
 
 impl Parquet {
-    /// Makes the directory.
+    /// Creates the directory.
     ///
     /// # Errors
-    /// [`OutputError`], if it is there already and has something in it, or cannot be made.
+    /// [`OutputError`], if it exists and is not empty, or cannot be created.
     pub fn open(name: &str, options: &ParquetOptions) -> Result<Self, OutputError> {
         let ours = |name: &str| name.ends_with(".parquet") || name.ends_with(".part");
         directory(name, &options.path, options.overwrite, ours)?;
@@ -164,7 +164,7 @@ impl Parquet {
         })
     }
 
-    /// The files of a record's type.
+    /// Returns the slot of a record's type.
     fn slot(&mut self, origin: &Origin, record: &Rec<'_>) -> usize {
         let (Some(kind), Some(Ok(_))) = (record.kind_of(), record.value()) else { return UNTYPED };
         if let Some(at) = self.known.get(&(origin.id, record.kind)) {
@@ -222,14 +222,14 @@ impl Parquet {
         Ok(())
     }
 
-    /// Bytes that wait for one file.
+    /// Returns the bytes that wait for one file.
     fn held(&self, at: usize) -> usize {
         self.slots
             .get(at)
             .map_or(0, |slot| slot.early_bytes + slot.table.as_ref().map_or(0, |table| table.bytes))
     }
 
-    /// Writes what waits for one file.
+    /// Writes the rows that wait for one file.
     fn spill(&mut self, at: usize) -> Result<(), OutputError> {
         let Some(slot) = self.slots.get(at) else { return Ok(()) };
         if slot.is_early() {
@@ -242,7 +242,7 @@ impl Parquet {
         }
     }
 
-    /// The columns can be told now.
+    /// Determines the columns, and writes the kept rows.
     fn found(&mut self, at: usize, common: &[(&str, Of)]) -> Result<(), OutputError> {
         let held = self.held(at);
         let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
@@ -250,7 +250,7 @@ impl Parquet {
         let rows = slot.find(common);
         self.waiting -= held.min(self.waiting);
         for (common, value) in &rows {
-            self.start(at)?; // one before may have finished the file
+            self.start(at)?; // a previous row may have finished the file
             self.add_to_open(at, common, value, seq)?;
         }
         if let Some(slot) = self.slots.get_mut(at) {
@@ -376,7 +376,7 @@ fn number(number: Option<u64>) -> Value {
     number.map_or(Value::Null, Value::U64)
 }
 
-/// An error of the file beneath, if it is one.
+/// Converts an error, or the error of the file beneath it.
 fn trouble_of(output: &str, options: &ParquetOptions, error: &ParquetError) -> OutputError {
     if let ParquetError::External(inner) = error
         && let Some(inner) = inner.downcast_ref::<io::Error>()
@@ -402,7 +402,7 @@ impl Output for Parquet {
     }
 
     fn flush(&mut self) -> Result<(), OutputError> {
-        Ok(()) // row groups of a few rows would help nobody
+        Ok(()) // row groups of a few rows are useless
     }
 
     fn undelivered(&mut self) -> Option<u64> {
@@ -415,7 +415,7 @@ impl Output for Parquet {
             if slot.is_some_and(Slot::is_early) {
                 self.found(at, &COMMON)?;
             } else if at == LOSSES && slot.is_some_and(|slot| slot.files == 0) {
-                self.start(at)?; // also if there are none
+                self.start(at)?; // also without any rows
             }
             self.finish(at)?;
         }

@@ -1,4 +1,4 @@
-//! A `perf.data` file: `perf script`, `perf report` and what else reads those.
+//! A `perf.data` file, for `perf script`, `perf report` and other readers.
 
 mod format;
 mod tracing;
@@ -16,21 +16,21 @@ use std::path::PathBuf;
 use std::time::Instant;
 use tracing::{Raw, Tracepoints};
 
-/// perf holds back so many bytes of records to sort them, and no more.
+/// The limit of bytes of records that perf holds back to sort them.
 const ROUND: u64 = 1 << 20;
-/// A process that nobody knows. Not 0, which perf calls `swapper`.
-const NOBODY: u32 = u32::MAX;
-/// So many processes' names are remembered as told.
+/// The pid of an unknown process. Not 0, which perf calls `swapper`.
+const UNKNOWN_PID: u32 = u32::MAX;
+/// The limit of processes whose names are remembered as written.
 const REPORTED: usize = 1 << 16;
 
-/// What a [`PerfData`] writes where.
+/// Options of a [`PerfData`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerfDataOptions {
-    /// The file, by custom `perf.data`. It is there, and what is in it delivered, once the output is
+    /// The file, usually `perf.data`. It exists, and its content is delivered, once the output is
     /// closed.
     pub path: PathBuf,
-    /// Whether a file that is there already may be written over. Default no.
+    /// Whether an existing file may be overwritten. Default no.
     #[serde(default)]
     pub overwrite: bool,
 }
@@ -40,22 +40,22 @@ pub struct PerfDataOptions {
 /// | in the ring | for perf |
 /// |---|---|
 /// | a type `shop.Request` | a tracepoint `shop:Request` |
-/// | a record | a sample: time, process, and as its trace the fields as text. Tools that go by fields find `pos`, `ring`, `text`, `payload` (the bytes, cut if a sample cannot hold them), `payload_len`, and the fields of plain structs and archives that are integers |
+/// | a record | a sample: time, process, and as its trace the fields as text. Tools that use fields find `pos`, `ring`, `text`, `payload` (the bytes, truncated if a sample cannot hold them), `payload_len`, and the integer fields of plain structs and archives |
 /// | a producer, a resource's `service.name` | `PERF_RECORD_COMM`: the first 15 bytes |
 /// | a loss | `PERF_RECORD_LOST`, and a sample of `perfring:lost` with its cause |
 ///
-/// A record without a stamp has the time of the one before it.
+/// A record without a timestamp gets the time of the previous one.
 ///
-/// The file gets its name when it is closed, and nothing can be read of it before: a crash or
-/// `kill -9` loses all. So nothing counts as delivered before, and an output that rings wait for
-/// holds them back until then, as far as they have room. For more than a ring holds let none wait
-/// (`best_effort`), or take a recording and `perfring export` it.
+/// The file gets its name when it is closed, and cannot be read before: a crash or `kill -9` loses
+/// all. So nothing counts as delivered before, and an output that promises delivery holds all
+/// records in the rings until then, as far as they have room. For more than a ring holds, use
+/// best-effort delivery (`best_effort`), or make a recording and `perfring export` it.
 ///
 /// ```
 /// use perfring_export::{Output, PerfData, PerfDataOptions};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("perf.data");
-/// let mut file = PerfData::open("perf", &PerfDataOptions { path: path.clone(), overwrite: false })?;
+/// // file.take(&event)? for each event
 /// // file.take(&event)? for each
 /// file.close(std::time::Instant::now())?; // now: perf script -i perf.data
 /// # assert!(path.exists());
@@ -71,7 +71,7 @@ pub struct PerfData {
     /// Names of processes as the file has them.
     reported: HashMap<u32, String>,
     clocks: Option<(u64, u64)>,
-    /// Where the next round begins, of bytes written.
+    /// Where the next round starts, in written bytes.
     round: u64,
     record: Vec<u8>,
     raw: Vec<u8>,
@@ -83,10 +83,10 @@ pub struct PerfData {
 }
 
 impl PerfData {
-    /// Makes the file, under another name beside its own until it is closed.
+    /// Creates the file, beside its final name until it is closed.
     ///
     /// # Errors
-    /// [`OutputError`], if it is there already or cannot be made.
+    /// [`OutputError`], if it exists or cannot be created.
     pub fn open(name: &str, options: &PerfDataOptions) -> Result<Self, OutputError> {
         let mut draft = Draft::beside(name, &options.path, options.overwrite)?;
         draft.put(&[0; format::HEADER as usize])?;
@@ -109,7 +109,7 @@ impl PerfData {
         })
     }
 
-    /// Writes the record that was made.
+    /// Writes the encoded record.
     fn put(&mut self) -> Result<(), OutputError> {
         if self.draft.written >= self.round {
             self.round = self.draft.written + ROUND;
@@ -121,10 +121,10 @@ impl PerfData {
         Ok(())
     }
 
-    /// Tells the name of a process, unless the file has it.
+    /// Writes the name of a process, unless the file has it.
     fn comm(&mut self, pid: u32, name: &str, time: u64) -> Result<(), OutputError> {
         if name.is_empty()
-            || pid == NOBODY
+            || pid == UNKNOWN_PID
             || self.reported.get(&pid).is_some_and(|reported| reported == name)
         {
             return Ok(());
@@ -147,7 +147,7 @@ impl PerfData {
         let value = record.value().and_then(|value| value.as_ref().ok());
         let number = |name| match value.and_then(|value| value.get(name)) {
             Some(Value::U64(number)) => u32::try_from(*number).ok(),
-            Some(Value::I64(number)) => Some(*number as u32), // -1 is nobody
+            Some(Value::I64(number)) => Some(*number as u32), // -1 is no process
             _ => None,
         };
         let is_kernels = origin.policy.is_none();
@@ -205,13 +205,13 @@ impl PerfData {
 }
 
 fn producer(origin: &Origin) -> u32 {
-    if origin.producer.pid == 0 { NOBODY } else { origin.producer.pid }
+    if origin.producer.pid == 0 { UNKNOWN_PID } else { origin.producer.pid }
 }
 
 impl Output for PerfData {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         self.oldest.get_or_insert(event.seq);
-        let (origin, time) = (event.origin, self.timeline.place(event));
+        let (origin, time) = (event.origin, self.timeline.time_of(event));
         if self.clocks.is_none() {
             let newest = origin.anchors.all().last();
             self.clocks = newest.map(|anchor| (anchor.clock_ns, anchor.realtime_ns));
@@ -240,9 +240,9 @@ impl Output for PerfData {
         if self.is_closed {
             return Ok(());
         }
-        self.is_closed = true; // also if it fails: what is written by half is no file to go on with
+        self.is_closed = true; // also if it fails: a half-written file cannot be continued
         if self.draft.written == format::HEADER {
-            format::finished_round(&mut self.record); // perf takes no file without a record
+            format::finished_round(&mut self.record); // perf refuses a file without a record
             self.put()?;
         }
         let end = End {
@@ -267,7 +267,7 @@ impl Output for PerfData {
 }
 
 impl Drop for PerfData {
-    /// What was taken and never closed is finished, if that can be done.
+    /// Finishes a file that was not closed, if possible.
     fn drop(&mut self) {
         if self.oldest.is_some() {
             let _ = self.close(Instant::now());

@@ -27,21 +27,21 @@ const REALTIME: u32 = 1;
 const BOOTTIME: u32 = 6;
 /// All packets are of one sequence.
 const SEQUENCE: u32 = 1;
-/// Flags of a packet: it begins the interned strings anew; it needs those before it.
+/// Flags of a packet: it resets the interned strings; it needs earlier ones.
 const CLEARED: u32 = 1;
 const NEEDS: u32 = 2;
-/// So many tracks are remembered as described: then each is described once more.
+/// The limit of tracks that are remembered as described: beyond it each is described once more.
 const DESCRIBED: usize = 1 << 18;
-/// A wall clock that moved less than this against the stamps' is not told again, ns.
+/// The wall clock's drift from the timestamps' clock below which no new snapshot is written, ns.
 const STEP: u64 = 1_000_000;
 
-/// What a [`Perfetto`] writes where.
+/// Options of a [`Perfetto`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerfettoOptions {
-    /// The file, by custom `NAME.pftrace`.
+    /// The file, usually `NAME.pftrace`.
     pub path: PathBuf,
-    /// Whether a file that is there already may be written over. Default no.
+    /// Whether an existing file may be overwritten. Default no.
     #[serde(default)]
     pub overwrite: bool,
 }
@@ -57,15 +57,15 @@ pub struct PerfettoOptions {
 /// | `gauge`, `sum`; a histogram's `count`, `sum`, and `value` | a counter for each series |
 /// | a loss | an instant `LOST n records: cause` on the ring's track, and a counter of all so far |
 ///
-/// Stamps are Perfetto's `BOOTTIME`; a snapshot of the clocks tells wall-clock times. A record without
-/// a stamp stands beside the one before it. The file can be read at any time, also after a crash: it
-/// has whole packets, and readers leave out a last one that is cut.
+/// Timestamps are Perfetto's `BOOTTIME`; a snapshot of the clocks converts them to wall-clock
+/// times. A record without a timestamp is placed beside the previous one. The file can be read at
+/// any time, also after a crash: it has complete packets, and readers ignore a truncated last one.
 ///
 /// ```
 /// use perfring_export::{Output, Perfetto, PerfettoOptions};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("shop.pftrace");
-/// let mut trace = Perfetto::open("trace", &PerfettoOptions { path, overwrite: false })?;
+/// // trace.take(&event)? for each event
 /// // trace.take(&event)? for each
 /// trace.close(std::time::Instant::now())?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -75,15 +75,15 @@ pub struct Perfetto {
     draft: Draft,
     timeline: Timeline,
     names: Names,
-    /// Whether the next packet begins the interned strings.
+    /// Whether the next packet resets the interned strings.
     begins: bool,
     described: HashSet<u64>,
-    /// The tracks of a ring and a process, as far as they are described.
+    /// The tracks of rings and processes that are described.
     rings: HashMap<(u32, u32), (u64, u64)>,
     open: HashSet<u64>,
     /// Lost records so far, by ring.
     lost: HashMap<u32, u64>,
-    /// What the trace says of the clocks: stamps', wall.
+    /// The last snapshot of the clocks: timestamps' clock, wall clock.
     clocks: Option<(u64, u64)>,
     packet: Vec<u8>,
     /// The oldest event that a crash would lose.
@@ -92,10 +92,10 @@ pub struct Perfetto {
 }
 
 impl Perfetto {
-    /// Makes the file.
+    /// Creates the file.
     ///
     /// # Errors
-    /// [`OutputError`], if it is there already or cannot be made.
+    /// [`OutputError`], if it exists or cannot be created.
     pub fn open(name: &str, options: &PerfettoOptions) -> Result<Self, OutputError> {
         Ok(Perfetto {
             draft: Draft::in_place(name, &options.path, options.overwrite)?,
@@ -146,7 +146,7 @@ impl Perfetto {
         Ok(())
     }
 
-    /// Describes a process and the track of a ring in it, and returns the two.
+    /// Describes a process and the track of a ring in it, and returns both.
     fn ring(&mut self, origin: &Origin, pid: u32) -> Result<(u64, u64), OutputError> {
         if let Some(known) = self.rings.get(&(origin.id, pid)) {
             return Ok(*known);
@@ -171,7 +171,7 @@ impl Perfetto {
         let (clock, wall) = (newest.clock_ns, newest.realtime_ns);
         if let Some((before, its_wall)) = self.clocks {
             let moved = wall.wrapping_sub(clock).wrapping_sub(its_wall.wrapping_sub(before));
-            // Snapshots that go back are refused by Perfetto.
+            // Perfetto refuses snapshots that go back.
             if moved.min(moved.wrapping_neg()) < STEP || clock <= before || wall <= its_wall {
                 return Ok(());
             }
@@ -232,7 +232,7 @@ impl Perfetto {
         }
     }
 
-    /// The fields of a record, and where it stands.
+    /// Returns the fields of a record, and its position.
     fn details(&mut self, record: &Rec<'_>) -> Vec<DebugAnnotation> {
         let names = &mut self.names;
         let mut details = vec![annotate::number(names, "ring.pos", record.pos)];
@@ -290,7 +290,7 @@ impl Perfetto {
 impl Output for Perfetto {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         self.unflushed.get_or_insert(event.seq);
-        let at = self.timeline.place(event);
+        let at = self.timeline.time_of(event);
         self.clocks(event.origin)?;
         match &event.what {
             What::Began => {

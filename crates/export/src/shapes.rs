@@ -1,4 +1,4 @@
-//! What a ring says of its records, as its readers know it: their types, and how to tell the time.
+//! The types and clock anchors of a ring, for its readers.
 
 use crate::event::{Origin, Rec};
 use perfring_consumer::{
@@ -8,13 +8,13 @@ use perfring_consumer::{
 use perfring_types::Entries;
 use std::collections::HashMap;
 
-/// Records of one unknown type that are passed over between two looks at a table that has grown, and
-/// yet does not have it. Twice as many every time, up to so many: a table that lies costs little.
+/// Records of one unknown type that are passed over before a table that has grown, and did not have
+/// the type, is read again. Doubles every time, up to the limit: a hostile table costs little.
 const PATIENCE_MAX: u32 = 4096;
-/// Types of which it is known that the table did not have them. More of them share one patience.
+/// The limit of types that are known to be missing in the table. Further types share one counter.
 const MISSED_MAX: usize = 256;
 
-/// When to look again for a type that the table did not have.
+/// When to read the table again for a type that it did not have.
 #[derive(Clone, Copy, Debug, Default)]
 struct Missed {
     patience: u32,
@@ -34,7 +34,7 @@ impl Missed {
     }
 }
 
-/// The [`Origin`] of a ring. What it knows of a live ring becomes more while records go by.
+/// The [`Origin`] of a ring. For a live ring it is updated while records are read.
 ///
 /// ```
 /// use perfring_consumer::{Item, Observer, Start};
@@ -45,14 +45,14 @@ impl Missed {
 /// # let mut producer = Producer::create(&path, &Options::default())?;
 /// let mut shapes = Shapes::open(&path, 0)?;
 /// let mut observer = Observer::open(&path, Start::Oldest)?;
-/// assert!(shapes.is_of(observer.layout())); // not of another ring that took the name
+/// assert!(shapes.is_of(observer.layout())); // not another ring that took the name
 /// # let id = RecordType::new(5000).unwrap();
 /// # producer.register(&Schema { id, ..Schema::new("demo.Line", Encoding::Utf8) })?;
 /// # producer.publish_as(id, b"a line")?;
 /// while let Some(item) = observer.read()? {
 ///     let Item::Record(record) = item else { continue };
 ///     let record = shapes.see(record);
-///     println!("{:?}", record.kind_of().map(|kind| &kind.name)); // also of a type that came late
+///     println!("{:?}", record.kind_of().map(|kind| &kind.name)); // also of a late type
 /// #   assert!(record.kind_of().is_some());
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -61,23 +61,24 @@ impl Missed {
 pub struct Shapes {
     origin: Origin,
     taken: Types,
-    /// Words of the table that were read: what stands before its end never changes, so no entry is
-    /// looked at twice, and a table that says otherwise is not believed.
+    /// Words of the table that were read: what precedes its end never changes, so no entry is read
+    /// twice, and a table that claims otherwise is not trusted.
     known: usize,
-    /// Where to look for more. Not the reader itself, which is lent out with every record.
+    /// A reader of the table and the anchors. Not the records' reader, which every record borrows.
     source: Option<Observer>,
-    /// Whether the table can have more.
+    /// Whether the table can grow.
     ended: bool,
-    /// Each by itself: one that never comes must not keep those that do from being found.
+    /// Missing types, each with its own counter: a type that is never registered must not delay
+    /// others.
     missed: HashMap<u32, Missed>,
-    /// Of all that found no room among them.
+    /// The shared counter of all further types.
     others: Missed,
-    /// The anchors are those of all records before.
+    /// The position up to which the anchors are known.
     anchored: u64,
 }
 
 impl Origin {
-    /// Of a ring of this shape, of which nothing is known yet that its records need.
+    /// Creates the shapes of a ring of this layout, of which nothing is known yet.
     #[must_use]
     pub fn of(
         id: u32,
@@ -109,14 +110,15 @@ impl Origin {
 }
 
 impl Shapes {
-    /// Of the ring that stands there, live or not; `id` is for its [`Origin`].
+    /// Reads the types and anchors of a ring, live or not; `id` is for its [`Origin`].
     ///
     /// # Errors
     /// See [`AttachError`].
     pub fn open(location: impl Into<Location>, id: u32) -> Result<Self, AttachError> {
         let location = location.into();
         let source = Observer::open(&location, Start::Latest)?;
-        // Hints: where a file system has no locks and so no figures, records can be shown without.
+        // Hints: where a file system has no locks, and so no figures, records can be shown without
+        // them.
         let (epoch, producer) = match source.stat() {
             Ok(stat) => (stat.epoch(), stat.producer.owner),
             Err(_) => Default::default(),
@@ -128,7 +130,7 @@ impl Shapes {
         Ok(shapes)
     }
 
-    /// Of a copy of a ring; `location` says where it was.
+    /// Takes the types and anchors of a snapshot; `location` is that of the ring.
     #[must_use]
     pub fn of_snapshot(snapshot: &Snapshot, location: &Location, id: u32) -> Self {
         let origin = Origin::of(id, location, snapshot.layout(), 0, OwnerInfo::default());
@@ -137,7 +139,7 @@ impl Shapes {
         shapes
     }
 
-    /// Of an origin that becomes no more than it is with this table.
+    /// Creates fixed shapes from an origin and a table.
     #[must_use]
     pub fn of(origin: Origin, types: Types) -> Self {
         let mut shapes = Shapes {
@@ -154,38 +156,38 @@ impl Shapes {
         shapes
     }
 
-    /// Whether it is of the ring of this layout. Another may have taken the name.
+    /// Returns whether it is of the ring of this layout. Another ring may have taken the name.
     #[must_use]
     pub fn is_of(&self, layout: &Layout) -> bool {
         self.origin.uuid == layout.uuid
     }
 
-    /// What is known now.
+    /// Returns what is known now.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// The same, to give the ring another name.
+    /// Returns the origin mutably, to give the ring another name.
     pub fn origin_mut(&mut self) -> &mut Origin {
         &mut self.origin
     }
 
-    /// A record with what is said of it; looks again for what came after the last look.
+    /// Pairs a record with its type; first updates the types and anchors if necessary.
     pub fn see<'a>(&'a mut self, record: Record<'a>) -> Rec<'a> {
         self.prepare(&record);
         Rec::new(record, &self.origin)
     }
 
-    /// Looks again for what must be known of this record and came after the last look.
+    /// Updates the types and anchors if this record needs it.
     #[inline]
     pub fn prepare(&mut self, record: &Record<'_>) {
-        // Somebody may set the clock between any two records, and the anchor is there before the
-        // second is: so those before the head are told by what is read after it.
+        // The clock may be set between any two records, and its anchor is written before the second
+        // one: so the times of records before the head are known from what is read after it.
         if record.pos >= self.anchored && record.time.is_some() {
             self.anchor();
         }
-        self.look_for(record.kind);
+        self.find_type(record.kind);
     }
 
     #[cold]
@@ -195,27 +197,27 @@ impl Shapes {
         self.origin.anchors = source.anchors();
     }
 
-    /// Where its producers are now: the end of what is published. Of a copy nothing comes, and it
-    /// is 0.
+    /// Returns the ring's head: the end of what is published. Returns 0 for a snapshot, which does
+    /// not grow.
     #[must_use]
     pub fn head(&self) -> u64 {
         self.source.as_ref().map_or(0, |source| source.head())
     }
 
-    /// Whether a producer is attached, so that there may be more. If that cannot be told, it is.
+    /// Returns whether a producer is attached, so that more may arrive; true if that is unknown.
     #[must_use]
     pub fn has_producer(&self) -> bool {
         let reported = self.source.as_ref().map(|source| source.has_producer().unwrap_or(true));
         reported.unwrap_or(false)
     }
 
-    /// The ring's books, if it is a ring and they are whole.
+    /// Returns the ring's totals, if it is a ring and they are intact.
     #[must_use]
     pub fn totals(&self) -> Option<RingTotals> {
         self.source.as_ref()?.stat().ok()?.totals
     }
 
-    /// A copy of all that the ring holds now, if it is a ring.
+    /// Copies all that the ring holds now, if it is a ring.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -223,7 +225,7 @@ impl Shapes {
         self.source.as_ref().map(Observer::snapshot).transpose()
     }
 
-    /// Looks again for all that the ring says by now.
+    /// Updates all types and anchors now.
     pub fn refresh(&mut self) {
         let Some(source) = &self.source else { return };
         self.anchored = source.head();
@@ -239,19 +241,19 @@ impl Shapes {
     }
 
     #[inline]
-    fn look_for(&mut self, kind: u32) {
+    fn find_type(&mut self, kind: u32) {
         if self.source.is_some() && !self.ended && !self.has(kind) {
-            self.look_again(kind);
+            self.read_again(kind);
         }
     }
 
     #[cold]
-    fn look_again(&mut self, kind: u32) {
+    fn read_again(&mut self, kind: u32) {
         let Some(source) = &self.source else { return };
         if !source.has_more_types(&self.taken) {
             return;
         }
-        // One that was never looked for is looked for at once.
+        // A type is searched for at once the first time.
         let full = self.missed.len() >= MISSED_MAX;
         let due = match self.missed.get_mut(&kind) {
             Some(missed) => missed.is_due(),
@@ -283,7 +285,7 @@ impl Shapes {
             self.origin.types.extend(Entries::new(words).map(|entry| {
                 entry.map_err(|mut bad| {
                     bad.at += known;
-                    // A table ends there, whatever comes.
+                    // A table ends at a damage, whatever follows.
                     *ended = true;
                     bad
                 })
@@ -315,10 +317,10 @@ mod tests {
         let layout = *Observer::open(&path, Start::Oldest).unwrap().layout();
         let mut shapes = Shapes::open(&path, 0).unwrap();
         for id in 5000..5100 {
-            shapes.look_for(id);
+            shapes.find_type(id);
             assert!(!shapes.has(id));
             producer.register(&schema("late", id)).unwrap();
-            shapes.look_for(id);
+            shapes.find_type(id);
             assert!(shapes.has(id));
         }
         let other = dir.path().join("other");
@@ -334,28 +336,28 @@ mod tests {
         let mut producer = Producer::create(&path, &Options::default()).unwrap();
         let layout = *Observer::open(&path, Start::Oldest).unwrap().layout();
         let mut shapes = Shapes::open(&path, 0).unwrap();
-        let mut looks = 0;
+        let mut reads = 0;
         for id in 5000..5200 {
             producer.register(&schema("other", id)).unwrap();
             let before = shapes.origin().types.len();
-            shapes.look_for(4999);
-            looks += u32::from(shapes.origin().types.len() > before);
+            shapes.find_type(4999);
+            reads += u32::from(shapes.origin().types.len() > before);
         }
-        assert_eq!(looks, 7, "at records 1, 3, 7 ... 127");
-        // As many unknown types as one likes: a look each for the first, then as for one.
+        assert_eq!(reads, 7, "at records 1, 3, 7 ... 127");
+        // As many unknown types as one likes: one read for each of the first, then as for one type.
         for id in 0..MISSED_MAX as u32 + 200 {
             producer.register(&schema("other", 6000 + id)).unwrap();
             let before = shapes.origin().types.len();
-            shapes.look_for(100_000 + id);
-            looks += u32::from(shapes.origin().types.len() > before);
+            shapes.find_type(100_000 + id);
+            reads += u32::from(shapes.origin().types.len() > before);
         }
-        assert_eq!(looks, 7 + (MISSED_MAX as u32 - 1) + 7);
+        assert_eq!(reads, 7 + (MISSED_MAX as u32 - 1) + 7);
         assert_eq!(shapes.missed.len(), MISSED_MAX);
         // Its end goes up and down: what was read is not read again.
         let file = File::options().write(true).open(&path).unwrap();
         for used in [64u64, u64::MAX, 64, u64::MAX] {
             file.write_all_at(&used.to_ne_bytes(), layout.types_offset()).unwrap();
-            (0..2 * PATIENCE_MAX).for_each(|_| shapes.look_for(4999));
+            (0..2 * PATIENCE_MAX).for_each(|_| shapes.find_type(4999));
         }
         assert_eq!(
             (shapes.origin().types.len(), shapes.origin().types.damage().len()),
@@ -372,14 +374,14 @@ mod tests {
         for id in 5000..5200 {
             producer.register(&schema("typed", id)).unwrap();
             for _ in 0..=id % 3 {
-                shapes.look_for(4999);
+                shapes.find_type(4999);
             }
-            shapes.look_for(id);
+            shapes.find_type(id);
             assert!(shapes.has(id), "{id}");
         }
-        // One that comes after all is found once it was waited for.
+        // A type that is registered after all is found once its counter has run out.
         producer.register(&schema("late", 4999)).unwrap();
-        (0..PATIENCE_MAX).for_each(|_| shapes.look_for(4999));
+        (0..PATIENCE_MAX).for_each(|_| shapes.find_type(4999));
         assert!(shapes.has(4999) && shapes.missed.is_empty());
     }
 
@@ -398,7 +400,7 @@ mod tests {
         file.write_all_at(&used.to_ne_bytes(), layout.types_offset()).unwrap();
         let mut shapes = Shapes::open(&path, 0).unwrap();
         producer.register(&schema("good", 5001)).unwrap();
-        shapes.look_for(5001);
+        shapes.find_type(5001);
         assert!(shapes.has(5001));
         assert_eq!(shapes.origin().types.damage().len(), 1, "{:?}", shapes.origin().types.damage());
     }

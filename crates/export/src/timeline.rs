@@ -1,4 +1,4 @@
-//! Where events stand in time.
+//! The positions of events in time.
 
 use crate::event::{Event, What};
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -6,30 +6,30 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 24 * 60 * 60 * SECOND;
-/// A stamp may be so far ahead of this machine's clock.
+/// How far a timestamp may be ahead of this machine's clock.
 const AHEAD: u64 = SECOND;
-/// The wall-clock times of another machine may be so far ahead of this one's.
+/// How far the wall-clock times of another machine may be ahead of this one's.
 const WALL_AHEAD: u64 = 60 * SECOND;
-/// A stamp that no clock says anything of may be so far after the newest.
+/// How far a timestamp of an unknown clock may be after the newest one.
 const GAP: u64 = 30 * DAY;
-/// No machine runs for so long.
+/// An upper limit of a machine's uptime.
 const LONGEST: u64 = 3650 * DAY;
 
-/// Gives each event a place on the stamps' clock: that of its stamp, or else the newest before it,
-/// as events come in the order of time.
+/// Assigns each event a time on the timestamps' clock: that of its timestamp, or else the newest
+/// one before it, as events arrive in the order of time.
 ///
-/// A stamp of the future is none: what a ring says is not trusted, and one such stamp would drag
-/// others there.
+/// A timestamp in the future is ignored: a ring is not trusted, and one such timestamp would shift
+/// other events to it.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     newest: u64,
-    /// The machine's clock when it was last looked at.
+    /// The machine's clock when it was last read.
     now: u64,
 }
 
 impl Timeline {
-    /// The event's place, ns of `CLOCK_BOOTTIME`; 0 before the first stamp.
-    pub(crate) fn place(&mut self, event: &Event<'_>) -> u64 {
+    /// Returns the event's time, ns of `CLOCK_BOOTTIME`; 0 before the first timestamp.
+    pub(crate) fn time_of(&mut self, event: &Event<'_>) -> u64 {
         let (timestamp, wall) = match &event.what {
             What::Record(record) => (record.time, record.wall),
             What::Lost(loss) => (loss.time, loss.wall),
@@ -52,7 +52,7 @@ impl Timeline {
         if timestamp <= self.now.saturating_add(AHEAD) {
             return true;
         }
-        // It may be of a recording, by a machine that ran for longer.
+        // It may be from a recording of a machine with a longer uptime.
         match wall {
             _ if timestamp > LONGEST => false,
             Some(wall) => wall <= nanos(clock_gettime(ClockId::Realtime)) + WALL_AHEAD,
@@ -61,7 +61,7 @@ impl Timeline {
     }
 }
 
-/// The wall clock, ns since 1970.
+/// Returns the wall clock, ns since 1970.
 pub(crate) fn wall_now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

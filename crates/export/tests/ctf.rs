@@ -1,4 +1,4 @@
-//! What babeltrace2 reads of a trace.
+//! Traces as babeltrace2 reads them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -31,7 +31,7 @@ struct Shown {
     fields: Pretty,
 }
 
-/// All events in the order of time, and how many were discarded at a time, by stream.
+/// Returns all events in the order of time, and the discarded counts, by stream.
 fn read(path: &Path) -> Option<(Vec<Shown>, Vec<u64>)> {
     let args = ["--clock-seconds", "--no-delta", path.to_str().unwrap()];
     let Some(ran) = run("babeltrace2", &args) else {
@@ -69,7 +69,7 @@ fn shown(line: &str) -> Shown {
     }
 }
 
-/// Whether a printed field is the value. Numbers with a point are printed with six digits.
+/// Returns whether a printed field equals the value. Floats are printed with six digits.
 fn is_same(shown: &Pretty, value: &Value) -> bool {
     let near = |value: f64| {
         let shown = match shown.json() {
@@ -105,7 +105,7 @@ fn is_same(shown: &Pretty, value: &Value) -> bool {
     }
 }
 
-/// A sequence's length stands before it.
+/// Returns whether a field is the length of the next one.
 fn is_len(fields: &[(String, Pretty)], name: &str) -> bool {
     let get = |name: &str| fields.iter().find(|(own, _)| own == name).map(|(_, value)| value);
     match name.strip_suffix("_len").and_then(get) {
@@ -114,7 +114,7 @@ fn is_len(fields: &[(String, Pretty)], name: &str) -> bool {
     }
 }
 
-/// All of the ring's records and losses are there, in their order.
+/// Checks that all of the ring's records and losses are present, in their order.
 fn check(shown: &[Shown], ring: &Followed) -> usize {
     let mut shown = shown.iter().filter(|shown| shown.ring == ring.origin.name);
     let mut count = 0;
@@ -195,9 +195,9 @@ fn babeltrace_reads_every_record_and_every_loss() {
     assert_eq!(names[..9], expected);
 }
 
-/// A ring whose first item is a loss, and whose last one is, of every cause.
+/// A ring that begins and ends with a loss, with all causes.
 #[test]
-fn losses_count_wherever_they_are_and_whatever_they_are_of() {
+fn losses_count_wherever_they_are_and_whatever_their_cause() {
     let dir = tempfile::tempdir().unwrap();
     let (path, ring) = (dir.path().join("trace"), dir.path().join("ring"));
     let mut producer =
@@ -244,7 +244,7 @@ fn losses_count_wherever_they_are_and_whatever_they_are_of() {
 }
 
 #[test]
-fn what_is_flushed_can_be_read_while_more_comes() {
+fn flushed_data_can_be_read_while_more_arrives() {
     let dir = tempfile::tempdir().unwrap();
     let (path, ring) = (dir.path().join("trace"), dir.path().join("ring"));
     let mut producer =
@@ -256,7 +256,7 @@ fn what_is_flushed_can_be_read_while_more_comes() {
         followed.read();
         let mut taken = 0;
         followed.events(0, |event| {
-            // The last record alone is news; the ring does not end.
+            // Only the last record is new; the ring does not end.
             if event.seq == number + 1 || number == 0 && event.seq == 0 {
                 out.take(event).unwrap();
                 taken += 1;
@@ -273,7 +273,7 @@ fn what_is_flushed_can_be_read_while_more_comes() {
 }
 
 #[test]
-fn a_crash_leaves_whole_packets_and_what_describes_them() {
+fn a_crash_leaves_complete_packets_and_their_metadata() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     let ring = lapped_ring(&dir.path().join("ring"), 1);
@@ -290,13 +290,13 @@ fn a_crash_leaves_whole_packets_and_what_describes_them() {
 }
 
 #[test]
-fn a_directory_of_something_else_is_left_alone() {
+fn another_directory_is_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     std::fs::create_dir(&path).unwrap();
     close_empty(&options_of(&path)).unwrap();
     let refused = close_empty(&options_of(&path)).unwrap_err();
-    assert!(refused.to_string().contains("exists already"), "{refused}");
+    assert!(refused.to_string().contains("already exists"), "{refused}");
     let overwrite = CtfOptions { overwrite: true, ..options_of(&path) };
     close_empty(&overwrite).unwrap();
     std::fs::write(path.join("thesis.tex"), "mine").unwrap();
@@ -340,7 +340,7 @@ fn any_value() -> impl Strategy<Value = Any> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a tagged record holds, under whatever names.
+    /// Any values of a tagged record, under any names.
     #[test]
     fn any_values_under_any_names_are_read(
         type_name in "[^\\pC:]{1,12}|[\"\\\\a]{1,3}",
@@ -384,7 +384,7 @@ proptest! {
             prop_assert_eq!(shown.len(), records.len());
             for (shown, record) in shown.iter().zip(followed.records()) {
                 let value = record.value.unwrap();
-                // What is a list of other things than numbers is text: JSON.
+                // A list of other values than numbers is text: JSON.
                 let Value::Struct(fields) = &value else { panic!("{value:?}") };
                 let is_odd = |value: &Value| matches!(value, Value::List(all) if {
                     let is = |one: &Value| matches!((one, &all[0]), (Value::U64(_), Value::U64(_)) | (Value::F64(_), Value::F64(_)));
@@ -399,7 +399,7 @@ proptest! {
 }
 
 #[test]
-fn a_stamp_of_the_future_spoils_no_trace_and_drags_nobody_there() {
+fn a_timestamp_in_the_future_shifts_no_other_events() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     let mut ring = full_ring(&dir.path().join("full"), 1);
@@ -409,7 +409,7 @@ fn a_stamp_of_the_future_spoils_no_trace_and_drags_nobody_there() {
     let mut nth = 0;
     for item in &mut ring.items {
         if let Kept::Record { time, .. } = item {
-            // The first, and every other: the bad ones never come to an end.
+            // The first, and every second one: bad ones keep arriving.
             if nth % 2 == 0 {
                 *time = Some(bad[nth / 2 % bad.len()]);
             }

@@ -1,4 +1,4 @@
-//! JSON lines: what they hold, and files that are begun, finished, filled and torn.
+//! JSON lines: their content, and files that are started, finished, filled and torn.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use perfring_consumer::{Item, Snapshot};
@@ -19,7 +19,7 @@ struct Tick {
     share: f64,
 }
 
-/// A copy of a ring of which every kind of line can be made.
+/// A snapshot of a ring with records for every kind of line.
 fn ring(dir: &Path) -> (Snapshot, Shapes) {
     let path = dir.join("a \"ring\"");
     let options = RingOptions { time: true, ..RingOptions::default() };
@@ -53,7 +53,7 @@ fn line(event: &Event<'_>) -> Value {
 }
 
 #[test]
-fn a_line_has_what_the_record_is_and_where_it_is_from() {
+fn a_line_has_the_record_and_its_origin() {
     let dir = tempfile::tempdir().unwrap();
     let (snapshot, shapes) = ring(dir.path());
     let mut lines = Vec::new();
@@ -80,7 +80,7 @@ fn a_line_has_what_the_record_is_and_where_it_is_from() {
 }
 
 #[test]
-fn losses_and_lateness_are_told_and_beginnings_are_not() {
+fn losses_and_lateness_are_written_and_beginnings_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let (snapshot, shapes) = ring(dir.path());
     let origin = shapes.origin();
@@ -136,7 +136,7 @@ fn files_are_finished_at_line_ends_and_only_the_newest_are_kept() {
 }
 
 #[test]
-fn a_torn_line_is_taken_away_and_a_file_has_one_writer() {
+fn a_torn_line_is_removed_and_a_file_has_one_writer() {
     let dir = tempfile::tempdir().unwrap();
     let (snapshot, shapes) = ring(dir.path());
     let path = dir.path().join("out.jsonl");
@@ -150,18 +150,18 @@ fn a_torn_line_is_taken_away_and_a_file_has_one_writer() {
     let all = text(&path);
     assert_eq!((all.lines().count(), all.lines().next()), (7, Some("{\"whole\":1}")));
     all.lines().for_each(|line| drop(serde_json::from_str::<Value>(line).unwrap()));
-    // One that is torn from its beginning on, longer than a block.
+    // A torn first line that is longer than a block.
     fs::write(&path, "x".repeat(10_000)).unwrap();
     drop(JsonLines::open("json", &options(&path)).unwrap());
     assert_eq!(text(&path), "");
 }
 
 #[test]
-fn what_cannot_be_a_file_is_refused_in_a_sentence() {
+fn an_unusable_path_is_refused_with_a_message() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("none").join("x");
     for (path, says) in
-        [(missing.as_path(), "the directory must be there"), (dir.path(), "cannot write")]
+        [(missing.as_path(), "the directory must exist"), (dir.path(), "cannot write")]
     {
         let error = JsonLines::open("json", &options(path)).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
@@ -170,20 +170,20 @@ fn what_cannot_be_a_file_is_refused_in_a_sentence() {
 
 #[test]
 fn a_device_is_written_to_and_never_renamed() {
-    // One of our own, so that a failure costs nobody else anything.
+    // A device of our own, so that a failure has no side effects.
     let dir = tempfile::tempdir().unwrap();
     let device = dir.path().join("null");
     let made = std::process::Command::new("mknod").arg(&device).args(["c", "1", "3"]).status();
     let usable = fs::OpenOptions::new().append(true).open(&device).is_ok();
     if !made.is_ok_and(|made| made.success()) || !usable {
-        let why = "only root may make devices, and not everywhere";
+        let why = "only root may create devices, and not everywhere";
         assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "{why}");
         eprintln!("SKIPPED: {why}");
         return;
     }
     let (snapshot, shapes) = ring(dir.path());
     let options = Options { max_bytes: 100, max_age_seconds: 1, keep: 1, ..options(&device) };
-    // Anybody may have it at a time.
+    // It can be shared.
     let mut both = [(); 2].map(|()| JsonLines::open("json", &options).unwrap());
     for lines in &mut both {
         for _ in 0..10 {
@@ -198,7 +198,7 @@ fn a_device_is_written_to_and_never_renamed() {
 }
 
 #[test]
-fn what_took_the_name_of_a_file_is_not_renamed() {
+fn another_file_with_the_name_is_not_renamed() {
     let dir = tempfile::tempdir().unwrap();
     let (snapshot, shapes) = ring(dir.path());
     let path = dir.path().join("out.jsonl");

@@ -1,4 +1,4 @@
-//! What comes of records at an OTLP receiver, and what does not get lost on the way.
+//! Records at an OTLP receiver, and delivery without loss.
 #![cfg(feature = "otlp")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -16,7 +16,7 @@ use feed::{Feed, Numbers, until};
 use otlp::server::{Got, Reply, Server};
 use perfring_export::otlp::{Options, Otlp};
 
-/// Little waits, so that tests need not.
+/// Short waits, so that tests are fast.
 fn options(server: &Server) -> Options {
     Options {
         endpoint: Some(server.endpoint()),

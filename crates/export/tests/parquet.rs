@@ -1,4 +1,4 @@
-//! What pyarrow reads of the files.
+//! The files as pyarrow reads them.
 #![cfg(feature = "parquet")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A file as pyarrow has it.
+/// A file as pyarrow reads it.
 struct File {
     types: Json,
     rows: Vec<Json>,
@@ -40,7 +40,7 @@ fn read(path: &Path) -> Option<HashMap<String, File>> {
     Some(out.lines().map(file).collect())
 }
 
-/// A value as its column has it.
+/// Converts a value to its form in a column.
 fn cell(value: &Value) -> Json {
     match value {
         Value::I128(value) => json!(value.to_string()),
@@ -52,7 +52,8 @@ fn cell(value: &Value) -> Json {
     }
 }
 
-/// The row has what the value has: in columns, in those of its structs, or in `more`.
+/// Checks that the row has all fields of the value: in columns, in those of its structs, or in
+/// `more`.
 fn check_fields(row: &Json, before: &str, value: &Value) -> usize {
     let Value::Struct(fields) = value else {
         assert_eq!(row["value"], cell(value));
@@ -67,7 +68,7 @@ fn check_fields(row: &Json, before: &str, value: &Value) -> usize {
         }
         count += 1;
         let shown = match &row[&name] {
-            // What is no plain list is JSON.
+            // Other values than plain lists are JSON.
             Json::String(text) if matches!(value, Value::List(_) | Value::Struct(_)) => {
                 let json: Json = serde_json::from_str(text).unwrap();
                 assert_eq!(json, serde_json::to_value(value).unwrap());
@@ -80,7 +81,8 @@ fn check_fields(row: &Json, before: &str, value: &Value) -> usize {
     count
 }
 
-/// All of the ring's records and losses are there, in their order. Returns how many.
+/// Checks that all of the ring's records and losses are present, in their order. Returns their
+/// numbers.
 fn check(files: &HashMap<String, File>, ring: &Followed) -> (usize, usize) {
     let name = &ring.origin.name;
     let mut rows: HashMap<u64, &Json> = HashMap::new();
@@ -181,9 +183,9 @@ fn little_memory_and_short_files_change_nothing_but_their_number() {
     assert!(plain("").groups > 1);
 }
 
-/// Where the records' fields change, or have names that are taken.
+/// Records whose fields change, or have names that are taken.
 #[test]
-fn what_has_no_column_is_in_more() {
+fn fields_without_a_column_are_in_more() {
     let dir = tempfile::tempdir().unwrap();
     let (path, ring) = (dir.path().join("out"), dir.path().join("ring"));
     let create = Options { size: 1 << 20, time: true, ..Options::default() };
@@ -191,7 +193,7 @@ fn what_has_no_column_is_in_more() {
     let mut followed = Followed::open(&ring, 1);
     producer.register(&JSON).unwrap();
     for at in 0..2000 {
-        // The first 1024 tell the columns.
+        // The first 1024 determine the columns.
         let json = match at {
             7 => r#"{"mixed":[1]}"#,
             0..1024 => r#"{"time":1,"a":-1,"b":"text","more":true,"mixed":1}"#,
@@ -255,7 +257,7 @@ fn types_of_one_name_share_a_file_if_they_have_the_same_columns() {
 }
 
 #[test]
-fn a_directory_of_something_else_is_left_alone_and_what_is_not_finished_leaves_nothing() {
+fn another_directory_is_not_changed_and_an_unfinished_output_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out");
     let ring = full_ring(&dir.path().join("ring"), 1);
@@ -267,7 +269,7 @@ fn a_directory_of_something_else_is_left_alone_and_what_is_not_finished_leaves_n
     std::fs::write(path.join("thesis.tex"), "mine").unwrap();
     let overwrite = ParquetOptions { overwrite: true, ..ParquetOptions::new(&path) };
     let refused = Parquet::open("parquet", &overwrite).unwrap_err();
-    assert!(refused.to_string().contains("exists already"), "{refused}");
+    assert!(refused.to_string().contains("already exists"), "{refused}");
     assert!(path.join("thesis.tex").exists());
 }
 
@@ -281,12 +283,12 @@ fn nothing_is_delivered_before_its_file_is_finished() {
         out.take(event).unwrap();
     });
     out.flush().unwrap();
-    assert_eq!(out.undelivered(), Some(8)); // but that it began
+    assert_eq!(out.undelivered(), Some(8)); // all but the ring's beginning
     assert_eq!(out.figures().delivered, 0);
     close_at_once(out);
 
-    // With one row in each file all is delivered at once, but for rows that wait for their columns;
-    // and those are all there in the end.
+    // With one row in each file all is delivered at once, except rows that wait for their columns;
+    // and those are all present in the end.
     let path = dir.path().join("rows");
     let options = ParquetOptions { rows: 1, ..ParquetOptions::new(&path) };
     let mut out = Parquet::open("parquet", &options).unwrap();

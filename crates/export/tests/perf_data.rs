@@ -1,4 +1,4 @@
-//! What perf sees of a file: read by the real `perf script` and `perf report`.
+//! Files as the real `perf script` and `perf report` read them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -15,7 +15,7 @@ fn options_of(path: &Path) -> PerfDataOptions {
     PerfDataOptions { path: path.into(), overwrite: false }
 }
 
-/// What perf prints; `None` if there is no perf.
+/// Returns what perf prints; `None` if there is no perf.
 fn perf(args: &[&str], path: &Path) -> Option<String> {
     let path = path.to_str().unwrap();
     let Some(ran) = run("perf", &[args, &["-i", path]].concat()) else {
@@ -26,7 +26,7 @@ fn perf(args: &[&str], path: &Path) -> Option<String> {
     Some(String::from_utf8(ran.stdout).unwrap())
 }
 
-/// What perf calls a type.
+/// Returns perf's name of a type.
 fn event(name: &str) -> &str {
     match name {
         "perfring-export.Plain" => "perfring_export:Plain",
@@ -40,7 +40,7 @@ fn event(name: &str) -> &str {
     }
 }
 
-/// The lines that `perf script -F trace:pid,time,event,trace --ns` should print of a ring.
+/// Returns the lines that `perf script -F trace:pid,time,event,trace --ns` should print for a ring.
 fn lines(ring: &Followed) -> Vec<String> {
     let mut lines = Vec::new();
     let line = |time: u64, event: &str, text: &str| {
@@ -111,7 +111,7 @@ fn perf_script_shows_every_record_and_every_loss() {
     assert_eq!((stat("SAMPLE"), stat("LOST")), (expected.len(), lost.len()));
     assert_eq!(stat("COMM"), 1);
 
-    // Wall-clock times: what a record of the ring has, in the time zone that the test runs in, UTC.
+    // Wall-clock times: those of the ring's records, in the test's time zone, UTC.
     let shown = perf(&["script", "-F", "trace:tod,time", "--ns"], &path).unwrap();
     let first = shown.lines().next().unwrap().split_whitespace().nth(1).unwrap();
     let nanos = rings[0].records()[0].wall.unwrap() % 1_000_000_000;
@@ -137,7 +137,7 @@ fn processes_have_their_names() {
     let Some(shown) = perf(&["script", "-F", "trace:comm,event,trace"], &path) else { return };
     let last: Vec<_> = shown.lines().last().unwrap().split_whitespace().collect();
     let last = last.join(" ");
-    // 15 bytes, as the kernel's own.
+    // 15 bytes, like the kernel's names.
     assert!(last.starts_with("a shop é of al perfring:Log: "), "{last}");
     assert!(last.contains("body=hello"), "{last}");
 }
@@ -154,7 +154,7 @@ fn the_kernels_records_are_of_their_threads() {
     assert_eq!(tids, ["10/11", "10/12", "10/11"]);
 }
 
-/// The samples' raw data, as the file has it.
+/// Returns the samples' raw data in the file.
 fn raws(file: &[u8]) -> Vec<&[u8]> {
     let word = |at: usize| u64::from_ne_bytes(file[at..at + 8].try_into().unwrap()) as usize;
     let (mut at, end) = (word(40), word(40) + word(48));
@@ -173,7 +173,7 @@ fn raws(file: &[u8]) -> Vec<&[u8]> {
 }
 
 #[test]
-fn payloads_are_whole_as_far_as_a_sample_can_hold_them() {
+fn payloads_are_complete_as_far_as_a_sample_can_hold_them() {
     let dir = tempfile::tempdir().unwrap();
     let (path, ring) = (dir.path().join("perf.data"), dir.path().join("ring"));
     let create = Options { size: 1 << 20, time: true, ..Options::default() };
@@ -209,7 +209,7 @@ fn payloads_are_whole_as_far_as_a_sample_can_hold_them() {
 }
 
 #[test]
-fn what_is_not_finished_leaves_nothing_and_what_is_there_is_left_alone() {
+fn an_unfinished_output_leaves_nothing_and_an_existing_file_is_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("perf.data");
     let mut out = PerfData::open("perf", &options_of(&path)).unwrap();
@@ -219,10 +219,10 @@ fn what_is_not_finished_leaves_nothing_and_what_is_there_is_left_alone() {
     assert_eq!(dir.path().read_dir().unwrap().count(), 0);
     std::fs::write(&path, "mine").unwrap();
     let refused = PerfData::open("perf", &options_of(&path)).unwrap_err();
-    assert!(refused.to_string().contains("exists already"), "{refused}");
+    assert!(refused.to_string().contains("already exists"), "{refused}");
     let overwrite = PerfDataOptions { overwrite: true, ..options_of(&path) };
     let mut out = PerfData::open("perf", &overwrite).unwrap();
-    assert_eq!(std::fs::read(&path).unwrap(), b"mine"); // until the new one is whole
+    assert_eq!(std::fs::read(&path).unwrap(), b"mine"); // until the new one is complete
     out.close(std::time::Instant::now()).unwrap();
     assert!(std::fs::read(&path).unwrap().starts_with(b"PERFILE2"));
     let Some(shown) = perf(&["script"], &path) else { return };
@@ -246,13 +246,13 @@ fn nothing_is_delivered_before_the_end_and_a_dropped_one_is_finished() {
 }
 
 #[test]
-fn what_is_no_file_is_not_replaced_by_one() {
-    // A socket, as a mistake with a device would spoil the machine of who runs this.
+fn only_a_regular_file_is_replaced() {
+    // A socket, as a failure with a device would damage the machine of the test.
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
     let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let options = PerfDataOptions { path: path.clone(), overwrite: true };
     let error = PerfData::open("perf", &options).unwrap_err().to_string();
-    assert!(error.contains("it is no file"), "{error}");
+    assert!(error.contains("it is not a regular file"), "{error}");
     assert!(!path.symlink_metadata().unwrap().is_file());
 }

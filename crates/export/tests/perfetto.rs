@@ -1,4 +1,4 @@
-//! What Perfetto sees of a trace: parsed by the messages that Perfetto's own Python package ships.
+//! Traces parsed by the messages that Perfetto's own Python package ships.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -14,7 +14,7 @@ use perfring_types::read::Value;
 use serde_json::{Value as Json, json};
 use std::path::Path;
 
-/// The events of a trace; `None` if there is nothing to read it with.
+/// Returns the events of a trace; `None` if there is no reader.
 fn read(path: &Path) -> Option<Vec<Json>> {
     let Some(out) =
         python("perfetto", include_str!("readers/perfetto.py"), &[path.to_str().unwrap()])
@@ -29,7 +29,7 @@ fn options_of(path: &Path) -> PerfettoOptions {
     PerfettoOptions { path: path.into(), overwrite: false }
 }
 
-/// A value as an event's arguments have it.
+/// Converts a value to its form in an event's arguments.
 fn argument(value: &Value) -> Json {
     match value {
         Value::Null => json!("null"),
@@ -48,7 +48,7 @@ fn hex(bytes: &[u8]) -> String {
     Value::Bytes(bytes.to_vec()).to_string()
 }
 
-/// Every record of the ring is an instant with all its fields, and every loss one with its figures.
+/// Checks that every record of the ring is an instant with all its fields, and every loss one.
 fn check(events: &[Json], ring: &Followed) -> usize {
     let clocks = events.iter().find_map(|event| event.get("clocks")).unwrap();
     let ahead = clocks[1].as_u64().unwrap() - clocks[0].as_u64().unwrap();
@@ -125,7 +125,7 @@ fn every_record_and_every_loss_is_in_the_trace() {
 }
 
 #[test]
-fn spans_logs_and_metrics_are_what_perfetto_calls_so() {
+fn spans_logs_and_metrics_are_those_of_perfetto() {
     let dir = tempfile::tempdir().unwrap();
     let (path, ring) = (dir.path().join("trace.pftrace"), dir.path().join("ring"));
     let resource = Resource::default().with("service.name", "shop");
@@ -136,7 +136,7 @@ fn spans_logs_and_metrics_are_what_perfetto_calls_so() {
     let k = &[("k", 5u64.into())];
     sink.emit(&SpanStart { attributes: k, ..SpanStart::new(trace, outer, "request") }).unwrap();
     sink.emit(&SpanStart::new(trace, inner, "query")).unwrap();
-    // They end in the order in which they began, as spans of threads do.
+    // They end in the order in which they started, as spans of threads do.
     sink.emit(&SpanStart::new(trace, other, "query")).unwrap();
     sink.emit(&SpanStart { attributes: k, ..SpanStart::new(trace, inner, "") }).unwrap();
     sink.emit(&SpanEnd::new(trace, outer, "request")).unwrap();
@@ -158,7 +158,7 @@ fn spans_logs_and_metrics_are_what_perfetto_calls_so() {
     followed.read();
     let mut out = Perfetto::open("trace", &options_of(&path)).unwrap();
     followed.export(&mut out);
-    out.flush().unwrap(); // it is whole before it is closed, too
+    out.flush().unwrap(); // it is complete before it is closed, too
     let Some(events) = read(&path) else { return };
     let timestamps: Vec<u64> =
         followed.records().iter().map(|record| record.time.unwrap()).collect();
@@ -240,17 +240,17 @@ fn the_kernels_records_are_on_the_tracks_of_their_threads() {
 }
 
 #[test]
-fn a_file_that_is_there_is_left_alone_and_a_full_disk_is_told() {
+fn an_existing_file_is_not_changed_and_a_full_disk_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace.pftrace");
     std::fs::write(&path, "mine").unwrap();
     let refused = Perfetto::open("trace", &options_of(&path)).unwrap_err();
-    assert!(refused.to_string().contains("exists already"), "{refused}");
+    assert!(refused.to_string().contains("already exists"), "{refused}");
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
     close_empty(Perfetto::open("trace", &PerfettoOptions { overwrite: true, ..options_of(&path) }));
     assert_eq!(std::fs::read(&path).unwrap(), b"");
     let missing = Perfetto::open("trace", &options_of(&dir.path().join("no/t"))).unwrap_err();
-    assert!(missing.to_string().contains("make it first"), "{missing}");
+    assert!(missing.to_string().contains("create it first"), "{missing}");
 
     let full = PerfettoOptions { path: "/dev/full".into(), overwrite: true };
     let mut out = Perfetto::open("trace", &full).unwrap();

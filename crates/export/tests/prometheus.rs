@@ -1,4 +1,4 @@
-//! What Prometheus gets to see.
+//! The pages that Prometheus scrapes.
 #![cfg(feature = "prometheus")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -26,7 +26,7 @@ fn open(options: &Options) -> Prometheus {
     Prometheus::open("prometheus", options).unwrap()
 }
 
-/// Whatever there is, in both formats.
+/// Publishes all kinds of signals.
 fn fill(prometheus: &mut Prometheus) -> Feed {
     let mut feed = Feed::new(1, "shop");
     let k = &[("http.method", Value::Str("GET"))];
@@ -53,7 +53,7 @@ fn fill(prometheus: &mut Prometheus) -> Feed {
 }
 
 #[test]
-fn both_formats_say_the_same() {
+fn both_formats_have_the_same_values() {
     let mut prometheus = open(&options());
     let _feed = fill(&mut prometheus);
     let pid = std::process::id().to_string();
@@ -180,22 +180,22 @@ fn counters_do_not_go_back_when_processes_start_again() {
     };
     let mut one = Feed::new(1, "shop");
     for value in [5u64, 9, 8] {
-        one.sink.emit(&Sum::cumulative("n", value)).unwrap(); // the last one is of a slower thread
+        one.sink.emit(&Sum::cumulative("n", value)).unwrap(); // the last one is from a slower thread
     }
     one.sink.emit(&state(10, 3)).unwrap();
     one.pump(&mut seqs, &mut prometheus);
     assert_eq!((total(), count()), (Some(9.0), Some(3.0)));
-    // The same process begins anew: another start.
+    // The same process starts again: another start time.
     let again = Sum { start_time_unix_nano: Some(u64::MAX - 1), ..Sum::cumulative("n", 2u64) };
     one.sink.emit(&again).unwrap();
     one.sink.emit(&state(11, 1)).unwrap();
     one.pump(&mut seqs, &mut prometheus);
     assert_eq!((total(), count()), (Some(11.0), Some(4.0)));
-    // A late sample of before.
+    // A late sample from before.
     one.sink.emit(&Sum { start_time_unix_nano: Some(7), ..Sum::cumulative("n", 9u64) }).unwrap();
     one.pump(&mut seqs, &mut prometheus);
     assert_eq!(total(), Some(11.0));
-    // A new ring of the same name, as of a program that was started again.
+    // A new ring of the same name, as of a restarted program.
     let mut two = Feed::new(2, "shop");
     two.sink.emit(&Sum::cumulative("n", 1u64)).unwrap();
     two.pump(&mut seqs, &mut prometheus);
@@ -205,7 +205,7 @@ fn counters_do_not_go_back_when_processes_start_again() {
 }
 
 #[test]
-fn series_of_rings_that_are_gone_expire() {
+fn series_of_removed_rings_expire() {
     let mut prometheus = open(&Options { expire_s: 0, ..options() });
     let address = prometheus.address();
     let mut seqs = Numbers::default();
@@ -219,7 +219,7 @@ fn series_of_rings_that_are_gone_expire() {
     assert_eq!((value("shop"), value("other")), (Some(6.0), Some(3.0)));
     one.end(&mut seqs, &mut prometheus);
     three.end(&mut seqs, &mut prometheus);
-    // The other ring of that name goes on, and its counter does not go back.
+    // The other ring of that name continues, and its counter does not go back.
     assert_eq!((value("shop"), value("other")), (Some(6.0), None));
     two.end(&mut seqs, &mut prometheus);
     let page = scrape(address, "");
@@ -256,7 +256,7 @@ fn too_many_series_are_left_out_and_counted() {
 }
 
 #[test]
-fn what_has_the_name_of_something_else_is_left_out_and_told() {
+fn samples_whose_name_is_taken_are_left_out_and_reported() {
     let mut prometheus = open(&options());
     let mut feed = Feed::new(1, "shop");
     feed.sink.emit(&Histogram::state("h", &[1.0], &[1, 2])).unwrap();
@@ -266,7 +266,7 @@ fn what_has_the_name_of_something_else_is_left_out_and_told() {
     feed.sink.emit(&Gauge::new("n", 1u64)).unwrap(); // OpenMetrics has no two families n
     feed.sink.emit(&Gauge::new("mine", 1u64)).unwrap();
     feed.pump(&mut Numbers::default(), &mut prometheus);
-    prometheus.own().gauge("mine", "", &[], 2.0); // the program's own counts
+    prometheus.own().gauge("mine", "", &[], 2.0); // the program's own figure is served
     for accept in ["", OPEN] {
         let page = scrape(prometheus.address(), accept);
         let left_out = "perfring_prometheus_left_out_samples_total";
@@ -314,7 +314,7 @@ fn own_figures_are_served_until_they_are_forgotten() {
 }
 
 #[test]
-fn processes_are_told_apart_or_added_up_as_is_wanted() {
+fn processes_are_distinguished_or_added_up_as_configured() {
     for (ring_label, pid_label) in [(false, false), (true, true)] {
         let mut prometheus = open(&Options { ring_label, pid_label, ..options() });
         let mut seqs = Numbers::default();
@@ -335,11 +335,11 @@ fn processes_are_told_apart_or_added_up_as_is_wanted() {
 }
 
 #[test]
-fn clients_that_are_slow_or_many_block_nobody() {
+fn slow_or_many_clients_do_not_block() {
     let mut prometheus = open(&Options { timeout_ms: 3_600_000, ..options() });
     let _feed = fill(&mut prometheus);
     let address = prometheus.address();
-    // More than there are places, and none of them finishes its request.
+    // More than the limit, and none of them finishes its request.
     let mut slow: Vec<TcpStream> = (0..200)
         .map(|_| {
             let mut stream = TcpStream::connect(address).unwrap();
@@ -357,7 +357,7 @@ fn clients_that_are_slow_or_many_block_nobody() {
     for scraper in scrapers {
         assert!(scraper.join().unwrap() > 30);
     }
-    // The first of the slow ones had to go.
+    // The oldest slow connection was closed.
     until("the oldest connection is closed", || {
         slow[0].set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         !matches!(slow[0].read(&mut [0]), Err(bad) if bad.kind() == std::io::ErrorKind::WouldBlock)
@@ -369,17 +369,17 @@ fn a_slow_client_is_sent_away_in_time() {
     let prometheus = open(&Options { timeout_ms: 50, ..options() });
     let mut stream = TcpStream::connect(prometheus.address()).unwrap();
     stream.write_all(b"GET /met").unwrap();
-    // Long before hyper would close it of its own accord, after 30 s.
+    // Long before hyper would close it by itself, after 30 s.
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut rest = String::new();
     // It ends, as the other side closes, perhaps with a reset.
     let ended = stream.read_to_string(&mut rest).map_err(|bad| bad.kind());
-    assert_ne!(ended, Err(std::io::ErrorKind::WouldBlock), "nobody closed it");
+    assert_ne!(ended, Err(std::io::ErrorKind::WouldBlock), "it was not closed");
     assert!(!rest.contains("200 OK"), "{rest}");
 }
 
 #[test]
-fn other_requests_are_answered_in_words() {
+fn other_requests_are_answered_with_a_message() {
     let prometheus = open(&options());
     let address = prometheus.address();
     let (head, body) = ask(address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -394,12 +394,12 @@ fn other_requests_are_answered_in_words() {
 }
 
 #[test]
-fn a_port_in_use_is_a_sentence_and_free_after_close() {
+fn a_port_in_use_has_a_message_and_is_free_after_close() {
     let mut first = open(&options());
     let listen = first.address().to_string();
     let second = Options { listen: listen.clone(), ..options() };
     let error = Prometheus::open("prometheus", &second).unwrap_err().to_string();
-    assert!(error.contains("another process listens there: say another port"), "{error}");
+    assert!(error.contains("another process listens on it: set another port"), "{error}");
     first.close(Instant::now()).unwrap();
     for _ in 0..20 {
         drop(Prometheus::open("prometheus", &second).unwrap()); // free once it returns

@@ -1,5 +1,6 @@
-//! What a recording promises: what was written is read, whatever it was; one that is cut off or
-//! damaged is read up to there, and says how much is missing; and no file harms its reader.
+//! The promises of a recording: everything that was written is read; a truncated or damaged
+//! recording is read up to that point, with the number of missing records; and no file harms its
+//! reader.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod steps;
@@ -33,7 +34,7 @@ proptest! {
             (0..11u16, any::<u16>(), prop::collection::vec(0..5u8, 0..80)), 0..20),
         lie in any::<Option<u32>>(),
     ) {
-        // Blocks as they should be, of frames that are not.
+        // Valid blocks of invalid frames.
         let mut file = whole(&[]);
         for (what, flags, mut body) in frames {
             body.resize(body.len().next_multiple_of(8), 0);
@@ -52,7 +53,7 @@ proptest! {
     }
 }
 
-/// A block as `proto/RECORDING.md` has it.
+/// Returns a block by `proto/RECORDING.md`.
 fn block(at: u64, before: u64, records: u32, flags: u32, frames: &[u8]) -> Vec<u8> {
     let mut bytes = b"PFRB".to_vec();
     bytes.extend((frames.len() as u32).to_le_bytes());
@@ -66,7 +67,7 @@ fn block(at: u64, before: u64, records: u32, flags: u32, frames: &[u8]) -> Vec<u
     bytes
 }
 
-/// The head of a file, a block with its start, and a block of these frames.
+/// Returns the head of a file, a block with its start, and a block of these frames.
 fn whole(frames: &[u8]) -> Vec<u8> {
     let mut file = b"perfrec\n\x01\0\0\0\x01\0\0\0".to_vec();
     let mut start = vec![1, 0, 0, 0, 56, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
@@ -79,7 +80,7 @@ fn whole(frames: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Where blocks begin, each with the records before it.
+/// Returns the offsets of blocks, each with the number of records before it.
 fn blocks(bytes: &[u8]) -> Vec<(usize, u64)> {
     let mut all = Vec::new();
     let mut at = 16;
@@ -94,19 +95,19 @@ fn blocks(bytes: &[u8]) -> Vec<(usize, u64)> {
 }
 
 #[test]
-fn one_that_is_cut_off_anywhere_is_read_up_to_there_and_says_so() {
+fn a_recording_truncated_anywhere_is_read_up_to_there_with_an_error() {
     let (bytes, seen) = written(&some());
     let blocks = blocks(&bytes);
     assert!(blocks.len() > 5 && records(&seen) == 12);
     for len in 0..bytes.len() {
         let (found, error) = read(&bytes[..len]);
         assert!(seen.starts_with(&found), "{len}");
-        let error = error.unwrap_or_else(|| panic!("cut at {len}, and nothing is said"));
+        let error = error.unwrap_or_else(|| panic!("truncated at {len} without an error"));
         if len == 0 {
             assert!(matches!(error, ReadError::Other));
             continue;
         }
-        // All of what is whole is read.
+        // All complete blocks are read.
         let (at, before) = *blocks.iter().rev().find(|(at, _)| *at <= len).unwrap_or(&(0, 0));
         let ReadError::Truncated { read, bytes, missing } = error else { panic!("{error}") };
         assert_eq!((read, bytes), (before, (len - at) as u64), "{len}");
@@ -123,7 +124,7 @@ fn one_that_is_cut_off_anywhere_is_read_up_to_there_and_says_so() {
 }
 
 #[test]
-fn one_with_any_byte_changed_is_read_up_to_there_and_says_how_much_is_missing() {
+fn a_recording_with_any_byte_changed_is_read_up_to_there_with_the_number_missing() {
     let (bytes, seen) = written(&some());
     let (blocks, mut exactly) = (blocks(&bytes), 0);
     for at in 0..bytes.len() {
@@ -132,7 +133,7 @@ fn one_with_any_byte_changed_is_read_up_to_there_and_says_how_much_is_missing() 
         let (found, error) = read(&bytes);
         assert!(seen.starts_with(&found), "{at}");
         match error {
-            None => assert!((8..12).contains(&at), "byte {at} was changed, and nobody saw it"),
+            None => assert!((8..12).contains(&at), "byte {at} was changed without an error"),
             Some(ReadError::Other) => assert!(at < 8),
             Some(ReadError::Version { .. }) => assert!((12..16).contains(&at)),
             Some(ReadError::Damaged { at: place, read, bytes: rest, missing, .. }) => {
@@ -145,17 +146,17 @@ fn one_with_any_byte_changed_is_read_up_to_there_and_says_how_much_is_missing() 
                     exactly += 1;
                 }
             }
-            // A length that goes beyond the end cannot be: the header has a checksum, too.
+            // A length beyond the end is impossible: the header has a checksum, too.
             Some(other) => panic!("{at}: {other}"),
         }
     }
-    println!("{} bytes changed, {exactly} times told exactly", bytes.len());
+    println!("{} bytes changed, {exactly} times with the exact number", bytes.len());
     assert!(exactly > 500);
 }
 
 #[test]
 fn a_recording_of_a_recording_is_not_mistaken_for_it() {
-    // A payload with whole blocks in it, damaged before them: they are not counted.
+    // A payload with complete blocks in it, damaged before them: they are not counted.
     let (inner, _) = written(&some());
     let record = Step::Record { ring: 0, pos: 0, kind: 4096, bytes: inner, time: None, late: 0 };
     let (mut outer, _) = written(&[Step::Flush, record.clone(), Step::Flush, record]);
@@ -166,7 +167,7 @@ fn a_recording_of_a_recording_is_not_mistaken_for_it() {
 }
 
 #[test]
-fn a_block_that_was_taken_out_is_missed() {
+fn a_removed_block_is_noticed() {
     let mut file = whole(&[]);
     let at = file.len() as u64;
     file.extend(block(at, 5, 0, 1, &[]));
@@ -175,7 +176,7 @@ fn a_block_that_was_taken_out_is_missed() {
     assert_eq!((place, missing), (at, Missing::Exactly(5)));
 }
 
-/// Frames, written by hand.
+/// Frames, encoded by hand.
 #[derive(Default)]
 struct Frames(Vec<u8>);
 
@@ -244,7 +245,7 @@ fn a_file_is_as_the_document_says() {
     assert!(reader.next().unwrap().is_none());
     assert_eq!(reader.totals().to_string(), "1 record, lost 7: full 7");
 
-    // Totals that do not agree are told: something was left out.
+    // Totals that do not match are an error: something was left out.
     let at = frames.0.len() - end.len();
     frames.0[at] = 2;
     let (_, error) = read(&whole(&frames.0));
@@ -264,7 +265,7 @@ fn record_some(path: &Path, existing: Existing) -> Result<Vec<Seen>, String> {
 }
 
 #[test]
-fn a_file_that_is_there_is_refused_or_replaced() {
+fn an_existing_file_is_refused_or_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let seen = record_some(&path, Existing::Refuse).unwrap();
@@ -289,7 +290,7 @@ fn a_file_that_is_there_is_refused_or_replaced() {
 }
 
 #[test]
-fn one_is_gone_on_with_whatever_a_crash_left_at_its_end() {
+fn a_recording_is_appended_to_whatever_a_crash_left_at_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let seen = record_some(&path, Existing::Refuse).unwrap();
@@ -301,7 +302,7 @@ fn one_is_gone_on_with_whatever_a_crash_left_at_its_end() {
         record_some(&path, Existing::Append).unwrap();
         let again = fs::read(&path).unwrap();
         let (found, error) = read(&again);
-        // Nothing but the half block is gone.
+        // Only the half block is removed.
         assert!(error.is_none(), "{len}: {error:?}");
         assert_eq!(found, [there, seen.clone()].concat(), "{len}");
         if len >= last {
@@ -316,7 +317,7 @@ fn one_is_gone_on_with_whatever_a_crash_left_at_its_end() {
     record_some(&path, Existing::Append).unwrap();
     assert_eq!(read(&fs::read(&path).unwrap()).0, [there, seen.clone()].concat());
 
-    // A header in the middle is: what follows it is not cut off.
+    // A header in the middle is damaged: what follows it is not truncated.
     let starts = blocks(&once);
     assert!(starts.len() > 2);
     let mut damaged = once.clone();
@@ -326,7 +327,7 @@ fn one_is_gone_on_with_whatever_a_crash_left_at_its_end() {
     assert!(error.contains("records follow"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), damaged);
 
-    // Half a block that is longer than what comes.
+    // Half a block that is longer than the new one.
     let mut half = once.clone();
     half.extend(block(once.len() as u64, 12, 1, 0, &[0; 90_000]));
     half.truncate(half.len() - 8);
@@ -337,11 +338,11 @@ fn one_is_gone_on_with_whatever_a_crash_left_at_its_end() {
 
     fs::write(&path, "something else").unwrap();
     let error = record_some(&path, Existing::Append).unwrap_err();
-    assert!(error.contains("no recording"), "{error}");
+    assert!(error.contains("not a recording"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"something else");
 }
 
-/// Takes so many bytes.
+/// Accepts this many bytes.
 struct Disk(usize, Shared);
 
 impl Write for Disk {
@@ -360,7 +361,7 @@ impl Write for Disk {
 }
 
 #[test]
-fn a_full_disk_is_a_sentence_and_nothing_is_said_to_be_delivered() {
+fn a_full_disk_has_a_message_and_nothing_counts_as_delivered() {
     let full = options(Path::new("/dev/full"), Existing::Refuse);
     let error = Recording::open("rec", &full).unwrap_err().to_string();
     assert!(error.contains("No space left"), "{error}");
@@ -394,7 +395,7 @@ fn a_full_disk_is_a_sentence_and_nothing_is_said_to_be_delivered() {
 }
 
 #[test]
-fn options_are_read_by_their_names() {
+fn options_are_parsed_by_their_names() {
     let options: Options =
         serde_json::from_str(r#"{"path":"x","existing":"append","block_bytes":4096}"#).unwrap();
     assert_eq!((options.existing, options.mode), (Existing::Append, 0o600));

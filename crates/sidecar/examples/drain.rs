@@ -1,5 +1,5 @@
-//! What the engine costs: a core that drains the rings of eight producers, full of 64-byte records
-//! with stamps, to an output that does nothing, in the order of time.
+//! The cost of the engine: one core drains the rings of eight producers, full of 64-byte records
+//! with timestamps, to an output that does nothing, in the order of time.
 //!
 //! `cargo run --release -p perfring-sidecar --example drain`
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const RINGS: usize = 8;
 
-/// Time that this thread had a core, so that others on the machine do not count.
+/// Returns this thread's CPU time, which excludes other processes.
 fn busy() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
@@ -31,7 +31,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     engine.add_output("null", Delivery::Required, Default::default(), Box::new(Null::default()))?;
     for path in &paths {
         let location = Location::from(path.clone());
-        engine.attach(&location, &Input::new(Place::Ring(location.clone())), None, |_| None)?;
+        engine
+            .attach(&location, &Input::new(InputSource::Ring(location.clone())), None, |_| None)?;
     }
     let (mut all, mut took) = (0, Duration::ZERO);
     for _ in 0..200 {

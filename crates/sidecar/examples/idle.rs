@@ -1,5 +1,5 @@
-//! What a thousand rings cost that hardly say anything: the time to attach to them, and the share
-//! of a core while ten of them get a hundred records a second each.
+//! The cost of a thousand nearly idle rings: the time to attach to them, and the share of a core
+//! while ten of them get a hundred records a second each.
 //!
 //! `cargo run --release -p perfring-sidecar --example idle [RINGS [DELAY_MS]]`
 
@@ -10,7 +10,7 @@ use perfring_sidecar::{Config, Engine, Sidecar, Signals};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-/// Time that the main thread had a core.
+/// Returns the main thread's CPU time.
 fn busy() -> Duration {
     let stat = format!("/proc/self/task/{}/schedstat", std::process::id());
     let stat = std::fs::read_to_string(stat).unwrap_or_default();
@@ -35,7 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let before = busy();
     for n in 0..rings {
         let location = Location::from(dir.path().join(format!("ring-{n}")));
-        engine.attach(&location, &Input::new(Place::Ring(location.clone())), None, |_| None)?;
+        engine
+            .attach(&location, &Input::new(InputSource::Ring(location.clone())), None, |_| None)?;
     }
     println!("{:?} of a core to attach to a ring", (busy() - before) / rings as u32);
     drop(engine);
@@ -59,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         asker.stop(15);
     });
-    config.add_input(Input::new(Place::Dir(dir.path().to_owned())));
+    config.add_input(Input::new(InputSource::Dir(dir.path().to_owned())));
     config.add_output("null")?;
     let mut sidecar = Sidecar::start(config)?;
     sidecar.run(&signals, &mut || Ok(Config::default()), &mut |sentence| eprintln!("{sentence}"));

@@ -1,4 +1,4 @@
-//! What a sidecar is to do: a file of TOML, flags, or both.
+//! The configuration of a sidecar: a TOML file, flags, or both.
 
 pub(crate) mod filter;
 mod input;
@@ -7,7 +7,7 @@ pub(crate) mod opened;
 pub(crate) mod rule;
 mod table;
 
-pub use input::{From, Input, Mode, Place};
+pub use input::{From, Input, InputSource, Mode};
 pub use kinds::{Delivery, OutputConfig};
 pub use perfring_consumer::Trust;
 pub use table::ConfigError;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use table::Tables;
 
-/// What a sidecar is to do.
+/// The configuration of a sidecar.
 ///
 /// ```
 /// use perfring_sidecar::Config;
@@ -43,35 +43,35 @@ use table::Tables;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// What concerns all of it.
+    /// General settings.
     pub settings: Settings,
-    /// Where records come from.
+    /// The inputs.
     pub inputs: Vec<Input>,
-    /// Where they go.
+    /// The outputs.
     pub outputs: Vec<OutputConfig>,
     /// When to keep what overwrite rings hold.
     pub rules: Vec<Rule>,
 }
 
-/// What concerns all of a sidecar: the keys at the beginning of the file.
+/// General settings of a sidecar: the keys at the beginning of the file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Milliseconds that a record may come later than others and still stand in its place in the
-    /// order of time: as long is each held back. Twice in this time each quiet ring is looked at:
-    /// a thousand of them cost most of a hundredth of a core with 100, and more with less.
+    /// Milliseconds that a record may arrive later than others and still be put in the order of
+    /// time: each record is held back for this long. Each quiet ring is polled twice in this time:
+    /// with 100, a thousand of them cost most of a hundredth of a core, and more with less.
     pub delay_ms: u64,
     /// Seconds that outputs have at the end to deliver what they hold.
     pub shutdown_seconds: u64,
-    /// The file in which the places in observed rings are saved, so that the next run goes on
-    /// there. Without it, it begins at their oldest records again. (A ring that is consumed has its
-    /// place in itself.) Its directory is made if it is not there.
+    /// The file in which the positions in observed rings are saved, so that the next run continues
+    /// there. Without it, reading starts at their oldest records again. (A ring that is consumed
+    /// keeps its own position.) Its directory is created if it does not exist.
     pub state: Option<PathBuf>,
-    /// Milliseconds between two savings.
+    /// Milliseconds between two saves.
     pub state_interval_ms: u64,
     /// A file that is replaced at each interval with the figures of rings and outputs, as JSON.
     pub status: Option<PathBuf>,
-    /// Seconds between two of these, and also what SIGUSR1 asks for at once.
+    /// Seconds between two of these. SIGUSR1 requests one at once.
     pub status_interval_seconds: u64,
     /// Seconds between two lines of figures on stderr; 0 for none.
     pub log_interval_seconds: u64,
@@ -102,7 +102,7 @@ impl Settings {
 }
 
 impl Config {
-    /// Reads a configuration; `name` is what errors call it.
+    /// Parses a configuration; `name` is its name in errors.
     ///
     /// # Errors
     /// [`ConfigError`] with the line.
@@ -135,7 +135,7 @@ impl Config {
         Self::parse(&text, &path.display().to_string())
     }
 
-    /// Adds what `--output` says: `KIND`, or `KIND:` and the kind's first option, as in
+    /// Adds the output of a flag `--output`: `KIND`, or `KIND:` and the kind's first option, as in
     /// `json:events.jsonl`.
     ///
     /// ```
@@ -160,7 +160,7 @@ impl Config {
         self.inputs.push(input);
     }
 
-    /// What can be said against it as a whole.
+    /// Checks the configuration as a whole.
     ///
     /// # Errors
     /// [`ConfigError`]: no input, no output, or two of one name.
@@ -188,7 +188,7 @@ impl Config {
         }
     }
 
-    /// What it says, in a line each: for `--check`.
+    /// Describes it, one item per line: for `--check`.
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
         let inputs = self.inputs.iter().map(Input::describe);

@@ -1,4 +1,5 @@
-//! The engine: from rings through the merge to outputs, and back, what may leave the rings.
+//! The engine: passes records from rings through the merge to outputs, and releases delivered
+//! records.
 
 mod checkpoint;
 mod outlet;
@@ -26,19 +27,19 @@ use ring::{Ring, Rings, Stage};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// As many damaged rings are told apart.
+/// The limit of damaged rings that are counted separately.
 const DAMAGED_MAX: usize = 65_536;
 
-/// Reads many rings in the order of time, hands what it reads to outputs, and lets records go from
+/// Reads many rings in the order of time, passes what it reads to outputs, and releases records in
 /// their rings once every output that promises delivery has delivered them.
 ///
-/// It waits for nothing and knows no files but rings: [`Sidecar`](crate::Sidecar) drives it. Its
-/// memory is bounded: one record is held while an output has no room for it.
+/// It never waits and uses no files except rings: [`Sidecar`](crate::Sidecar) drives it. Its memory
+/// is bounded: it holds one record while an output has no room for it.
 ///
 /// ```
 /// use perfring_export::Null;
-/// use perfring_sidecar::{Engine, Turn, config::{Delivery, Input, Place}};
-/// # use perfring_producer::{Options, Producer};
+/// use perfring_sidecar::{Engine, Turn, config::{Delivery, Input, InputSource}};
+/// # use perfring_producer::{Options, Producer, RecordType};
 /// # use std::time::Duration;
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("ring");
@@ -46,8 +47,8 @@ const DAMAGED_MAX: usize = 65_536;
 /// let mut engine = Engine::new(Duration::from_millis(1))?;
 /// engine.add_output("null", Delivery::Required, Default::default(), Box::new(Null::default()))?;
 /// let location = path.into();
-/// engine.attach(&location, &Input::new(Place::Ring(location.clone())), None, |_| None)?;
-/// producer.publish(b"a record")?;
+/// engine.attach(&location, &Input::new(InputSource::Ring(location.clone())), None, |_| None)?;
+/// producer.publish(RecordType::BYTES, b"a record")?;
 /// while engine.rings().any(|ring| ring.figures.records == 0) {
 ///     if engine.turn() != Turn::More {
 ///         engine.wait(Duration::from_millis(10));
@@ -62,7 +63,7 @@ pub struct Engine {
     outlets: Outlets,
     rules: Vec<Rule>,
     turn: u64,
-    /// Rings of which something came in this turn.
+    /// Rings of which something was read in this turn.
     touched: Vec<SourceId>,
     checkpoints: Checkpoints<SourceId>,
     pending: Option<Pending>,
@@ -73,16 +74,16 @@ pub struct Engine {
     /// The number of the next ring.
     id: u32,
     notes: Vec<Note>,
-    /// Rings that could not be read on.
+    /// Rings with a problem that ended their reading.
     damaged: u64,
     /// Those of them that have an id, to count each once.
     damaged_ids: HashSet<[u8; 16]>,
-    /// The rules that records asked for, a bit each.
+    /// The rules that records triggered, a bit each.
     met: u64,
 }
 
 impl Engine {
-    /// Without rings and outputs; records are held back for at most `delay`.
+    /// Creates an engine without rings and outputs; records are held back for at most `delay`.
     ///
     /// # Errors
     /// [`ClockError`].
@@ -107,7 +108,7 @@ impl Engine {
         })
     }
 
-    /// Adds an output. It is told of all rings before the first record.
+    /// Adds an output. All rings are announced to it before the first record.
     ///
     /// # Errors
     /// [`OutputError`]: there are too many.
@@ -121,19 +122,19 @@ impl Engine {
         let bit = self.outlets.add(name, delivery, filter, output)?;
         self.rings.values_mut().for_each(|ring| ring.began &= !bit);
         if let Some(pending) = &mut self.pending {
-            // It is older than this output, which begins after it.
+            // The held event is older than this output, which starts after it.
             pending.done |= bit;
         }
         Ok(())
     }
 
-    /// Sets the rules by which records ask for snapshots.
+    /// Sets the rules by which records trigger snapshots.
     pub fn set_rules(&mut self, rules: Vec<Rule>) {
         self.rules = rules;
     }
 
-    /// Reads a ring as its input says, if it is the one with this id. `saved` gives the place where
-    /// an observer goes on.
+    /// Attaches to a ring as its input says, if it is the one with this id. `saved` returns the
+    /// position where an observer continues.
     ///
     /// # Errors
     /// [`AttachFailure`].
@@ -148,7 +149,7 @@ impl Engine {
         Ok(self.insert(ring, source))
     }
 
-    /// Reads a ring of the kernel, until what it watches is over.
+    /// Adds a ring of the kernel, which is read until what it observes ends.
     pub fn add_kernel(&mut self, name: &str, ring: KernelRing, input: &Input) -> SourceId {
         let source: Box<dyn Source> = Box::new(ring);
         let about = source.about();
@@ -170,7 +171,8 @@ impl Engine {
         id
     }
 
-    /// The kernel's rings have no anchors of their own: somebody may have set the clock.
+    /// Updates the anchors of the kernel's rings, which have none of their own, as the clock may be
+    /// set.
     fn anchor(&mut self) {
         for id in &self.kernel {
             if let (Some(ring), Some(source)) = (self.rings.get_mut(id), self.merge.source(*id)) {
@@ -186,17 +188,17 @@ impl Engine {
         self.by_uuid.insert(ring.uuid(), id);
         let ring = self.rings.entry(id).or_insert(ring);
         if self.pending.is_none() {
-            // At once, also of a ring that stays empty; who is busy is told later.
+            // At once, also for a ring that stays empty; a busy output is told later.
             self.outlets.begin(&mut ring.began, ring.shapes.origin());
         }
         id
     }
 
-    /// The ring's file is gone: it ends once it is read and nobody writes to it.
-    pub fn vanish(&mut self, uuid: &[u8; 16]) {
+    /// Notes that the ring's file was removed: it ends once it is read and has no producer.
+    pub fn file_removed(&mut self, uuid: &[u8; 16]) {
         let Some(id) = self.by_uuid.get(uuid) else { return };
         if let Some(ring) = self.rings.get_mut(id) {
-            ring.vanished = true;
+            ring.removed = true;
             self.leave(*id);
         }
     }
@@ -207,13 +209,13 @@ impl Engine {
         }
     }
 
-    /// A ring that is read has a file again, of this name; while it has one, another of the same id
-    /// is a copy. Whether it is read.
-    pub fn reappear(&mut self, uuid: &[u8; 16], location: &Location) -> bool {
+    /// Notes that a ring that is read has a file of this name again; while it has one, another of
+    /// the same id is a copy. Returns whether the ring is read.
+    pub fn file_restored(&mut self, uuid: &[u8; 16], location: &Location) -> bool {
         let Some(id) = self.by_uuid.get(uuid) else { return false };
         let Some(ring) = self.rings.get_mut(id) else { return false };
         if ring.stage == Stage::Reading {
-            if std::mem::take(&mut ring.vanished) {
+            if std::mem::take(&mut ring.removed) {
                 ring.location = Some(location.clone());
             }
             self.leaving.retain(|leaving| leaving != id);
@@ -231,18 +233,18 @@ impl Engine {
         }
     }
 
-    /// Rules that records asked for since the last call, a bit each.
+    /// Takes the rules that records triggered, a bit each.
     pub(crate) fn met(&mut self) -> u64 {
         std::mem::take(&mut self.met)
     }
 
-    /// Why an output that must have everything cannot go on, if one cannot.
+    /// Takes the error of an output with required delivery that cannot continue, if there is one.
     pub(crate) fn take_failed(&mut self) -> Option<OutputError> {
         let mut outlets = self.outlets.iter_mut().filter(|outlet| outlet.is_required());
         outlets.find_map(|outlet| outlet.failed.take())
     }
 
-    /// What is worth a line, since the last call.
+    /// Takes the notes since the last call.
     pub fn notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
@@ -262,23 +264,23 @@ impl Engine {
         }
     }
 
-    /// Whether everything that was read is delivered.
+    /// Returns whether everything that was read is delivered.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.checkpoints.is_empty() && self.pending.is_none()
     }
 
-    /// The rings.
+    /// Returns the status of all rings.
     pub fn rings(&self) -> impl Iterator<Item = RingStatus<'_>> {
         self.rings.values().filter(|ring| ring.stage != Stage::Gone).map(Ring::status)
     }
 
-    /// What is known of the rings, and whether each is one that overwrites.
+    /// Returns the shapes of the observed overwrite rings.
     pub(crate) fn shapes(&self) -> impl Iterator<Item = &Shapes> {
         self.rings.values().map(|ring| &ring.shapes)
     }
 
-    /// Rings that may go, as their inputs say.
+    /// Returns the rings that may be removed, as their inputs say.
     pub(crate) fn idle(&mut self, now: Instant) -> Vec<(SourceId, Idle)> {
         let may_go = |(id, ring): (&SourceId, &mut Ring)| {
             let after = Duration::from_secs(ring.input.prune_after_seconds?);
@@ -293,7 +295,8 @@ impl Engine {
         self.rings.iter_mut().filter_map(may_go).collect()
     }
 
-    /// Looks which rings have a producer. Returns the names of those that had one at the last call.
+    /// Checks which rings have a producer. Returns the names of those that had one at the last
+    /// call.
     pub(crate) fn deaths(&mut self) -> Vec<String> {
         let died = |ring: &mut Ring| {
             let had = std::mem::replace(&mut ring.produced, ring.shapes.has_producer());
@@ -302,40 +305,41 @@ impl Engine {
         self.rings.values_mut().filter_map(died).collect()
     }
 
-    /// The outputs.
+    /// Returns the status of all outputs.
     pub fn outputs(&self) -> impl Iterator<Item = OutputStatus<'_>> {
         self.outlets.iter().map(Outlet::status)
     }
 
-    /// Counts a ring that is damaged, once; of one without an id, whoever calls sees to that.
+    /// Counts a damaged ring once; without an id, the caller ensures that.
     pub(crate) fn count_damaged(&mut self, uuid: Option<[u8; 16]>) {
-        // Rather one twice than ever more memory.
+        // Counting one twice is better than unbounded memory.
         if self.damaged_ids.len() >= DAMAGED_MAX {
             self.damaged_ids.clear();
         }
         self.damaged += u64::from(uuid.is_none_or(|uuid| self.damaged_ids.insert(uuid)));
     }
 
-    /// How many rings could not be read, or read on, as they were damaged or cut short.
+    /// Returns how many rings could not be read, or read on, because they were damaged or
+    /// truncated.
     #[must_use]
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// What the merge did.
+    /// Returns the figures of the merge.
     #[must_use]
     pub fn merge_figures(&self) -> MergeFigures {
         self.merge.figures()
     }
 
-    /// The places in observed rings up to which all is delivered.
+    /// Returns the positions in observed rings up to which all is delivered.
     pub fn saved(&self) -> HashMap<[u8; 16], Saved> {
         let newest = self.by_uuid.iter().filter_map(|(uuid, id)| Some((uuid, self.rings.get(id)?)));
         let observed = newest.filter(|(_, ring)| ring.observed);
         observed.map(|(uuid, ring)| (*uuid, ring.delivered().saved())).collect()
     }
 
-    /// Whether all that was there at the call of [`Engine::heads`] is read.
+    /// Returns whether everything up to the positions of a call of [`Engine::heads`] is read.
     #[must_use]
     pub fn is_past(&self, heads: &HashMap<SourceId, u64>) -> bool {
         heads.iter().all(|(id, head)| {
@@ -343,7 +347,7 @@ impl Engine {
         })
     }
 
-    /// Where the rings end now.
+    /// Returns the present heads of all rings.
     #[must_use]
     pub fn heads(&self) -> HashMap<SourceId, u64> {
         self.rings.iter().map(|(id, ring)| (*id, ring.shapes.head())).collect()

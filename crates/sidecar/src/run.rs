@@ -4,12 +4,12 @@ mod damaged;
 mod inputs;
 mod outputs;
 mod own;
-mod places;
+mod positions;
 mod recorder;
 mod replace;
 mod status;
 
-pub use places::PlacesError;
+pub use positions::PositionsError;
 
 use crate::config::{Config, ConfigError};
 use crate::engine::turn::Turn;
@@ -19,43 +19,43 @@ use inputs::Inputs;
 use outputs::Outputs;
 use perfring_consumer::{ClockError, install_sigbus_handler};
 use perfring_export::OutputError;
-use places::Places;
+use positions::Positions;
 use recorder::Recorder;
 use replace::replace;
 use std::io;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// How often anything but records is looked at.
+/// The interval of polling everything but records.
 const POLL: Duration = Duration::from_millis(20);
 /// The longest sleep while there is nothing to read.
 const SLEEP: Duration = Duration::from_millis(50);
-/// The same while outputs have something to deliver.
+/// The longest sleep while outputs have something to deliver.
 const SLEEP_HELD: Duration = Duration::from_millis(2);
-/// Pauses while nothing can be read, as an output has no room.
+/// The first and the longest pause while an output without room stops all reading.
 const STALLED: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(20));
-/// How often producers are looked for that are gone.
+/// The interval of checks for dead producers.
 const DEATHS: Duration = Duration::from_millis(250);
-/// How often outputs that show them get the sidecar's own figures.
+/// The interval at which outputs that show them get the sidecar's own figures.
 const OWN: Duration = Duration::from_secs(1);
 
 /// Why a sidecar does not start.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The configuration cannot be.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// An output cannot be opened.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The saved places cannot be used.
+    /// The saved positions cannot be used.
     #[error(transparent)]
-    Places(#[from] PlacesError),
-    /// The clock of stamps is not known.
+    Positions(#[from] PositionsError),
+    /// The clock of the timestamps is unknown.
     #[error(transparent)]
     Clock(#[from] ClockError),
-    /// The system takes no handler for files that are cut short.
+    /// The SIGBUS handler for truncated files cannot be installed.
     #[error("cannot take SIGBUS: {0}")]
     SigbusHandler(io::Error),
     /// An input cannot be followed.
@@ -69,11 +69,11 @@ pub enum StartError {
 pub enum End {
     /// A signal asked for it.
     Signal(i32),
-    /// All that was there is read and delivered: of [`Sidecar::once`].
+    /// All that was present is read and delivered: only after [`Sidecar::once`].
     Drained,
-    /// Whoever read the lines of an output is gone.
+    /// The reader of an output's lines has closed the pipe.
     ClosedPipe,
-    /// An output that must have everything cannot go on.
+    /// An output with required delivery cannot continue.
     Failed(OutputError),
 }
 
@@ -83,16 +83,16 @@ pub type Reload<'a> = &'a mut dyn FnMut() -> Result<Config, ConfigError>;
 /// A running sidecar.
 ///
 /// ```
-/// use perfring_sidecar::{Config, End, Sidecar, Signals, config::{Input, Place}};
-/// # use perfring_producer::{Options, Producer};
+/// use perfring_sidecar::{Config, End, Sidecar, Signals, config::{Input, InputSource}};
+/// # use perfring_producer::{Options, Producer, RecordType};
 /// # let dir = tempfile::tempdir()?;
 /// # let (rings, lines) = (dir.path().join("rings"), dir.path().join("lines.jsonl"));
 /// # std::fs::create_dir(&rings)?;
 /// # Producer::create(rings.join("one"), &Options::default())?.publish(b"x")?;
 /// let mut config = Config::default();
-/// config.add_input(Input::new(Place::Dir(rings)));
+/// config.add_input(Input::new(InputSource::Dir(rings)));
 /// config.add_output(&format!("json:{}", lines.display()))?;
-/// let mut sidecar = Sidecar::start(config)?.once(); // reads what is there, and ends
+/// let mut sidecar = Sidecar::start(config)?.once(); // reads what is present, then ends
 /// let ended = sidecar.run(&Signals::default(), &mut || Ok(Config::default()), &mut |_| {});
 /// assert!(matches!(ended, End::Drained));
 /// assert_eq!(std::fs::read_to_string(&lines)?.lines().count(), 1);
@@ -102,7 +102,7 @@ pub struct Sidecar {
     config: Config,
     engine: Engine,
     inputs: Inputs,
-    places: Places,
+    positions: Positions,
     recorder: Recorder,
     since: Instant,
     once: bool,
@@ -110,10 +110,10 @@ pub struct Sidecar {
     outputs: Outputs,
 }
 
-/// When things are due.
+/// When tasks are due.
 struct Timers {
     poll: Instant,
-    places: Instant,
+    positions: Instant,
     status: Instant,
     log: Instant,
     deaths: Instant,
@@ -121,13 +121,13 @@ struct Timers {
 }
 
 impl Sidecar {
-    /// Opens all outputs, and begins to follow all inputs.
+    /// Opens all outputs, and starts to follow all inputs.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn start(config: Config) -> Result<Self, StartError> {
         config.check()?;
-        // A ring whose file is cut short is that ring's trouble.
+        // A ring whose file is truncated is only that ring's problem.
         install_sigbus_handler().map_err(StartError::SigbusHandler)?;
         let places = Places::open(config.settings.state.as_deref())?;
         let mut engine = Engine::new(config.settings.delay())?;
@@ -146,37 +146,37 @@ impl Sidecar {
             config,
             engine,
             inputs,
-            places,
+            positions,
             recorder: Recorder::default(),
             since: now,
             once: false,
-            timers: Timers { poll: now, places: now, status: now, log, deaths: now, own: now },
+            timers: Timers { poll: now, positions: now, status: now, log, deaths: now, own: now },
             outputs,
         })
     }
 
-    /// Ends when all is read that is there.
+    /// Ends when everything present is read.
     #[must_use]
     pub fn once(mut self) -> Self {
         self.once = true;
         self
     }
 
-    /// The engine, to look at.
+    /// Returns the engine, to inspect it.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Runs until it is asked to end, or cannot go on; then delivers what was read, as far as the
-    /// deadline of the configuration lets it. What it has to say it says in sentences.
+    /// Runs until it is asked to end, or cannot continue; then delivers what was read, within the
+    /// deadline of the configuration. Passes its messages to `say`.
     pub fn run(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> End {
         let ended = self.work(signals, reload, say);
         let deadline = Instant::now() + self.config.settings.shutdown();
         let errors = self.engine.close(deadline);
-        self.look_at_notes(say);
-        self.places.update(self.engine.saved());
-        if let Err(error) = self.places.save() {
+        self.report_notes(say);
+        self.positions.update(self.engine.saved());
+        if let Err(error) = self.positions.save() {
             say(&error.to_string());
         }
         self.write_status(say);
@@ -199,11 +199,11 @@ impl Sidecar {
 
     fn work(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> End {
         let mut pause = STALLED.0;
-        // All that is there at the start is merged from the start, however many rings there are.
-        while signals.stopped().is_none() && !self.inputs.poll(&mut self.engine, &self.places, say)
-        {
-        }
-        // What is there at the first look is what there is to be read once.
+        // All rings present at the start are merged from the start, however many there are.
+        while signals.stopped().is_none()
+            && !self.inputs.poll(&mut self.engine, &self.positions, say)
+        {}
+        // What is present at the first poll is what `once` reads.
         let mut heads = None;
         loop {
             if let Some(signal) = signals.stopped() {
@@ -239,25 +239,25 @@ impl Sidecar {
         }
     }
 
-    /// Everything but records. Whether all rings that are there are attached to.
+    /// Polls everything but records. Returns whether all present rings are attached to.
     fn poll(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> bool {
         let now = Instant::now();
         if signals.take_reload() {
             self.reload(reload(), say);
         }
-        let all = self.inputs.poll(&mut self.engine, &self.places, say);
+        let all = self.inputs.poll(&mut self.engine, &self.positions, say);
         self.inputs.prune(&mut self.engine, say);
         self.engine.flush();
-        self.engine.let_go();
-        self.engine.see_off(); // also where turns are always full
-        self.look_at_notes(say);
+        self.engine.release_delivered();
+        self.engine.end_removed(); // also if turns are always full
+        self.report_notes(say);
         self.outputs.report_troubles(&self.engine, say);
-        self.look_at_rules(signals, now, say);
+        self.apply_rules(signals, now, say);
         let settings = &self.config.settings;
-        if now >= self.timers.places {
-            self.timers.places = now + Duration::from_millis(settings.state_interval_ms);
-            self.places.update(self.engine.saved());
-            if let Err(error) = self.places.save() {
+        if now >= self.timers.positions {
+            self.timers.positions = now + Duration::from_millis(settings.state_interval_ms);
+            self.positions.update(self.engine.saved());
+            if let Err(error) = self.positions.save() {
                 say(&error.to_string());
             }
         }
@@ -293,28 +293,28 @@ impl Sidecar {
         }
     }
 
-    fn look_at_notes(&mut self, say: &mut dyn FnMut(&str)) {
+    fn report_notes(&mut self, say: &mut dyn FnMut(&str)) {
         for note in self.engine.notes() {
             match note {
                 Note::SetAside { ring, uuid, why, .. } => {
-                    say(&format!("{ring}: {why}; it is set aside, and the others go on"));
+                    say(&format!("{ring}: {why}; it is set aside, and the others continue"));
                     self.inputs.damaged.set_aside(uuid);
                 }
-                Note::Ended { ring, uuid, vanished, saved, .. } => {
+                Note::Ended { ring, uuid, removed, saved, .. } => {
                     self.outputs.forget(&ring);
-                    // A ring that stays may be read again, by another configuration.
+                    // A ring that stays may be read again, with another configuration.
                     if let Some(saved) = saved {
-                        self.places.update([(uuid, saved)].into());
+                        self.positions.update([(uuid, saved)].into());
                     }
-                    if vanished {
-                        self.places.forget(&uuid);
+                    if removed {
+                        self.positions.forget(&uuid);
                     }
                 }
             }
         }
     }
 
-    fn look_at_rules(&mut self, signals: &Signals, now: Instant, say: &mut dyn FnMut(&str)) {
+    fn apply_rules(&mut self, signals: &Signals, now: Instant, say: &mut dyn FnMut(&str)) {
         let asked = signals.take_snapshot();
         let met = self.engine.met();
         let mut died = Vec::new();
@@ -324,7 +324,7 @@ impl Sidecar {
             died = self.engine.deaths();
         }
         if asked && self.config.rules.is_empty() {
-            say("no snapshot is made: there is no [[snapshot]] that says where to");
+            say("no snapshot is written: no [[snapshot]] names a directory");
         }
         for (at, rule) in self.config.rules.iter().enumerate() {
             let on_death = rule.waits_for_death() && !died.is_empty();
@@ -336,7 +336,7 @@ impl Sidecar {
         }
     }
 
-    /// An output that must have everything and cannot go on.
+    /// Returns the failure of an output with required delivery.
     fn failed(&mut self) -> Option<End> {
         let failed = self.engine.take_failed();
         failed.or_else(|| self.outputs.broken.take()).map(|error| match error.closed_pipe {
@@ -345,7 +345,7 @@ impl Sidecar {
         })
     }
 
-    /// Takes a new configuration, of which nothing is taken if it cannot be.
+    /// Applies a new configuration; an invalid one is rejected as a whole.
     fn reload(&mut self, config: Result<Config, ConfigError>, say: &mut dyn FnMut(&str)) {
         let checked = config.and_then(|config| config.check().map(|()| config));
         let config = match checked {
@@ -358,12 +358,12 @@ impl Sidecar {
             return match &self.outputs.broken {
                 None => say(&format!("{error}; the old configuration stays")),
                 Some(why) => say(&format!(
-                    "{why}; the sidecar ends, and keeps in the rings what is not delivered: start \
+                    "{why}; the sidecar ends, and undelivered records stay in the rings: start \
                      it again"
                 )),
             };
         }
-        self.places.update(self.engine.saved());
+        self.positions.update(self.engine.saved());
         for input in self.config.inputs.iter().filter(|input| !config.inputs.contains(input)) {
             self.engine.drop_input(input);
             self.inputs.remove(input);
@@ -374,17 +374,17 @@ impl Sidecar {
             }
         }
         if config.settings.delay_ms != self.config.settings.delay_ms {
-            say("another delay_ms counts from the next start on");
+            say("a new delay_ms is used from the next start on");
         }
         if config.settings.state != self.config.settings.state {
-            match Places::open(config.settings.state.as_deref()) {
-                Ok(places) => self.places = places,
-                Err(error) => say(&format!("{error}; places are saved where they were")),
+            match Positions::open(config.settings.state.as_deref()) {
+                Ok(positions) => self.positions = positions,
+                Err(error) => say(&format!("{error}; positions are saved where they were")),
             }
         }
         self.engine.set_rules(config.rules.clone());
         self.recorder = Recorder::default();
         self.config = config;
-        say("the configuration was read again");
+        say("the configuration was reloaded");
     }
 }

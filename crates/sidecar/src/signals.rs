@@ -1,4 +1,4 @@
-//! What the outside asks of a running sidecar.
+//! Requests to a running sidecar.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
@@ -6,11 +6,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What was asked for since the last look, by signals or by the caller itself.
+/// Requests since the last poll, by signals or by the caller itself.
 ///
 /// ```
 /// use perfring_sidecar::Signals;
-/// let signals = Signals::default(); // `Signals::install` has the process's
+/// let signals = Signals::default(); // `Signals::install` receives the process's
 /// signals.stop(15);
 /// assert_eq!(signals.stopped(), Some(15));
 /// ```
@@ -23,17 +23,16 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on SIGINT and SIGTERM ask for an end, and a second one ends the process at once;
-    /// SIGHUP asks for the configuration to be read again, SIGUSR1 for the status, SIGUSR2 for a
-    /// snapshot.
+    /// From now on SIGINT and SIGTERM request an end, and a second one ends the process at once;
+    /// SIGHUP requests a reload of the configuration, SIGUSR1 the status, SIGUSR2 a snapshot.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn install() -> io::Result<Self> {
         let signals = Signals::default();
         let stopping = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order, so that the first signal finds the flag down.
+            // In this order, so that the first signal finds the flag cleared.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stopping))?;
             flag::register(signal, Arc::clone(&stopping))?;
             flag::register_usize(signal, Arc::clone(&signals.stop), signal as usize)?;
@@ -44,25 +43,25 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Asks for an end, as this signal does.
+    /// Requests an end, as this signal does.
     pub fn stop(&self, signal: i32) {
         self.stop.store(signal.unsigned_abs() as usize, Ordering::Relaxed);
     }
 
-    /// Asks for the configuration to be read again.
+    /// Requests a reload of the configuration.
     pub fn reload(&self) {
         self.reload.store(true, Ordering::Relaxed);
     }
 
-    /// Asks for a snapshot.
+    /// Requests a snapshot.
     pub fn snapshot(&self) {
         self.snapshot.store(true, Ordering::Relaxed);
     }
 
-    /// The signal that asked for an end.
+    /// Returns the signal that requested an end.
     #[must_use]
     pub fn stopped(&self) -> Option<i32> {
-        // Relaxed, as all here: nothing else is handed over with it.
+        // Relaxed, as all here: no other data is passed with it.
         match self.stop.load(Ordering::Relaxed) {
             0 => None,
             signal => i32::try_from(signal).ok(),

@@ -1,11 +1,11 @@
-//! What a configuration may say, and how it is refused.
+//! Valid and invalid configurations.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use perfring_sidecar::config::{Config, Delivery, From, Mode, Place};
+use perfring_sidecar::config::{Config, Delivery, From, InputSource, Mode};
 use perfring_sidecar::{On, Sidecar};
 
 #[test]
-fn what_stands_in_it_is_what_is_done() {
+fn all_keys_are_parsed() {
     let config = Config::parse(
         r#"
         delay_ms = 7
@@ -38,11 +38,11 @@ fn what_stands_in_it_is_what_is_done() {
     .unwrap();
     assert_eq!((config.settings.delay_ms, config.settings.shutdown_seconds), (7, 3));
     let input = &config.inputs[0];
-    assert_eq!(input.place, Place::Dir("/run/rings".into()));
+    assert_eq!(input.source, InputSource::Dir("/run/rings".into()));
     assert_eq!((input.mode, input.from), (Mode::Observe, From::Latest));
     assert_eq!(input.prune_after_seconds, Some(5));
     assert!(
-        matches!(&config.inputs[1].place, Place::Kernel { events, pid: Some(17) } if events.len() == 2)
+        matches!(&config.inputs[1].source, InputSource::Kernel { events, pid: Some(17) } if events.len() == 2)
     );
     let names: Vec<&str> = config.outputs.iter().map(|output| &*output.name).collect();
     assert_eq!(names, ["null", "null-2"]);
@@ -54,7 +54,7 @@ fn what_stands_in_it_is_what_is_done() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_its_line() {
+fn invalid_configurations_are_refused_with_their_line() {
     for (text, line, says) in [
         ("delay_ms = 1\ndelay = 2", 2, "unknown field `delay`"),
         ("delay_ms = -1", 1, "invalid value"),

@@ -1,4 +1,4 @@
-//! Rings that are damaged, or cut short, before anybody attaches are counted, and each once.
+//! Rings that are damaged or truncated before they are attached to are counted, and each once.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use perfring_abi::FIELDS;
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// A ring with a record, whose header or length somebody has changed then.
+/// Creates a ring with a record, and damages its header or length.
 fn ring(path: &Path, spoil: impl FnOnce(&File)) {
     let options = Options { time: true, ..Options::default() };
     let mut producer = Producer::create(path, &options).unwrap();
@@ -32,7 +32,7 @@ fn rings_that_are_damaged_before_they_are_attached_to_count_once_each() {
     let rings = dir.path().join("rings");
     std::fs::create_dir(&rings).unwrap();
     ring(&rings.join("good"), |_| {});
-    // What none of this code can use, and is no damage.
+    // A file that is unusable, but not a damaged ring.
     std::fs::write(rings.join("readme"), "not a ring".repeat(1000)).unwrap();
     ring(&rings.join("newer"), set("abi_compat", &99u32.to_ne_bytes()));
     ring(&rings.join("cut"), truncated);

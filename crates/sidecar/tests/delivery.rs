@@ -1,11 +1,11 @@
-//! What outputs promise, against outputs that do as they are told.
+//! Delivery guarantees, tested with scripted outputs.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod scripted;
 
 use perfring_consumer::{Consumer, Item, Location, Stat};
 use perfring_producer::{Policy, RecordType};
-use perfring_sidecar::config::{Config, Delivery, From, Input, Place};
+use perfring_sidecar::config::{Config, Delivery, From, Input, InputSource};
 use perfring_sidecar::{Engine, Note};
 use scripted::{Reported, Scripted, publish, ring, until};
 use std::path::Path;
@@ -21,14 +21,16 @@ fn engine(outputs: &[(&str, Delivery, &Scripted)]) -> Engine {
 
 fn attach(engine: &mut Engine, path: &Path) {
     let location = Location::from(path.to_owned());
-    engine.attach(&location, &Input::new(Place::Ring(location.clone())), None, |_| None).unwrap();
+    engine
+        .attach(&location, &Input::new(InputSource::Ring(location.clone())), None, |_| None)
+        .unwrap();
 }
 
 fn tail(path: &Path) -> u64 {
     Stat::read(path.to_owned()).unwrap().totals.unwrap().tail
 }
 
-/// What the next consumer finds first, once the engine is gone.
+/// Returns what the next consumer reads first, once the engine is dropped.
 fn next(path: &Path) -> Option<u64> {
     let mut consumer = Consumer::attach(path.to_owned()).unwrap();
     let next = consumer.read().unwrap();
@@ -54,13 +56,14 @@ fn a_record_leaves_its_ring_once_every_output_that_promises_has_delivered_it() {
     publish(&mut producer, 0..10);
     until(&mut engine, "both have ten", |_| slow.records().len() == 10);
     assert_eq!((tail(&path), engine.is_settled()), (0, false));
-    // The ring's beginning and some records are delivered: nothing goes, as one turn took all.
+    // The ring's beginning and some records are delivered: nothing is released, as one turn took
+    // all.
     slow.set(|script| drop(script.held.drain(..5)));
     engine.turn();
     assert_eq!(tail(&path), 0);
     publish(&mut producer, 10..20);
     until(&mut engine, "both have twenty", |_| slow.records().len() == 20);
-    // All of the first turn's is delivered, and not all of the second's.
+    // All records of the first turn are delivered, and some of the second.
     slow.set(|script| drop(script.held.drain(..10)));
     engine.turn();
     let first = tail(&path);
@@ -73,7 +76,7 @@ fn a_record_leaves_its_ring_once_every_output_that_promises_has_delivered_it() {
 }
 
 #[test]
-fn when_a_required_output_is_down_reading_stops_and_the_ring_tells_what_is_lost() {
+fn when_a_required_output_is_down_reading_stops_and_the_ring_reports_losses() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "one", Policy::Drop);
     let path = dir.path().join("one");
@@ -87,9 +90,9 @@ fn when_a_required_output_is_down_reading_stops_and_the_ring_tells_what_is_lost(
     for _ in 0..100 {
         assert_eq!(engine.turn(), perfring_sidecar::Turn::Stalled);
     }
-    // The one that was offered to the first is held; no other is taken from the ring.
+    // The record that was offered to the first is held; no other is taken from the ring.
     assert_eq!((first.records().len(), down.records().len()), (6, 5));
-    assert_eq!(tail(&path), 0, "what is delivered goes with its turn");
+    assert_eq!(tail(&path), 0, "delivered records are released with their turn");
     down.set(|script| script.room = usize::MAX);
     until(&mut engine, "all came", |_| down.records().len() as u64 == written);
     publish(&mut producer, 10_000..10_001);
@@ -102,7 +105,7 @@ fn when_a_required_output_is_down_reading_stops_and_the_ring_tells_what_is_lost(
 }
 
 #[test]
-fn what_a_best_effort_output_is_not_given_is_told_to_it_exactly() {
+fn records_that_a_best_effort_output_is_not_given_are_reported_exactly() {
     let dir = tempfile::tempdir().unwrap();
     let mut one = ring(dir.path(), "one", Policy::Drop);
     let mut two = ring(dir.path(), "two", Policy::Drop);
@@ -114,7 +117,7 @@ fn what_a_best_effort_output_is_not_given_is_told_to_it_exactly() {
     some.set(|script| script.room = 0);
     publish(&mut one, 0..7);
     publish(&mut two, 100..103);
-    // A loss that the ring tells meanwhile is not swallowed.
+    // A loss that the ring reports meanwhile is passed on.
     let more = publish(&mut one, 7..10_000);
     until(&mut engine, "all has them", |_| all.records().len() as u64 == 10 + more);
     publish(&mut one, 20_000..20_001);
@@ -127,8 +130,8 @@ fn what_a_best_effort_output_is_not_given_is_told_to_it_exactly() {
     let refused = 10_000 - 7 - more;
     assert_eq!((some.lost("output busy"), some.lost("full")), (10 + more + 1, refused));
     assert_eq!((all.lost("output busy"), all.lost("full")), (0, refused));
-    // What is told of a ring comes before its next record; bytes are those in the ring: header,
-    // stamp and payload.
+    // The loss precedes the ring's next record; bytes are those in the ring: header,
+    // timestamp and payload.
     let reported = some.reported();
     let at = |wanted: &Reported| reported.iter().position(|reported| reported == wanted);
     let of_one = Reported::Lost("one".into(), "output busy", 7 + more + 1, 24 * (7 + more + 1));
@@ -163,7 +166,7 @@ fn an_output_that_fails_keeps_what_it_did_not_deliver_in_the_ring() {
 }
 
 #[test]
-fn a_ring_whose_producer_died_and_whose_file_is_gone_is_read_to_its_end() {
+fn a_removed_ring_of_a_dead_producer_is_read_to_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "one", Policy::Drop);
     let path = dir.path().join("one");
@@ -173,23 +176,23 @@ fn a_ring_whose_producer_died_and_whose_file_is_gone_is_read_to_its_end() {
     let uuid = engine.rings().next().unwrap().origin.uuid;
     publish(&mut producer, 0..5);
     std::fs::remove_file(&path).unwrap();
-    engine.vanish(&uuid);
+    engine.file_removed(&uuid);
     until(&mut engine, "five came", |engine| output.records().len() == 5 && engine.is_settled());
     for _ in 0..20 {
         engine.turn();
     }
-    assert_eq!(engine.rings().count(), 1, "its producer lives, and may write more");
+    assert_eq!(engine.rings().count(), 1, "its producer is alive, and may write more");
     publish(&mut producer, 5..9);
     drop(producer);
     output.set(|script| script.prompt = false);
-    until(&mut engine, "the end was told", |_| {
+    until(&mut engine, "the end was reported", |_| {
         output.reported().last() == Some(&Reported::Ended("one".into()))
     });
     assert_eq!(output.records(), (0..9).collect::<Vec<_>>());
     engine.turn();
     assert_eq!(engine.rings().count(), 1, "it stays until all of it is delivered");
     output.set(|script| script.held.clear());
-    until(&mut engine, "it is gone", |engine| engine.rings().count() == 0);
+    until(&mut engine, "it is released", |engine| engine.rings().count() == 0);
     let notes = engine.notes();
     assert!(
         matches!(&notes[..], [Note::Ended { figures, .. }] if figures.records == 9),
@@ -198,7 +201,7 @@ fn a_ring_whose_producer_died_and_whose_file_is_gone_is_read_to_its_end() {
 }
 
 #[test]
-fn a_damaged_ring_is_told_and_set_aside_and_the_others_go_on() {
+fn a_damaged_ring_is_reported_and_set_aside_and_the_others_continue() {
     use std::os::unix::fs::FileExt;
     let dir = tempfile::tempdir().unwrap();
     let mut good = ring(dir.path(), "good", Policy::Drop);
@@ -230,7 +233,7 @@ fn a_damaged_ring_is_told_and_set_aside_and_the_others_go_on() {
 }
 
 #[test]
-fn an_observed_ring_tells_its_laps_and_gives_the_place_to_save() {
+fn an_observed_ring_reports_its_laps_and_returns_the_position_to_save() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "flight", Policy::Overwrite);
     let path = dir.path().join("flight");
@@ -245,11 +248,11 @@ fn an_observed_ring_tells_its_laps_and_gives_the_place_to_save() {
     drop(first);
     let written = 100 + publish(&mut producer, 100..50_000);
     assert_eq!(written, 50_000);
-    // The next one goes on there, and says exactly what it missed.
+    // The next one continues there, and reports exactly what it missed.
     let output = Scripted::ready();
     let mut second = engine(&[("output", Delivery::Required, &output)]);
     let location = Location::from(path);
-    let input = Input::new(Place::Ring(location.clone()));
+    let input = Input::new(InputSource::Ring(location.clone()));
     second.attach(&location, &input, None, |uuid| saved.get(uuid).copied()).unwrap();
     until(&mut second, "the last came", |_| output.records().last() == Some(&49_999));
     let (came, lapped) = (output.records().len() as u64, output.lost("lapped"));
@@ -258,7 +261,7 @@ fn an_observed_ring_tells_its_laps_and_gives_the_place_to_save() {
 }
 
 #[test]
-fn filters_choose_records_and_never_hide_losses() {
+fn filters_select_records_and_never_hide_losses() {
     let config = Config::parse(
         r#"
         [[output]]
@@ -292,7 +295,7 @@ fn filters_choose_records_and_never_hide_losses() {
 }
 
 #[test]
-fn a_new_output_is_told_of_all_rings_and_an_old_one_goes_without_the_others_noticing() {
+fn a_new_output_learns_of_all_rings_and_an_old_one_is_removed_without_affecting_others() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "one", Policy::Drop);
     let (old, stays, new) = (Scripted::ready(), Scripted::ready(), Scripted::ready());
@@ -314,7 +317,7 @@ fn a_new_output_is_told_of_all_rings_and_an_old_one_goes_without_the_others_noti
 }
 
 #[test]
-fn an_output_that_must_deliver_and_cannot_be_closed_keeps_its_records_in_the_ring() {
+fn a_required_output_that_cannot_be_closed_keeps_its_records_in_the_ring() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "one", Policy::Drop);
     let path = dir.path().join("one");
@@ -363,7 +366,7 @@ fn the_record_that_an_output_had_no_room_for_is_not_skipped_by_its_successor() {
 }
 
 #[test]
-fn an_output_that_need_not_have_everything_keeps_no_ring_from_going() {
+fn a_best_effort_output_does_not_delay_the_end_of_a_ring() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("one");
     let mut producer = ring(dir.path(), "one", Policy::Drop);
@@ -379,29 +382,31 @@ fn an_output_that_need_not_have_everything_keeps_no_ring_from_going() {
     bad.set(|script| script.fails = true);
     publish(&mut producer, 0..3);
     drop(producer);
-    engine.vanish(&uuid);
-    until(&mut engine, "it is gone", |engine| engine.rings().count() == 0);
+    engine.file_removed(&uuid);
+    until(&mut engine, "it is released", |engine| engine.rings().count() == 0);
     assert!(matches!(&engine.notes()[..], [Note::Ended { .. }]));
-    // Its lock is free, although one is still to be told.
+    // Its lock is free, although one output is not told yet.
     assert!(Consumer::attach(path).is_ok());
     assert!(!down.reported().contains(&Reported::Ended("one".into())));
     down.set(|script| script.room = usize::MAX);
-    until(&mut engine, "it is told", |_| down.reported().contains(&Reported::Ended("one".into())));
+    until(&mut engine, "it is reported", |_| {
+        down.reported().contains(&Reported::Ended("one".into()))
+    });
     assert_eq!(down.lost("output busy"), 3);
 }
 
 #[test]
-fn the_place_in_an_observed_ring_is_there_from_the_first_moment_and_outlives_its_input() {
+fn the_position_in_an_observed_ring_exists_from_the_first_moment_and_outlives_its_input() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "flight", Policy::Overwrite);
     let path = dir.path().join("flight");
     let location = Location::from(path);
-    let input = Input { from: From::Latest, ..Input::new(Place::Ring(location.clone())) };
+    let input = Input { from: From::Latest, ..Input::new(InputSource::Ring(location.clone())) };
     publish(&mut producer, 0..10);
     let output = Scripted::ready();
     let mut first = engine(&[("output", Delivery::Required, &output)]);
     first.attach(&location, &input, None, |_| None).unwrap();
-    // It ends before anything came: what comes meanwhile is not passed over.
+    // It ends before anything arrived: what arrives meanwhile is not skipped.
     let saved = first.saved();
     drop(first);
     publish(&mut producer, 10..13);
@@ -411,25 +416,25 @@ fn the_place_in_an_observed_ring_is_there_from_the_first_moment_and_outlives_its
     until(&mut second, "three came", |engine| {
         output.records() == [10, 11, 12] && engine.is_settled()
     });
-    let places = second.saved();
+    let positions = second.saved();
     second.drop_input(&input);
-    until(&mut second, "it is gone", |engine| engine.rings().count() == 0);
+    until(&mut second, "it is released", |engine| engine.rings().count() == 0);
     let notes = second.notes();
-    let [Note::Ended { uuid, vanished: false, saved: Some(saved), .. }] = &notes[..] else {
+    let [Note::Ended { uuid, removed: false, saved: Some(saved), .. }] = &notes[..] else {
         panic!("{notes:?}");
     };
-    assert_eq!(places.get(uuid), Some(saved));
-    let input = Input::new(Place::Ring(location.clone()));
+    assert_eq!(positions.get(uuid), Some(saved));
+    let input = Input::new(InputSource::Ring(location.clone()));
     second.attach(&location, &input, None, |_| Some(*saved)).unwrap();
-    second.vanish(uuid);
+    second.file_removed(uuid);
     drop(producer);
-    until(&mut second, "it is gone", |engine| engine.rings().count() == 0);
+    until(&mut second, "it is released", |engine| engine.rings().count() == 0);
     let notes = second.notes();
-    assert!(matches!(&notes[..], [Note::Ended { vanished: true, saved: None, .. }]), "{notes:?}");
+    assert!(matches!(&notes[..], [Note::Ended { removed: true, saved: None, .. }]), "{notes:?}");
 }
 
 #[test]
-fn what_a_dead_producer_refused_and_never_told_is_told_before_the_end_of_its_ring() {
+fn unreported_losses_of_a_dead_producer_are_reported_before_the_end_of_its_ring() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "one", Policy::Drop);
     let path = dir.path().join("one");
@@ -441,13 +446,13 @@ fn what_a_dead_producer_refused_and_never_told_is_told_before_the_end_of_its_rin
     let mut first = engine(&[("all", Delivery::Required, &all)]);
     attach(&mut first, &path);
     let input = first.rings().next().unwrap().origin.location.clone();
-    let input = Input::new(Place::Ring(Location::from(&*input)));
+    let input = Input::new(InputSource::Ring(Location::from(&*input)));
     until(&mut first, "all came", |engine| {
         all.records().len() as u64 == written && engine.is_settled()
     });
-    // It stays, and another producer may come and tell.
+    // It stays, as another producer may attach and report them.
     first.drop_input(&input);
-    until(&mut first, "it is gone", |engine| engine.rings().count() == 0);
+    until(&mut first, "it is released", |engine| engine.rings().count() == 0);
     assert_eq!(all.lost("full"), 0);
     drop(first);
     let all = Scripted::ready();
@@ -456,8 +461,8 @@ fn what_a_dead_producer_refused_and_never_told_is_told_before_the_end_of_its_rin
     attach(&mut second, &path);
     let uuid = second.rings().next().unwrap().origin.uuid;
     std::fs::remove_file(&path).unwrap();
-    second.vanish(&uuid);
-    until(&mut second, "it is gone", |engine| engine.rings().count() == 0);
+    second.file_removed(&uuid);
+    until(&mut second, "it is released", |engine| engine.rings().count() == 0);
     for output in [&all, &some] {
         assert_eq!(output.lost("full"), unreported);
         assert_eq!(output.reported().last(), Some(&Reported::Ended("one".into())));

@@ -1,4 +1,4 @@
-//! What stands on a command line, read: rings, sizes, times, modes, record types.
+//! Value parsers for the command line: rings, sizes, times, modes, record types.
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use perfring_consumer::{Location, Start};
@@ -6,7 +6,7 @@ use perfring_producer::RecordType;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Reads a ring's name: a path, of any bytes, or `shm:NAME`.
+/// Parses a ring's name: a path, of any bytes, or `shm:NAME`.
 pub(crate) fn location() -> impl TypedValueParser<Value = Location> {
     OsStringValueParser::new().try_map(|name| match name.into_string() {
         Ok(name) if name.is_empty() => Err("a ring needs a name"),
@@ -15,7 +15,7 @@ pub(crate) fn location() -> impl TypedValueParser<Value = Location> {
     })
 }
 
-/// Reads one of these words, each with what it stands for.
+/// Parses one of these choices into the value that stands beside it.
 pub(crate) fn one_of<T, const N: usize>(
     choices: [(&'static str, T); N],
 ) -> impl TypedValueParser<Value = T>
@@ -33,7 +33,7 @@ pub(crate) fn start() -> impl TypedValueParser<Value = Start> {
     one_of([("oldest", Start::Oldest), ("latest", Start::Latest)])
 }
 
-/// Reads the name that a producer signs with.
+/// Parses the name that a producer attaches with.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     match text.len() {
         1..=64 => Ok(text.to_owned()),
@@ -41,7 +41,7 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads a size: bytes, or with K, M, G or T the binary multiple.
+/// Parses a size: a number of bytes, or with K, M, G or T a binary multiple.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -53,10 +53,10 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         _ => return Err("write it like 65536, 64K, 16M or 1G".to_owned()),
     };
     let number: u64 = digits.parse().map_err(|_| "write it like 65536, 64K, 16M or 1G")?;
-    number.checked_mul(1 << shift).ok_or_else(|| "more than 64 bits can tell".to_owned())
+    number.checked_mul(1 << shift).ok_or_else(|| "more than 64 bits can hold".to_owned())
 }
 
-/// A size as [`size`] reads it, with the largest unit that fits exactly.
+/// Formats a size with the largest unit that divides it.
 pub(crate) fn show_size(bytes: u64) -> String {
     for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
         if bytes != 0 && bytes.is_multiple_of(1 << shift) {
@@ -66,13 +66,13 @@ pub(crate) fn show_size(bytes: u64) -> String {
     format!("{bytes} bytes")
 }
 
-/// Reads seconds, with a fraction if need be.
+/// Parses a number of seconds, possibly with a fraction.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text.parse().map_err(|_| "write seconds, like 5 or 0.25")?;
     Duration::try_from_secs_f64(number).map_err(|_| "write seconds, like 5 or 0.25".to_owned())
 }
 
-/// As [`seconds`], but not zero.
+/// Parses a number of seconds greater than zero.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     match seconds(text)? {
         Duration::ZERO => Err("an interval must be longer than 0".to_owned()),
@@ -85,7 +85,7 @@ pub(crate) fn mode(text: &str) -> Result<u32, String> {
         .map_err(|_| "write octal mode bits, like 0600 or 0640".to_owned())
 }
 
-/// Reads a record type, decimal or 0x.
+/// Parses a record type, decimal or 0x.
 pub(crate) fn record_type(text: &str) -> Result<RecordType, String> {
     let raw = match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16),
@@ -93,7 +93,7 @@ pub(crate) fn record_type(text: &str) -> Result<RecordType, String> {
     };
     let raw = raw.map_err(|_| "write a 32-bit number, like 5000 or 0x1388")?;
     RecordType::new(raw).ok_or_else(|| {
-        "types below 64 are the kernel's and 0x5046.... are perfring's: use another".to_owned()
+        "types below 64 belong to the kernel and 0x5046.... to perfring: use another".to_owned()
     })
 }
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_as_written() {
+    fn sizes_are_parsed() {
         for (text, bytes) in [("4096", 4096), ("4K", 4096), ("64m", 64 << 20), ("1GiB", 1 << 30)] {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn times_modes_and_types_read_as_written() {
+    fn times_modes_and_types_are_parsed() {
         assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
         assert!(seconds("-1").is_err() && seconds("nan").is_err() && seconds("1e99").is_err());
         assert!(interval("0").is_err());

@@ -1,4 +1,4 @@
-//! The command line: its commands, and what is wrong with one that cannot be read.
+//! The command line: the list of commands, and the message for one that cannot be parsed.
 
 #[cfg(feature = "bench")]
 use crate::commands::bench;
@@ -13,14 +13,14 @@ use crate::commands::{
 use crate::failure::Failure;
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Shared-memory rings between processes: make, feed, follow and inspect them
+/// Shared-memory rings between processes: create, feed, follow and inspect them
 ///
 /// RING is a path (best on a tmpfs: /dev/shm/...) or shm:NAME for a POSIX segment. Data goes to
 /// stdout, everything else to stderr.
 ///
-/// Exit codes: 0 done, 1 error, 2 wrong usage, 3 no such ring, 4 damaged or no ring at all, 5 data
-/// was lost (with --fail-on-loss), 6 the kernel does not allow it (tail --perf), 124 the time was
-/// over, 130 and 143 ended by SIGINT and SIGTERM.
+/// Exit codes: 0 success, 1 error, 2 wrong usage, 3 no such ring, 4 the ring is damaged or the file
+/// is no ring, 5 data was lost (with --fail-on-loss), 6 the kernel does not allow it (tail --perf),
+/// 124 timeout, 130 and 143 ended by SIGINT and SIGTERM.
 #[derive(Debug, Parser)]
 #[command(name = "perfring", version, after_help = "Try it: perfring demo")]
 pub(crate) struct Cli {
@@ -103,7 +103,7 @@ impl Cli {
     }
 }
 
-/// What clap says in paragraphs, as one sentence.
+/// Turns clap's message of several paragraphs into one sentence.
 pub(crate) fn usage_sentence(error: &clap::Error) -> String {
     use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {

@@ -1,19 +1,19 @@
-//! How wide stdout is, and text that is broken to fit.
+//! The width of stdout, and text wrapped to fit it.
 
 use std::io;
 
-/// Narrower than this a text is not broken: nobody reads that.
+/// Below this width text is not wrapped.
 const NARROWEST: usize = 24;
 
-/// Columns to fit a text into: as many as `COLUMNS` says, else as the terminal has. A file or a
-/// pipe takes lines of any length.
+/// Returns the number of columns to wrap text to: `COLUMNS`, else the width of the terminal.
+/// Returns `None` for a file or a pipe, whose lines may have any length.
 pub(crate) fn width() -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let has = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into());
     said.or_else(has).filter(|width| *width >= NARROWEST)
 }
 
-/// A text behind a title, broken between words; what does not fit stands under its first word.
+/// Wraps a text behind a title; continuation lines are indented to the text's first word.
 pub(crate) fn paragraph(title: &str, text: &str, width: Option<usize>) -> String {
     let hang = title.chars().count();
     let mut lines = title.to_owned();
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_broken_between_words_and_only_where_it_must_be() {
+    fn text_is_wrapped_between_words_and_only_where_it_must_be() {
         let text = "one two three, four";
         assert_eq!(paragraph("  a  ", text, None), "  a  one two three, four");
         assert_eq!(paragraph("  a  ", text, Some(24)), "  a  one two three, four");

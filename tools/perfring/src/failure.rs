@@ -1,4 +1,4 @@
-//! Every way to end that is not success: its sentence and its exit code.
+//! All failures of the command: a message and an exit code for each.
 
 use perfring_consumer::{AttachError, Location, ReadError};
 use perfring_export::OutputError;
@@ -10,34 +10,34 @@ use std::process::ExitCode;
 /// Why the command ends.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Something did not work.
+    /// An operation failed.
     General(String),
-    /// The command line asks for what cannot be.
+    /// The command line is invalid.
     Usage(String),
     /// There is no such ring.
     NotFound(String),
-    /// A damaged ring, or a file that is none.
+    /// A damaged ring, or a file that is not a ring.
     Damaged(String),
     /// Records were lost and `--fail-on-loss` was given.
     Loss(String),
-    /// This machine does not allow it, or not to this user.
+    /// The machine does not allow it, or not for this user.
     Forbidden(String),
     Timeout(String),
     /// SIGINT or SIGTERM: its number.
     Signal(i32),
-    /// A child process has said what is wrong: the exit code.
+    /// A child process has printed its message: its exit code.
     Reported(u8),
-    /// Whoever read stdout is gone, as `head` goes: nothing to say.
+    /// The reader of stdout has closed it, as `head` does: no message.
     ClosedPipe,
 }
 
 impl Failure {
-    /// An error that says all there is to say.
+    /// Wraps an error whose message is complete.
     pub(crate) fn general(error: impl ToString) -> Self {
         Failure::General(error.to_string())
     }
 
-    /// The error of writing to stdout.
+    /// Wraps an error of writing to stdout.
     pub(crate) fn output(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
@@ -45,16 +45,16 @@ impl Failure {
         }
     }
 
-    /// A ring that turned out to be damaged while it was read.
+    /// A ring that was found damaged while it was read.
     pub(crate) fn corrupt(location: &Location, error: ReadError) -> Self {
         if error == ReadError::Truncated {
             return AttachError::Truncated { location: location.clone() }.into();
         }
-        let hint = "everything before it stands; `perfring dump` shows what can still be read";
+        let hint = "everything before it is intact; `perfring dump` shows what can still be read";
         Failure::Damaged(format!("{location}: {error}; {hint}"))
     }
 
-    /// The exit code, and what there is to say.
+    /// Returns the exit code and the message.
     fn parts(self) -> (u8, String) {
         match self {
             Failure::General(text) => (1, text),
@@ -70,12 +70,12 @@ impl Failure {
         }
     }
 
-    /// What there is to say.
+    /// Returns the message.
     pub(crate) fn sentence(self) -> String {
         self.parts().1
     }
 
-    /// Says what there is to say, and gives the exit code.
+    /// Prints the message, and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (code, sentence) = self.parts();
         if !sentence.is_empty() {
@@ -85,7 +85,7 @@ impl Failure {
     }
 }
 
-/// A sentence on stderr. There is nobody to tell if that is closed.
+/// Prints a message on stderr, and ignores an error of that.
 pub(crate) fn note(sentence: &str) {
     let _ = writeln!(io::stderr().lock(), "perfring: {sentence}");
 }
@@ -100,10 +100,10 @@ impl From<AttachError> for Failure {
     fn from(error: AttachError) -> Self {
         match &error {
             AttachError::NotFound { location } => {
-                Failure::NotFound(format!("{error}: make it with `perfring create {location}`"))
+                Failure::NotFound(format!("{error}: create it with `perfring create {location}`"))
             }
             AttachError::Bad { location, .. } if is_recording(&location.path()) => {
-                let what = "is a recording and no ring: `perfring export` shows what is in it, and \
+                let what = "is a recording, not a ring: `perfring export` shows what is in it, and \
                             `perfring replay` publishes it into a ring";
                 Failure::Damaged(format!("{location} {what}"))
             }
@@ -111,7 +111,7 @@ impl From<AttachError> for Failure {
             | AttachError::Corrupt { .. }
             | AttachError::Truncated { .. } => Failure::Damaged(error.to_string()),
             AttachError::Busy { .. } => {
-                Failure::General(format!("{error}; end it first, or watch with `perfring tail`"))
+                Failure::General(format!("{error}; end it first, or observe with `perfring tail`"))
             }
             _ => Failure::general(error),
         }

@@ -1,13 +1,13 @@
-//! `perfring`: make, feed, follow and inspect rings from the command line.
+//! `perfring`: creates, feeds, follows and inspects rings from the command line.
 //!
 //! `cli.rs` lists the commands; each has a file or a folder in `commands`.
 #![forbid(unsafe_code)]
 
+mod any_producer;
 mod args;
 mod cli;
 mod columns;
 mod commands;
-mod door;
 mod events;
 mod failure;
 mod figures;
@@ -23,7 +23,8 @@ use failure::{Failure, note};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Whoever may write a ring's file may cut it short, too: that is an error for that ring.
+    // A process that may write to a ring's file may also truncate it: that is an error for that
+    // ring.
     if let Err(error) = perfring_consumer::install_sigbus_handler() {
         note(&format!("a ring whose file is truncated will end this process: {error}"));
     }
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli.run(),
         Err(error) if error.use_stderr() => Err(Failure::Usage(usage_sentence(&error))),
         Err(error) => {
-            // Help and version; a closed pipe is no matter.
+            // Help and version; a closed pipe is ignored.
             let _ = error.print();
             Ok(())
         }

@@ -1,9 +1,9 @@
-//! The producers of a shared ring in words: who they are, and which of them holds the others up.
+//! Descriptions of producers and consumers, and of the producer that holds the others up.
 
 use perfring_consumer::{HeldUp, Holding, Location, Member, OwnerInfo, Stat};
 use std::time::Duration;
 
-/// The name that somebody signed with, harmless to a terminal.
+/// Returns the name of an owner, without control characters.
 pub(crate) fn name(owner: &OwnerInfo) -> String {
     if owner.name.is_empty() {
         return "unnamed".to_owned();
@@ -11,37 +11,37 @@ pub(crate) fn name(owner: &OwnerInfo) -> String {
     printable(&owner.name)
 }
 
-/// A text of somebody else's, harmless to a terminal.
+/// Returns a text without control characters.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// Who has a place, or had it last.
+/// Formats the present or last holder of a seat.
 pub(crate) fn holding(holding: &Holding) -> String {
     let owner = &holding.owner;
     match (holding.alive, owner.epoch) {
         (true, _) => format!("{}, pid {}, alive", name(owner), owner.pid),
         (false, 0) => "none so far".to_owned(),
-        (false, _) => format!("{}, pid {}, gone", name(owner), owner.pid),
+        (false, _) => format!("{}, pid {}, detached", name(owner), owner.pid),
     }
 }
 
-/// The producer that has a slot, or had it last.
+/// Returns the producer that has a slot, or had it last.
 pub(crate) fn member(stat: &Stat, slot: u32) -> Option<&Member> {
     stat.producers.iter().find(|member| member.figures.slot == slot)
 }
 
-/// A slot and who signed for it.
+/// Formats a slot and its owner.
 pub(crate) fn owner(stat: &Stat, slot: u32) -> String {
     match member(stat, slot).map(|member| &member.figures.owner) {
         Some(owner) => format!("slot {slot} ({}, pid {})", name(owner), owner.pid),
-        // The place after the last slot is a recovery's.
+        // The slot after the last one is a recovery's.
         None if slot == stat.layout.slots => "a recovery of the ring".to_owned(),
         None => format!("slot {slot}"),
     }
 }
 
-/// What holds the ring up and what to do about it, after "held up".
+/// Formats what holds the ring up and what to do about it, to follow "held up".
 pub(crate) fn held_up(location: &Location, stat: &Stat, held: &HeldUp) -> String {
     let owner = owner(stat, held.slot);
     let lock = if held.locked { " (it has the ring's lock)" } else { "" };
@@ -53,7 +53,7 @@ pub(crate) fn held_up(location: &Location, stat: &Stat, held: &HeldUp) -> String
     }
 }
 
-/// A time as people say it.
+/// Formats a time with a suitable unit.
 pub(crate) fn time(time: Duration) -> String {
     match time.as_secs_f64() {
         ..1.0 => format!("{} ms", time.as_millis()),
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_numbers_read_well() {
+    fn times_and_numbers_are_formatted() {
         assert_eq!(time(Duration::from_micros(20_500)), "20 ms");
         assert_eq!(time(Duration::from_millis(2_140)), "2.1 s");
         assert_eq!(time(Duration::from_secs(3_723)), "1h 2m 3s");

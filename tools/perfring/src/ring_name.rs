@@ -1,4 +1,4 @@
-//! Whether a ring that is followed was removed, or another one took its name.
+//! Detects that a followed ring was removed, or that another one took its name.
 
 use perfring_consumer::Location;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ impl Name {
         Name { path, identity }
     }
 
-    pub(crate) fn still_names(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         match std::fs::metadata(&self.path) {
             Ok(meta) => self.identity == Some((meta.dev(), meta.ino())),
             Err(error) => error.kind() != std::io::ErrorKind::NotFound,

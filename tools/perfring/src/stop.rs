@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as a question that loops ask, so that every end is an orderly one.
+//! SIGINT and SIGTERM as a flag that loops check, so that every end is an orderly one.
 
 use crate::failure::Failure;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long a loop may wait before it asks again.
+/// How long a loop may wait before it checks again.
 pub(crate) const POLL: Duration = Duration::from_millis(50);
 
-/// Whether somebody asked this process to stop.
+/// Whether this process was asked to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop(Arc<AtomicUsize>);
 
 impl Stop {
-    /// From now on the first SIGINT or SIGTERM is a request, and a second one ends at once: an
-    /// orderly end may be stuck in a full pipe.
+    /// From now on the first SIGINT or SIGTERM sets the flag, and a second one ends the process at
+    /// once: an orderly end may be blocked by a full pipe.
     pub(crate) fn install() -> Result<Self, Failure> {
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order, so that the first signal finds the flag down.
+            // In this order, so that the first signal finds the flag cleared.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))
                 .and_then(|_| flag::register(signal, Arc::clone(&asked)))
                 .map_err(|error| Self::failed(&error))?;
@@ -28,8 +28,8 @@ impl Stop {
         Self::patient()
     }
 
-    /// Every SIGINT and SIGTERM is a request: for a process that has something to clean up and
-    /// never waits for long.
+    /// Every SIGINT and SIGTERM only sets the flag: for a process that has something to clean up
+    /// and never waits for long.
     pub(crate) fn patient() -> Result<Self, Failure> {
         let which = Arc::new(AtomicUsize::new(0));
         for signal in [SIGINT, SIGTERM] {
@@ -44,14 +44,14 @@ impl Stop {
     }
 
     pub(crate) fn signal(&self) -> Option<i32> {
-        // Relaxed: nothing else is handed over with it.
+        // Relaxed: no other data is passed with it.
         match self.0.load(Ordering::Relaxed) {
             0 => None,
             signal => Some(signal as i32),
         }
     }
 
-    /// An error once somebody asked.
+    /// Returns an error once a signal arrived.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.signal().map_or(Ok(()), |signal| Err(Failure::Signal(signal)))
     }

@@ -1,9 +1,11 @@
-//! What the command line promises, tried on the real binary.
+//! The promises of the command line, tested on the real binary.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
 
-use command::{Live, Place, close_and_wait, json_lines, perfring, publish, run, until};
+use command::{
+    Live, Place, close_and_wait, json_lines, perfring, publish, run, subcommands, until,
+};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, ConsumerOptions, Stat};
 use perfring_producer::Producer;
@@ -27,7 +29,7 @@ fn lines_come_back_in_every_format_from_every_reader() {
         let ring = place.ring(&[]);
         publish(&ring, LINES);
         let read = |format| {
-            // A consumer takes them out: give it new ones for each format.
+            // A consumer takes them out: publish new ones for each format.
             let done = run(&[reader, &ring, "--format", format], b"");
             assert_eq!(done.code(), 0, "{}", done.err());
             if reader == "consume" {
@@ -66,7 +68,7 @@ fn text_can_show_positions_and_types() {
 }
 
 #[test]
-fn a_consumer_goes_on_where_the_last_one_ended() {
+fn a_consumer_continues_where_the_last_one_ended() {
     for policy in ["drop", "overwrite"] {
         let place = Place::new();
         let ring = place.ring(&["--policy", policy]);
@@ -79,7 +81,7 @@ fn a_consumer_goes_on_where_the_last_one_ended() {
 }
 
 #[test]
-fn tail_moves_nothing() {
+fn tail_consumes_nothing() {
     let place = Place::new();
     let ring = place.ring(&[]);
     publish(&ring, b"1\n2\n");
@@ -93,7 +95,7 @@ fn tail_moves_nothing() {
 }
 
 #[test]
-fn follow_shows_what_comes_and_ends_with_the_ring() {
+fn follow_shows_new_records_and_ends_with_the_ring() {
     let place = Place::new();
     let ring = place.ring(&[]);
     for reader in ["tail", "consume"] {
@@ -102,7 +104,7 @@ fn follow_shows_what_comes_and_ends_with_the_ring() {
         assert_eq!(live.line(), "early");
         publish(&ring, b"late\n");
         assert_eq!(live.line(), "late");
-        // Removed, or replaced by another: nothing more can come.
+        // Removed, or replaced by another ring: no more records can arrive.
         if reader == "consume" {
             assert_eq!(run(&["rm", "--force", &ring], b"").code(), 0);
         } else {
@@ -117,13 +119,13 @@ fn follow_shows_what_comes_and_ends_with_the_ring() {
 }
 
 #[test]
-fn from_latest_shows_only_what_comes() {
+fn from_latest_shows_only_new_records() {
     let place = Place::new();
     let ring = place.ring(&[]);
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
     producer.publish(b"old").unwrap();
     let mut live = Live::start(&["tail", "-f", "-n", "1", "--from", "latest", &ring]);
-    // It cannot be seen to be there: publish until it shows something.
+    // Its start cannot be detected: publish until it shows something.
     let (mut n, shown) = (0, std::cell::OnceCell::new());
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| live.line());
@@ -142,7 +144,7 @@ fn from_latest_shows_only_what_comes() {
 }
 
 #[test]
-fn a_timeout_ends_with_124_and_says_how_far_it_came() {
+fn a_timeout_ends_with_124_and_reports_its_progress() {
     let place = Place::new();
     let ring = place.ring(&[]);
     publish(&ring, b"only\n");
@@ -162,7 +164,7 @@ fn a_ring_that_is_never_empty_neither_outlives_a_timeout_nor_holds_back_what_was
     for (reader, policy) in [("tail", "drop"), ("consume", "drop"), ("consume", "overwrite")] {
         let ring = place.ring(&["--policy", policy]);
         publish(&ring, &b"x\n".repeat(4096));
-        // The time is over before anything is read, and there is more after every turn.
+        // The time is over before anything is read, and there are more records after every turn.
         let done = run(&[reader, "--timeout", "0.000000001", &ring], b"");
         assert_eq!((done.code(), done.out().len()), (124, 2 * 1024), "{reader} {policy}");
         fs::remove_file(&ring).unwrap();
@@ -193,7 +195,7 @@ fn ctrl_c_and_term_end_in_order() {
                 assert_eq!(run(&["consume", &ring], b"").out(), "line\n");
             }
         }
-        // What a consumer showed it has released.
+        // A consumer has released what it showed.
         let stat = Stat::read(Path::new(&ring)).unwrap();
         assert!(!stat.consumer.alive);
         assert_eq!(stat.totals.unwrap().present.records, 0);
@@ -267,15 +269,15 @@ fn a_closed_pipe_ends_quietly_and_loses_nothing() {
         let (err, code) = close_and_wait(live);
         assert_eq!((err.as_str(), code), ("", 0), "{reader}");
     }
-    // What stdout did not take is still in the ring: a pipe takes 64 KiB, our own buffer 8.
+    // What stdout did not take stays in the ring: a pipe takes 64 KiB, our own buffer 8.
     let left = run(&["consume", &ring], b"").out();
-    let gone = lines.len() - left.len();
+    let consumed = lines.len() - left.len();
     assert!(lines.ends_with(&left));
-    assert!(gone <= 72 << 10, "{gone} bytes were consumed, and shown to nobody");
+    assert!(consumed <= 72 << 10, "{consumed} bytes were consumed, and not shown");
 }
 
 #[test]
-fn losses_are_exact_and_told_to_everyone() {
+fn losses_are_exact_and_reported_to_every_reader() {
     let place = Place::new();
     let ring = place.ring(&["--size", "4K"]);
     // 16 bytes each: 255 fit into a ring that is never quite full.
@@ -287,18 +289,18 @@ fn losses_are_exact_and_told_to_everyone() {
         "{}",
         done.err()
     );
-    // Without the flag a loss is a report.
+    // Without the flag a loss is only reported.
     let long = [&[b'x'; 5000][..], b"\n"].concat();
     let done = run(&["publish", &ring], &long);
     assert_eq!(done.code(), 0);
     assert!(done.err().contains("published 0 records, lost 1: full 0, too_large 1"));
-    // Not told yet, as nothing fits: whoever asks is told all the same.
+    // Not reported in the stream yet, as nothing fits: the commands count it all the same.
     assert_eq!(run(&["tail", &ring], b"").code(), 0);
     run(&["tail", "-n", "0", "--fail-on-loss", &ring], b"").refuses(5, "46 records");
     let done = run(&["consume", "--fail-on-loss", &ring], b"");
     assert_eq!((done.code(), done.out().lines().count()), (5, 255));
     assert!(done.err().contains("46 records"), "{}", done.err());
-    // The next record that fits comes after the news.
+    // The next record that fits follows the report.
     publish(&ring, b"after\n");
     let text = run(&["tail", &ring], b"");
     assert_eq!(text.out(), "after\n");
@@ -312,7 +314,7 @@ fn losses_are_exact_and_told_to_everyone() {
     assert_eq!((&lost[0]["bytes"], &lost[1]["bytes"]), (&json!(45 * 16), &json!(5008)));
     assert!(lost[0]["pos"].is_u64());
     assert_eq!(run(&["tail", "--fail-on-loss", &ring], b"").code(), 5);
-    // Once the news has been consumed there is nothing more to fail on.
+    // Once the report has been consumed there is no loss left to fail on.
     assert_eq!(run(&["consume", "--fail-on-loss", &ring], b"").code(), 5);
     assert_eq!(run(&["consume", "--fail-on-loss", &ring], b"").code(), 0);
     let err = run(&["dump", &ring], b"").err();
@@ -320,7 +322,7 @@ fn losses_are_exact_and_told_to_everyone() {
 }
 
 #[test]
-fn a_lapped_tail_says_how_much_it_missed() {
+fn a_lapped_tail_reports_how_much_it_missed() {
     let place = Place::new();
     let ring = place.ring(&["--size", "4K", "--policy", "overwrite"]);
     publish(&ring, b"first\n");
@@ -354,9 +356,9 @@ fn stat_has_the_names_of_the_abi_and_balances() {
             "discarded",
             "full",
             "too_large",
-            "told_full",
-            "told_too_large",
-            "untold",
+            "reported_full",
+            "reported_too_large",
+            "unreported",
             "overwritten",
             "read",
             "lapped",
@@ -371,25 +373,25 @@ fn stat_has_the_names_of_the_abi_and_balances() {
         }
         for unit in ["records", "bytes"] {
             let figure = |name: &str| figure(&format!("{name}_{unit}"));
-            let gone = if policy == "drop" { figure("read") } else { figure("overwritten") };
-            assert_eq!(figure("written"), gone + figure("present"), "{policy} {unit}");
+            let freed = if policy == "drop" { figure("read") } else { figure("overwritten") };
+            assert_eq!(figure("written"), freed + figure("present"), "{policy} {unit}");
         }
         let (written, full) = if policy == "drop" { (255, 45) } else { (300, 0) };
         assert_eq!((figure("written_records"), figure("full_records")), (written, full));
         assert_eq!(figure("read_records"), 10);
         assert_eq!(stat["uuid"].as_str().unwrap().len(), 32);
         assert_eq!(stat["boot_id"].as_str().unwrap().len(), 32);
-        for who in ["producer", "consumer"] {
-            assert_eq!(stat[who]["alive"], false);
-            assert_eq!(stat[who]["epoch"], 1);
+        for role in ["producer", "consumer"] {
+            assert_eq!(stat[role]["alive"], false);
+            assert_eq!(stat[role]["epoch"], 1);
             for name in ["pid", "uid", "attached_ns"] {
-                assert!(stat[who][name].is_u64(), "{who} {name}");
+                assert!(stat[role][name].is_u64(), "{role} {name}");
             }
         }
         assert_eq!(stat["producer"]["name"], "perfring publish");
         let text = run(&["stat", &ring], b"").out();
         assert!(text.contains(&format!("balance      written {written} = ")), "{text}");
-        assert!(text.contains("gone: perfring publish"), "{text}");
+        assert!(text.contains("detached: perfring publish"), "{text}");
         let mut producer = Producer::attach_as(Path::new(&ring), "me").unwrap();
         producer.publish(b"").ok();
         let stat = &json_lines(&run(&["stat", "--json", &ring], b"").out())[0];
@@ -403,7 +405,7 @@ fn stat_has_the_names_of_the_abi_and_balances() {
 }
 
 #[test]
-fn create_refuses_what_cannot_be() {
+fn create_refuses_invalid_options() {
     let place = Place::new();
     let path = place.path("ring");
     let ring = path.to_str().unwrap();
@@ -437,28 +439,22 @@ fn wrong_usage_is_one_sentence_and_help_is_no_error() {
     run(&["tal"], b"").refuses(2, "'tail'");
     run(&["publish", "x", "--type", "2"], b"").refuses(2, "kernel");
     run(&["tail", "x", "--timeout", "-1"], b"").refuses(2, "see `perfring tail --help`");
-    for command in [
-        "create", "rm", "publish", "tail", "consume", "dump", "types", "stat", "recover", "doctor",
-        "demo",
-    ] {
-        helps(command);
+    let commands = subcommands();
+    assert!(commands.len() > 15, "{commands:?}");
+    for command in commands.iter().filter(|name| *name != "help") {
+        let help = run(&[command, "--help"], b"");
+        assert_eq!((help.code(), help.err().as_str()), (0, ""));
+        assert!(help.out().contains("Example: "), "{command} has no example");
+        assert!(help.out().contains(&format!("perfring {command}")), "{command} has no example");
     }
     assert_eq!(run(&["--version"], b"").code(), 0);
 }
 
-fn helps(command: &str) {
-    let help = run(&[command, "--help"], b"");
-    assert_eq!((help.code(), help.err().as_str()), (0, ""));
-    assert!(help.out().contains("Example: "), "{command} has no example");
-    assert!(help.out().contains(&format!("perfring {command}")), "{command} has no example");
-}
-
 #[cfg(feature = "bench")]
 #[test]
-fn bench_says_what_it_needs() {
-    helps("bench");
+fn bench_reports_what_it_needs() {
     run(&["bench", "--frob"], b"").refuses(2, "--frob");
-    // What needs the source says so where there is none.
+    // An option that needs the source code says so without it.
     let compare = perfring(&["bench", "--compare"]).current_dir("/").output().unwrap();
     command::Done(compare)
         .refuses(2, "cargo run --release --manifest-path benches/compare/Cargo.toml");
@@ -466,7 +462,7 @@ fn bench_says_what_it_needs() {
 
 #[cfg(not(feature = "bench"))]
 #[test]
-fn there_is_no_bench_where_it_was_not_asked_for() {
+fn there_is_no_bench_without_its_feature() {
     run(&["bench", "--short"], b"").refuses(2, "unrecognized subcommand 'bench'");
 }
 
@@ -491,7 +487,7 @@ fn a_short_bench_loses_nothing_and_speaks_json() {
 }
 
 #[test]
-fn a_ring_that_is_not_there_is_3() {
+fn a_missing_ring_is_3() {
     let place = Place::new();
     let path = place.path("none");
     let ring = path.to_str().unwrap();
@@ -504,7 +500,7 @@ fn a_ring_that_is_not_there_is_3() {
 }
 
 #[test]
-fn a_file_that_is_no_ring_is_4_and_is_left_alone() {
+fn a_file_that_is_no_ring_is_4_and_is_not_changed() {
     let place = Place::new();
     let ring = place.ring(&[]);
     publish(&ring, b"line\n");
@@ -530,7 +526,7 @@ fn a_file_that_is_no_ring_is_4_and_is_left_alone() {
 }
 
 #[test]
-fn of_a_damaged_ring_everything_readable_is_shown() {
+fn everything_readable_of_a_damaged_ring_is_shown() {
     let place = Place::new();
     let ring = place.ring(&[]);
     publish(&ring, b"one\ntwo\nthree\nfour\n");
@@ -546,14 +542,14 @@ fn of_a_damaged_ring_everything_readable_is_shown() {
         assert_eq!((done.code(), done.out().as_str()), (4, "one\ntwo\n"), "{reader}");
         assert!(done.err().contains("perfring dump"), "{}", done.err());
     }
-    // So too after a producer that was killed, when the damage keeps its books from being closed.
+    // Also after a killed producer, whose totals cannot be recovered because of the damage.
     fs::remove_file(&ring).unwrap();
     let ring = place.ring(&[]);
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
     for line in ["one", "two", "three", "four"] {
         producer.publish(line.as_bytes()).unwrap();
     }
-    // A copy of the file is what a killed producer leaves.
+    // A copy of the file is what a killed producer leaves behind.
     let left = place.path("left");
     fs::copy(&ring, &left).unwrap();
     drop(producer);
@@ -562,8 +558,8 @@ fn of_a_damaged_ring_everything_readable_is_shown() {
     file.write_all_at(&[0; 8], 4096 + 32).unwrap();
     let dump = run(&["dump", &ring], b"");
     assert_eq!((dump.code(), dump.out().as_str()), (4, "one\ntwo\n"));
-    assert!(dump.err().contains("the 2 records before it are whole"), "{}", dump.err());
-    // A head that cannot be: nothing can be read, which is said, and nothing hangs.
+    assert!(dump.err().contains("the 2 records before it are intact"), "{}", dump.err());
+    // An invalid head: nothing can be read, which is reported, and nothing hangs.
     file.write_all_at(&u64::MAX.to_ne_bytes(), 1024).unwrap();
     for command in ["dump", "tail", "consume", "publish", "stat"] {
         let done = run(&[command, &ring], b"x\n");
@@ -572,7 +568,7 @@ fn of_a_damaged_ring_everything_readable_is_shown() {
 }
 
 #[test]
-fn rm_refuses_while_somebody_is_attached() {
+fn rm_refuses_while_a_process_is_attached() {
     let place = Place::new();
     let ring = place.ring(&[]);
     let path = Path::new(&ring);

@@ -1,4 +1,4 @@
-//! What the demo promises, tried on the real binary.
+//! The promises of the demo, tested on the real binary.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 const RINGS: [&str; 6] = ["metrics", "cpu", "io", "processes", "burst", "flight"];
 
-/// The demo, with temporary files in a place of its own.
+/// The demo, with temporary files in a directory of its own.
 fn demo(place: &Place, args: &[&str]) -> Command {
     let mut command = perfring(&[&["demo"], args].concat());
     command.env("TMPDIR", place.0.path());
     command
 }
 
-/// What is in a directory.
+/// Returns the names in a directory.
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
@@ -30,14 +30,14 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Where the rings are.
+/// Returns the directory of the rings.
 fn rings(out: &str) -> PathBuf {
     PathBuf::from(out.lines().find(|line| line.contains("perfring-demo.")).unwrap())
 }
 
-/// The number after `word` in what the report says of a ring; it may stand in its second line.
+/// Returns the number after `word` in a ring's report; it may be in its second line.
 fn figure(out: &str, ring: &str, word: &str) -> u64 {
-    let totals = &out[out.find("The books").unwrap()..];
+    let totals = &out[out.find("The account").unwrap()..];
     let of = &totals[totals.find(&format!("\n{ring} ")).unwrap()..];
     let from = &of[of.find(word).unwrap() + word.len()..];
     let digits: String =
@@ -46,7 +46,7 @@ fn figure(out: &str, ring: &str, word: &str) -> u64 {
 }
 
 #[test]
-fn the_demo_ends_in_time_with_balanced_books_and_leaves_two_files_with_all_of_it() {
+fn the_demo_ends_in_time_with_all_records_accounted_for_and_leaves_two_files_with_them() {
     let place = Place::new();
     let began = Instant::now();
     let unwritable = Place::new();
@@ -55,9 +55,9 @@ fn the_demo_ends_in_time_with_balanced_books_and_leaves_two_files_with_all_of_it
     let out = done.out();
     assert_eq!((done.code(), done.err().as_str()), (0, ""), "{out}");
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    assert!(out.contains("All books balance") && !out.contains("DOES NOT"), "{out}");
+    assert!(out.contains("All records accounted for") && !out.contains("DOES NOT"), "{out}");
     assert!(out.contains("kill -9 hit the producer of flight"), "{out}");
-    assert!(out.contains("producer gone"), "{out}");
+    assert!(out.contains("producer dead"), "{out}");
     assert!(!out.contains('\x1b'), "a file is no terminal");
     let mut all = 0;
     for ring in RINGS {
@@ -85,8 +85,8 @@ fn the_demo_ends_in_time_with_balanced_books_and_leaves_two_files_with_all_of_it
     println!("{records} records, {losses} losses of {lost} records");
 }
 
-/// Each ring has as many lines as the books say, in the order of time. The records, the losses, and
-/// how many were lost.
+/// Each ring has as many lines as its totals say, in the order of time. Returns the records, the
+/// losses, and how many records were lost.
 fn check_lines(text: &str, out: &str) -> (u64, u64, u64) {
     let (mut counts, mut losses, mut lost, mut newest) = (HashMap::new(), 0, 0, 0);
     for line in json_lines(text) {
@@ -110,7 +110,7 @@ fn check_lines(text: &str, out: &str) -> (u64, u64, u64) {
     (counts.values().sum(), losses, lost)
 }
 
-/// Perfetto's messages, as far as they are looked at here.
+/// The subset of Perfetto's messages that is checked here.
 #[derive(Clone, PartialEq, Message)]
 struct Trace {
     #[prost(message, repeated, tag = "1")]
@@ -159,7 +159,7 @@ struct Process {
 
 const KINDS: [&str; 5] = ["", "begin", "end", "instant", "counter"];
 
-/// Each producer is a process with a name, and what it wrote stands on tracks of its own.
+/// Each producer is a process with a name, and its records are on tracks of its own.
 fn check_trace(bytes: &[u8], out: &str, losses: u64, lost: u64) {
     let trace = Trace::decode(bytes).unwrap();
     // The last description of a track counts: a resource renames its process.
@@ -201,12 +201,12 @@ fn check_trace(bytes: &[u8], out: &str, losses: u64, lost: u64) {
     assert_eq!(count("burst", "LOST", "instant"), losses);
     assert_eq!(count("burst", "burst: lost records", "counter"), losses);
     assert_eq!(newest.unsigned_abs(), lost);
-    // Flight loses what laps its observer, on a machine with too much to do.
+    // On an overloaded machine the observer of `flight` is lapped.
     counts.retain(|(ring, name, _), _| ring != "flight" || !name.to_lowercase().contains("lost"));
     assert!(counts.is_empty(), "{counts:?}");
 }
 
-/// The commands of the report, typed in as they stand there.
+/// Runs the commands of the report as printed.
 fn run_as_printed(out: &str, losses: u64) {
     for (program, says) in [("head", 3), ("jq", losses)] {
         let line = out.lines().find(|line| line.trim().starts_with(program)).unwrap();
@@ -228,7 +228,7 @@ fn run_as_printed(out: &str, losses: u64) {
 }
 
 #[test]
-fn a_directory_that_was_asked_for_gets_the_files_and_nothing_is_written_over() {
+fn the_named_directory_gets_the_files_and_nothing_is_overwritten() {
     let place = Place::new();
     let asked = place.path("deep/it's here");
     let out_dir = asked.to_str().unwrap();
@@ -244,7 +244,7 @@ fn a_directory_that_was_asked_for_gets_the_files_and_nothing_is_written_over() {
     let before = fs::read(asked.join("demo.pftrace")).unwrap();
     fs::remove_file(asked.join("demo.jsonl")).unwrap();
     let done = Done(demo(&place, &["--out", out_dir]).output().unwrap());
-    done.refuses(1, "demo.pftrace is there already: remove it");
+    done.refuses(1, "demo.pftrace already exists: remove it");
     assert_eq!(fs::read(asked.join("demo.pftrace")).unwrap(), before);
     assert_eq!(names(&asked), ["demo.pftrace"]);
 }
@@ -276,9 +276,9 @@ fn a_demo_that_is_stopped_leaves_nothing() {
         live.signal(signal);
         let (_, _, ended) = live.end();
         assert_eq!(ended, code);
-        until("every process of the demo is gone", || processes() == 0);
-        until("its directory is gone", || !dir.exists());
-        until("its files are gone", || names(place.0.path()).is_empty());
+        until("every process of the demo has ended", || processes() == 0);
+        until("its directory is removed", || !dir.exists());
+        until("its files are removed", || names(place.0.path()).is_empty());
     }
 }
 

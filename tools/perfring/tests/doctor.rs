@@ -1,4 +1,4 @@
-//! What `perfring doctor` finds.
+//! The findings of `perfring doctor`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
@@ -20,7 +20,7 @@ fn doctor(ring: &str) -> Done {
 }
 
 #[test]
-fn a_well_ring_has_nothing_to_be_done() {
+fn a_healthy_ring_needs_no_attention() {
     let place = Place::new();
     for kind in ["one", "many"] {
         let ring = place.ring(&["--producers", kind]);
@@ -34,7 +34,7 @@ fn a_well_ring_has_nothing_to_be_done() {
             ("locks", "work here"),
             ("pages", "bytes"),
             ("boot", "since this machine started"),
-            ("books", "written 1 = read 0 + still there 1"),
+            ("totals", "written 1 = read 0 + present 1"),
             ("consumer", "alive"),
             ("losses", "no record was refused"),
             ("drafts", "no unfinished rings in"),
@@ -55,14 +55,14 @@ fn a_well_ring_has_nothing_to_be_done() {
 }
 
 #[test]
-fn what_is_no_ring_or_damaged_ends_as_everywhere() {
+fn other_files_and_damaged_rings_have_the_usual_exit_codes() {
     let place = Place::new();
     let none = place.path("none");
     let none = none.to_str().unwrap();
     let done = doctor(none);
     assert_eq!(done.code(), 3);
     assert_eq!(check(&done, none, "layout").0, "fail");
-    assert_eq!(done.err(), "perfring: something is to be done: 1 failure\n");
+    assert_eq!(done.err(), "perfring: something needs attention: 1 failure\n");
     let ring = place.ring(&[]);
     let whole = fs::read(&ring).unwrap();
     for (name, bytes, says) in [
@@ -76,16 +76,16 @@ fn what_is_no_ring_or_damaged_ends_as_everywhere() {
         let (level, said) = check(&done, file, "layout");
         assert!(done.code() == 4 && level == "fail" && said.contains(says), "{said}");
     }
-    // Of several the worst counts, and the others are looked at all the same.
+    // The worst of several rings determines the exit code, and the others are checked all the same.
     let foreign = place.path("foreign");
     let done = run(&["doctor", "--json", none, foreign.to_str().unwrap(), &ring], b"");
-    assert_eq!((done.code(), check(&done, &ring, "books").0), (4, "ok".to_owned()));
-    // Books that cannot be.
+    assert_eq!((done.code(), check(&done, &ring, "totals").0), (4, "ok".to_owned()));
+    // Invalid totals.
     let file = fs::File::options().write(true).open(&ring).unwrap();
     let head = FIELDS.iter().find(|field| field.name == "data_head").unwrap();
     file.write_all_at(&u64::MAX.to_ne_bytes(), head.offset as u64).unwrap();
     let done = doctor(&ring);
-    let (level, said) = check(&done, &ring, "books");
+    let (level, said) = check(&done, &ring, "totals");
     assert!(done.code() == 4 && level == "fail" && said.contains("perfring dump"), "{said}");
 }
 
@@ -103,18 +103,18 @@ fn a_full_ring_without_a_consumer_is_a_warning_and_losses_are_a_note() {
     assert!(done.code() == 1 && level == "warn" && said.contains("`perfring consume"), "{said}");
     let (level, said) = check(&done, &ring, "losses");
     assert!(level == "note" && said.contains("full 46"), "{said}");
-    assert_eq!(done.err(), "perfring: something is to be done: 1 warning\n");
+    assert_eq!(done.err(), "perfring: something needs attention: 1 warning\n");
     run(&["consume", &ring], b"");
     assert_eq!(doctor(&ring).code(), 0);
 }
 
 #[test]
-fn a_draft_that_a_killed_creation_left_is_found() {
+fn a_draft_of_a_killed_creator_is_found() {
     let place = Place::new();
     let ring = place.ring(&[]);
     let draft = place.path(".perfring-0123.tmp");
     let file = fs::File::create(&draft).unwrap();
-    // It may be in the making.
+    // It may still be written.
     assert_eq!(check(&doctor(&ring), &ring, "drafts").0, "ok");
     file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
     let done = doctor(&ring);
@@ -137,11 +137,11 @@ fn a_ring_of_another_boot_is_noted() {
     assert_eq!(done.code(), 0);
     file.write_all_at(&[0; 16], boot.offset as u64).unwrap();
     let (level, said) = check(&doctor(&ring), &ring, "boot");
-    assert!(level == "note" && said.contains("does not tell"), "{level} {said}");
+    assert!(level == "note" && said.contains("is unknown"), "{level} {said}");
 }
 
 #[test]
-fn who_may_only_watch_is_told_so() {
+fn a_user_who_may_only_observe_is_reported() {
     if !Uid::effective().is_root() {
         println!("skipped: only root can become another user to try");
         return;
@@ -160,7 +160,7 @@ fn who_may_only_watch_is_told_so() {
     };
     let done = as_nobody(&["doctor", "--json", &ring]);
     let (level, said) = check(&done, &ring, "access");
-    assert!(level == "note" && said.contains("uid 65534 may watch it"), "{level} {said}");
+    assert!(level == "note" && said.contains("uid 65534 may observe it"), "{level} {said}");
     as_nobody(&["recover", &ring]).refuses(1, "no permission to write to");
     fs::set_permissions(&ring, fs::Permissions::from_mode(0o600)).unwrap();
     let done = as_nobody(&["doctor", "--json", &ring]);
@@ -172,7 +172,7 @@ fn who_may_only_watch_is_told_so() {
 }
 
 #[test]
-fn without_a_name_every_ring_in_shared_memory_is_looked_at() {
+fn without_a_name_every_ring_in_shared_memory_is_checked() {
     let name = format!("perfring-doctor-test-{}", std::process::id());
     let segment = format!("shm:{name}");
     let path = format!("/dev/shm/{name}");

@@ -1,5 +1,6 @@
-//! The promise of `perfring sidecar` as a whole: whoever is killed, whatever was committed arrives,
-//! but for what the rings themselves tell as lost; and what arrives twice has the same key.
+//! The promise of `perfring sidecar` as a whole: whichever process is killed, every committed
+//! record arrives, except those that the rings themselves report as lost; and duplicates have the
+//! same key.
 //!
 //! Real processes on all sides: writers, the sidecar, `nats-server`. `PERFRING_SEED` repeats a run.
 #![cfg(feature = "nats")]
@@ -27,24 +28,24 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 const RINGS: [&str; 4] = ["one", "two", "three", "four"];
-/// How often each of the two is killed.
+/// How often the sidecar and the server are killed.
 const KILLS: usize = 10;
-/// How often a writer is.
+/// How often a writer is killed.
 const WRITERS: usize = 4;
-/// How often the server is stopped, and goes on with what stood in its sockets.
+/// How often the server is stopped, and continued with what is left in its sockets.
 const FREEZES: usize = 3;
 
-/// Who is killed.
+/// The process that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kill {
     Sidecar,
     Server,
     Writer,
-    /// Not killed: the server answers nobody for some time.
+    /// Not killed: the server is stopped for some time.
     Freeze,
 }
 
-/// What the server is.
+/// The state of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Is {
     Up,
@@ -70,7 +71,7 @@ fn a_writer_until_its_stdin_ends() {
     writer::write();
 }
 
-/// Rings, what reads them, and where it goes.
+/// Rings, the sidecar that reads them, and its outputs.
 struct Stage {
     place: TempDir,
     server: Server,
@@ -79,13 +80,13 @@ struct Stage {
     writers: Vec<Writer>,
 }
 
-/// The sums of all rings.
+/// The sums of all rings' totals.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     /// Committed or refused.
     tried: u64,
     refused: u64,
-    /// Bytes that the sidecar let go.
+    /// Bytes that the sidecar has released.
     released: u64,
 }
 
@@ -107,7 +108,7 @@ impl Stage {
         fs::write(path("sidecar.toml"), config).unwrap();
         let rings = path("rings");
         let mut options = SetOptions::default();
-        // Full after some hundred records: within an outage.
+        // Full after some hundred records, and so within an outage.
         options.ring = Options { size: 32 << 10, ..options.ring };
         let set = RingSet::open_with(&rings, &options).unwrap();
         RINGS.iter().for_each(|name| drop(set.producer(name).unwrap()));
@@ -159,8 +160,8 @@ impl Stage {
         match kill {
             Kill::Sidecar => {
                 let mut live = self.sidecar.take().unwrap();
-                let gone = live.child.try_wait().unwrap();
-                assert!(gone.is_none(), "it ended by itself: {}", self.said());
+                let ended = live.child.try_wait().unwrap();
+                assert!(ended.is_none(), "it ended by itself: {}", self.said());
                 live.child.kill().unwrap();
                 live.child.wait().unwrap();
             }
@@ -184,10 +185,10 @@ impl Stage {
         fs::read_to_string(self.path("said")).unwrap_or_default()
     }
 
-    /// The kills, at random moments of the outages of each other and of what goes well.
+    /// Kills processes at random moments, also during outages of the others.
     fn storm(&mut self, rng: &mut Rng) {
         for (at, kill) in kills(rng).into_iter().enumerate() {
-            // What is to be killed is there; the other perhaps.
+            // The process to be killed is running; the others may not be.
             if matches!(kill, Kill::Server | Kill::Freeze) || rng.below(3) > 0 {
                 self.start_server();
             }
@@ -202,7 +203,7 @@ impl Stage {
             let is_out = self.server_is != Is::Up || self.sidecar.is_none();
             let before = self.sums();
             if is_out && (at == 0 || rng.below(3) > 0) {
-                // Of a frozen one the sidecar loses patience, or not.
+                // The sidecar may or may not reconnect to a stopped server.
                 let more = rng.below(if kill == Kill::Freeze { 15_000 } else { 500 });
                 until("rings are full", || self.sums().refused > before.refused + more);
             } else {
@@ -214,7 +215,8 @@ impl Stage {
         self.start_sidecar();
     }
 
-    /// Lets all of it come to rest. How many the last life of each writer committed.
+    /// Waits until all is delivered. Returns how many records the last life of each writer
+    /// committed.
     fn end(&mut self) -> Vec<(u64, u64)> {
         let ended: Vec<(u64, u64)> = self.writers.drain(..).map(Writer::end).collect();
         let is_drained = |name: &str| {
@@ -230,7 +232,7 @@ impl Stage {
 }
 
 #[test]
-fn whoever_is_killed_what_arrives_is_what_was_committed_less_what_the_rings_tell() {
+fn whatever_is_killed_all_committed_records_arrive_except_reported_losses() {
     let Some(mut stage) = Stage::new() else { return };
     let mut rng = Rng::from_env();
     let began = Instant::now();
@@ -250,14 +252,18 @@ fn whoever_is_killed_what_arrives_is_what_was_committed_less_what_the_rings_tell
         let stat = Stat::read(stage.ring(name)).unwrap();
         let totals = stat.totals.unwrap();
         let (wrote, lost) = (totals.producer.written.records, totals.producer.refused.total());
-        assert_eq!(totals.unreported().records, 0, "{name}: the last record tells all before it");
+        assert_eq!(
+            totals.unreported().records,
+            0,
+            "{name}: the last record reports all earlier losses"
+        );
         for (place, arrived) in [("stream", &stream), ("lines", &lines)] {
             let of = format!("{name} in the {place}");
             let lives = arrived.lives(name);
-            println!("{of}: {lives:?}, told as lost {}", arrived.lost(name));
+            println!("{of}: {lives:?}, reported as lost {}", arrived.lost(name));
             assert_eq!(lives.values().sum::<u64>(), wrote, "{of}: records arrived, committed");
             assert_eq!(lives.get(&life), Some(&count), "{of}: of the last writer");
-            assert_eq!(arrived.lost(name), lost.records, "{of}: told as lost, refused");
+            assert_eq!(arrived.lost(name), lost.records, "{of}: reported as lost, refused");
         }
         committed += wrote;
         refused += lost.records;
@@ -268,7 +274,7 @@ fn whoever_is_killed_what_arrives_is_what_was_committed_less_what_the_rings_tell
     assert!(!has_left_overs(stage.place.path()), "half a line was left");
 }
 
-/// Both have the same, under the same keys.
+/// Checks that both have the same records under the same keys.
 fn same(stream: &Arrived, lines: &Arrived) {
     let only = |one: &Arrived, other: &Arrived| {
         one.records

@@ -1,4 +1,4 @@
-//! What `perfring record`, `export` and `replay` promise, tried on the real binary.
+//! The promises of `perfring record`, `export` and `replay`, tested on the real binary.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
@@ -19,7 +19,7 @@ pub(crate) fn timed() -> Options {
     Options { time: true, ..Options::default() }
 }
 
-/// The records of a file, as `perfring export` has them.
+/// Returns the records of a file, as `perfring export` writes them.
 #[track_caller]
 pub(crate) fn exported(file: &str, options: &[&str]) -> Vec<Value> {
     let done = run(&[&["export", file, "--to", "json"], options].concat(), b"");

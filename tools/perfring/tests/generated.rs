@@ -1,9 +1,9 @@
-//! What packages install: manual pages without a warning, completions that shells take.
+//! Files that packages install: manual pages without warnings, and completions that shells accept.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
 
-use command::run;
+use command::{run, subcommands};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -14,14 +14,6 @@ fn has_man() -> bool {
         let _ = writeln!(std::io::stderr().lock(), "SKIPPED: there is no man to show pages with");
     }
     found
-}
-
-/// Subcommands that `--help` lists.
-fn subcommands() -> Vec<String> {
-    let help = run(&["--help"], b"").out();
-    let list = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap().to_owned();
-    let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    names.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -57,7 +49,7 @@ fn every_subcommand_has_a_page_that_man_shows_without_a_warning() {
 }
 
 #[test]
-fn shells_take_their_completions() {
+fn shells_accept_their_completions() {
     for shell in ["bash", "zsh", "fish"] {
         let done = run(&["completions", shell], b"");
         assert_eq!(done.code(), 0);
@@ -66,14 +58,14 @@ fn shells_take_their_completions() {
             assert!(script.contains(&name), "{shell}: no {name}");
         }
         assert!(!script.contains("demo-child"), "{shell}: what is hidden stays so");
-        // The other shells check theirs where they are; nobody has them for this.
+        // The other shells are only checked where they are installed.
         if Command::new(shell).arg("--version").output().is_ok() {
             let mut check = Command::new(shell).arg("-n").stdin(Stdio::piped()).spawn().unwrap();
             check.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
             assert!(check.wait().unwrap().success(), "{shell} -n");
         }
     }
-    // And bash answers by it.
+    // And bash completes with it.
     let script = run(&["completions", "bash"], b"").out();
     let ask = "COMP_WORDS=(perfring st); COMP_CWORD=1; _perfring perfring st perfring; \
                echo ${COMPREPLY[@]}";

@@ -1,4 +1,4 @@
-//! The commands of the guide do what it says: those for the one with a dead process are run.
+//! The commands of the guide do what it says: those for a dead process are run.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
@@ -7,7 +7,7 @@ use command::{Place, publish};
 use std::path::Path;
 use std::process::Command;
 
-/// The blocks of shell in a page.
+/// Returns the shell blocks of a page.
 fn blocks(page: &str) -> Vec<String> {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/perfring/src/guide").join(page);
@@ -17,12 +17,12 @@ fn blocks(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_said_for_the_night_can_be_typed() {
+fn the_commands_of_the_night_page_work() {
     type_all(&["--time"]);
     type_all(&[]);
 }
 
-/// Of a ring with stamps, and of one without.
+/// Runs them on a ring with timestamps, and on one without.
 fn type_all(time: &[&str]) {
     let place = Place::new();
     let ring = place.ring(&[&["--producers", "many", "--policy", "overwrite"], time].concat());
@@ -44,6 +44,6 @@ fn type_all(time: &[&str]) {
         assert!(done.status.success(), "{block}\n{error}");
         reported.push_str(&String::from_utf8_lossy(&done.stdout));
     }
-    assert!(reported.contains("last words") && reported.contains("still there"), "{reported}");
+    assert!(reported.contains("last words") && reported.contains("present"), "{reported}");
     assert!(place.path("saved.pftrace").exists());
 }

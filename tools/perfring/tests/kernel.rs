@@ -1,4 +1,4 @@
-//! `perfring tail --perf`, on the kernel that runs here.
+//! `perfring tail --perf`, on the running kernel.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
@@ -50,7 +50,7 @@ impl Echo {
     }
 }
 
-/// Whether this machine forbids it; then it says so, with a code of its own.
+/// Returns whether this machine forbids it; then it is reported with a code of its own.
 fn is_forbidden() -> bool {
     let echo = Echo::start();
     let done =
@@ -66,7 +66,7 @@ fn is_forbidden() -> bool {
 }
 
 #[test]
-fn what_the_kernel_does_stands_between_a_rings_records_until_the_process_ends() {
+fn kernel_events_are_merged_with_a_rings_records_until_the_process_ends() {
     if is_forbidden() {
         return;
     }
@@ -101,7 +101,7 @@ fn what_the_kernel_does_stands_between_a_rings_records_until_the_process_ends() 
     println!("{ours} records of ours, {} switches of {switches}", of("perf.ContextSwitch"));
     assert_eq!((ours, of("perf.Exit")), (22, 1));
     assert!(of("perf.ContextSwitch") >= switches);
-    // Each answer wakes a reader that waits: between two rounds of ours stands what it did.
+    // Each answer wakes a waiting reader: its events are between two rounds of ours.
     let between = |from: &str, to: &str| {
         let at = |text: &str| lines.iter().position(|line| line["text"] == text).unwrap();
         lines[at(from)..at(to)].iter().filter(|line| line["fields"]["pid"].is_u64()).count()
@@ -110,7 +110,7 @@ fn what_the_kernel_does_stands_between_a_rings_records_until_the_process_ends() 
 }
 
 #[test]
-fn records_are_counted_chosen_and_shown_as_those_of_rings_are() {
+fn records_are_counted_selected_and_shown_like_those_of_rings() {
     if is_forbidden() {
         return;
     }
@@ -126,7 +126,7 @@ fn records_are_counted_chosen_and_shown_as_those_of_rings_are() {
         (["-n", "3", "--where", "mode=kernel"], "perf.ContextSwitch pid="),
     ] {
         let mut tail = tail(&more);
-        // Until it has seen three: it says when it begins by what it shows.
+        // Until it has shown three: its first line shows that it has started.
         let mut ended = None;
         while ended.is_none() {
             echo.ask();
@@ -149,7 +149,7 @@ fn records_are_counted_chosen_and_shown_as_those_of_rings_are() {
 }
 
 #[test]
-fn what_the_kernels_ring_had_no_room_for_is_told_and_a_code_of_its_own() {
+fn losses_of_the_kernels_ring_are_reported_with_a_code_of_their_own() {
     if is_forbidden() {
         return;
     }
@@ -159,7 +159,7 @@ fn what_the_kernels_ring_had_no_room_for_is_told_and_a_code_of_its_own() {
     let mut text = Live::start(&args);
     let json = ["--format", "json", "--fail-on-loss"];
     let mut json = Live::start(&[args.as_slice(), &json].concat());
-    // Both have begun once each has shown a line.
+    // Both have started once each has shown a line.
     let shown = AtomicBool::new(false);
     let (first, first_json) = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -198,7 +198,7 @@ fn what_the_kernels_ring_had_no_room_for_is_told_and_a_code_of_its_own() {
 }
 
 #[test]
-fn what_cannot_be_is_said_in_a_sentence_with_a_code_of_its_own() {
+fn invalid_requests_have_a_message_and_a_code_of_their_own() {
     let place = Place::new();
     let ring = place.ring(&[]);
     let me = std::process::id().to_string();
@@ -212,7 +212,7 @@ fn what_cannot_be_is_said_in_a_sentence_with_a_code_of_its_own() {
         run(&[["tail"].as_slice(), &args].concat(), b"").refuses(code, says);
     }
     let since = ["tail", "--perf", "switches", "--pid", &me, "--since", "5s", &ring];
-    run(&since, b"").refuses(2, "no time stamps");
+    run(&since, b"").refuses(2, "no timestamps");
     run(&["tail"], b"").refuses(2, "<RING>");
     let odd = ["tail", "--perf", "switches", "--pid", &me, "--perf-size", "12K"];
     let done = run(&odd, b"");
@@ -220,10 +220,10 @@ fn what_cannot_be_is_said_in_a_sentence_with_a_code_of_its_own() {
 }
 
 #[test]
-fn a_user_who_may_not_is_told_what_may_be_done() {
+fn a_user_without_permission_gets_advice() {
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     let level: i32 = paranoid.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(9);
-    // Somebody who is nobody; only root can become that.
+    // The user nobody; only root can change to it.
     let as_nobody = |args: &[&str]| {
         let perfring = perfring(args);
         let mut command = Command::new("setpriv");
@@ -233,8 +233,7 @@ fn a_user_who_may_not_is_told_what_may_be_done() {
     };
     let can = nix::unistd::geteuid().is_root() && as_nobody(&["--version"]).code() == 0;
     if !can || level < 2 {
-        let why =
-            "needs root, setpriv, a program that nobody may run, and perf_event_paranoid >= 2";
+        let why = "needs root, setpriv, a program that the user nobody may run, and perf_event_paranoid >= 2";
         assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "not to be skipped: {why}");
         let _ = writeln!(std::io::stderr().lock(), "SKIPPED: {why}");
         return;

@@ -12,7 +12,7 @@ fn stat(ring: &str) -> Value {
     serde_json::from_str(&run(&["stat", "--json", ring], b"").out()).unwrap()
 }
 
-/// Lines of so many letters.
+/// Returns lines of these lengths.
 fn lines(lens: &[usize]) -> Vec<u8> {
     lens.iter().flat_map(|len| [vec![b'x'; *len], b"\n".to_vec()].concat()).collect()
 }
@@ -39,7 +39,7 @@ fn large_lines_go_in_and_come_out() {
             assert_eq!(done.code(), 0, "{reader}: {}", done.err());
             let out = done.0.stdout;
             let plain = if kind.contains(&"--time") {
-                // Each line behind its time.
+                // Each line follows its time.
                 out.split(|byte| *byte == b'\n')
                     .map(|line| line.iter().filter(|byte| **byte == b'x').count())
                     .filter(|count| *count > 0)
@@ -58,7 +58,7 @@ fn large_lines_go_in_and_come_out() {
 }
 
 #[test]
-fn what_is_too_long_for_the_area_is_counted_and_told() {
+fn payloads_too_long_for_the_area_are_counted_and_reported() {
     let place = Place::new();
     let ring = place.ring(&["--aux-size", "128K"]);
     let done = run(&["publish", &ring, "--fail-on-loss"], &lines(&[200_000, 100_000, 3]));
@@ -79,9 +79,9 @@ fn what_is_too_long_for_the_area_is_counted_and_told() {
     assert_eq!((&figures["aux_size"], &figures["aux_head"]), (&json!(0), &json!(0)));
 }
 
-/// A file that was left behind, with what is too large for a line of most tools.
+/// The file of a dead process, with payloads that are too large for a line of most tools.
 #[test]
-fn a_dead_file_with_payloads_of_64_mib_is_dumped_and_recorded_or_that_is_told() {
+fn a_dead_file_with_payloads_of_64_mib_is_dumped_and_recorded_or_losses_are_reported() {
     let place = Place::new();
     let ring = place.ring(&["--aux-size", "128M"]);
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
@@ -99,7 +99,7 @@ fn a_dead_file_with_payloads_of_64_mib_is_dumped_and_recorded_or_that_is_told() 
     assert_eq!(out.len(), 2 * half + 5);
     assert!(out[..half].iter().all(|byte| *byte == b'1'));
     assert!(out[half..2 * half].iter().all(|byte| *byte == b'2') && out.ends_with(b"small"));
-    // A recording takes none that is so large, and says so.
+    // A recording takes no payload of this size, and reports that.
     let file = place.path("recording");
     let file = file.to_str().unwrap();
     let done = run(&["record", "-n", "3", "--fail-on-loss", "-o", file, &ring], b"");

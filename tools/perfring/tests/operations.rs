@@ -1,5 +1,5 @@
-//! What stands under `tools/kubernetes` and `tools/systemd` is right: the configurations can be
-//! read, the units too, and rings between containers work as it is written there.
+//! The files under `tools/kubernetes` and `tools/systemd` are right: the configurations and the
+//! units can be read, and rings between containers work as described there.
 #![cfg(all(feature = "otlp", feature = "prometheus"))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -28,7 +28,7 @@ fn tools(path: &str) -> String {
     format!("{TOOLS}/{path}")
 }
 
-/// The text of `sidecar.toml` in the ConfigMap: the lines under its key, as far as they stand in.
+/// Returns the text of `sidecar.toml` in the ConfigMap: the indented lines under its key.
 fn config_map() -> String {
     let pod = fs::read_to_string(tools("kubernetes/pod.yaml")).unwrap();
     let mut lines = pod.lines().skip_while(|line| line.trim() != "sidecar.toml: |");
@@ -61,7 +61,7 @@ fn the_config_map_is_a_configuration() {
 }
 
 #[test]
-fn what_the_unit_starts_is_a_command_with_the_example_as_its_configuration() {
+fn the_unit_starts_the_command_with_the_example_configuration() {
     let unit = fs::read_to_string(tools("systemd/perfring-sidecar.service")).unwrap();
     let example = tools("sidecar.toml");
     let (mut checked, mut commands) = (0, 0);
@@ -89,7 +89,7 @@ fn systemd_reads_the_units() {
         Err(error) => return skipped(&format!("there is no systemd-analyze: {error}")),
     };
     let err = String::from_utf8(done.stderr).unwrap();
-    // The programs are not installed here; nor need the manual be.
+    // The programs and the manual need not be installed here.
     let missing = |line: &&str| !line.ends_with("is not executable: No such file or directory");
     let wrong: Vec<&str> = err.lines().filter(missing).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -97,7 +97,7 @@ fn systemd_reads_the_units() {
 }
 
 #[test]
-fn systemd_makes_the_directory_as_its_readme_says() {
+fn systemd_creates_the_directory_as_its_readme_says() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("etc")).unwrap();
     fs::write(root.path().join("etc/passwd"), "root:x:0:0::/:/bin/sh\n").unwrap();
@@ -118,8 +118,8 @@ fn systemd_makes_the_directory_as_its_readme_says() {
 /// The environment variable with the directory of [`an_application_in_a_container`].
 const RINGS: &str = "PERFRING_DIR";
 
-/// Not a test of its own: the application, which makes its rings as the README says, and publishes
-/// as many records as each line of its stdin says.
+/// Not a test of its own: the application, which creates its rings as the README says, and
+/// publishes as many records as each line of its stdin says.
 #[test]
 fn an_application_in_a_container() {
     let Some(dir) = std::env::var_os(RINGS) else { return };
@@ -145,7 +145,7 @@ fn publish(producer: &mut Producer, number: u64) {
     producer.publish(number.to_string().as_bytes()).unwrap();
 }
 
-/// The numbers that came of each ring, each of which came once; and that their times are right.
+/// Returns the numbers that arrived of each ring, each once; checks their times.
 fn arrived(pod: &Pod, since: Since) -> BTreeMap<String, Vec<u64>> {
     let text = fs::read_to_string(pod.path("out/out.jsonl")).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -165,7 +165,7 @@ fn arrived(pod: &Pod, since: Since) -> BTreeMap<String, Vec<u64>> {
     rings
 }
 
-/// When something began, on both clocks.
+/// A start time, on both clocks.
 #[derive(Clone, Copy)]
 struct Since {
     wall: u64,
@@ -177,7 +177,7 @@ fn wall() -> u64 {
     since.as_nanos() as u64
 }
 
-/// The stamp of a record that is written now, by a process in no container.
+/// Returns the timestamp of a record that is written now, by a process outside of the containers.
 fn timestamp() -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let ring = dir.path().join("ring");
@@ -197,7 +197,7 @@ fn start_sidecar(pod: &Pod, offset: &str) -> Container {
 #[test]
 fn an_application_and_a_sidecar_in_containers_of_their_own() {
     let Some(pod) = Pod::new() else { return };
-    // As in the pod, but for the place of the volume, where records go, and the time to wait.
+    // As in the pod, except the path of the volume, the outputs, and the delay.
     let config = config_map().replace("/rings", pod.rings().to_str().unwrap());
     let (config, _) = config.split_once("[[output]]").unwrap();
     let (before, after) = config.split_once("prune_after_seconds = ").unwrap();
@@ -207,10 +207,10 @@ fn an_application_and_a_sidecar_in_containers_of_their_own() {
         "{before}prune_after_seconds = 0{after}\n[[output]]\ntype = \"json\"\npath = {out:?}\n"
     );
     fs::write(pod.path("sidecar.toml"), config).unwrap();
-    // A second less: clocks are set.
+    // A second less, as clocks may be set.
     let since = Since { wall: wall() - 1_000_000_000, timestamp: timestamp() };
 
-    // Native sidecars are there before the application.
+    // Native sidecars start before the application.
     let sidecar = start_sidecar(&pod, "5000");
     let name = ["--exact", "an_application_in_a_container", "--nocapture"];
     let mut app = pod.start(&pod.app, &name, APP, "70000");
@@ -228,7 +228,7 @@ fn an_application_and_a_sidecar_in_containers_of_their_own() {
     let meta = fs::metadata(&ring).unwrap();
     assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o7777), (APP, GROUP, 0o660));
 
-    // Who is alive is seen across namespaces of pids.
+    // Liveness works across pid namespaces.
     let dir = pod.rings();
     let dir = dir.to_str().unwrap();
     let seen = pod.run(&["ls", "--format", "json", dir], SIDECAR, true);
@@ -243,8 +243,8 @@ fn an_application_and_a_sidecar_in_containers_of_their_own() {
     assert!(other.code() != 0 && err.lines().count() == 1, "{err}");
     assert!(err.starts_with("perfring: ") && err.contains("ermission"), "{err}");
 
-    // The sidecar ends, the application goes on and is killed: the next sidecar finds a ring whose
-    // producer is dead.
+    // The sidecar ends, the application continues and is killed: the next sidecar finds a ring
+    // whose producer is dead.
     sidecar.signal(Signal::SIGTERM);
     assert_eq!(sidecar.end(), Some(143), "{}", pod.said());
     app.report("200");
@@ -256,7 +256,7 @@ fn an_application_and_a_sidecar_in_containers_of_their_own() {
         !Path::exists(&ring)
     });
     until("all have come", || arrived(&pod, since) == all(500));
-    // Somebody's last words stay.
+    // A program's last words stay.
     assert!(pod.rings().join("flight").exists());
     sidecar.signal(Signal::SIGTERM);
     assert_eq!(sidecar.end(), Some(143), "{}", pod.said());

@@ -22,7 +22,7 @@ impl Place {
 }
 
 #[test]
-fn ls_lists_rings_and_tells_what_is_none() {
+fn ls_lists_rings_and_reports_other_files() {
     let place = Place::new();
     let quiet = place.add("quiet", &[]);
     publish(&quiet, b"x\ny\n");
@@ -32,7 +32,7 @@ fn ls_lists_rings_and_tells_what_is_none() {
     fs::write(place.path("read\x1bme"), "rings").unwrap();
     fs::write(place.path(".saved"), "hidden").unwrap();
     std::os::unix::fs::symlink(&quiet, place.path("link")).unwrap();
-    // One that lives, and has lost something.
+    // A live ring with losses.
     let full = place.add("shop.4711.1.0123456789ab", &[]);
     let mut live = Live::of({
         let mut command = perfring(&["publish", &full, "--type", "5000"]);
@@ -65,8 +65,8 @@ fn ls_lists_rings_and_tells_what_is_none() {
         lines[0],
         ["NAME", "PRODUCER", "CONSUMER", "POLICY", "SIZE", "FULL", "LOST", "LAST"]
     );
-    assert_eq!(lines[1], ["quiet", "gone", "none yet", "drop", "4 KiB", "0%", "0", "-"]);
-    assert_eq!(lines[2][..4], ["recorder", "gone", "none yet", "overwrite"]);
+    assert_eq!(lines[1], ["quiet", "detached", "none yet", "drop", "4 KiB", "0%", "0", "-"]);
+    assert_eq!(lines[2][..4], ["recorder", "detached", "none yet", "overwrite"]);
     assert!(lines[2][7].ends_with('s'), "{out}");
     assert_eq!(lines[3][..3], ["shared", "none yet", "none yet"]);
     let pid = format!("pid {}", live.child.id());
@@ -79,7 +79,7 @@ fn ls_lists_rings_and_tells_what_is_none() {
     );
     assert_eq!(err.lines().count(), 2, "{err}");
 
-    // In a narrow terminal names give way, by their middle.
+    // In a narrow terminal, names are truncated in the middle.
     let narrow = perfring(&["ls", place.dir()]).env("COLUMNS", "80").output().unwrap();
     let narrow = String::from_utf8(narrow.stdout).unwrap();
     assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
@@ -94,14 +94,14 @@ fn ls_lists_rings_and_tells_what_is_none() {
 }
 
 #[test]
-fn ls_says_what_is_wrong_with_a_directory() {
+fn ls_reports_what_is_wrong_with_a_directory() {
     let place = Place::new();
     let missing = place.path("no").to_str().unwrap().to_owned();
     run(&["ls", &missing], b"").refuses(3, "does not exist, so there are no rings");
     run(&["prune", &missing], b"").refuses(3, "does not exist, so there are no rings");
     let ring = place.ring(&[]);
     run(&["ls", &ring], b"").refuses(1, "cannot use the ring directory");
-    // The default is where the user's programs put theirs.
+    // The default is the user's directory of rings.
     let location = tempfile::tempdir().unwrap();
     let listed = |args: &[&str]| {
         let mut command = perfring(args);
@@ -117,7 +117,7 @@ fn ls_says_what_is_wrong_with_a_directory() {
 }
 
 #[test]
-fn a_ring_with_damaged_books_is_listed_and_told() {
+fn a_ring_with_damaged_totals_is_listed_and_reported() {
     let place = Place::new();
     place.add("fine", &[]);
     let bad = place.add("bad", &[]);
@@ -126,11 +126,11 @@ fn a_ring_with_damaged_books_is_listed_and_told() {
     let done = run(&["ls", place.dir()], b"");
     assert_eq!(done.code(), 4);
     assert!(done.out().contains("damaged") && done.out().contains("fine"), "{}", done.out());
-    assert!(done.err().contains("1 ring with damaged books"), "{}", done.err());
+    assert!(done.err().contains("1 ring with damaged totals"), "{}", done.err());
 }
 
 #[test]
-fn prune_removes_what_it_may_and_says_why_the_rest_stays() {
+fn prune_removes_what_it_may_and_reports_why_the_rest_stays() {
     let place = Place::new();
     place.add("empty", &[]);
     publish(&place.add("unread", &[]), b"x\ny\n");
@@ -148,8 +148,11 @@ fn prune_removes_what_it_may_and_says_why_the_rest_stays() {
     assert_eq!(lines[2], "kept words: flight recorder with 1 record");
     assert!(place.path("empty").exists());
     let json = json_lines(&run(&[&args[..], &["--format", "json"]].concat(), b"").out());
-    assert_eq!((&json[0]["fate"], &json[1]["fate"]), (&"would_remove".into(), &"kept".into()));
-    assert_eq!(json[1]["why"], "2 records are not read");
+    assert_eq!(
+        (&json[0]["outcome"], &json[1]["outcome"]),
+        (&"would_remove".into(), &"kept".into())
+    );
+    assert_eq!(json[1]["reason"], "2 records are not read");
 
     let done = run(&["prune", place.dir(), "--dead-for", "0s", "--keep", "1"], b"");
     assert!(done.out().starts_with("kept empty: one of the newest"), "{}", done.out());

@@ -1,4 +1,4 @@
-//! What the command line promises of shared rings: many producers, and what some of them leave.
+//! The promises of the command line for shared rings: many producers, and what dead ones leave.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
@@ -17,13 +17,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 
-/// The environment variable with the ring of [`a_producer_that_does_as_it_is_told`].
+/// The environment variable with the ring of [`a_producer_that_follows_commands`].
 const RING: &str = "PERFRING_TEST_RING";
 
 /// Not a test of its own: the process that [`Holder`] starts from this very file. It attaches, and
-/// does what the lines of its stdin say, until it is killed or they end.
+/// follows the commands on its stdin, until it is killed or they end.
 #[test]
-fn a_producer_that_does_as_it_is_told() {
+fn a_producer_that_follows_commands() {
     let Some(ring) = std::env::var_os(RING) else { return };
     let producer = SharedProducer::attach_as(Path::new(&ring), "holder").unwrap();
     let mut open = Vec::new();
@@ -48,7 +48,7 @@ impl Holder {
     fn attach(ring: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "a_producer_that_does_as_it_is_told", "--nocapture"])
+            .args(["--exact", "a_producer_that_follows_commands", "--nocapture"])
             .env(RING, ring)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -78,7 +78,7 @@ impl Holder {
         self.live.child.id()
     }
 
-    /// As kill -9, and gone when this returns.
+    /// Kills it as kill -9 does, and waits for its end.
     fn kill(mut self) -> u32 {
         self.live.child.kill().unwrap();
         self.live.child.wait().unwrap();
@@ -102,12 +102,12 @@ fn numbers(count: u64) -> String {
     (0..count).map(|n| format!("{n}\n")).collect()
 }
 
-/// Leaves the ring's lock taken by the first holder of a slot, once nobody has it.
+/// Leaves the ring's lock taken by the first holder of a slot, once it is free.
 fn take_lock(ring: &str, slot: u64) {
     let lock = FIELDS.iter().find(|field| field.name == "shared_lock").unwrap();
     let file = fs::File::options().read(true).write(true).open(ring).unwrap();
     let mut word = [0; 8];
-    until("nobody has the lock", || {
+    until("the lock is free", || {
         file.read_exact_at(&mut word, lock.offset as u64).unwrap();
         word == [0; 8]
     });
@@ -172,7 +172,7 @@ fn two_publish_into_one_ring_and_no_line_is_lost() {
 }
 
 #[test]
-fn what_each_of_two_publishers_reports_is_what_the_ring_counts() {
+fn the_reports_of_two_publishers_match_the_rings_counts() {
     const EACH: u64 = 5000;
     let place = Place::new();
     let ring = place.ring(&["--producers", "many", "--size", "64K"]);
@@ -200,7 +200,7 @@ fn what_each_of_two_publishers_reports_is_what_the_ring_counts() {
     assert_eq!(after["written_records"], written);
     assert_eq!(after["full_records"], full);
     assert_eq!(after["contended_records"], contended);
-    // The next one reports what it did itself, in whatever slot it gets.
+    // The next one reports only its own records, whatever its slot.
     let place = Place::new();
     let ring = place.ring(&["--producers", "many", "--slots", "1"]);
     publish(&ring, b"1\n2\n3\n");
@@ -211,7 +211,7 @@ fn what_each_of_two_publishers_reports_is_what_the_ring_counts() {
 }
 
 #[test]
-fn a_producer_has_a_name_and_a_full_house_is_said() {
+fn a_producer_has_a_name_and_a_lack_of_slots_is_reported() {
     let place = Place::new();
     let ring = place.ring(&["--producers", "many", "--slots", "1"]);
     let holder = Holder::attach(&ring);
@@ -227,7 +227,7 @@ fn a_producer_has_a_name_and_a_full_house_is_said() {
     let text = run(&["stat", &ring], b"").out();
     assert!(text.contains("  me, too\n") && text.contains("0 of 1 slots in use"), "{text}");
     run(&["publish", "--name", &"n".repeat(65), &ring], b"").refuses(2, "64 bytes");
-    // So too in a ring for one.
+    // The same in an exclusive ring.
     let place = Place::new();
     let ring = place.ring(&[]);
     assert_eq!(run(&["publish", "--name", "me", &ring], b"x\n").code(), 0);
@@ -235,14 +235,14 @@ fn a_producer_has_a_name_and_a_full_house_is_said() {
 }
 
 #[test]
-fn who_holds_the_ring_up_is_named_and_not_robbed() {
+fn a_producer_that_holds_the_ring_up_is_named_and_not_taken_over() {
     let place = Place::new();
     let ring = place.ring(&["--producers", "many", "--slots", "2", "--size", "4K"]);
     let mut holder = Holder::attach(&ring);
     holder.report("reserve");
     holder.stop();
     let pid = holder.pid();
-    // 112 bytes are his, 16 each are ours: 248 fit into a ring that is never quite full.
+    // Its record has 112 bytes, ours 16 each: 248 fit into a ring that is never quite full.
     let done = run(&["publish", &ring], numbers(300).as_bytes());
     let err = done.err();
     let said = "published 248 records, lost 52: full 0, too_large 0, contended 0, pending 52; \
@@ -274,7 +274,7 @@ fn who_holds_the_ring_up_is_named_and_not_robbed() {
     assert!(says.contains(&format!("kill -CONT {pid}")), "{says}");
     run(&["rm", &ring], b"").refuses(1, "--force");
 
-    // Continued, it goes on; and what the others lost is told by its cause.
+    // Continued, it finishes its record; and the losses of the others are reported by cause.
     holder.live.signal(Signal::SIGCONT);
     holder.report("discard");
     assert_eq!(run(&["recover", &ring], b"").out(), format!("{ring}: nothing to recover\n"));
@@ -290,7 +290,7 @@ fn who_holds_the_ring_up_is_named_and_not_robbed() {
 }
 
 #[test]
-fn what_a_killed_producer_left_is_shown_and_recovered() {
+fn leftovers_of_a_killed_producer_are_shown_and_recovered() {
     let place = Place::new();
     let ring = place.ring(&["--producers", "many"]);
     let mut holder = Holder::attach(&ring);
@@ -342,7 +342,7 @@ fn what_a_killed_producer_left_is_shown_and_recovered() {
 }
 
 #[test]
-fn a_lock_that_is_kept_is_said_and_a_dead_ones_is_freed() {
+fn a_held_lock_is_reported_and_a_dead_producers_is_freed() {
     let place = Place::new();
     let ring = place.ring(&["--producers", "many"]);
     let holder = Holder::attach(&ring);
@@ -391,7 +391,7 @@ fn a_recovery_that_is_stopped_holds_the_ring_up_too() {
     let place = Place::new();
     let ring = place.ring(&["--producers", "many", "--slots", "4"]);
     publish(&ring, b"x\n");
-    // As a recovery does: a byte is locked for it, and the place after the last slot is its.
+    // As a recovery does: it locks a byte, and uses the slot after the last one.
     let file = fs::File::options().read(true).write(true).open(&ring).unwrap();
     let byte = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
@@ -406,7 +406,7 @@ fn a_recovery_that_is_stopped_holds_the_ring_up_too() {
     let says = "by a recovery of the ring, alive, for at least ";
     assert!(text.contains(says), "{text}");
     run(&["recover", &ring], b"").refuses(1, says);
-    // Killed, it is as any other that died with the lock.
+    // Killed, it is like any other process that died with the lock.
     drop(file);
     let done = run(&["recover", &ring], b"");
     let freed = "the lock was left by a recovery of the ring, dead: freed\n";
@@ -414,7 +414,7 @@ fn a_recovery_that_is_stopped_holds_the_ring_up_too() {
 }
 
 #[test]
-fn recover_says_why_there_is_nothing_to_do_or_what_is_wrong() {
+fn recover_reports_why_there_is_nothing_to_do_or_what_is_wrong() {
     let place = Place::new();
     let ring = place.ring(&[]);
     publish(&ring, b"x\n");
@@ -462,7 +462,7 @@ fn stat_of_a_shared_ring_has_all_figures_and_fits_a_narrow_terminal() {
             let key = format!("{name}_{unit}");
             assert!(now["slots"][0][&key].is_u64(), "no {key} in {}", now["slots"][0]);
         }
-        for name in causes.map(|cause| format!("told_{cause}")).iter().map(String::as_str) {
+        for name in causes.map(|cause| format!("reported_{cause}")).iter().map(String::as_str) {
             assert!(now[format!("{name}_{unit}")].is_u64(), "no {name}_{unit}");
         }
         for name in counts.clone().chain(["stranded"]) {

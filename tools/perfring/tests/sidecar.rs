@@ -1,4 +1,4 @@
-//! `perfring sidecar`: what it promises while it is killed, asked, and starved.
+//! The promises of `perfring sidecar` while it is killed, gets signals, and lacks resources.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A directory for rings, one for what comes out, and what is said on stderr.
+/// A directory for rings, one for the outputs, and the stderr of the sidecar.
 struct Rings {
     place: Place,
 }
 
-/// Also when a test fails: its threads would go on for ever.
+/// Stops the threads also when a test fails.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -73,7 +73,7 @@ impl Rings {
         fs::read_to_string(self.path("said")).unwrap_or_default()
     }
 
-    /// All lines of a file and of those that were finished before it.
+    /// Returns all lines of a file and of the finished files before it.
     fn lines(&self, stem: &str) -> Vec<Value> {
         let mut files: Vec<PathBuf> = fs::read_dir(self.place.0.path())
             .unwrap()
@@ -82,7 +82,7 @@ impl Rings {
             .collect();
         files.sort();
         let whole = |path: &PathBuf| {
-            // The last line may be being written.
+            // The last line may be incomplete.
             let text = fs::read_to_string(path).unwrap();
             json_lines(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
         };
@@ -100,7 +100,7 @@ fn text(n: u64) -> String {
     format!("record {n:08}")
 }
 
-/// The texts of records by their keys; what came twice is the same.
+/// Returns the texts of records by their keys; duplicates must be equal.
 fn records(lines: &[Value], ring: &str) -> BTreeMap<u64, String> {
     let mut found = BTreeMap::new();
     for line in lines.iter().filter(|line| line["ring"] == ring && line["lost"].is_null()) {
@@ -111,7 +111,7 @@ fn records(lines: &[Value], ring: &str) -> BTreeMap<u64, String> {
     found
 }
 
-/// Records that were told as lost, each telling counted once.
+/// Returns the number of records that were reported as lost, each report counted once.
 fn lost(lines: &[Value], ring: &str) -> u64 {
     let mut found = BTreeMap::new();
     for line in lines.iter().filter(|line| line["ring"] == ring) {
@@ -126,7 +126,7 @@ fn len(path: &str) -> u64 {
     fs::metadata(path).map_or(0, |meta| meta.len())
 }
 
-/// Publishes in bursts until it is told to stop: more than a sidecar that starts takes from the ring,
+/// Publishes in bursts until it is asked to stop: more than a starting sidecar takes from the ring,
 /// and less than would fill the disk.
 fn storm(mut producer: Producer, stop: &AtomicBool) -> Committed {
     let mut texts = BTreeSet::new();
@@ -146,7 +146,7 @@ fn storm(mut producer: Producer, stop: &AtomicBool) -> Committed {
 }
 
 #[test]
-fn killed_at_random_nothing_is_lost_but_what_the_rings_tell() {
+fn killed_at_random_nothing_is_lost_except_reported_losses() {
     let rings = Rings::new();
     let out = rings.path("out.jsonl");
     let config = rings.path("sidecar.toml");
@@ -165,15 +165,15 @@ fn killed_at_random_nothing_is_lost_but_what_the_rings_tell() {
             })
             .collect();
         let stop = StopOnDrop(&stop);
-        // The same numbers in every run, somewhere within the turns of a process that takes its own
-        // time.
+        // The same numbers in every run, at varying moments of the turns of a process that takes
+        // its own time.
         let mut rng = Rng::new(1);
         for _ in 0..8 {
             let before = rings.lines("out").len() as u64;
             let more = rng.below(2000);
             let mut live = rings.sidecar(&["--config", &config]);
             until("some lines come", || {
-                // Lines are counted roughly: 200 bytes each.
+                // An estimate of the number of lines: 200 bytes each.
                 let all: u64 = fs::read_dir(rings.place.0.path())
                     .unwrap()
                     .map(|entry| entry.unwrap().path())
@@ -214,7 +214,7 @@ fn rings_end(mut live: Live) -> (String, String, i32) {
 }
 
 #[test]
-fn sigterm_delivers_what_was_read_and_the_next_one_goes_on_there() {
+fn sigterm_delivers_what_was_read_and_the_next_one_continues_there() {
     let rings = Rings::new();
     let mut drops = rings.ring("drops", Policy::Drop);
     let mut flight = rings.ring("flight", Policy::Overwrite);
@@ -228,7 +228,7 @@ fn sigterm_delivers_what_was_read_and_the_next_one_goes_on_there() {
     until("five more come", || rings.lines("out").len() == 25);
     first.signal(Signal::SIGTERM);
     assert_eq!(rings_end(first).2, 143);
-    // While nobody reads, the overwrite ring goes round several times.
+    // While no process reads, the overwrite ring wraps several times.
     publish(&mut drops, 15, 20);
     publish(&mut flight, 10, 10_000);
     let second = rings.sidecar(&args);
@@ -241,7 +241,7 @@ fn sigterm_delivers_what_was_read_and_the_next_one_goes_on_there() {
     assert_eq!(rings_end(second).2, 130);
     let lines = rings.lines("out");
     assert_eq!(records(&lines, "drops").len(), 20);
-    // Exactly: each record came once, or is counted as lost.
+    // Exactly: each record arrived once, or is counted as lost.
     let came = lines.iter().filter(|line| line["ring"] == "flight" && line["lost"].is_null());
     let (came, lost) = (came.count() as u64, lost(&lines, "flight"));
     assert!(lost > 0);
@@ -250,7 +250,7 @@ fn sigterm_delivers_what_was_read_and_the_next_one_goes_on_there() {
 }
 
 #[test]
-fn sighup_changes_what_changed_and_refuses_what_cannot_be() {
+fn sighup_applies_changes_and_refuses_an_invalid_configuration() {
     let rings = Rings::new();
     let mut producer = rings.ring("one", Policy::Drop);
     let config = rings.path("sidecar.toml");
@@ -269,14 +269,14 @@ fn sighup_changes_what_changed_and_refuses_what_cannot_be() {
     until("the second comes", || rings.lines("a.jsonl").len() == 2);
     fs::write(&config, output("a.jsonl") + &output("b.jsonl")).unwrap();
     live.signal(Signal::SIGHUP);
-    until("it is taken", || rings.said().contains("was read again"));
+    until("it is applied", || rings.said().contains("was reloaded"));
     publish(&mut producer, 2, 3);
     until("both have it", || {
         rings.lines("b.jsonl").len() == 1 && rings.lines("a.jsonl").len() == 3
     });
     fs::write(&config, output("b.jsonl")).unwrap();
     live.signal(Signal::SIGHUP);
-    until("it is taken", || rings.said().matches("was read again").count() == 2);
+    until("it is applied", || rings.said().matches("was reloaded").count() == 2);
     publish(&mut producer, 3, 4);
     until("one has it", || rings.lines("b.jsonl").len() == 2);
     live.signal(Signal::SIGTERM);
@@ -296,9 +296,9 @@ fn sigusr2_keeps_what_overwrite_rings_hold() {
     let live = rings.sidecar(&["--output", &out, "--snapshots", &snapshots]);
     until("both are read", || rings.lines("out").len() == 8);
     live.signal(Signal::SIGUSR1);
-    until("the figures are told", || rings.said().contains("2 rings: 8 records, 0 lost"));
+    until("the figures are printed", || rings.said().contains("2 rings: 8 records, 0 lost"));
     live.signal(Signal::SIGUSR2);
-    until("it is made", || rings.said().contains("8 records in"));
+    until("it is written", || rings.said().contains("8 records in"));
     live.signal(Signal::SIGTERM);
     rings_end(live);
     let files: Vec<PathBuf> =
@@ -316,7 +316,7 @@ fn sigusr2_keeps_what_overwrite_rings_hold() {
 }
 
 #[test]
-fn each_rule_keeps_what_flight_recorders_hold_when_its_time_comes() {
+fn each_rule_keeps_what_flight_recorders_hold_when_it_is_triggered() {
     let rings = Rings::new();
     let mut flight = rings.ring("flight", Policy::Overwrite);
     publish(&mut flight, 0, 5);
@@ -366,7 +366,7 @@ fn a_closed_pipe_ends_it_quietly_and_the_rest_stays_in_the_ring() {
         let totals = Stat::read(path.clone()).unwrap().totals.unwrap();
         totals.tail == totals.head
     });
-    // Whoever is gone is noticed at once, and not at the next line.
+    // A closed pipe is noticed at once, and not at the next line.
     let (err, code) = close_and_wait(live);
     assert_eq!((code, &*err), (0, ""));
     publish(&mut producer, 3, 5);
@@ -377,7 +377,7 @@ fn a_closed_pipe_ends_it_quietly_and_the_rest_stays_in_the_ring() {
 }
 
 #[test]
-fn a_slow_reader_of_stdout_keeps_nobody_from_ending() {
+fn a_slow_reader_of_stdout_does_not_delay_the_end() {
     let rings = Rings::new();
     let mut producer = rings.ring("one", Policy::Drop);
     let config = rings.path("sidecar.toml");
@@ -389,7 +389,7 @@ fn a_slow_reader_of_stdout_keeps_nobody_from_ending() {
     fs::write(&config, says).unwrap();
     let path = rings.place.path("rings").join("one");
     let live = rings.sidecar(&["--config", &config]);
-    // More than a pipe holds, and nobody reads it.
+    // More than a pipe holds, and it is not read.
     publish(&mut producer, 0, 10);
     until("the first are delivered", || Stat::read(path.clone()).unwrap().totals.unwrap().tail > 0);
     publish(&mut producer, 10, 1500);
@@ -402,14 +402,14 @@ fn a_slow_reader_of_stdout_keeps_nobody_from_ending() {
     let Live { child, .. } = &mut { live };
     assert_eq!(child.wait().unwrap().code(), Some(143));
     assert!(rings.said().contains("could not be written before the deadline"), "{}", rings.said());
-    // What was not written is there still, to the last record.
+    // What was not written is still in the ring, to the last record.
     let rest = run(&["sidecar", &rings.dir(), "--output", "json:-", "--once"], b"");
     let rest = records(&json_lines(&rest.out()), "one");
     assert!(rest.len() < 1500 && rest.into_values().next_back() == Some(text(1499)));
 }
 
 #[test]
-fn of_two_on_one_directory_the_second_says_so_and_takes_over() {
+fn the_second_of_two_on_one_directory_reports_it_and_takes_over() {
     let rings = Rings::new();
     let mut producer = rings.ring("one", Policy::Drop);
     let first_out = format!("json:{}", rings.path("first.jsonl"));
@@ -418,7 +418,7 @@ fn of_two_on_one_directory_the_second_says_so_and_takes_over() {
     until("the first has two", || rings.lines("first").len() == 2);
     let second_out = format!("json:{}", rings.path("second.jsonl"));
     let second = rings.sidecar(&["--output", &second_out]);
-    until("the second says so", || rings.said().contains("it is tried again"));
+    until("the second reports it", || rings.said().contains("retrying"));
     let both = rings.sidecar(&["--output", &first_out]);
     assert_eq!(rings_end(both).2, 1, "the file is the first one's");
     assert!(rings.said().contains("another process writes to"), "{}", rings.said());
@@ -426,7 +426,7 @@ fn of_two_on_one_directory_the_second_says_so_and_takes_over() {
     first.child.wait().unwrap();
     publish(&mut producer, 2, 4);
     until("the second has the rest", || !records(&rings.lines("second"), "one").is_empty());
-    until("all are there", || {
+    until("all are present", || {
         let mut all = records(&rings.lines("first"), "one");
         all.extend(records(&rings.lines("second"), "one"));
         all.len() == 4
@@ -450,7 +450,7 @@ fn rings_come_and_go_and_are_removed_once_they_are_read() {
     command.stderr(Stdio::from(said));
     let live = Live::of(command);
     for turn in 0..3 {
-        // Dead before anybody saw it, or after.
+        // Dead before it was read, or after.
         let mut producer = rings.ring("worker", Policy::Drop);
         publish(&mut producer, 10 * turn, 10 * turn + 10);
         drop(producer);
@@ -460,11 +460,11 @@ fn rings_come_and_go_and_are_removed_once_they_are_read() {
     live.signal(Signal::SIGTERM);
     assert_eq!(rings_end(live).2, 143);
     assert_eq!(rings.lines("out").len(), 30, "{}", rings.said());
-    assert_eq!(rings.said().matches("was read and left: removed").count(), 3);
+    assert_eq!(rings.said().matches("was read, and its producers ended: removed").count(), 3);
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_is_lost() {
+fn a_full_disk_is_reported_and_nothing_is_lost() {
     let rings = Rings::new();
     let disk = rings.path("disk");
     fs::create_dir(&disk).unwrap();
@@ -499,8 +499,8 @@ fn a_full_disk_is_told_and_nothing_is_lost() {
     });
     fs::remove_file(&filler).unwrap();
     publish(&mut producer, sent, sent + 1);
-    until("it goes on", || rings.said().contains("json: goes on"));
-    until("all are there", || {
+    until("it continues", || rings.said().contains("json: recovered"));
+    until("all are present", || {
         let whole = fs::read_to_string(&out).unwrap();
         whole.ends_with('\n') && records(&json_lines(&whole), "one").len() as u64 == sent + 1
     });
@@ -511,9 +511,9 @@ fn a_full_disk_is_told_and_nothing_is_lost() {
 }
 
 #[test]
-fn wrong_usage_is_a_sentence_and_the_example_is_right() {
+fn wrong_usage_has_a_message_and_the_example_is_right() {
     run(&["sidecar", "/nowhere", "--output", "fax:1"], b"")
-        .refuses(2, "\"fax\" is no type of output");
+        .refuses(2, "\"fax\" is not a type of output");
     run(&["sidecar", "/nowhere"], b"").refuses(2, "there is no output");
     run(&["sidecar", "/nowhere", "-o", "json:/nowhere/x.jsonl"], b"").refuses(1, "cannot write to");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar.toml");

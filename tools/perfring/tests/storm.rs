@@ -1,7 +1,8 @@
-//! Rings that a malicious peer spoils while the sidecar and the command read them: the sidecar goes on
-//! and loses nothing of its other rings, and no command ends by a signal.
+//! A malicious process damages rings while the sidecar and the command read them: the sidecar
+//! continues and loses nothing of its other rings, and no command ends by a signal.
 //!
-//! `PERFRING_STORM_SECONDS` for longer than the few seconds, `PERFRING_STORM_SEED` for another course.
+//! `PERFRING_STORM_SECONDS` for longer than the few seconds, `PERFRING_STORM_SEED` for another
+//! course.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 const NUMBERED: RecordType = RecordType::new(7001).unwrap();
 /// More than a sidecar of ten small rings needs.
 const MEMORY: u64 = 400 << 20;
-/// Longer than any command may take, on the slowest machine.
+/// Longer than any command may take on the slowest machine.
 const TOO_LONG: Duration = Duration::from_secs(60);
 
 fn bad_rings(dir: &Path) -> Vec<PathBuf> {
@@ -49,7 +50,7 @@ fn bad_rings(dir: &Path) -> Vec<PathBuf> {
     made.into()
 }
 
-/// Stops the others, also when a test fails.
+/// Stops the threads, also when a test fails.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -62,7 +63,7 @@ fn spoil(path: &Path, seed: u64, stop: &AtomicBool) -> (u64, u64) {
     let mut spoiler = Spoiler::new(path, seed).unwrap();
     while !stop.load(Ordering::Relaxed) {
         spoiler.step().unwrap();
-        // A sidecar that does nothing but attach is not what is tried.
+        // The sidecar must do more than attach.
         if spoiler.steps.is_multiple_of(8) {
             thread::sleep(Duration::from_micros(500));
         }
@@ -70,7 +71,7 @@ fn spoil(path: &Path, seed: u64, stop: &AtomicBool) -> (u64, u64) {
     (spoiler.steps, spoiler.rings)
 }
 
-/// Publishes numbers until it is told to stop. How many.
+/// Publishes numbers until it is asked to stop. Returns how many.
 fn produce(path: &Path, stop: &AtomicBool) -> u64 {
     let options = Options { size: 64 << 10, time: true, ..Options::default() };
     let mut producer = Producer::create(path, &options).unwrap();
@@ -82,7 +83,7 @@ fn produce(path: &Path, stop: &AtomicBool) -> u64 {
             Ok(()) => number += 1,
             Err(error) => panic!("{}: {error}", path.display()),
         }
-        // What the sidecar writes in a minute must not be more than a disk takes.
+        // The sidecar's output of a minute must fit on the disk.
         if number.is_multiple_of(16) {
             thread::sleep(Duration::from_micros(500));
         }
@@ -136,12 +137,12 @@ fn a_sidecar_loses_nothing_of_its_other_rings() {
         while begun.elapsed() < time {
             thread::sleep(Duration::from_millis(20));
             lives();
-            // It sums up what all rings say.
+            // It is the sum of the figures of all rings.
             nix::sys::signal::kill(pid, Signal::SIGUSR1).unwrap();
         }
         stop.store(true, Ordering::Relaxed);
         let published = producers.into_iter().map(|one| one.join().unwrap()).collect();
-        // The storm goes on until all of theirs is delivered.
+        // The storm continues until all records of the intact rings are delivered.
         until("all good rings to be read", || {
             lives();
             good.iter().all(|path| {
@@ -181,7 +182,7 @@ fn a_sidecar_loses_nothing_of_its_other_rings() {
     }
     let status: Value = serde_json::from_slice(&fs::read(path("status")).unwrap()).unwrap();
     let damaged = status["damaged_rings"].as_u64().unwrap();
-    assert!(damaged > 0 && said.contains("it is set aside, and the others go on"), "{said}");
+    assert!(damaged > 0 && said.contains("it is set aside, and the others continue"), "{said}");
     println!(
         "{} records of three good rings, all there; {others} of bad ones, {damaged} of which were set \
          aside; {} MiB at most",
@@ -289,9 +290,9 @@ fn top_goes_on_whatever_rings_say() {
     });
 }
 
-/// One ring after the other that is cut while a command has it.
+/// Truncates one ring after the other while a command reads it.
 #[test]
-fn a_ring_that_is_cut_is_a_sentence_and_exit_code_4() {
+fn a_truncated_ring_has_a_message_and_exit_code_4() {
     let place = Place::new();
     for args in [&["tail", "-f"][..], &["consume", "-f"]] {
         let ring = place.path(args[0]);
@@ -300,7 +301,7 @@ fn a_ring_that_is_cut_is_a_sentence_and_exit_code_4() {
         producer.publish_as(NUMBERED, b"first").unwrap();
         let mut command = perfring(args);
         let mut child = command.arg(&ring).spawn().unwrap();
-        // Once it has shown the first, it has the ring.
+        // Once it has shown the first record, it is attached.
         let mut first = [0; 1];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
         File::options().write(true).open(&ring).unwrap().set_len(0).unwrap();

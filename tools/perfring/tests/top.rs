@@ -1,4 +1,4 @@
-//! `perfring top` on a terminal, as `script` from util-linux lends one.
+//! `perfring top` on a terminal, which `script` from util-linux provides.
 #![cfg(feature = "top")]
 
 use perfring_producer::{Options, Producer};
@@ -13,7 +13,7 @@ fn on_a_terminal(dir: &Path) -> Child {
         env!("CARGO_BIN_EXE_perfring"),
         dir.display()
     );
-    // What does not come fails the test, and does not keep it.
+    // Missing output fails the test, and does not block it.
     Command::new("timeout")
         .args(["60", "script", "-qefc", &command, "/dev/null"])
         .env("TERM", "xterm")
@@ -23,7 +23,7 @@ fn on_a_terminal(dir: &Path) -> Child {
         .expect("script, of util-linux, which is part of every Debian")
 }
 
-/// Reads on until the terminal has shown the text.
+/// Reads until the terminal has shown the text.
 fn until(child: &mut Child, seen: &mut Vec<u8>, text: &str) {
     let out = child.stdout.as_mut().expect("its stdout");
     let mut piece = [0; 4096];
@@ -35,7 +35,7 @@ fn until(child: &mut Child, seen: &mut Vec<u8>, text: &str) {
 }
 
 #[test]
-fn it_shows_rings_takes_keys_and_leaves_the_terminal_as_it_was() {
+fn it_shows_rings_takes_keys_and_restores_the_terminal() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut producer =
         Producer::create(dir.path().join("orders"), &Options::default()).expect("a ring");
@@ -52,16 +52,16 @@ fn it_shows_rings_takes_keys_and_leaves_the_terminal_as_it_was() {
     until(&mut child, &mut seen, "keys");
     press(&mut child, b"?\r");
     until(&mut child, &mut seen, "uuid");
-    // A new ring is shown without a key, on a row where nothing stood: only changes are drawn.
+    // A new ring is shown without a key, on an empty row: only changes are drawn.
     let _later = Producer::create(dir.path().join("zz-new"), &Options::default()).expect("a ring");
     until(&mut child, &mut seen, "zz-new");
     press(&mut child, b"q");
-    until(&mut child, &mut seen, "\u{1b}[?1049l"); // the screen that was
+    until(&mut child, &mut seen, "\u{1b}[?1049l"); // the previous screen
     assert!(child.wait().expect("its end").success());
 }
 
 #[test]
-fn without_a_terminal_or_a_directory_it_says_what_to_do() {
+fn without_a_terminal_or_a_directory_it_gives_advice() {
     let dir = tempfile::tempdir().expect("a directory");
     let run = |place: &Path| {
         let out = Command::new(env!("CARGO_BIN_EXE_perfring")).arg("top").arg(place).output();

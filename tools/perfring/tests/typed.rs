@@ -1,4 +1,4 @@
-//! Records with a shape, as the command line shows them.
+//! Typed records, as the command line shows them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
@@ -43,7 +43,7 @@ fn records_are_shown_by_their_types_from_every_reader() {
 }
 
 #[test]
-fn json_has_typed_values_and_the_payload_of_what_has_none() {
+fn json_has_typed_values_or_the_payload() {
     let place = Place::new();
     let ring = all_kinds(&place);
     for reader in ["dump", "tail", "consume"] {
@@ -92,7 +92,7 @@ fn json_has_typed_values_and_the_payload_of_what_has_none() {
 }
 
 #[test]
-fn payloads_can_be_had_as_they_are() {
+fn payloads_can_be_shown_untyped() {
     let place = Place::new();
     let ring = all_kinds(&place);
     let out = run(&["dump", "--untyped", "--where", "id=1", &ring], b"").out();
@@ -103,7 +103,7 @@ fn payloads_can_be_had_as_they_are() {
     let raw = run(&["dump", "--format", "raw", "--type", "demo.Line", &ring], b"");
     assert_eq!(raw.out(), "plain text\twith a tab");
     assert!(!raw.err().contains("type table"), "{}", raw.err());
-    // Of what is not shown by its type nothing is said, be it bad or not.
+    // Payloads that are not decoded are not reported as bad.
     for args in [&["--format", "raw"][..], &["--type", "demo.Line"], &["--where", "id=1"]] {
         let done = run(&[&["dump", &ring], args].concat(), b"");
         assert!(!done.err().contains("type table"), "{args:?}: {}", done.err());
@@ -112,7 +112,7 @@ fn payloads_can_be_had_as_they_are() {
 }
 
 #[test]
-fn types_and_values_choose_records_and_nothing_counts_as_lost() {
+fn types_and_values_select_records_and_nothing_counts_as_lost() {
     let place = Place::new();
     let ring = all_kinds(&place);
     let hashed = LOG.id.get().to_string();
@@ -161,7 +161,7 @@ fn types_and_values_choose_records_and_nothing_counts_as_lost() {
     let done = run(&["dump", "--type", "demo.order", "--type", "77", &ring], b"");
     let says = "no type is called \"demo.order\"; `perfring types";
     assert!(done.code() == 0 && done.err().contains(says), "{}", done.err());
-    // Records that were shown are counted, and the others are consumed as well.
+    // Only shown records are counted, and the others are consumed as well.
     let done = run(&["tail", "-n", "1", "--type", "demo.Blob", &ring], b"");
     assert_eq!(done.out(), "demo.Blob \\xff\\x00\n");
     let done = run(&["consume", "-n", "1", "--fail-on-loss", "--type", "demo.Blob", &ring], b"");
@@ -170,7 +170,7 @@ fn types_and_values_choose_records_and_nothing_counts_as_lost() {
 }
 
 #[test]
-fn losses_are_shown_whatever_is_chosen() {
+fn losses_are_shown_whatever_is_selected() {
     let place = Place::new();
     let ring = place.ring(&["--size", "4K"]);
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
@@ -188,7 +188,7 @@ fn losses_are_shown_whatever_is_chosen() {
 }
 
 #[test]
-fn a_follower_learns_types_that_come_later() {
+fn a_follower_learns_types_that_are_registered_later() {
     for (reader, policy) in [("tail", "drop"), ("consume", "drop"), ("consume", "overwrite")] {
         let place = Place::new();
         let ring = place.ring(&["--policy", policy]);
@@ -205,13 +205,13 @@ fn a_follower_learns_types_that_come_later() {
 }
 
 #[test]
-fn records_with_stamps_are_shown_with_their_times_and_chosen_by_them() {
+fn records_with_timestamps_are_shown_with_their_times_and_selected_by_them() {
     let place = Place::new();
     let ring = place.ring(&["--time"]);
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
     producer.register(&LINE).unwrap();
     let began = SystemTime::now();
-    // No two of these are of one millisecond, so that stamps need not be exact.
+    // No two of these are in one millisecond, so timestamps need not be exact.
     let later = |than: SystemTime| loop {
         let now = SystemTime::now();
         if now.duration_since(than).is_ok_and(|time| time > Duration::from_millis(2)) {
@@ -277,7 +277,7 @@ fn records_with_stamps_are_shown_with_their_times_and_chosen_by_them() {
 }
 
 #[test]
-fn a_length_of_time_goes_by_stamps_and_a_date_by_the_wall_clock() {
+fn a_length_of_time_uses_timestamps_and_a_date_the_wall_clock() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto/golden");
     let dump = |path: &str, since: &str| {
         let done = run(&["dump", "--format", "json", "--since", since, path], b"");
@@ -285,14 +285,14 @@ fn a_length_of_time_goes_by_stamps_and_a_date_by_the_wall_clock() {
         let records = lines.iter().filter_map(|line| line["pos"].as_u64()).collect::<Vec<_>>();
         (records, done)
     };
-    // Its wall clock was set an hour ahead before position 100; the stamps are 1,440 ns apart.
+    // Its wall clock was set an hour ahead before position 100; the timestamps are 1,440 ns apart.
     let path = golden.join("timed_drop.perfring");
     let path = path.to_str().unwrap();
     assert_eq!(dump(path, "1s").0, [24, 56, 144, 168]);
     assert_eq!(dump(path, "1120ns").0, [56, 144, 168]);
     assert_eq!(dump(path, "0s").0, [168]);
     assert_eq!(dump(path, "2023-11-14T23:00:00Z").0, [144, 168]);
-    // So does what can be read of a ring whose books make no sense.
+    // So does the readable part of a ring with invalid totals.
     let place = Place::new();
     let broken = place.path("broken");
     fs::copy(path, &broken).unwrap();
@@ -300,7 +300,7 @@ fn a_length_of_time_goes_by_stamps_and_a_date_by_the_wall_clock() {
     file.write_all_at(&8u64.to_ne_bytes(), 1544).unwrap(); // words that were written
     let (records, done) = dump(broken.to_str().unwrap(), "0s");
     assert_eq!((records, done.code()), (vec![168], 4));
-    // The first anchor is gone: when the records before the second were made nobody knows.
+    // The first anchor is overwritten: the times of records before the second are unknown.
     let ring = place.path("undated");
     fs::copy(path, &ring).unwrap();
     let file = fs::File::options().write(true).open(&ring).unwrap();

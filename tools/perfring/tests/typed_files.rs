@@ -1,5 +1,5 @@
-//! What the file alone tells of records with a shape, through real processes: any schema and any
-//! values, and the file of a process that was killed.
+//! Typed records are read from the file alone, through real processes: any schema and any values,
+//! and the file of a killed process.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs, io};
 
-/// A type, and what makes values of it.
+/// A type, and a generator of its values.
 #[derive(Clone, Debug)]
 enum Made {
     Pod(Vec<Member>),
@@ -76,7 +76,7 @@ impl Made {
         schema.with_hashed_id()
     }
 
-    /// Any value: its payload, the key under which it comes out, and what comes out.
+    /// Returns any value: its payload, the key under which it is shown, and the shown value.
     fn value(&self, rng: &mut Rng) -> (Vec<u8>, &'static str, Value) {
         let mut payload = Vec::new();
         match self {
@@ -167,7 +167,7 @@ fn check(types: &[(Made, u64)]) {
         let mut rng = Rng::new(*seed);
         for _ in 0..3 {
             let (payload, key, value) = made.value(&mut rng);
-            // What no record can hold is not to be shown either.
+            // What no record can hold must not be shown either.
             if producer.publish_as(schema.id, &payload).is_ok() {
                 expected.push((schema.id.get(), schema.name, key, value));
             }
@@ -192,7 +192,7 @@ fn check(types: &[(Made, u64)]) {
     assert_eq!(json_lines(&run(&["types", "--json", &ring], b"").out()).len(), types.len());
 }
 
-/// What the program that is killed has seen.
+/// A record of the killed program.
 #[repr(C)]
 #[derive(Clone, Copy, Record, Pod, Zeroable)]
 #[record(name = "flight.State", version = 2)]
@@ -263,7 +263,7 @@ const LOG: Schema<'static> = Schema {
 const NOTE: Schema<'static> = Schema::new("flight.Note", Encoding::Utf8).with_hashed_id();
 const PLAN: Schema<'static> = Schema::new("flight.Plan", Encoding::Json).with_hashed_id();
 
-/// Not a test but a process of one: it writes until it is killed.
+/// Not a test but a process of one: writes until it is killed.
 #[test]
 fn writer() {
     let Some(ring) = env::var_os("PERFRING_TEST_WRITES") else { return };

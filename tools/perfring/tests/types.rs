@@ -1,4 +1,4 @@
-//! A ring's type table: listed, damaged, and how full it is.
+//! A ring's type table: listed, damaged, and its fill.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
@@ -38,7 +38,7 @@ demo.Line
 ";
 
 #[test]
-fn types_are_listed_with_all_that_is_known_of_them() {
+fn types_are_listed_with_all_their_fields() {
     let place = Place::new();
     let ring = all_kinds(&place);
     fs::set_permissions(&ring, fs::Permissions::from_mode(0o400)).unwrap();
@@ -67,14 +67,14 @@ fn types_are_listed_with_all_that_is_known_of_them() {
 }
 
 #[test]
-fn a_narrow_terminal_gets_what_is_known_of_a_field_below_it() {
+fn a_narrow_terminal_shows_a_fields_remarks_below_it() {
     let place = Place::new();
     let ring = all_kinds(&place);
     for width in ["24", "40", "72"] {
         let done = Done(perfring(&["types", &ring]).env("COLUMNS", width).output().unwrap());
         let columns = width.parse().unwrap();
         for line in done.out().lines().filter(|line| line.trim().contains(' ')) {
-            // One word, or what cannot be broken: a field's name and kind.
+            // One word, or text that cannot be wrapped: a field's name and kind.
             let short = line.chars().count() <= columns || line.split_whitespace().count() <= 4;
             assert!(short, "{width}: {line:?}");
         }
@@ -116,7 +116,7 @@ fn scribble(ring: &str, at: u64, bytes: &[u8]) {
 }
 
 #[test]
-fn of_a_damaged_table_the_good_part_is_used_and_all_records_are_shown() {
+fn the_intact_part_of_a_damaged_table_is_used_and_all_records_are_shown() {
     let place = Place::new();
     let ring = all_kinds(&place);
     // Another length of the third entry's text.
@@ -151,7 +151,7 @@ fn a_table_of_noise_is_an_error_and_the_records_are_bytes() {
     assert_eq!((done.code(), done.out()), (4, plain.out()));
     assert!(done.err().contains("type table is damaged 0 bytes after"), "{}", done.err());
     run(&["types", &ring], b"").refuses(4, "type table is damaged 0 bytes after");
-    // One type's text may be at fault, and not the table.
+    // The damage may be in one type's text only.
     fs::remove_file(&ring).unwrap();
     let ring = place.ring(&[]);
     let text = r#"{"name":"x","encoding":"pod","size":4,"fields":[{"name":"a","kind":"u64"}]}"#;
@@ -184,7 +184,7 @@ fn a_closed_pipe_is_no_error() {
 }
 
 #[test]
-fn stat_and_doctor_tell_how_full_the_table_is() {
+fn stat_and_doctor_report_how_full_the_table_is() {
     let place = Place::new();
     let ring = all_kinds(&place);
     let used: usize = ALL.map(|s| 8 * s.to_entry().len()).iter().sum();
@@ -210,7 +210,7 @@ fn stat_and_doctor_tell_how_full_the_table_is() {
     );
     let text = run(&["stat", &ring], b"");
     assert!(text.out().contains("  types        damaged, "), "{}", text.out());
-    assert_eq!(text.code(), 0, "its books are well");
+    assert_eq!(text.code(), 0, "its totals are intact");
     fs::remove_file(&ring).unwrap();
     // Nearly full, full, none.
     let ring = place.ring(&["--types-size", "4K"]);

@@ -8,11 +8,11 @@ use pyo3::types::{PyDict, PyList};
 
 /// The ring's figures, as a dict. Needs read permission, disturbs nobody.
 ///
-/// ``written``, ``read``, ``present`` (not released yet), ``overwritten``, ``lapped``, ``discarded``,
-/// ``reclaimed`` and the refusals ``full``, ``too_large``, ``contended`` and ``pending`` are there as
-/// ``..._records`` and ``..._bytes``. ``producer``, ``consumer`` and the ``slots`` of a shared ring
-/// say who has them, by ``name``, ``pid`` and whether it is ``alive``. The rest is as ``perfring stat
-/// --json`` has it.
+/// ``written``, ``read``, ``present`` (not released yet), ``overwritten``, ``lapped``,
+/// ``discarded``, ``reclaimed`` and the refusals ``full``, ``too_large``, ``contended`` and
+/// ``pending`` are there as ``..._records`` and ``..._bytes``. ``producer``, ``consumer`` and the
+/// ``slots`` of a shared ring say who has them, by ``name``, ``pid`` and whether it is ``alive``.
+/// The rest is as ``perfring stat --json`` has it.
 ///
 /// Raises:
 ///     BadRing: The file is no ring.
@@ -45,7 +45,7 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
         Report::InStream => "in_stream",
         Report::CountersOnly => "counters_only",
     };
-    dict.set_item("tell", report)?;
+    dict.set_item("report", report)?;
     dict.set_item("producers", layout.producers.name())?;
     dict.set_item("slot_count", layout.slots)?;
     dict.set_item("time", layout.time)?;
@@ -95,7 +95,7 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
     Ok(dict)
 }
 
-/// The books.
+/// Adds the totals.
 pub(crate) fn put_totals(dict: &Bound<'_, PyDict>, totals: &RingTotals) -> PyResult<()> {
     let producer = &totals.producer;
     dict.set_item("data_head", totals.head)?;
@@ -105,11 +105,11 @@ pub(crate) fn put_totals(dict: &Bound<'_, PyDict>, totals: &RingTotals) -> PyRes
     dict.set_item("consumer_pos", totals.consumer.pos)?;
     dict.set_item("lost_markers", producer.lost_markers)?;
     put_refused(dict, "", &producer.refused)?;
-    put_refused(dict, "told_", &producer.reported)?;
+    put_refused(dict, "reported_", &producer.reported)?;
     put(dict, "written", producer.written)?;
     put(dict, "discarded", producer.discarded)?;
     put(dict, "reclaimed", producer.reclaimed)?;
-    put(dict, "untold", totals.unreported())?;
+    put(dict, "unreported", totals.unreported())?;
     put(dict, "overwritten", totals.overwritten)?;
     put(dict, "read", totals.consumer.read)?;
     put(dict, "lapped", totals.consumer.lapped)?;

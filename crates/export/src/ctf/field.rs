@@ -1,46 +1,46 @@
-//! Fields of events: how CTF declares them, and how values become their bytes.
+//! Fields of events: their CTF declarations, and the encoding of values.
 
 use crate::mangle::identifier;
 use perfring_types::read::{Named, Type, TypeField, TypeShape, Value};
 use perfring_types::{Encoding, Kind};
 use std::fmt::Write as _;
 
-/// What stands in a field.
+/// The type of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Field {
-    /// An integer of so many bits.
+    /// An integer of this many bits.
     Unsigned(u8),
     Signed(u8),
     Float,
     Double,
-    /// UTF-8, to a zero; so a zero in it is written as the picture of one.
+    /// UTF-8, ended by a zero; so a zero in the text is written as the picture of one.
     Text,
     /// A sequence of bytes, shown in hexadecimal.
     Bytes,
     /// An integer whose values have names: bits, sign, labels.
     Labelled(u8, bool, Vec<(i64, String)>),
-    /// So many of one.
+    /// An array of this length.
     Array(Box<Field>, u32),
-    /// Any number of one.
+    /// A sequence of any length.
     Sequence(Box<Field>),
-    /// None or one: a sequence of at most one.
+    /// An optional value: a sequence of at most one.
     Optional(Box<Field>),
     Struct(Vec<Member>),
     /// No value at all.
     Nothing,
-    /// What none of these can be: as JSON.
+    /// Any other value, as JSON.
     Json,
 }
 
-/// A field with its name.
+/// A named field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Member {
-    /// An identifier. Readers take the first underscore away, which makes any name one.
+    /// An identifier. Readers remove the first underscore, so any name becomes an identifier.
     name: String,
     pub(super) field: Field,
 }
 
-/// Makes names of fields: unique in their struct.
+/// Makes field names that are unique in their struct.
 #[derive(Default)]
 pub(super) struct Members {
     all: Vec<Member>,
@@ -52,10 +52,10 @@ impl Members {
         if !matches!(unit, "" | "1") {
             let _ = write!(name, "_{}", identifier(unit.trim_matches(['{', '}'])));
         }
-        // Readers differ in how many underscores they take away.
+        // Readers differ in how many underscores they remove.
         let bare = |name: &str| name.trim_start_matches('_').to_owned();
         let mut own = bare(&name);
-        // A sequence's length has a name, too.
+        // A sequence's length has a name as well.
         while self.all.iter().map(|one| bare(&one.name)).any(|other| {
             other == own
                 || other.strip_suffix("_len") == Some(&own)
@@ -72,7 +72,7 @@ impl Members {
     }
 }
 
-/// The fields that every record of this type has, if all have the same.
+/// Returns the fields of this type's records, if all have the same.
 pub(super) fn of_type(kind: &Type) -> Option<Vec<Member>> {
     matches!(kind.encoding.known(), Some(Encoding::Pod | Encoding::Rkyv))
         .then(|| of_fields(&kind.fields))
@@ -128,7 +128,7 @@ fn labelled(of: Field, shape: &TypeShape) -> Field {
     }
 }
 
-/// The fields of one record, where each may have its own.
+/// Returns the fields of one record of a type whose records differ.
 pub(super) fn of_values(kind: &Type, value: &Value) -> Vec<Member> {
     let mut members = Members::default();
     match value {
@@ -169,7 +169,7 @@ fn of_value(value: &Value, shape: Option<&TypeShape>) -> Field {
     }
 }
 
-/// The members as TSDL.
+/// Declares the members in TSDL.
 pub(super) fn declare(members: &[Member], out: &mut String) {
     for member in members {
         field(&member.field, &member.name, out);
@@ -196,7 +196,7 @@ fn field(what: &Field, name: &str, out: &mut String) {
     };
 }
 
-/// A type that can stand before a name; what needs a length of its own is put into a struct.
+/// Declares a type that precedes a name; a type with a length of its own is put into a struct.
 fn base(what: &Field, out: &mut String) {
     let _ = match what {
         Field::Unsigned(bits) => write!(out, "u{bits}"),
@@ -226,7 +226,7 @@ fn base(what: &Field, out: &mut String) {
     };
 }
 
-/// A string literal of TSDL.
+/// Formats a string literal of TSDL.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for c in text.chars() {
@@ -240,7 +240,7 @@ pub(super) fn quoted(text: &str) -> String {
     out
 }
 
-/// The bytes of a record whose fields these are.
+/// Encodes a record with these fields.
 pub(super) fn write_all(members: &[Member], value: &Value, out: &mut Vec<u8>) {
     match (members, value) {
         ([one], value) if !matches!(value, Value::Struct(_)) => write(&one.field, value, out),
@@ -317,7 +317,7 @@ fn list(value: &Value) -> &[Value] {
 fn integer(value: &Value) -> u64 {
     match value {
         Value::U64(value) => *value,
-        Value::I64(value) | Value::Label { value, .. } => *value as u64, // its low bytes count
+        Value::I64(value) | Value::Label { value, .. } => *value as u64, // its low bytes are written
         Value::Bool(value) => u64::from(*value),
         _ => 0,
     }

@@ -1,4 +1,4 @@
-//! The trace's description of itself, in CTF 1.8's own language (TSDL).
+//! The trace's metadata in CTF 1.8's language (TSDL).
 
 use super::field::{self, Field, Member, Members, quoted};
 use perfring_types::read::{Type, Value};
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io;
 use uuid::Uuid;
 
-/// So many kinds of events are told apart: those after them are JSON.
+/// The limit of event kinds: any further ones are written as JSON.
 const MOST: usize = 1 << 14;
 
 /// A kind of event.
@@ -17,30 +17,30 @@ pub(super) struct Class {
     pub(super) members: Vec<Member>,
 }
 
-/// All that the metadata tells.
+/// The content of the metadata.
 #[derive(Debug)]
 pub(super) struct Metadata {
     pub(super) trace: Uuid,
     clock: Uuid,
-    /// How far the wall clock is ahead of the stamps', ns.
+    /// The offset of the wall clock from the timestamps' clock, ns.
     offset: Option<u64>,
     rings: Vec<String>,
     classes: Vec<Class>,
-    /// By ring, type and, if each record may have its own, the fields' names and kinds.
+    /// By ring, type and, if records may differ, the fields' names and kinds.
     known: HashMap<(u32, u32, Vec<u8>), u32>,
     /// By name and declaration: the same type in many rings is one.
     by_text: HashMap<(String, String), u32>,
-    /// Whether the file says less.
+    /// Whether the file lacks something.
     pub(super) is_news: bool,
 }
 
-/// The event that tells a loss.
+/// The event of a loss.
 pub(super) const LOST: u32 = 0;
-/// The event of a record that there is no more room for: its type and its value as JSON.
+/// The event of a record beyond the limit: its type and its value as JSON.
 pub(super) const OTHER: u32 = 1;
 
 impl Metadata {
-    /// An error where there are no random bytes for its ids.
+    /// Fails where there are no random bytes for its ids.
     pub(super) fn new() -> io::Result<Self> {
         let id = || -> io::Result<Uuid> {
             let mut bytes = [0; 16];
@@ -69,7 +69,7 @@ impl Metadata {
         Ok(this)
     }
 
-    /// How far the wall clock is ahead of the stamps'. The first that is known counts.
+    /// Sets the offset of the wall clock from the timestamps' clock. The first known one is used.
     pub(super) fn set_offset(&mut self, offset: u64) {
         if self.offset.is_none() {
             self.offset = Some(offset);
@@ -77,14 +77,14 @@ impl Metadata {
         }
     }
 
-    /// The number of a ring, for the events' context.
+    /// Returns the number of a ring, for the events' context.
     pub(super) fn ring(&mut self, name: &str) -> u32 {
         self.rings.push(name.to_owned());
         self.is_news = true;
         self.rings.len() as u32 - 1
     }
 
-    /// Forgets what it knows of a ring that is gone.
+    /// Forgets what it knows of a removed ring.
     pub(super) fn forget(&mut self, ring: u32) {
         self.known.retain(|(of, _, _), _| *of != ring);
     }
@@ -93,7 +93,7 @@ impl Metadata {
         self.classes.get(id as usize).map_or(&[], |class| &class.members)
     }
 
-    /// The event that a record of this ring and type is; [`OTHER`] if there are too many kinds.
+    /// Returns the event of a record of this ring and type; [`OTHER`] if there are too many kinds.
     pub(super) fn of(&mut self, ring: u32, id: u32, kind: Option<&Type>, value: Shown<'_>) -> u32 {
         let mut key = Vec::new();
         let stable = match (kind, &value) {
@@ -119,7 +119,7 @@ impl Metadata {
         }
         if self.known.len() >= MOST {
             if stable && self.classes.len() < MOST {
-                self.known.clear(); // they are found again by their text
+                self.known.clear(); // they can be found again by their text
             } else {
                 return OTHER;
             }
@@ -160,7 +160,7 @@ impl Metadata {
         id
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub(super) fn text(&self) -> String {
         let mut out = String::from("/* CTF 1.8 */\n\n");
         for bits in [8, 16, 32, 64] {
@@ -225,18 +225,18 @@ impl Metadata {
     }
 }
 
-/// What there is of a record.
+/// The content of a record.
 #[derive(Clone, Copy)]
 pub(super) enum Shown<'a> {
-    /// What it holds by its type.
+    /// Its value by its type.
     Value(&'a Value),
-    /// It is not of its type.
+    /// It does not match its type.
     Damage,
-    /// It has none.
+    /// It has no type.
     Untyped,
 }
 
-/// What tells one set of fields from others.
+/// Appends what distinguishes one set of fields from others.
 fn sign(value: &Value, out: &mut Vec<u8>) {
     let Value::Struct(fields) = value else { return };
     for (name, value) in fields {

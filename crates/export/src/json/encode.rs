@@ -1,4 +1,4 @@
-//! An event as a line.
+//! Encodes an event as a line.
 
 use crate::event::{Event, Loss, Origin, Rec, What};
 use base64::Engine as _;
@@ -7,8 +7,8 @@ use perfring_types::Encoding;
 use perfring_types::read::{Type, Value};
 use serde::Serialize;
 
-/// Appends the event as a JSON object, without a line's end. Of a ring that began or ended there is
-/// nothing to say: `false`.
+/// Appends the event as a JSON object, without a line end. Returns `false` for a ring's beginning
+/// or end, which has no line.
 ///
 /// ```
 /// use perfring_consumer::{Consumer, Item};
@@ -47,10 +47,10 @@ pub fn encode(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Of anything that is numbers and text; JSON can hold all of it.
+/// Appends a member whose value consists of numbers and text, which JSON can always hold.
 fn member<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &[u8], value: &T) {
     out.extend_from_slice(name);
-    // To memory nothing fails, and a value has no keys but text.
+    // Writing to memory cannot fail, and all keys of a value are text.
     let _ = serde_json::to_writer(out, value);
 }
 
@@ -91,7 +91,7 @@ fn body(out: &mut Vec<u8>, record: &Rec<'_>) {
     }
 }
 
-/// Whether the payload as it stands is all that there is to show.
+/// Returns whether the raw payload is all there is to show.
 fn is_payload(kind: &Type) -> bool {
     matches!(kind.encoding.known(), None | Some(Encoding::Bytes | Encoding::Utf8))
 }
@@ -114,7 +114,7 @@ fn lost(out: &mut Vec<u8>, loss: &Loss) {
     out.push(b'}');
 }
 
-/// ns since 1970 in UTC, as RFC 3339 has it, to the ns.
+/// Formats ns since 1970 in UTC, in the format of RFC 3339, to the ns.
 ///
 /// ```
 /// use perfring_export::json::utc;
@@ -162,7 +162,8 @@ fn digits<const N: usize>(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&text);
 }
 
-/// Year, month and day of a day since 1970: years begin in March, so that the odd day is the last.
+/// Returns year, month and day of a day since 1970. Years begin in March, so that the leap day is
+/// last.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, day) = (days / 146_097, days % 146_097);
@@ -181,7 +182,7 @@ mod tests {
     #[test]
     fn dates_are_those_of_the_calendar() {
         let mut days = 0;
-        // Of every day that 64 bits of ns can tell, against the calendar's own rules.
+        // Every day within 64 bits of ns, checked against the calendar's rules.
         for year in 1970..=2553u64 {
             let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
             for (month, len) in

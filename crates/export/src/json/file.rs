@@ -1,4 +1,4 @@
-//! A file of lines, and those that were finished before it.
+//! A file of lines, and the finished files before it.
 
 use serde::Deserialize;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where lines go, and how.
+/// Where lines are written, and how.
 ///
 /// ```
 /// use perfring_export::json::Options;
@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 pub struct Options {
     /// The file that is written to, or `-` for stdout.
     pub path: PathBuf,
-    /// Bytes after which a file is finished and another begun; 0 for never. A file is as long as
-    /// the line takes that goes beyond.
+    /// Bytes after which a file is finished and another one started; 0 for never. The line that
+    /// exceeds the limit is still written to the file.
     pub max_bytes: u64,
     /// Seconds after which a file that holds something is finished; 0 for never.
     pub max_age_seconds: u64,
-    /// How many finished files are kept, the newest; 0 for all. They are called as the file is,
-    /// with a number before the ending: `events.000017.jsonl`.
+    /// How many finished files are kept, the newest; 0 for all. Their names are the file's with a
+    /// number before the extension: `events.000017.jsonl`.
     pub keep: usize,
     /// Whether lines count as delivered only once they are on the disk, and not as soon as the
     /// kernel has them. Without it they survive the death of any process, but not of the machine.
@@ -39,12 +39,12 @@ impl Default for Options {
     }
 }
 
-/// The file that is written to.
+/// The current file.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) options: Options,
     file: fs::File,
-    /// A regular one, and no device: only such are finished, renamed and removed.
+    /// Whether it is a regular file: only such files are finished, renamed and removed.
     is_regular: bool,
     len: u64,
     /// When its first line was written, as far as this process knows.
@@ -64,26 +64,26 @@ impl File {
             }
             Err(TryLockError::Error(error)) => {
                 return Err(format!(
-                    "cannot write to {}: {error}; the directory must be there, and writable",
+                    "cannot write to {}: {error}; the directory must exist, and be writable",
                     path.display()
                 ));
             }
         };
         let regular = file.metadata().map(|meta| meta.is_file());
         let is_regular =
-            regular.map_err(|error| format!("cannot look at {}: {error}", path.display()))?;
+            regular.map_err(|error| format!("cannot inspect {}: {error}", path.display()))?;
         let since = (len > 0).then(Instant::now);
         Ok(File { options: options.clone(), file, is_regular, len, since })
     }
 
-    /// Writes on from `written`, which is kept up to date, to its end. `true` once it is delivered.
+    /// Writes from `written` on, and keeps it up to date. Returns `true` once all is delivered.
     pub(super) fn write(&mut self, lines: &[u8], written: &mut usize) -> io::Result<bool> {
         self.write_on(lines, written)?;
         if self.options.sync
             && self.is_regular
             && let Err(error) = self.file.sync_data()
         {
-            // The kernel tells once that it lost what was written, and the next sync succeeds.
+            // The kernel reports only once that it lost written data, and the next sync succeeds.
             *written = 0;
             return Err(error);
         }
@@ -97,7 +97,7 @@ impl File {
                 0 => usize::MAX,
                 max => usize::try_from(max.saturating_sub(self.len)).unwrap_or(usize::MAX),
             };
-            // Also where a line was written in part: it ends in the file that it began in.
+            // Also a line that was written in part: it ends in the file that it began in.
             let at_start = *written == 0 || lines.get(*written - 1) == Some(&b'\n');
             if at_start && self.len > 0 && (room == 0 || self.is_old()) {
                 if self.options.sync
@@ -124,7 +124,7 @@ impl File {
         Ok(())
     }
 
-    /// Finishes a file whose time is over, when all lines are whole.
+    /// Finishes a file that has reached its age, when all lines are complete.
     pub(super) fn rotate_if_old(&mut self) -> io::Result<()> {
         if self.len > 0 && self.is_old() { self.rotate() } else { Ok(()) }
     }
@@ -134,18 +134,18 @@ impl File {
         self.is_regular && !max.is_zero() && self.since.is_some_and(|since| since.elapsed() >= max)
     }
 
-    /// Gives the file the name of a finished one, and begins another.
+    /// Renames the file to that of a finished one, and starts another.
     fn rotate(&mut self) -> io::Result<()> {
         let path = &self.options.path;
-        // Somebody may have put something else in its place: that is not ours to rename.
+        // If another file has taken its name, that one must not be renamed.
         if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
-            let why = "something else has its name: remove that, or choose another file";
+            let why = "another file has its name: remove that, or choose another file";
             return Err(io::Error::other(why));
         }
         let finished = finished(path)?;
         let next = finished.last().map_or(1, |(number, _)| number.saturating_add(1));
         match fs::rename(path, numbered(path, next)) {
-            // It has its name already: the last try failed after that.
+            // It was renamed already: the last attempt failed after that.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             renamed => renamed?,
         }
@@ -169,18 +169,17 @@ impl File {
     }
 }
 
-/// Opens the file to go on with it, for this process alone, and takes a last line without an end
-/// away.
+/// Opens the file to append to it, for this process alone, and removes an incomplete last line.
 fn begin(path: &Path) -> Result<(fs::File, u64), TryLockError> {
     let mut options = fs::OpenOptions::new();
     let file = options.read(true).append(true).create(true).open(path);
     let mut file = file.map_err(TryLockError::Error)?;
     let kind = file.metadata().map_err(TryLockError::Error)?.file_type();
     if kind.is_char_device() {
-        return Ok((file, 0)); // /dev/null, which anybody may have
+        return Ok((file, 0)); // /dev/null can be shared
     }
     if !kind.is_file() {
-        let why = "it is no file; for a pipe write to stdout, with -, and redirect that";
+        let why = "it is not a regular file; for a pipe write to stdout, with -, and redirect that";
         return Err(TryLockError::Error(io::Error::other(why)));
     }
     file.try_lock()?;
@@ -188,7 +187,7 @@ fn begin(path: &Path) -> Result<(fs::File, u64), TryLockError> {
     Ok((file, len))
 }
 
-/// The length up to the last line's end, after cutting off what follows.
+/// Returns the length up to the last line's end, after truncating what follows.
 fn whole_lines(file: &mut fs::File) -> io::Result<u64> {
     let len = file.seek(SeekFrom::End(0))?;
     let mut end = len;
@@ -210,7 +209,7 @@ fn whole_lines(file: &mut fs::File) -> io::Result<u64> {
     Ok(end)
 }
 
-/// As many bytes as there is room for and then to the line's end.
+/// Returns as many bytes as there is room for, extended to the end of the line.
 fn to_line_end(lines: &[u8], room: usize) -> usize {
     let from = room.saturating_sub(1);
     let rest = lines.get(from..).unwrap_or_default();
@@ -224,7 +223,7 @@ fn directory(path: &Path) -> &Path {
     }
 }
 
-/// `events.000017.jsonl` of `events.jsonl`.
+/// Returns `events.000017.jsonl` for `events.jsonl`.
 fn numbered(path: &Path, number: u64) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{number:06}"));
@@ -235,7 +234,7 @@ fn numbered(path: &Path, number: u64) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The finished files and their numbers, oldest first.
+/// Returns the finished files and their numbers, oldest first.
 fn finished(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut before: OsString = path.file_stem().unwrap_or_default().to_owned();
     before.push(".");

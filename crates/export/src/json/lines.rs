@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
-/// As much is written at once.
+/// Bytes written at once.
 const CHUNK: usize = 256 << 10;
-/// As much is held while it cannot be written. The last line may go beyond.
+/// Bytes held while they cannot be written. The last line may exceed it.
 const FULL: usize = 4 << 20;
-/// As much is delivered in one piece, or a line more.
+/// Bytes that are delivered as one piece; a line may exceed it.
 const PIECE: usize = 16 << 10;
-/// The pauses between tries to write to what takes nothing.
+/// The first and the longest pause between attempts to write.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 /// JSON lines to stdout or to files, see the [module](super).
@@ -46,9 +46,9 @@ pub struct JsonLines {
     to: To,
     /// Lines that are not all written.
     held: Vec<u8>,
-    /// Bytes of them that are.
+    /// Bytes of them that are written.
     written: usize,
-    /// Which events they are of, in pieces.
+    /// The events of these lines, in pieces.
     pieces: VecDeque<Piece>,
     tries: Tries,
     figures: Figures,
@@ -60,13 +60,13 @@ enum To {
     File(Box<File>),
 }
 
-/// Some lines: delivered together.
+/// Lines that are delivered together.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// The first event.
+    /// The number of the first event.
     seq: u64,
     records: u64,
-    /// Where they stand in what is held.
+    /// Where they end in the held lines.
     start: usize,
     end: usize,
 }
@@ -79,11 +79,11 @@ struct Tries {
 }
 
 impl JsonLines {
-    /// Opens the file, which is made if it is not there, or stdout. Lines that another process left
-    /// in the file stay, but for a last one that has no end: its record is not delivered.
+    /// Opens the file, which is created if it does not exist, or stdout. Lines of another process
+    /// in the file stay, except an incomplete last one: its record was not delivered.
     ///
     /// # Errors
-    /// [`OutputError`] if the file cannot be written to, or another process does.
+    /// [`OutputError`] if the file cannot be written to, or another process writes to it.
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let to = if options.path.as_os_str() == "-" {
             let pipe = Pipe::stdout();
@@ -116,7 +116,7 @@ impl JsonLines {
             To::File(file) => file.write(&self.held, &mut self.written),
         };
         self.figures.bytes += (self.written - before) as u64;
-        // A file that is to be on the disk is there only after the last of the writes.
+        // With sync, lines are delivered only after the last of the writes.
         let safe = match (&written, &self.to) {
             (Ok(true), _) | (_, To::Pipe(_)) => self.written,
             (_, To::File(file)) if !file.options.sync => self.written,
@@ -128,7 +128,7 @@ impl JsonLines {
         }
         if self.pieces.is_empty() {
             self.held.clear();
-            // What a bad time took is given back.
+            // Release the memory of a long outage.
             self.held.shrink_to(2 * CHUNK);
             self.written = 0;
         } else if safe >= CHUNK {
@@ -141,7 +141,7 @@ impl JsonLines {
         }
         match written {
             Ok(_) => {
-                // Not all: a pipe whose reader is slow, and that is no trouble.
+                // Not all was written: a pipe whose reader is slow, which is no problem.
                 self.figures.trouble = None;
                 self.tries = Tries::default();
                 Ok(())
@@ -152,7 +152,7 @@ impl JsonLines {
 
     fn failed(&mut self, error: &io::Error) -> Result<(), OutputError> {
         if error.kind() == ErrorKind::BrokenPipe {
-            let sentence = "whoever read its lines is gone".to_owned();
+            let sentence = "the reader of its lines is gone".to_owned();
             return Err(OutputError { output: self.name.clone(), sentence, closed_pipe: true });
         }
         let place = match &self.to {
@@ -161,7 +161,7 @@ impl JsonLines {
         };
         let hint = match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-                "; make room: it goes on by itself, and nothing is lost before its ring is full"
+                "; free some space: writing continues by itself, and nothing is lost before its ring is full"
             }
             _ => "; it is tried again",
         };

@@ -1,4 +1,4 @@
-//! Stdout, which may be a pipe whose reader is slow: nobody waits for it here.
+//! Stdout, which may be a pipe with a slow reader: writing to it never blocks.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
@@ -6,15 +6,15 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// A pipe that is said to have room has room for so much (`PIPE_BUF`).
+/// A pipe that is reported as writable has room for this many bytes (`PIPE_BUF`).
 const ROOM: usize = 4096;
 
 /// Stdout.
 #[derive(Debug)]
 pub(super) struct Pipe {
-    /// Past std's own buffer, which would not say what of it was written.
+    /// Bypasses std's own buffer, which does not report how much of it was written.
     out: File,
-    /// Whether a write ends at once, whatever its length.
+    /// Whether a write returns at once, whatever its length.
     is_file: bool,
 }
 
@@ -25,7 +25,8 @@ impl Pipe {
         Ok(Pipe { out, is_file })
     }
 
-    /// Writes on from `written`, and keeps that up to date. `false` if there is no room for more.
+    /// Writes from `written` on, and keeps it up to date. Returns `false` if there is no room for
+    /// more.
     pub(super) fn write(&mut self, all: &[u8], written: &mut usize) -> io::Result<bool> {
         while let Some(rest) = all.get(*written..).filter(|rest| !rest.is_empty()) {
             let len = if self.is_file { rest.len() } else { rest.len().min(ROOM) };
@@ -36,7 +37,7 @@ impl Pipe {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(more) => *written += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Somebody has set O_NONBLOCK.
+                // The descriptor has O_NONBLOCK set.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -44,7 +45,7 @@ impl Pipe {
         Ok(true)
     }
 
-    /// Whether whoever read is gone.
+    /// Returns whether the reader has closed the pipe.
     pub(super) fn is_closed(&self) -> bool {
         let mut fds = [PollFd::from_borrowed_fd(self.out.as_fd(), PollFlags::empty())];
         !self.is_file
@@ -52,7 +53,7 @@ impl Pipe {
             && fds.iter().any(|fd| fd.revents().contains(PollFlags::ERR))
     }
 
-    /// Waits until there is room, or the reader is gone.
+    /// Waits until there is room, or the reader has closed the pipe.
     pub(super) fn wait(&self, timeout: Duration) {
         self.poll(timeout);
     }

@@ -1,4 +1,4 @@
-//! The door of `tests/fuzz`: messages as a server would get them, without one.
+//! The entry point for `tests/fuzz`: messages as a server would get them, without a server.
 
 use super::message::{Encoder, State};
 use super::options::Options;
@@ -11,25 +11,25 @@ pub struct Message {
     pub subject: String,
     /// Names and values of its headers.
     pub headers: Vec<(String, String)>,
-    /// What it holds.
+    /// Its payload.
     pub payload: Vec<u8>,
 }
 
-/// Makes messages of events.
+/// Creates messages from events.
 #[derive(Debug)]
 pub struct Messages(Encoder);
 
 impl Messages {
-    /// As a [`Nats`](super::Nats) of these options.
+    /// Creates the messages that a [`Nats`](super::Nats) with these options sends.
     ///
     /// # Errors
-    /// A sentence.
+    /// A message.
     pub fn new(options: &Options) -> Result<Self, String> {
         options.check()?;
         Encoder::new(options).map(Messages)
     }
 
-    /// The message; `None` if the event is none.
+    /// Returns the message; `None` if the event has none.
     pub fn of(&mut self, event: &Event<'_>) -> Option<Message> {
         let entry = self.0.encode(event)?;
         debug_assert!(entry.state == State::Waiting);

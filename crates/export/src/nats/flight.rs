@@ -1,4 +1,4 @@
-//! What is taken and not acknowledged.
+//! Entries that are taken and not acknowledged.
 
 use super::message::{Entry, State};
 use std::collections::{HashMap, VecDeque};
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     entries: VecDeque<Entry>,
-    /// The number of the first. Numbers only grow.
+    /// The number of the first entry. Numbers only grow.
     base: u64,
-    /// The number of the next to look at for sending.
+    /// The number of the next entry to check for sending.
     next: u64,
     pub(super) in_flight: usize,
-    /// The latest message of the stream that we know of.
+    /// The latest known message of the stream.
     latest: u64,
 }
 
-/// What has left the front.
+/// Entries that have left the front.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Finished {
     pub(super) entries: u64,
@@ -33,7 +33,7 @@ impl Flight {
         self.entries.is_empty()
     }
 
-    /// The next to be sent, and its number.
+    /// Returns the next entry to send, and its number.
     pub(super) fn next_waiting(&mut self) -> Option<(u64, &Entry)> {
         loop {
             let at = (self.next - self.base) as usize;
@@ -44,7 +44,7 @@ impl Flight {
         }
     }
 
-    /// That one is sent. Whether it was sent before.
+    /// Marks an entry as sent. Returns whether it was sent before.
     pub(super) fn sent(&mut self, number: u64, now: Instant) -> bool {
         let latest = self.latest;
         let Some(entry) = self.get(number) else { return false };
@@ -59,24 +59,24 @@ impl Flight {
         again
     }
 
-    /// The entry with this number, if it is awaited.
+    /// Returns the entry with this number, if it is awaited.
     pub(super) fn awaited(&self, number: u64) -> Option<&Entry> {
         let at = number.checked_sub(self.base)?;
         self.entries.get(at as usize).filter(|entry| entry.state == State::Sent)
     }
 
-    /// The entry with this number, if it is not finished.
+    /// Returns the entry with this number, if it is not finished.
     pub(super) fn any(&self, number: u64) -> Option<&Entry> {
         self.entries.get(number.checked_sub(self.base)? as usize)
     }
 
-    /// The server has stored it as this message of the stream.
+    /// Marks an entry as stored by the server as this message of the stream.
     pub(super) fn stored(&mut self, number: u64, sequence: u64) -> Finished {
         self.latest = self.latest.max(sequence);
         self.done(number)
     }
 
-    /// Nothing more is to be done about it.
+    /// Marks an entry as finished.
     pub(super) fn done(&mut self, number: u64) -> Finished {
         if let Some(entry) = self.get(number) {
             let was = std::mem::replace(&mut entry.state, State::Done);
@@ -85,7 +85,7 @@ impl Flight {
         self.sweep()
     }
 
-    /// The server has not stored it, and may later.
+    /// Marks an entry as not stored; the server may store it later.
     pub(super) fn refused(&mut self, number: u64) {
         let Some(entry) = self.get(number).filter(|entry| entry.state == State::Sent) else {
             return;
@@ -97,12 +97,12 @@ impl Flight {
         self.in_flight -= 1;
     }
 
-    /// From the front again: on the same connection, when no answer is awaited any more.
+    /// Starts from the front again: on the same connection, when no answer is awaited any more.
     pub(super) fn rewind(&mut self) {
         self.next = self.base;
     }
 
-    /// The connection is gone: what is unanswered may be stored or not.
+    /// The connection is lost: unanswered entries may be stored or not.
     pub(super) fn truncated(&mut self) {
         for entry in self.entries.iter_mut().filter(|entry| entry.state == State::Sent) {
             entry.state = State::Waiting;
@@ -112,7 +112,7 @@ impl Flight {
         self.rewind();
     }
 
-    /// The stream is another one: what we know of its messages does not hold.
+    /// The stream is another one: its message numbers are unknown.
     pub(super) fn forget_sequence(&mut self) {
         self.latest = 0;
         for entry in &mut self.entries {
@@ -120,8 +120,9 @@ impl Flight {
         }
     }
 
-    /// Those that may be stored already and that the server might not know again, as they were first
-    /// sent so long ago: by subject the least message after which they can stand, and their ids.
+    /// Returns the entries that may be stored already but whose ids the server may have forgotten,
+    /// as they were first sent so long ago: by subject the message after which they can be found,
+    /// and their ids.
     pub(super) fn doubtful(&self, age: Duration) -> HashMap<String, Doubt> {
         let mut found: HashMap<String, Doubt> = HashMap::new();
         for (number, entry) in (self.base..).zip(&self.entries) {
@@ -137,7 +138,7 @@ impl Flight {
         found
     }
 
-    /// It was looked for and is not there.
+    /// The entry was searched for and is not stored.
     pub(super) fn not_there(&mut self, number: u64) {
         if let Some(entry) = self.get(number) {
             entry.doubtful = false;
@@ -167,7 +168,7 @@ impl Flight {
 /// Entries of one subject that may be stored.
 #[derive(Debug)]
 pub(super) struct Doubt {
-    /// They stand after this message of the stream, if at all.
+    /// They follow this message of the stream, if they are stored.
     pub(super) after: u64,
     /// Their ids, with their numbers.
     pub(super) numbers: HashMap<String, u64>,

@@ -13,29 +13,29 @@ pub(super) struct Link {
     pub(super) client: Client,
     pub(super) context: Context,
     pub(super) acks: Subscriber,
-    /// Each message is answered to this and its number.
+    /// The reply subject of each message is this and its number.
     pub(super) inbox: String,
-    /// The server has gone, or has said something.
+    /// Tells that the server disconnected, or sent an error.
     pub(super) news: Arc<News>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct News {
-    pub(super) gone: Notify,
+    pub(super) disconnected: Notify,
     heard: Mutex<Heard>,
 }
 
 #[derive(Debug, Default)]
 struct Heard {
-    /// We were connected once.
+    /// The connection was established once.
     connected: bool,
-    /// What the server said last.
+    /// The server's last message.
     error: Option<String>,
 }
 
 impl Link {
     /// # Errors
-    /// A sentence.
+    /// A message that describes the problem.
     pub(super) async fn make(name: &str, options: &Options) -> Result<Link, String> {
         let news = Arc::new(News::default());
         let (reported, asked) = (Arc::clone(&news), Arc::clone(&news));
@@ -69,7 +69,7 @@ fn unconnected(options: &Options, error: &async_nats::ConnectError) -> String {
     let why = deepest(error);
     match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => format!(
-            "{servers} does not let us in ({why}): check `credentials_file`, `user` and `password`, \
+            "{servers} refuses access ({why}): check `credentials_file`, `user` and `password`, \
              `token` or `nkey_file`"
         ),
         ConnectErrorKind::Tls => {
@@ -79,7 +79,7 @@ fn unconnected(options: &Options, error: &async_nats::ConnectError) -> String {
     }
 }
 
-/// What is at the bottom of an error: mostly what the system or the server said.
+/// Returns the root cause of an error: usually the message of the system or the server.
 pub(super) fn deepest(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
@@ -91,7 +91,7 @@ pub(super) fn deepest(error: &dyn std::error::Error) -> String {
 impl News {
     fn hear(&self, event: Event) {
         match event {
-            Event::Disconnected | Event::Closed => self.gone.notify_one(),
+            Event::Disconnected | Event::Closed => self.disconnected.notify_one(),
             Event::ServerError(error) => self.note(&error),
             Event::ClientError(error) => self.note(&error),
             _ => {}
@@ -106,7 +106,7 @@ impl News {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the server said, as it stands in a sentence.
+    /// Returns the server's message in parentheses, to append to a sentence.
     pub(super) fn said(&self) -> String {
         self.heard().error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Events as messages.
+//! Converts events to messages.
 
 use super::options::{Headers, Options, Payload};
 use super::subject::Template;
@@ -16,11 +16,11 @@ const POS: HeaderName = HeaderName::from_static("Perfring-Pos");
 const TIME: HeaderName = HeaderName::from_static("Perfring-Time");
 const CAUSE: HeaderName = HeaderName::from_static("Perfring-Cause");
 
-/// What an entry is counted as beside its payload: itself, its headers and its place in the
+/// The memory charged for an entry besides its payload: the entry, its headers and its slot in the
 /// client's own queue.
 const BESIDE: u64 = 512;
 
-/// Names of one ring are kept for so many types.
+/// Heads of one ring are kept for this many types.
 const MAX_KINDS: usize = 1024;
 
 /// One message, from when it is taken until the server has acknowledged it.
@@ -30,14 +30,14 @@ pub(super) struct Entry {
     pub(super) payload: Bytes,
     pub(super) pos: u64,
     time: Option<u64>,
-    /// Of a loss.
+    /// The cause, for a loss.
     cause: Option<&'static str>,
     pub(super) state: State,
-    /// When it was first sent, if it may be stored by now and no answer has come.
+    /// When it was first sent, if it may be stored by now and no answer has arrived.
     pub(super) sent: Option<Instant>,
-    /// It may be stored, and the connection that it went out on is gone.
+    /// It may be stored, and the connection that it was sent on is lost.
     pub(super) doubtful: bool,
-    /// If it is stored, then after this message of the stream.
+    /// If it is stored, it follows this message of the stream.
     pub(super) after: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum State {
     Done,
 }
 
-/// What the messages of one ring and one type share.
+/// The shared part of the messages of one ring and one type.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) subject: Subject,
@@ -65,12 +65,13 @@ impl Entry {
         self.cause.is_none()
     }
 
-    /// Bytes of memory that it is counted as.
+    /// Returns the bytes of memory charged for it.
     pub(super) fn cost(&self) -> u64 {
         self.payload.len() as u64 + BESIDE
     }
 
-    /// What the server knows a double by: the event's [`Key`](crate::Key), as it is written.
+    /// Returns the id by which the server recognises a duplicate: the event's [`Key`](crate::Key)
+    /// as text.
     pub(super) fn id(&self) -> String {
         // 32 digits, and mostly less than 16 for the position: one allocation.
         let mut id = String::with_capacity(56);
@@ -106,7 +107,7 @@ fn number(number: u64) -> String {
     text
 }
 
-/// Like `write!`, without its machinery: it is done several times for each message.
+/// Appends a number like `write!`, but faster: it is called several times for each message.
 pub(super) fn decimal(to: &mut String, mut number: u64) {
     let mut digits = [0_u8; 20];
     let mut at = digits.len();
@@ -121,13 +122,13 @@ pub(super) fn decimal(to: &mut String, mut number: u64) {
     to.extend(digits[at..].iter().map(|digit| *digit as char));
 }
 
-/// Makes messages of events.
+/// Creates messages from events.
 #[derive(Debug)]
 pub(super) struct Encoder {
     template: Template,
     payload: Payload,
     headers: Headers,
-    /// The last text: so that a payload is allocated once, in its size.
+    /// The length of the last text, so that a payload is allocated once.
     text: Vec<u8>,
     /// By the origin's number, while it is read.
     rings: HashMap<u32, HashMap<Kind, Arc<Head>>>,
@@ -153,7 +154,7 @@ impl Encoder {
         })
     }
 
-    /// The message; `None` if the event is none.
+    /// Returns the message; `None` if the event has none.
     pub(super) fn encode(&mut self, event: &Event<'_>) -> Option<Entry> {
         let (kind, pos, time, cause) = match &event.what {
             What::Record(record) => (Kind::Record(record.kind), record.pos, record.wall, None),
@@ -186,8 +187,8 @@ impl Encoder {
         }
         let record = if let What::Record(record) = &event.what { Some(record) } else { None };
         let head = Arc::new(Head::new(&self.template, self.headers, event.origin, record));
-        // A type may get its name later, so only what is named is kept: and then a ring cannot fill
-        // our memory with numbers of types.
+        // A type may get its name later, so only heads of named types are kept. This also prevents
+        // a ring from filling our memory with type numbers.
         let named = record.is_none_or(|record| {
             record.kind_of().is_some() || record.kind == RecordType::BYTES.get()
         });
@@ -224,8 +225,8 @@ impl Head {
     }
 }
 
-/// A header's value: names come from files that others write, and a line's end in one would end
-/// the header.
+/// Replaces control characters in a header's value: names come from files that others write, and a
+/// line end would end the header.
 fn plain(text: &str) -> String {
     text.chars().take(256).map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '_' }).collect()
 }

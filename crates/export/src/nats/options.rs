@@ -1,13 +1,13 @@
-//! What a NATS output is told by its user.
+//! Options of a NATS output.
 
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The client drops acknowledgements that it has no room for, so there is room for all of a window.
+/// The client drops acknowledgements that it has no room for, so it has room for a whole window.
 const MAX_WINDOW: usize = 65_536;
 
-/// Where records go, and how. All fields may be left out.
+/// Where records are sent, and how. All fields are optional.
 ///
 /// ```
 /// use perfring_export::nats::{Options, Storage};
@@ -27,29 +27,29 @@ const MAX_WINDOW: usize = 65_536;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Servers of one cluster, `nats://HOST:PORT` or `tls://HOST:PORT`: any that answers will do.
-    /// By default one on this machine.
+    /// Servers of one cluster, `nats://HOST:PORT` or `tls://HOST:PORT`: the first that answers is
+    /// used. By default one on this machine.
     pub servers: Vec<String>,
-    /// The stream that records go to, and how it is made.
+    /// The stream that stores the records, and how it is created.
     pub stream: Stream,
-    /// The subject of a record. `{ring}`, `{type}`, `{uuid}` and `{host}` stand for the ring's name,
-    /// the record type's name, the ring's id and this machine's name, with `_` for whatever no
-    /// subject may have, dots too. A loss has `lost` as its type; a type that the ring's table does
-    /// not name has `bytes` or `unnamed`.
+    /// The subject of a record. `{ring}`, `{type}`, `{uuid}` and `{host}` stand for the ring's
+    /// name, the record type's name, the ring's id and this machine's name, with `_` for characters
+    /// that a subject must not have, including dots. A loss has `lost` as its type; a type that the
+    /// ring's table does not name has `bytes` or `unnamed`.
     pub subject: String,
-    /// What a message holds.
+    /// The content of a message.
     pub payload: Payload,
-    /// Which headers a message has. By default all with raw bytes, and with JSON, which says the same,
-    /// the id alone: the others cost a quarter of the speed.
+    /// The headers of a message. By default all with raw bytes; and with JSON, which contains the
+    /// same values, only the id: the others cost a quarter of the speed.
     pub headers: Option<Headers>,
-    /// At most so many records are taken and not yet acknowledged.
+    /// The limit of records that are taken and not yet acknowledged.
     pub window: usize,
-    /// At most so many bytes of them, with what is kept beside each.
+    /// The limit of their bytes, including what is stored with each.
     pub window_bytes: u64,
-    /// ms without any acknowledgement, while some are awaited, after which the connection is given
-    /// up and made anew.
+    /// ms without any acknowledgement, while some are awaited, after which the connection is closed
+    /// and opened again.
     pub ack_timeout_ms: u64,
-    /// ms of the longest pause between two tries. The first is 100 ms, each is twice the last.
+    /// ms of the longest pause between two attempts. The first is 100 ms, and each doubles.
     pub retry_ms: u64,
     /// A file with a JWT and its seed, as `nsc` writes it. It is read again for each connection, as
     /// are the other files here.
@@ -58,7 +58,7 @@ pub struct Options {
     pub user: Option<String>,
     /// The user's password.
     pub password: Option<String>,
-    /// A file with the password: not in the configuration, and so not where that is kept.
+    /// A file with the password, which keeps it out of the configuration file.
     pub password_file: Option<PathBuf>,
     /// Token.
     pub token: Option<String>,
@@ -66,11 +66,11 @@ pub struct Options {
     pub token_file: Option<PathBuf>,
     /// A file with the seed of an nkey.
     pub nkey_file: Option<PathBuf>,
-    /// Speak TLS or not at all. A server that demands TLS, or one named `tls://`, needs no such word.
+    /// Whether to require TLS. A server that demands TLS, or a `tls://` URL, does not need it.
     pub tls: bool,
-    /// A file with certificates to trust, PEM, beside the system's.
+    /// A file with certificates to trust, PEM, in addition to the system's.
     pub ca_file: Option<PathBuf>,
-    /// A file with our own certificate, PEM. With `key_file`.
+    /// A file with our own certificate, PEM. Requires `key_file`.
     pub cert_file: Option<PathBuf>,
     /// A file with its key, PEM.
     pub key_file: Option<PathBuf>,
@@ -103,29 +103,29 @@ impl Default for Options {
     }
 }
 
-/// The JetStream stream that records go to.
+/// The JetStream stream that stores the records.
 ///
-/// One that is there is taken as it is: only its name counts then.
+/// An existing stream is used as it is: then only the name is used.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stream {
-    /// Its name: no blanks, dots, `*` or `>`.
+    /// Its name: without blanks, dots, `*` or `>`.
     pub name: String,
-    /// Make it if it is not there, also when it is gone later.
+    /// Whether to create it if it does not exist, also if it is removed later.
     pub create: bool,
-    /// Where it is kept.
+    /// Where it is stored.
     pub storage: Storage,
-    /// Bytes that it may hold; 0 is no bound but the server's. A server of 2.9.10, Debian's, lets the
-    /// oldest messages of a stream go at this bound even if it is told to refuse: there, bound their
-    /// number.
+    /// The limit of its bytes; 0 means no limit but the server's. A server of 2.9.10, Debian's,
+    /// removes the oldest messages of a stream at this limit even if it is configured to refuse:
+    /// limit the number of messages there.
     pub max_bytes: u64,
-    /// Messages that it may hold; 0 is no bound.
+    /// The limit of its messages; 0 means no limit.
     pub max_messages: u64,
-    /// Seconds after which a message goes; 0 is never.
+    /// Seconds after which a message is removed; 0 means never.
     pub max_age_s: u64,
-    /// On how many servers of a cluster it is kept, 1 to 5.
+    /// The number of servers of a cluster that store it, 1 to 5.
     pub replicas: usize,
-    /// Seconds for which the server knows a message's id again, and so refuses its double. It costs
+    /// Seconds for which the server remembers a message's id, and so refuses a duplicate. It costs
     /// the server memory: see [the module](crate::nats).
     pub duplicate_window_s: u64,
     /// What it does when it is full.
@@ -148,14 +148,14 @@ impl Default for Stream {
     }
 }
 
-/// Where a stream is kept.
+/// Where a stream is stored.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Storage {
     /// On disk.
     #[default]
     File,
-    /// In the server's memory: what was acknowledged is gone when the server is.
+    /// In the server's memory: acknowledged messages are lost when the server ends.
     Memory,
 }
 
@@ -163,36 +163,36 @@ pub enum Storage {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Discard {
-    /// It refuses: the output waits, and says so.
+    /// It refuses new messages: the output waits, and reports so.
     #[default]
     New,
-    /// Its oldest messages go, and nobody is told.
+    /// It removes its oldest messages without a report.
     Old,
 }
 
-/// What a message holds.
+/// The content of a message.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Payload {
     /// The record as the JSON lines output writes it, without the newline.
     #[default]
     Json,
-    /// The record's bytes as they stand in the ring. A loss is JSON here too.
+    /// The record's raw bytes. A loss is JSON in this case, too.
     Raw,
 }
 
-/// Which headers a message has.
+/// The headers of a message.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Headers {
-    /// All: see [the module](crate::nats).
+    /// All headers: see [the module](crate::nats).
     All,
     /// `Nats-Msg-Id` alone. It has the ring's id and the position.
     Id,
 }
 
 impl Options {
-    /// What is wrong with them, in a sentence.
+    /// Returns what is wrong with the options.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.servers.is_empty() {
             return Err("`servers` is empty: name one, such as \"nats://127.0.0.1:4222\"".into());
@@ -200,7 +200,7 @@ impl Options {
         for server in &self.servers {
             if let Err(error) = server.parse::<async_nats::ServerAddr>() {
                 return Err(format!(
-                    "\"{server}\" in `servers` is no address ({error}): \
+                    "\"{server}\" in `servers` is not an address ({error}): \
                      write it as \"nats://HOST:PORT\" or \"tls://HOST:PORT\""
                 ));
             }
@@ -249,7 +249,7 @@ impl Options {
         Ok(())
     }
 
-    /// How to connect, with the secrets as their files have them now.
+    /// Returns how to connect, with the secrets as their files have them now.
     pub(super) fn connect(&self, name: &str) -> Result<async_nats::ConnectOptions, String> {
         let read = |file: &PathBuf| match std::fs::read_to_string(file) {
             Ok(text) => Ok(text.trim().to_owned()),
@@ -266,7 +266,7 @@ impl Options {
         if let Some(file) = &self.credentials_file {
             options = options
                 .credentials(&read(file)?)
-                .map_err(|error| format!("{}: no credentials in it ({error})", file.display()))?;
+                .map_err(|error| format!("{}: it has no credentials ({error})", file.display()))?;
         }
         if let Some(user) = &self.user {
             let password = match (&self.password, &self.password_file) {

@@ -1,4 +1,4 @@
-//! What a stream has already, of what we do not know whether it has.
+//! Finds out which doubtful messages a stream has already stored.
 
 use super::flight::Flight;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// So many headers are asked for at a time.
+/// Headers that are requested at a time.
 const BATCH: usize = 512;
 
-/// The numbers of those entries that were first sent longer ago than `age`, and that the stream has.
-/// The others are no longer in doubt.
+/// Returns the numbers of those entries that were first sent longer ago than `age`, and that the
+/// stream has stored. The others are no longer in doubt.
 pub(super) async fn read_back(
     stream: &Stream,
     flight: &mut Flight,
@@ -44,10 +44,10 @@ pub(super) async fn read_back(
                 }
             }
             if came == 0 {
-                break; // it said that there are more, and there are none
+                break; // the server announced more, and has none
             }
         }
-        stream.delete_consumer(&consumer.cached_info().name).await.ok(); // or it goes by itself
+        stream.delete_consumer(&consumer.cached_info().name).await.ok(); // it also expires by itself
         for number in doubt.numbers.into_values() {
             flight.not_there(number);
         }

@@ -1,29 +1,29 @@
-//! What the thread tells.
+//! State that the thread reports to the output.
 
 use super::flight::Finished;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// What both sides have.
+/// State that both sides share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     reported: Mutex<Reported>,
-    /// End now, whatever is left.
+    /// Whether to end now, whatever is left.
     pub(super) stop: Notify,
 }
 
-/// What the thread tells.
+/// What the thread has reported.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reported {
-    /// Finished entries, all before any that is not, and what they are counted as.
+    /// Finished entries, all before any unfinished one, and the memory charged for them.
     pub(super) finished: Finished,
     pub(super) delivered: u64,
     pub(super) bytes: u64,
     pub(super) retries: u64,
     pub(super) refused: u64,
-    /// The last that was refused for good.
+    /// The last entry that was refused for good.
     pub(super) last_refused: Option<String>,
-    /// What is wrong now.
+    /// The present problem.
     pub(super) trouble: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The stream that takes what we send.
+//! The stream that stores the messages.
 
 use super::link::Link;
 use super::options::{Discard, Storage, Stream};
@@ -7,10 +7,10 @@ use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream;
 use std::time::Duration;
 
-/// It is there, or is made.
+/// Finds the stream, or creates it.
 ///
 /// # Errors
-/// A sentence.
+/// A message that describes the problem.
 pub(super) async fn find(
     link: &Link,
     options: &Stream,
@@ -26,7 +26,7 @@ pub(super) async fn find(
     {
         if !options.create {
             return Err(format!(
-                "there is no stream \"{name}\" on the server: make it, with the subjects {subjects}, \
+                "there is no stream \"{name}\" on the server: create it, with the subjects {subjects}, \
                  or set `create = true`"
             ));
         }
@@ -70,7 +70,7 @@ fn config(options: &Stream, subjects: &str) -> stream::Config {
             Storage::Memory => stream::StorageType::Memory,
         },
         num_replicas: options.replicas,
-        // The server refuses one that is longer than messages live.
+        // The server refuses a duplicate window that is longer than messages live.
         duplicate_window: if age.is_zero() { window } else { window.min(age) },
         discard: match options.discard {
             Discard::New => stream::DiscardPolicy::New,
@@ -80,7 +80,7 @@ fn config(options: &Stream, subjects: &str) -> stream::Config {
     }
 }
 
-/// As servers say it: -1 is none.
+/// Converts a limit to the server's form: -1 is none.
 fn bound(most: u64) -> i64 {
     match most {
         0 => -1,

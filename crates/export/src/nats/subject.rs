@@ -1,6 +1,6 @@
-//! Subjects that a server takes, whatever a ring's name or a type's name is.
+//! Subjects that a server accepts, whatever a ring's or a type's name is.
 
-/// A subject with places for what differs.
+/// A subject with placeholders.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
     tokens: Vec<Vec<Part>>,
@@ -16,7 +16,7 @@ enum Part {
 
 impl Template {
     /// # Errors
-    /// A sentence.
+    /// A message that describes the problem.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let bad = |why: &str| format!("`subject` \"{text}\" {why}");
         let mut tokens = Vec::new();
@@ -30,12 +30,12 @@ impl Template {
             return Err(bad("begins as the server's own subjects do: choose another first word"));
         }
         if !text.contains("{type}") {
-            return Err(bad("has no {type}: losses could not be told from records"));
+            return Err(bad("has no {type}: losses could not be distinguished from records"));
         }
         Ok(Template { tokens })
     }
 
-    /// The subject.
+    /// Fills in the placeholders.
     pub(super) fn fill(&self, ring: &str, kind: &str, uuid: &str) -> String {
         let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
@@ -47,7 +47,7 @@ impl Template {
         self.tokens.iter().map(token).collect::<Vec<_>>().join(".")
     }
 
-    /// A subject with wildcards that all of its subjects match, and few others.
+    /// Returns a subject with wildcards that all of its subjects match, and few others.
     pub(super) fn wildcard(&self) -> String {
         let star = |token: &Vec<Part>| match token.as_slice() {
             [Part::Text(text)] => text.clone(),
@@ -72,7 +72,7 @@ fn parts(mut token: &str) -> Result<Vec<Part>, String> {
             "host" => Part::Text(mangle(&host())),
             other => {
                 return Err(format!(
-                    "has {{{other}}}: there are {{ring}}, {{type}}, {{uuid}} and {{host}}"
+                    "has {{{other}}}: known are {{ring}}, {{type}}, {{uuid}} and {{host}}"
                 ));
             }
         });
@@ -81,7 +81,7 @@ fn parts(mut token: &str) -> Result<Vec<Part>, String> {
     if !token.is_empty() {
         parts.push(Part::Text(legal(token)?));
     }
-    // So that a word without places is one part, and known as such.
+    // So that a token without placeholders is one part.
     if parts.iter().all(|part| matches!(part, Part::Text(_))) {
         let text = parts.iter().map(|part| if let Part::Text(text) = part { text } else { "" });
         parts = vec![Part::Text(text.collect())];
@@ -101,7 +101,7 @@ fn host() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// A word that a subject may have: letters, digits, `-` and `_`.
+/// Replaces all but letters, digits, `-` and `_`.
 fn mangle(text: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let word: String = text.chars().take(128).map(legal).collect();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_template_is_refused_in_words() {
+    fn a_bad_template_is_refused_with_a_message() {
         for (text, word) in [
             ("a..{type}", "empty word"),
             ("a.{type}.", "empty word"),

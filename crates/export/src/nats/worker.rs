@@ -1,9 +1,9 @@
-//! The thread that talks to the servers.
+//! The thread that communicates with the servers.
 //!
-//! Each connection has a client, and a runtime, of its own: a client that connects again by itself
-//! would send what it still has before what was lost with the old connection, and the order would be
-//! gone. So ours may not: it is thrown away with its runtime, and all that is unanswered is sent again,
-//! from the oldest on.
+//! Each connection has a client, and a runtime, of its own: a client that reconnects by itself
+//! would send what it still has before what was lost with the old connection, out of order. So
+//! reconnecting is disabled: the client is dropped with its runtime, and all unanswered messages
+//! are sent again, from the oldest on.
 
 use super::flight::{Finished, Flight};
 use super::link::{Link, deepest};
@@ -24,31 +24,31 @@ use tokio::time::{sleep, sleep_until};
 /// The first pause.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// So many messages are sent before answers are looked at.
+/// Messages that are sent before answers are polled.
 const CHUNK: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Worker {
     name: String,
     options: Options,
-    /// What a stream of ours has.
+    /// The subjects of our stream.
     subjects: String,
     shared: Arc<Shared>,
     from: UnboundedReceiver<Vec<Entry>>,
-    /// Nothing more comes.
+    /// No more entries will arrive.
     is_closing: bool,
     flight: Flight,
-    /// The pause before the next try.
+    /// The pause before the next attempt.
     pause: Duration,
-    /// The creation time of the stream as we saw it last, ns: another one is another stream.
+    /// The stream's creation time when it was last found, ns: another time means another stream.
     stream: Option<i128>,
 }
 
-/// Why a connection is left.
+/// Why a connection ends.
 enum End {
     /// All is done.
     Closed,
-    /// A sentence.
+    /// A message that describes the problem.
     Trouble(String),
 }
 
@@ -72,7 +72,7 @@ impl Worker {
         })
     }
 
-    /// Until all is acknowledged and no more comes, or it is told to stop.
+    /// Runs until all is acknowledged and no more entries arrive, or it is asked to stop.
     pub(super) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         loop {
@@ -98,7 +98,7 @@ impl Worker {
         }
     }
 
-    /// One connection, and the pause after it. Whether all is over.
+    /// Runs one connection, and the pause after it. Returns whether all is done.
     async fn connection(&mut self) -> bool {
         let end = match self.link().await {
             Ok(mut link) => {
@@ -113,7 +113,7 @@ impl Worker {
             End::Trouble(sentence) => {
                 self.trouble(sentence);
                 self.shared.reported().retries += 1;
-                // What was taken meanwhile waits in the channel, bounded by the window.
+                // What was taken meanwhile waits in the channel, limited by the window.
                 let pause = self.next_pause();
                 tokio::select! {
                     () = sleep(pause) => false,
@@ -123,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// When there is nothing left to do: nothing is taken and nothing will be.
+    /// Waits for entries. Returns whether there is nothing left to do and no more will arrive.
     async fn idle_end(&mut self) -> bool {
         while !self.is_closing {
             match self.from.recv().await {
@@ -148,17 +148,17 @@ impl Worker {
         self.shared.reported().trouble = Some(sentence);
     }
 
-    /// A connection, and a stream that takes what we send.
+    /// Connects, and finds or creates the stream.
     async fn link(&mut self) -> Result<Link, String> {
         let link = Link::make(&self.name, &self.options).await?;
         self.find_stream(&link).await?;
         if self.flight.is_empty() {
-            self.shared.reported().trouble = None; // otherwise the first acknowledgement says so
+            self.shared.reported().trouble = None; // otherwise the first acknowledgement clears it
         }
         Ok(link)
     }
 
-    /// The stream is there, or is made; and what may be stored in it already is looked for.
+    /// Finds or creates the stream, and searches it for messages that may be stored already.
     async fn find_stream(&mut self, link: &Link) -> Result<(), String> {
         let stream = find(link, &self.options.stream, &self.subjects).await?;
         let info = stream.cached_info();
@@ -166,7 +166,7 @@ impl Worker {
         if self.stream.replace(created).is_some_and(|before| before != created) {
             self.flight.forget_sequence();
         }
-        // Half of it: what is sent now must still be known when the server comes to it.
+        // Half of it: a message that is sent now must still be known when the server handles it.
         let age = info.config.duplicate_window / 2;
         let found = read_back(&stream, &mut self.flight, age).await.map_err(|error| {
             format!("cannot read the stream \"{}\" back: {error}", info.config.name)
@@ -177,12 +177,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends and hears, until the connection is of no more use.
+    /// Sends messages and handles answers, until the connection fails.
     async fn serve(&mut self, link: &mut Link) -> End {
         let patience = Duration::from_millis(self.options.ack_timeout_ms);
         let mut heard = Instant::now();
-        // The server has refused something: nothing more is sent until all is answered and a pause
-        // is over, and then one, to see.
+        // The server has refused a message: nothing more is sent until all are answered and a pause
+        // is over, and then one message as a test.
         let mut refused = false;
         let mut resume: Option<Instant> = None;
         let mut limit = self.options.window;
@@ -210,7 +210,7 @@ impl Worker {
                 let room = (limit - self.flight.in_flight).min(CHUNK);
                 let sent = tokio::select! {
                     sent = self.send(link, room) => sent,
-                    () = link.news.gone.notified() => Err(lost(link)),
+                    () = link.news.disconnected.notified() => Err(lost(link)),
                     () = sleep(patience) => Err(silent(link, patience)),
                 };
                 match sent {
@@ -221,7 +221,7 @@ impl Worker {
             let awaiting = self.flight.in_flight > 0;
             tokio::select! {
                 biased;
-                () = link.news.gone.notified() => return End::Trouble(lost(link)),
+                () = link.news.disconnected.notified() => return End::Trouble(lost(link)),
                 message = link.acks.next() => {
                     let Some(message) = message else { return End::Trouble(lost(link)) };
                     heard = Instant::now();
@@ -246,7 +246,7 @@ impl Worker {
         }
     }
 
-    /// Looks at what the server says: that it stores sets the limit of messages on their way.
+    /// Handles an answer: a stored message raises the limit of messages in flight.
     fn hear(&mut self, link: &Link, message: &Message, limit: &mut usize, refused: &mut bool) {
         match self.answer(link, message) {
             Ok(true) => *limit = self.options.window,
@@ -258,7 +258,7 @@ impl Worker {
         }
     }
 
-    /// At most so many.
+    /// Sends at most `room` messages.
     async fn send(&mut self, link: &Link, room: usize) -> Result<(), String> {
         let now = Instant::now();
         for _ in 0..room {
@@ -289,7 +289,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What the server says to one message: whether it is stored.
+    /// Handles the answer to one message. Returns whether it is stored.
     fn answer(&mut self, link: &Link, message: &Message) -> Result<bool, String> {
         let number = message.subject.as_str().get(link.inbox.len()..);
         let Some(number) = number.and_then(|text| text.parse().ok()) else { return Ok(false) };
@@ -310,7 +310,7 @@ impl Worker {
                 self.pause = PAUSE;
                 Ok(true)
             }
-            // It is stored; but somewhere else.
+            // It is stored, but in another stream.
             Ok(Answer { error: None, stream, .. }) => {
                 let sentence = format!(
                     "the subject {} belongs to the stream \"{stream}\" and not to \"{name}\": \
@@ -333,7 +333,7 @@ impl Worker {
             }
             Err(_) => {
                 self.nack(number);
-                Err(format!("an answer that is none: {:?}", message.payload))
+                Err(format!("an invalid answer: {:?}", message.payload))
             }
         }
     }
@@ -357,7 +357,7 @@ impl Worker {
         self.finish(finished);
     }
 
-    /// For good.
+    /// Refuses an entry for good.
     fn refuse(&mut self, number: u64, why: &str) {
         if let Some(entry) = self.flight.any(number) {
             let mut reported = self.shared.reported();

@@ -1,4 +1,4 @@
-//! What goes into a request.
+//! Batches: the content of requests.
 
 use super::wire;
 use crate::signal::Reported;
@@ -13,12 +13,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Which events stand in an item, so that it is known when they are delivered.
+/// The events in an item, to find out when they are delivered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credit {
     /// The number of the oldest.
     pub(super) seq: u64,
-    /// How many records. An event that gives two items is counted with one of them.
+    /// The number of records. An event that gives two items is counted with one of them.
     pub(super) records: u64,
 }
 
@@ -28,14 +28,14 @@ impl Credit {
     }
 }
 
-/// A request, whole.
+/// A complete request.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) request: Request,
     /// Log records, spans or data points.
     pub(super) items: u64,
     pub(super) credit: Credit,
-    /// As it is counted while it waits.
+    /// The memory charged for it while it waits.
     pub(super) bytes: usize,
 }
 
@@ -64,7 +64,7 @@ pub(super) trait Item: Message + Default {
 /// By resource, then by scope.
 type Groups<T> = Vec<(Arc<Reported>, Vec<(String, Vec<T>)>)>;
 
-/// Names the messages of one signal, and their fields for what is of a resource and of a scope.
+/// Names the messages of one signal, and their fields for the parts of a resource and of a scope.
 macro_rules! items {
     ($($item:ident: $kind:ident, $request:ident { $resources:ident },
         $of_resource:ident { $scopes:ident }, $of_scope:ident { $items:ident };)*) => {$(
@@ -98,18 +98,18 @@ items! {
 #[derive(Debug, Default)]
 pub(super) struct Building<T> {
     groups: Groups<T>,
-    /// By address of the resource: it is held in `groups`.
+    /// By the address of the resource, which `groups` keeps alive.
     places: HashMap<(usize, String), (usize, usize)>,
     resources: HashMap<usize, usize>,
     pub(super) items: u64,
     pub(super) bytes: usize,
     credit: Option<Credit>,
-    /// When its first item came.
+    /// When its first item was added.
     pub(super) since: Option<Instant>,
 }
 
 impl<T: Item> Building<T> {
-    /// Adds what counts as so many items.
+    /// Adds something that counts as `items` items.
     pub(super) fn add(
         &mut self,
         reported: &Arc<Reported>,
@@ -137,7 +137,7 @@ impl<T: Item> Building<T> {
                 scopes.push((scope.to_owned(), Vec::new()));
                 let place = (resource, scopes.len() - 1);
                 self.places.insert((address, scope.to_owned()), place);
-                self.bytes += 256; // about what a resource takes
+                self.bytes += 256; // the approximate size of a resource
                 place
             }
         };
@@ -147,12 +147,12 @@ impl<T: Item> Building<T> {
         }
     }
 
-    /// The oldest event in it.
+    /// Returns the oldest event in it.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.credit.map(|credit| credit.seq)
     }
 
-    /// What there is, whole.
+    /// Returns its content as a complete batch.
     pub(super) fn seal(&mut self) -> Option<Batch> {
         let this = std::mem::take(self);
         let request = T::request(this.groups);

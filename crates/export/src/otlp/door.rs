@@ -1,18 +1,20 @@
-//! The door of `tests/fuzz`: requests as a receiver would get them, without one and without threads.
+//! The entry point for `tests/fuzz`: requests as a receiver would get them, without a receiver and
+//! without threads.
 
 use super::{Lane, Options, Otlp};
 use crate::output::OutputError;
 
 impl Otlp {
-    /// One that sends nothing: [`Otlp::requests`] takes what waits.
+    /// Creates an output that sends nothing: [`Otlp::requests`] takes what waits.
     ///
     /// # Errors
-    /// The options say what cannot be.
+    /// The options are invalid.
     pub fn without_threads(name: &str, options: &Options) -> Result<Self, OutputError> {
         Self::with(name, options, Vec::new())
     }
 
-    /// The requests that wait, encoded, and delivered from now on; if `all`, with what is still gathered.
+    /// Returns the waiting requests, encoded, which then count as delivered; if `all`, also those
+    /// that are still being filled.
     pub fn requests(&mut self, all: bool) -> Vec<(Lane, Vec<u8>)> {
         self.flow.requests(all)
     }

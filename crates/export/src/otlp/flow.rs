@@ -1,4 +1,4 @@
-//! From what was made of records to requests: waits for resources, gathers, and lets go in time.
+//! From items to requests: waits for resources, fills batches, and sends them in time.
 
 use super::batch::{self, Batch, Building, Credit};
 use super::lanes::Lanes;
@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time is looked after so often while records come.
+/// The interval at which timeouts are checked while records arrive.
 const TEND: Duration = Duration::from_millis(20);
 
-/// What is held back, and what it is sent by.
+/// Items that are held back, and the lanes that send them.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) options: Options,
@@ -33,12 +33,12 @@ pub(super) struct Flow {
     logs: Building<LogRecord>,
     metrics: Building<Metric>,
     traces: Building<Span>,
-    /// Events of records that wait for a resource, each with how many.
+    /// Events of records that wait for a resource, each with its count.
     waiting: BTreeMap<u64, usize>,
     waiting_bytes: usize,
     tended: Instant,
     closed: bool,
-    /// Without a request.
+    /// Events that need no request.
     delivered: u64,
 }
 
@@ -70,7 +70,7 @@ impl Flow {
         }
     }
 
-    /// What waits to be sent takes all the room that it may.
+    /// Returns whether the waiting requests take all the memory that they may.
     pub(super) fn is_full(&self) -> bool {
         self.lanes.bytes() >= self.options.queue_bytes
     }
@@ -79,27 +79,27 @@ impl Flow {
         self.options.signals.contains(&lane)
     }
 
-    /// What is remembered of a ring.
+    /// Returns what is remembered of a ring.
     pub(super) fn ring(&mut self, origin: &Origin) -> &mut Ring {
         self.rings.entry(origin.id).or_insert_with(|| Ring::new(origin))
     }
 
-    /// What can be said of no process at all.
+    /// Returns the resource of an unknown process.
     pub(super) fn unknown(&mut self, origin: &Origin) -> Arc<Reported> {
         self.resources.unknown(origin, None)
     }
 
-    /// A span begins.
+    /// Handles the start of a span.
     pub(super) fn start(&mut self, seen: &Seen, start: &SpanStart<'_>) {
         self.of_spans(seen.now, |spans, out| spans.start(seen, start, out));
     }
 
-    /// A span ends.
+    /// Handles the end of a span.
     pub(super) fn end(&mut self, seen: &Seen, end: &SpanEnd<'_>) {
         self.of_spans(seen.now, |spans, out| spans.end(seen, end, out));
     }
 
-    /// A process tells what it is.
+    /// Handles a resource that a process reports.
     pub(super) fn learn(&mut self, event: &Event<'_>, resource: &Resource<'_>, now: Instant) {
         self.resources.learn(event.origin, resource);
         let Some(pid) = resource.common.pid else { return };
@@ -109,14 +109,14 @@ impl Flow {
         self.released(released, now);
     }
 
-    /// A ring is gone.
+    /// Handles the end of a ring.
     pub(super) fn ended(&mut self, event: &Event<'_>, now: Instant) {
         let id = event.origin.id;
         self.give_up(|ring, _| ring == id, now);
         let wall = self.rings.get(&id).map_or(0, |ring| ring.last);
         let seen = Seen { ring: id, pos: 0, seq: event.seq, now, wall };
         let resources = &mut self.resources;
-        self.spans.gone(&seen, |pid| {
+        self.spans.ring_ended(&seen, |pid| {
             let reported = pid.and_then(|pid| resources.get(id, pid)).cloned();
             reported.unwrap_or_else(|| resources.unknown(event.origin, pid))
         });
@@ -125,7 +125,7 @@ impl Flow {
         self.samples.forget_idle();
     }
 
-    /// The oldest event that is not delivered.
+    /// Returns the oldest event that is not delivered.
     pub(super) fn oldest(&self) -> Option<u64> {
         let waiting = self.waiting.first_key_value().map(|(seq, _)| *seq);
         let gathered = [self.logs.oldest(), self.metrics.oldest(), self.traces.oldest()];
@@ -133,7 +133,7 @@ impl Flow {
         gathered.into_iter().chain(held).flatten().min().filter(|seq| *seq != u64::MAX)
     }
 
-    /// Sends what there is, until the deadline.
+    /// Sends everything, until the deadline.
     pub(super) fn close(&mut self, deadline: Instant) -> Result<(), (u64, Option<String>)> {
         self.closed = true;
         let now = Instant::now();
@@ -156,20 +156,20 @@ impl Flow {
         Lanes::drain(&self.lanes)
     }
 
-    /// All but how many were taken.
+    /// Returns all figures except the number of records taken.
     pub(super) fn figures(&self) -> Figures {
         let sent = self.lanes.figures();
         Figures { delivered: self.delivered + sent.delivered, ..sent }
     }
 
-    /// Hands on what comes of this.
+    /// Passes on the items of a change of spans.
     fn of_spans(&mut self, now: Instant, act: impl FnOnce(&mut Spans, &mut Vec<Made>)) {
         let mut out = Vec::new();
         act(&mut self.spans, &mut out);
         out.into_iter().for_each(|made| self.hand_on(made, now));
     }
 
-    /// Sends it with its resource, or lets it wait for that.
+    /// Sends an item with its resource, or lets it wait for that.
     pub(super) fn hand_on(&mut self, made: Made, now: Instant) {
         if matches!(made.item, Item::Nothing) {
             self.delivered += made.credit.records;
@@ -195,7 +195,7 @@ impl Flow {
                 }
                 otherwise
             }
-            // What is of a ring that is gone has been told.
+            // Items of a removed ring were reported already.
             (None, None) => {
                 Arc::new(Reported { attributes: Vec::new(), start: None, truncated: 0 })
             }
@@ -231,7 +231,7 @@ impl Flow {
         let Some(credit) = credit else { return };
         let last = points.len().saturating_sub(1);
         for (at, (reported, scope, metric, points)) in points.into_iter().enumerate() {
-            // All hold what they were made of; the last one counts it.
+            // All points keep their records held; the last one counts them.
             let records = if at == last { credit.records } else { 0 };
             let credit = Credit { records, ..credit };
             self.metrics.add(&reported, &scope, metric, points, credit, now);
@@ -241,7 +241,8 @@ impl Flow {
         }
     }
 
-    /// Sends the batches of which this is true: of items, bytes and when the first item came.
+    /// Sends the batches for which this returns true: by items, bytes and the time of the first
+    /// item.
     fn send(&mut self, is_due: impl Fn(u64, usize, Option<Instant>, &Options) -> bool) {
         let options = &self.options;
         let due = |items, bytes, since| items > 0 && is_due(items, bytes, since, options);
@@ -259,13 +260,13 @@ impl Flow {
         }
     }
 
-    /// What is held back keeps no more than so many bytes of a ring.
+    /// Limits the bytes of a ring that held items keep in it.
     pub(super) fn make_room(&mut self, seen: &Seen, most: u64) {
         let before = seen.pos.saturating_sub(most);
         if most == 0 || before == 0 {
             return;
         }
-        self.of_spans(seen.now, |spans, out| spans.let_go(seen.ring, before, out));
+        self.of_spans(seen.now, |spans, out| spans.release(seen.ring, before, out));
         let Some(ring) = self.rings.get(&seen.ring) else { return };
         if ring.waiting.front().is_some_and(|waiting| waiting.made.pos < before) {
             self.give_up(|ring, _| ring == seen.ring, seen.now);
@@ -275,17 +276,18 @@ impl Flow {
         }
     }
 
-    /// Holds nothing back, of any ring: what one waits for keeps what came later in all others.
-    pub(super) fn let_go_all(&mut self, now: Instant) {
+    /// Sends all held items, of any ring: an item that waits also keeps later ones of all other
+    /// rings.
+    pub(super) fn release_all(&mut self, now: Instant) {
         if self.closed {
             return;
         }
-        self.of_spans(now, Spans::let_go_all);
+        self.of_spans(now, Spans::release_all);
         self.give_up(|_, _| true, now);
         self.send_everything(now);
     }
 
-    /// Waits no longer for the resources of these.
+    /// Stops waiting for the resources of these items.
     fn give_up(&mut self, which: impl Fn(u32, &Waiting) -> bool, now: Instant) {
         let mut released = Vec::new();
         for (id, ring) in &mut self.rings {
@@ -310,14 +312,14 @@ impl Flow {
         }
     }
 
-    /// What time asks for, if it was not asked for a while.
+    /// Handles timeouts, if they were not checked for a while.
     pub(super) fn tend_in_time(&mut self, now: Instant) {
         if now.saturating_duration_since(self.tended) >= TEND {
             self.tend(now);
         }
     }
 
-    /// What time asks for.
+    /// Handles timeouts.
     pub(super) fn tend(&mut self, now: Instant) {
         self.tended = now;
         self.of_spans(now, |spans, out| spans.tend(now, out));

@@ -13,17 +13,17 @@ use std::time::{Duration, SystemTime};
 use ureq::http::{HeaderMap, header};
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig};
 
-/// Of an answer, no more is read.
+/// The limit of bytes that are read of an answer.
 const ANSWER: u64 = 1 << 16;
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Taken, but for so many items; the other side may say why.
+    /// Accepted, except this many items; possibly with the receiver's reason.
     Taken { rejected: u64, why: String },
-    /// Not now; not before so long, if it says so.
+    /// Not accepted now; possibly with the receiver's delay.
     Later { after: Option<Duration>, why: String },
-    /// Never.
+    /// Refused for good.
     Never { why: String },
 }
 
@@ -48,14 +48,14 @@ impl Client {
                 }
             }
             let none = || {
-                let sentence = format!("{}: there is no private key in it", key.display());
+                let sentence = format!("{}: it has no private key", key.display());
                 OutputError::new(output, sentence)
             };
             tls = tls.client_cert(Some(ClientCert::new_with_certs(&chain, own.ok_or_else(none)?)));
         }
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
-            // A POST that is sent elsewhere would arrive without its body.
+            // A redirected POST would arrive without its body.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .user_agent(concat!("perfring/", env!("CARGO_PKG_VERSION")))
@@ -69,17 +69,17 @@ impl Client {
         self.route.lane
     }
 
-    /// The body as it goes over the wire.
+    /// Returns the body in its form for the wire.
     pub(super) fn body(&self, message: Vec<u8>) -> Vec<u8> {
         if !self.route.gzip {
             return message;
         }
         let mut to = GzEncoder::new(Vec::new(), flate2::Compression::fast());
         let packed = to.write_all(&message).and_then(|()| to.finish());
-        packed.unwrap_or_default() // writing into memory does not fail
+        packed.unwrap_or_default() // writing to memory cannot fail
     }
 
-    /// Sends it, once, within this time.
+    /// Sends it once, within this time.
     pub(super) fn send(&self, body: &[u8], within: Duration) -> Answer {
         let limit = self.route.timeout.min(within);
         let mut request = self
@@ -99,10 +99,10 @@ impl Client {
         let mut response = match request.send(body) {
             Ok(response) => response,
             Err(ureq::Error::BadUri(why)) => {
-                return Answer::Never { why: format!("{whom} cannot be asked: {why}") };
+                return Answer::Never { why: format!("{whom} cannot be reached: {why}") };
             }
             Err(bad) => {
-                let why = format!("{whom} does not answer: {bad}; it is tried again");
+                let why = format!("{whom} does not answer: {bad}; retrying");
                 return Answer::Later { after: None, why };
             }
         };
@@ -112,16 +112,16 @@ impl Client {
         if status.is_success() {
             return match answer {
                 Ok(answer) => taken(self.route.lane, &answer),
-                // Perhaps it was taken. Perhaps not.
+                // It may have been accepted or not.
                 Err(bad) => {
-                    let why = format!("{whom} broke off its answer: {bad}; it is tried again");
+                    let why = format!("{whom} broke off its answer: {bad}; retrying");
                     Answer::Later { after: None, why }
                 }
             };
         }
         let said = said(&answer.unwrap_or_default());
         if matches!(status.as_u16(), 429 | 502 | 503 | 504) {
-            let why = format!("{whom} answers {status}{said}; it is tried again");
+            let why = format!("{whom} answers {status}{said}; retrying");
             return Answer::Later { after, why };
         }
         Answer::Never { why: format!("{whom} answers {status}{said}: {}", advice(status.as_u16())) }
@@ -130,11 +130,11 @@ impl Client {
 
 fn advice(status: u16) -> &'static str {
     match status {
-        300..=399 => "say the address that it names in `endpoint`",
-        401 | 403 => "say in `headers` who you are",
+        300..=399 => "set `endpoint` to the address that it names",
+        401 | 403 => "set credentials in `headers`",
         404 | 405 => "is it the address of an OTLP receiver (http/protobuf)?",
         413 => "make `batch_bytes` smaller",
-        _ => "what is refused so is not sent again",
+        _ => "it is not sent again",
     }
 }
 
@@ -150,15 +150,15 @@ fn pem(output: &str, file: &Path) -> Result<Vec<PemItem<'static>>, OutputError> 
     let fault = |why: String| OutputError::new(output, format!("{}: {why}", file.display()));
     let read = std::fs::read(file).map_err(|bad| fault(bad.to_string()))?;
     let items: Result<Vec<_>, _> = ureq::tls::parse_pem(&read).collect();
-    let items = items.map_err(|bad| fault(format!("it is no PEM file: {bad}")))?;
+    let items = items.map_err(|bad| fault(format!("it is not a PEM file: {bad}")))?;
     if items.is_empty() {
-        Err(fault("it is no PEM file: nothing is in it".into()))
+        Err(fault("it is not a PEM file: it is empty".into()))
     } else {
         Ok(items)
     }
 }
 
-/// In seconds, or until a date.
+/// Returns the delay in seconds, or until a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let reported = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = reported.parse() {
@@ -168,7 +168,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
-/// What an answer says was not taken. One that is no message (as of a proxy) says nothing.
+/// Returns how much an answer accepts. One that is not a message (as of a proxy) accepts all.
 fn taken(lane: Lane, answer: &[u8]) -> Answer {
     let partial = match lane {
         Lane::Logs => ExportLogsServiceResponse::decode(answer).ok().and_then(|answer| {
@@ -185,7 +185,7 @@ fn taken(lane: Lane, answer: &[u8]) -> Answer {
     Answer::Taken { rejected: u64::try_from(rejected).unwrap_or(0), why: shown(&why) }
 }
 
-/// `google.rpc.Status`: what servers say with an error.
+/// `google.rpc.Status`: the error message of servers.
 #[derive(Message)]
 struct Status {
     #[prost(string, tag = "2")]
@@ -199,7 +199,7 @@ fn said(answer: &[u8]) -> String {
     if message.is_empty() { message } else { format!(" ({message})") }
 }
 
-/// Some of a text that another wrote, without what disturbs a terminal.
+/// Returns the beginning of a foreign text, without characters that disturb a terminal.
 pub(super) fn shown(text: &str) -> String {
     let quiet = |c: char| if perfring_types::read::disturbs(c) { ' ' } else { c };
     text.chars().take(200).map(quiet).collect()

@@ -1,4 +1,4 @@
-//! The threads that send: one for each signal, each with one request at a time.
+//! The sending threads: one for each signal, each with one request at a time.
 
 use super::batch::Batch;
 use super::http::{Answer, Client};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 /// The first pause.
 const PAUSE: Duration = Duration::from_millis(100);
-/// No pause is longer, but one that the other side asks for.
+/// The longest pause, unless the receiver asks for another.
 const LONGEST: Duration = Duration::from_secs(30);
-/// Nor is that.
+/// The longest pause that the receiver can ask for.
 const ASKED: Duration = Duration::from_secs(600);
-/// For so long, it is told that something was refused.
+/// How long a refusal is reported.
 const REPORTED: Duration = Duration::from_secs(60);
 
-/// What the threads and the output share.
+/// State that the threads and the output share.
 #[derive(Debug)]
 pub(super) struct Lanes {
     state: Mutex<State>,
@@ -27,22 +27,22 @@ pub(super) struct Lanes {
 #[derive(Debug, Default)]
 struct State {
     lanes: [Queue; 3],
-    /// Of all that is in queues or being sent.
+    /// Bytes that are queued or being sent.
     bytes: usize,
     figures: Figures,
     refused: Option<(Instant, String)>,
-    /// There will be no more: all is to be sent until then.
+    /// No more batches will arrive: all are to be sent until this deadline.
     closing: Option<Instant>,
-    /// Threads end now.
+    /// Whether threads end now.
     stop: bool,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     batches: VecDeque<Batch>,
-    /// Oldest event, records and bytes of what is being sent.
+    /// Oldest event, records and bytes of the batch that is being sent.
     sending: Option<(u64, u64, usize)>,
-    /// Why it is not, now.
+    /// The present problem.
     trouble: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl Lanes {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner) // whole between any two lines
+        self.state.lock().unwrap_or_else(PoisonError::into_inner) // consistent between any two lines
     }
 
     pub(super) fn push(&self, lane: Lane, batch: Batch) {
@@ -74,12 +74,12 @@ impl Lanes {
         self.changed.notify_all();
     }
 
-    /// Bytes that wait or are being sent.
+    /// Returns the bytes that wait or are being sent.
     pub(super) fn bytes(&self) -> usize {
         self.lock().bytes
     }
 
-    /// The oldest event among them.
+    /// Returns the oldest event among them.
     pub(super) fn oldest(&self) -> Option<u64> {
         let state = self.lock();
         let queued = state.lanes.iter().flat_map(|queue| &queue.batches);
@@ -96,7 +96,7 @@ impl Lanes {
         Figures { trouble, ..state.figures.clone() }
     }
 
-    /// Waits until all is sent. Gives records and items that are not, and why.
+    /// Waits until all is sent. Returns the number of records that were not, and why.
     pub(super) fn close(&self, deadline: Instant) -> Result<(), (u64, Option<String>)> {
         let mut state = self.lock();
         state.closing = Some(deadline);
@@ -125,7 +125,7 @@ impl Lanes {
         self.changed.notify_all();
     }
 
-    /// All that waits, encoded, as if it had been taken: for `tests/fuzz`.
+    /// Returns all waiting batches, encoded, as if they had been accepted: for `tests/fuzz`.
     #[cfg(feature = "fuzz")]
     pub(super) fn drain(&self) -> Vec<(Lane, Vec<u8>)> {
         let mut requests = Vec::new();
@@ -173,7 +173,7 @@ impl Lanes {
         }
     }
 
-    /// The next batch; `None` if the thread is to end.
+    /// Returns the next batch; `None` if the thread is to end.
     fn next(&self, lane: usize) -> Option<Batch> {
         let mut state = self.lock();
         loop {
@@ -189,8 +189,8 @@ impl Lanes {
         }
     }
 
-    /// Waits before the next try; `false` if there is to be none. Once it is known that no more comes,
-    /// a pause that nobody asked for ends at once, one time.
+    /// Waits before the next attempt; returns `false` if there is to be none. When closing begins,
+    /// a pause that the receiver did not ask for ends at once, one time.
     fn pause(&self, wait: Duration, asked: bool, closing: &mut bool) -> bool {
         let until = Instant::now() + wait;
         let mut state = self.lock();
@@ -225,7 +225,8 @@ impl Lanes {
         let (refused, why) = match answer {
             Answer::Taken { rejected: 0, why } => (0, why.clone()),
             Answer::Taken { rejected, why } => {
-                // An item may stand for several records, and then it is not said for which.
+                // An item may be of several records, and the answer does not say which items were
+                // rejected.
                 let all = *rejected >= batch.items;
                 let refused = if all { records } else { (*rejected).min(records) };
                 let what = Lane::ALL.get(lane).map_or("", |lane| lane.name());
@@ -246,7 +247,7 @@ impl Lanes {
     }
 }
 
-/// So that many clients of one server do not come back all at once.
+/// Varies a pause, so that many clients of one server do not return all at once.
 fn jittered(pause: Duration) -> Duration {
     let random = getrandom::u32().unwrap_or(0) & 0xffff;
     pause / 2 + pause / 2 / 65_536 * random

@@ -1,4 +1,4 @@
-//! What is made of records.
+//! Items created from records.
 
 use super::batch::Credit;
 use super::samples::Sample;
@@ -9,7 +9,7 @@ use prost::Message as _;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Where and when something was read.
+/// The origin and the time of an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) ring: u32,
@@ -20,12 +20,12 @@ pub(super) struct Seen {
     pub(super) wall: u64,
 }
 
-/// Something to be sent.
+/// An item to be sent.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) ring: u32,
     pub(super) pid: Option<u64>,
-    /// If it is known already.
+    /// Its resource, if known already.
     pub(super) reported: Option<Arc<Reported>>,
     pub(super) scope: String,
     pub(super) item: Item,
@@ -43,7 +43,7 @@ pub(super) enum Item {
 }
 
 impl Item {
-    /// About how many bytes it takes while it waits.
+    /// Returns the approximate memory that it takes while it waits.
     pub(super) fn size(&self) -> usize {
         let size = match self {
             Item::Log(record) => record.encoded_len(),

@@ -1,31 +1,32 @@
-//! Logs, metrics and traces to an OTLP receiver, over HTTP.
+//! Sends logs, metrics and traces to an OTLP receiver, over HTTP.
 //!
 //! | of a ring | becomes |
 //! |---|---|
 //! | a `log` record | a log record with all its attributes, and `perfring.key` |
-//! | a record without a class | a log record with its fields as attributes, its type's name as event name and `perfring.type`; what cannot be read says so in `perfring.fault` |
-//! | a loss | a log record `perfring.loss` at its place, and counts in the sums `perfring.lost_records` and `perfring.lost_bytes` by `ring` and `cause` |
+//! | a record without a class | a log record with its fields as attributes, its type's name as event name and `perfring.type`; a decoding error is in `perfring.fault` |
+//! | a loss | a log record `perfring.loss` at its position, and counts in the sums `perfring.lost_records` and `perfring.lost_bytes` by `ring` and `cause` |
 //! | a span's start and end, in one ring or two | a span |
-//! | an end whose start is not there | a span with what the end tells, and `perfring.span.start = "missing"` |
-//! | a start whose ring is gone before the end came | a span with the status error, `perfring.span.end = "missing"` and the last time known of the ring as its end |
-//! | samples | data points, gathered for [`Options::metric_interval_ms`]: the newest of a gauge, the greatest of a cumulative sum that only grows, the sum of deltas. Temporality stays as it is |
-//! | measurements of a histogram | a delta histogram with the bounds of OpenTelemetry's SDKs: it needs no memory from before this process, so nothing is counted twice when it starts again |
+//! | an end without a start | a span with the fields of the end, and `perfring.span.start = "missing"` |
+//! | a start whose ring was removed before the end arrived | a span with the status error, `perfring.span.end = "missing"` and the last known time of the ring as its end |
+//! | samples | data points, collected for [`Options::metric_interval_ms`]: the newest of a gauge, the greatest of a cumulative sum that only grows, the sum of deltas. The temporality is kept |
+//! | measurements of a histogram | a delta histogram with the bounds of OpenTelemetry's SDKs: it needs no state from before this process, so nothing is counted twice after a restart |
 //!
-//! A record is joined with the resource that its process told last, and waits a while for it if there
-//! is none yet. The resource has `perfring.ring.name` and `perfring.ring.uuid` besides.
+//! A record is joined with the resource that its process reported last, and waits a while for it if
+//! there is none yet. The resource also has `perfring.ring.name` and `perfring.ring.uuid`.
 //!
 //! # Delivery
 //!
 //! At least once: an event is delivered when the receiver has answered for what became of it; until
-//! then [`Output::undelivered`] holds it in its ring. Connection errors and the answers 429, 502, 503
-//! and 504 are tried again for ever, with growing pauses or after `Retry-After`. Any other error, and
-//! what a partial success rejects, is refused for good, counted and told. OTLP cannot tell what comes
-//! twice: after a broken answer, or a death of this process, a batch may come again. Log records can
-//! be told apart by `perfring.key`, spans by their ids; points of delta sums cannot.
+//! then [`Output::undelivered`] holds it in its ring. Connection errors and the answers 429, 502,
+//! 503 and 504 are retried for ever, with growing pauses or after `Retry-After`. Any other error,
+//! and what a partial success rejects, is refused for good, counted and reported. OTLP does not
+//! recognise duplicates: after a broken answer, or a crash of this process, a batch may be sent
+//! again. Duplicate log records can be recognised by `perfring.key`, spans by their ids; points of
+//! delta sums cannot.
 //!
-//! What waits here (for a span's end, a resource, more samples) holds its records in the ring for some
-//! seconds at most, and for no more than a quarter of the ring: then a data point is sent early, a
-//! resource is no longer waited for, and the start of a span is sent as a log record
+//! Items that wait here (for a span's end, a resource, more samples) hold their records in the ring
+//! for some seconds at most, and for no more than a quarter of the ring: then a data point is sent
+//! early, a resource is no longer waited for, and the start of a span is sent as a log record
 //! `perfring.span.start` (see [`Options::long_spans`]) while the span is still remembered.
 //!
 //! ```
@@ -70,7 +71,7 @@ use samples::{Data, Sample, Sort};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The scope of what perfring itself has to say.
+/// The scope of perfring's own signals.
 const OWN: &str = "perfring";
 
 /// Sends records to an OTLP receiver. See the [module](self).
@@ -82,10 +83,10 @@ pub struct Otlp {
 }
 
 impl Otlp {
-    /// Makes an output of this name. It connects when there is something to send.
+    /// Creates an output of this name. It connects when there is something to send.
     ///
     /// # Errors
-    /// The options, or the environment, say what cannot be.
+    /// The options, or the environment, are invalid.
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let env = |key: &str| std::env::var(key).ok();
         let mut clients = Vec::new();
@@ -230,7 +231,8 @@ impl Output for Otlp {
         let now = Instant::now();
         match &event.what {
             What::Began => {
-                // A recording may say so twice, and what waits in the first must not be lost.
+                // A recording may contain a ring's beginning twice, and items that wait must not be
+                // lost.
                 self.flow.ring(event.origin);
             }
             What::Record(record) => self.record(event, record, now),
@@ -247,7 +249,7 @@ impl Output for Otlp {
     }
 
     fn hurry(&mut self) {
-        self.flow.let_go_all(Instant::now());
+        self.flow.release_all(Instant::now());
     }
 
     fn undelivered(&mut self) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! What can be said of an OTLP output, in a file or in the environment.
+//! Options of an OTLP output, from a file or the environment.
 
 use crate::output::OutputError;
 use serde::Deserialize;
@@ -10,10 +10,10 @@ use ureq::http::{HeaderName, HeaderValue, Uri};
 
 /// Options of [`Otlp`](super::Otlp).
 ///
-/// What is `None` (or empty) is taken from the environment, as OpenTelemetry's SDKs do:
+/// A field that is `None` (or empty) is taken from the environment, as OpenTelemetry's SDKs do:
 /// `OTEL_EXPORTER_OTLP_ENDPOINT`, `_HEADERS`, `_TIMEOUT`, `_COMPRESSION`, `_CERTIFICATE`,
 /// `_CLIENT_CERTIFICATE`, `_CLIENT_KEY`, each also as `OTEL_EXPORTER_OTLP_LOGS_…`, `_METRICS_…` and
-/// `_TRACES_…`, which go before; and else it has OpenTelemetry's default.
+/// `_TRACES_…`, which take precedence; otherwise it has OpenTelemetry's default.
 ///
 /// ```
 /// use perfring_export::otlp::Options;
@@ -29,56 +29,58 @@ use ureq::http::{HeaderName, HeaderValue, Uri};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Where to, for all signals: `/v1/logs` and so on come after it. Default `http://localhost:4318`.
+    /// The base URL of all signals: `/v1/logs` and so on are appended. Default
+    /// `http://localhost:4318`.
     pub endpoint: Option<String>,
-    /// Where logs go, as it stands here.
+    /// The URL for logs, used unchanged.
     pub logs_endpoint: Option<String>,
-    /// Where metrics go, as it stands here.
+    /// The URL for metrics, used unchanged.
     pub metrics_endpoint: Option<String>,
-    /// Where traces go, as it stands here.
+    /// The URL for traces, used unchanged.
     pub traces_endpoint: Option<String>,
-    /// Sent with each request.
+    /// Headers that are sent with each request.
     pub headers: Headers,
-    /// Of requests. Default gzip.
+    /// The compression of requests. Default gzip.
     pub compression: Option<Compression>,
-    /// For a request and its answer, ms. Default 10 000.
+    /// The timeout of a request and its answer, ms. Default 10 000.
     pub timeout_ms: Option<u64>,
-    /// A PEM file with the certificates to trust, in the place of Mozilla's.
+    /// A PEM file with the certificates to trust, instead of Mozilla's.
     pub certificate: Option<PathBuf>,
-    /// A PEM file with the certificate to show.
+    /// A PEM file with the client's certificate.
     pub client_certificate: Option<PathBuf>,
     /// A PEM file with its key.
     pub client_key: Option<PathBuf>,
-    /// Which signals are sent. Of another, records are taken and left out.
+    /// The signals that are sent. Records of others are taken and left out.
     pub signals: Vec<Lane>,
-    /// What becomes of records without a class.
+    /// How records without a class are sent.
     pub plain: Plain,
-    /// Whether each log record has an attribute `perfring.key`, the same when it is sent again: OTLP
-    /// itself cannot tell a record that comes twice.
+    /// Whether each log record has an attribute `perfring.key`, the same when it is sent again:
+    /// OTLP itself does not recognise duplicates.
     pub key: bool,
-    /// Log records, spans or data points in a request, at most about.
+    /// The approximate limit of log records, spans or data points in a request.
     pub batch_items: usize,
-    /// Bytes in a request before compression, at most about.
+    /// The approximate limit of bytes in a request before compression.
     pub batch_bytes: usize,
-    /// How long a batch waits for more, ms.
+    /// How long a batch waits for more items, ms.
     pub batch_delay_ms: u64,
-    /// Bytes before compression that wait to be sent, about: with more, the output is busy.
+    /// The approximate limit of bytes before compression that wait to be sent: beyond it the output
+    /// is busy.
     pub queue_bytes: usize,
-    /// Samples of one instrument with the same attributes become one data point for each so many ms;
-    /// 0: each is one.
+    /// Samples of one instrument with the same attributes become one data point per interval of
+    /// this many ms; 0 sends each sample.
     pub metric_interval_ms: u64,
     /// How long a record waits for the resource of its process, ms.
     pub resource_wait_ms: u64,
-    /// Spans that are remembered while they are open, at most.
+    /// The limit of open spans that are remembered.
     pub open_spans: usize,
-    /// Bytes of records that wait for a resource and of spans that are open, at most about.
+    /// The approximate limit of bytes of records that wait for a resource and of open spans.
     pub held_bytes: usize,
-    /// A span's start is held in its ring for the end for so long, ms.
+    /// How long a span's start is held in its ring for the end, ms.
     pub span_wait_ms: u64,
-    /// What becomes of it then.
+    /// What happens to it then.
     pub long_spans: LongSpans,
-    /// An end waits for a start that comes late so long, ms; and an open span of a ring that is gone for
-    /// an end from another ring.
+    /// How long an end waits for a late start, ms; and an open span of a removed ring for an end
+    /// from another ring.
     pub span_grace_ms: u64,
 }
 
@@ -113,7 +115,7 @@ impl Default for Options {
     }
 }
 
-/// Names and values of headers. Values are not shown: they are often secrets.
+/// Names and values of headers. `Debug` hides the values, which are often secrets.
 #[derive(Clone, Default, Deserialize, PartialEq, Eq)]
 #[serde(transparent)]
 pub struct Headers(pub BTreeMap<String, String>);
@@ -124,17 +126,17 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// How requests are compressed.
+/// The compression of requests.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     /// With gzip.
     Gzip,
-    /// Not at all.
+    /// None.
     None,
 }
 
-/// A signal: each has an address and requests of its own.
+/// A signal: each has its own address and requests.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Lane {
@@ -147,10 +149,10 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// All of them.
+    /// All lanes.
     pub const ALL: [Lane; 3] = [Lane::Logs, Lane::Metrics, Lane::Traces];
 
-    /// As in addresses.
+    /// Returns its name in addresses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -161,28 +163,28 @@ impl Lane {
     }
 }
 
-/// What becomes of records without a class.
+/// How records without a class are sent.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Plain {
-    /// Log records, with their fields as attributes.
+    /// As log records, with their fields as attributes.
     Logs,
-    /// They are left out.
+    /// Not at all.
     Off,
 }
 
-/// What becomes of a span's start whose end does not come for long.
+/// What happens to a span's start whose end does not arrive for long.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum LongSpans {
-    /// It is sent as a log record `perfring.span.start`, and remembered: nothing of it is lost if this
-    /// process dies.
+    /// It is sent as a log record `perfring.span.start`, and remembered: its data survives a crash
+    /// of this process.
     Log,
     /// It is only remembered.
     Memory,
 }
 
-/// Where a signal goes, and how: all said.
+/// The address of a signal and how to send it, with all defaults resolved.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     pub(super) lane: Lane,
@@ -195,7 +197,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// By these options and this environment.
+    /// Resolves these options with this environment.
     pub(super) fn new(
         output: &str,
         lane: Lane,
@@ -223,7 +225,7 @@ impl Route {
         if protocol.as_deref().is_some_and(|protocol| protocol == "grpc") {
             return Err(fault(format!(
                 "the environment says OTEL_EXPORTER_OTLP_PROTOCOL=grpc, and this output speaks \
-                 http/protobuf: say in `endpoint` where the receiver takes that (as a rule \
+                 http/protobuf: set `endpoint` to where the receiver accepts that (as a rule \
                  port 4318; {address} would be asked)"
             )));
         }
@@ -232,7 +234,7 @@ impl Route {
         });
         let uri = uri.ok_or_else(|| {
             fault(format!(
-                "{address:?} is no address to send to: it must begin with http:// or https://, \
+                "{address:?} is not a valid address: it must begin with http:// or https://, \
                  and name a host"
             ))
         })?;
@@ -265,9 +267,7 @@ impl Route {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
             _ => {
-                return Err(fault(
-                    "client_certificate and client_key are said together, or neither".into(),
-                ));
+                return Err(fault("client_certificate and client_key must be set together".into()));
             }
         };
         let timeout = Duration::from_millis(timeout.max(1));
@@ -275,7 +275,7 @@ impl Route {
     }
 }
 
-/// The headers that the environment tells, and those of the options.
+/// Returns the headers of the environment, and those of the options.
 fn headers(
     reported: Option<String>,
     options: &Headers,
@@ -294,7 +294,7 @@ fn headers(
     reported.chain(own).map(header).collect()
 }
 
-/// Without percent signs, as the environment has headers.
+/// Decodes percent signs, which the environment uses in headers.
 fn unescaped(text: &str) -> String {
     let mut parts = text.as_bytes().split(|byte| *byte == b'%');
     let mut out = parts.next().unwrap_or_default().to_vec();
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_a_sentence() {
+    fn invalid_options_have_a_message() {
         let reported = |endpoint: &str| {
             let options = Options { endpoint: Some(endpoint.into()), ..Options::default() };
             route(Lane::Logs, &options, &[]).unwrap_err().to_string()

@@ -1,4 +1,4 @@
-//! What is remembered of each ring.
+//! State of each ring.
 
 use super::made::Made;
 use crate::event::Origin;
@@ -13,11 +13,11 @@ use std::time::Instant;
 pub(super) struct Ring {
     /// Without its types.
     pub(super) origin: Origin,
-    /// Where the oldest stands of what is gathered and not sent.
+    /// The position of the oldest record that is in a point and not sent.
     pub(super) first: Option<u64>,
-    /// In the order in which they came.
+    /// Items that wait for a resource, in the order in which they arrived.
     pub(super) waiting: VecDeque<Waiting>,
-    /// Processes whose resource was waited for in vain.
+    /// Processes whose resource did not arrive in time.
     pub(super) gave_up: HashSet<u64>,
     /// The latest time seen, ns since 1970.
     pub(super) last: u64,
@@ -25,11 +25,11 @@ pub(super) struct Ring {
     has_resources: bool,
 }
 
-/// What waits for the resource of its process.
+/// An item that waits for the resource of its process.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) made: Made,
-    /// If that does not come.
+    /// When to stop waiting.
     pub(super) otherwise: Arc<Reported>,
     pub(super) since: Instant,
     pub(super) bytes: usize,
@@ -48,7 +48,7 @@ impl Ring {
         }
     }
 
-    /// A record of it was read.
+    /// Notes that a record of the ring was read.
     pub(super) fn see(&mut self, origin: &Origin, wall: u64) {
         self.last = self.last.max(wall);
         if self.types != origin.types.len() {
@@ -62,12 +62,13 @@ impl Ring {
         }
     }
 
-    /// Whether what this process says waits for its resource: not if nobody tells any in this ring.
+    /// Returns whether items of this process wait for its resource: not in a ring without any
+    /// resources.
     pub(super) fn waits_for(&self, pid: Option<u64>) -> bool {
         self.has_resources && pid.is_some_and(|pid| !self.gave_up.contains(&pid))
     }
 
-    /// Takes out what waits no longer.
+    /// Removes items that no longer wait.
     pub(super) fn release(&mut self, which: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
         let (out, stay) = self.waiting.drain(..).partition(which);
         self.waiting = stay;

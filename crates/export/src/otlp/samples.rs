@@ -1,4 +1,4 @@
-//! Samples of metrics, gathered into data points.
+//! Collects samples of metrics into data points.
 
 use super::batch::Credit;
 use super::wire;
@@ -13,14 +13,14 @@ use prost::Message as _;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Instruments with attributes that are remembered, at most.
+/// The limit of instruments with attributes that are remembered.
 const SERIES: usize = 10_000;
-/// Bytes of samples' names and attributes, about.
+/// The approximate limit of bytes of samples' names and attributes.
 const BYTES: usize = 16 << 20;
-/// Data points in one metric, at most.
+/// The limit of data points in one metric.
 const POINTS: usize = 1000;
 
-/// A sample that owns what it has.
+/// A sample that owns its data.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     pub(super) name: String,
@@ -28,7 +28,7 @@ pub(super) struct Sample {
     pub(super) description: String,
     pub(super) attributes: Vec<KeyValue>,
     pub(super) time: u64,
-    /// 0 if it is not said.
+    /// 0 if it is unknown.
     pub(super) start: u64,
     pub(super) data: Data,
 }
@@ -40,14 +40,14 @@ pub(super) enum Data {
     Histogram(Buckets, Temporality),
 }
 
-/// What a sum is.
+/// The aggregation of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sort {
     pub(super) monotonic: bool,
     pub(super) temporality: Temporality,
 }
 
-/// What must be the same for two samples to be of one series, besides resource and scope.
+/// What two samples of one series have in common, besides resource and scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Shape {
     Gauge,
@@ -108,8 +108,8 @@ impl Sample {
     }
 }
 
-/// Samples of all series since the last time that they were sent: the newest of gauges, the greatest
-/// of cumulative sums, the sum of deltas and of measurements.
+/// Samples of all series since the last time that they were sent: the newest of gauges, the
+/// greatest of cumulative sums, the sum of deltas and of measurements.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     series: HashMap<Series, Gathered>,
@@ -119,13 +119,13 @@ pub(super) struct Samples {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Series {
-    /// The address: held in [`Gathered`].
+    /// The address of the resource, which [`Gathered`] keeps alive.
     resource: usize,
     scope: String,
     name: String,
     unit: String,
     shape: Shape,
-    /// As they are written.
+    /// In their encoded form.
     attributes: Vec<u8>,
 }
 
@@ -134,10 +134,10 @@ struct Gathered {
     reported: Arc<Reported>,
     attributes: Vec<KeyValue>,
     description: String,
-    /// With another start or other bounds than the one that is being gathered.
+    /// Points with another start or other bounds than the one that is being filled.
     done: Vec<Point>,
     point: Option<Point>,
-    /// Start, time and value of the last that was sent.
+    /// Start, time and value of the last point that was sent.
     sent: Option<Point>,
 }
 
@@ -148,16 +148,16 @@ struct Point {
     data: Data,
 }
 
-/// A metric, and how many data points it has.
+/// A metric, and the number of its data points.
 pub(super) type Points = (Arc<Reported>, String, Metric, u64);
 
 impl Samples {
-    /// The oldest event in it.
+    /// Returns the oldest event in it.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.credit.map(|credit| credit.seq)
     }
 
-    /// Adds a sample. `false` if they are so many now that they should be sent.
+    /// Adds a sample. Returns `false` if there are so many now that they should be sent.
     pub(super) fn add(
         &mut self,
         reported: &Arc<Reported>,
@@ -168,7 +168,7 @@ impl Samples {
         self.credit = Some(self.credit.map_or(credit, |before| before.and(credit)));
         let mut attributes = Vec::new();
         for pair in &sample.attributes {
-            let _ = pair.encode_length_delimited(&mut attributes); // a Vec grows
+            let _ = pair.encode_length_delimited(&mut attributes); // a Vec never fails
         }
         let size = sample.size();
         let series = Series {
@@ -196,7 +196,7 @@ impl Samples {
         }
         let start =
             if sample.start == 0 { reported.start.unwrap_or_default() } else { sample.start };
-        // A delta without a start of its own counts from the sample before it.
+        // A delta without a start of its own counts from the previous sample.
         let start = match sample.data {
             Data::Sum(_, Sort { temporality: Temporality::Delta, .. })
             | Data::Histogram(_, Temporality::Delta)
@@ -221,7 +221,7 @@ impl Samples {
         self.series.len() < SERIES && self.bytes < BYTES
     }
 
-    /// All of them, as metrics; what is gathered next comes after them.
+    /// Takes all samples as metrics; later samples follow them.
     pub(super) fn take(&mut self) -> (Vec<Points>, Option<Credit>) {
         let full = self.series.len() >= SERIES || self.bytes >= BYTES;
         let mut metrics: HashMap<(usize, String, String, String, Shape), Vec<Points>> =
@@ -255,14 +255,14 @@ impl Samples {
             gathered.sent = last.or(gathered.sent.take());
         }
         if full {
-            // What was sent of each is forgotten with it: a late sample may then go back.
+            // What was sent of each series is forgotten with it: a late sample may then go back.
             self.series.clear();
         }
         self.bytes = self.series.len() * 512;
         (metrics.into_values().flatten().collect(), self.credit.take())
     }
 
-    /// Forgets what is known of processes that are gone.
+    /// Forgets the state of ended processes.
     pub(super) fn forget_idle(&mut self) {
         self.series.retain(|_, gathered| {
             gathered.point.is_some() || Arc::strong_count(&gathered.reported) > 1
@@ -278,7 +278,7 @@ fn bytes_of(point: &Option<Point>) -> usize {
 }
 
 impl Point {
-    /// Adds a later sample, or gives it back if it cannot stand in one point with this.
+    /// Adds a later sample; returns it if it does not fit into one point with this.
     fn merge(&mut self, new: Point) -> Option<Point> {
         let later = new.time >= self.time;
         let same_start = new.start == self.start;
@@ -292,7 +292,7 @@ impl Point {
             (Data::Sum(sum, sort), Data::Sum(more, _)) => match sort.temporality {
                 Temporality::Delta => *sum = sum.plus(more),
                 Temporality::Cumulative if !same_start => return Some(new),
-                // Samples of two threads may stand in the other order.
+                // Samples of two threads may be out of order.
                 Temporality::Cumulative if sort.monotonic => {
                     if more.as_f64() > sum.as_f64() {
                         *sum = more;
@@ -321,7 +321,7 @@ impl Point {
         None
     }
 
-    /// A sum that only grows does not go back from what was sent of it.
+    /// Keeps a sum that only grows from falling below the value that was sent.
     fn not_below(&mut self, sent: &Point) {
         if self.start == 0 || self.start != sent.start {
             return;
@@ -353,7 +353,7 @@ impl Point {
         };
         match (&mut metric.data, self.data) {
             (Some(metric::Data::Gauge(gauge)), Data::Gauge(value)) => {
-                // What is at a time has no start.
+                // A value at one time has no start.
                 let point = NumberDataPoint { start_time_unix_nano: 0, ..number(value) };
                 gauge.data_points.push(point);
             }
@@ -368,7 +368,7 @@ impl Point {
                     ..wire::buckets(buckets)
                 });
             }
-            _ => {} // a metric is made for its points' shape
+            _ => {} // a metric is created for its points' shape
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Spans, from their starts and ends.
+//! Joins the starts and ends of spans.
 
 use super::batch::Credit;
 use super::made::{Item, Made, Seen};
@@ -15,21 +15,21 @@ use std::time::{Duration, Instant};
 
 type Key = ([u8; 16], [u8; 8]);
 
-/// Spans that are open, and ends that wait for a start that is late.
+/// Spans that are open, and ends that wait for a late start.
 ///
-/// A span has one start and one end, in one ring or in two. What has come of it and is not yet handed
-/// on holds its records in their ring, but not for ever: see [`Limits`].
+/// A span has one start and one end, in one ring or in two. Spans that are not passed on yet hold
+/// their records in their ring, but not for ever: see [`Limits`].
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     limits: Limits,
     open: HashMap<Key, Open>,
     /// By the event that each began with: the oldest is forgotten first.
     born: BTreeSet<(u64, Key)>,
-    /// By the oldest event that is not handed on.
+    /// By the oldest event that is not passed on.
     held: BTreeSet<(u64, Key)>,
-    /// The same of each ring, by position.
+    /// The same for each ring, by position.
     rings: HashMap<u32, BTreeSet<(u64, Key)>>,
-    /// When to wait no longer.
+    /// When to stop waiting.
     due: BTreeSet<(Instant, Key)>,
     bytes: usize,
 }
@@ -47,7 +47,7 @@ pub(super) struct Limits {
 #[derive(Debug)]
 struct Open {
     span: Span,
-    /// Of its start, or of what is known of it.
+    /// The time of its start, or of its end if that is all that is known.
     ring: u32,
     pid: Option<u64>,
     reported: Option<Arc<Reported>>,
@@ -56,12 +56,12 @@ struct Open {
     ended: bool,
     born: u64,
     bytes: usize,
-    /// What of it is not handed on yet, and where that begins in its ring.
+    /// Its records that are not passed on yet, and their first position in the ring.
     held: Option<(Credit, u64)>,
     since: Instant,
     due: Option<Instant>,
     why: &'static str,
-    /// The last that is known of its ring, ns since 1970.
+    /// The last known time of its ring, ns since 1970.
     last: u64,
 }
 
@@ -70,7 +70,7 @@ impl Spans {
         Spans { limits, ..Spans::default() }
     }
 
-    /// The oldest event that is not handed on.
+    /// Returns the oldest event that is not passed on.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.held.first().map(|(seq, _)| *seq)
     }
@@ -122,7 +122,7 @@ impl Spans {
             open.pid = end.common.pid;
         }
         if !open.started {
-            // That of a record that says more of a span is not its start.
+            // The time of a record that extends a span is not its start.
             open.span.start_time_unix_nano = 0;
         }
         open.hold(seen);
@@ -136,8 +136,8 @@ impl Spans {
         }
     }
 
-    /// Lets go what is held in this ring before this position: its space is wanted.
-    pub(super) fn let_go(&mut self, ring: u32, before: u64, out: &mut Vec<Made>) {
+    /// Passes on what is held in this ring before this position, to free its space.
+    pub(super) fn release(&mut self, ring: u32, before: u64, out: &mut Vec<Made>) {
         while let Some((pos, key)) = self.rings.get(&ring).and_then(|held| held.first().copied())
             && pos < before
         {
@@ -145,13 +145,13 @@ impl Spans {
         }
     }
 
-    /// Lets go what is held in any ring.
-    pub(super) fn let_go_all(&mut self, out: &mut Vec<Made>) {
+    /// Passes on what is held in any ring.
+    pub(super) fn release_all(&mut self, out: &mut Vec<Made>) {
         let rings: Vec<u32> = self.rings.keys().copied().collect();
-        rings.into_iter().for_each(|ring| self.let_go(ring, u64::MAX, out));
+        rings.into_iter().for_each(|ring| self.release(ring, u64::MAX, out));
     }
 
-    /// What time asks for.
+    /// Handles timeouts.
     pub(super) fn tend(&mut self, now: Instant, out: &mut Vec<Made>) {
         while let Some((due, key)) = self.due.first().copied()
             && due <= now
@@ -168,8 +168,8 @@ impl Spans {
         }
     }
 
-    /// Of a ring that is gone no end comes any more, but perhaps of another.
-    pub(super) fn gone(
+    /// Handles the end of a ring: a span's end can then only arrive from another ring.
+    pub(super) fn ring_ended(
         &mut self,
         seen: &Seen,
         mut reported: impl FnMut(Option<u64>) -> Arc<Reported>,
@@ -179,14 +179,14 @@ impl Spans {
         for key in its {
             let Some(mut open) = self.remove(&key) else { continue };
             open.reported.get_or_insert_with(|| reported(open.pid));
-            open.why = "its ring is gone, and it had not ended";
+            open.why = "its ring was removed before it ended";
             open.last = seen.wall;
             open.due.get_or_insert(seen.now + self.limits.grace);
             self.put(key, open);
         }
     }
 
-    /// Everything that must not wait any longer, as this process ends.
+    /// Passes on everything that must not wait, as this process ends.
     pub(super) fn close(&mut self, out: &mut Vec<Made>) {
         while let Some((_, key)) = self.due.first().copied() {
             if let Some(open) = self.remove(&key) {
@@ -198,7 +198,7 @@ impl Spans {
         }
     }
 
-    /// Hands on what is held of a span, and remembers it.
+    /// Passes on what is held of a span, and remembers it.
     fn pass(&mut self, key: Key, out: &mut Vec<Made>) {
         let Some(mut open) = self.remove(&key) else { return };
         if open.ended {
@@ -213,7 +213,7 @@ impl Spans {
     }
 
     fn insert(&mut self, key: Key, mut open: Open, out: &mut Vec<Made>) {
-        open.bytes = open.span.encoded_len() + 256; // about what the rest takes
+        open.bytes = open.span.encoded_len() + 256; // the approximate size of the rest
         self.put(key, open);
         while self.open.len() > self.limits.spans || self.bytes > self.limits.bytes {
             let Some((_, oldest)) = self.born.first().copied() else { break };
@@ -276,7 +276,7 @@ impl Open {
         }
     }
 
-    /// One more record is in it that is not handed on.
+    /// Adds a record that is not passed on yet.
     fn hold(&mut self, seen: &Seen) {
         let credit = Credit { seq: seen.seq, records: 1 };
         self.held = Some(match self.held {
@@ -284,7 +284,7 @@ impl Open {
                 self.since = seen.now;
                 (credit, seen.pos)
             }
-            // Of another ring: that of the span's start counts.
+            // A record of another ring: only that of the span's start is held.
             Some((before, pos)) => {
                 (before.and(credit), if seen.ring == self.ring { pos.min(seen.pos) } else { pos })
             }
@@ -303,7 +303,7 @@ impl Open {
         }
     }
 
-    /// The span, with what is known.
+    /// Returns the span, with what is known.
     fn made(mut self) -> Made {
         let mut span = std::mem::take(&mut self.span);
         if !self.started {
@@ -320,7 +320,7 @@ impl Open {
         self.with(Item::Span(span), credit, pos)
     }
 
-    /// What is known of a span that is still open, as a log record.
+    /// Returns the known part of an open span as a log record.
     fn as_log(&self) -> LogRecord {
         let span = &self.span;
         let mut attributes = span.attributes.clone();
@@ -341,7 +341,7 @@ impl Open {
         LogRecord {
             time_unix_nano: span.start_time_unix_nano,
             observed_time_unix_nano: self.last,
-            body: Some(wire::text(format!("span {:?} has begun and is open", span.name))),
+            body: Some(wire::text(format!("span {:?} is open", span.name))),
             attributes,
             dropped_attributes_count: span.dropped_attributes_count,
             trace_id: span.trace_id.clone(),

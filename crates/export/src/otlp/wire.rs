@@ -1,4 +1,4 @@
-//! From signals to the messages of OTLP.
+//! Converts signals to the messages of OTLP.
 
 use crate::signal::{
     Attributes, Buckets, Common, Log, Number, Plain, PlainBody, Reported, SpanEnd, SpanStart,
@@ -56,7 +56,7 @@ pub(super) fn attributes(from: &Attributes<'_>) -> Vec<KeyValue> {
     from.iter().map(|(name, value)| pair(name, any(value))).collect()
 }
 
-/// Adds attributes, in the place of those of the same name.
+/// Adds attributes; they replace those of the same name.
 pub(super) fn replace(to: &mut Vec<KeyValue>, from: Vec<KeyValue>) {
     for new in from {
         match to.iter_mut().find(|its| its.key == new.key) {
@@ -83,14 +83,14 @@ pub(super) fn resource(reported: &Reported) -> Resource {
 }
 
 pub(super) fn scope(name: &str) -> Option<InstrumentationScope> {
-    // None is an unknown scope.
+    // No scope means an unknown one.
     let known = !name.is_empty();
     known.then(|| InstrumentationScope { name: name.to_owned(), ..Default::default() })
 }
 
 fn bare(common: &Common<'_>, now: u64) -> LogRecord {
     LogRecord {
-        time_unix_nano: common.time.unwrap_or_default(), // 0: not known
+        time_unix_nano: common.time.unwrap_or_default(), // 0: unknown
         observed_time_unix_nano: now,
         attributes: attributes(&common.attributes),
         dropped_attributes_count: count(common.truncated),
@@ -126,7 +126,7 @@ pub(super) fn plain(plain: &Plain<'_>, now: u64) -> LogRecord {
     record
 }
 
-/// A span, as far as its start tells.
+/// Returns a span with the fields of its start.
 pub(super) fn span(start: &SpanStart<'_>) -> Span {
     Span {
         trace_id: start.trace_id.to_vec(),
@@ -146,7 +146,7 @@ fn link(trace: [u8; 16], span: [u8; 8]) -> Link {
     Link { trace_id: trace.to_vec(), span_id: span.to_vec(), ..Link::default() }
 }
 
-/// More of a span: what is not said is left as it is.
+/// Extends a span; fields that are not set stay.
 pub(super) fn extend(span: &mut Span, more: Span) {
     if !more.name.is_empty() {
         span.name = more.name;
@@ -164,7 +164,7 @@ pub(super) fn extend(span: &mut Span, more: Span) {
     span.links.extend(more.links);
 }
 
-/// A span's end.
+/// Sets a span's end.
 pub(super) fn end(span: &mut Span, end: &SpanEnd<'_>, now: u64) {
     let at = end.common.time.unwrap_or(now);
     span.end_time_unix_nano = at;
@@ -185,7 +185,7 @@ pub(super) fn end(span: &mut Span, end: &SpanEnd<'_>, now: u64) {
         span.dropped_attributes_count.saturating_add(count(end.common.truncated));
 }
 
-/// What says that a span's end is not known.
+/// Marks a span whose end is unknown.
 pub(super) fn unfinished(span: &mut Span, at: u64, why: &str) {
     span.end_time_unix_nano = at.max(span.start_time_unix_nano);
     span.attributes.push(pair("perfring.span.end", text("missing")));

@@ -1,4 +1,4 @@
-//! Columns: what kind of values stand in them, and which of a record's go where.
+//! Columns: the types of their values, and the mapping from a record's fields.
 
 use ::parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use ::parquet::errors::Result as Parquet;
@@ -7,11 +7,11 @@ use perfring_types::read::{Type, TypeField, TypeShape, Value};
 use perfring_types::{Encoding, Kind};
 use std::sync::Arc;
 
-/// What stands in a column.
+/// The type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Of {
     Bool,
-    /// An integer of so many bits, up to 32; and of 64.
+    /// An integer of this many bits, up to 32; and of 64.
     Int(i8, bool),
     Long,
     Unsigned,
@@ -25,14 +25,14 @@ pub(super) enum Of {
     Json,
 }
 
-/// A column. All may be null.
+/// A column. All are nullable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) of: Of,
-    /// It holds lists of these.
+    /// Whether it holds lists of these values.
     pub(super) is_list: bool,
-    /// The way to its value in a record: places in structs.
+    /// The path to its value in a record: indices of struct fields.
     pub(super) path: Vec<usize>,
 }
 
@@ -75,7 +75,7 @@ impl Column {
         Ok(Arc::new(group))
     }
 
-    /// Whether it can hold this value.
+    /// Returns whether it can hold this value.
     pub(super) fn fits(&self, value: &Value) -> bool {
         match value {
             Value::Null => true,
@@ -106,7 +106,8 @@ impl Of {
     }
 }
 
-/// The columns of a type whose records all have the same fields; those of structs in it with dots.
+/// Returns the columns of a type whose records all have the same fields; fields of structs have
+/// dots.
 pub(super) fn of_type(kind: &Type) -> Option<Vec<Column>> {
     if !matches!(kind.encoding.known(), Some(Encoding::Pod | Encoding::Rkyv)) {
         return None;
@@ -171,7 +172,7 @@ fn plain(shape: &TypeShape) -> Option<Of> {
     })
 }
 
-/// The columns of records whose fields may be others each time, by the first of them.
+/// Returns the columns of records whose fields may differ, from the first of them.
 pub(super) fn of_values<'a>(values: impl Iterator<Item = &'a Value> + Clone) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::new();
     let mut places = std::collections::HashMap::new();
@@ -197,7 +198,7 @@ pub(super) fn of_values<'a>(values: impl Iterator<Item = &'a Value> + Clone) -> 
             }
         }
     }
-    // Integers of both signs, beyond what one kind holds.
+    // Integers of both signs, beyond the range of one type.
     for column in &mut columns {
         let all = values.clone().filter_map(|value| of_name(value, &column.name));
         if !column.is_list && !all.clone().all(|value| column.fits(value)) {
@@ -210,7 +211,7 @@ pub(super) fn of_values<'a>(values: impl Iterator<Item = &'a Value> + Clone) -> 
 /// The name of the column of a value that has no fields.
 pub(super) const WHOLE: &str = "value";
 
-/// A record's fields, or the value that it is.
+/// Returns a record's fields, or the value itself.
 pub(super) fn fields(value: &Value) -> (Option<&Value>, impl Iterator<Item = (&str, &Value)>) {
     let (one, fields) = match value {
         Value::Struct(fields) => (None, fields.as_slice()),
@@ -227,7 +228,7 @@ fn of_name<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// `None` of no value.
+/// Returns the column type of a value; `None` for null.
 fn of_value(value: &Value) -> Option<(Of, bool)> {
     let of = match value {
         Value::Null => return None,

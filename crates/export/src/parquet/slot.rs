@@ -6,43 +6,43 @@ use perfring_types::read::Value;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// A type whose columns follow from its first records: from so many of them, or so many bytes.
+/// Rows and bytes that are kept to determine the columns from the first records.
 const FIRST: usize = 1024;
 const FIRST_BYTES: usize = 4 << 20;
-/// What has no column, as a JSON object.
+/// The column of fields that have no column, as a JSON object.
 const MORE: &str = "more";
 
-/// A row: what all rows have, and the record's own value.
+/// A row: the common columns, and the record's own value.
 pub(super) type Row = (Vec<Value>, Value);
 
-/// A type's files.
+/// The files of a type.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    /// The files' name, without what counts them and `.parquet`.
+    /// The files' name, without number and `.parquet`.
     pub(super) name: String,
     pub(super) table: Option<Table>,
-    /// The columns that all rows have, before those of the record.
+    /// The number of common columns, which precede those of the record.
     common: usize,
     columns: Columns,
-    /// Rows that the columns are still to be found of, and about how many bytes they take.
+    /// Rows for which the columns are not determined yet, and their approximate bytes.
     early: Vec<Row>,
     pub(super) early_bytes: usize,
-    /// Files that are finished.
+    /// The number of finished files.
     pub(super) files: u32,
     /// When it was last used: the event's number.
     pub(super) used: u64,
-    /// The oldest event of the rows that are kept.
+    /// The oldest event of the kept rows.
     pub(super) early_oldest: Option<u64>,
-    /// The oldest event of the open file, and how many rows it has.
+    /// The oldest event of the open file, and the number of its rows.
     pub(super) oldest: Option<u64>,
     pub(super) unfinished: u64,
 }
 
 #[derive(Debug)]
 enum Columns {
-    /// By the type.
+    /// Determined by the type.
     Stable(Vec<Column>),
-    /// By the first rows; then these, and where each field goes.
+    /// Determined by the first rows: the columns, and the column of each field.
     Found(Option<(Vec<Column>, HashMap<String, usize>)>),
 }
 
@@ -53,7 +53,7 @@ impl Default for Columns {
 }
 
 impl Slot {
-    /// `own` are the record's columns, if its type tells them.
+    /// Creates a slot; `own` are the record's columns, if its type determines them.
     pub(super) fn new(name: String, common: &[(&str, Of)], own: Option<Vec<Column>>) -> Self {
         let all: Vec<Column> = common.iter().map(|(name, of)| Column::new(name, *of)).collect();
         let columns = match own {
@@ -63,7 +63,7 @@ impl Slot {
         Slot { name, common: common.len(), columns, ..Slot::default() }
     }
 
-    /// The columns, if they are known.
+    /// Returns the columns, if they are determined.
     pub(super) fn columns(&self) -> Option<&[Column]> {
         match &self.columns {
             Columns::Stable(columns) | Columns::Found(Some((columns, _))) => Some(columns),
@@ -71,19 +71,19 @@ impl Slot {
         }
     }
 
-    /// Keeps a row until the columns are known; whether it is time to find them.
+    /// Keeps a row until the columns are determined; returns whether it is time to do so.
     pub(super) fn keep(&mut self, row: Row, bytes: usize) -> bool {
         self.early.push(row);
         self.early_bytes += bytes;
         self.early.len() >= FIRST || self.early_bytes >= FIRST_BYTES
     }
 
-    /// Whether rows are kept.
+    /// Returns whether rows are kept.
     pub(super) fn is_early(&self) -> bool {
         !self.early.is_empty()
     }
 
-    /// Finds the columns by the rows that were kept, and gives those back.
+    /// Determines the columns from the kept rows, and returns those rows.
     pub(super) fn find(&mut self, common: &[(&str, Of)]) -> Vec<Row> {
         if let Columns::Found(found @ None) = &mut self.columns {
             let own = columns::of_values(self.early.iter().map(|(_, value)| value));
@@ -112,7 +112,7 @@ impl Slot {
                         Some((cell, column)) if column.fits(value) => {
                             *cell = cell_of(column, value)
                         }
-                        // Null is what a column has without being told.
+                        // A column is null by default.
                         None if *value == Value::Null => {}
                         _ => more.push((name.into(), value.clone())),
                     }
@@ -147,7 +147,7 @@ fn cell_of<'v>(column: &Column, value: &'v Value) -> Option<Cow<'v, Value>> {
     }
 }
 
-/// All columns, each with a name of its own, and where the record's are.
+/// Joins all columns, with unique names, and returns the indices of the record's.
 fn join(common: Vec<Column>, own: Vec<Column>, has_more: bool) -> (Vec<Column>, Vec<usize>) {
     let mut taken: HashSet<String> = common.iter().map(|column| column.name.clone()).collect();
     if has_more {

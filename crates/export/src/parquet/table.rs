@@ -1,4 +1,4 @@
-//! One Parquet file: rows are gathered by column, and written a row group at a time.
+//! One Parquet file: collects rows by column, and writes one row group at a time.
 
 use super::columns::{Column, Of};
 use crate::draft::Draft;
@@ -13,14 +13,14 @@ use ::parquet::schema::types::Type as Schema;
 use perfring_types::read::Value;
 use std::sync::Arc;
 
-/// A file and the rows that it does not have yet.
+/// A file and the rows that are not written to it yet.
 pub(super) struct Table {
     writer: SerializedFileWriter<Draft>,
     pub(super) columns: Vec<Column>,
     cells: Vec<Cells>,
     /// Rows that wait.
     pub(super) waiting: usize,
-    /// About as many bytes they take.
+    /// Their approximate bytes.
     pub(super) bytes: usize,
     /// Rows that are written.
     pub(super) written: u64,
@@ -32,8 +32,8 @@ impl std::fmt::Debug for Table {
     }
 }
 
-/// What a column gathers: values, and for each place how much of it is there (its definition
-/// level) and whether it goes on with a list (its repetition level).
+/// The cells of a column: values, and for each row how much of its path is defined (the definition
+/// level) and whether it continues a list (the repetition level).
 #[derive(Debug)]
 struct Cells {
     data: Data,
@@ -68,7 +68,7 @@ impl Table {
         Ok(Table { writer, columns, cells, waiting: 0, bytes: 0, written: 0 })
     }
 
-    /// Adds a row. What a column cannot hold is null; values that are left out, too.
+    /// Adds a row. Values that a column cannot hold, and missing values, are null.
     pub(super) fn add<'v>(&mut self, values: impl Iterator<Item = Option<&'v Value>>) {
         let mut values = values;
         for cells in &mut self.cells {
@@ -94,7 +94,7 @@ impl Table {
         Ok(())
     }
 
-    /// Writes what waits, and what a file ends with.
+    /// Writes the rows that wait, and the end of the file.
     pub(super) fn close(mut self) -> Result<Draft, ParquetError> {
         self.write()?;
         self.writer.into_inner()
@@ -115,7 +115,7 @@ impl Cells {
         Cells { data, defined: Vec::new(), repeated: Vec::new(), is_list }
     }
 
-    /// Returns about how many bytes it took.
+    /// Adds a value. Returns its approximate bytes.
     fn add(&mut self, value: Option<&Value>) -> usize {
         let value = value.filter(|value| **value != Value::Null);
         if !self.is_list {
@@ -124,22 +124,22 @@ impl Cells {
             return 2 + taken.unwrap_or(0);
         }
         let Some(Value::List(values)) = value else {
-            self.place(0, 0);
+            self.push_levels(0, 0);
             return 4;
         };
         if values.is_empty() {
-            self.place(1, 0);
+            self.push_levels(1, 0);
         }
         let mut bytes = 4;
         for (at, value) in values.iter().enumerate() {
             let taken = self.data.add(value);
-            self.place(2 + i16::from(taken.is_some()), (at > 0).into());
+            self.push_levels(2 + i16::from(taken.is_some()), (at > 0).into());
             bytes += 4 + taken.unwrap_or(0);
         }
         bytes
     }
 
-    fn place(&mut self, defined: i16, repeated: i16) {
+    fn push_levels(&mut self, defined: i16, repeated: i16) {
         self.defined.push(defined);
         self.repeated.push(repeated);
     }
@@ -172,12 +172,12 @@ fn write<T: DataType>(
 }
 
 impl Data {
-    /// Adds a value that the column fits; about how many bytes it takes.
+    /// Adds a value that fits the column; returns its approximate bytes.
     fn add(&mut self, value: &Value) -> Option<usize> {
         match (self, value) {
             (_, Value::Null) => return None,
             (Data::Bool(all), Value::Bool(value)) => all.push(*value),
-            // Parquet's integers are signed: those without a sign are the same bits.
+            // Parquet's integers are signed: unsigned ones have the same bits.
             (Data::Int(all), Value::U64(value)) => all.push(*value as u32 as i32),
             (Data::Int(all), Value::I64(value)) => all.push(*value as i32),
             (Data::Long(all), Value::U64(value)) => all.push(*value as i64),

@@ -1,4 +1,4 @@
-//! What a `perf.data` file is made of. Numbers and layouts are those of Linux's
+//! The structures of a `perf.data` file. Numbers and layouts are those of Linux's
 //! `include/uapi/linux/perf_event.h` and `tools/perf/util/header.h`.
 
 use crate::mangle::truncated;
@@ -32,10 +32,10 @@ const EVENT_DESC: u32 = 12;
 const CLOCKID: u32 = 23;
 const CLOCK_DATA: u32 = 29;
 
-/// The most bytes of raw data that fit into a sample: a record's size has 16 bits.
+/// The limit of raw bytes in a sample: a record's size has 16 bits.
 pub(super) const RAW_MAX: usize = 65_528 - 52;
 
-/// Whom and when an event is of.
+/// The process and the time of an event.
 #[derive(Clone, Copy)]
 pub(super) struct Timestamp {
     /// The attribute's id.
@@ -51,7 +51,7 @@ fn header(out: &mut Vec<u8>, kind: u32, misc: u16, size: usize) {
     out.extend(u16::try_from(size).unwrap_or_default().to_ne_bytes());
 }
 
-/// What `sample_id_all` puts at the end of other records.
+/// Writes the fields that `sample_id_all` appends to other records.
 fn trailer(out: &mut Vec<u8>, timestamp: Timestamp) {
     out.extend(timestamp.pid.to_ne_bytes());
     out.extend(timestamp.tid.to_ne_bytes());
@@ -59,7 +59,7 @@ fn trailer(out: &mut Vec<u8>, timestamp: Timestamp) {
     out.extend(timestamp.id.to_ne_bytes());
 }
 
-/// `raw` has at most [`RAW_MAX`] bytes.
+/// Writes a sample; `raw` has at most [`RAW_MAX`] bytes.
 pub(super) fn sample(out: &mut Vec<u8>, timestamp: Timestamp, raw: &[u8]) {
     let padded = (raw.len() + 4).next_multiple_of(8) - 4;
     header(out, SAMPLE, MISC_USER, 8 + 8 + 8 + 8 + 8 + 8 + 4 + padded);
@@ -82,7 +82,7 @@ pub(super) fn lost(out: &mut Vec<u8>, timestamp: Timestamp, records: u64) {
 }
 
 pub(super) fn comm(out: &mut Vec<u8>, timestamp: Timestamp, name: &str) {
-    let mut comm = [0; 16]; // as the kernel's: with a zero at its end
+    let mut comm = [0; 16]; // ended by a zero, as the kernel's
     let name = truncated(name, 15);
     comm[..name.len()].copy_from_slice(name.as_bytes());
     header(out, COMM, 0, 8 + 8 + 16 + 24);
@@ -92,25 +92,26 @@ pub(super) fn comm(out: &mut Vec<u8>, timestamp: Timestamp, name: &str) {
     trailer(out, timestamp);
 }
 
-/// All that comes after this is newer than what came before the last one.
+/// Writes a record which promises that later records are newer than those before the previous
+/// round.
 pub(super) fn finished_round(out: &mut Vec<u8>) {
     header(out, FINISHED_ROUND, 0, 8);
 }
 
-/// What the end of a file says of all of it.
+/// The sections at the end of a file.
 pub(super) struct End {
     /// The tracepoints: id and full name.
     pub(super) events: Vec<(u16, String)>,
-    /// [`super::tracing`]'s.
+    /// The section of [`super::tracing`].
     pub(super) tracing: Vec<u8>,
-    /// The stamps' clock and the wall clock at one moment.
+    /// The timestamps' clock and the wall clock at one moment.
     pub(super) clocks: Option<(u64, u64)>,
     /// Bytes of records.
     pub(super) data: u64,
 }
 
 impl End {
-    /// What follows the records, and the header before them.
+    /// Returns the sections that follow the records, and the header that precedes them.
     pub(super) fn bytes(&self) -> (Vec<u8>, Vec<u8>) {
         let mut features = vec![(TRACING_DATA, self.tracing.clone())];
         features.push((EVENT_DESC, self.event_desc()));
@@ -122,7 +123,7 @@ impl End {
             data.extend(clock.to_ne_bytes());
             features.push((CLOCK_DATA, data));
         }
-        // A table of the features, what they say, the ids, the attributes.
+        // A table of the features, their data, the ids, the attributes.
         let mut out = Vec::new();
         let mut at = HEADER + self.data + 16 * features.len() as u64;
         for (_, data) in &features {

@@ -1,4 +1,4 @@
-//! Record types as tracepoints: what makes perf show records by their fields.
+//! Record types as tracepoints, so that perf shows records by their fields.
 
 use crate::mangle::{identifier, truncated};
 use perfring_types::read::{Type, TypeField, Value};
@@ -6,14 +6,14 @@ use perfring_types::{Encoding, Kind};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-/// Where the first field of a record's own stands in the raw data.
+/// The offset of the first own field of a record in the raw data.
 const OWN: usize = 32;
-/// So many of a record's own fields are told, so that its text has room, too.
+/// The limit of own fields of a record that are described, so that its text has room.
 const MOST_OWN: usize = 1024;
-/// So many tracepoints are told apart: their numbers have 16 bits.
+/// The limit of tracepoints: their numbers have 16 bits.
 const MOST: usize = 60_000;
 
-/// How the kernel's own trace pages begin. There are none here, but it must be told.
+/// The header of the kernel's trace pages. There are none here, but it is required.
 const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;
 \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;
 \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;
@@ -25,28 +25,28 @@ const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0
 pub(super) struct Tracepoint {
     system: String,
     name: String,
-    /// The record's own fields that are integers, and what they are called here.
+    /// The record's own integer fields, and their names here.
     own: Vec<(Integer, String)>,
 }
 
-/// A field that stands in each record of a type and is an integer of up to eight bytes.
+/// A field at a fixed offset that is an integer of up to eight bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Integer {
     name: String,
     is_signed: bool,
 }
 
-/// All tracepoints of a file. Their numbers begin at 1.
+/// All tracepoints of a file. Their numbers start at 1.
 #[derive(Debug, Default)]
 pub(super) struct Tracepoints {
     all: Vec<Tracepoint>,
-    /// By system, name and fields; so that types that look the same are one.
+    /// By system, name and fields, so that identical types are one.
     known: HashMap<(String, Vec<Integer>), u16>,
     names: HashMap<String, u32>,
 }
 
 impl Tracepoints {
-    /// The tracepoint of a type, or of the losses and of what has no type.
+    /// Returns the tracepoint of a type, or of the losses and of records without a type.
     pub(super) fn of(&mut self, name: &str, kind: Option<&Type>) -> u16 {
         let own = kind.map(integers).unwrap_or_default();
         if let Some(id) = self.known.get(&(name.to_owned(), own.clone())) {
@@ -79,14 +79,14 @@ impl Tracepoints {
         id
     }
 
-    /// Numbers and full names.
+    /// Returns numbers and full names.
     pub(super) fn names(&self) -> Vec<(u16, String)> {
         let named =
             |(at, it): (usize, &Tracepoint)| (at as u16 + 1, format!("{}:{}", it.system, it.name));
         self.all.iter().enumerate().map(named).collect()
     }
 
-    /// The raw data of a record, as the tracepoint's format describes it.
+    /// Encodes the raw data of a record, as the tracepoint's format describes it.
     pub(super) fn raw(&self, id: u16, raw: &Raw<'_>, most: usize, out: &mut Vec<u8>) {
         let own = self.all.get(usize::from(id) - 1).map_or(&[][..], |it| &it.own);
         out.clear();
@@ -94,7 +94,7 @@ impl Tracepoints {
         out.extend([0, 0]); // flags, preempt count
         out.extend(raw.pid.to_ne_bytes());
         out.extend(raw.pos.to_ne_bytes());
-        // The strings, then the payload. What does not fit is cut: first of the text, then of the
+        // The strings, then the payload. What does not fit is truncated: first the text, then the
         // payload.
         let mut at = OWN + 8 * own.len();
         let ring = truncated(raw.ring, 255);
@@ -123,7 +123,7 @@ impl Tracepoints {
         out.extend(dynamic);
     }
 
-    /// The section of the file that describes them, as `trace-cmd` and perf have it.
+    /// Returns the section of the file that describes them, in the format of `trace-cmd` and perf.
     pub(super) fn section(&self) -> Vec<u8> {
         let mut out = vec![23, 8, 68];
         out.extend(b"tracing0.6\0");
@@ -152,7 +152,7 @@ impl Tracepoints {
     }
 }
 
-/// What a record becomes.
+/// The content of a record's sample.
 pub(super) struct Raw<'a> {
     pub(super) pid: u32,
     pub(super) pos: u64,

@@ -4,12 +4,12 @@ use super::names::Names;
 use super::proto::DebugAnnotation;
 use perfring_types::read::Value;
 
-/// A value under a name, as an event's details show it.
+/// Returns a named value as an event's details show it.
 pub(super) fn annotation(names: &mut Names, name: &str, value: &Value) -> DebugAnnotation {
     DebugAnnotation { name_iid: Some(names.annotation(name)), ..plain(names, value) }
 }
 
-/// The fields of a struct; of anything else, one with this name.
+/// Returns the fields of a struct; for any other value, one annotation with this name.
 pub(super) fn annotations(names: &mut Names, name: &str, value: &Value) -> Vec<DebugAnnotation> {
     match value {
         Value::Struct(fields) => {

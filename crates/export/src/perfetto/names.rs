@@ -1,12 +1,12 @@
-//! Strings that are written once and meant by number from then on.
+//! Interned strings: written once and referred to by number.
 
 use super::proto::{InternedData, InternedString};
 use std::collections::HashMap;
 
-/// So many strings are kept: then the table begins anew, in the trace too.
+/// The limit of strings: beyond it the table is reset, in the trace as well.
 const KEPT: usize = 16 << 10;
 
-/// What the trace has numbers for.
+/// The strings that have numbers in the trace.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     events: HashMap<String, u64>,
@@ -16,22 +16,22 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Whether it is time to begin anew: between two packets.
+    /// Returns whether to reset the table, between two packets.
     pub(super) fn is_full(&self) -> bool {
         self.events.len() + self.annotations.len() > KEPT
     }
 
-    /// The number of an event's name.
+    /// Returns the number of an event's name.
     pub(super) fn event(&mut self, name: &str) -> u64 {
         number(&mut self.events, &mut self.fresh.event_names, name)
     }
 
-    /// The number of an annotation's name.
+    /// Returns the number of an annotation's name.
     pub(super) fn annotation(&mut self, name: &str) -> u64 {
         number(&mut self.annotations, &mut self.fresh.debug_annotation_names, name)
     }
 
-    /// What the packet must say that first uses them.
+    /// Takes the new strings, which the next packet must contain.
     pub(super) fn fresh(&mut self) -> Option<InternedData> {
         let fresh = std::mem::take(&mut self.fresh);
         (fresh != InternedData::default()).then_some(fresh)

@@ -1,9 +1,9 @@
-//! Perfetto's messages, as far as a trace of ours needs them. Names, numbers and kinds are those of
+//! The subset of Perfetto's messages that our traces use. Names, numbers and types are those of
 //! Perfetto's public `perfetto_trace.proto`.
 
 use prost::{Enumeration, Message};
 
-/// Defines messages: each field with what prost must know of it.
+/// Defines messages: each field with its attributes for prost.
 macro_rules! messages {
     ($($message:ident { $($field:ident: $type:ty [$($prost:tt)*];)* })*) => {$(
         #[derive(Clone, PartialEq, Message)]

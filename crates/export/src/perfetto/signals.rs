@@ -1,4 +1,4 @@
-//! OpenTelemetry's signals in Perfetto's words: logs, spans, metrics.
+//! OpenTelemetry's signals in a Perfetto trace: logs, spans, metrics.
 
 use super::proto::{EventType, TracePacket, TrackDescriptor, TrackEvent};
 use super::{Perfetto, tracks};
@@ -8,7 +8,7 @@ use perfring_telemetry::names;
 use perfring_types::Class;
 use perfring_types::read::Value;
 
-/// So many spans may be open: of one more, only the end is told.
+/// The limit of open spans: beyond it, only a span's end is written.
 const OPEN: usize = 1 << 20;
 
 impl Perfetto {
@@ -61,7 +61,8 @@ impl Perfetto {
             let is_open = self.open.contains(&track);
             let begins = name.filter(|_| !is_open && self.open.len() < OPEN);
             let Some(name) = begins else {
-                // More of a span; or one too many, of which the end will tell the most.
+                // An extension of a span; or a span beyond the limit, whose end has most of its
+                // fields.
                 let track = if is_open { track } else { ring };
                 let name = Some(name.map_or("more", |_| "span_start").to_owned());
                 let instant = TrackEvent::instant(track, "span", details);
@@ -76,7 +77,7 @@ impl Perfetto {
         let mut end = TrackEvent { r#type: Some(EventType::SliceEnd as i32), ..event };
         end.debug_annotations = details;
         if !self.open.remove(&track) {
-            // Its start was lost, or there were too many.
+            // Its start was lost, or beyond the limit.
             self.put_track(track, process)?;
             let took = match value.get("duration_nano") {
                 Some(Value::U64(took)) => *took,
@@ -93,7 +94,7 @@ impl Perfetto {
         self.put(TracePacket { track_descriptor, ..TracePacket::default() })
     }
 
-    /// Whether there is a number in it.
+    /// Writes the counters of a sample. Returns whether it has a number.
     pub(super) fn counters(
         &mut self,
         class: Class,
@@ -138,9 +139,9 @@ impl Perfetto {
     }
 }
 
-/// What tells a series from others of its instrument: its attributes, sorted, or nothing.
+/// Returns what distinguishes a series from others of its instrument: its attributes, sorted.
 fn series(value: &Value) -> String {
-    // Of all classes of metrics.
+    // The fields of all classes of metrics.
     let reserved = names::reserved(Class::Histogram);
     let is_own = |name: &str| name != names::IS_MONOTONIC && !reserved.contains(&name);
     let Value::Struct(fields) = value else { return String::new() };

@@ -1,9 +1,9 @@
-//! Tracks: where in the trace's tree something stands.
+//! Tracks: the tree of processes, rings, threads and counters in a trace.
 //!
 //! ```text
 //! process (by pid)
 //! ├── a ring: its records and logs as instants, its losses
-//! ├── a thread: what says of which it is, and the kernel's records
+//! ├── a thread: records that name it, and the kernel's records
 //! ├── lost records of that ring: a counter
 //! ├── spans: a track for each, which the UI lays beside one another
 //! └── a counter for each series of a gauge or a sum
@@ -11,7 +11,7 @@
 
 use super::proto::{CounterDescriptor, ProcessDescriptor, ThreadDescriptor, TrackDescriptor, Unit};
 
-/// A track's number: the same for the same parts, whoever asks and whenever.
+/// Returns a track's number: a hash, so it is the same for the same parts in every trace.
 pub(super) fn uuid(parts: &[&[u8]]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64; // FNV-1a
     for part in parts {
@@ -22,7 +22,7 @@ pub(super) fn uuid(parts: &[&[u8]]) -> u64 {
     hash.max(1) // 0 is the track of the whole trace
 }
 
-/// The track of a process; that of the whole trace if it is not known.
+/// Returns the track of a process; that of the whole trace if it is unknown.
 pub(super) fn process(pid: u32) -> u64 {
     if pid == 0 { 0 } else { uuid(&[b"process", &pid.to_le_bytes()]) }
 }
@@ -51,7 +51,7 @@ pub(super) fn describe_thread(pid: u32, tid: u32) -> TrackDescriptor {
     }
 }
 
-/// A track below another.
+/// Describes a track below another.
 pub(super) fn describe(uuid: u64, parent: u64, name: &str) -> TrackDescriptor {
     TrackDescriptor {
         uuid: Some(uuid),
@@ -61,7 +61,7 @@ pub(super) fn describe(uuid: u64, parent: u64, name: &str) -> TrackDescriptor {
     }
 }
 
-/// A counter's unit as UCUM has it, in Perfetto's words.
+/// Converts a unit of UCUM to Perfetto's.
 pub(super) fn counter(unit: &str, is_incremental: bool) -> CounterDescriptor {
     let known = match unit {
         "ns" => Some(Unit::TimeNs),

@@ -1,21 +1,22 @@
-//! Figures of a program's own, beside those from rings.
+//! Figures of the program itself, served beside those of rings.
 
 use super::names;
 use super::text::{self, Labels, Page, Sort};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Figures of the program that serves: set by name and labels, as often as it likes. Clones are the same
+/// Figures of the serving program: set by name and labels, at any time. Clones share the same
 /// figures.
 ///
-/// Names are mangled as those of records are. What has one name must be of one kind: the first counts.
+/// Names are mangled like those of records. All figures of one name must have one kind: the first
+/// one's.
 ///
 /// ```
 /// use perfring_export::prometheus::OwnFigures;
 /// let own = OwnFigures::default();
 /// own.counter("perfring.records", "records read", &[("ring", "shop")], 17.0);
 /// own.gauge("perfring.memory", "bytes in use", &[], 4096.0);
-/// own.forget(&[("ring", "shop")]); // that ring is gone
+/// own.forget(&[("ring", "shop")]); // that ring was removed
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct OwnFigures {
@@ -30,7 +31,7 @@ struct Family {
 }
 
 impl OwnFigures {
-    /// Sets a counter, which only grows; `_total` is added to its name if it is not there.
+    /// Sets a counter, which only grows; `_total` is appended to its name if it is missing.
     pub fn counter(&self, name: &str, help: &str, labels: &[(&str, &str)], value: f64) {
         self.set(names::metric(name, "", true, false), Sort::Counter, help, labels, value);
     }
@@ -61,7 +62,7 @@ impl OwnFigures {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Family>> {
-        self.families.lock().unwrap_or_else(PoisonError::into_inner) // maps are whole after a panic
+        self.families.lock().unwrap_or_else(PoisonError::into_inner) // maps are consistent after a panic
     }
 
     pub(super) fn write(&self, page: &mut Page) {

@@ -34,7 +34,7 @@ fn shown(value: &Value) -> String {
     match value {
         Value::Str(text) => text.clone(),
         Value::Label { name: Some(name), .. } => name.to_string(),
-        // As OpenTelemetry has it: lists and the like as JSON.
+        // As in OpenTelemetry's rules: lists and the like as JSON.
         other => match serde_json::to_value(other) {
             Ok(serde_json::Value::String(text)) => text,
             Ok(json) => json.to_string(),

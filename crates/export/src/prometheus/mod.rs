@@ -1,26 +1,26 @@
-//! Metrics to Prometheus: an endpoint that it scrapes.
+//! An endpoint for metrics that Prometheus scrapes.
 //!
 //! | of a ring | becomes |
 //! |---|---|
 //! | a sum that only grows | a counter: over all processes of a ring name, also those that were before. It never goes back when a process starts again |
-//! | another sum | a gauge: the sum over the processes |
+//! | a sum that only grows | a counter: over all processes of a ring name, including ended ones. It never goes back when a process restarts |
 //! | a gauge | a gauge: the newest sample |
-//! | a histogram | a histogram: counts and measurements of all processes; measurements are sorted in by [`Options::buckets`] |
+//! | a histogram | a histogram: counts and measurements of all processes; measurements are sorted into [`Options::buckets`] |
 //! | a loss | counts in `perfring_lost_records_total` and `perfring_lost_bytes_total` by `ring` and `cause` |
 //! | a resource | `target_info` with its attributes, by `ring` and `process_pid` |
 //!
-//! Attributes are labels, the scope is `otel_scope_name`, the ring's name is `ring`. Names are mangled,
-//! and units added, by OpenTelemetry's rules; an attribute whose name is taken has `exported_` before it,
-//! and what two attributes of one label say is joined by `;`.
+//! Attributes are labels, the scope is `otel_scope_name`, the ring's name is `ring`. Names are
+//! mangled, and units added, by OpenTelemetry's rules; an attribute whose name is taken gets the
+//! prefix `exported_`, and the values of two attributes with one label are joined by `;`.
 //!
-//! Nothing here promises delivery: what is not scraped between two changes was not seen, and counters
-//! begin at zero when this process does.
+//! Delivery is not promised: what is not scraped between two changes is not seen, and counters
+//! start at zero with this process.
 //!
 //! ```
 //! use perfring_export::Output;
 //! use perfring_export::prometheus::{Options, Prometheus};
 //! # use std::io::{Read, Write};
-//! let listen = "127.0.0.1:0".to_owned(); // any port that is free
+//! let listen = "127.0.0.1:0".to_owned(); // any free port
 //! let prometheus = Prometheus::open("metrics", &Options { listen, ..Options::default() })?;
 //! prometheus.own().gauge("perfring.memory", "bytes in use", &[], 4096.0);
 //! # let mut page = String::new();
@@ -48,7 +48,7 @@ use crate::signal::{
 pub use figures::OwnFigures;
 use perfring_types::read::Value;
 use serde::Deserialize;
-use series::{Amount, How, LeftOut, Limits, Sample, Who};
+use series::{Amount, How, LeftOut, Limits, ProcessId, Sample};
 use server::Server;
 use state::Shared;
 use std::collections::BTreeMap;
@@ -68,26 +68,26 @@ use text::{Labels, Sort};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Address and port. Whoever reaches it sees all metrics.
+    /// Address and port. Everyone process can connect to it sees all metrics.
     pub listen: String,
-    /// Where the page is.
+    /// The path of the page.
     pub path: String,
-    /// From a connection to the end of its answer, ms.
+    /// The limit from a connection to the end of its answer, ms.
     pub timeout_ms: u64,
-    /// Metrics with all their labels, at most: samples of more are left out, and counted.
+    /// The limit of series: samples of more are left out, and counted.
     pub series: usize,
-    /// Bytes of their names, labels and buckets, at most about.
+    /// The approximate limit of bytes of their names, labels and buckets.
     pub bytes: usize,
-    /// How long what a ring said is served after the ring is gone, s.
+    /// How long the values of a removed ring are served, s.
     pub expire_s: u64,
-    /// Whether the ring's name is a label. Without, processes of all rings are added up.
+    /// Whether the ring's name is a label. Without it, processes of all rings are added up.
     pub ring_label: bool,
-    /// Whether the process id is a label, so that processes of one ring are told apart: each that starts
-    /// makes new series.
+    /// Whether the process id is a label, which distinguishes processes of one ring: each new
+    /// process creates new series.
     pub pid_label: bool,
-    /// Whether resources are told, as `target_info`.
+    /// Whether resources are served, as `target_info`.
     pub target_info: bool,
-    /// Between the buckets that measurements are sorted into, rising.
+    /// The bounds of the buckets for measurements, rising.
     pub buckets: Vec<f64>,
 }
 
@@ -118,30 +118,30 @@ pub struct Prometheus {
     taken: u64,
     refused: u64,
     bytes: u64,
-    /// Of the last sample that was left out.
+    /// When a sample was last left out, and why.
     trouble: Option<(Instant, String)>,
 }
 
-/// For so long, it is told that a sample was left out.
+/// How long a left-out sample is reported.
 const REPORTED: Duration = Duration::from_secs(60);
 
 impl Prometheus {
-    /// Listens, and serves what it has from now on.
+    /// Starts to listen and serve.
     ///
     /// # Errors
-    /// It cannot listen there, or the options say what cannot be.
+    /// It cannot listen on that address, or the options are invalid.
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let fault = |sentence: String| OutputError::new(name, sentence);
         let listen = &options.listen;
         let listener = TcpListener::bind(listen).map_err(|bad| {
             let advice = match bad.kind() {
                 std::io::ErrorKind::AddrInUse => {
-                    "another process listens there: say another port in `listen`"
+                    "another process listens on it: set another port in `listen`"
                 }
                 std::io::ErrorKind::PermissionDenied => {
-                    "ports below 1024 are not for everybody: say another in `listen`"
+                    "ports below 1024 need privileges: set another in `listen`"
                 }
-                _ => "say in `listen` an address of this machine and a port, as 127.0.0.1:9464",
+                _ => "set `listen` to an address of this machine and a port, like 127.0.0.1:9464",
             };
             fault(format!("cannot listen on {listen:?}: {bad}; {advice}"))
         })?;
@@ -151,7 +151,7 @@ impl Prometheus {
         }
         let rising = options.buckets.windows(2).all(|pair| pair[0] < pair[1]);
         if !rising || !options.buckets.iter().all(|bound| bound.is_finite()) {
-            return Err(fault("the bounds in `buckets` must be numbers that rise".into()));
+            return Err(fault("the bounds in `buckets` must be rising numbers".into()));
         }
         let limits = Limits {
             series: options.series,
@@ -175,19 +175,19 @@ impl Prometheus {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A handle to serve the program's own figures beside those of rings.
+    /// Returns a handle to serve the program's own figures beside those of rings.
     #[must_use]
     pub fn own(&self) -> OwnFigures {
         self.shared.own.clone()
     }
 
-    /// The page as it is served: for `tests/fuzz`.
+    /// Returns the page as it is served: for `tests/fuzz`.
     #[cfg(feature = "fuzz")]
     #[doc(hidden)]
     #[must_use]
@@ -207,20 +207,20 @@ impl Prometheus {
         let (is_counter, is_gauge) = (sort == Sort::Counter, sort == Sort::Gauge);
         let name = names::metric(what.name, what.unit, is_counter, is_gauge);
         let labels = self.labels(event, common);
-        let who: Who = (event.origin.id, common.pid.unwrap_or_default());
+        let process: ProcessId = (event.origin.id, common.pid.unwrap_or_default());
         let mut state = self.shared.lock();
         // What it counts from may stand in the resource.
         let how = match how {
             How::Replace { start: 0, grows } => {
                 let reported =
-                    state.resources.get(who.0, who.1).and_then(|reported| reported.start);
+                    state.resources.get(process.0, process.1).and_then(|reported| reported.start);
                 How::Replace { start: reported.unwrap_or_default(), grows }
             }
             how => how,
         };
         let help = what.description;
         let reported = name.clone();
-        let sample = Sample { name, sort, help, labels, who, how, amount };
+        let sample = Sample { name, sort, help, labels, process, how, amount };
         state.series.add(sample, Instant::now()).map_err(|why| (why, reported))
     }
 
@@ -321,7 +321,7 @@ impl Output for Prometheus {
             What::Lost(loss) => self.lost(event, loss),
             What::Ended => {
                 let mut state = self.shared.lock();
-                state.series.gone(event.origin.id, Instant::now());
+                state.series.ring_ended(event.origin.id, Instant::now());
                 state.resources.forget(event.origin.id);
                 state.rings.remove(&event.origin.id);
             }

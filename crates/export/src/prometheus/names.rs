@@ -1,7 +1,7 @@
-//! OpenTelemetry's names as Prometheus allows them: its rules for this, in short.
+//! Converts OpenTelemetry's names to those that Prometheus allows, by its rules.
 
-/// A metric's name: what is not allowed becomes `_`, units are words at its end, and a counter ends
-/// with `_total`.
+/// Returns a metric's name: characters that are not allowed become `_`, units are appended as
+/// words, and a counter ends with `_total`.
 pub(super) fn metric(name: &str, unit: &str, is_counter: bool, is_gauge: bool) -> String {
     let mut out = mangled(name, true);
     for word in unit_words(unit, is_gauge) {
@@ -19,7 +19,7 @@ pub(super) fn metric(name: &str, unit: &str, is_counter: bool, is_gauge: bool) -
 /// The name of a label.
 pub(super) fn label(name: &str) -> String {
     let out = mangled(name, false);
-    // Those that begin so are Prometheus's own.
+    // Names that start with two underscores are reserved.
     if out.starts_with("__") { format!("key{out}") } else { out }
 }
 
@@ -28,7 +28,7 @@ fn mangled(name: &str, colons: bool) -> String {
     for c in name.chars() {
         let fine = c.is_ascii_alphanumeric() || c == '_' || colons && c == ':';
         let c = if fine { c } else { '_' };
-        // Several in a row become one, as OpenTelemetry has it.
+        // Several in a row become one, by OpenTelemetry's rules.
         if fine || !out.ends_with('_') {
             out.push(c);
         }
@@ -39,7 +39,8 @@ fn mangled(name: &str, colons: bool) -> String {
     out
 }
 
-/// `By/s` is `bytes_per_second`; what stands in braces is a note, and no unit.
+/// Returns the words of a unit: `By/s` is `bytes_per_second`; braces enclose a note, which is no
+/// unit.
 fn unit_words(unit: &str, is_gauge: bool) -> Vec<String> {
     let noted = unit.contains('{');
     if unit == "1" {

@@ -1,23 +1,23 @@
-//! What the samples of all rings come to.
+//! The series of the samples of all rings.
 
 use super::text::{Labels, Page, Sort};
 use crate::signal::{Buckets, Temporality};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// A process in a ring: whose sums and counts are added to those of others.
-pub(super) type Who = (u32, u64);
+/// A process in a ring: its sums and counts are added to those of others.
+pub(super) type ProcessId = (u32, u64);
 
-/// Everything that is served, but for figures of the program's own.
+/// Everything that is served, except figures of the program itself.
 #[derive(Debug, Default)]
 pub(super) struct Series {
     limits: Limits,
     families: BTreeMap<String, Family>,
-    /// Names of families and of samples, and whose they are: of two that come to the same, the first
-    /// counts.
+    /// Names of families and of samples, and their owner: if two names become the same, the first
+    /// is used.
     names: HashMap<String, String>,
-    /// Rings that are gone, and since when.
-    gone: HashMap<u32, Instant>,
+    /// Removed rings, and since when.
+    ended_rings: HashMap<u32, Instant>,
     pub(super) figures: Figures,
 }
 
@@ -31,12 +31,12 @@ pub(super) struct Limits {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
     pub(super) series: usize,
-    /// Of names and labels.
+    /// Bytes of names and labels.
     pub(super) bytes: usize,
     parts: usize,
-    /// Samples that were left out as there are too many series.
+    /// Samples that were left out because there are too many series.
     pub(super) too_many: u64,
-    /// As their name is taken by something else, or their bounds are others than before.
+    /// Samples whose name is used by something else, or whose bounds changed.
     pub(super) other: u64,
 }
 
@@ -49,18 +49,18 @@ struct Family {
 
 #[derive(Debug)]
 struct One {
-    /// What came as deltas, and what processes that are gone had counted.
+    /// Sums of deltas, and the counts of ended processes.
     base: Amount,
-    /// The last that each process said of itself.
-    parts: HashMap<Who, Part>,
-    /// Rings that it came from.
+    /// The last sample of each process.
+    parts: HashMap<ProcessId, Part>,
+    /// The rings that it is from.
     rings: Vec<u32>,
 }
 
 #[derive(Debug)]
 struct Part {
     amount: Amount,
-    /// What it counts from, ns since 1970; 0 if it is not known.
+    /// What it counts from, ns since 1970; 0 if it is unknown.
     start: u64,
     seen: Instant,
 }
@@ -72,15 +72,15 @@ pub(super) enum Amount {
     Buckets(Buckets),
 }
 
-/// How a sample is added to what came before it.
+/// How a sample is combined with earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// It takes its place: a gauge.
+    /// Replaces it: a gauge.
     Set,
     /// It is added.
     Add,
-    /// It takes the place of what the same process said before. It grows, since this start, or goes up
-    /// and down.
+    /// Replaces the earlier sample of the same process. It grows since this start, or goes up and
+    /// down.
     Replace { start: u64, grows: bool },
 }
 
@@ -93,7 +93,7 @@ impl How {
     }
 }
 
-/// A sample was left out.
+/// Why a sample was left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeftOut {
     TooMany,
@@ -146,13 +146,13 @@ impl Amount {
     }
 }
 
-/// A sample, named as Prometheus has it.
+/// A sample, named by Prometheus's rules.
 pub(super) struct Sample<'a> {
     pub(super) name: String,
     pub(super) sort: Sort,
     pub(super) help: &'a str,
     pub(super) labels: Labels,
-    pub(super) who: Who,
+    pub(super) process: ProcessId,
     pub(super) how: How,
     pub(super) amount: Amount,
 }
@@ -173,7 +173,7 @@ impl Series {
     }
 
     fn try_add(&mut self, sample: Sample<'_>, now: Instant) -> Result<(), LeftOut> {
-        let Sample { name, sort, help, labels, who, how, amount } = sample;
+        let Sample { name, sort, help, labels, process, how, amount } = sample;
         let is_new = !self.families.get(&name).is_some_and(|it| it.series.contains_key(&labels));
         let size = size(&name, &labels, &amount);
         if is_new {
@@ -202,8 +202,8 @@ impl Series {
             self.figures.series += 1;
             self.figures.bytes += size;
         }
-        if !one.rings.contains(&who.0) {
-            one.rings.push(who.0);
+        if !one.rings.contains(&process.0) {
+            one.rings.push(process.0);
         }
         if !one.base.fits(&amount) {
             return Err(LeftOut::OtherBounds);
@@ -214,20 +214,20 @@ impl Series {
                 one.base.add(&amount);
             }
             How::Replace { start, grows } => {
-                if !one.parts.contains_key(&who) {
+                if !one.parts.contains_key(&process) {
                     if self.figures.parts >= self.limits.series.saturating_mul(4) {
                         one.fold_oldest().then_some(()).ok_or(LeftOut::TooMany)?;
                         self.figures.parts -= 1;
                     }
                     self.figures.parts += 1;
                 }
-                one.replace(who, start, grows, amount, now);
+                one.replace(process, start, grows, amount, now);
             }
         }
         Ok(())
     }
 
-    /// Takes all names that samples of this family have in either format.
+    /// Reserves all names that samples of this family have in either format.
     fn claim(&mut self, name: &str, sort: Sort) -> Result<(), LeftOut> {
         let names: Vec<String> = match sort {
             Sort::Gauge => vec![name.into()],
@@ -246,21 +246,25 @@ impl Series {
         Ok(())
     }
 
-    /// A ring is gone: what came of it stays for a while.
-    pub(super) fn gone(&mut self, ring: u32, now: Instant) {
-        self.gone.insert(ring, now);
+    /// Handles a removed ring: its series stay for a while.
+    pub(super) fn ring_ended(&mut self, ring: u32, now: Instant) {
+        self.ended_rings.insert(ring, now);
     }
 
-    /// Forgets what came of rings that are gone for long.
+    /// Forgets the series of rings that were removed long ago.
     pub(super) fn expire(&mut self, now: Instant) {
         let limit = self.limits.expire;
         let is_old = |since: &Instant| now.saturating_duration_since(*since) >= limit;
-        let old: HashSet<u32> =
-            self.gone.iter().filter(|(_, since)| is_old(since)).map(|(ring, _)| *ring).collect();
+        let old: HashSet<u32> = self
+            .ended_rings
+            .iter()
+            .filter(|(_, since)| is_old(since))
+            .map(|(ring, _)| *ring)
+            .collect();
         if old.is_empty() {
             return;
         }
-        self.gone.retain(|ring, _| !old.contains(ring));
+        self.ended_rings.retain(|ring, _| !old.contains(ring));
         let figures = &mut self.figures;
         self.families.retain(|name, family| {
             family.series.retain(|labels, one| {
@@ -273,14 +277,14 @@ impl Series {
                     return false;
                 }
                 let parts = std::mem::take(&mut one.parts);
-                for (who, part) in parts {
-                    if old.contains(&who.0) {
-                        // Others still count in it, and it must not go back.
+                for (process, part) in parts {
+                    if old.contains(&process.0) {
+                        // Other processes are still counted in it, and it must not go back.
                         if family.sort != Sort::Gauge {
                             one.base.add(&part.amount);
                         }
                     } else {
-                        one.parts.insert(who, part);
+                        one.parts.insert(process, part);
                     }
                 }
                 figures.parts -= before - one.parts.len();
@@ -295,7 +299,7 @@ impl Series {
     pub(super) fn write(&self, page: &mut Page, is_taken: impl Fn(&str) -> bool) {
         for (name, family) in &self.families {
             if is_taken(name) {
-                continue; // the program's own figures have this name
+                continue; // the program's own figures use this name
             }
             page.family(name, family.sort, &family.help);
             for (labels, one) in &family.series {
@@ -320,7 +324,7 @@ impl Series {
     }
 }
 
-/// About the bytes that a series takes.
+/// Returns the approximate bytes of a series.
 fn size(name: &str, labels: &Labels, amount: &Amount) -> usize {
     let labels: usize = labels.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
     let amount = match amount {
@@ -339,9 +343,16 @@ impl One {
         total
     }
 
-    fn replace(&mut self, who: Who, start: u64, grows: bool, amount: Amount, now: Instant) {
-        let Some(part) = self.parts.get_mut(&who) else {
-            self.parts.insert(who, Part { amount, start, seen: now });
+    fn replace(
+        &mut self,
+        process: ProcessId,
+        start: u64,
+        grows: bool,
+        amount: Amount,
+        now: Instant,
+    ) {
+        let Some(part) = self.parts.get_mut(&process) else {
+            self.parts.insert(process, Part { amount, start, seen: now });
             return;
         };
         part.seen = now;
@@ -351,22 +362,23 @@ impl One {
         }
         if part.start != start && part.start != 0 && start != 0 {
             if start < part.start {
-                return; // it is late, and has been counted
+                return; // it is late, and counted already
             }
             self.base.add(&part.amount);
             (part.amount, part.start) = (amount, start);
             return;
         }
         part.start = part.start.max(start);
-        // Samples of two threads may stand in the other order: the greatest counts.
+        // Samples of two threads may be out of order: the greatest is used.
         if !amount.is_less(&part.amount) {
             part.amount = amount;
         }
     }
 
-    /// Adds the process that has not been heard of for longest to those that are gone.
+    /// Adds the process that was silent for longest to the ended ones.
     fn fold_oldest(&mut self) -> bool {
-        let oldest = self.parts.iter().min_by_key(|(_, part)| part.seen).map(|(who, _)| *who);
+        let oldest =
+            self.parts.iter().min_by_key(|(_, part)| part.seen).map(|(process, _)| *process);
         let Some(part) = oldest.and_then(|oldest| self.parts.remove(&oldest)) else { return false };
         self.base.add(&part.amount);
         true

@@ -1,4 +1,4 @@
-//! The endpoint.
+//! The HTTP endpoint.
 
 use super::state::Shared;
 use super::text::Format;
@@ -17,9 +17,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Connections at a time; the oldest is closed for one more.
+/// The limit of connections; the oldest is closed for a new one.
 const CONNECTIONS: usize = 64;
-/// After an accept that failed, as it does while the process has no descriptors left.
+/// The pause after an accept that failed, for example without free descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A thread that serves until this is dropped.
@@ -30,7 +30,7 @@ pub(super) struct Server {
 }
 
 impl Drop for Server {
-    /// The port is free after this.
+    /// Ends the server. The port is free after this.
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
@@ -90,10 +90,10 @@ async fn accept(
                 .timer(TokioTimer::new())
                 .header_read_timeout(timeout)
                 .max_buf_size(16 << 10)
-                // So that a scraper that says nothing holds no connection.
+                // A scraper that sends nothing must not hold a connection.
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
-            // From the first byte to the last: who is slow has no answer.
+            // From the first byte to the last: slow clients get no answer.
             let _ = tokio::time::timeout(timeout, connection).await;
         }));
     }
@@ -109,7 +109,7 @@ fn answer(request: &Request<Incoming>, path: &str, shared: &Shared) -> Response<
         return plain(StatusCode::NOT_FOUND, format!("metrics are at {path}\n"));
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "GET is understood\n".into());
+        let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "use GET\n".into());
         refused.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
         return refused;
     }

@@ -1,4 +1,4 @@
-//! What is served: of rings, of their processes, and of this output.
+//! What is served: figures of rings, of their processes, and of this output.
 
 use super::figures::OwnFigures;
 use super::labels;
@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// What this output says of itself begins so.
+/// The prefix of this output's own figures.
 const OWN: &str = "perfring_prometheus_";
 const TARGET: &str = "target_info";
 
-/// What the thread that serves needs.
+/// The state of the serving thread.
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
@@ -27,7 +27,7 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) series: Series,
     pub(super) resources: Resources,
-    /// Names of rings that are there.
+    /// Names of present rings.
     pub(super) rings: HashMap<u32, String>,
 }
 
@@ -40,7 +40,7 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner) // whole after a panic
+        self.state.lock().unwrap_or_else(PoisonError::into_inner) // consistent after a panic
     }
 
     pub(super) fn page(&self, format: Format) -> String {
@@ -66,7 +66,7 @@ impl Shared {
             page.sample(&name, &labels, None, value as f64);
         }
         let name = format!("{OWN}scrapes_total");
-        page.family(&name, Sort::Counter, "times that this page was asked for");
+        page.family(&name, Sort::Counter, "requests for this page");
         page.sample(&name, &Labels::new(), None, scrapes as f64);
         self.own.write(&mut page);
         page.finish()
@@ -88,7 +88,7 @@ impl State {
             lines.insert(labels.into_iter().collect(), ());
         }
         if !lines.is_empty() {
-            page.family(TARGET, Sort::Gauge, "what the processes are");
+            page.family(TARGET, Sort::Gauge, "attributes of the processes");
             for labels in lines.keys() {
                 page.sample(TARGET, labels, None, 1.0);
             }

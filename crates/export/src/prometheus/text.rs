@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// What is asked for.
+/// The format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// Prometheus's own, version 0.0.4.
@@ -12,7 +12,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// By the header `Accept`: OpenMetrics if it is not liked less.
+    /// Chooses a format by the header `Accept`: OpenMetrics unless it has a lower quality.
     pub(super) fn of(accept: &str) -> Self {
         let quality = |names: &[&str]| -> f64 {
             let mut best = 0.0f64;
@@ -48,7 +48,7 @@ pub(super) enum Sort {
 /// Names and values of labels, sorted by name, each name once.
 pub(super) type Labels = Vec<(String, String)>;
 
-/// A label's value: some readers take a carriage return for the end of a line.
+/// Formats a label's value: some readers take a carriage return for a line end.
 pub(super) fn value(text: &str) -> String {
     text.replace('\r', " ")
 }
@@ -64,7 +64,8 @@ impl Page {
         Page { format, out: String::new() }
     }
 
-    /// Begins a family: all its samples come next. `name` is that of a counter's samples, with `_total`.
+    /// Starts a family: all its samples follow. `name` is that of a counter's samples, with
+    /// `_total`.
     pub(super) fn family(&mut self, name: &str, sort: Sort, help: &str) {
         let counter = sort == Sort::Counter && self.format == Format::Open;
         let name = if counter { name.strip_suffix("_total").unwrap_or(name) } else { name };
@@ -81,7 +82,7 @@ impl Page {
         let _ = writeln!(self.out, "# TYPE {name} {sort}");
     }
 
-    /// One line. `le` is a bucket's end.
+    /// Writes one line. `le` is a bucket's upper bound.
     pub(super) fn sample(&mut self, name: &str, labels: &Labels, le: Option<f64>, value: f64) {
         self.out.push_str(name);
         if !labels.is_empty() || le.is_some() {
@@ -97,7 +98,7 @@ impl Page {
             if let Some(le) = le {
                 let comma = if labels.is_empty() { "" } else { "," };
                 let _ = write!(self.out, "{comma}le=\"");
-                // A bucket has one name in both formats, or it would be two series.
+                // A bucket has one name in both formats; otherwise it would be two series.
                 self.number(le, true);
                 self.out.push('"');
             }
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_format_is_what_is_liked_best() {
+    fn the_format_has_the_best_quality() {
         let of = |accept: &str| Format::of(accept);
         assert_eq!(of(""), Format::Text);
         assert_eq!(of("*/*"), Format::Text);

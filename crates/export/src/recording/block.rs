@@ -1,15 +1,15 @@
-//! Blocks: what is written at once, with a checksum, and what says how much is missing.
+//! Blocks: the unit of writing, with a checksum and the count of earlier records.
 
 use super::error::Missing;
 use std::io::{self, Read};
 
 /// Bytes of a block's header.
 pub(super) const BLOCK_HEAD: usize = 40;
-/// No block has more bytes of frames.
+/// The limit of frame bytes in a block.
 pub(super) const BLOCK_MAX: usize = 4 << 20;
 /// The first bytes of a block.
 const MAGIC: [u8; 4] = *b"PFRB";
-/// A flag: nothing is to come.
+/// A flag: no block follows.
 const LAST: u32 = 1;
 
 /// A block's header.
@@ -17,13 +17,13 @@ const LAST: u32 = 1;
 pub(super) struct BlockHead {
     /// Bytes of its frames.
     pub(super) len: u32,
-    /// Where the header stands in the file: no copy of a block, in some payload, is taken for one.
+    /// Its offset in the file, so that a copy of a block in some payload is not taken for one.
     pub(super) at: u64,
     /// Records in the file before this block.
     pub(super) before: u64,
     /// Records in it.
     pub(super) records: u32,
-    /// The recording ends with it.
+    /// Whether the recording ends with it.
     pub(super) is_last: bool,
     /// CRC-32 of its frames.
     pub(super) crc: u32,
@@ -45,7 +45,7 @@ impl BlockHead {
         bytes
     }
 
-    /// A header that may stand at this place of a file.
+    /// Parses a header that may be at this offset of a file.
     pub(super) fn parse(bytes: &[u8; BLOCK_HEAD], at: u64) -> Option<Self> {
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|nth| bytes[at + nth]));
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
@@ -65,7 +65,7 @@ impl BlockHead {
         good.then_some(head)
     }
 
-    /// Records in the file up to the end of this block.
+    /// Returns the records in the file up to the end of this block.
     pub(super) fn until(&self) -> u64 {
         self.before.saturating_add(self.records.into())
     }
@@ -85,9 +85,9 @@ pub(super) fn fill(input: &mut impl Read, into: &mut [u8]) -> io::Result<usize> 
     Ok(len)
 }
 
-/// Looks through what follows a damage, from the place `at` on, for the headers of later blocks.
-/// `known` is of the damaged block, if its header is whole. Returns how many bytes there are, and how
-/// many records they held if `read` were read before.
+/// Searches what follows a damage, from offset `at` on, for the headers of later blocks. `known` is
+/// the header of the damaged block, if it is intact. Returns the number of bytes, and how many
+/// records they held if `read` were read before.
 pub(super) fn survey(
     rest: &mut impl Read,
     at: u64,
@@ -97,7 +97,7 @@ pub(super) fn survey(
     const WINDOW: usize = 64 << 10;
     let mut last = known;
     let mut window = vec![0; WINDOW];
-    let (mut kept, mut place) = (0, at); // bytes at the window's beginning, and where that is
+    let (mut kept, mut place) = (0, at); // bytes at the window's beginning, and its offset
     loop {
         let len = kept + fill(rest, &mut window[kept..])?;
         let mut next = 0;

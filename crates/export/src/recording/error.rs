@@ -1,17 +1,17 @@
-//! What can be wrong with a recording.
+//! Errors of reading a recording.
 
 use std::fmt;
 use std::io;
 use thiserror::Error;
 
-/// How many records stood in what cannot be read.
+/// How many records the unreadable part held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// So many: the recording goes on after the damage, to its end.
+    /// This many: the recording continues after the damage, to its end.
     Exactly(u64),
-    /// So many, as far as can be seen.
+    /// At least this many.
     AtLeast(u64),
-    /// Nobody can tell.
+    /// An unknown number.
     Unknown,
 }
 
@@ -22,20 +22,20 @@ impl fmt::Display for Missing {
             Missing::Exactly(records) => write!(f, "{records} records are missing"),
             Missing::AtLeast(1) => f.write_str("at least 1 record is missing"),
             Missing::AtLeast(records) => write!(f, "at least {records} records are missing"),
-            Missing::Unknown => f.write_str("how many records are missing cannot be told"),
+            Missing::Unknown => f.write_str("an unknown number of records is missing"),
         }
     }
 }
 
-/// Why a recording cannot be read, or not on. What was read before is whole.
+/// Why a recording cannot be read any further. Everything that was read before is intact.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The system's error.
+    /// An error of the system.
     #[error("the recording cannot be read: {0}")]
     Io(#[from] io::Error),
     /// The file is something else.
-    #[error("this is no recording: it does not begin as one; `perfring record` makes them")]
+    #[error("this is not a recording; `perfring record` makes them")]
     Other,
     /// A later program wrote it.
     #[error(
@@ -46,31 +46,31 @@ pub enum ReadError {
         /// Its version.
         version: u32,
     },
-    /// It was written on a machine whose numbers have their bytes in the other order.
-    #[error("the recording is of a machine of the other byte order: read it on such a machine")]
+    /// It was written on a machine of the other byte order.
+    #[error("the recording is from a machine of the other byte order: read it on such a machine")]
     Order,
     /// It ends in the middle.
     #[error(
-        "the recording has no end: it was cut off, or is still being written; {read} records were \
+        "the recording has no end: it was truncated, or is still being written; {read} records were \
          read, then came {bytes} bytes of a block that is not whole; {missing}"
     )]
     Truncated {
         /// Records that were read.
         read: u64,
-        /// Bytes after them, which are no whole block.
+        /// Bytes after them, which are not a complete block.
         bytes: u64,
         /// How many records are missing.
         missing: Missing,
     },
-    /// Something wrote into it.
+    /// Its content was changed.
     #[error(
-        "the recording is damaged at byte {at}: {what}; the {read} records before are whole, the \
+        "the recording is damaged at byte {at}: {what}; the {read} records before are intact, the \
          {bytes} bytes from there on were not read; {missing}"
     )]
     Damaged {
-        /// Where.
+        /// The offset of the damage.
         at: u64,
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
         /// Records that were read.
         read: u64,

@@ -1,4 +1,5 @@
-//! Frames: what stands in a block. `u16 what, u16 flags, u32 size`, a body, zeros to a multiple of 8.
+//! Frames: the content of a block. `u16 what, u16 flags, u32 size`, a body, zeros to a multiple of
+//! 8.
 
 use super::machine::Machine;
 use crate::event::{Loss, LossCause, Origin, Rec, Totals};
@@ -6,43 +7,43 @@ use crate::mangle::truncated;
 use perfring_consumer::{Anchor, Anchors, Cause, OwnerInfo, Policy, Record, RecordType};
 use perfring_types::Entry;
 
-/// Who records, where and when.
+/// The program that records, its machine and the time.
 pub(super) const START: u16 = 1;
 /// A ring.
 pub(super) const ORIGIN: u16 = 2;
 /// A type of a ring.
 pub(super) const TYPE: u16 = 3;
-/// From stamps to wall-clock times.
+/// Anchors that convert timestamps to wall-clock times.
 pub(super) const ANCHORS: u16 = 4;
 /// A record.
 pub(super) const RECORD: u16 = 5;
-/// Records that are not there.
+/// Lost records.
 pub(super) const LOSS: u16 = 6;
-/// A ring is read from now on.
+/// The ring is read from now on.
 pub(super) const BEGAN: u16 = 7;
-/// A ring is gone.
+/// The ring has ended.
 pub(super) const ENDED: u16 = 8;
 /// Totals.
 pub(super) const END: u16 = 9;
 
 /// Bytes of a frame's header.
 pub(super) const FRAME_HEAD: usize = 8;
-/// No frame is larger.
+/// The limit of a frame's size.
 pub(super) const FRAME_MAX: usize = 2 << 20;
-/// No text is longer, but for a type's entry.
+/// The limit of a text's length, except a type's entry.
 pub(super) const TEXT_MAX: usize = 64 << 10;
 
-/// How many bytes at a frame's end are no part of its body: a flag's bits.
+/// The flag bits with the number of padding bytes at a frame's end.
 const PADDING: u16 = 0b111;
-/// Of a record or a loss: it has a stamp. Of a ring: its records have.
+/// For a record or a loss: it has a timestamp. For a ring: its records have timestamps.
 pub(super) const TIMED: u16 = 1 << 3;
-/// Of a record: it came late. Of a loss: it has a wall-clock time.
+/// For a record: it was late. For a loss: it has a wall-clock time.
 pub(super) const MORE: u16 = 1 << 4;
 
-/// `LossCause::Busy` as a number; the others are the ABI's.
+/// The number of `LossCause::Busy`; the others are the ABI's.
 const BUSY: u32 = 256;
 
-/// Adds a frame.
+/// Appends a frame.
 pub(super) fn put(out: &mut Vec<u8>, what: u16, flags: u16, body: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0; FRAME_HEAD]);
@@ -168,7 +169,7 @@ fn cause_of(number: u32) -> LossCause {
     }
 }
 
-/// Of `BEGAN` or `ENDED`.
+/// Appends a `BEGAN` or an `ENDED`.
 pub(super) fn put_turn(out: &mut Vec<u8>, what: u16, origin: u32) {
     put(out, what, 0, |out| word(out, origin));
 }
@@ -186,18 +187,18 @@ pub(super) fn put_end(out: &mut Vec<u8>, totals: &Totals, wall_ns: u64) {
     });
 }
 
-/// A frame, its size checked.
+/// A frame whose size is validated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame<'a> {
     pub(super) what: u16,
     pub(super) flags: u16,
     pub(super) body: Body<'a>,
-    /// Bytes that it takes.
+    /// Bytes that it occupies.
     pub(super) size: usize,
 }
 
 impl<'a> Frame<'a> {
-    /// The one at the beginning of these bytes.
+    /// Parses the frame at the beginning of these bytes.
     pub(super) fn first(bytes: &'a [u8]) -> Option<Self> {
         let mut head = Body(bytes.get(..FRAME_HEAD)?);
         let (kind, size) = (head.word()?, head.word()? as usize);
@@ -214,7 +215,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What is left of a frame's body.
+/// The unread rest of a frame's body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body<'a>(pub(super) &'a [u8]);
 
@@ -233,9 +234,9 @@ impl<'a> Body<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A number that is there if a flag is set.
-    fn long_if(&mut self, there: bool) -> Option<Option<u64>> {
-        if there { self.long().map(Some) } else { Some(None) }
+    /// Reads a number that is present if a flag is set.
+    fn long_if(&mut self, present: bool) -> Option<Option<u64>> {
+        if present { self.long().map(Some) } else { Some(None) }
     }
 
     fn text(&mut self) -> Option<String> {
@@ -248,7 +249,7 @@ impl<'a> Body<'a> {
         std::str::from_utf8(text).ok().map(str::to_owned)
     }
 
-    /// The machine, and whether its byte order is this one's.
+    /// Reads the machine, and whether its byte order is this one's.
     pub(super) fn start(mut self) -> Option<(Machine, bool)> {
         let order = self.word()?;
         self.word()?;
@@ -262,7 +263,7 @@ impl<'a> Body<'a> {
         Some((machine, order == if cfg!(target_endian = "little") { 1 } else { 2 }))
     }
 
-    /// An origin with the number that it has in the file, without types and anchors.
+    /// Reads an origin with its number in the file, without types and anchors.
     pub(super) fn origin(mut self, timed: bool) -> Option<Origin> {
         let (id, policy) = (self.word()?, self.word()?);
         let uuid = self.array()?;
@@ -280,14 +281,14 @@ impl<'a> Body<'a> {
         Some(Origin { data_size, producer, ..origin })
     }
 
-    /// An entry of a type table, after the origin's number.
+    /// Reads an entry of a type table, after the origin's number.
     pub(super) fn entry(mut self) -> Option<Entry<'a>> {
         let id = RecordType::new(self.word()?)?;
         let layout = self.long()?;
         Some(Entry { id, layout, text: std::str::from_utf8(self.0).ok()? })
     }
 
-    /// Anchors, after the origin's number.
+    /// Reads anchors, after the origin's number.
     pub(super) fn anchors(mut self) -> Option<Anchors> {
         let count = self.word()?;
         let mut anchor = || {
@@ -299,7 +300,7 @@ impl<'a> Body<'a> {
         (0..count).map(|_| anchor()).collect()
     }
 
-    /// A record, after the origin's number, and by how much it came late.
+    /// Reads a record, after the origin's number, and how late it was.
     pub(super) fn record(mut self, timed: bool, late: bool) -> Option<(Record<'a>, u64)> {
         let (kind, pos) = (self.word()?, self.long()?);
         let time = self.long_if(timed)?;
@@ -307,7 +308,7 @@ impl<'a> Body<'a> {
         Some((Record { pos, kind, bytes: self.0, time }, late))
     }
 
-    /// A loss, after the origin's number.
+    /// Reads a loss, after the origin's number.
     pub(super) fn loss(mut self, timed: bool, has_wall: bool) -> Option<Loss> {
         let cause = cause_of(self.word()?);
         let (pos, records, bytes) = (self.long()?, self.long()?, self.long()?);
@@ -315,7 +316,7 @@ impl<'a> Body<'a> {
         Some(Loss { pos, records, bytes, cause, time, wall })
     }
 
-    /// The totals at the end.
+    /// Reads the totals at the end.
     pub(super) fn end(mut self) -> Option<Totals> {
         let (records, bytes, _wall_ns) = (self.long()?, self.long()?, self.long()?);
         let count = self.word()?;

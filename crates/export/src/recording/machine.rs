@@ -1,18 +1,18 @@
-//! Who recorded.
+//! The machine that recorded.
 
 use crate::timeline::wall_now;
 use perfring_consumer::MachineClock;
 use std::fs;
 
-/// Who recorded, where and when.
+/// The program that recorded, its machine and the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Which boot of which machine, as `/proc/sys/kernel/random/boot_id` says: stamps of recordings
-    /// of one boot are of one clock.
+    /// The boot of the machine, as `/proc/sys/kernel/random/boot_id` has it: timestamps of
+    /// recordings of one boot are of one clock.
     pub boot: [u8; 16],
-    /// The stamps' clock when the recording began, ns; 0 if it was not known.
+    /// The timestamps' clock when the recording began, ns; 0 if it was unknown.
     pub clock_ns: u64,
-    /// The wall clock then, ns since 1970.
+    /// The wall clock at that moment, ns since 1970.
     pub wall_ns: u64,
     /// The machine's name.
     pub host: String,
@@ -21,7 +21,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one, now.
+    /// Describes this machine at this moment.
     pub(super) fn here() -> Self {
         let kernel = |file: &str| fs::read_to_string(format!("/proc/sys/kernel/{file}"));
         let boot = kernel("random/boot_id").unwrap_or_default();

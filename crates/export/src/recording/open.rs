@@ -1,4 +1,4 @@
-//! The file that is written to: a new one, or one that is there.
+//! Opens the file to write to: a new one, or an existing one.
 
 use super::block::{BLOCK_HEAD, BlockHead, fill, survey};
 use super::error::Missing;
@@ -9,31 +9,31 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt};
 use std::path::PathBuf;
 
-/// What to do where the file is there already.
+/// What to do if the file exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Existing {
     /// Refuse.
     #[default]
     Refuse,
-    /// Make a new one in its place. Who reads the old one goes on with that.
+    /// Replace it with a new file. Programs that have the old one open keep reading that.
     Replace,
-    /// If it is a recording, go on at its end. What a crash left half written there is cut off.
+    /// Append to it, if it is a recording. A half-written block of a crash is truncated.
     Append,
 }
 
-/// What a recording is to be.
+/// Options of a [`Recording`](super::Recording).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
     /// The file. A device is written to as it is; a pipe is refused.
     pub path: PathBuf,
-    /// What to do if it is there.
+    /// What to do if it exists.
     pub existing: Existing,
-    /// Bytes that are collected before they are written, with one checksum: at most 1 MiB. What is
-    /// collected is written before, too, whenever nothing more comes for now.
+    /// Bytes that are collected before they are written, with one checksum: at most 1 MiB. They are
+    /// also written whenever nothing more arrives for now.
     pub block_bytes: u32,
-    /// Mode bits of a new file, whatever the umask.
+    /// Mode bits of a new file, regardless of the umask.
     pub mode: u32,
 }
 
@@ -48,7 +48,7 @@ impl Default for Options {
     }
 }
 
-/// Opens the file, as the options say.
+/// Opens the file according to the options.
 pub(super) fn open(options: &Options) -> Result<Opened, Refused> {
     let meta = match fs::metadata(&options.path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -59,7 +59,7 @@ pub(super) fn open(options: &Options) -> Result<Opened, Refused> {
         (Some(meta), _) if meta.is_dir() => {
             Err(Refused("is a directory: name a file in it".to_owned()))
         }
-        // Opening one waits for a reader, and whoever reads half has no recording.
+        // Opening one waits for a reader, and a reader of half a recording has none.
         (Some(meta), _) if meta.file_type().is_fifo() => {
             let what = "is a pipe: write to stdout, with -, and redirect that";
             Err(Refused(what.to_owned()))
@@ -68,25 +68,25 @@ pub(super) fn open(options: &Options) -> Result<Opened, Refused> {
             Ok(Opened::Other(File::options().write(true).open(&options.path)?))
         }
         (_, Existing::Refuse) => {
-            Err(Refused("exists: take another name, or say that it may go".to_owned()))
+            Err(Refused("exists: choose another name, or allow to replace it".to_owned()))
         }
         (_, Existing::Replace) => {
             lock(&File::open(&options.path)?)?;
             fs::remove_file(&options.path)?;
             Ok(Opened::New(create(options)?))
         }
-        (_, Existing::Append) => go_on(options),
+        (_, Existing::Append) => append(options),
     }
 }
 
-/// Where a recording begins to write.
+/// Where a recording starts to write.
 pub(super) enum Opened {
     New(File),
     Other(File),
     Old { file: File, at: u64, written: u64, truncated: u64 },
 }
 
-/// Why it is not opened.
+/// Why the file is not opened.
 pub(super) struct Refused(pub(super) String);
 
 impl From<io::Error> for Refused {
@@ -104,36 +104,36 @@ fn create(options: &Options) -> Result<File, Refused> {
     Ok(file)
 }
 
-/// One writer at a time.
+/// Locks the file against other writers.
 fn lock(file: &File) -> Result<(), Refused> {
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => {
             Err(Refused("is being written by another process: end that first".to_owned()))
         }
-        // A file system without locks.
+        // The file system has no locks.
         Err(TryLockError::Error(_)) => Ok(()),
     }
 }
 
-/// The end of a recording that is there: after its last whole block. It is not cut where whole
-/// blocks follow a damage: they can still be read.
-fn go_on(options: &Options) -> Result<Opened, Refused> {
+/// Finds the end of an existing recording: after its last complete block. It is not truncated where
+/// complete blocks follow a damage: they can still be read.
+fn append(options: &Options) -> Result<Opened, Refused> {
     let mut file = File::options().read(true).write(true).open(&options.path)?;
     lock(&file)?;
     let mut head = [0; HEAD];
     let len = fill(&mut file, &mut head)?;
     if len == 0 {
-        return Ok(Opened::New(file)); // of a crash before the first byte
+        return Ok(Opened::New(file)); // a crash before the first byte
     }
     let mut ours = MAGIC.to_vec();
     ours.extend_from_slice(&VERSION.to_le_bytes());
     if len < HEAD || head[..12] != ours {
-        let what = "is no recording that this program can go on with: take another name";
+        let what = "is not a recording that this program can append to: choose another name";
         return Err(Refused(what.to_owned()));
     }
     let size = file.metadata()?.len();
-    // The blocks' headers, one after the other, and of the last one everything.
+    // The headers of the blocks, and the whole of the last one.
     let (mut at, mut last) = (HEAD as u64, None);
     loop {
         file.seek(SeekFrom::Start(at))?;
@@ -146,7 +146,7 @@ fn go_on(options: &Options) -> Result<Opened, Refused> {
             let (_, missing) = survey(&mut file, at, None, 0)?;
             if missing != Missing::Unknown {
                 return Err(Refused(format!(
-                    "is damaged at byte {at}, and records follow that: take another name, or \
+                    "is damaged at byte {at}, and records follow that: choose another name, or \
                      `perfring export` what it holds and say that it may go"
                 )));
             }

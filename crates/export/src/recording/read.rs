@@ -1,4 +1,4 @@
-//! Reading a recording.
+//! Reads a recording.
 
 use super::block::{BLOCK_HEAD, BlockHead, fill, survey};
 use super::error::{Missing, ReadError};
@@ -12,15 +12,15 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Rings at a time, at most: what a reader keeps is bounded.
+/// The limit of rings at a time, which bounds the reader's memory.
 const ORIGINS_MAX: usize = 1 << 16;
-/// Bytes of all entries of type tables that are known at a time, at most.
+/// The limit of bytes of all known type table entries at a time.
 const TYPES_MAX: usize = 256 << 20;
 
 /// Reads a recording, from its first event to its last, in bounded memory.
 ///
-/// It trusts nothing that it reads. One that was cut off, or is damaged, is read up to there, and
-/// then is an error that says how much is missing.
+/// It trusts nothing that it reads. A truncated or damaged recording is read up to that point, and
+/// then returns an error that says how much is missing.
 #[derive(Debug)]
 pub struct Reader<R = File> {
     input: R,
@@ -28,19 +28,19 @@ pub struct Reader<R = File> {
     /// The frames of one block.
     block: Vec<u8>,
     head: BlockHead,
-    /// Where the next frame stands in it.
+    /// The offset of the next frame in it.
     next: usize,
-    /// Where the next block stands in the file.
+    /// The offset of the next block in the file.
     at: u64,
-    /// Those of the file, by the number that they have there.
+    /// Origins of the file, by their number there.
     origins: HashMap<u32, Known>,
-    /// Its last event was given out.
-    gone: Option<u32>,
+    /// An origin whose last event was returned.
+    ended: Option<u32>,
     types_bytes: usize,
     origins_seen: u32,
     seq: u64,
     totals: Totals,
-    /// Since the last start.
+    /// Totals since the last start.
     part: Totals,
     is_over: bool,
 }
@@ -51,7 +51,7 @@ struct Known {
     types_bytes: usize,
 }
 
-/// What a frame is of what is given out.
+/// What a frame contributes to the returned events.
 enum Given {
     Began,
     Record { from: usize },
@@ -59,26 +59,26 @@ enum Given {
     Ended,
 }
 
-/// Why a block, or a frame, is none.
+/// Why a block, or a frame, is invalid.
 struct Bad(&'static str);
 
-const NO_FRAME: Bad = Bad("a frame is not what the format has");
+const NO_FRAME: Bad = Bad("a frame is invalid");
 
 impl Reader {
     /// Opens a file.
     ///
     /// # Errors
-    /// [`ReadError`]: if it is no recording, or nothing of it can be read.
+    /// [`ReadError`]: if it is not a recording, or nothing of it can be read.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         Self::new(File::open(path)?)
     }
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads what comes, from its first byte on.
+    /// Reads a stream, from its first byte on.
     ///
     /// # Errors
-    /// [`ReadError`]: if it is no recording, or nothing of it can be read.
+    /// [`ReadError`]: if it is not a recording, or nothing of it can be read.
     pub fn new(mut input: R) -> Result<Self, ReadError> {
         let mut head = [0; HEAD];
         let len = fill(&mut input, &mut head)?;
@@ -102,7 +102,7 @@ impl<R: Read> Reader<R> {
             next: 0,
             at: HEAD as u64,
             origins: HashMap::new(),
-            gone: None,
+            ended: None,
             types_bytes: 0,
             origins_seen: 0,
             seq: 0,
@@ -115,17 +115,17 @@ impl<R: Read> Reader<R> {
         match first.map(|first| first.body.start()) {
             Some(Some((_, false))) => Err(ReadError::Order),
             Some(Some(_)) => reader.next_frame().map(|_| reader),
-            _ => Err(reader.damaged(Bad("it does not say who wrote it"))),
+            _ => Err(reader.damaged(Bad("the frame that names its writer is missing"))),
         }
     }
 
-    /// The next event, or `None` after the last one.
+    /// Returns the next event, or `None` after the last one.
     ///
     /// # Errors
-    /// [`ReadError`], once: what came before is whole, and nothing comes after.
+    /// [`ReadError`], once: everything before it is intact, and nothing follows.
     #[allow(clippy::should_implement_trait, reason = "what it gives is borrowed from it")]
     pub fn next(&mut self) -> Result<Option<Event<'_>>, ReadError> {
-        if let Some(id) = self.gone.take() {
+        if let Some(id) = self.ended.take() {
             self.forget(id);
         }
         let (id, given) = loop {
@@ -144,11 +144,11 @@ impl<R: Read> Reader<R> {
             Given::Began => What::Began,
             Given::Lost(loss) => What::Lost(loss),
             Given::Ended => {
-                self.gone = Some(id);
+                self.ended = Some(id);
                 What::Ended
             }
             Given::Record { from } => {
-                // `next_frame` has read all of it.
+                // `next_frame` validated it.
                 let frame = Frame::first(&self.block[from..]);
                 let record = frame.and_then(|frame| {
                     let mut body = frame.body;
@@ -167,19 +167,19 @@ impl<R: Read> Reader<R> {
         Ok(Some(Event { seq, origin, what }))
     }
 
-    /// Who recorded; of a recording that was gone on with, the last one so far.
+    /// Returns the machine that recorded; of a recording that was appended to, the last one so far.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// What was read so far.
+    /// Returns the totals read so far.
     #[must_use]
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// How many bytes of it are read.
+    /// Returns how many of its bytes are read.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.at
@@ -203,10 +203,10 @@ impl<R: Read> Reader<R> {
             return Err(self.truncated(len, None));
         }
         let Some(head) = BlockHead::parse(&bytes, self.at) else {
-            return Err(self.beyond(Bad("here should be a block"), &bytes, None));
+            return Err(self.beyond(Bad("a block is missing here"), &bytes, None));
         };
         if head.before != self.totals.records {
-            return Err(self.beyond(Bad("a block before it is not there"), &bytes, Some(head)));
+            return Err(self.beyond(Bad("a block before it is missing"), &bytes, Some(head)));
         }
         self.block.resize(head.len as usize, 0);
         let read = fill(&mut self.input, &mut self.block).inspect_err(|_| self.is_over = true)?;
@@ -216,7 +216,7 @@ impl<R: Read> Reader<R> {
         if crc32fast::hash(&self.block) != head.crc {
             let frames = std::mem::take(&mut self.block);
             let bytes = [&bytes[..], &frames].concat();
-            return Err(self.beyond(Bad("a block is not as it was written"), &bytes, Some(head)));
+            return Err(self.beyond(Bad("a block was changed"), &bytes, Some(head)));
         }
         (self.head, self.next) = (head, 0);
         self.at += (BLOCK_HEAD + self.block.len()) as u64;
@@ -234,7 +234,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads a frame, and learns what it says.
+    /// Reads a frame, and remembers what later frames need.
     fn frame(&mut self) -> Result<Option<(u32, Given)>, Bad> {
         let block = std::mem::take(&mut self.block);
         let from = self.next;
@@ -255,10 +255,10 @@ impl<R: Read> Reader<R> {
             frame::START => {
                 let (machine, ours) = body.start().ok_or(NO_FRAME)?;
                 if !ours {
-                    return Err(Bad("it is of a machine of the other byte order"));
+                    return Err(Bad("it is from a machine of the other byte order"));
                 }
                 self.machine = machine;
-                // One that was gone on with: rings have new numbers.
+                // It was appended to: rings have new numbers.
                 self.origins.clear();
                 (self.types_bytes, self.part) = (0, Totals::default());
                 return Ok(None);
@@ -267,15 +267,15 @@ impl<R: Read> Reader<R> {
             frame::END => {
                 let totals = body.end().ok_or(NO_FRAME)?;
                 if totals != self.part {
-                    return Err(Bad("its totals are not those of what is in it"));
+                    return Err(Bad("its totals do not match its records"));
                 }
                 return Ok(None);
             }
             frame::TYPE..=frame::ENDED => {}
-            _ => return Ok(None), // of a later version, and not needed
+            _ => return Ok(None), // from a later version, and not needed
         }
         let id = body.word().ok_or(NO_FRAME)?;
-        let known = self.origins.get_mut(&id).ok_or(Bad("a record of a ring that is not told"))?;
+        let known = self.origins.get_mut(&id).ok_or(Bad("a record of an unknown ring"))?;
         Ok(match frame.what {
             frame::TYPE => {
                 let entry = body.entry().ok_or(NO_FRAME)?;
@@ -283,7 +283,7 @@ impl<R: Read> Reader<R> {
                 (known.types_bytes, self.types_bytes) =
                     (known.types_bytes + bytes, self.types_bytes + bytes);
                 if self.types_bytes > TYPES_MAX {
-                    return Err(Bad("its rings have more types than this program takes"));
+                    return Err(Bad("its rings have more types than this program can read"));
                 }
                 known.origin.types.extend([Ok(entry)]);
                 None
@@ -318,7 +318,7 @@ impl<R: Read> Reader<R> {
         let id = origin.id;
         self.forget(id);
         if self.origins.len() >= ORIGINS_MAX {
-            return Err(Bad("it is of more rings at a time than this program takes"));
+            return Err(Bad("it has more rings at a time than this program can read"));
         }
         let origin = Origin { id: self.origins_seen, ..origin };
         self.origins_seen = self.origins_seen.wrapping_add(1);
@@ -326,7 +326,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// It ends here, after `bytes` of a block.
+    /// Returns the error of a recording that ends here, after `bytes` of a block.
     fn truncated(&mut self, bytes: usize, head: Option<BlockHead>) -> ReadError {
         self.is_over = true;
         let (read, bytes) = (self.totals.records, bytes as u64);
@@ -334,7 +334,7 @@ impl<R: Read> Reader<R> {
         ReadError::Truncated { read, bytes, missing }
     }
 
-    /// A block cannot be read: `read` are bytes of it.
+    /// Returns the error of a block that cannot be read; `read` are bytes of it.
     fn beyond(&mut self, bad: Bad, read: &[u8], head: Option<BlockHead>) -> ReadError {
         self.is_over = true;
         let (at, records) = (self.at, self.totals.records);
@@ -346,7 +346,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// A frame makes no sense, though its block is as it was written.
+    /// Returns the error of an invalid frame in an unchanged block.
     fn damaged(&mut self, bad: Bad) -> ReadError {
         self.is_over = true;
         let (end, records) = (self.at, self.totals.records);

@@ -1,4 +1,4 @@
-//! Writing a recording.
+//! Writes a recording.
 
 use super::block::{BLOCK_HEAD, BLOCK_MAX, BlockHead};
 use super::frame::{self, FRAME_MAX};
@@ -15,13 +15,13 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::time::Instant;
 
-/// Bytes that a record takes beside its payload, at most, in whole.
+/// The limit of bytes that a record takes besides its payload.
 const RECORD_MOST: usize = 64;
 
 /// A recording that is being written: one file with the records of many rings.
 ///
-/// A record is delivered once it is in the file, so once nothing but a crash of the machine can take
-/// it; [`Output::close`] also waits for the disk.
+/// A record is delivered once it is in the file, where only a crash of the machine can lose it;
+/// [`Output::close`] also waits for the disk.
 pub struct Recording {
     name: String,
     out: Target,
@@ -32,7 +32,7 @@ pub struct Recording {
     in_block: u32,
     /// The number of the oldest event in it.
     oldest: Option<u64>,
-    /// Where the block will stand.
+    /// The offset of the block.
     at: u64,
     /// Records in the file.
     written: u64,
@@ -42,7 +42,7 @@ pub struct Recording {
     state: State,
 }
 
-/// What of a ring is in the recording.
+/// What the recording has of a ring.
 #[derive(Debug, Default)]
 struct Known {
     types: usize,
@@ -87,10 +87,10 @@ impl Write for Target {
 }
 
 impl Recording {
-    /// Makes the file, or goes on at the end of one, as the options say.
+    /// Creates the file, or opens an existing one to append, according to the options.
     ///
     /// # Errors
-    /// A sentence, if that cannot be.
+    /// [`OutputError`], if the file cannot be opened or written.
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let shown = options.path.display();
         let fails = |what: String| OutputError::new(name, format!("{shown} {what}"));
@@ -105,17 +105,17 @@ impl Recording {
         let mut recording = Self::of(name, target, options.block_bytes);
         if truncated > 0 {
             recording.figures.trouble = Some(format!(
-                "{shown}: its last {truncated} bytes were a block that was not whole, and are gone"
+                "{shown}: its last {truncated} bytes were an incomplete block, and were removed"
             ));
         }
         recording.begin(at, written)?;
         Ok(recording)
     }
 
-    /// Writes to whatever takes bytes.
+    /// Writes the recording to `out`.
     ///
     /// # Errors
-    /// If it does not take them.
+    /// [`OutputError`], if it cannot be written.
     pub fn to(name: &str, out: impl Write + 'static) -> Result<Self, OutputError> {
         let other = Target::Other(Box::new(out));
         let mut recording = Self::of(name, other, Options::default().block_bytes);
@@ -141,7 +141,7 @@ impl Recording {
         }
     }
 
-    /// The head of a new file, and who records.
+    /// Writes the head of a new file, and the machine.
     fn begin(&mut self, at: Option<u64>, written: u64) -> Result<(), OutputError> {
         if at.is_none() {
             let mut head = MAGIC.to_vec();
@@ -152,10 +152,10 @@ impl Recording {
         }
         (self.at, self.written) = (at.unwrap_or(HEAD as u64), written);
         frame::put_start(&mut self.block, &Machine::here());
-        self.write_block(false) // who opens it now finds out what it is
+        self.write_block(false) // from now on the file is recognised as a recording
     }
 
-    /// What was recorded so far.
+    /// Returns the totals recorded so far.
     #[must_use]
     pub fn totals(&self) -> &Totals {
         &self.totals
@@ -169,7 +169,7 @@ impl Recording {
         }
     }
 
-    /// Tells of the ring what is not in the recording yet.
+    /// Writes what is not in the recording yet about the ring.
     fn report(&mut self, origin: &Origin, begins: bool) -> Result<(), OutputError> {
         let id = origin.id;
         if begins || !self.known.contains_key(&id) {
@@ -227,13 +227,13 @@ impl Recording {
         Ok(())
     }
 
-    /// Nothing more can be written. What is half written goes, so that the file ends with a block.
+    /// Nothing more can be written. Removes half-written bytes, so that the file ends with a block.
     fn failed(&mut self, error: &io::Error) -> OutputError {
         let mut kept = String::new();
         if let Target::File(file) = &self.out
             && file.set_len(self.at).is_ok()
         {
-            kept = format!("; its first {} records are whole and can be read", self.written);
+            kept = format!("; its first {} records are intact and can be read", self.written);
         }
         let sentence = format!("cannot write: {error}{kept}");
         let closed_pipe = error.kind() == io::ErrorKind::BrokenPipe;
@@ -253,13 +253,13 @@ impl Output for Recording {
             What::Record(record) if record.bytes.len() + RECORD_MOST > FRAME_MAX => {
                 self.figures.refused += 1;
                 self.figures.trouble = Some(format!(
-                    "a record of {} bytes at {} of {} is not in the recording: it takes at most {}",
+                    "a record of {} bytes at {} of {} is not in the recording: the limit is {}",
                     record.bytes.len(),
                     record.pos,
                     event.origin.name,
                     FRAME_MAX - RECORD_MOST
                 ));
-                // Whoever reads the recording is told, too.
+                // The recording contains the loss as well.
                 let bytes = record.bytes.len() as u64;
                 let cause = LossCause::Ring(Cause::TooLarge);
                 let (pos, time) = (record.pos, record.time);

@@ -1,16 +1,16 @@
-//! What signals there are.
+//! The kinds of signals.
 
 use super::measure::{Buckets, Instrument, Number, Temporality};
 use perfring_types::read::Value;
 
-/// A record as a signal. What it has of the record is borrowed.
+/// A record as a signal, which borrows from the record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Signal<'a> {
     /// A log record.
     Log(Log<'a>),
-    /// A span begins, or more is said of one that has begun.
+    /// The start of a span, or an extension of a started one.
     SpanStart(SpanStart<'a>),
-    /// A span ends.
+    /// The end of a span.
     SpanEnd(SpanEnd<'a>),
     /// A sample of a gauge.
     Gauge(Gauge<'a>),
@@ -18,27 +18,27 @@ pub enum Signal<'a> {
     Sum(Sum<'a>),
     /// A histogram's state, or one measurement.
     Histogram(Histogram<'a>),
-    /// What a process is.
+    /// The attributes of a process.
     Resource(Resource<'a>),
-    /// A record without a class, or none that its class knows.
+    /// A record without a class, or one that does not match its class.
     Plain(Plain<'a>),
 }
 
 /// Names and values.
 pub type Attributes<'a> = Vec<(&'a str, &'a Value)>;
 
-/// What signals of all classes have.
+/// The fields that signals of all classes have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Common<'a> {
-    /// When, ns since 1970, if it can be told.
+    /// The time, ns since 1970, if known.
     pub time: Option<u64>,
-    /// Who: it joins the record to its resource.
+    /// The process id, which joins the record to its resource.
     pub pid: Option<u64>,
-    /// The instrumentation scope, or nothing.
+    /// The instrumentation scope; empty if unknown.
     pub scope: &'a str,
-    /// Values that were cut as the record had no room for more.
+    /// The number of values that were truncated because the record had no room.
     pub truncated: u64,
-    /// All fields that have no meaning of their own.
+    /// All fields without a meaning of their own.
     pub attributes: Attributes<'a>,
 }
 
@@ -47,23 +47,23 @@ pub struct Common<'a> {
 pub struct Log<'a> {
     /// Time, attributes and so on.
     pub common: Common<'a>,
-    /// 1 to 24, if it is known.
+    /// The severity number, 1 to 24, if known.
     pub severity_number: Option<u8>,
-    /// As the program has it, or nothing.
+    /// The severity as the program writes it; empty if unknown.
     pub severity_text: &'a str,
-    /// What it says.
+    /// The message.
     pub body: Option<&'a Value>,
-    /// The trace that it happened in.
+    /// The trace that it belongs to.
     pub trace_id: Option<[u8; 16]>,
-    /// The span that it happened in.
+    /// The span that it belongs to.
     pub span_id: Option<[u8; 8]>,
-    /// Names a kind of event, or nothing.
+    /// The name of an event kind; empty if none.
     pub event_name: &'a str,
-    /// When it was noticed, ns since 1970.
+    /// When it was observed, ns since 1970.
     pub observed: Option<u64>,
 }
 
-/// A span begins; without a name, more is said of one that has begun.
+/// The start of a span; without a name, an extension of a started one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanStart<'a> {
     /// Time, attributes and so on.
@@ -74,15 +74,15 @@ pub struct SpanStart<'a> {
     pub span_id: [u8; 8],
     /// The span that it is part of.
     pub parent_span_id: Option<[u8; 8]>,
-    /// What it is called.
+    /// Its name.
     pub name: Option<&'a str>,
-    /// 1 to 5.
+    /// The kind of span, 1 to 5.
     pub kind: Option<u8>,
-    /// A span that it follows from.
+    /// A span that it is linked to.
     pub link: Option<([u8; 16], [u8; 8])>,
 }
 
-/// A span ends.
+/// The end of a span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanEnd<'a> {
     /// Time, attributes and so on.
@@ -93,13 +93,13 @@ pub struct SpanEnd<'a> {
     pub span_id: [u8; 8],
     /// The span that it is part of.
     pub parent_span_id: Option<[u8; 8]>,
-    /// What it is called, or nothing.
+    /// Its name; empty if unknown.
     pub name: &'a str,
-    /// How long it took, in ns.
+    /// Its duration in ns.
     pub duration: Option<u64>,
-    /// 0 unset, 1 ok, 2 error.
+    /// The status: 0 unset, 1 ok, 2 error.
     pub status_code: Option<u8>,
-    /// Why, or nothing.
+    /// The status message; empty if none.
     pub status_message: &'a str,
 }
 
@@ -108,7 +108,7 @@ pub struct SpanEnd<'a> {
 pub struct Gauge<'a> {
     /// Time, attributes and so on.
     pub common: Common<'a>,
-    /// What is measured.
+    /// The instrument.
     pub what: Instrument<'a>,
     /// The number.
     pub value: Number,
@@ -119,15 +119,15 @@ pub struct Gauge<'a> {
 pub struct Sum<'a> {
     /// Time, attributes and so on.
     pub common: Common<'a>,
-    /// What is counted.
+    /// The instrument.
     pub what: Instrument<'a>,
-    /// The number: finite, and not negative in a monotonic delta.
+    /// The value: finite, and not negative in a monotonic delta.
     pub value: Number,
     /// Whether it only grows.
     pub monotonic: bool,
     /// What it counts from.
     pub temporality: Temporality,
-    /// When that was, ns since 1970.
+    /// The start time, ns since 1970.
     pub start: Option<u64>,
 }
 
@@ -136,17 +136,17 @@ pub struct Sum<'a> {
 pub struct Histogram<'a> {
     /// Time, attributes and so on.
     pub common: Common<'a>,
-    /// What is measured.
+    /// The instrument.
     pub what: Instrument<'a>,
     /// What it counts from. A measurement is a delta.
     pub temporality: Temporality,
-    /// When that was, ns since 1970.
+    /// The start time, ns since 1970.
     pub start: Option<u64>,
-    /// What was measured.
+    /// The counts or the measurement.
     pub data: HistogramData,
 }
 
-/// What was measured.
+/// The counts of a histogram, or one measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HistogramData {
     /// One measurement: a finite number.
@@ -155,10 +155,10 @@ pub enum HistogramData {
     State(Buckets),
 }
 
-/// What a process is.
+/// The attributes of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resource<'a> {
-    /// Attributes: all but what is below.
+    /// All attributes except those below.
     pub common: Common<'a>,
     /// When the process began to count, ns since 1970.
     pub start: Option<u64>,
@@ -169,17 +169,17 @@ pub struct Resource<'a> {
 pub struct Plain<'a> {
     /// Time, and fields as attributes.
     pub common: Common<'a>,
-    /// Its type's name; nothing if the ring does not say.
+    /// Its type's name; empty if the ring does not have it.
     pub name: &'a str,
     /// Its type's number.
     pub kind: u32,
-    /// What it holds, if it has no fields.
+    /// Its content, if it has no fields.
     pub body: PlainBody<'a>,
-    /// Why it is no signal of its class, or cannot be read.
+    /// Why it does not match its class, or cannot be decoded.
     pub fault: Option<String>,
 }
 
-/// What a record without fields holds.
+/// The content of a record without fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PlainBody<'a> {
     /// It has fields: they are attributes.

@@ -1,27 +1,27 @@
-//! Numbers that were measured.
+//! Instruments and measured numbers.
 
-/// What is measured.
+/// An instrument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Instrument<'a> {
     /// Its name: never empty.
     pub name: &'a str,
-    /// Its unit as UCUM has it, or nothing.
+    /// Its unit in UCUM; empty if unknown.
     pub unit: &'a str,
-    /// What it measures, or nothing.
+    /// Its description; empty if none.
     pub description: &'a str,
 }
 
-/// A number that was measured.
+/// A measured number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// A whole one.
+    /// A whole number.
     Int(i64),
-    /// Any other, or one beyond `i64`.
+    /// Any other number, or one beyond `i64`.
     Double(f64),
 }
 
 impl Number {
-    /// The nearest `f64`.
+    /// Returns the nearest `f64`.
     #[must_use]
     pub fn as_f64(self) -> f64 {
         match self {
@@ -30,7 +30,7 @@ impl Number {
         }
     }
 
-    /// The sum: whole as long as `i64` can hold it.
+    /// Returns the sum: a whole number as long as `i64` can hold it.
     ///
     /// ```
     /// use perfring_export::signal::Number;
@@ -52,7 +52,7 @@ impl Number {
 /// What a sum or a histogram counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Temporality {
-    /// From the sample before it.
+    /// From the previous sample.
     Delta,
     /// From the start.
     Cumulative,
@@ -61,33 +61,34 @@ pub enum Temporality {
 /// A histogram's counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Buckets {
-    /// How many measurements: the sum of the buckets, if there are any.
+    /// The number of measurements: the sum of the buckets, if there are any.
     pub count: u64,
     /// Their sum.
     pub sum: Option<f64>,
-    /// The least of them.
+    /// The least measurement.
     pub min: Option<f64>,
-    /// The greatest of them.
+    /// The greatest measurement.
     pub max: Option<f64>,
-    /// Between buckets, rising; a bucket ends with its bound. Neither NaN nor infinite.
+    /// The bounds between buckets, rising; a bucket includes its upper bound. Neither NaN nor
+    /// infinite.
     pub bounds: Vec<f64>,
-    /// Measurements in each bucket: one more than bounds, or nothing at all.
+    /// Measurements in each bucket: one more than bounds, or empty.
     pub buckets: Vec<u64>,
 }
 
-/// The bounds into which measurements are sorted that have none: those of OpenTelemetry's SDKs.
+/// The bounds for measurements that have none: those of OpenTelemetry's SDKs.
 pub const DEFAULT_BOUNDS: [f64; 15] = [
     0.0, 5.0, 10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1000.0, 2500.0, 5000.0, 7500.0,
     10000.0,
 ];
 
 impl Buckets {
-    /// One measurement, sorted in.
+    /// Returns the counts of one measurement.
     ///
     /// ```
     /// use perfring_export::signal::Buckets;
     /// let one = Buckets::one(5.0, &[0.0, 5.0, 10.0]);
-    /// assert_eq!((one.count, one.buckets), (1, vec![0, 1, 0, 0])); // a bucket ends with its bound
+    /// assert_eq!((one.count, one.buckets), (1, vec![0, 1, 0, 0])); // its upper bound included
     /// ```
     #[must_use]
     pub fn one(value: f64, bounds: &[f64]) -> Self {
@@ -99,7 +100,7 @@ impl Buckets {
         Buckets { count: 1, sum, min, max, bounds: bounds.to_vec(), buckets }
     }
 
-    /// Adds another's counts; `false`, and nothing done, if its bounds are others.
+    /// Adds other counts; returns `false`, and does nothing, if the bounds differ.
     pub fn add(&mut self, other: &Buckets) -> bool {
         if self.bounds != other.bounds || self.buckets.len() != other.buckets.len() {
             return false;

@@ -1,9 +1,9 @@
 //! Records as OpenTelemetry's signals: log records, spans, samples of metrics, resources.
 //!
-//! A record whose type has a class is read by the reserved names of
-//! [`perfring_telemetry::names`]; all other records are [`Plain`]. Nothing of a record is left out:
-//! a reserved name with a value that cannot be meant stays as an attribute, and a record that is no
-//! signal of its class at all becomes a plain one that says why.
+//! A record whose type has a class is decoded by the reserved names of
+//! [`perfring_telemetry::names`]; all other records are [`Plain`]. No field of a record is left
+//! out: a reserved name with an invalid value stays an attribute, and a record that does not match
+//! its class becomes a plain one that says why.
 //!
 //! ```
 //! use perfring_export::signal::Signal;

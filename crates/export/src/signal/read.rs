@@ -1,4 +1,4 @@
-//! From a record's fields to a signal.
+//! Converts a record's fields to a signal.
 
 use super::kinds::{
     Attributes, Common, Gauge, Histogram, HistogramData, Log, Plain, PlainBody, Resource, Signal,
@@ -12,7 +12,7 @@ use perfring_types::read::Value;
 use perfring_types::tagged::CUT;
 
 impl<'a> Signal<'a> {
-    /// What this record is.
+    /// Converts a record to a signal.
     #[must_use]
     pub fn of(record: &'a Rec<'_>) -> Self {
         let Some(kind) = record.kind_of() else { return untyped(record) };
@@ -44,7 +44,7 @@ impl<'a> Signal<'a> {
             Class::Histogram => histogram(&mut fields),
             Class::Resource => Ok(Signal::Resource(Resource {
                 start: fields.take(names::START_TIME, unsigned),
-                common: Common { pid: fields.look(names::PID, unsigned), ..Common::default() },
+                common: Common { pid: fields.get(names::PID, unsigned), ..Common::default() },
             })),
             _ => Err(String::new()),
         };
@@ -66,14 +66,14 @@ impl<'a> Signal<'a> {
                 signal
             }
             Err(fault) => {
-                // What it is called by its own names, all of it.
+                // A plain record keeps all fields under their own names.
                 let Some(Ok(Value::Struct(fields))) = record.value() else {
                     return untyped(record);
                 };
                 let mut fields = Fields::new(fields.iter().map(|(name, value)| (&**name, value)));
                 let mut common = Common::default();
                 if class != Class::Plain {
-                    common.time = fields.look(names::TIME, unsigned);
+                    common.time = fields.get(names::TIME, unsigned);
                     common.pid = fields.take(names::PID, unsigned);
                 }
                 common.attributes = fields.rest("");
@@ -87,7 +87,7 @@ impl<'a> Signal<'a> {
         }
     }
 
-    /// What signals of all classes have.
+    /// Returns the fields that signals of all classes have.
     pub(crate) fn common(&mut self) -> &mut Common<'a> {
         match self {
             Signal::Log(log) => &mut log.common,
@@ -102,7 +102,7 @@ impl<'a> Signal<'a> {
     }
 }
 
-/// Lines are often published without a type.
+/// Handles a record without a type: often a line of text.
 fn untyped<'a>(record: &'a Rec<'_>) -> Signal<'a> {
     let shown = |text: &&str| !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t'));
     let body = match str::from_utf8(record.bytes).ok().filter(shown) {
@@ -123,7 +123,7 @@ fn plain<'a>(
     Signal::Plain(Plain { common, name, kind: record.kind, body, fault })
 }
 
-/// A record's fields, of which those are taken that have a meaning.
+/// A record's fields, from which those with a meaning are taken.
 struct Fields<'a> {
     left: Attributes<'a>,
 }
@@ -133,12 +133,12 @@ impl<'a> Fields<'a> {
         Fields { left: fields.collect() }
     }
 
-    /// The value of this name, if it can be what is meant.
-    fn look<T>(&self, name: &str, meant: impl FnOnce(&'a Value) -> Option<T>) -> Option<T> {
+    /// Returns the value of this name, if it is valid.
+    fn get<T>(&self, name: &str, meant: impl FnOnce(&'a Value) -> Option<T>) -> Option<T> {
         self.left.iter().find(|(its, _)| *its == name).and_then(|(_, value)| meant(value))
     }
 
-    /// The same, and it is no attribute then.
+    /// Returns the value of this name, if it is valid, and removes it from the attributes.
     fn take<T>(&mut self, name: &str, meant: impl FnOnce(&'a Value) -> Option<T>) -> Option<T> {
         let at = self.left.iter().position(|(its, _)| *its == name)?;
         let (_, value) = self.left.get(at)?;
@@ -147,7 +147,8 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    /// Attributes, without what stands before those whose names have a meaning.
+    /// Returns the remaining attributes; strips a prefix that marks those named like reserved
+    /// fields.
     fn rest(&mut self, before: &str) -> Attributes<'a> {
         let mut rest = std::mem::take(&mut self.left);
         if !before.is_empty() {
@@ -213,7 +214,7 @@ fn double(value: &Value) -> Option<f64> {
 fn list<T>(each: impl Fn(&Value) -> Option<T>) -> impl Fn(&Value) -> Option<Vec<T>> {
     move |value| match value {
         Value::List(values) => values.iter().map(&each).collect(),
-        // What comes once is no list.
+        // A single value is not a list.
         other => each(other).map(|one| vec![one]),
     }
 }
@@ -241,7 +242,7 @@ fn ids(fields: &mut Fields<'_>) -> Result<([u8; 16], [u8; 8]), String> {
 fn span_start<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, String> {
     let (trace_id, span_id) = ids(fields)?;
     let linked =
-        fields.look(names::LINK_TRACE_ID, id::<16>).zip(fields.look(names::LINK_SPAN_ID, id::<8>));
+        fields.get(names::LINK_TRACE_ID, id::<16>).zip(fields.get(names::LINK_SPAN_ID, id::<8>));
     if linked.is_some() {
         let _ = fields.take(names::LINK_TRACE_ID, Some);
         let _ = fields.take(names::LINK_SPAN_ID, Some);
@@ -317,7 +318,7 @@ fn histogram<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, String> {
     let buckets = fields.take(names::BUCKET_COUNTS, list(unsigned)).unwrap_or_default();
     let (temporality, data) = if count.is_none() && buckets.is_empty() {
         let one = one.filter(|one| one.is_finite());
-        // A measurement stands for itself, whatever else is said.
+        // A measurement is complete by itself, whatever the other fields are.
         (Temporality::Delta, HistogramData::One(one.ok_or("a histogram without a finite number")?))
     } else {
         let uncut = buckets.is_empty() && bounds.is_empty();

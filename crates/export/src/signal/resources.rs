@@ -1,4 +1,4 @@
-//! Which process a record is of.
+//! The resources of processes.
 
 use super::kinds::Resource;
 use crate::event::Origin;
@@ -7,23 +7,23 @@ use perfring_types::read::Value;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Processes that are remembered of one ring: those told last.
+/// The limit of processes that are remembered per ring: the most recently reported ones.
 const PROCESSES: usize = 1024;
 
-/// What is known of a process, with what is known of the ring that it wrote to: attributes
-/// `perfring.ring.name` and `perfring.ring.uuid`.
+/// A process's resource, with attributes of the ring that it wrote to: `perfring.ring.name` and
+/// `perfring.ring.uuid`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reported {
     /// Names and values.
     pub attributes: Vec<(String, Value)>,
     /// When the process began to count, ns since 1970.
     pub start: Option<u64>,
-    /// Attributes that were cut.
+    /// The number of truncated attributes.
     pub truncated: u64,
 }
 
 impl Reported {
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.attributes.iter().find(|(its, _)| its == name).map(|(_, value)| value)
@@ -32,7 +32,7 @@ impl Reported {
 
 /// The resources of all rings that are read, by ring and process.
 ///
-/// Each is in one `Arc` for as long as the same is told, so two are the same if their addresses are.
+/// Each is in one `Arc` for as long as it does not change, so equal addresses mean equal resources.
 #[derive(Debug, Default)]
 pub struct Resources {
     rings: HashMap<u32, Ring>,
@@ -41,14 +41,14 @@ pub struct Resources {
 #[derive(Debug, Default)]
 struct Ring {
     reported: HashMap<u64, Arc<Reported>>,
-    /// In the order in which they were told first.
+    /// In the order in which they were first reported.
     order: VecDeque<u64>,
-    /// Made up for processes that told nothing; at most as many.
+    /// Created for processes that reported none; with the same limit.
     unknown: HashMap<Option<u64>, Arc<Reported>>,
 }
 
 impl Resources {
-    /// A process tells what it is.
+    /// Stores the resource that a process reports.
     pub fn learn(&mut self, origin: &Origin, resource: &Resource<'_>) {
         let Some(pid) = resource.common.pid else { return };
         let mut attributes = of_ring(origin);
@@ -74,13 +74,13 @@ impl Resources {
         }
     }
 
-    /// What this process told; `None` if it has not.
+    /// Returns the resource that this process reported; `None` if it has not.
     #[must_use]
     pub fn get(&self, origin: u32, pid: u64) -> Option<&Arc<Reported>> {
         self.rings.get(&origin)?.reported.get(&pid)
     }
 
-    /// What can be said of a process that told nothing, or of no process at all.
+    /// Returns a resource for a process that reported none, or for an unknown process.
     pub fn unknown(&mut self, origin: &Origin, pid: Option<u64>) -> Arc<Reported> {
         let ring = self.rings.entry(origin.id).or_default();
         if ring.unknown.len() >= PROCESSES {
@@ -88,9 +88,10 @@ impl Resources {
         }
         let made = ring.unknown.entry(pid).or_insert_with(|| {
             let mut attributes = of_ring(origin);
-            let who = &origin.producer;
-            let known = pid.is_some_and(|pid| pid == u64::from(who.pid)) && !who.name.is_empty();
-            let service = if known { who.name.clone() } else { UNKNOWN.into() };
+            let owner = &origin.producer;
+            let known =
+                pid.is_some_and(|pid| pid == u64::from(owner.pid)) && !owner.name.is_empty();
+            let service = if known { owner.name.clone() } else { UNKNOWN.into() };
             attributes.push((SERVICE.into(), Value::Str(service)));
             if let Some(pid) = pid {
                 attributes.push((names::PID.into(), Value::U64(pid)));
@@ -100,7 +101,7 @@ impl Resources {
         Arc::clone(made)
     }
 
-    /// All that was told: by ring and process.
+    /// Returns all reported resources: by ring and process.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u64, &Arc<Reported>)> {
         let rings = self.rings.iter();
         rings.flat_map(|(id, ring)| {
@@ -108,14 +109,14 @@ impl Resources {
         })
     }
 
-    /// A ring is gone.
+    /// Forgets the resources of a ring.
     pub fn forget(&mut self, origin: u32) {
         self.rings.remove(&origin);
     }
 }
 
 const SERVICE: &str = "service.name";
-/// What OpenTelemetry has for a service without a name.
+/// OpenTelemetry's name for a service without one.
 const UNKNOWN: &str = "unknown_service";
 
 fn of_ring(origin: &Origin) -> Vec<(String, Value)> {

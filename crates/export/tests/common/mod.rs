@@ -1,4 +1,4 @@
-//! Real rings by real producers, read into events for an output.
+//! Real rings of real producers, read into events for an output.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses some of it")]
 
 pub mod pretty;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output as Ran};
 use std::time::Instant;
 
-/// A ring that is followed by an observer; what was read of it is kept.
+/// A ring with an observer; the items that were read are kept.
 pub struct Followed {
     observer: Observer,
     pub origin: Origin,
@@ -45,7 +45,7 @@ impl Followed {
         Followed { observer, origin, items: Vec::new() }
     }
 
-    /// Reads what is there now.
+    /// Reads what is present now.
     pub fn read(&mut self) -> &mut Self {
         let mut newest = self.items.iter().rev().find_map(|item| match item {
             Kept::Record { time, .. } => Some(*time),
@@ -65,7 +65,7 @@ impl Followed {
         self
     }
 
-    /// Each item as an event; the first has the number `seq`.
+    /// Passes each item as an event; the first has the number `seq`.
     pub fn events(&self, mut seq: u64, mut each: impl FnMut(&Event<'_>)) -> u64 {
         let origin = &self.origin;
         let whats = self.items.iter().map(|item| match item {
@@ -89,12 +89,12 @@ impl Followed {
         seq
     }
 
-    /// All of it to an output.
+    /// Passes all items to an output.
     pub fn export(&self, to: &mut dyn Output) {
         self.events(0, |event| assert_eq!(to.take(event).unwrap(), Took::Yes));
     }
 
-    /// The records: type, value by the table, time.
+    /// Returns the records: type, value by the table, time.
     pub fn records(&self) -> Vec<Shown> {
         let mut shown = Vec::new();
         self.events(0, |event| {
@@ -112,7 +112,7 @@ impl Followed {
         shown
     }
 
-    /// The losses.
+    /// Returns the losses.
     pub fn losses(&self) -> Vec<Lost> {
         let lost = |item: &Kept| match item {
             Kept::Lost(lost, _) => Some(*lost),
@@ -133,14 +133,14 @@ pub struct Shown {
     pub wall: Option<u64>,
 }
 
-/// Ends an output; its deadline has passed already.
+/// Closes an output; its deadline has passed already.
 pub fn close(mut output: impl Output) {
     output.flush().unwrap();
     assert_eq!(output.undelivered(), None);
     close_at_once(output);
 }
 
-/// Ends an output of which nothing is readable before.
+/// Closes an output whose files are not readable before.
 pub fn close_at_once(mut output: impl Output) {
     output.close(Instant::now()).unwrap();
     assert_eq!(output.undelivered(), None);
@@ -149,18 +149,18 @@ pub fn close_at_once(mut output: impl Output) {
     assert!(figures.bytes > 0);
 }
 
-/// What a test prints that cannot run here; it fails if all must run.
+/// Reports a test that cannot run here; fails if all must run.
 pub fn skip(why: &str) {
     assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "must not be skipped: {why}");
     println!("SKIPPED: {why}");
 }
 
-/// What a program says; `None` if it is not there.
+/// Returns a program's output; `None` if it is not installed.
 pub fn run(program: &str, args: &[&str]) -> Option<Ran> {
     Command::new(program).args(args).env("LC_ALL", "C.UTF-8").env("TZ", "UTC").output().ok()
 }
 
-/// What a Python script prints; `None` if there is no Python with this module.
+/// Returns a Python script's output; `None` if there is no Python with this module.
 pub fn python(module: &str, script: &str, args: &[&str]) -> Option<String> {
     let ran = run("python3", &[&["-c", script], args].concat())?;
     let error = String::from_utf8_lossy(&ran.stderr);

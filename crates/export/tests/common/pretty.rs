@@ -1,9 +1,9 @@
-//! The text in which babeltrace2 prints an event's fields, as JSON.
+//! Converts the text in which babeltrace2 prints an event's fields to JSON.
 
 use serde_json::Value as Json;
 use std::fmt;
 
-/// What was printed, with a struct's fields in their order.
+/// The printed value, with a struct's fields in their order.
 #[derive(Clone, PartialEq)]
 pub enum Pretty {
     Struct(Vec<(String, Pretty)>),
@@ -12,7 +12,7 @@ pub enum Pretty {
 }
 
 impl Pretty {
-    /// The field of this name.
+    /// Returns the field of this name.
     pub fn get(&self, name: &str) -> &Pretty {
         let Pretty::Struct(fields) = self else { panic!("{self:?}") };
         let found = fields.iter().find(|(own, _)| own == name);
@@ -41,7 +41,7 @@ impl fmt::Debug for Pretty {
     }
 }
 
-/// Parses `{ a = 1, b = "text" }`; what follows it, too.
+/// Parses `{ a = 1, b = "text" }`; returns the value and the rest.
 pub fn parse(text: &str) -> (Pretty, &str) {
     let text = text.trim_start();
     match text.as_bytes()[0] {
@@ -69,7 +69,7 @@ pub fn parse(text: &str) -> (Pretty, &str) {
             }
             (Pretty::List(list), &rest[1..])
         }
-        // An enumeration: the label, or what stands for it.
+        // An enumeration: the label, or its substitute.
         b'(' => {
             let (label, after) = if text[1..].trim_start().starts_with('"') {
                 parse(&text[1..])

@@ -17,7 +17,7 @@ pub enum State {
     Busy,
 }
 
-/// A place.
+/// A position.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable, Record)]
 pub struct Point {
@@ -50,7 +50,7 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// One whose every field follows from its number.
+    /// Creates a value whose fields are derived from its number.
     pub fn of(number: u64) -> Self {
         let mut market = [0; 8];
         let name = format!("M\u{e9}{}", number % 1000);
@@ -72,7 +72,7 @@ impl Plain {
     }
 }
 
-/// What a ring of the kernel's could hold.
+/// A record of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable, Record)]
 pub struct Fault {
@@ -81,7 +81,7 @@ pub struct Fault {
     pub addr: u64,
 }
 
-/// A ring as if it were the kernel's, with records of two threads.
+/// Creates a ring that resembles the kernel's, with records of two threads.
 pub fn kernel_ring(path: &Path, id: u32) -> Followed {
     let mut producer =
         Producer::create(path, &Options { time: true, ..Options::default() }).unwrap();
@@ -109,7 +109,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// One whose every field follows from its number.
+    /// Creates a value whose fields are derived from its number.
     pub fn of(number: u64) -> Self {
         Line {
             number,
@@ -128,13 +128,13 @@ pub const TAGGED: Schema<'static> = Schema::new("demo.Tagged event", Encoding::T
 pub const TEXT: Schema<'static> = Schema::new("demo.Text", Encoding::Utf8).with_hashed_id();
 pub const JSON: Schema<'static> = Schema::new("demo.Json", Encoding::Json).with_hashed_id();
 pub const BYTES: Schema<'static> = Schema::new("demo.Bytes", Encoding::Bytes).with_hashed_id();
-/// A class without the fields that it should have.
+/// A class without its required fields.
 pub const ODD: Schema<'static> =
     Schema { class: Class::Gauge, ..Schema::new("demo.Odd", Encoding::Utf8) }.with_hashed_id();
-/// A number that no table has.
+/// A type number that is in no table.
 pub const UNKNOWN: u32 = 4999;
 
-/// What one record of [`TAGGED`] holds.
+/// Returns a payload of [`TAGGED`].
 pub fn tagged(number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = TaggedWriter::new(&mut bytes);
@@ -188,7 +188,7 @@ pub fn publish(producer: &mut Producer, number: u64) -> Result<(), ReserveError>
     }
 }
 
-/// A drop ring with time: it wraps, and loses records since it is full, and some that are too large.
+/// Creates a drop ring with timestamps that has wrapped, and has lost records: full and too large.
 pub fn full_ring(path: &Path, id: u32) -> Followed {
     let options = Options { size: 16 << 10, time: true, ..Options::default() };
     let mut producer = Producer::create(path, &options).unwrap();
@@ -217,7 +217,7 @@ pub fn full_ring(path: &Path, id: u32) -> Followed {
     followed
 }
 
-/// An overwrite ring with time, whose observer is lapped.
+/// Creates an overwrite ring with timestamps, whose observer is lapped.
 pub fn lapped_ring(path: &Path, id: u32) -> Followed {
     let policy = perfring_consumer::Policy::Overwrite;
     let options = Options { size: 16 << 10, time: true, policy, ..Options::default() };

@@ -1,4 +1,4 @@
-//! A ring that a test writes into, and its records as events.
+//! A ring that a test writes to, and its records as events.
 #![allow(dead_code)] // each test uses some of it
 
 use perfring_consumer::{Item, Observer, OwnerInfo, Start};
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until this is so.
+/// Waits until the condition holds.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "for {PATIENCE:?}, this did not come true: {what}");
-        std::thread::sleep(Duration::from_millis(2)); // between two looks
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2)); // between two polls
     }
 }
 
-/// The numbers of events, of all rings.
+/// The numbers of events, for all rings.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     pub(crate) next: u64,
@@ -67,12 +67,13 @@ impl Feed {
         Feed { _dir: dir, path, sink, observer, origin, began: false }
     }
 
-    /// All that has come, into this output; of each that is busy it waits. Returns records.
+    /// Passes all new events to this output, and waits while it is busy. Returns the number of
+    /// records.
     pub(crate) fn pump(&mut self, numbers: &mut Numbers, to: &mut dyn Output) -> u64 {
         self.pump_if(numbers, to, |_| true)
     }
 
-    /// The same of some of the records.
+    /// The same for some of the records.
     pub(crate) fn pump_if(
         &mut self,
         numbers: &mut Numbers,

@@ -1,4 +1,4 @@
-//! Servers and senders that die.
+//! Servers and senders that are killed.
 
 use crate::feed::{Feed, options, soon};
 use perfring_export::Output;
@@ -17,7 +17,7 @@ fn a_server_killed_at_random_loses_and_doubles_nothing() {
     let mut feed = Feed::new(3);
     let mut kills = 0;
     for part in 1..=6 {
-        // The server dies once some more are delivered, with others on their way.
+        // The server is killed once some more are delivered, with others in flight.
         let end = part * RECORDS / 6;
         let at = nats.figures().delivered + dice.below(RECORDS / 12);
         let limit = soon();
@@ -31,8 +31,8 @@ fn a_server_killed_at_random_loses_and_doubles_nothing() {
         kills += 1;
         feed.release(&mut nats);
         if dice.below(2) == 0 {
-            // It is felt, and the window fills.
-            until("the trouble is told", || nats.figures().trouble.is_some());
+            // The output notices it, and the window fills.
+            until("the trouble is reported", || nats.figures().trouble.is_some());
             while feed.seq < end && feed.offer(&mut nats) {}
         }
         server.up();
@@ -42,7 +42,7 @@ fn a_server_killed_at_random_loses_and_doubles_nothing() {
     let figures = nats.figures();
     println!("{kills} kills, {} sent again or connected again", figures.retries);
     assert_eq!((figures.delivered, figures.refused), (RECORDS, 0));
-    assert!(figures.retries >= kills, "no kill was felt");
+    assert!(figures.retries >= kills, "no kill was noticed");
     feed.check(&server.stored());
 }
 
@@ -62,12 +62,12 @@ fn a_sender_killed_and_started_again_doubles_nothing() {
             nats.flush().unwrap();
             feed.release(&mut nats);
         }
-        drop(nats); // whatever is on its way
+        drop(nats); // whatever is in flight
         if life % 3 == 0 {
             server.kill();
             server.up();
         }
-        // The next begins where the rings still have them.
+        // The next one starts where the rings still have them.
         redelivered += feed.seq - feed.released;
         feed.seq = feed.released;
     }
@@ -79,9 +79,9 @@ fn a_sender_killed_and_started_again_doubles_nothing() {
     feed.check(&server.stored());
 }
 
-/// What counts as delivered is in the stream, also when the server dies right then.
+/// Delivered records are in the stream, even if the server is killed right then.
 #[test]
-fn what_may_leave_its_ring_is_in_the_stream() {
+fn released_records_are_in_the_stream() {
     let Some(mut server) = Server::start() else { return };
     let mut dice = Rng::from_env();
     for _ in 0..5 {
@@ -104,7 +104,7 @@ fn what_may_leave_its_ring_is_in_the_stream() {
         server.up();
         let stored = server.stored();
         let there = stored.len() as u64 - before;
-        assert!(there >= feed.released, "{there} there, {} released", feed.released);
+        assert!(there >= feed.released, "{there} present, {} released", feed.released);
         for (number, message) in stored[before as usize..].iter().enumerate() {
             assert_eq!(message.payload, (number as u64).to_le_bytes(), "in order");
         }

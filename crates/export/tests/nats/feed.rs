@@ -1,4 +1,4 @@
-//! Rings without rings: events as a sidecar would tell them.
+//! Events as a sidecar would pass them, without rings.
 
 use perfring_consumer::{Anchors, OwnerInfo, Policy, Record};
 use perfring_export::nats::{Nats, Options, Payload};
@@ -47,7 +47,7 @@ pub(crate) fn soon() -> Instant {
     Instant::now() + LIMIT
 }
 
-/// Records of several rings in turn, and what of them may leave their rings.
+/// Records of several rings in turn, and which of them may be released.
 pub(crate) struct Feed {
     pub(crate) origins: Vec<Origin>,
     /// The number of the next event.
@@ -62,7 +62,7 @@ impl Feed {
         Feed { origins, seq: 0, released: 0 }
     }
 
-    /// One record, of eight bytes, its number; whether it was taken.
+    /// Offers one record of eight bytes, its number; returns whether it was taken.
     pub(crate) fn offer(&mut self, nats: &mut Nats) -> bool {
         let seq = self.seq;
         let rings = self.origins.len() as u64;
@@ -75,7 +75,7 @@ impl Feed {
         took
     }
 
-    /// Until so many are taken.
+    /// Offers records until this many are taken.
     pub(crate) fn to(&mut self, count: u64, nats: &mut Nats) {
         let end = soon();
         while self.seq < count {
@@ -94,7 +94,7 @@ impl Feed {
         self.released = released;
     }
 
-    /// Every record once, and in each ring's order.
+    /// Checks for every record once, and in each ring's order.
     pub(crate) fn check(&self, stored: &[Stored]) {
         let rings = self.origins.len();
         let mut by_ring: HashMap<&str, VecDeque<u64>> = HashMap::new();

@@ -1,4 +1,4 @@
-//! What a message says.
+//! The content of messages.
 
 use crate::feed::{Feed, loss, options, origin, record, soon};
 use perfring_consumer::Cause;
@@ -23,7 +23,7 @@ fn all_records_arrive_in_each_rings_order() {
 }
 
 #[test]
-fn a_message_says_what_it_is_and_a_loss_is_one_too() {
+fn a_message_has_its_headers_and_a_loss_is_one_too() {
     let Some(server) = Server::start() else { return };
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     let ring = origin(0, "a shop.№1\r\nX: y");
@@ -31,7 +31,7 @@ fn a_message_says_what_it_is_and_a_loss_is_one_too() {
         What::Began,
         record(64, b"\0\xffbytes", &ring),
         loss(128, 7, Cause::Full),
-        loss(128, 3, Cause::TooLarge), // at the same place, and another loss
+        loss(128, 3, Cause::TooLarge), // another loss at the same position
         record(128, b"more", &ring),
         What::Ended,
     ];
@@ -84,13 +84,13 @@ fn json_is_the_line_of_the_json_output() {
 }
 
 #[test]
-fn the_same_events_again_are_known_again() {
+fn the_same_events_again_are_recognised() {
     let Some(server) = Server::start() else { return };
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     let mut feed = Feed::new(2);
     feed.to(5_000, &mut nats);
     nats.close(soon()).unwrap();
-    // Another process, which has saved no place.
+    // Another process, which has no saved position.
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     (feed.seq, feed.released) = (0, 0);
     feed.to(6_000, &mut nats);

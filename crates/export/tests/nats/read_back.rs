@@ -7,7 +7,7 @@ use perfring_testkit::rng::Rng;
 use perfring_testrig::nats::{Server, until};
 use std::time::{Duration, Instant};
 
-/// The server forgets ids after a tenth of a second here, so all that was on its way is in doubt.
+/// The server forgets ids after a tenth of a second here, so all messages in flight are in doubt.
 #[test]
 fn an_outage_longer_than_the_duplicate_window_doubles_nothing() {
     let Some(mut server) = Server::start() else { return };
@@ -32,7 +32,7 @@ fn an_outage_longer_than_the_duplicate_window_doubles_nothing() {
             }
         }
         server.kill();
-        until("it is felt", || nats.figures().trouble.is_some());
+        until("it is noticed", || nats.figures().trouble.is_some());
         let killed = Instant::now();
         until("the ids are forgotten", || killed.elapsed() > Duration::from_millis(200));
         server.up();

@@ -1,4 +1,4 @@
-//! Servers that are not there, not willing, not able.
+//! Servers that are missing, that refuse, or that lack something.
 
 use crate::feed::{Feed, options, origin, record, soon};
 use async_nats::jetstream::stream;
@@ -7,7 +7,7 @@ use perfring_export::{Event, Output};
 use perfring_testrig::nats::{Server, Stored, stored, until};
 use std::time::{Duration, Instant};
 
-/// Waits for a sentence with this word.
+/// Waits for a message with this word.
 fn reported(nats: &Nats, word: &str) -> String {
     let mut sentence = String::new();
     until(word, || {
@@ -19,7 +19,7 @@ fn reported(nats: &Nats, word: &str) -> String {
 }
 
 #[test]
-fn no_server_at_the_start_is_waited_for_and_told() {
+fn a_missing_server_at_the_start_is_waited_for_and_reported() {
     let Some(mut server) = Server::prepare("jetstream { store_dir: STORE }") else { return };
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     let mut feed = Feed::new(1);
@@ -33,7 +33,7 @@ fn no_server_at_the_start_is_waited_for_and_told() {
 }
 
 #[test]
-fn closing_without_a_server_ends_at_the_deadline_and_says_what_is_left() {
+fn closing_without_a_server_ends_at_the_deadline_and_reports_the_rest() {
     let Some(server) = Server::prepare("") else { return };
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     let mut feed = Feed::new(1);
@@ -82,7 +82,7 @@ fn the_window_is_bounded_in_bytes_too() {
         took.push(nats.take(&event).unwrap() == perfring_export::Took::Yes);
     }
     assert_eq!(took, [true, true, true, false, false]);
-    // One that is larger than all of it goes alone.
+    // A message larger than the window is sent alone.
     let options = Options { window_bytes: 1000, ..options };
     let mut nats = Nats::open("engine", &options).unwrap();
     for (seq, took) in [(0, true), (1, false)] {
@@ -92,7 +92,7 @@ fn the_window_is_bounded_in_bytes_too() {
 }
 
 #[test]
-fn a_full_stream_is_waited_for_and_told() {
+fn a_full_stream_is_waited_for_and_reported() {
     let Some(server) = Server::start() else { return };
     server.make_stream(stream::Config {
         name: "perfring".into(),
@@ -107,7 +107,7 @@ fn a_full_stream_is_waited_for_and_told() {
     let mut feed = Feed::new(1);
     let mut there = Vec::new();
     let end = soon();
-    // Whoever reads the stream takes away what he has; three times.
+    // The stream is purged; three times.
     for count in [1_000, 2_000, 3_000] {
         while feed.seq < count {
             assert!(Instant::now() < end, "{:?}", nats.figures());
@@ -131,7 +131,7 @@ fn a_full_stream_is_waited_for_and_told() {
     closed.unwrap();
     assert_eq!(nats.figures().refused, 0, "nothing is refused for good");
     assert!(nats.figures().retries > 0);
-    // What is refused comes after those behind it that found room: by a window at most.
+    // A refused message follows later ones that found room: by a window at most.
     let numbers: Vec<u64> = there.iter().map(Stored::number).collect();
     let once: std::collections::BTreeSet<u64> = numbers.iter().copied().collect();
     assert_eq!((numbers.len() as u64, once.len() as u64), (feed.seq, feed.seq));
@@ -143,7 +143,7 @@ fn a_full_stream_is_waited_for_and_told() {
 }
 
 #[test]
-fn a_message_that_no_server_takes_is_refused_for_good_and_counted() {
+fn a_message_too_large_for_the_server_is_refused_for_good_and_counted() {
     let Some(server) = Server::with("jetstream { store_dir: STORE }\nmax_payload: 20000") else {
         return;
     };
@@ -167,7 +167,7 @@ fn a_message_that_no_server_takes_is_refused_for_good_and_counted() {
 }
 
 #[test]
-fn a_message_that_the_stream_never_takes_is_refused_for_good_too() {
+fn a_message_too_large_for_the_stream_is_refused_for_good_too() {
     let Some(server) = Server::start() else { return };
     server.make_stream(stream::Config {
         name: "perfring".into(),
@@ -188,7 +188,7 @@ fn a_message_that_the_stream_never_takes_is_refused_for_good_too() {
 }
 
 #[test]
-fn wrong_credentials_are_told_and_right_ones_go_on() {
+fn wrong_credentials_are_reported_and_right_ones_continue() {
     let config = "jetstream { store_dir: STORE }\nauthorization { user: ring, password: secret }";
     let Some(server) = Server::with(config) else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -199,7 +199,7 @@ fn wrong_credentials_are_told_and_right_ones_go_on() {
     let mut nats = Nats::open("engine", &options).unwrap();
     let mut feed = Feed::new(1);
     feed.to(10, &mut nats);
-    let sentence = reported(&nats, "does not let us in");
+    let sentence = reported(&nats, "refuses access");
     assert!(sentence.contains("check `credentials_file`"));
     std::fs::write(&file, "secret\n").unwrap();
     nats.close(soon()).unwrap();
@@ -208,7 +208,7 @@ fn wrong_credentials_are_told_and_right_ones_go_on() {
 }
 
 #[test]
-fn a_server_without_jetstream_is_told() {
+fn a_server_without_jetstream_is_reported() {
     let Some(mut server) = Server::with("") else { return };
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     let mut feed = Feed::new(1);
@@ -222,7 +222,7 @@ fn a_server_without_jetstream_is_told() {
 }
 
 #[test]
-fn a_stream_is_made_as_it_is_asked_for() {
+fn a_stream_is_created_as_configured() {
     let Some(server) = Server::start() else { return };
     let stream = Stream {
         name: "own".into(),
@@ -249,7 +249,7 @@ fn a_stream_is_made_as_it_is_asked_for() {
 }
 
 #[test]
-fn a_stream_that_is_gone_is_made_again() {
+fn a_removed_stream_is_created_again() {
     let Some(server) = Server::start() else { return };
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     let mut feed = Feed::new(1);
@@ -263,21 +263,21 @@ fn a_stream_that_is_gone_is_made_again() {
 }
 
 #[test]
-fn a_stream_that_we_may_not_make_is_asked_for() {
+fn a_stream_that_may_not_be_created_is_reported() {
     let Some(server) = Server::start() else { return };
     let stream = Stream { create: false, ..Stream::default() };
     let mut nats = Nats::open("engine", &Options { stream, ..options(&server) }).unwrap();
     let mut feed = Feed::new(1);
     feed.to(10, &mut nats);
     reported(&nats, "there is no stream \"perfring\"");
-    // One that does not take our subjects.
+    // A stream without our subjects.
     server.make_stream(stream::Config {
         name: "perfring".into(),
         subjects: vec!["other.>".into()],
         ..stream::Config::default()
     });
     reported(&nats, "no stream takes the subject perfring.ring-0.bytes");
-    // Another one takes them.
+    // Another stream has our subjects.
     server.make_stream(stream::Config {
         name: "elsewhere".into(),
         subjects: vec!["perfring.>".into()],
@@ -295,12 +295,12 @@ fn a_stream_that_we_may_not_make_is_asked_for() {
 }
 
 #[test]
-fn options_that_cannot_be_are_refused_in_words() {
+fn invalid_options_are_refused_with_a_message() {
     let base = Options::default;
     let none = || Some("x".to_owned());
     for (options, word) in [
         (Options { servers: vec![], ..base() }, "`servers` is empty"),
-        (Options { servers: vec!["nats://a b".into()], ..base() }, "is no address"),
+        (Options { servers: vec!["nats://a b".into()], ..base() }, "is not an address"),
         (Options { subject: "a.{type}.".into(), ..base() }, "empty word"),
         (Options { user: none(), ..base() }, "`user` needs `password`"),
         (Options { password: none(), ..base() }, "these need `user`"),

@@ -1,4 +1,4 @@
-//! At least once.
+//! At-least-once delivery.
 
 use crate::*;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
@@ -12,7 +12,7 @@ fn soon() -> Instant {
     Instant::now() + feed::PATIENCE
 }
 
-/// Bodies (numbers) of all log records that came, with how often each did.
+/// Returns the bodies (numbers) of all received log records, and how often each was received.
 fn numbers(got: &Got) -> BTreeMap<i64, usize> {
     let mut out = BTreeMap::new();
     for record in records(got) {
@@ -60,7 +60,8 @@ fn a_server_that_fails_for_a_while_gets_everything() {
     let got = server.got.lock().unwrap();
     let came = numbers(&got);
     assert_eq!(came.keys().copied().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
-    // Only the batch whose answer broke off came twice, and its records can be told by their keys.
+    // Only the batch whose answer broke off arrived twice, and its records are recognised by their
+    // keys.
     let twice = came.values().filter(|times| **times == 2).count();
     assert!((1..=10).contains(&twice) && came.values().all(|times| *times <= 2), "{came:?}");
     let key = |pair: &opentelemetry_proto::tonic::common::v1::KeyValue| pair.key == "perfring.key";
@@ -84,7 +85,7 @@ fn a_server_that_is_killed_and_comes_back_gets_everything() {
         let (address, got) = server.kill();
         emit(&feed, 1000 + round * 100..1000 + round * 100 + 100);
         feed.pump(&mut seqs, &mut otlp);
-        until("it is told that nobody listens", || {
+        until("the missing receiver is reported", || {
             otlp.flush().unwrap();
             otlp.figures().trouble.is_some_and(|why| why.contains("does not answer"))
         });
@@ -94,7 +95,7 @@ fn a_server_that_is_killed_and_comes_back_gets_everything() {
     otlp.close(soon()).unwrap();
     let came = numbers(&server.got.lock().unwrap());
     assert_eq!(came.len(), 1000);
-    println!("{} of 1000 came twice", came.values().filter(|times| **times > 1).count());
+    println!("{} of 1000 arrived twice", came.values().filter(|times| **times > 1).count());
     assert_eq!(otlp.figures().delivered, otlp.figures().taken);
 }
 
@@ -113,7 +114,7 @@ fn retry_after_is_honoured() {
 }
 
 #[test]
-fn what_is_refused_is_told_and_not_sent_again() {
+fn refused_records_are_reported_and_not_sent_again() {
     let server = Server::start();
     server.reply([Reply::Status(400, "")]);
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
@@ -145,7 +146,7 @@ fn what_is_refused_is_told_and_not_sent_again() {
 }
 
 #[test]
-fn a_server_that_says_nothing_makes_it_busy_and_blocks_nobody() {
+fn a_silent_server_makes_it_busy_and_does_not_block() {
     let server = Server::start();
     server.reply(vec![Reply::Silence; 1000]);
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
@@ -157,7 +158,7 @@ fn a_server_that_says_nothing_makes_it_busy_and_blocks_nobody() {
     let mut refused = false;
     let mut origin = feed.origin.clone();
     origin.data_size = 1 << 40;
-    // The same loss over and over: it needs no ring.
+    // The same loss again and again: it needs no ring.
     let loss = Loss {
         pos: 8,
         records: 1,
@@ -182,7 +183,7 @@ fn a_server_that_says_nothing_makes_it_busy_and_blocks_nobody() {
 }
 
 #[test]
-fn nobody_there_at_close_is_an_error_that_says_how_many() {
+fn a_missing_receiver_at_close_is_an_error_with_the_number() {
     let server = Server::start();
     let options = options(&server);
     let _ = server.kill();
@@ -196,7 +197,7 @@ fn nobody_there_at_close_is_an_error_that_says_how_many() {
 }
 
 #[test]
-fn undelivered_is_the_oldest_that_is_not_there() {
+fn undelivered_is_the_oldest_undelivered_event() {
     let server = Server::start();
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
     let mut otlp = open(&server);
@@ -210,11 +211,11 @@ fn undelivered_is_the_oldest_that_is_not_there() {
     let oldest = seqs.next;
     emit(&feed, 3..6);
     feed.pump(&mut seqs, &mut otlp);
-    until("it was asked", || {
+    until("a request was received", || {
         otlp.flush().unwrap();
         server.got.lock().unwrap().replies.is_empty()
     });
-    // Until the answer is there, and it is an answer that takes them.
+    // Until an answer arrives that accepts them.
     let before = server.got.lock().unwrap().logs.len();
     let undelivered = otlp.undelivered();
     if server.got.lock().unwrap().logs.len() == before {

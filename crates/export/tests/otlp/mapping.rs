@@ -1,4 +1,4 @@
-//! Every field under its name, whatever is there and whatever is missing.
+//! Every field under its name, whichever are present or missing.
 
 use super::rows::*;
 use crate::*;
@@ -59,7 +59,7 @@ fn every_field_of_a_log_record_arrives() {
 }
 
 #[test]
-fn what_was_cut_is_counted() {
+fn truncated_values_are_counted() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
     let mut otlp = open(&server);
@@ -157,7 +157,7 @@ fn records_without_a_class_are_log_records_if_wanted() {
         let fields = [Field::new("x", 0, Shape::ANY)];
         let odd = feed.sink.declare(Class::Plain, "demo.Point", "", &fields).unwrap();
         feed.sink.write(odd, |values| values.u64("x", 5)).unwrap();
-        // A sum that does not say what it counts from is none.
+        // A sum without a temporality is not a sum.
         let bad = feed.sink.declare(Class::Sum, "demo.Bad", "", &[]).unwrap();
         feed.sink.write(bad, |values| values.text(names::NAME, "n")).unwrap();
         let other =
@@ -187,7 +187,7 @@ fn records_without_a_class_are_log_records_if_wanted() {
 }
 
 #[test]
-fn signals_that_are_not_wanted_are_taken_and_left_out() {
+fn signals_that_are_not_selected_are_taken_and_left_out() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
     let signals = vec![perfring_export::otlp::Lane::Traces];

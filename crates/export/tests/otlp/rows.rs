@@ -1,4 +1,4 @@
-//! What came to the receiver, in rows.
+//! The received messages, in rows.
 
 use crate::*;
 pub(crate) use opentelemetry_proto::tonic::common::v1::KeyValue;

@@ -1,4 +1,4 @@
-//! Samples of metrics: as they are, and gathered.
+//! Samples of metrics: single, and combined.
 
 use super::rows::*;
 use crate::*;
@@ -82,7 +82,7 @@ fn every_field_of_samples_arrives() {
 }
 
 #[test]
-fn samples_are_gathered_and_nothing_of_them_is_lost() {
+fn samples_are_combined_and_nothing_of_them_is_lost() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
     let options =
@@ -91,7 +91,7 @@ fn samples_are_gathered_and_nothing_of_them_is_lost() {
     for at in 0..1000u64 {
         let which = &[("k", Value::U64(at % 2))];
         feed.sink.emit(&Sum { attributes: which, ..Sum::delta("delta", 1u64) }).unwrap();
-        // As two threads: the greatest counts, not the last.
+        // As from two threads: the greatest is used, not the last.
         let value = if at % 2 == 0 { at } else { at - 1 };
         feed.sink.emit(&Sum::cumulative("total", value)).unwrap();
         feed.sink.emit(&Gauge::new("gauge", at)).unwrap();

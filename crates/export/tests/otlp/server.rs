@@ -1,4 +1,4 @@
-//! An OTLP receiver over HTTP, as small as can be, that fails as it is told to.
+//! A minimal OTLP receiver over HTTP that fails on command.
 
 use flate2::read::GzDecoder;
 use opentelemetry_proto::tonic::collector::logs::v1::{
@@ -18,13 +18,13 @@ use std::time::Instant;
 pub(crate) enum Reply {
     /// This status, and these header lines.
     Status(u16, &'static str),
-    /// Taken, but for so many log records.
+    /// Accepted, except this many log records.
     Partial(i64),
-    /// It is taken, and the connection is closed within the answer.
+    /// Accepted, and the connection is closed within the answer.
     TakenThenBroken,
     /// The connection is closed before the body is read.
     Closed,
-    /// Nothing, for ever.
+    /// No answer.
     Silence,
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct Got {
     pub(crate) logs: Vec<ExportLogsServiceRequest>,
     pub(crate) metrics: Vec<ExportMetricsServiceRequest>,
     pub(crate) traces: Vec<ExportTraceServiceRequest>,
-    /// Request lines, header lines and when, of all that was asked.
+    /// Request lines, header lines and times of all requests.
     pub(crate) asked: Vec<(String, Vec<String>, Instant)>,
-    /// What is answered next; then all is well.
+    /// The next answers; then all succeed.
     pub(crate) replies: VecDeque<Reply>,
 }
 
@@ -52,7 +52,7 @@ impl Server {
         Server::at("127.0.0.1:0".parse().unwrap(), Arc::default())
     }
 
-    /// Comes back at this address with what had come before.
+    /// Starts again at this address with what was received before.
     pub(crate) fn at(address: SocketAddr, got: Arc<Mutex<Got>>) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
@@ -72,7 +72,7 @@ impl Server {
         Server { address, got, listener, stop, thread: Some(thread) }
     }
 
-    /// Dies: all connections break, and nobody listens.
+    /// Ends: all connections break, and the port is closed.
     pub(crate) fn kill(mut self) -> (SocketAddr, Arc<Mutex<Got>>) {
         let (address, got) = (self.address, Arc::clone(&self.got));
         for stream in self.stop.lock().unwrap().drain(..) {
@@ -94,7 +94,7 @@ impl Server {
     }
 }
 
-/// One request; `None` if the connection is of no more use.
+/// Serves one request; `None` if the connection is closed.
 fn serve(stream: &TcpStream, got: &Mutex<Got>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut writer = stream;
@@ -163,7 +163,7 @@ fn serve(stream: &TcpStream, got: &Mutex<Got>) -> Option<()> {
         Reply::Closed => return None,
     };
     let head =
-        format!("HTTP/1.1 {status} Told\r\nContent-Length: {}\r\n{headers}\r\n", answer.len());
+        format!("HTTP/1.1 {status} Status\r\nContent-Length: {}\r\n{headers}\r\n", answer.len());
     writer.write_all(head.as_bytes()).ok()?;
     writer.write_all(&answer).ok()
 }

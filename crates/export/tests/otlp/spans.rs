@@ -1,4 +1,4 @@
-//! Spans: whole, late, long, and cut off.
+//! Spans: complete, late, long, and incomplete.
 
 use super::rows::*;
 use crate::*;
@@ -50,7 +50,11 @@ fn every_field_of_a_span_arrives_from_two_rings_as_one() {
     assert_eq!((&*span.parent_span_id, &*span.name, span.kind), (&PARENT.0[..], "GET /", 2));
     assert!(span.start_time_unix_nano > 1_600_000_000_000_000_000);
     assert!(span.end_time_unix_nano > span.start_time_unix_nano);
-    assert_ne!(span.end_time_unix_nano - span.start_time_unix_nano, 1000, "the stamps count");
+    assert_ne!(
+        span.end_time_unix_nano - span.start_time_unix_nano,
+        1000,
+        "the timestamps are used"
+    );
     let status = span.status.as_ref().unwrap();
     assert_eq!((status.code, &*status.message), (2, "why"));
     let names: Vec<_> = span.attributes.iter().map(|pair| &*pair.key).collect();
@@ -62,7 +66,7 @@ fn every_field_of_a_span_arrives_from_two_rings_as_one() {
 }
 
 #[test]
-fn an_end_without_a_start_says_so() {
+fn an_end_without_a_start_is_marked() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
     let options = perfring_export::otlp::Options { span_grace_ms: 0, ..options(&server) };
@@ -104,7 +108,7 @@ fn a_start_that_comes_after_its_end_is_joined() {
 }
 
 #[test]
-fn a_span_whose_ring_is_gone_is_told_as_unfinished() {
+fn a_span_of_a_removed_ring_is_reported_as_unfinished() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
     let options = perfring_export::otlp::Options { span_grace_ms: 0, ..options(&server) };
@@ -121,13 +125,13 @@ fn a_span_whose_ring_is_gone_is_told_as_unfinished() {
     assert_eq!(find(&resource.attributes, "service.name"), s("shop"));
     assert_eq!(find(&span.attributes, "perfring.span.end"), s("missing"));
     let status = span.status.unwrap();
-    assert_eq!((status.code, &*status.message), (2, "its ring is gone, and it had not ended"));
+    assert_eq!((status.code, &*status.message), (2, "its ring was removed before it ended"));
     assert_eq!(span.end_time_unix_nano, logs(&server)[0].2.time_unix_nano);
     close(otlp);
 }
 
 #[test]
-fn a_long_span_lets_its_ring_go_and_is_whole_in_the_end() {
+fn a_long_span_releases_its_ring_and_is_complete_in_the_end() {
     for long_spans in [LongSpans::Log, LongSpans::Memory] {
         let (server, mut seqs) = (Server::start(), Numbers::default());
         let mut feed = Feed::new(1, "ring");
@@ -164,7 +168,7 @@ fn a_long_span_lets_its_ring_go_and_is_whole_in_the_end() {
 }
 
 #[test]
-fn what_waits_holds_a_quarter_of_its_ring_at_most() {
+fn waiting_items_hold_a_quarter_of_their_ring_at_most() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
     feed.origin.data_size = 4096;
@@ -187,7 +191,7 @@ fn what_waits_holds_a_quarter_of_its_ring_at_most() {
     }
     feed.pump_if(&mut seqs, &mut otlp, not_resource);
     let last = seqs.next;
-    until("nothing is held but what came last", || {
+    until("only the last item is held", || {
         otlp.flush().unwrap();
         otlp.undelivered().is_none_or(|seq| seq > last - 60)
     });
@@ -200,7 +204,7 @@ fn what_waits_holds_a_quarter_of_its_ring_at_most() {
 }
 
 #[test]
-fn too_many_open_spans_are_told_oldest_first() {
+fn too_many_open_spans_are_reported_oldest_first() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
     let options = perfring_export::otlp::Options { open_spans: 3, ..options(&server) };
@@ -245,6 +249,6 @@ fn in_a_hurry_nothing_is_held_back_in_any_ring() {
         otlp.flush().unwrap();
         otlp.undelivered().is_none()
     });
-    assert_eq!(logs(&server).len(), 2); // one tells that the span began
+    assert_eq!(logs(&server).len(), 2); // one is the span's start
     close(otlp);
 }

@@ -1,4 +1,4 @@
-//! A scrape over a plain connection, and a reader of its page that forgives nothing.
+//! A scrape over a plain connection, and a strict parser of its page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
@@ -16,7 +16,7 @@ pub(crate) struct Page {
     pub(crate) samples: BTreeMap<(String, Labels), f64>,
 }
 
-/// Status line and headers, and the body.
+/// Returns status line and headers, and the body.
 pub(crate) fn ask(address: SocketAddr, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -30,7 +30,7 @@ pub(crate) fn get(address: SocketAddr, accept: &str) -> (String, String) {
     ask(address, &format!("GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n"))
 }
 
-/// A page in this format, read.
+/// Scrapes and parses a page in this format.
 pub(crate) fn scrape(address: SocketAddr, accept: &str) -> Page {
     let (head, body) = get(address, accept);
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -40,7 +40,7 @@ pub(crate) fn scrape(address: SocketAddr, accept: &str) -> Page {
     read(&body, open)
 }
 
-/// Fails at whatever the formats do not allow.
+/// Parses a page; fails at anything that the formats do not allow.
 pub(crate) fn read(body: &str, open: bool) -> Page {
     let mut page = Page::default();
     let mut family = String::new();
@@ -135,7 +135,7 @@ fn sample(line: &str) -> (String, Labels, f64) {
 }
 
 impl Page {
-    /// The value of the series with these labels.
+    /// Returns the value of the series with these labels.
     pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let labels = labels.iter().map(|(name, value)| (name.to_string(), value.to_string()));
         self.samples.get(&(name.to_owned(), labels.collect())).copied()

@@ -1,4 +1,4 @@
-//! What a test does with a recording, and what it should read then.
+//! Steps of a test with a recording, and the events that must be read.
 
 use perfring_consumer::{Anchor, Anchors, Cause, OwnerInfo, Policy, Record};
 use perfring_export::recording::{ReadError, Reader, Recording};
@@ -22,7 +22,7 @@ pub(crate) enum Step {
     Flush,
 }
 
-/// An event, with all that is known of its ring then.
+/// An event, with all that is known of its ring at that time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Seen {
     ring: String,
@@ -57,7 +57,7 @@ impl Seen {
     }
 }
 
-/// How many of them are records.
+/// Returns how many of them are records.
 pub(crate) fn records(seen: &[Seen]) -> u64 {
     seen.iter().filter(|seen| seen.what.starts_with(|c: char| c.is_ascii_digit())).count() as u64
 }
@@ -84,7 +84,7 @@ pub(crate) fn origin(ring: u8) -> Origin {
     }
 }
 
-/// A file in memory, which the test keeps.
+/// A file in memory, shared with the test.
 #[derive(Clone, Default)]
 pub(crate) struct Shared(pub(crate) Rc<RefCell<Vec<u8>>>);
 
@@ -99,7 +99,7 @@ impl Write for Shared {
     }
 }
 
-/// Records these steps, and says what should be read.
+/// Records these steps, and returns what must be read.
 pub(crate) fn record(steps: &[Step], recording: &mut Recording) -> Vec<Seen> {
     let mut rings: Vec<Origin> = (0..4).map(origin).collect();
     let mut seen = Vec::new();
@@ -141,7 +141,7 @@ pub(crate) fn record(steps: &[Step], recording: &mut Recording) -> Vec<Seen> {
     seen
 }
 
-/// A whole recording in memory, and what should be read of it.
+/// Returns a complete recording in memory, and what must be read from it.
 pub(crate) fn written(steps: &[Step]) -> (Vec<u8>, Vec<Seen>) {
     let file = Shared::default();
     let mut recording = Recording::to("test", file.clone()).unwrap();
@@ -169,14 +169,14 @@ pub(crate) fn read(bytes: &[u8]) -> (Vec<Seen>, Option<ReadError>) {
             }
             Ok(None) => return (seen, None),
             Err(error) => {
-                assert!(matches!(reader.next(), Ok(None)), "an error comes once");
+                assert!(matches!(reader.next(), Ok(None)), "an error is returned once");
                 return (seen, Some(error));
             }
         }
     }
 }
 
-/// Some events of two rings, in small blocks.
+/// Returns some events of two rings, in small blocks.
 pub(crate) fn some() -> Vec<Step> {
     let mut steps = vec![
         Step::Begin(0),
@@ -225,7 +225,7 @@ fn any_record() -> impl Strategy<Value = Step> {
     let kind = prop_oneof![any::<u32>(), Just(text_id), Just(4096)];
     let bytes = prop_oneof![
         20 => prop::collection::vec(any::<u8>(), 0..40),
-        1 => Just(vec![7; 65_520]), // the longest of a ring
+        1 => Just(vec![7; 65_520]), // the longest payload of a ring
     ];
     let late = prop_oneof![Just(0), any::<u64>()];
     (0..4u8, 0..10_000u64, kind, bytes, any::<Option<u64>>(), late).prop_map(

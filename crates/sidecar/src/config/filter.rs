@@ -1,12 +1,12 @@
-//! Which records an output is given.
+//! Selects the records for an output.
 
 use perfring_export::Rec;
 use perfring_types::Class;
 use perfring_types::read::{Condition, Value};
 use serde::Deserialize;
 
-/// Which records are wanted: those of any of the types, that fulfil all of the conditions and are
-/// bad enough. Losses are always told.
+/// Selects records: those of any of the types, that fulfil all of the conditions and are severe
+/// enough. Losses are always passed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     types: Vec<Wanted>,
@@ -55,8 +55,8 @@ impl TryFrom<Written> for Severity {
 }
 
 impl Filter {
-    /// Of types by name or number, conditions as `perfring tail --where` has them, and the least
-    /// severity of log records.
+    /// Creates a filter of types by name or number, conditions as of `perfring tail --where`, and
+    /// the least severity of log records.
     pub(crate) fn new(
         types: &[String],
         conditions: &[String],
@@ -77,13 +77,13 @@ impl Filter {
         })
     }
 
-    /// Whether anything is left out at all.
+    /// Returns whether all records are selected.
     #[must_use]
     pub fn is_any(&self) -> bool {
         *self != Filter::default()
     }
 
-    /// Whether this record is wanted.
+    /// Returns whether this record is selected.
     #[must_use]
     #[inline]
     pub fn takes(&self, record: &Rec<'_>) -> bool {
@@ -105,7 +105,7 @@ impl Filter {
     }
 }
 
-/// Whether it is a log record of at least this severity, or no log record.
+/// Returns whether it is a log record of at least this severity, or no log record.
 fn severe(record: &Rec<'_>, least: u64) -> bool {
     if record.kind_of().is_none_or(|kind| kind.class.known() != Some(Class::Log)) {
         return true;
@@ -113,7 +113,7 @@ fn severe(record: &Rec<'_>, least: u64) -> bool {
     severity(record).is_some_and(|severity| severity >= least)
 }
 
-/// The severity of a record that has one.
+/// Returns the severity of a record that has one.
 pub(crate) fn severity(record: &Rec<'_>) -> Option<u64> {
     match record.value()?.as_ref().ok()?.get("severity_number")? {
         Value::U64(number) => Some(*number),

@@ -1,4 +1,4 @@
-//! Where records come from.
+//! Inputs: where records come from.
 
 use super::table::{ConfigError, Table};
 use perfring_consumer::{Location, Trust};
@@ -9,33 +9,32 @@ use std::path::PathBuf;
 /// A directory of rings, or a single ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// Which.
-    pub place: Place,
+    /// What is read.
+    pub source: InputSource,
     /// How its rings are read.
     pub mode: Mode,
-    /// Where a ring is begun that is observed and of which no place is saved.
+    /// Where an observed ring without a saved position is started.
     pub from: From,
-    /// Which drop rings' records are copied before anything looks at them: by default those of rings
-    /// that others than this process's user may write. (A ring whose file is truncated is set aside in
-    /// any case.)
+    /// Which drop rings' records are copied before they are decoded: by default those of rings that
+    /// other users may write to. (A ring whose file is truncated is set aside in any case.)
     pub trust: Trust,
-    /// After so many seconds a ring of a directory is removed that is read to its end, and whose
-    /// producers are gone. An overwrite ring with records stays: they are somebody's last words.
+    /// After this many seconds a ring of a directory is removed that is read to its end, and whose
+    /// producers are dead. An overwrite ring with records stays: they are a program's last words.
     pub prune_after_seconds: Option<u64>,
 }
 
 /// What is read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum InputSource {
     /// All rings in a directory, as they come and go.
     Dir(PathBuf),
-    /// One ring, now or once it is there.
+    /// One ring, now or once it exists.
     Ring(Location),
-    /// What the kernel does: its perf events.
+    /// Kernel events.
     Kernel {
-        /// Which events.
+        /// The events.
         events: Vec<EventKind>,
-        /// Of which process; without one of all.
+        /// The process; `None` for all processes.
         pid: Option<u32>,
     },
 }
@@ -47,25 +46,25 @@ pub enum Mode {
     /// Drop rings are consumed, overwrite rings observed.
     #[default]
     Auto,
-    /// As the one consumer: what was delivered makes room for more. Rings that overwrite are read
-    /// by their one consumer as well, with the place saved in the ring.
+    /// As the only consumer: delivered records make room for new ones. Overwrite rings are also
+    /// read by their only consumer, with the position saved in the ring.
     Consume,
-    /// As one of any number that look on: nothing is moved, and nobody waits for this one.
+    /// As one of any number of observers: nothing is consumed, and no producer waits.
     Observe,
 }
 
-/// Where a ring is begun.
+/// Where a ring is started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum From {
     /// At its oldest record.
     #[default]
     Oldest,
-    /// With what comes from now on.
+    /// With new records only.
     Latest,
 }
 
-/// [`Trust`], as the configuration spells it.
+/// [`Guard`] in its serialised form.
 #[derive(Deserialize)]
 #[serde(remote = "Trust", rename_all = "lowercase")]
 enum TrustKey {
@@ -74,7 +73,7 @@ enum TrustKey {
     Nobody,
 }
 
-/// Trusts the files that only this process's user may write.
+/// Copies where other users than this process's may write.
 fn auto() -> Trust {
     Trust::Auto
 }
@@ -94,7 +93,7 @@ struct Keys {
 }
 
 impl Input {
-    /// Of this place, read as suits the rings.
+    /// Creates an input of this source, read as suits the rings.
     #[must_use]
     pub fn new(place: Place) -> Self {
         let (mode, from, trust) = (Mode::Auto, From::Oldest, Trust::Auto);
@@ -105,18 +104,18 @@ impl Input {
         let wrong = table.error("an input has one of dir, ring and perf");
         let no_pid = table.error("pid is for perf");
         let no_prune = table.error("prune_after_seconds is for directories");
-        let place = table.place();
+        let at = table.at();
         let mut keys: Keys = table.read()?;
         let events: Result<Vec<EventKind>, _> = keys.perf.iter().map(|name| name.parse()).collect();
-        let events = events.map_err(|error: UnknownEvent| place.error(&error.to_string()))?;
+        let events = events.map_err(|error: UnknownEvent| at.error(&error.to_string()))?;
         if events.is_empty() && keys.pid.is_some() {
             return Err(no_pid);
         }
-        let place = match (keys.dir.take(), keys.ring.take(), events.is_empty()) {
-            (Some(dir), None, true) => Place::Dir(dir),
+        let source = match (keys.dir.take(), keys.ring.take(), events.is_empty()) {
+            (Some(dir), None, true) => InputSource::Dir(dir),
             _ if keys.prune_after_seconds.is_some() => return Err(no_prune),
-            (None, Some(ring), true) => Place::Ring(Location::from(&*ring)),
-            (None, None, false) => Place::Kernel { events, pid: keys.pid },
+            (None, Some(ring), true) => InputSource::Ring(Location::from(&*ring)),
+            (None, None, false) => InputSource::Kernel { events, pid: keys.pid },
             _ => return Err(wrong),
         };
         let Keys { mode, from, trust, prune_after_seconds, .. } = keys;
@@ -124,12 +123,12 @@ impl Input {
     }
 
     pub(super) fn describe(&self) -> String {
-        let place = match &self.place {
-            Place::Dir(dir) => format!("all rings in {}", dir.display()),
-            Place::Ring(location) => format!("the ring {location}"),
-            Place::Kernel { events, pid } => {
+        let source = match &self.source {
+            InputSource::Dir(dir) => format!("all rings in {}", dir.display()),
+            InputSource::Ring(location) => format!("the ring {location}"),
+            InputSource::Kernel { events, pid } => {
                 let events: Vec<String> = events.iter().map(ToString::to_string).collect();
-                let whose = pid.map_or("everybody".to_owned(), |pid| format!("process {pid}"));
+                let whose = pid.map_or("all processes".to_owned(), |pid| format!("process {pid}"));
                 return format!("reads the kernel's {} of {whose}", events.join(", "));
             }
         };
@@ -139,7 +138,7 @@ impl Input {
             Mode::Observe => "observed",
         };
         let prune = self.prune_after_seconds.map_or(String::new(), |seconds| {
-            format!("; removed {seconds} s after they were read and left by their producers")
+            format!("; removed {seconds} s after they were read and their producers ended")
         });
         let trust = match self.trust {
             _ if self.mode == Mode::Observe => "",

@@ -1,4 +1,4 @@
-//! Where records go: the kinds of outputs.
+//! The kinds of outputs.
 
 use super::filter::{Filter, Severity};
 use super::opened::Opened;
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::rc::Rc;
 
-/// What an output promises.
+/// The delivery guarantee of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
@@ -18,13 +18,13 @@ pub enum Delivery {
     /// cannot, reading stops.
     #[default]
     Required,
-    /// What this output has no room for is not given to it, and counted: it never holds anything
+    /// Records that this output has no room for are dropped and counted: it never holds anything
     /// back.
     BestEffort,
 }
 
 impl Delivery {
-    /// Its name, as in a configuration.
+    /// Returns its name in a configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,16 +34,16 @@ impl Delivery {
     }
 }
 
-/// An output as it is configured.
+/// The configuration of an output.
 #[derive(Clone)]
 pub struct OutputConfig {
-    /// Its name, the only one of it.
+    /// Its unique name.
     pub name: String,
-    /// Its kind, as `type` says.
+    /// Its kind: the key `type`.
     pub kind: String,
-    /// What it promises.
+    /// Its delivery guarantee.
     pub delivery: Delivery,
-    /// What it is given.
+    /// The records that it gets.
     pub filter: Filter,
     same: String,
     open: Open,
@@ -54,7 +54,7 @@ type Open = Rc<dyn Fn(&str) -> Result<Opened, OutputError>>;
 /// The kinds that a program may be built without.
 const FEATURES: [&str; 4] = ["nats", "otlp", "parquet", "prometheus"];
 
-/// The kinds that this program has, and the first option of each.
+/// The kinds of this build, and the first option of each.
 const KINDS: &[(&str, &str)] = &[
     ("json", "path"),
     #[cfg(feature = "otlp")]
@@ -72,7 +72,7 @@ const KINDS: &[(&str, &str)] = &[
     ("null", ""),
 ];
 
-/// Keys that all outputs have.
+/// Keys of all outputs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Common {
@@ -89,7 +89,7 @@ impl Common {
 }
 
 impl OutputConfig {
-    /// One that is made by the caller.
+    /// Creates an output that the caller opens.
     pub fn new(
         name: &str,
         delivery: Delivery,
@@ -108,18 +108,18 @@ impl OutputConfig {
     /// Opens it.
     ///
     /// # Errors
-    /// What the output says.
+    /// The output's error.
     pub(crate) fn open(&self) -> Result<Opened, OutputError> {
         (self.open)(&self.name)
     }
 
-    /// Whether it is configured as the other is.
+    /// Returns whether it is configured like the other.
     #[must_use]
     pub fn is_as(&self, other: &OutputConfig) -> bool {
         self.name == other.name && self.same == other.same
     }
 
-    /// What `--output` says: a kind, and behind a colon its first option.
+    /// Parses a flag `--output`: a kind, and after a colon its first option.
     pub(super) fn of_flag(flag: &str, taken: &HashSet<String>) -> Result<Self, ConfigError> {
         let name = format!("--output {flag}");
         let (kind, value) = flag.split_once(':').unwrap_or((flag, ""));
@@ -149,7 +149,7 @@ impl OutputConfig {
             true => {
                 format!("this build has no {kind}: `cargo install perfring-cli --features full`")
             }
-            false => format!("{kind:?} is no type of output: known are {known}"),
+            false => format!("{kind:?} is not a type of output: known are {known}"),
         });
         let open = open(&kind, table).transpose()?.ok_or(unknown)?;
         let name = match &*common.name {
@@ -161,7 +161,7 @@ impl OutputConfig {
 
     pub(super) fn describe(&self) -> String {
         let delivery = match self.delivery {
-            // It has no file to read before that, and would hold all rings till the end.
+            // Its files are not readable before that, and it would hold all rings until the end.
             Delivery::Required if self.kind == "parquet" => {
                 "records leave their rings once it has taken them, and its files can be read once \
                  it is closed: a death before that loses what it took"
@@ -169,7 +169,7 @@ impl OutputConfig {
             Delivery::Required => "records leave their rings once it has delivered them",
             Delivery::BestEffort => "it gets what it has room for",
         };
-        let filter = if self.filter.is_any() { ", of records that were chosen" } else { "" };
+        let filter = if self.filter.is_any() { ", of selected records" } else { "" };
         format!("writes to {} ({}): {delivery}{filter}", self.name, self.kind)
     }
 }
@@ -180,7 +180,7 @@ impl fmt::Debug for OutputConfig {
     }
 }
 
-/// What opens an output of this kind; `None` if there is no such kind.
+/// Returns the function that opens an output of this kind; `None` if there is no such kind.
 fn open(kind: &str, table: Table<'_>) -> Option<Result<Open, ConfigError>> {
     Some(match kind {
         "null" => of(table, |_, _: &Nothing| Ok(Null::default())),
@@ -220,7 +220,7 @@ fn of<T: DeserializeOwned + 'static, O: Output + 'static>(
     }))
 }
 
-/// The kind's own name, or with a number if there is one.
+/// Returns the kind's own name, with a number if that is taken.
 fn free_name(kind: &str, taken: &HashSet<String>) -> String {
     let numbered = (2..).map(|number| format!("{kind}-{number}"));
     let mut names = std::iter::once(kind.to_owned()).chain(numbered);

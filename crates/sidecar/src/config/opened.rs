@@ -1,10 +1,10 @@
-//! Outputs that were opened.
+//! Opened outputs.
 
 use perfring_export::Output;
 #[cfg(feature = "prometheus")]
 use perfring_export::{OutputError, prometheus};
 
-/// An output that was opened.
+/// An opened output.
 pub(crate) struct Opened {
     pub(crate) output: Box<dyn Output>,
     pub(crate) own: Option<Own>,
@@ -16,10 +16,10 @@ impl From<Box<dyn Output>> for Opened {
     }
 }
 
-/// Where an output shows the sidecar's own figures.
+/// The handle through which an output shows the sidecar's own figures.
 #[cfg(feature = "prometheus")]
 pub(crate) type Own = prometheus::OwnFigures;
-/// There is none.
+/// Without Prometheus there is none.
 #[cfg(not(feature = "prometheus"))]
 pub(crate) enum Own {}
 

@@ -1,4 +1,4 @@
-//! When to keep what overwrite rings hold: the flight recorder's rules.
+//! Rules of the flight recorder: when to keep what overwrite rings hold.
 
 use super::filter::severity;
 use super::table::{ConfigError, Table};
@@ -9,26 +9,27 @@ use std::path::PathBuf;
 /// A rule of `[[snapshot]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What it waits for.
+    /// The trigger.
     pub on: On,
-    /// Where the files go.
+    /// The directory of the files.
     pub dir: PathBuf,
-    /// Seconds that are between two snapshots by this rule.
+    /// The least number of seconds between two snapshots by this rule.
     pub min_interval_seconds: u64,
     /// How many snapshots by this rule are kept, the newest.
     pub keep: usize,
 }
 
-/// What a rule waits for.
+/// The trigger of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum On {
     /// A record of this type, by name.
     Type(String),
     /// A record with at least this severity.
     Severity(u64),
-    /// A ring has no producer any more that had one: it died, or left. A ring does not say which.
+    /// A ring has lost its last producer: it died, or detached. A ring does not distinguish the
+    /// two.
     ProducerDeath,
-    /// SIGUSR2 alone.
+    /// Only SIGUSR2.
     Signal,
 }
 
@@ -73,7 +74,7 @@ impl Rule {
         Ok(Rule { on, dir, min_interval_seconds, keep })
     }
 
-    /// Why a snapshot is to be made for this record, if it is.
+    /// Returns whether this record triggers the rule.
     #[must_use]
     pub fn is_met_by(&self, record: &Rec<'_>) -> bool {
         match &self.on {
@@ -83,7 +84,7 @@ impl Rule {
         }
     }
 
-    /// One that waits for SIGUSR2 alone.
+    /// Creates a rule that only SIGUSR2 triggers.
     #[must_use]
     pub fn on_signal(dir: PathBuf) -> Self {
         Rule { on: On::Signal, dir, min_interval_seconds: interval(), keep: keep() }
@@ -93,7 +94,7 @@ impl Rule {
         self.on == On::ProducerDeath
     }
 
-    /// The reason as it stands in the name of a snapshot.
+    /// Returns the reason as it appears in the name of a snapshot.
     #[must_use]
     pub fn reason(&self) -> String {
         match &self.on {

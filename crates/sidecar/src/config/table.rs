@@ -1,4 +1,4 @@
-//! Tables of a file that remember their lines.
+//! Tables of a TOML file that remember their lines.
 
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
@@ -7,12 +7,12 @@ use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-/// A configuration that cannot be: where, what is wrong, what to do.
+/// An invalid configuration: the line, the problem and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct ConfigError(pub(crate) String);
 
-/// A file in tables.
+/// A file, split into tables.
 pub(super) struct Tables<'a> {
     source: Source<'a>,
     all: Spanned<DeTable<'a>>,
@@ -25,7 +25,7 @@ pub(crate) struct Table<'a> {
     span: std::ops::Range<usize>,
 }
 
-/// Where a table stands.
+/// The position of a table in the file.
 pub(crate) struct At<'a> {
     source: Source<'a>,
     start: usize,
@@ -37,7 +37,7 @@ impl At<'_> {
     }
 }
 
-/// The text that errors are about.
+/// The text that errors refer to.
 #[derive(Clone)]
 struct Source<'a> {
     text: &'a str,
@@ -67,7 +67,7 @@ impl<'a> Tables<'a> {
         Ok(Tables { source, all })
     }
 
-    /// The tables under `[[key]]`.
+    /// Takes the tables under `[[key]]`.
     pub(super) fn take(&mut self, key: &str) -> Result<Vec<Table<'a>>, ConfigError> {
         let Some(found) = self.all.get_mut().remove(key) else { return Ok(Vec::new()) };
         let wrong = |span: &std::ops::Range<usize>| {
@@ -85,7 +85,7 @@ impl<'a> Tables<'a> {
         array.into_iter().map(table).collect()
     }
 
-    /// What was not taken.
+    /// Parses the remaining keys.
     pub(super) fn rest<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
         let span = self.all.span();
         read(&self.source, span, self.all.into_inner())
@@ -93,7 +93,7 @@ impl<'a> Tables<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Some of its keys, which it then has no more.
+    /// Takes and parses some of its keys.
     pub(super) fn part<T: DeserializeOwned>(&mut self, keys: &[&str]) -> Result<T, ConfigError> {
         let mut part = DeTable::new();
         for key in keys {
@@ -104,33 +104,33 @@ impl<'a> Table<'a> {
         read(&self.source, self.span.clone(), part)
     }
 
-    /// All of its keys.
+    /// Parses all of its keys.
     pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
         read(&self.source, self.span, self.table)
     }
 
-    /// Something about all of it.
+    /// Creates an error about the whole table.
     pub(crate) fn error(&self, message: &str) -> ConfigError {
-        self.place().error(message)
+        self.at().error(message)
     }
 
-    /// Where it stands, for errors after it was read.
-    pub(crate) fn place(&self) -> At<'a> {
+    /// Returns its position, for errors after it was parsed.
+    pub(crate) fn at(&self) -> At<'a> {
         At { source: self.source.clone(), start: self.span.start }
     }
 
-    /// What says whether two are the same, whatever their lines.
+    /// Returns a text that is equal for equal tables, whatever their lines.
     pub(crate) fn same(&self) -> String {
         format!("{:?}", plain(&DeValue::Table(self.table.clone())))
     }
 
-    /// Of one key and its value.
+    /// Creates a table from keys and values.
     pub(super) fn of(name: &str, pairs: &[(&'static str, &'a str)]) -> Self {
         let mut table = DeTable::new();
         for (key, value) in pairs {
             let text = DeValue::String(Cow::Borrowed(*value));
             let value = match *key {
-                // A list of one.
+                // A list with one element.
                 "servers" => DeValue::Array([Spanned::new(0..0, text)].into_iter().collect()),
                 _ => text,
             };
@@ -154,7 +154,7 @@ fn read<T: DeserializeOwned>(
     T::deserialize(ValueDeserializer::from(value)).map_err(|error| source.toml(&error, Some(start)))
 }
 
-/// A value without its place in the file.
+/// Formats a value without its position in the file.
 fn plain(value: &DeValue<'_>) -> String {
     match value {
         DeValue::Table(table) => {

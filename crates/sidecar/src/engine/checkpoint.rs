@@ -1,13 +1,13 @@
-//! What may leave its ring once outputs have delivered it.
+//! Checkpoints: what may leave its ring once outputs have delivered it.
 
 use perfring_consumer::advanced::ResumePoint;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-/// More checkpoints are not kept: the newest are then one.
+/// The limit of checkpoints: beyond it the newest ones are merged.
 const MAX: usize = 1024;
 
-/// Places in rings, by the events that stand before them: one for each turn of reading, not for
+/// Resume points in rings, by the events that precede them: one for each turn of reading, not for
 /// each record.
 #[derive(Debug)]
 pub(crate) struct Checkpoints<K> {
@@ -17,7 +17,7 @@ pub(crate) struct Checkpoints<K> {
 
 #[derive(Debug)]
 struct Checkpoint<K> {
-    /// All events with numbers below are before these places.
+    /// All events with lower numbers precede these resume points.
     before: u64,
     resume_points: HashMap<K, ResumePoint>,
 }
@@ -29,7 +29,7 @@ impl<K> Default for Checkpoints<K> {
 }
 
 impl<K: Copy + Eq + Hash> Checkpoints<K> {
-    /// Remembers places that nothing stands before but events with numbers below `before`.
+    /// Adds resume points that only events with numbers below `before` precede.
     pub(crate) fn add(
         &mut self,
         before: u64,
@@ -39,7 +39,7 @@ impl<K: Copy + Eq + Hash> Checkpoints<K> {
             && let Some(last) = self.all.back_mut()
         {
             last.before = before;
-            last.resume_points.extend(resume_points); // later ones are further
+            last.resume_points.extend(resume_points); // later ones are further on
             return;
         }
         let resume_points: HashMap<K, ResumePoint> = resume_points.into_iter().collect();
@@ -48,7 +48,8 @@ impl<K: Copy + Eq + Hash> Checkpoints<K> {
         }
     }
 
-    /// The furthest places of which all is delivered, if all events before `undelivered` are.
+    /// Takes the last resume points of which all is delivered, if all events before `undelivered`
+    /// are.
     pub(crate) fn delivered(&mut self, undelivered: u64) -> HashMap<K, ResumePoint> {
         let mut resume_points = HashMap::new();
         while self.all.front().is_some_and(|first| first.before <= undelivered) {
@@ -62,7 +63,7 @@ impl<K: Copy + Eq + Hash> Checkpoints<K> {
         resume_points
     }
 
-    /// Whether something waits to be delivered.
+    /// Returns whether nothing waits to be delivered.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leaves_before_all_that_stands_before_it_is_delivered() {
+    fn nothing_is_released_before_all_earlier_events_are_delivered() {
         let mut checkpoints = Checkpoints::default();
         checkpoints.add(10, [('a', resume_point(100)), ('b', resume_point(200))]);
         checkpoints.add(20, [('a', resume_point(300))]);
@@ -93,13 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_is_down_for_long_costs_no_memory_without_end() {
+    fn an_output_that_is_down_for_long_costs_bounded_memory() {
         let mut checkpoints = Checkpoints::default();
         for n in 1..=10 * MAX as u64 {
             checkpoints.add(n, [(n % 7, resume_point(8 * n))]);
         }
         assert_eq!(checkpoints.all.len(), MAX);
-        // What was joined leaves together, when the last of it is delivered.
+        // Merged checkpoints are released together, when the last of them is delivered.
         let before_last = checkpoints.delivered(10 * MAX as u64 - 1);
         assert!(
             before_last.values().all(|resume_point| resume_point.pos < 8 * MAX as u64),

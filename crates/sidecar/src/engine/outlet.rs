@@ -1,4 +1,4 @@
-//! An output with what it promises, what it is given, and what it is owed.
+//! An output with its delivery guarantee, its filter, and the losses that it must still be told of.
 
 use crate::config::Delivery;
 use crate::config::filter::Filter;
@@ -7,7 +7,7 @@ use perfring_export::{Event, Figures, Loss, LossCause, Origin, Output, OutputErr
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// The number of one more event, after the last one.
+/// Returns the number of the next event.
 pub(crate) fn next(seq: &mut u64) -> u64 {
     *seq += 1;
     *seq
@@ -19,17 +19,18 @@ pub(crate) struct Outlet {
     pub(crate) delivery: Delivery,
     pub(crate) filter: Filter,
     output: Box<dyn Output>,
-    /// What it was not given, and is told of before the next event that it takes: by ring.
-    owed: BTreeMap<u32, Owed>,
-    /// Why it gets nothing any more.
+    /// Events that it was not given, reported as a loss before the next event that it takes: by
+    /// ring.
+    unreported: BTreeMap<u32, Unreported>,
+    /// The error after which it gets no more events.
     pub(crate) failed: Option<OutputError>,
-    /// What it still had to deliver when it could not be closed: that stays in its rings.
+    /// Its oldest undelivered event when it could not be closed: later ones stay in their rings.
     pinned: Option<u64>,
     closed: bool,
     pub(crate) dropped: Dropped,
 }
 
-/// What an output was not given, as it was busy.
+/// Records that an output was not given because it was busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Records.
@@ -38,26 +39,26 @@ pub struct Dropped {
     pub bytes: u64,
 }
 
-/// An output as it is shown.
+/// The status of an output.
 #[derive(Debug)]
 pub struct OutputStatus<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it promises.
+    /// Its delivery guarantee.
     pub delivery: Delivery,
-    /// What it did.
+    /// Its figures.
     pub figures: Figures,
-    /// What it was not given, as it was busy.
+    /// Records that it was not given because it was busy.
     pub dropped: Dropped,
-    /// Why it gets nothing any more.
+    /// The error after which it gets no more events.
     pub failed: Option<&'a OutputError>,
 }
 
-/// What was not given of one ring.
+/// What it was not given of one ring.
 #[derive(Debug, Default)]
-struct Owed {
+struct Unreported {
     busy: Option<Loss>,
-    /// Losses of the ring itself that stood between.
+    /// Losses of the ring itself among them.
     ring: Vec<(Cause, Loss)>,
 }
 
@@ -73,7 +74,7 @@ impl Outlet {
             delivery,
             filter,
             output,
-            owed: BTreeMap::new(),
+            unreported: BTreeMap::new(),
             failed: None,
             pinned: None,
             closed: false,
@@ -85,8 +86,8 @@ impl Outlet {
         self.delivery == Delivery::Required
     }
 
-    /// Offers an event, of a ring that it knows or not. Whether the output is done with it: has it,
-    /// does not want it, or was too busy and need not have it.
+    /// Offers an event; `knows` says whether the output knows its ring. Returns whether the output
+    /// is done with it: it took it, does not select it, or was busy and does not promise delivery.
     #[inline]
     pub(crate) fn offer(&mut self, event: &Event<'_>, knows: bool) -> bool {
         if let What::Record(record) = &event.what
@@ -94,8 +95,8 @@ impl Outlet {
         {
             return true;
         }
-        // What it is owed of the ring comes first.
-        let free = knows && (self.owed.is_empty() || !self.owes(event.origin));
+        // A loss to be reported for the ring comes first.
+        let free = knows && (self.unreported.is_empty() || !self.has_unreported(event.origin));
         if free && self.take(event) == Took::Yes {
             return true;
         }
@@ -105,9 +106,9 @@ impl Outlet {
     #[cold]
     fn not_taken(&mut self, event: &Event<'_>) -> bool {
         if self.is_required() {
-            return false; // also if it has failed: nothing leaves its ring for that
+            return false; // also if it has failed: then nothing leaves its ring
         }
-        self.owe(event);
+        self.defer_loss(event);
         true
     }
 
@@ -125,7 +126,8 @@ impl Outlet {
         }
     }
 
-    /// Tells that a ring begins, if bit `at` says that it does not know. Whether it does now.
+    /// Announces a ring, if bit `at` says that the output does not know it. Returns whether it does
+    /// now.
     pub(crate) fn begin(
         &mut self,
         at: usize,
@@ -142,15 +144,15 @@ impl Outlet {
         true
     }
 
-    /// Tells that a ring has ended, after all that is owed of it. Whether that was taken.
+    /// Reports that a ring has ended, after all losses of it. Returns whether that was taken.
     pub(crate) fn end(&mut self, seq: &mut u64, origin: &Origin) -> bool {
-        self.settle(seq, origin)
+        self.report_losses(seq, origin)
             && self.take(&Event { seq: next(seq), origin, what: What::Ended }) == Took::Yes
     }
 
-    /// It is told of this before the next event of the ring that it takes.
-    pub(crate) fn owe(&mut self, event: &Event<'_>) {
-        let owed = self.owed.entry(event.origin.id).or_default();
+    /// Adds an event to the losses that are reported before the ring's next event.
+    pub(crate) fn defer_loss(&mut self, event: &Event<'_>) {
+        let unreported = self.unreported.entry(event.origin.id).or_default();
         match &event.what {
             What::Record(record) => {
                 let timestamp = if record.time.is_some() { 8 } else { 0 };
@@ -159,17 +161,17 @@ impl Outlet {
                 self.dropped.bytes += bytes;
                 let cause = LossCause::Busy;
                 let none = Loss { pos: 0, records: 0, bytes: 0, cause, time: None, wall: None };
-                let busy = owed.busy.get_or_insert(none);
+                let busy = unreported.busy.get_or_insert(none);
                 busy.records += 1;
                 busy.bytes += bytes;
-                // After the last of them. No loss that a ring tells has an odd place, so the keys
-                // differ.
+                // The position after the last of them. No loss that a ring reports has an odd
+                // position, so the keys differ.
                 busy.pos = record.pos + 1;
                 (busy.time, busy.wall) = (record.time, record.wall);
             }
             What::Lost(loss) => {
                 let LossCause::Ring(cause) = loss.cause else { return };
-                match owed.ring.iter_mut().find(|(of, _)| *of == cause) {
+                match unreported.ring.iter_mut().find(|(of, _)| *of == cause) {
                     Some((_, sum)) => {
                         *sum = Loss {
                             records: sum.records.saturating_add(loss.records),
@@ -177,51 +179,51 @@ impl Outlet {
                             ..*loss
                         };
                     }
-                    None => owed.ring.push((cause, *loss)),
+                    None => unreported.ring.push((cause, *loss)),
                 }
             }
             What::Began | What::Ended => {}
         }
     }
 
-    /// Whether it is to be told something before anything else.
+    /// Returns whether a loss must be reported before anything else.
     #[inline]
-    pub(crate) fn is_owed(&self) -> bool {
-        !self.owed.is_empty()
+    pub(crate) fn has_any_unreported(&self) -> bool {
+        !self.unreported.is_empty()
     }
 
-    /// Whether it is to be told something of this ring.
-    pub(crate) fn owes(&self, origin: &Origin) -> bool {
-        self.owed.contains_key(&origin.id)
+    /// Returns whether a loss of this ring must be reported.
+    pub(crate) fn has_unreported(&self, origin: &Origin) -> bool {
+        self.unreported.contains_key(&origin.id)
     }
 
-    /// What cannot be told any more stays in the figures alone.
+    /// Forgets a ring: losses that cannot be reported any more are only in the figures.
     pub(crate) fn forget(&mut self, id: u32) {
-        self.owed.remove(&id);
+        self.unreported.remove(&id);
     }
 
-    /// The rings of which it is owed something.
-    pub(crate) fn owed_rings(&self) -> Vec<u32> {
-        self.owed.keys().copied().collect()
+    /// Returns the rings with losses to be reported.
+    pub(crate) fn unreported_rings(&self) -> Vec<u32> {
+        self.unreported.keys().copied().collect()
     }
 
-    /// Tells what is owed of a ring. Whether nothing is any more.
-    pub(crate) fn settle(&mut self, seq: &mut u64, origin: &Origin) -> bool {
-        let Some(mut owed) = self.owed.remove(&origin.id) else { return true };
-        while let Some(loss) = owed.ring.last().map(|(_, loss)| *loss).or(owed.busy) {
+    /// Reports the losses of a ring. Returns whether none is left.
+    pub(crate) fn report_losses(&mut self, seq: &mut u64, origin: &Origin) -> bool {
+        let Some(mut unreported) = self.unreported.remove(&origin.id) else { return true };
+        while let Some(loss) = unreported.ring.last().map(|(_, loss)| *loss).or(unreported.busy) {
             let event = Event { seq: next(seq), origin, what: What::Lost(loss) };
             if self.take(&event) == Took::Busy {
-                self.owed.insert(origin.id, owed);
+                self.unreported.insert(origin.id, unreported);
                 return false;
             }
-            if owed.ring.pop().is_none() {
-                owed.busy = None;
+            if unreported.ring.pop().is_none() {
+                unreported.busy = None;
             }
         }
         true
     }
 
-    /// Hands on what the output holds back for want of more.
+    /// Passes on what the output holds back to collect more.
     pub(crate) fn flush(&mut self) {
         if self.failed.is_none()
             && !self.closed
@@ -231,14 +233,14 @@ impl Outlet {
         }
     }
 
-    /// Some ring is filling up with what is not delivered.
+    /// Tells the output that some ring is filling up with undelivered records.
     pub(crate) fn hurry(&mut self) {
         if self.failed.is_none() && !self.closed {
             self.output.hurry();
         }
     }
 
-    /// The oldest event that this output must deliver before anything after it leaves its ring.
+    /// Returns the oldest event that this output must deliver before any later one leaves its ring.
     pub(crate) fn undelivered(&mut self) -> Option<u64> {
         if !self.is_required() {
             return None;
@@ -257,7 +259,7 @@ impl Outlet {
             None => self.output.close(deadline),
         };
         if closed.is_err() {
-            // Whatever it says of itself from now on. Without a word on events it may lack any.
+            // It may deliver any of them from now on. Without a report it may lack any.
             let left = self.output.undelivered().or(before);
             self.pinned = [self.pinned, left].into_iter().flatten().min();
         }

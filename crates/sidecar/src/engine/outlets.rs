@@ -8,28 +8,28 @@ use perfring_consumer::{Cause, Count, Lost, RingTotals};
 use perfring_export::{Event, Loss, LossCause, Origin, Output, OutputError, What};
 use std::time::Instant;
 
-/// As many outputs there can be: a bit each.
+/// The limit of outputs: a bit each.
 const OUTPUTS_MAX: usize = 64;
 
-/// The outputs, each in a place that has a bit, and the numbers of the events that they are given.
+/// The outputs, each in a slot that has a bit, and the numbers of the events that they are given.
 #[derive(Default)]
 pub(super) struct Outlets {
-    places: Vec<Option<Outlet>>,
-    /// The outputs that there are, a bit each.
+    slots: Vec<Option<Outlet>>,
+    /// The used slots, a bit each.
     all: u64,
-    /// That of the last event.
+    /// The number of the last event.
     seq: u64,
 }
 
-/// Who was told of something.
+/// Which outputs were told of something.
 pub(super) struct Knows {
-    /// All that must have everything.
+    /// All outputs with required delivery.
     pub(super) required: bool,
     pub(super) all: bool,
 }
 
 impl Outlets {
-    /// Returns the new output's bit.
+    /// Adds an output. Returns its bit.
     pub(super) fn add(
         &mut self,
         name: &str,
@@ -37,17 +37,17 @@ impl Outlets {
         filter: Filter,
         output: Box<dyn Output>,
     ) -> Result<u64, OutputError> {
-        let free = self.places.iter().position(Option::is_none);
-        let at = free.unwrap_or(self.places.len());
+        let free = self.slots.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.slots.len());
         if at >= OUTPUTS_MAX {
             let sentence = format!("a sidecar has at most {OUTPUTS_MAX} outputs");
             return Err(OutputError::new(name, sentence));
         }
-        if at == self.places.len() {
-            self.places.push(None);
+        if at == self.slots.len() {
+            self.slots.push(None);
         }
-        if let Some(place) = self.places.get_mut(at) {
-            *place = Some(Outlet::new(name, delivery, filter, output));
+        if let Some(slot) = self.slots.get_mut(at) {
+            *slot = Some(Outlet::new(name, delivery, filter, output));
         }
         self.all |= 1 << at;
         Ok(1 << at)
@@ -55,18 +55,18 @@ impl Outlets {
 
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         let is_it = |outlet: &Option<Outlet>| outlet.as_ref().is_some_and(|of| of.name == name);
-        self.places.iter().position(is_it)
+        self.slots.iter().position(is_it)
     }
 
     pub(super) fn is_required(&self, at: usize) -> bool {
-        self.places.get(at).and_then(Option::as_ref).is_some_and(Outlet::is_required)
+        self.slots.get(at).and_then(Option::as_ref).is_some_and(Outlet::is_required)
     }
 
-    /// Closes an output and takes it out; one that must have everything and has not delivered it
-    /// stays, and gets nothing more.
+    /// Closes an output and removes it; one with required delivery that has not delivered
+    /// everything stays, and gets no more events.
     pub(super) fn remove(&mut self, at: usize, deadline: Instant) -> Result<(), OutputError> {
-        let Some(place) = self.places.get_mut(at) else { return Ok(()) };
-        let Some(outlet) = place else { return Ok(()) };
+        let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
+        let Some(outlet) = slot else { return Ok(()) };
         let closed = outlet.close(deadline);
         if let Err(error) = &closed
             && outlet.is_required()
@@ -74,45 +74,47 @@ impl Outlets {
             outlet.failed = Some(error.clone());
             return closed;
         }
-        *place = None;
+        *slot = None;
         self.all &= !(1 << at);
         closed
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Outlet> {
-        self.places.iter().flatten()
+        self.slots.iter().flatten()
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Outlet> {
-        self.places.iter_mut().flatten()
+        self.slots.iter_mut().flatten()
     }
 
-    /// The number of the event that comes next.
+    /// Returns the number of the next event.
     pub(super) fn coming(&self) -> u64 {
         self.seq + 1
     }
 
-    /// All events before this one are delivered.
+    /// Returns the first undelivered event: all earlier ones are delivered.
     pub(super) fn undelivered(&mut self) -> u64 {
         let oldest = self.iter_mut().filter_map(Outlet::undelivered).min();
         oldest.unwrap_or(u64::MAX).min(self.coming())
     }
 
-    /// Hands an event to all outputs that are not done with it. It gets its number when all of them
-    /// know its ring. Whether all are done with it now.
+    /// Passes an event to all outputs that are not done with it. It gets its number when all of
+    /// them know its ring. Returns whether all are done with it now.
     #[inline]
     pub(super) fn hand(&mut self, began: &mut u64, event: &mut Event<'_>, done: &mut u64) -> bool {
         if event.seq == 0 {
             if *began & self.all != self.all && !self.begin(began, event.origin) {
                 return false;
             }
-            for outlet in self.places.iter_mut().flatten().filter(|outlet| outlet.is_owed()) {
-                outlet.settle(&mut self.seq, event.origin);
+            for outlet in
+                self.slots.iter_mut().flatten().filter(|outlet| outlet.has_any_unreported())
+            {
+                outlet.report_losses(&mut self.seq, event.origin);
             }
             event.seq = next(&mut self.seq);
         }
         let mut handed = true;
-        for (at, outlet) in self.places.iter_mut().enumerate() {
+        for (at, outlet) in self.slots.iter_mut().enumerate() {
             let Some(outlet) = outlet else { continue };
             let bit = 1 << at;
             if *done & bit != 0 || outlet.offer(event, *began & bit != 0) {
@@ -124,28 +126,31 @@ impl Outlets {
         handed
     }
 
-    /// Tells of a ring all outputs that do not know it. Whether those that must are told.
+    /// Announces a ring to all outputs that do not know it. Returns whether those with required
+    /// delivery do now.
     #[cold]
     pub(super) fn begin(&mut self, began: &mut u64, origin: &Origin) -> bool {
         let mut reported = true;
-        for (at, outlet) in self.places.iter_mut().enumerate() {
+        for (at, outlet) in self.slots.iter_mut().enumerate() {
             let Some(outlet) = outlet else { continue };
             reported &= outlet.begin(at, &mut self.seq, origin, began) || !outlet.is_required();
         }
         reported
     }
 
-    /// Hands on what outputs hold back, and tells them what they are owed.
+    /// Passes on what outputs hold back, and reports losses to them.
     pub(super) fn flush(&mut self, rings: &mut Rings) {
-        for (at, outlet) in self.places.iter_mut().enumerate() {
+        for (at, outlet) in self.slots.iter_mut().enumerate() {
             let Some(outlet) = outlet else { continue };
-            for id in outlet.owed_rings() {
+            for id in outlet.unreported_rings() {
                 let Some(ring) = rings.values_mut().find(|ring| ring.id() == id) else {
                     outlet.forget(id);
                     continue;
                 };
                 let (origin, seq) = (ring.shapes.origin(), &mut self.seq);
-                if !outlet.begin(at, seq, origin, &mut ring.began) || !outlet.settle(seq, origin) {
+                if !outlet.begin(at, seq, origin, &mut ring.began)
+                    || !outlet.report_losses(seq, origin)
+                {
                     break;
                 }
             }
@@ -153,9 +158,9 @@ impl Outlets {
         }
     }
 
-    /// What a dead producer refused and never told, nobody tells once its ring is gone: it is owed to
-    /// all, before the ring's end.
-    pub(super) fn owe_unreported(&mut self, ring: &mut Ring, totals: &RingTotals) {
+    /// Adds what a dead producer refused and never reported to the losses of all outputs, before
+    /// the ring's end: nothing else reports it once the ring is removed.
+    pub(super) fn defer_unreported(&mut self, ring: &mut Ring, totals: &RingTotals) {
         let unreported = totals.producer.refused.since(totals.producer.reported);
         for (cause, Count { records, bytes }) in Cause::REFUSED.into_iter().zip(unreported.all()) {
             if records == 0 {
@@ -166,25 +171,26 @@ impl Outlets {
             let cause = LossCause::Ring(cause);
             let loss = Loss { pos, records, bytes, cause, time: None, wall: None };
             let event = Event { seq: 0, origin: ring.shapes.origin(), what: What::Lost(loss) };
-            self.iter_mut().for_each(|outlet| outlet.owe(&event));
+            self.iter_mut().for_each(|outlet| outlet.defer_loss(&event));
         }
     }
 
-    /// Tells all outputs that a ring has ended.
+    /// Reports to all outputs that a ring has ended.
     pub(super) fn report_end(&mut self, ring: &mut Ring, crowded: bool) -> Knows {
         let mut knows = Knows { required: true, all: true };
         let seq = &mut self.seq;
-        for (at, outlet) in self.places.iter_mut().enumerate() {
+        for (at, outlet) in self.slots.iter_mut().enumerate() {
             let Some(outlet) = outlet else { continue };
             let (bit, origin) = (1 << at, ring.shapes.origin());
-            // Without the bit it knows nothing of the ring, or is told already; but it may be owed.
+            // Without the bit it does not know the ring, or was told already; but a loss may be
+            // left.
             let done = if ring.began & bit == 0 {
-                !outlet.owes(origin)
+                !outlet.has_unreported(origin)
                     || outlet.begin(at, seq, origin, &mut ring.began) && outlet.end(seq, origin)
             } else {
                 outlet.end(seq, origin)
             };
-            // Who has failed is told nothing any more.
+            // A failed output is told nothing more.
             let gives_up = !outlet.is_required() && (crowded || outlet.failed.is_some());
             if done {
                 ring.began &= !bit;
@@ -199,8 +205,8 @@ impl Outlets {
         knows
     }
 
-    /// Closes all, those that must deliver first: the time is theirs. Says what could not be
-    /// delivered.
+    /// Closes all outputs, those with required delivery first, as they need the time. Returns what
+    /// could not be delivered.
     pub(super) fn close(&mut self, deadline: Instant) -> Vec<OutputError> {
         let mut outlets: Vec<_> = self.iter_mut().collect();
         outlets.sort_by_key(|outlet| !outlet.is_required());

@@ -15,7 +15,7 @@ pub(super) struct Pending {
     pub(super) done: u64,
 }
 
-/// What is left of an event without its ring.
+/// An event without its ring.
 #[derive(Debug)]
 enum Kept {
     Record { pos: u64, kind: u32, bytes: Vec<u8>, time: Option<u64>, late: u64 },
@@ -23,7 +23,7 @@ enum Kept {
 }
 
 impl Pending {
-    /// Of a record or a loss.
+    /// Keeps a record or a loss; `None` for other events.
     pub(super) fn of(source: SourceId, event: Event<'_>, done: u64) -> Option<Self> {
         let kept = match event.what {
             What::Record(rec) => Kept::Record {
@@ -39,7 +39,7 @@ impl Pending {
         Some(Pending { source, kept, seq: event.seq, done })
     }
 
-    /// The event again.
+    /// Returns the event again.
     pub(super) fn event<'a>(&'a self, origin: &'a Origin) -> Event<'a> {
         let what = match &self.kept {
             Kept::Record { pos, kind, bytes, time, late } => {

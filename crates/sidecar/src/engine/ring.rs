@@ -1,4 +1,4 @@
-//! A ring that is read, and what is known of it.
+//! A ring that is read, and its state.
 
 use crate::config::{From, Input, Mode};
 use perfring_consumer::advanced::ResumePoint;
@@ -16,7 +16,7 @@ use thiserror::Error;
 /// Rings by their sources. Looked up for every record.
 pub(crate) type Rings = HashMap<SourceId, Ring, BuildHasherDefault<Quick>>;
 
-/// A hash of two small numbers that nobody else chooses.
+/// A hash of two small numbers that no attacker chooses.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Quick(u64);
 
@@ -31,7 +31,7 @@ impl Hasher for Quick {
 
     #[inline]
     fn write_u32(&mut self, number: u32) {
-        // A map takes the upper bits as well as the lower ones.
+        // A map uses the upper bits as well as the lower ones.
         self.0 = (self.0.rotate_left(32) ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
@@ -43,121 +43,122 @@ pub enum AttachFailure {
     #[error(transparent)]
     Attach(#[from] AttachError),
     /// Another ring took its name in between.
-    #[error("another ring took the name {location} while it was attached to: it is tried again")]
+    #[error("another ring took the name {location} while it was attached to: retrying")]
     Replaced {
         /// Its name.
         location: Location,
     },
 }
 
-/// What a ring gave so far.
+/// Counters of a ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingFigures {
     /// Records that were read.
     pub records: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
-    /// Records that were told as lost, by cause.
+    /// Records that were reported as lost, by cause.
     pub lost: Vec<(Cause, Count)>,
-    /// Records that came too late for their place in the order of time.
+    /// Records that arrived too late for the order of time.
     pub late: u64,
-    /// The most that one was late, ns.
+    /// The greatest lateness of one, ns.
     pub late_most: u64,
 }
 
-/// A ring as it is shown.
+/// The status of a ring.
 #[derive(Debug)]
 pub struct RingStatus<'a> {
-    /// What outputs know of it.
+    /// The ring as outputs know it.
     pub origin: &'a Origin,
-    /// What it gave.
+    /// Its counters.
     pub figures: &'a RingFigures,
-    /// It is looked at only.
+    /// Whether it is only observed.
     pub observed: bool,
-    /// Its records are copied before anything looks at them.
+    /// Whether its records are copied before they are decoded.
     pub copied: bool,
-    /// Its file is gone, and it is read to its end.
+    /// Whether its file was removed, and it is read to its end.
     pub vanished: bool,
     /// Bytes between what is delivered and what is published.
     pub lag: u64,
 }
 
-/// Something worth a line.
+/// An event that is worth a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// A ring cannot be read on: what is wrong.
+    /// A ring cannot be read any further.
     SetAside {
         /// The ring.
         ring: String,
-        /// Where it is, if it is one of perfring's.
+        /// Its location, if it is one of perfring's.
         location: Option<Location>,
         /// Its id.
         uuid: [u8; 16],
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
-    /// A ring was read to its end and is gone.
+    /// A ring was read to its end and removed.
     Ended {
         /// The ring.
         ring: String,
         /// Its id.
         uuid: [u8; 16],
-        /// What it gave.
+        /// Its counters.
         figures: RingFigures,
-        /// Its file is gone, too, and nobody reads another of its names.
-        vanished: bool,
-        /// The place where an observer goes on, if it stays and is read by nobody else.
+        /// Whether its file was removed, and no other ring of its name is read.
+        removed: bool,
+        /// The position where an observer continues, if it stays and is read by no one else.
         saved: Option<Saved>,
     },
 }
 
-/// A ring that may go.
+/// A ring that may be removed.
 pub(crate) struct Idle {
     pub(crate) location: Location,
     pub(crate) input: Input,
     pub(crate) uuid: [u8; 16],
 }
 
-/// How far a ring is on its way out.
+/// The stage of a ring's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It is there, or its file is gone and there may be more in it.
+    /// It has a file, or was removed and may have more records.
     Reading,
-    /// All was read; its end is to be told.
+    /// All was read; its end must be reported.
     Ending,
-    /// Its end was told to those that must know: it goes once all before this event is delivered.
+    /// Its end was reported to required outputs: it is released once all before this event is
+    /// delivered.
     Leaving(u64),
-    /// It is let go. Some that need not know are still to be told.
+    /// It is released. Some best-effort outputs are not told yet.
     Gone,
 }
 
 /// A ring that is read.
 pub(crate) struct Ring {
     pub(crate) shapes: Shapes,
-    /// Once the merge has it no more.
+    /// Set once the merge no longer has it.
     pub(crate) source: Option<Box<dyn Source>>,
-    /// Where it was attached to; `None` if it is no ring of perfring's.
+    /// Its location; `None` if it is not a ring of perfring's.
     pub(crate) location: Option<Location>,
     pub(crate) input: Input,
-    /// It is looked at only: its place is to be saved by who reads.
+    /// Whether it is only observed: its position must be saved by the reader.
     pub(crate) observed: bool,
-    /// Its records are copied before anything looks at them.
+    /// Whether its records are copied before they are decoded.
     pub(crate) copied: bool,
     /// Where reading began.
     pub(crate) first: ResumePoint,
-    /// The place up to which all is delivered.
+    /// The resume point up to which all is delivered.
     pub(crate) released: Option<ResumePoint>,
-    /// Which outputs know that it begins, a bit each.
+    /// Which outputs know of its beginning, a bit each.
     pub(crate) began: u64,
-    /// The last turn in which something came of it.
+    /// The last turn in which something was read of it.
     pub(crate) turn: u64,
-    /// Since when it has neither a producer nor anything that is not delivered.
+    /// Since when it has neither a producer nor undelivered records.
     pub(crate) idle: Option<Instant>,
-    /// Whether it had a producer at the last look.
+    /// Whether it had a producer at the last check.
     pub(crate) produced: bool,
-    /// Its file is gone.
-    pub(crate) vanished: bool,
+    /// Whether its file was removed.
+    pub(crate) removed: bool,
     pub(crate) stage: Stage,
     pub(crate) figures: RingFigures,
 }
@@ -228,7 +229,7 @@ impl Ring {
             turn: 0,
             idle: None,
             produced: false,
-            vanished: false,
+            removed: false,
             stage: Stage::Reading,
             figures: RingFigures::default(),
         }
@@ -238,9 +239,9 @@ impl Ring {
         self.shapes.origin().uuid
     }
 
-    /// Since when it could go.
+    /// Returns since when it may be removed.
     pub(crate) fn idle_since(&mut self, now: Instant) -> Option<Instant> {
-        // In this order: what was written before the producer went is seen after it.
+        // In this order: records that were written before the producer ended are seen after it.
         let idle = !self.observed
             && self.stage == Stage::Reading
             && !self.shapes.has_producer()
@@ -249,7 +250,7 @@ impl Ring {
         self.idle
     }
 
-    /// The place up to which all is delivered: at first, where reading began.
+    /// Returns the resume point up to which all is delivered: at first, where reading began.
     pub(crate) fn delivered(&self) -> ResumePoint {
         self.released.unwrap_or(self.first)
     }

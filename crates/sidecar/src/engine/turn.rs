@@ -1,4 +1,4 @@
-//! A turn: some records from the rings to the outputs.
+//! A turn: passes some records from the rings to the outputs.
 
 use super::Engine;
 use super::outlet::Outlet;
@@ -9,29 +9,30 @@ use perfring_export::{Event, Loss, LossCause, OutputError, Rec, Shapes, What};
 use perfring_set::SourceId;
 use std::time::{Duration, Instant};
 
-/// Records of one turn: between two looks at anything else.
+/// Records of one turn: between two polls of anything else.
 const TURN: usize = 2048;
 
-/// Between two tries to hand the event that is held to an output that is to go.
+/// The pause between two attempts to pass the held event to an output that is being removed.
 const PENDING_PAUSE: Duration = Duration::from_millis(1);
-/// As many rings wait at most until an output that need not have everything is told of their end.
+/// The limit of rings that wait until a best-effort output is told of their end.
 const LEAVING_MAX: usize = 1024;
-/// Turns between two looks whether a ring is a quarter full of what is not delivered.
+/// Turns between two checks whether a ring is a quarter full of undelivered records.
 const PRESSED_TURNS: u64 = 8;
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// There may be more.
     More,
     /// There is nothing now.
     Empty,
-    /// An output that must have everything has no room: nothing is read.
+    /// An output with required delivery has no room: nothing is read.
     Stalled,
 }
 
 impl Engine {
-    /// Reads and hands on what there is, up to some thousand records, and lets go what is delivered.
+    /// Reads and passes on what there is, up to some thousand records, and releases delivered
+    /// records.
     pub fn turn(&mut self) -> Turn {
         self.turn += 1;
         let mut ended = Turn::Stalled;
@@ -45,14 +46,14 @@ impl Engine {
         if ended != Turn::More {
             self.flush();
         }
-        self.let_go();
+        self.release_delivered();
         if ended != Turn::More {
-            self.see_off();
+            self.end_removed();
         }
         ended
     }
 
-    /// Reads and hands on one item.
+    /// Reads and passes on one item.
     #[inline]
     fn step(&mut self) -> Turn {
         let merged = match self.merge.next() {
@@ -103,7 +104,7 @@ impl Engine {
         Turn::Stalled
     }
 
-    /// Offers the event that was held, if any, again. Whether everybody has it now.
+    /// Offers the held event, if any, again. Returns whether all outputs are done with it now.
     fn try_pending(&mut self) -> bool {
         let Some(mut pending) = self.pending.take() else { return true };
         let Some(ring) = self.rings.get_mut(&pending.source) else { return true };
@@ -117,7 +118,7 @@ impl Engine {
         false
     }
 
-    /// Remembers the places after all that was read, to let go once it is delivered.
+    /// Adds the resume points after all that was read, to release them once it is delivered.
     fn checkpoint(&mut self) {
         if self.touched.is_empty() {
             return;
@@ -128,15 +129,15 @@ impl Engine {
         self.checkpoints.add(self.outlets.coming(), resume_points);
     }
 
-    /// Hands on what outputs hold back, and tells them what they are owed. To be called now and then
-    /// where turns are always full.
+    /// Passes on what outputs hold back, and reports losses to them. To be called from time to time
+    /// if turns are always full.
     pub fn flush(&mut self) {
         self.anchor();
         self.outlets.flush(&mut self.rings);
     }
 
-    /// Lets records leave their rings that every output has delivered which must.
-    pub(crate) fn let_go(&mut self) {
+    /// Releases records in their rings that every required output has delivered.
+    pub(crate) fn release_delivered(&mut self) {
         if self.checkpoints.is_empty() {
             return;
         }
@@ -149,7 +150,7 @@ impl Engine {
             }
             ring.released = Some(resume_point);
         }
-        // What an output keeps for the sake of one ring keeps the records of all.
+        // Records that an output holds for one ring hold those of all rings.
         if self.turn.is_multiple_of(PRESSED_TURNS) && !self.checkpoints.is_empty() {
             let fill = |id| self.merge.source(id).map(|source| source.fill()).unwrap_or_default();
             if self.rings.keys().map(|id| fill(*id)).any(|fill| 4 * fill.held >= fill.size.max(1)) {
@@ -158,7 +159,7 @@ impl Engine {
         }
     }
 
-    /// A ring that cannot be read on.
+    /// Sets a ring aside that cannot be read any further.
     #[cold]
     fn set_aside(&mut self, id: SourceId, why: &str) {
         let Some(ring) = self.rings.get_mut(&id) else { return };
@@ -174,30 +175,32 @@ impl Engine {
         self.leave(id);
     }
 
-    /// Ends rings that are gone and read, and takes them out once all of theirs is delivered.
-    pub(crate) fn see_off(&mut self) {
+    /// Ends rings that are removed and read, and releases them once all of their records are
+    /// delivered.
+    pub(crate) fn end_removed(&mut self) {
         if self.pending.is_some() || self.leaving.is_empty() {
             return;
         }
-        // What an output need not have must not keep ever more rings.
+        // A best-effort output must not keep an unlimited number of rings.
         let crowded = self.leaving.len() > LEAVING_MAX;
         for id in std::mem::take(&mut self.leaving) {
             let Some(ring) = self.rings.get_mut(&id) else { continue };
             if ring.stage == Stage::Reading
-                // In this order: what was written before the producer went is seen after it.
+                // In this order: records that were written before the producer ended are seen after
+                // it.
                 && self.merge.source(id).is_none_or(|source| !source.has_producer())
                 && self.merge.is_drained(id)
             {
                 ring.stage = Stage::Ending;
-                if ring.vanished
+                if ring.removed
                     && let Some(totals) = ring.shapes.totals()
                 {
-                    self.outlets.owe_unreported(ring, &totals);
+                    self.outlets.defer_unreported(ring, &totals);
                 }
             }
             if ring.stage == Stage::Ending {
                 if ring.source.is_none() {
-                    // Nothing comes of it any more.
+                    // No more records will arrive from it.
                     ring.source = self.merge.remove(id);
                 }
                 if self.outlets.report_end(ring, crowded).required {
@@ -207,8 +210,8 @@ impl Engine {
             if let Stage::Leaving(seq) = ring.stage
                 && self.outlets.undelivered() >= seq
             {
-                self.let_go();
-                self.part(id);
+                self.release_delivered();
+                self.drop_ring(id);
             }
             let Some(ring) = self.rings.get_mut(&id) else { continue };
             if ring.stage == Stage::Gone && self.outlets.report_end(ring, crowded).all {
@@ -219,24 +222,24 @@ impl Engine {
         }
     }
 
-    /// Reads this ring no more, of which all is delivered, so that somebody else can hold it.
-    pub(crate) fn let_loose(&mut self, id: SourceId) {
+    /// Stops reading this ring, of which all is delivered, so that another process can attach.
+    pub(crate) fn detach_delivered(&mut self, id: SourceId) {
         drop(self.merge.remove(id));
     }
 
-    /// This ring was read to its end and removed; these were its books.
+    /// Notes that this ring was read to its end and removed, with these totals.
     pub(crate) fn removed(&mut self, id: SourceId, totals: &RingTotals) {
         let Some(ring) = self.rings.get_mut(&id) else { return };
-        ring.vanished = true;
+        ring.removed = true;
         if ring.stage == Stage::Reading {
             ring.stage = Stage::Ending;
-            self.outlets.owe_unreported(ring, totals);
+            self.outlets.defer_unreported(ring, totals);
             self.leave(id);
         }
     }
 
-    /// Lets a ring go, with its lock and its memory: all of it is delivered to who must have it.
-    fn part(&mut self, id: SourceId) {
+    /// Releases a ring, with its lock and its memory: all of it is delivered to required outputs.
+    fn drop_ring(&mut self, id: SourceId) {
         let Some(ring) = self.rings.get_mut(&id) else { return };
         self.kernel.retain(|kernel| *kernel != id);
         ring.stage = Stage::Gone;
@@ -248,27 +251,27 @@ impl Engine {
         if last {
             self.by_uuid.remove(&uuid);
         }
-        let vanished = last && ring.vanished;
-        let stays = last && ring.observed && !vanished;
+        let removed = last && ring.removed;
+        let stays = last && ring.observed && !removed;
         let (figures, saved) = (ring.figures.clone(), stays.then(|| ring.delivered().saved()));
-        self.notes.push(Note::Ended { ring: name, uuid, figures, vanished, saved });
+        self.notes.push(Note::Ended { ring: name, uuid, figures, removed, saved });
     }
 
-    /// Takes an output out, after it has delivered what it has.
+    /// Removes an output, after it has delivered what it has.
     ///
-    /// One that must have everything stays as it is if it has no room for a record that is offered to
-    /// it. If it could not deliver what it has, it has failed: it gets nothing more, and keeps in the
-    /// rings what it did not deliver. Whoever reads them next reads that again.
+    /// An output with required delivery stays as it is if it has no room for a record that is
+    /// offered to it. If it could not deliver what it has, it has failed: it gets no more events,
+    /// and its undelivered records stay in the rings. The next reader reads them again.
     ///
     /// # Errors
-    /// [`OutputError`] if it could not, until the deadline.
+    /// [`OutputError`] if it could not deliver everything until the deadline.
     pub fn remove_output(&mut self, name: &str, deadline: Instant) -> Result<(), OutputError> {
         let Some(at) = self.outlets.find(name) else { return Ok(()) };
         let must = |engine: &Self| engine.outlets.is_required(at);
         let lacks = |engine: &Self| {
             engine.pending.as_ref().is_some_and(|pending| pending.done & (1 << at) == 0)
         };
-        // The event that is held is none of its successor's.
+        // The held event is not for its successor.
         while must(self) && lacks(self) && !self.try_pending() && lacks(self) {
             self.flush();
             self.outlets.undelivered();
@@ -283,15 +286,15 @@ impl Engine {
         self.outlets.remove(at, deadline)
     }
 
-    /// Delivers what outputs have, until the deadline, and lets go what they did deliver. Nothing is
-    /// read any more. Says what could not be delivered.
+    /// Delivers what outputs have, until the deadline, and releases what they did deliver. Nothing
+    /// is read afterwards. Returns what could not be delivered.
     pub fn close(&mut self, deadline: Instant) -> Vec<OutputError> {
         if self.try_pending() {
             self.checkpoint();
         }
         self.flush();
         let errors = self.outlets.close(deadline);
-        self.let_go();
+        self.release_delivered();
         errors
     }
 }

@@ -1,4 +1,4 @@
-//! Which rings are damaged, or cut short.
+//! Keeps track of damaged and truncated rings.
 
 use crate::engine::Engine;
 use perfring_abi::BadRing;
@@ -6,18 +6,19 @@ use perfring_consumer::AttachError;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// As many damaged rings are remembered.
+/// The limit of damaged rings that are remembered.
 const ASIDE_MAX: usize = 65_536;
 
-/// Damaged rings: they are not read again, and each counts once.
+/// Damaged rings: they are not read again, and each is counted once.
 #[derive(Default)]
 pub(crate) struct Damaged {
     aside: HashSet<[u8; 16]>,
-    /// What has no ring now: the one that it had, or `None` once it is counted for what it is.
+    /// Paths without a ring now: the ring that was there, or `None` once the file was counted as
+    /// damaged.
     names: HashMap<PathBuf, Option<[u8; 16]>>,
 }
 
-/// Whether a ring is damaged, or cut short, and not one of another kind.
+/// Returns whether a ring is damaged or truncated, and not just one of another kind.
 pub(crate) fn is_damage(error: &AttachError) -> bool {
     match error {
         AttachError::Bad { source, .. } => {
@@ -29,7 +30,7 @@ pub(crate) fn is_damage(error: &AttachError) -> bool {
 }
 
 impl Damaged {
-    /// It is not read again, while it is the same.
+    /// Sets a ring aside: it is not read again, while it is the same.
     pub(crate) fn set_aside(&mut self, uuid: [u8; 16]) {
         if self.aside.len() < ASIDE_MAX {
             self.aside.insert(uuid);
@@ -40,7 +41,7 @@ impl Damaged {
         self.aside.contains(uuid)
     }
 
-    /// A ring that cannot be attached to.
+    /// Notes a ring that cannot be attached to.
     pub(crate) fn never(&mut self, uuid: [u8; 16], damage: bool, engine: &mut Engine) {
         self.set_aside(uuid);
         if damage {
@@ -48,12 +49,13 @@ impl Damaged {
         }
     }
 
-    /// A name that has no ring any more. If it is one that was cut, the engine may find that, too.
+    /// Notes a path that has no ring any more. If the ring was truncated, the engine may find that,
+    /// too.
     pub(crate) fn left(&mut self, path: PathBuf, uuid: [u8; 16]) {
         self.remember(path, Some(uuid));
     }
 
-    /// A name that has a damaged one.
+    /// Notes a path with a damaged ring.
     pub(crate) fn found(&mut self, path: &Path, engine: &mut Engine) {
         match self.remember(path.to_owned(), None) {
             Some(None) => {}
@@ -62,7 +64,7 @@ impl Damaged {
         }
     }
 
-    /// A name that has a ring that is none of these.
+    /// Notes a path with an intact ring.
     pub(crate) fn is_ring(&mut self, path: &Path) {
         self.names.remove(path);
     }

@@ -1,27 +1,27 @@
 //! Inputs: directories that are followed, and single rings.
 
 use super::damaged::{Damaged, is_damage};
-use super::places::Places;
-use crate::config::{Input, Place};
+use super::positions::Positions;
+use crate::config::{Input, InputSource};
 use crate::engine::{AttachFailure, Engine};
 use perfring_consumer::{AttachError, Idle, Location, RingFile, RingTotals};
 use perfring_kernel::Target;
 use perfring_set::{Change, Follower};
 use std::time::{Duration, Instant};
 
-/// Changes of a directory that are looked at in one go: attaching takes time, too.
+/// The limit of directory changes that are handled in one poll: attaching takes time, too.
 const CHANGES: usize = 64;
-/// How often single rings, and those that others have, are looked at again.
+/// The interval of polling single rings, and those that are attached to by others.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often rings are looked for that could go.
+/// The interval of checks for rings that may be removed.
 const PRUNE: Duration = Duration::from_secs(1);
-/// What is said, a sentence at a time.
+/// Takes messages, a sentence at a time.
 pub(crate) type Say<'a> = &'a mut dyn FnMut(&str);
 
-/// What inputs are looked at with.
+/// The context of polling inputs.
 struct Poll<'a> {
     engine: &'a mut Engine,
-    places: &'a Places,
+    positions: &'a Positions,
     damaged: &'a mut Damaged,
     say: Say<'a>,
 }
@@ -52,7 +52,7 @@ struct Single {
     reported: String,
 }
 
-/// What the kernel is asked for.
+/// A kernel input.
 struct Kernel {
     input: Input,
     options: perfring_kernel::Options,
@@ -67,30 +67,30 @@ struct Waiting {
     reported: String,
 }
 
-/// What became of a try.
+/// The result of an attempt.
 enum Tried {
     Attached,
     /// It may be possible later.
     Later(String),
-    /// It will not be.
+    /// It will not be possible.
     Never(String),
     Gone,
 }
 
 impl Inputs {
     pub(crate) fn add(&mut self, input: &Input) -> Result<(), String> {
-        match &input.place {
-            Place::Dir(dir) => {
+        match &input.source {
+            InputSource::Dir(dir) => {
                 let follower = Follower::new(dir).map_err(|error| error.to_string())?;
                 self.dirs.push(Dir { input: input.clone(), follower, reported_missing: false });
             }
-            Place::Ring(location) => self.singles.push(Single {
+            InputSource::Ring(location) => self.singles.push(Single {
                 input: input.clone(),
                 location: location.clone(),
                 uuid: None,
                 reported: String::new(),
             }),
-            Place::Kernel { events, pid } => self.kernel.push(Kernel {
+            InputSource::Kernel { events, pid } => self.kernel.push(Kernel {
                 input: input.clone(),
                 options: perfring_kernel::Options {
                     events: events.clone(),
@@ -111,9 +111,14 @@ impl Inputs {
         self.waiting.retain(|waiting| waiting.input != *input);
     }
 
-    /// Whether all that there is to attach to was tried.
-    pub(crate) fn poll(&mut self, engine: &mut Engine, places: &Places, say: Say<'_>) -> bool {
-        let mut poll = Poll { engine, places, damaged: &mut self.damaged, say };
+    /// Polls all inputs. Returns whether attaching to all present rings was attempted.
+    pub(crate) fn poll(
+        &mut self,
+        engine: &mut Engine,
+        positions: &Positions,
+        say: Say<'_>,
+    ) -> bool {
+        let mut poll = Poll { engine, positions, damaged: &mut self.damaged, say };
         let mut all = true;
         for dir in &mut self.dirs {
             let mut left = CHANGES;
@@ -124,9 +129,9 @@ impl Inputs {
             }
             all &= left > 0;
             if !dir.follower.is_there() && !dir.reported_missing {
-                let place = dir.follower.dir().display();
-                let why = "is not there yet, or may not be read: it is looked for";
-                (poll.say)(&format!("{place} {why}"));
+                let dir = dir.follower.dir().display();
+                let why = "does not exist yet, or may not be read: waiting for it";
+                (poll.say)(&format!("{dir} {why}"));
             }
             dir.reported_missing = !dir.follower.is_there();
         }
@@ -140,7 +145,7 @@ impl Inputs {
         all
     }
 
-    /// Removes rings that nobody needs any more.
+    /// Removes rings that are no longer needed.
     pub(crate) fn prune(&mut self, engine: &mut Engine, say: Say<'_>) {
         let now = Instant::now();
         if self.prune.is_some_and(|next| now < next)
@@ -151,14 +156,14 @@ impl Inputs {
         self.prune = now.checked_add(PRUNE);
         for (id, ring) in engine.idle(now) {
             let crate::engine::Idle { location, input, uuid } = ring;
-            engine.let_loose(id);
-            // Only when it is gone for good is told what no producer will tell any more.
+            engine.detach_delivered(id);
+            // Unreported losses are reported only when the ring is finally removed.
             match remove(&location, &uuid) {
                 Ok(Some(totals)) => {
                     engine.removed(id, &totals);
-                    say(&format!("{location} was read and left: removed"));
+                    say(&format!("{location} was read, and its producers ended: removed"));
                 }
-                // A producer came back, or the file went.
+                // A producer attached again, or the file was removed.
                 Ok(None) => {
                     engine.detach(id);
                     self.waiting.push(Waiting { input, location, uuid, reported: String::new() });
@@ -172,7 +177,7 @@ impl Inputs {
     }
 }
 
-/// Removes a ring that is read to its end and that nobody holds. Its books, if it did.
+/// Removes a ring that is read to its end and has no producer. Returns its totals, if it did.
 fn remove(location: &Location, uuid: &[u8; 16]) -> Result<Option<RingTotals>, AttachError> {
     let idle = match Idle::hold(location.clone()) {
         Err(AttachError::Busy { .. } | AttachError::NotFound { .. }) => return Ok(None),
@@ -193,19 +198,19 @@ fn remove(location: &Location, uuid: &[u8; 16]) -> Result<Option<RingTotals>, At
 
 impl Poll<'_> {
     fn change(&mut self, change: Change, input: &Input, waiting: &mut Vec<Waiting>) {
-        let mut gone = |uuid: [u8; 16], engine: &mut Engine| {
-            engine.vanish(&uuid);
+        let mut removed = |uuid: [u8; 16], engine: &mut Engine| {
+            engine.file_removed(&uuid);
             waiting.retain(|waiting| waiting.uuid != uuid);
         };
         let ring = match change {
             Change::Appeared(ring) => ring,
             Change::Replaced { before, now } => {
-                gone(before.identity.uuid, self.engine);
+                removed(before.identity.uuid, self.engine);
                 now
             }
             Change::Vanished(ring) => {
                 self.damaged.left(ring.path, ring.identity.uuid);
-                return gone(ring.identity.uuid, self.engine);
+                return removed(ring.identity.uuid, self.engine);
             }
             Change::Refused(other) => {
                 if RingFile::inspect(other.path.as_path()).is_err_and(|error| is_damage(&error)) {
@@ -217,7 +222,7 @@ impl Poll<'_> {
         };
         self.damaged.is_ring(&ring.path);
         let (location, uuid) = (Location::from(ring.path), ring.identity.uuid);
-        if self.damaged.is_aside(&uuid) || self.engine.reappear(&uuid, &location) {
+        if self.damaged.is_aside(&uuid) || self.engine.file_restored(&uuid, &location) {
             return;
         }
         match self.attach(&location, input, uuid) {
@@ -231,9 +236,9 @@ impl Poll<'_> {
     }
 
     fn attach(&mut self, location: &Location, input: &Input, uuid: [u8; 16]) -> Tried {
-        match self.engine.attach(location, input, Some(uuid), |uuid| self.places.get(uuid)) {
+        match self.engine.attach(location, input, Some(uuid), |uuid| self.positions.get(uuid)) {
             Ok(_) => Tried::Attached,
-            // Whoever follows the directory hears of it.
+            // The follower of the directory reports it.
             Err(AttachFailure::Replaced { .. }) => Tried::Gone,
             Err(AttachFailure::Attach(AttachError::NotFound { .. })) => Tried::Gone,
             Err(AttachFailure::Attach(
@@ -245,11 +250,11 @@ impl Poll<'_> {
                 self.damaged.never(uuid, is_damage(&error), self.engine);
                 Tried::Never(format!("{error}; it is set aside"))
             }
-            Err(error) => Tried::Later(format!("{error}; it is tried again")),
+            Err(error) => Tried::Later(format!("{error}; retrying")),
         }
     }
 
-    /// Says what is wrong, unless that was said last.
+    /// Reports a problem, unless it was the last one reported.
     fn say_once(&mut self, why: String, reported: &mut String) {
         if why != *reported {
             (self.say)(&why);
@@ -271,7 +276,7 @@ impl Kernel {
                     poll.engine.add_kernel(&name, ring, &self.input);
                 }
             }
-            // It may be allowed later, or the process may come.
+            // It may be allowed later, or the process may start.
             Err(error) => {
                 let why = format!("the kernel's events are not read: {error}");
                 poll.say_once(why, &mut self.reported);
@@ -281,7 +286,7 @@ impl Kernel {
 }
 
 impl Waiting {
-    /// Whether it goes on waiting.
+    /// Returns whether it continues to wait.
     fn retry(&mut self, poll: &mut Poll<'_>) -> bool {
         match poll.attach(&self.location, &self.input, self.uuid) {
             Tried::Attached => (poll.say)(&format!("{} is read now", self.location)),
@@ -303,7 +308,7 @@ impl Single {
         let now = there.as_ref().ok().copied();
         if let Some(uuid) = self.uuid.take_if(|uuid| Some(*uuid) != now) {
             poll.damaged.left(self.location.path(), uuid);
-            poll.engine.vanish(&uuid);
+            poll.engine.file_removed(&uuid);
         }
         if now.is_some() {
             poll.damaged.is_ring(&self.location.path());
@@ -312,7 +317,7 @@ impl Single {
             return;
         }
         let why = match there {
-            Ok(uuid) if poll.engine.reappear(&uuid, &self.location) => {
+            Ok(uuid) if poll.engine.file_restored(&uuid, &self.location) => {
                 self.uuid = Some(uuid);
                 return;
             }
@@ -328,7 +333,7 @@ impl Single {
                 Tried::Later(why) | Tried::Never(why) => why,
             },
             Err(AttachError::NotFound { .. }) => {
-                format!("{} is not there yet: it is looked for", self.location)
+                format!("{} does not exist yet: waiting for it", self.location)
             }
             Err(error) => {
                 if is_damage(&error) {

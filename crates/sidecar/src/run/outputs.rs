@@ -1,4 +1,4 @@
-//! The outputs as they are configured, and what is wrong with them.
+//! The configured outputs, and their problems.
 
 use super::own;
 use crate::config::OutputConfig;
@@ -8,25 +8,24 @@ use perfring_export::OutputError;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What is known of outputs besides what the engine knows.
+/// State of outputs besides that of the engine.
 #[derive(Default)]
 pub(super) struct Outputs {
-    /// What each output was in trouble with, when it was last told.
+    /// The last reported problem of each output.
     troubles: HashMap<String, String>,
     /// Outputs that show the sidecar's own figures, by name.
     own: HashMap<String, Own>,
-    /// Why the sidecar cannot go on with the outputs that it has, after a reload that went wrong
-    /// half way.
+    /// Why the sidecar cannot continue with its outputs, after a reload that failed half way.
     pub(super) broken: Option<OutputError>,
 }
 
 impl Outputs {
-    /// Gives the sidecar's own figures to those that show them.
+    /// Passes the sidecar's own figures to the outputs that show them.
     pub(super) fn show_own(&self, engine: &Engine) {
         self.own.values().for_each(|figures| own::report(figures, engine));
     }
 
-    /// A ring is gone.
+    /// Forgets the figures of a removed ring.
     pub(super) fn forget(&self, ring: &str) {
         self.own.values().for_each(|figures| own::forget(figures, ring));
     }
@@ -53,7 +52,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Says once what is wrong with outputs, and once that it is not any more.
+    /// Reports the problems of outputs once, and their end once.
     pub(super) fn report_troubles(&mut self, engine: &Engine, say: &mut dyn FnMut(&str)) {
         for output in engine.outputs() {
             let reported = self.troubles.get(output.name);
@@ -63,7 +62,7 @@ impl Outputs {
                     self.troubles.insert(output.name.to_owned(), trouble.clone());
                 }
                 None if reported.is_some() => {
-                    say(&format!("{}: goes on", output.name));
+                    say(&format!("{}: recovered", output.name));
                     self.troubles.remove(output.name);
                 }
                 _ => {}
@@ -71,7 +70,7 @@ impl Outputs {
         }
     }
 
-    /// Opens what is new, and closes what is not wanted any more.
+    /// Opens new outputs, and closes those that were removed from the configuration.
     pub(super) fn change(
         &mut self,
         engine: &mut Engine,
@@ -83,17 +82,17 @@ impl Outputs {
         let is_in = |all: &[OutputConfig], output: &OutputConfig| {
             all.iter().any(|other| other.is_as(output))
         };
-        let gone: Vec<&OutputConfig> = old.iter().filter(|output| !is_in(new, output)).collect();
+        let removed: Vec<&OutputConfig> = old.iter().filter(|output| !is_in(new, output)).collect();
         let new = new.iter().filter(|output| !is_in(old, output));
-        // Those whose place nobody has are opened while all others go on.
+        // Outputs with new names are opened while all others continue.
         let (same_name, fresh): (Vec<_>, Vec<_>) =
-            new.partition(|output| gone.iter().any(|gone| gone.name == output.name));
+            new.partition(|output| removed.iter().any(|removed| removed.name == output.name));
         let mut opened = Vec::new();
         for output in fresh {
             opened.push((output, output.open()?));
         }
         let deadline = Instant::now() + shutdown;
-        for (at, old) in gone.iter().enumerate() {
+        for (at, old) in removed.iter().enumerate() {
             let mut changed = self.close(engine, &old.name, deadline, say);
             let new = same_name.iter().find(|new| new.name == old.name);
             if let Some(new) = new
@@ -101,11 +100,11 @@ impl Outputs {
             {
                 changed = self.add(engine, new);
                 if changed.is_err() {
-                    self.back_to(engine, gone.get(at..=at).unwrap_or_default(), deadline, say);
+                    self.back_to(engine, removed.get(at..=at).unwrap_or_default(), deadline, say);
                 }
             }
             if let Err(error) = changed {
-                self.back_to(engine, gone.get(..at).unwrap_or_default(), deadline, say);
+                self.back_to(engine, removed.get(..at).unwrap_or_default(), deadline, say);
                 return Err(error);
             }
         }
@@ -118,8 +117,8 @@ impl Outputs {
         Ok(())
     }
 
-    /// Closes an output that is to go. What it does not deliver is told; if it must deliver all,
-    /// the sidecar cannot go on.
+    /// Closes an output that is removed. Reports what it does not deliver; if its delivery is
+    /// required, the sidecar cannot continue.
     fn close(
         &mut self,
         engine: &mut Engine,
@@ -142,7 +141,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Puts back these, in the place of what came for them.
+    /// Opens these outputs again, instead of their replacements.
     fn back_to(
         &mut self,
         engine: &mut Engine,
@@ -154,7 +153,7 @@ impl Outputs {
             let back = self.close(engine, &old.name, deadline, say);
             let back = back.and_then(|()| self.add(engine, old));
             if let Err(error) = back {
-                // Not one output less than was asked for.
+                // The old configuration must be restored completely.
                 self.broken.get_or_insert(error);
             }
         }

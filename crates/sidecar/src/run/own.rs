@@ -1,17 +1,17 @@
-//! The sidecar's own figures, where Prometheus asks for them.
+//! The sidecar's own figures for Prometheus.
 
 #[cfg(feature = "prometheus")]
 use super::status::resident;
 use crate::config::opened::Own;
 use crate::engine::Engine;
 
-/// Tells all figures.
+/// Sets all figures.
 #[cfg(not(feature = "prometheus"))]
 pub(crate) fn report(own: &Own, _: &Engine) {
     match *own {}
 }
 
-/// Tells all figures.
+/// Sets all figures.
 #[cfg(feature = "prometheus")]
 pub(crate) fn report(own: &Own, engine: &Engine) {
     for ring in engine.rings() {
@@ -21,12 +21,12 @@ pub(crate) fn report(own: &Own, engine: &Engine) {
         count("perfring_ring_bytes", "Bytes of their payloads", ring.figures.bytes);
         count(
             "perfring_ring_late",
-            "Records that came too late for their place",
+            "Records that arrived too late for the order of time",
             ring.figures.late,
         );
         for (cause, lost) in &ring.figures.lost {
             let labels = [("ring", &*ring.origin.name), ("cause", cause.name())];
-            let help = "Records that the ring told as lost";
+            let help = "Records that the ring reported as lost";
             own.counter("perfring_ring_lost_records", help, &labels, lost.records as f64);
         }
         let help = "Bytes between what is delivered and what is published";
@@ -39,7 +39,7 @@ pub(crate) fn report(own: &Own, engine: &Engine) {
         count("perfring_output_taken", "Records that it took", figures.taken);
         count("perfring_output_delivered", "Records that it delivered", figures.delivered);
         count("perfring_output_bytes", "Bytes that it wrote or sent", figures.bytes);
-        count("perfring_output_retries", "Times that it tried again", figures.retries);
+        count("perfring_output_retries", "Retries", figures.retries);
         count("perfring_output_refused", "Records that were refused for good", figures.refused);
         count("perfring_output_dropped", "Records that it had no room for", output.dropped.records);
         let help = "1 while something is wrong with it";
@@ -49,7 +49,7 @@ pub(crate) fn report(own: &Own, engine: &Engine) {
     let merge = engine.merge_figures();
     let help = "The most that a record was late";
     own.gauge("perfring_merge_late_most_seconds", help, &[], merge.late_most as f64 / 1e9);
-    let help = "Rings that could not be read, or read on, as they were damaged or cut short";
+    let help = "Rings that could not be read, or read on, because they were damaged or truncated";
     own.counter("perfring_rings_damaged", help, &[], engine.damaged() as f64);
     let help = "Rings that are read";
     own.gauge("perfring_rings", help, &[], engine.rings().count() as f64);
@@ -58,13 +58,13 @@ pub(crate) fn report(own: &Own, engine: &Engine) {
     }
 }
 
-/// A ring that is gone has no figures any more.
+/// Removes the figures of a ring.
 #[cfg(not(feature = "prometheus"))]
 pub(crate) fn forget(own: &Own, _: &str) {
     match *own {}
 }
 
-/// A ring that is gone has no figures any more.
+/// Removes the figures of a ring.
 #[cfg(feature = "prometheus")]
 pub(crate) fn forget(own: &Own, ring: &str) {
     own.forget(&[("ring", ring)]);

@@ -1,4 +1,4 @@
-//! The flight recorder: what overwrite rings hold at one moment, kept in files.
+//! The flight recorder: keeps what overwrite rings hold at one moment in files.
 
 use crate::config::rule::Rule;
 use crate::engine::Engine;
@@ -14,19 +14,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The ending of what `perfring export` reads.
+/// The extension of files that `perfring export` reads.
 const ENDING: &str = "perfrec";
 
-/// Makes snapshots by rules.
+/// Writes snapshots by rules.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    /// When each rule was followed last.
+    /// When each rule was last applied.
     last: HashMap<usize, Instant>,
 }
 
 impl Recorder {
-    /// Keeps what overwrite rings hold, unless this rule was followed a short time ago: then only if
-    /// somebody asked.
+    /// Keeps what overwrite rings hold, unless this rule was applied a short time ago: then only if
+    /// it was explicitly requested.
     pub(crate) fn snapshot(
         &mut self,
         at: usize,
@@ -59,7 +59,8 @@ fn keep(
     engine: &Engine,
     say: &mut dyn FnMut(&str),
 ) -> Result<Option<(PathBuf, u64)>, String> {
-    // All copies first, and then files: the rings are as near to one moment as can be.
+    // All copies first, and then the files: so all rings are copied as close to one moment as
+    // possible.
     let mut rings = Vec::new();
     let recorders = engine.shapes().filter(|of| of.origin().policy == Some(Policy::Overwrite));
     for shapes in recorders {
@@ -85,7 +86,7 @@ fn keep(
     }
     fs::create_dir_all(&rule.dir).map_err(|error| error.to_string())?;
     let path = rule.dir.join(name(&rule.reason(), reason));
-    // Under its name only when it is whole.
+    // The file gets its name only when it is complete.
     let draft = path.with_extension("new");
     let records = write(&draft, &rings).map_err(|error| error.to_string());
     let named = records.and_then(|records| {
@@ -100,7 +101,7 @@ fn keep(
     Ok(Some((path, records)))
 }
 
-/// Writes them in the order of time.
+/// Writes the snapshots in the order of time.
 fn write(path: &Path, rings: &[(Origin, Snapshot)]) -> Result<u64, OutputError> {
     let existing = recording::Existing::Replace;
     let options =
@@ -113,7 +114,7 @@ fn write(path: &Path, rings: &[(Origin, Snapshot)]) -> Result<u64, OutputError> 
         if out.take(&event)? == Took::Busy {
             out.flush()?;
             if out.take(&event)? == Took::Busy {
-                let why = out.figures().trouble.unwrap_or_else(|| "it takes nothing".to_owned());
+                let why = out.figures().trouble.unwrap_or_else(|| "it takes no events".to_owned());
                 return Err(OutputError::new("snapshot", why));
             }
         }
@@ -141,7 +142,7 @@ fn write(path: &Path, rings: &[(Origin, Snapshot)]) -> Result<u64, OutputError> 
                 let loss = Loss { pos, records, bytes, cause, time: None, wall: None };
                 report(origin, What::Lost(loss))?;
             }
-            // Damage ends a ring; what stood before it is kept.
+            // A damaged ring ends at the damage; what precedes it is kept.
             Some(Err(_)) | None => continue,
         }
         if let Some(item) = items.peek() {
@@ -162,8 +163,8 @@ fn time_of(item: &Result<Item<'_>, perfring_consumer::ReadError>, last: u64) -> 
     }
 }
 
-/// `20260701T120000.123456789Z-severity-17.perfrec`: names are in the order of time. Whoever asked is
-/// named behind the rule, if it was not the rule.
+/// Returns a name like `20260701T120000.123456789Z-severity-17.perfrec`: names sort by time. The
+/// reason follows the rule, if it is another one.
 fn name(rule: &str, reason: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let time = perfring_export::json::utc(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
@@ -177,7 +178,8 @@ fn plain(reason: &str) -> String {
     reason.chars().map(plain).take(100).collect()
 }
 
-/// Whether [`name`] makes such a name for this rule. Nothing else in the directory is its own.
+/// Returns whether [`name`] creates such a name for this rule. Other files in the directory are not
+/// its own.
 fn is_own(name: &str, rule: &str) -> bool {
     let Some((time, rest)) = name.split_once('-') else { return false };
     let time_is_own = time.strip_suffix('Z').is_some_and(|time| {
@@ -192,7 +194,7 @@ fn is_own(name: &str, rule: &str) -> bool {
     time_is_own && rule == Some(&own)
 }
 
-/// Removes the oldest, if there are more than the rule keeps.
+/// Removes the oldest snapshots, if there are more than the rule keeps.
 fn tidy(rule: &Rule) -> io::Result<()> {
     let reason = rule.reason();
     let is_own = |path: &PathBuf| {

@@ -4,18 +4,18 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Puts a file with this content in the place of the one that is there: all or nothing, at any death.
+/// Replaces a file by one with this content: atomically, at any crash.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    // Whoever says /dev/null, or the name of a directory, does not want it to go.
+    // /dev/null, or a directory, must not be replaced.
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
-        return Err(io::Error::other("it is no regular file, and is not replaced"));
+        return Err(io::Error::other("it is not a regular file, and is not replaced"));
     }
     let draft = beside(path, ".new");
     File::create(&draft)?.write_all(content)?;
     fs::rename(&draft, path)
 }
 
-/// The path with more at its end.
+/// Appends to a path's file name.
 pub(crate) fn beside(path: &Path, more: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(more);
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_regular_file_is_not_replaced() {
+    fn only_a_regular_file_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("status");
         replace(&path, b"one").unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// All figures as JSON.
+/// Returns all figures as JSON.
 pub(crate) fn json(engine: &Engine, since: Duration) -> Value {
     let mut rings: Vec<Value> = engine.rings().map(|ring| ring_json(&ring)).collect();
     rings.sort_by_cached_key(|ring| ring["ring"].to_string());
@@ -33,7 +33,7 @@ fn ring_json(ring: &RingStatus<'_>) -> Value {
         .collect();
     json!({
         "ring": ring.origin.name,
-        "home": ring.origin.location,
+        "location": ring.origin.location,
         "uuid": ring.origin.uuid_text(),
         "policy": match ring.origin.policy {
             Some(Policy::Drop) => "drop",
@@ -68,13 +68,13 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
     })
 }
 
-/// The same in a line.
+/// Formats the figures in one line.
 pub(crate) fn line(engine: &Engine) -> String {
     let (mut rings, mut records, mut lost, mut lag) = (0, 0, 0u64, 0u64);
     for ring in engine.rings() {
         rings += 1;
         records += ring.figures.records;
-        // What a ring says may be any number.
+        // A ring may report any number.
         for (_, count) in &ring.figures.lost {
             lost = lost.saturating_add(count.records);
         }
@@ -100,7 +100,7 @@ pub(crate) fn line(engine: &Engine) -> String {
     line
 }
 
-/// Memory of this process, as the kernel has it.
+/// Returns the memory of this process, as the kernel reports it.
 pub(crate) fn resident() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;

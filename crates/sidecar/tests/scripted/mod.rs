@@ -1,4 +1,4 @@
-//! An output that does what a test says, and remembers what it was told.
+//! An output with a script, which records its events.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use perfring_export::{Event, Figures, LossCause, Output, OutputError, Took, What};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// What an output was told.
+/// An event that an output received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reported {
     Began(String),
@@ -18,30 +18,30 @@ pub(crate) enum Reported {
     Ended(String),
 }
 
-/// What a scripted output does, and what it has.
+/// The behaviour and the state of a scripted output.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     /// Events that it takes before it is busy.
     pub(crate) room: usize,
-    /// Whether what it takes is delivered at once.
+    /// Whether events are delivered at once.
     pub(crate) prompt: bool,
-    /// It cannot go on from here.
+    /// It fails from now on.
     pub(crate) fails: bool,
     pub(crate) reported: Vec<Reported>,
-    /// Events that it has and has not delivered.
+    /// Events that are not delivered.
     pub(crate) held: Vec<u64>,
     pub(crate) last_seq: u64,
     pub(crate) closed: bool,
-    /// It cannot be closed well, and says then that it has nothing.
+    /// It fails to close, and then reports no undelivered event.
     pub(crate) loses: bool,
 }
 
-/// An output with a script that the test keeps.
+/// An output with a script that the test shares.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scripted(pub(crate) Rc<RefCell<Script>>);
 
 impl Scripted {
-    /// With room for everything, delivering at once.
+    /// Creates an output with room for everything, delivering at once.
     pub(crate) fn ready() -> Self {
         let scripted = Scripted::default();
         scripted.set(|script| (script.room, script.prompt) = (usize::MAX, true));
@@ -60,7 +60,7 @@ impl Scripted {
         self.0.borrow().reported.clone()
     }
 
-    /// Numbers of the records that it has, in order.
+    /// Returns the numbers of its records, in order.
     pub(crate) fn records(&self) -> Vec<u64> {
         let number = |reported: &Reported| match reported {
             Reported::Record(_, _, bytes) => {
@@ -71,7 +71,7 @@ impl Scripted {
         self.0.borrow().reported.iter().filter_map(number).collect()
     }
 
-    /// Records that it was told are lost, by cause.
+    /// Returns the records that were reported to it as lost, by cause.
     pub(crate) fn lost(&self, of: &str) -> u64 {
         let lost = |reported: &Reported| match reported {
             Reported::Lost(_, cause, records, _) if *cause == of => *records,
@@ -133,7 +133,7 @@ impl Output for Scripted {
     }
 }
 
-/// A ring that is made for a test.
+/// Creates a ring for a test.
 pub(crate) fn ring(dir: &Path, name: &str, policy: Policy) -> Producer {
     let options = Options { size: 64 << 10, policy, time: true, ..Options::default() };
     Producer::create(dir.join(name), &options).expect("a ring")
@@ -144,7 +144,7 @@ pub(crate) fn publish(producer: &mut Producer, numbers: std::ops::Range<u64>) ->
     numbers.filter(|n| producer.publish(&n.to_ne_bytes()).is_ok()).count() as u64
 }
 
-/// Turns until the condition holds; a minute at most.
+/// Runs turns until the condition holds; a minute at most.
 pub(crate) fn until(engine: &mut Engine, what: &str, mut holds: impl FnMut(&mut Engine) -> bool) {
     let since = Instant::now();
     while !holds(engine) {

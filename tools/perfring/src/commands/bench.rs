@@ -8,12 +8,12 @@ use std::process::Command;
 
 /// Measure this machine: rings between two processes, beside a floor, memcpy and a cache line
 ///
-/// Takes the same options as `cargo bench`, see below. Eight minutes, five of them for `many`;
-/// --short takes some seconds and proves nothing but that it works.
+/// Takes the same options as `cargo bench`, see below. Runs for eight minutes, five of them for
+/// `many`; --short takes some seconds and only shows that the benchmark works.
 ///
-/// --compare, in a source checkout, measures perfring beside other ways to hand records over, with
-/// plots; what follows it is for that (`--compare --help`). `--compare --features all` adds the rivals
-/// whose build needs libclang, and cmake 3.30 for one of them.
+/// --compare, in a source checkout, measures perfring beside other means of passing records, with
+/// plots; what follows it is for that (`--compare --help`). `--compare --features all` adds the
+/// contestants whose build needs libclang, and cmake 3.30 for one of them.
 ///
 /// Example: perfring bench --json
 #[derive(Debug, clap::Args)]
@@ -42,20 +42,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 const COMPARE: &str = "--compare";
-/// The package of the rivals, which nobody builds who builds this.
+/// The package of the comparison, which is not part of this build.
 const MANIFEST: &str = "benches/compare/Cargo.toml";
 
-/// Has cargo build and run the comparison, if this is a source checkout or within one.
+/// Builds and runs the comparison with cargo, if this is a source checkout or within one.
 fn compare(options: &[String]) -> Result<(), Failure> {
     let here = std::env::current_dir().map_err(Failure::general)?;
     let manifest = here.ancestors().map(|dir| dir.join(MANIFEST)).find(|path| path.is_file());
     let Some(manifest) = manifest else {
         return Err(Failure::Usage(format!(
-            "--compare needs perfring's source, as it builds the others: in a checkout, `{}`",
+            "--compare needs perfring's source, as it builds the contestants: in a checkout, `{}`",
             command(Path::new(MANIFEST))
         )));
     };
-    // Cargo's own option comes first: rivals that need more than a compiler to build.
+    // Cargo's own option comes first: contestants that need more than a compiler to build.
     let (features, options) = match options {
         [first, list, rest @ ..] if first == "--features" => (&options[..2], (list, rest).1),
         _ => (&options[..0], options),
@@ -85,7 +85,7 @@ pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
 fn failure(error: BenchError) -> Failure {
     match error {
         BenchError::Io(error) => Failure::output(error),
-        // The sentence alone; it goes on with all the options.
+        // Only the sentence: the options follow it.
         BenchError::Usage(why) => {
             let why = why.lines().next().unwrap_or_default();
             Failure::Usage(format!("{why}; see `perfring bench --help`"))

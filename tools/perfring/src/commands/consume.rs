@@ -1,4 +1,4 @@
-//! `perfring consume`: records of a ring as they come, taken by its consumer.
+//! `perfring consume`: takes records out of a ring as they arrive.
 
 use crate::args;
 use crate::commands::follow::{self, FollowArgs, Source};
@@ -8,9 +8,9 @@ use perfring_consumer::{Consumer, ConsumerOptions, Location, Trust};
 
 /// Take records out of a ring
 ///
-/// Reads as the ring's one consumer: the space goes back to the producer once the records have
-/// been written to stdout, and the next consumer goes on from there. Those that --type, --where and
-/// --since leave out are taken as well.
+/// Reads as the ring's only consumer: the space is returned to the producer once the records have
+/// been written to stdout, and the next consumer continues from there. Records that --type, --where
+/// and --since leave out are consumed as well.
 ///
 /// Example: perfring consume -n 100 --timeout 5 shm:ticks
 #[derive(Debug, clap::Args)]

@@ -5,9 +5,9 @@ use crate::failure::Failure;
 use perfring_consumer::Location;
 use perfring_producer::{Evict, Options, Policy, Producers, Report, SLOTS_DEFAULT};
 
-/// Make a ring
+/// Create a ring
 ///
-/// The whole of its space is allocated now, so that a full disk is an error here and not later.
+/// Allocates the ring's whole space now, so that a full disk is an error here and not later.
 ///
 /// Example: perfring create /dev/shm/ticks --size 64M --policy overwrite
 #[derive(Debug, clap::Args)]
@@ -18,7 +18,7 @@ pub(crate) struct Args {
     /// Bytes for records: a power of two, at least a page
     #[arg(long, short, default_value = "1M", value_parser = args::size)]
     size: u64,
-    /// What a full ring does with a new record: drop refuses it, overwrite gives up the oldest
+    /// What a full ring does with a new record: drop refuses it, overwrite evicts the oldest
     #[arg(long, default_value = "drop",
         value_parser = args::one_of([("drop", Policy::Drop), ("overwrite", Policy::Overwrite)]))]
     policy: Policy,
@@ -26,29 +26,29 @@ pub(crate) struct Args {
     #[arg(long, default_value = "one",
         value_parser = args::one_of([("one", Producers::One), ("many", Producers::Many)]))]
     producers: Producers,
-    /// With --producers many: the most at a time, 1 to 4096 [default: 64]
+    /// With --producers many: the most producers at a time, 1 to 4096 [default: 64]
     #[arg(long, value_name = "N")]
     slots: Option<u32>,
-    /// Stamp each record with the time: 8 bytes and some ns each
+    /// Store a timestamp with each record: 8 bytes and some ns each
     #[arg(long)]
     time: bool,
-    /// Mode bits of the file, whatever the umask: 0640 lets a group watch
+    /// Mode bits of the file, regardless of the umask: 0640 lets a group observe it
     #[arg(long, default_value = "0600", value_parser = args::mode)]
     mode: u32,
-    /// How an overwrite ring makes room: for each record, or half the ring at a time
+    /// How an overwrite ring makes room: record by record, or half the ring at a time
     #[arg(long, default_value = "exact",
         value_parser = args::one_of([("exact", Evict::Exact), ("half", Evict::Half)]))]
     evict: Evict,
-    /// Where losses are told: in the stream and the counters, or in the counters alone
+    /// Where losses are reported: in the stream and the counters, or in the counters alone
     #[arg(long, default_value = "stream",
         value_parser = args::one_of([("stream", Report::InStream), ("counters", Report::CountersOnly)]))]
     losses: Report,
-    /// Bytes for the table of record types, taken up to whole pages, at most 16M; 0 makes a ring
-    /// without one. A type takes some hundred bytes
+    /// Bytes for the table of record types, rounded up to whole pages, at most 16M; 0 creates a
+    /// ring without one. A type takes some hundred bytes
     #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = args::size)]
     types_size: u64,
-    /// Bytes for payloads that are too long for the records' area, up to as many each: a power of
-    /// two from 64K, or 0 for none
+    /// Bytes for payloads that are too long for the data area, and the length limit of each: a
+    /// power of two from 64K, or 0 for none
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = args::size)]
     aux_size: u64,
 }

@@ -1,4 +1,4 @@
-//! `perfring dump`: what a ring holds, whoever wrote it and whether or not they live.
+//! `perfring dump`: shows what a ring holds, whether or not its processes are alive.
 
 use crate::args;
 use crate::failure::{Failure, note};
@@ -11,11 +11,12 @@ use perfring_consumer::{
 
 /// Show everything that a ring holds, after a crash or in full flight
 ///
-/// Copies all intact records at one moment and changes nothing: the file of processes that were
-/// killed, or a copy of it from another machine, will do. Ends with the loss counters, on stderr.
+/// Copies all intact records at one moment and changes nothing. The file of killed processes, or a
+/// copy of it from another machine, can be dumped as well. Ends with the loss counters, on stderr.
 ///
 /// Records whose types the ring knows are shown with their fields (`perfring types` shows which). A
-/// type table that is damaged is told on stderr; then their records are bytes, and the end is 4.
+/// damaged type table is reported on stderr; its records are then shown as bytes, and the exit code
+/// is 4.
 ///
 /// Example: perfring dump --positions /dev/shm/flight | tail -20
 #[derive(Debug, clap::Args)]
@@ -53,8 +54,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     damage.map_or(ended, |error| Err(damaged(&args.ring, error, output.seen)))
 }
 
-/// Shows what can be read of a ring whose books make no sense: a snapshot would be of what nobody
-/// can vouch for, but an observer checks record by record.
+/// Shows what can be read of a ring whose totals are invalid: a snapshot would not be trustworthy,
+/// but an observer checks record by record.
 fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
     let mut observer = Observer::open(&args.ring, Start::Oldest)?;
     let since = match args.format.since(&args.ring, observer.layout())? {
@@ -71,13 +72,13 @@ fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
             Err(error) => break error,
         }
     };
-    // The worse damage is the one to tell.
+    // Report the worse damage.
     let _ = output.end(Some(&args.ring));
     output.flush()?;
     Err(damaged(&args.ring, ended, output.seen))
 }
 
-/// The stamp of the last record that can be read.
+/// Returns the timestamp of the last record that can be read.
 fn newest(args: &Args, stop: &Stop) -> Result<u64, Failure> {
     let mut observer = Observer::open(&args.ring, Start::Oldest)?;
     let mut newest = None;
@@ -95,7 +96,7 @@ fn damaged(location: &Location, error: ReadError, records: u64) -> Failure {
     Failure::Damaged(format!("{location}: {error}; the {records} {what}"))
 }
 
-/// The loss counters, as a sentence.
+/// Prints the loss counters as a sentence.
 fn counters(totals: &RingTotals, shown: &str) {
     let producer = &totals.producer;
     let lost = [
@@ -123,7 +124,7 @@ fn counters(totals: &RingTotals, shown: &str) {
         ),
     };
     note(&format!(
-        "{shown}{stranded}; since the ring was made: written {}, read {read}, {lost}",
+        "{shown}{stranded}; since the ring was created: written {}, read {read}, {lost}",
         producer.written.records
     ));
 }

@@ -1,4 +1,4 @@
-//! What `perfring tail` and `perfring consume` have in common: records of a ring as they come.
+//! The loop that `perfring tail` and `perfring consume` share: records of a ring as they arrive.
 
 use crate::args;
 use crate::failure::{Failure, note};
@@ -12,16 +12,17 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct FollowArgs {
-    /// Go on with what comes, until the ring is removed or Ctrl-C
+    /// Continue with new records until the ring is removed or Ctrl-C
     #[arg(long, short)]
     follow: bool,
-    /// End after N records that were shown
+    /// End after N records were shown
     #[arg(short = 'n', long = "records", value_name = "N")]
     pub(crate) records: Option<u64>,
-    /// Go on with what comes for at most SECONDS, then end with code 124
+    /// Continue with new records for at most SECONDS, then end with code 124
     #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
     timeout: Option<Duration>,
-    /// End with code 5 if records were lost: told in the stream, or counted and not told yet
+    /// End with code 5 if records were lost: reported in the stream, or counted and not yet
+    /// reported
     #[arg(long)]
     pub(crate) fail_on_loss: bool,
     #[command(flatten)]
@@ -37,7 +38,8 @@ impl FollowArgs {
         self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
     }
 
-    /// How long to wait now, unless the time is over; `left` records are still to come.
+    /// Returns how long to wait now, or an error if the time is over; `left` records are still to
+    /// come.
     pub(crate) fn wait(&self, deadline: Option<Instant>, left: u64) -> Result<Duration, Failure> {
         let Some(deadline) = deadline else { return Ok(POLL) };
         let rest = deadline.saturating_duration_since(Instant::now());
@@ -47,12 +49,12 @@ impl FollowArgs {
         let time = self.timeout.unwrap_or_default().as_secs_f64();
         Err(Failure::Timeout(match self.records {
             Some(wanted) => format!("{} of {wanted} records came within {time} s", wanted - left),
-            None => format!("the {time} s are over"),
+            None => format!("{time} s have passed"),
         }))
     }
 }
 
-/// Items that are read between two looks at the signals, and held together by a consumer.
+/// Items that are read between two checks of the signals, and held together by a consumer.
 pub(crate) const TURN: u64 = 1024;
 
 pub(crate) enum Source {
@@ -60,12 +62,12 @@ pub(crate) enum Source {
     Consumer(Consumer),
 }
 
-/// What one turn of reading came to.
+/// The result of one turn of reading.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// There is nothing more now.
+    /// There is no item now.
     Empty,
-    /// There may be more.
+    /// There may be more items.
     More,
 }
 
@@ -113,7 +115,7 @@ fn follow(
 ) -> Result<(), Failure> {
     let deadline = args.deadline();
     let (mut left, mut removed) = (args.records.unwrap_or(u64::MAX), false);
-    // Without -f a producer that never pauses must not keep us for ever.
+    // Without -f, a producer that never pauses must not keep the command running for ever.
     let until = if args.waits() { u64::MAX } else { head(ring) };
     loop {
         if left == 0 {
@@ -121,7 +123,7 @@ fn follow(
         }
         stop.check()?;
         let turn = source.turn(ring, output, &mut left, until)?;
-        // Whoever reads along sees what was shown, though the ring may never be empty.
+        // A reader of stdout sees what was shown, even if the ring is never empty.
         output.flush()?;
         if left == 0 || (turn == Turn::Empty && !args.waits()) {
             return Ok(());
@@ -144,7 +146,7 @@ fn follow(
 }
 
 impl Source {
-    /// Writes a number of items that are there, up to position `until`.
+    /// Writes available items, up to position `until`.
     fn turn(
         &mut self,
         location: &Location,
@@ -170,7 +172,7 @@ impl Source {
         if let Source::Consumer(consumer) = self
             && consumer.trust() == Trust::Nobody
         {
-            // Records are copies: the place is moved once stdout has taken them.
+            // Records are copies: the observer advances once stdout has taken them.
             consumer.advanced().hold();
             let ended = items(location, left, || show(output, consumer.read()))?;
             output.flush()?;
@@ -202,7 +204,7 @@ impl Source {
         }
     }
 
-    /// Whether a ring without a name is still written to. A consumer cannot tell, and ends.
+    /// Returns whether a removed ring is still written to. A consumer cannot find out, and ends.
     fn is_fed(&self) -> bool {
         match self {
             Source::Observer(observer) => observer.stat().is_ok_and(|stat| accounts::is_fed(&stat)),
@@ -225,7 +227,7 @@ impl Source {
     }
 }
 
-/// The records that were shown of an item, one or none; `None` if there is no item.
+/// The number of records shown of an item, one or none; `None` if there is no item.
 type Shown = Result<Option<u64>, ReadError>;
 
 fn show(
@@ -240,7 +242,7 @@ fn show(
     }
 }
 
-/// Writes the items of a turn. Damage is in the inner result: what stands before it was written.
+/// Writes the items of a turn. Damage is in the inner result: what precedes it was written.
 fn items(
     location: &Location,
     left: &mut u64,
@@ -259,12 +261,12 @@ fn items(
     Ok(Ok(Turn::More))
 }
 
-/// Where the ring ends now; no end where that cannot be said.
+/// Returns the ring's current head; no limit where it cannot be determined.
 fn head(location: &Location) -> u64 {
     Stat::read(location).ok().and_then(|stat| stat.totals).map_or(u64::MAX, |totals| totals.head)
 }
 
-/// Losses that the ring counts and its stream does not tell.
+/// Returns the losses that the ring counts and has not reported in its stream.
 fn unreported(location: &Location) -> u64 {
     let totals = Stat::read(location).ok().and_then(|stat| stat.totals);
     totals.map_or(0, |totals| totals.unreported().records)

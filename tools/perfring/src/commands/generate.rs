@@ -1,5 +1,5 @@
-//! `perfring completions` and `perfring man`: what packages install beside the command, made from the
-//! very definitions that it reads its arguments by.
+//! `perfring completions` and `perfring man`: files that packages install beside the command,
+//! generated from the definitions of its arguments.
 
 use crate::failure::Failure;
 use clap::Command;
@@ -9,14 +9,14 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Print a shell's completions of this command
+/// Print the completions of this command for a shell
 ///
 /// Example: perfring completions bash > /usr/share/bash-completion/completions/perfring
 ///
 /// zsh: .../zsh/vendor-completions/_perfring, fish: .../fish/vendor_completions.d/perfring.fish
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsArgs {
-    /// For which shell
+    /// The shell
     shell: Shell,
 }
 
@@ -27,17 +27,17 @@ pub(crate) struct CompletionsArgs {
 /// Example: perfring man /usr/share/man/man1 && man perfring
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManArgs {
-    /// It is made if it is not there; pages of the same names are replaced
+    /// Created if it does not exist; pages of the same names are replaced
     dir: PathBuf,
 }
 
 pub(crate) fn completions(args: &CompletionsArgs, all: &Command) -> Result<(), Failure> {
-    // Without what is hidden, which the generators would show.
+    // Without hidden commands, which the generators would show.
     let mut command = Command::new("perfring")
         .version(env!("CARGO_PKG_VERSION"))
         .args(all.get_arguments().cloned())
         .subcommands(all.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned());
-    // Into memory first: the generator gives up on a closed pipe by a panic.
+    // Into memory first: the generator panics on a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "perfring", &mut script);
     std::io::stdout().write_all(&script).map_err(Failure::output)
@@ -52,7 +52,8 @@ pub(crate) fn man(args: &ManArgs, all: Command) -> Result<(), Failure> {
     let mut pages = vec![("perfring".to_owned(), command.clone())];
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
         let name = format!("perfring-{}", sub.get_name());
-        // The name in the page's title and first section, and what one types in its synopsis.
+        // The file's name in the page's title and first section, and the typed form in its
+        // synopsis.
         let typed = format!("perfring {}", sub.get_name());
         pages.push((name.clone(), sub.clone().display_name(name).bin_name(typed)));
     }

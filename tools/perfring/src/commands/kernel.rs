@@ -1,4 +1,4 @@
-//! `perfring tail --perf`: what the kernel does, and a ring's records, on one timeline.
+//! `perfring tail --perf`: kernel events and a ring's records on one timeline.
 
 use crate::args;
 use crate::commands::follow::{FollowArgs, TURN};
@@ -12,35 +12,35 @@ use perfring_kernel::{EventKind, KernelRing, OpenError, Options, Stopper, Target
 use perfring_set::{Merge, SourceError, SourceId};
 use std::time::Duration;
 
-/// For so long records are held back, to be put in the order of time.
+/// How long records are held back, to be put in the order of time.
 const DELAY: Duration = Duration::from_millis(20);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct KernelArgs {
-    /// Show events of the kernel's: cpu-clock, task-clock, page-faults, minor-faults, major-faults,
+    /// Show kernel events: cpu-clock, task-clock, page-faults, minor-faults, major-faults,
     /// context-switches, cpu-migrations, alignment-faults, emulation-faults, cgroup-switches;
-    /// switches, tasks, mappings. Of several, with commas between them, all
-    #[arg(long, value_name = "EVENTS", value_delimiter = ',', requires = "whose")]
+    /// switches, tasks, mappings. Several are separated by commas
+    #[arg(long, value_name = "EVENTS", value_delimiter = ',', requires = "traced")]
     perf: Vec<EventKind>,
     #[command(flatten)]
-    whose: Whose,
-    /// Bytes of the kernel's ring for each processor and event: a power of two of whole pages.
-    /// Without it as many as make 512K for each processor
+    of: Traced,
+    /// Bytes of the kernel's ring for each processor and event: a power of two of whole pages. The
+    /// default adds up to 512K for each processor
     #[arg(long, value_name = "SIZE", requires = "perf", value_parser = args::size)]
     perf_size: Option<u64>,
-    /// How often cpu-clock and task-clock look
+    /// Sampling interval of cpu-clock and task-clock
     #[arg(long, value_name = "SECONDS", requires = "perf", value_parser = args::interval,
         default_value = "0.001")]
     perf_period: Duration,
 }
 
 #[derive(Debug, clap::Args)]
-#[group(id = "whose", multiple = false, requires = "perf")]
-struct Whose {
-    /// With --perf: of this process, its threads, and the threads and processes that they start
+#[group(id = "traced", multiple = false, requires = "perf")]
+struct Traced {
+    /// With --perf: trace this process, its threads, and the threads and processes that they start
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// With --perf: of all that happens on the machine
+    /// With --perf: trace the whole machine
     #[arg(long, short)]
     all: bool,
 }
@@ -51,7 +51,7 @@ impl KernelArgs {
     }
 
     fn options(&self) -> Options {
-        let target = self.whose.pid.map_or(Target::System, Target::Process);
+        let target = self.of.pid.map_or(Target::System, Target::Process);
         Options {
             events: self.perf.clone(),
             data_size: self.perf_size,
@@ -73,10 +73,10 @@ impl From<OpenError> for Failure {
     }
 }
 
-/// Rings that are merged, each with its place among the output's shapes.
+/// Rings that are merged, each with its index among the output's shapes.
 struct Timeline<'a> {
     merge: Merge,
-    places: Vec<SourceId>,
+    sources: Vec<SourceId>,
     ring: Option<&'a Location>,
     kernel: Vec<Stopper>,
 }
@@ -88,13 +88,13 @@ pub(crate) fn tail(
     stop: &Stop,
 ) -> Result<(), Failure> {
     let merge = Merge::new(DELAY).map_err(Failure::general)?;
-    let mut timeline = Timeline { merge, places: Vec::new(), ring: None, kernel: Vec::new() };
+    let mut timeline = Timeline { merge, sources: Vec::new(), ring: None, kernel: Vec::new() };
     let mut shapes = Vec::new();
     let mut since = follow.format.select.since;
     if let Some((location, observer)) = ring {
         since = follow.format.since(location, observer.layout())?;
         shapes.push(Shapes::follow(location, observer.layout())?);
-        timeline.places.push(timeline.merge.add(Box::new(observer)));
+        timeline.sources.push(timeline.merge.add(Box::new(observer)));
         timeline.ring = Some(location);
     }
     for ring in open(&args.options())? {
@@ -102,17 +102,17 @@ pub(crate) fn tail(
         let types = Types::of_schemas(schemas());
         shapes.push(Shapes::of(types, Anchors::default()).named(name));
         timeline.kernel.push(ring.stopper());
-        timeline.places.push(timeline.merge.add(Box::new(ring)));
+        timeline.sources.push(timeline.merge.add(Box::new(ring)));
     }
     let since = since.map(Since::before_now).transpose()?;
     let mut output = Output::of_many(&follow.format, shapes, since);
     let mut ended = timeline.follow(follow, &mut output, stop);
     if let Ok(End::Process) = ended
-        && let Some(pid) = args.whose.pid
+        && let Some(pid) = args.of.pid
     {
-        note(&format!("process {pid} ended: the end"));
+        note(&format!("process {pid} ended: end"));
     }
-    // What the kernel has written until now belongs to it, and what it had no room for.
+    // The timeline includes what the kernel has written until now, and what it had no room for.
     if matches!(ended, Ok(End::Process) | Err(Failure::Timeout(_) | Failure::Signal(_)))
         && let Err(failure) = timeline.drain(&mut output)
     {
@@ -133,12 +133,12 @@ pub(crate) fn tail(
     ended.and(flushed)
 }
 
-/// What a timeline came to.
+/// How a timeline ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// As many records as were asked for.
+    /// As many records as requested.
     Enough,
-    /// The process is gone, and nothing more comes from it.
+    /// The process ended, and no more events come from it.
     Process,
 }
 
@@ -167,15 +167,15 @@ impl Timeline<'_> {
         }
     }
 
-    /// Writes a number of items whose time has come, and gives their space back once they are
-    /// written. Returns whether there was any.
+    /// Writes items whose time has come, and releases their space once they are written. Returns
+    /// whether there was any.
     fn turn(&mut self, output: &mut Output<'_>, left: &mut u64) -> Result<bool, Failure> {
         let mut some = false;
-        // Anew each time, as somebody may set the clock.
+        // Read again each time, as the wall clock may be set.
         let anchors = KernelRing::anchors().unwrap_or_default();
         let first = usize::from(self.ring.is_some());
-        for place in first..self.places.len() {
-            output.set_anchors(place, anchors);
+        for index in first..self.sources.len() {
+            output.set_anchors(index, anchors);
         }
         for _ in 0..TURN {
             if *left == 0 {
@@ -184,15 +184,15 @@ impl Timeline<'_> {
             match self.merge.next() {
                 Ok(Some(merged)) => {
                     some = true;
-                    let place = self.places.iter().position(|id| *id == merged.source);
-                    *left -= output.item_of(place.unwrap_or(usize::MAX), merged.item)?;
+                    let index = self.sources.iter().position(|id| *id == merged.source);
+                    *left -= output.item_of(index.unwrap_or(usize::MAX), merged.item)?;
                 }
                 Ok(None) => break,
                 Err((source, error)) => return Err(self.failed(source, error)),
             }
         }
         output.flush()?;
-        for id in &self.places {
+        for id in &self.sources {
             if let Some(resume_point) = self.merge.resume_point(*id) {
                 self.merge.release(*id, &resume_point);
             }
@@ -200,13 +200,13 @@ impl Timeline<'_> {
         Ok(some)
     }
 
-    /// Writes what stands in the kernel's rings, which are stopped for that.
+    /// Writes the rest of the kernel's rings, which are stopped for that.
     fn drain(&mut self, output: &mut Output<'_>) -> Result<(), Failure> {
         let stopped = self.kernel.iter().try_for_each(Stopper::stop);
         stopped.map_err(|error| Failure::General(format!("cannot stop the kernel: {error}")))?;
         let first = usize::from(self.ring.is_some());
         let mut all = u64::MAX;
-        while !self.places.iter().skip(first).all(|id| self.merge.is_drained(*id)) {
+        while !self.sources.iter().skip(first).all(|id| self.merge.is_drained(*id)) {
             if !self.turn(output, &mut all)? {
                 self.merge.wait(POLL);
             }

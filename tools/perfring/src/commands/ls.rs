@@ -3,7 +3,7 @@
 use crate::args::show_size;
 use crate::columns;
 use crate::failure::{Failure, note};
-use crate::figures::accounts::{self, is_fed};
+use crate::figures::accounts::{self, Fill, is_fed};
 use crate::figures::json::object;
 use crate::output::json::line;
 use crate::owner::{count, printable};
@@ -14,31 +14,32 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Files that are no rings are told one by one up to this number.
+/// Files that are no rings are reported one by one up to this number.
 const OTHERS: usize = 5;
-/// A name is not cut shorter than this.
+/// Names are not truncated below this length.
 const NAME_MIN: usize = 12;
 
-/// List the rings of a directory: who produces, how full they are, what was lost
+/// List the rings of a directory: their producers, how full they are, what was lost
 ///
-/// Without DIR, those where programs put theirs: $XDG_RUNTIME_DIR/perfring, or without that variable
-/// /dev/shm/perfring-UID. Needs read permission and disturbs nobody. What is there and no ring is
-/// told on stderr; names that begin with a dot are not looked at, nor are symbolic links followed.
+/// Without DIR, lists the default directory of rings: $XDG_RUNTIME_DIR/perfring, or without that
+/// variable /dev/shm/perfring-UID. Needs read permission and disturbs no process. Files that are no
+/// rings are reported on stderr; names that begin with a dot are skipped, and symbolic links are
+/// not followed.
 ///
-/// LOST are the records that producers were refused, and those of an overwrite ring that its consumer
-/// came too late for; LAST is the age of the newest record, in rings with time.
+/// LOST counts the records that were refused, and those of an overwrite ring that its consumer read
+/// too late; LAST is the age of the newest record, in rings with timestamps.
 ///
 /// Example: perfring ls /dev/shm/perfring-1000
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The directory
     dir: Option<PathBuf>,
-    /// How to show them: json is one object per line, as of `perfring stat --json`
+    /// The output format: json is one object per line, as of `perfring stat --json`
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// For people, or for programs.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// A line for each ring
@@ -78,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match damaged {
         0 => Ok(()),
         _ => Err(Failure::Damaged(format!(
-            "{} with damaged books: `perfring dump` shows what can still be read",
+            "{} with damaged totals: `perfring dump` shows what can still be read",
             count(damaged, "ring")
         ))),
     }
@@ -88,7 +89,7 @@ pub(crate) fn list(dir: &Path) -> Result<Listing, Failure> {
     perfring_set::list(dir).map_err(|error| match &error {
         SetError::Dir { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Failure::NotFound(format!(
-                "{} does not exist, so there are no rings: say another directory, or make a ring \
+                "{} does not exist, so there are no rings: name another directory, or create a ring \
                  with `perfring create`",
                 dir.display()
             ))
@@ -129,7 +130,7 @@ fn write_table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
         write!(out, "{:<room$}", truncated(name, room))?;
         let mut line = String::new();
         for (at, (cell, width)) in cells.iter().zip(&widths).enumerate() {
-            // Words to the left, numbers to the right.
+            // Text is aligned left, numbers right.
             line += &match at {
                 0..3 => format!("  {cell:<width$}"),
                 _ => format!("  {cell:>width$}"),
@@ -140,8 +141,8 @@ fn write_table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     Ok(())
 }
 
-/// A long name without its middle: it begins with the program, and ends with what tells it from
-/// others.
+/// Removes the middle of a long name: its beginning names the program, and its end distinguishes
+/// it.
 fn truncated(name: &str, room: usize) -> String {
     let len = name.chars().count();
     if len <= room {
@@ -157,27 +158,26 @@ fn cells(stat: &Stat, newest: Option<u64>) -> [String; 7] {
     let layout = &stat.layout;
     let producer = match layout.producers {
         Producers::One => {
-            place(stat.producer.alive, stat.producer.owner.epoch, stat.producer.owner.pid)
+            holder(stat.producer.alive, stat.producer.owner.epoch, stat.producer.owner.pid)
         }
         Producers::Many if is_fed(stat) => {
             let alive = stat.producers.iter().filter(|member| member.alive).count();
             format!("{alive} alive")
         }
         Producers::Many if stat.epoch() == 0 => "none yet".to_owned(),
-        Producers::Many => "gone".to_owned(),
+        Producers::Many => "detached".to_owned(),
     };
     let owner = &stat.consumer.owner;
     let (full, lost) = match &stat.totals {
         Some(totals) => {
-            let used = totals.head.saturating_sub(totals.tail);
-            let percent = u128::from(used) * 100 / u128::from(layout.data_size.max(1));
-            (format!("{percent}%"), lost(stat).to_string())
+            let fill = Fill::of(layout.data_size, totals.tail, totals.head);
+            (format!("{:.0}%", fill.percent().floor()), lost(stat).to_string())
         }
         None => ("damaged".to_owned(), "?".to_owned()),
     };
     [
         producer,
-        place(stat.consumer.alive, owner.epoch, owner.pid),
+        holder(stat.consumer.alive, owner.epoch, owner.pid),
         layout.policy.name().to_owned(),
         show_size(layout.data_size),
         full,
@@ -186,11 +186,11 @@ fn cells(stat: &Stat, newest: Option<u64>) -> [String; 7] {
     ]
 }
 
-fn place(alive: bool, epoch: u64, pid: u32) -> String {
+fn holder(alive: bool, epoch: u64, pid: u32) -> String {
     match (alive, epoch) {
         (true, _) => format!("pid {pid}"),
         (false, 0) => "none yet".to_owned(),
-        (false, _) => "gone".to_owned(),
+        (false, _) => "detached".to_owned(),
     }
 }
 
@@ -204,13 +204,13 @@ fn lost(stat: &Stat) -> u64 {
     })
 }
 
-/// The time since a moment of the wall clock; none for one to come.
+/// Returns the time since a moment of the wall clock; zero for a future one.
 fn ago(ns: u64) -> Duration {
     let then = UNIX_EPOCH + Duration::from_nanos(ns);
     SystemTime::now().duration_since(then).unwrap_or_default()
 }
 
-/// A length of time in a few characters.
+/// Formats a length of time in a few characters.
 pub(crate) fn age(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {

@@ -1,5 +1,5 @@
-//! The commands: `perfring tail` is `tail.rs`; `man` and `completions` are `generate.rs`. `follow.rs` and
-//! `kernel.rs` are what `tail` and `consume` share.
+//! The commands: `perfring tail` is `tail.rs`; `man` and `completions` are `generate.rs`.
+//! `follow.rs` and `kernel.rs` are shared by `tail` and `consume`.
 
 #[cfg(feature = "bench")]
 pub(crate) mod bench;

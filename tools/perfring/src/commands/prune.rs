@@ -1,4 +1,4 @@
-//! `perfring prune`: rings that nobody needs any more are removed.
+//! `perfring prune`: removes rings that are no longer needed.
 
 use crate::args::{self, show_size};
 use crate::commands::ls::{self, Format, age};
@@ -13,41 +13,41 @@ use std::time::Duration;
 
 /// Remove the rings of a directory that are dead and read to their end
 ///
-/// Without DIR, of that where programs put theirs, see `perfring ls --help`. A ring that any process
-/// produces to or consumes from is never removed, nor one with records that nobody has read: for
-/// such a one there is `perfring rm`. Each is looked at once more with its places locked, so that a
-/// producer that comes back at that moment loses nothing.
+/// Without DIR, prunes the default directory of rings, see `perfring ls --help`. A ring that any
+/// process produces to or consumes from is never removed, nor is one with unread records: use
+/// `perfring rm` for such a ring. Each ring is checked again with the locks of its producers and
+/// consumer held, so that a producer that attaches at that moment loses nothing.
 ///
-/// How long a ring is dead is counted from its last sign of life: its making, the last attach, its newest
-/// record.
+/// The time that a ring is dead is counted from its last sign of life: its creation, the last
+/// attach, its newest record.
 ///
 /// Example: perfring prune --dead-for 10m --keep 20 --dry-run
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The directory
     dir: Option<PathBuf>,
-    /// Remove nothing, only say what would be
+    /// Remove nothing, only print what would be removed
     #[arg(long, short = 'n')]
     dry_run: bool,
     /// Keep rings that were alive less than this ago, like 90s, 10m or 1h 30m; 0 keeps none
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time)]
     dead_for: Duration,
-    /// Keep this many of those that could go, the newest
+    /// Keep the N newest of the rings that could be removed
     #[arg(long, value_name = "N", default_value_t = 0)]
     keep: usize,
-    /// Let all rings together have this many bytes: beyond, also young ones go that could, and those
-    /// of --keep
+    /// Limit the size of all rings together: beyond it, younger dead rings are removed as well, and
+    /// those of --keep
     #[arg(long, value_name = "BYTES", value_parser = args::size)]
     max_bytes: Option<u64>,
-    /// Remove also overwrite rings that hold records: a dead program's last words
+    /// Also remove overwrite rings that hold records: a dead program's last words
     #[arg(long)]
     flight_recorders: bool,
-    /// How to tell it: json is one object per line
+    /// The output format: json is one object per line
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// Reads a length of time; a bare number is seconds.
+/// Parses a length of time; a bare number is seconds.
 fn time(text: &str) -> Result<Duration, String> {
     args::seconds(text)
         .ok()
@@ -57,7 +57,7 @@ fn time(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let dir = args.dir.clone().unwrap_or_else(RingSet::default_dir);
-    ls::list(&dir)?; // says in its words what is wrong with the directory
+    ls::list(&dir)?; // reports an unusable directory
     let rule = PruneRule {
         dead_for: args.dead_for,
         keep: args.keep,
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match failed {
         0 => Ok(()),
         failed => Err(Failure::General(format!(
-            "{} could not be removed or judged, as told above",
+            "{} could not be removed or judged, as reported above",
             count(failed as u64, "ring")
         ))),
     }
@@ -94,9 +94,9 @@ fn sentence(verdict: &Verdict, dry: bool) -> String {
             }
             let unreported = totals.unreported().records;
             if unreported > 0 {
-                // Nobody will be told in the stream any more.
+                // No reader will find them in the stream any more.
                 let refused = count(unreported, "record");
-                said += &format!("; {refused} had been refused, and no reader was told");
+                said += &format!("; {refused} had been refused and never reported to a reader");
             }
             said
         }
@@ -106,7 +106,7 @@ fn sentence(verdict: &Verdict, dry: bool) -> String {
 }
 
 fn object(verdict: &Verdict, dry: bool) -> Value {
-    let (fate, why) = match &verdict.fate {
+    let (outcome, reason) = match &verdict.fate {
         Fate::Removed { .. } if dry => ("would_remove", None),
         Fate::Removed { .. } => ("removed", None),
         Fate::Kept(why) => ("kept", Some(why.to_string())),
@@ -117,13 +117,13 @@ fn object(verdict: &Verdict, dry: bool) -> Value {
         "ring": verdict.ring.path.display().to_string(),
         "uuid": uuid::Uuid::from_bytes(verdict.ring.identity.uuid).simple().to_string(),
         "file_size": verdict.bytes,
-        "fate": fate,
-        "why": why,
+        "outcome": outcome,
+        "reason": reason,
     });
     if let Fate::Removed { dead_for, totals } = &verdict.fate {
         object["dead_for_ns"] = u64::try_from(dead_for.as_nanos()).unwrap_or(u64::MAX).into();
         object["present_records"] = totals.present.records.into();
-        object["untold_records"] = totals.unreported().records.into();
+        object["unreported_records"] = totals.unreported().records.into();
     }
     object
 }

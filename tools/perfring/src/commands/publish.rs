@@ -1,7 +1,7 @@
-//! `perfring publish`: lines of stdin become records.
+//! `perfring publish`: publishes lines of stdin as records.
 
+use crate::any_producer::{AnyProducer, Line, Report, Watch};
 use crate::args;
-use crate::door::{Door, Line, Report, Watch};
 use crate::failure::{Failure, note};
 use crate::stop::{POLL, Stop};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -14,9 +14,9 @@ use std::time::Duration;
 
 /// Publish the lines of stdin as records
 ///
-/// Each line is one record, without its line end; any bytes will do. The ring must exist. Lines
-/// that a full ring refuses, or that are longer than it takes, are counted and told to readers,
-/// and the rest goes on. Into a shared ring any number of these can publish at a time.
+/// Each line is one record, without its line end; it may hold any bytes. The ring must exist. Lines
+/// that a full ring refuses, or that exceed its limit, are counted and reported to readers, and the
+/// next lines follow. Any number of these commands can publish into a shared ring at a time.
 ///
 /// Example: vmstat 1 | perfring publish --wait 10 /dev/shm/vmstat
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,8 @@ pub(crate) struct Args {
     /// The records' type
     #[arg(long = "type", value_name = "N", default_value = "4096", value_parser = args::record_type)]
     kind: RecordType,
-    /// Wait for space in a full ring, or for who holds a shared one up, at most so long per record
+    /// Wait for space in a full ring, or for a producer that holds a shared ring up, at most
+    /// SECONDS per record
     #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
     wait: Option<Duration>,
     /// The name that `perfring stat` shows for this producer
@@ -40,16 +41,16 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
-    let mut door = Door::attach(&args.ring, &args.name)?;
-    let before = door.counts();
-    let mut lines = Lines { max: door.max_len(), line: Vec::new(), len: 0 };
+    let mut producer = AnyProducer::attach(&args.ring, &args.name)?;
+    let before = producer.counts();
+    let mut lines = Lines { max: producer.max_len(), line: Vec::new(), len: 0 };
     let ended = match args.wait {
-        None => publish_now(&mut door, args.kind, &mut lines, &stop),
-        Some(wait) => publish_waiting(&mut door, args.kind, &mut lines, &stop, wait),
+        None => publish_now(&mut producer, args.kind, &mut lines, &stop),
+        Some(wait) => publish_waiting(&mut producer, args.kind, &mut lines, &stop, wait),
     };
-    let report = Report::between(before, door.counts());
-    let shared = matches!(door, Door::Many(_));
-    drop(door);
+    let report = Report::between(before, producer.counts());
+    let shared = matches!(producer, AnyProducer::Many(_));
+    drop(producer);
     note(&report.sentence(&args.ring, shared));
     match ended {
         Ok(()) | Err(Failure::Signal(_)) if args.fail_on_loss && report.lost() > 0 => {
@@ -62,9 +63,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Publishes what each read of stdin brought: to a ring of its own by one store.
+/// Publishes the lines of each read of stdin; into an exclusive ring with one store.
 fn publish_now(
-    door: &mut Door,
+    producer: &mut AnyProducer,
     kind: RecordType,
     lines: &mut Lines,
     stop: &Stop,
@@ -72,7 +73,7 @@ fn publish_now(
     let mut input = Input::new()?;
     while let Some(bytes) = input.fill(stop)? {
         let taken = bytes.len();
-        if let Door::One(producer) = door {
+        if let AnyProducer::One(producer) = producer {
             let mut batch = producer.batch();
             lines.take(bytes, |line| match line {
                 Line::Whole(bytes) => batch.push_as(kind, bytes),
@@ -80,16 +81,16 @@ fn publish_now(
             })?;
             batch.publish();
         } else {
-            lines.take(bytes, |line| door.publish(kind, line))?;
+            lines.take(bytes, |line| producer.publish(kind, line))?;
         }
         input.0.consume(taken);
     }
-    lines.end(|line| door.publish(kind, line))
+    lines.end(|line| producer.publish(kind, line))
 }
 
 /// Publishes line by line, waiting for space.
 fn publish_waiting(
-    door: &mut Door,
+    producer: &mut AnyProducer,
     kind: RecordType,
     lines: &mut Lines,
     stop: &Stop,
@@ -98,7 +99,7 @@ fn publish_waiting(
     let mut input = Input::new()?;
     let watch = Watch::start(stop);
     let mut publish = |line: Line<'_>| {
-        let result = door.publish_timeout(kind, line, wait);
+        let result = producer.publish_timeout(kind, line, wait);
         watch.count(result.is_ok());
         result
     };
@@ -110,7 +111,7 @@ fn publish_waiting(
     lines.end(publish)
 }
 
-/// Stdin, in chunks, with an eye on the signals.
+/// Stdin, in chunks; reading it also checks for signals.
 struct Input(BufReader<File>);
 
 impl Input {
@@ -123,11 +124,11 @@ impl Input {
         Failure::General(format!("cannot read stdin: {error}"))
     }
 
-    /// The next bytes; `None` at the end.
+    /// Returns the next bytes; `None` at the end.
     fn fill(&mut self, stop: &Stop) -> Result<Option<&[u8]>, Failure> {
         loop {
             stop.check()?;
-            // A read that a signal interrupts is restarted; a poll is not, and has a limit.
+            // A signal restarts an interrupted read, but not a poll, which has a limit.
             let peek = PollTimeout::try_from(POLL).unwrap_or(PollTimeout::ZERO);
             match poll(&mut [PollFd::new(self.0.get_ref().as_fd(), PollFlags::POLLIN)], peek) {
                 Ok(0) | Err(nix::errno::Errno::EINTR) => {}
@@ -140,10 +141,10 @@ impl Input {
     }
 }
 
-/// Splits chunks into lines. Of a line that the ring cannot take, only the length is kept.
+/// Splits chunks into lines. Of a line that is too long for the ring, only the length is kept.
 struct Lines {
     max: usize,
-    /// The beginning of a line that has not ended, while it can still fit.
+    /// The beginning of an incomplete line, while it can still fit.
     line: Vec<u8>,
     /// Its length so far.
     len: usize,
@@ -169,7 +170,7 @@ impl Lines {
         Ok(())
     }
 
-    /// A last line without a line end is a line too.
+    /// Finishes a last line without a line end.
     fn end(
         &mut self,
         mut publish: impl FnMut(Line<'_>) -> Result<(), ReserveError>,
@@ -199,7 +200,7 @@ impl Lines {
     }
 }
 
-/// A refused line is counted by the ring, and the next one goes on; a damaged ring ends it all.
+/// A refused line is counted by the ring and the next one follows; a damaged ring ends the command.
 fn outcome(result: Result<(), ReserveError>) -> Result<(), Failure> {
     match result {
         Err(error @ ReserveError::Corrupt { .. }) => Err(Failure::Damaged(error.to_string())),

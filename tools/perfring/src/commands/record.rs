@@ -1,4 +1,4 @@
-//! `perfring record`: the records of many rings, into one file.
+//! `perfring record`: writes the records of many rings into one file.
 
 use crate::args;
 use crate::events::input::Input;
@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 
 /// Record rings into one file, merged by time
 ///
-/// Reads as an observer, which disturbs nobody: what a ring overwrites before it was read is told as
-/// lost. A directory is followed: rings in it are recorded as they come and go. Ends with Ctrl-C, and
-/// when all rings that were named are removed; the file is whole then.
+/// Reads as an observer, which disturbs no process: what a ring overwrites before it was read is
+/// reported as lost. A directory is followed: rings in it are recorded as they come and go. Ends
+/// with Ctrl-C, and when all named rings are removed; the file is then complete.
 ///
 /// Example: perfring record /dev/shm/perfring-1000 -o run.perfrec --for 10s
 #[derive(Debug, clap::Args)]
@@ -33,24 +33,24 @@ pub(crate) struct Args {
     /// The file, or - for stdout
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// If the file is there: make a new one in its place
+    /// Replace the file if it exists
     #[arg(long, conflicts_with = "append")]
     force: bool,
-    /// If the file is there: go on at its end
+    /// Append to the file if it exists
     #[arg(long)]
     append: bool,
-    /// End after so long, like 10s or 5m
+    /// End after this time, like 10s or 5m
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Option<Duration>,
     /// End after N records
     #[arg(short = 'n', long = "records", value_name = "N")]
     records: Option<u64>,
-    /// Where to begin in rings that are there: at their oldest records, or with what comes from now
-    /// on. Rings that come later are recorded from their beginning
+    /// Where to begin in rings that exist: at their oldest record, or with new records only. Rings
+    /// that appear later are recorded from their beginning
     #[arg(long, default_value = "oldest", value_parser = args::start())]
     from: Start,
-    /// Read as the rings' one consumer: what is in the file is gone from them, and nothing is lost
-    /// to a slow disk but what the producers refuse
+    /// Read as the rings' only consumer: what is in the file is released in the rings, and only
+    /// what the producers refuse is lost to a slow disk
     #[arg(long, conflicts_with = "from")]
     consume: bool,
     /// How long a record may wait for older ones of other rings, in milliseconds
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     select: SelectArgs,
 }
 
-/// Events between two looks at the signals, and between two releases of a consumer.
+/// Events between two checks of the signals, and between two releases of a consumer.
 const TURN: u32 = 1024;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Input::Set(dir) => live.follow(dir)?,
             Input::Recording(path) => {
                 let path = path.display();
-                let why = "`perfring export --to recording` copies what is wanted of one";
+                let why = "`perfring export --to recording` copies a selection of one";
                 return Err(Failure::Usage(format!("{path} is a recording: {why}")));
             }
         }
@@ -113,7 +113,7 @@ fn open(args: &Args) -> Result<Recording, Failure> {
     };
     if existing == Existing::Refuse && args.output.is_file() {
         let path = args.output.display();
-        let what = "is there already: take another name, or add --force or --append";
+        let what = "already exists: choose another name, or add --force or --append";
         return Err(Failure::General(format!("{path} {what}")));
     }
     let options = Options { path: args.output.clone(), existing, ..Options::default() };
@@ -135,7 +135,7 @@ struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    /// Records until somebody asks it to stop, or there is nothing more to do.
+    /// Records until it is asked to stop, or all rings are removed.
     fn run(&mut self, stop: &Stop) -> Result<(), Failure> {
         let deadline = self.args.time.and_then(|time| Instant::now().checked_add(time));
         // Asked to end: what was published before that moment of the rings' clock is recorded.
@@ -151,7 +151,7 @@ impl Recorder<'_> {
                 };
                 until = ended.map(|why| (self.clock.now_ns(), why));
             }
-            self.live.look_around();
+            self.live.poll_names();
             let last = until.as_ref().map(|(last, _)| *last);
             let turn = self.turn(&mut left, last)?;
             self.recording.flush()?;
@@ -169,7 +169,7 @@ impl Recorder<'_> {
             }
             if self.live.is_over() && last.is_none() {
                 if self.live.damaged == 0 {
-                    note("all rings were removed: the end");
+                    note("all rings were removed: end");
                 }
                 return Ok(());
             }
@@ -178,14 +178,14 @@ impl Recorder<'_> {
         }
     }
 
-    /// Records a number of events that are there; those up to a moment, if it was asked to end.
+    /// Records available events; up to a moment, if it was asked to end.
     fn turn(&mut self, left: &mut u64, until: Option<u64>) -> Result<Turn, Failure> {
         for _ in 0..TURN {
             if *left == 0 {
                 return Ok(Turn::Done);
             }
             let Some(event) = self.live.next()? else {
-                // What is still to come was published later, or comes too late.
+                // What follows was published later, or is too late.
                 let wait = self.delay.as_nanos() as u64;
                 let over = until.is_some_and(|until| self.clock.now_ns() > until + wait);
                 return Ok(if over { Turn::Done } else { Turn::Empty });
@@ -217,7 +217,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Finishes the file, and says what is in it.
+    /// Finishes the file, and prints what is in it.
     fn end(mut self, ended: Result<(), Failure>) -> Result<(), Failure> {
         let took = self.progress.end();
         let asked = matches!(ended, Ok(()) | Err(Failure::Signal(_)));
@@ -238,11 +238,11 @@ impl Recorder<'_> {
             let mut said =
                 format!("recorded {totals}, of {rings} in {:.1} s: {file}", took.as_secs_f64());
             if left_out > 0 {
-                said += &format!("; {left_out} others were not asked for");
+                said += &format!("; {left_out} others were not selected");
             }
             if unreported > 0 {
-                let are = "counted by the rings and not told in their streams yet";
-                said += &format!("; {unreported} more that are lost are {are}");
+                let are = "counted by the rings and not yet reported in their streams";
+                said += &format!("; {unreported} more lost records are {are}");
             }
             note(&said);
         }
@@ -255,7 +255,7 @@ impl Recorder<'_> {
             if self.live.damaged > 0 {
                 let rings = count(self.live.damaged, "ring");
                 return Err(Failure::Damaged(format!(
-                    "{rings} turned out to be damaged: what stood before that is recorded"
+                    "{rings} turned out to be damaged: everything before the damage is recorded"
                 )));
             }
         }
@@ -263,13 +263,13 @@ impl Recorder<'_> {
     }
 }
 
-/// What a turn came to.
+/// The result of one turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// There is nothing more now.
+    /// There is no event now.
     Empty,
-    /// There may be more.
+    /// There may be more events.
     More,
-    /// It is the end.
+    /// The recording is at its end.
     Done,
 }

@@ -1,4 +1,4 @@
-//! `perfring recover`: what dead producers of a shared ring left open is ended.
+//! `perfring recover`: ends what dead producers of a shared ring left open.
 
 use crate::args;
 use crate::failure::Failure;
@@ -8,10 +8,10 @@ use std::io::{self, Write};
 
 /// End what dead producers of a shared ring left open
 ///
-/// Their open reservations become holes, what waited behind them is published, and a lock that one
-/// of them died with is freed. A producer that lives is never robbed, even a stopped one. Nobody
-/// has to run this: a producer that needs the space does the same. It is for a ring whose producers
-/// are all gone, or idle.
+/// Turns their open reservations into holes, publishes the records behind them, and frees a lock
+/// that one of them held. A live producer is never taken over, even a stopped one. This command is
+/// rarely needed: a producer that needs the space does the same. It is for a ring whose producers
+/// are all dead, or idle.
 ///
 /// Example: perfring recover /dev/shm/ticks
 #[derive(Debug, clap::Args)]
@@ -26,13 +26,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let before = Stat::read(location)?;
     if before.layout.producers == Producers::One {
         return say(&[format!(
-            "{location} is for one producer at a time: nothing to recover; the next producer goes on \
+            "{location} is for one producer at a time: nothing to recover; the next producer continues \
              where the last one stopped"
         )]);
     }
     let recovered = perfring_consumer::recover(location).map_err(|error| match &error {
         AttachError::Permission { .. } => Failure::General(format!(
-            "no permission to write to {location}, as who recovers it must: run this as its owner"
+            "no permission to write to {location}, which recovery needs: run this as its owner"
         )),
         AttachError::HeldUp { .. } => Failure::general(error),
         _ => error.into(),
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What was done, as lines.
+/// Formats what was done, as lines.
 fn sentences(before: &Stat, recovered: &Recovered) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(slot) = recovered.lock {
@@ -67,7 +67,7 @@ fn sentences(before: &Stat, recovered: &Recovered) -> Vec<String> {
         lines.push(format!("{}: {reservations} reclaimed", owner(before, *slot)));
     }
     let stranded = before.totals.map_or(0, |totals| totals.stranded.records);
-    // While others publish, the number is of a moment that is over.
+    // While others publish, this number may be outdated.
     if !recovered.swept.is_empty() && stranded > 0 && !before.producers.iter().any(|m| m.alive) {
         let verb = if stranded == 1 { "is" } else { "are" };
         lines.push(format!("{} behind them {verb} published now", count(stranded, "record")));

@@ -1,7 +1,7 @@
-//! `perfring replay`: a recording's records, published again.
+//! `perfring replay`: publishes a recording's records again.
 
+use crate::any_producer::{AnyProducer, Line, Report, Watch};
 use crate::args;
-use crate::door::{Door, Line, Report, Watch};
 use crate::events::progress::Progress;
 use crate::events::recorded::{Events, Recorded};
 use crate::failure::{Failure, note};
@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Publish the records of a recording again
 ///
-/// With their types, their payloads, and the distances that they had in time. The ring stamps them
-/// anew, if it has time; positions are its own, too. A ring that is not there is made.
+/// Keeps their types, their payloads, and the times between them. The ring assigns new timestamps,
+/// if it has them, and new positions. A ring that does not exist is created.
 ///
 /// Example: perfring replay run.perfrec /dev/shm/again --rate 10
 #[derive(Debug, clap::Args)]
@@ -31,20 +31,21 @@ pub(crate) struct Args {
     /// A path, or shm:NAME
     #[arg(value_parser = args::location())]
     ring: Location,
-    /// How fast: times the recording's own speed; max; or N/s for so many records a second
+    /// The speed: a multiple of the recording's own; max; or N/s for so many records a second
     #[arg(long, value_name = "N|N/s|max", default_value = "1", value_parser = rate)]
     rate: Rate,
-    /// Again and again, until Ctrl-C
+    /// Repeat until Ctrl-C
     #[arg(long = "loop")]
     again: bool,
-    /// Only records of the ring of this name in the recording. Of several, any
+    /// Only records of the ring of this name in the recording. May be repeated
     #[arg(long, value_name = "NAME")]
     of: Vec<String>,
-    /// Wait for space in a full ring, at most so long per record. Else what it refuses is counted
+    /// Wait for space in a full ring, at most SECONDS per record. Without it, what the ring refuses
+    /// is counted
     #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
     wait: Option<Duration>,
-    /// Of a ring that is made: bytes for records. It has time stamps if the recording's records have,
-    /// and refuses new ones when it is full; `perfring create` makes others
+    /// Size of the data area of a ring that is created. It has timestamps if the recording's
+    /// records have, and refuses new records when it is full; `perfring create` makes others
     #[arg(long, default_value = "1M", value_parser = args::size)]
     size: u64,
     /// End with code 5 if a record was lost
@@ -81,13 +82,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Some(_) if newest.is_none() => return Err(untimed_recording(&args.file)),
         since => since.map(|since: Since| since.before(newest.unwrap_or(0))),
     };
-    let mut door = open(args, newest.is_some())?;
-    let before = door.counts();
+    let mut producer = open(args, newest.is_some())?;
+    let before = producer.counts();
     let watch = args.wait.map(|_| Watch::start(&stop));
     let mut replay = Replay {
         args,
         filter: Filter::new(&args.select, since),
-        door: &mut door,
+        producer: &mut producer,
         watch,
         stop,
         progress: Progress::bar(),
@@ -101,24 +102,24 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let took = replay.progress.end();
     let (totals, untimed, foreign) = (replay.totals.clone(), replay.untimed, replay.foreign);
     replay.filter.end();
-    let report = Report::between(before, door.counts());
-    let shared = matches!(door, Door::Many(_));
+    let report = Report::between(before, producer.counts());
+    let shared = matches!(producer, AnyProducer::Many(_));
     let mut said = format!("{}; {:.1} s", report.sentence(&args.ring, shared), took.as_secs_f64());
     if totals.lost() > 0 {
-        said += &format!("; the recording tells of losses: {totals}");
+        said += &format!("; the recording reports losses: {totals}");
     }
     if untimed > 0 && matches!(args.rate, Rate::Times(_)) {
         let records = count(untimed, "record");
-        said += &format!("; {records} without a stamp came right after the one before");
+        said += &format!("; {records} without a timestamp followed the previous one at once");
     }
     if foreign > 0 {
         let records = count(foreign, "record");
         said += &format!("; {records} of the kernel's or perfring's own types were left out");
     }
-    if door.has_time() {
-        said += "; the ring stamped them anew";
+    if producer.has_time() {
+        said += "; the ring assigned new timestamps";
     }
-    drop(door);
+    drop(producer);
     note(&said);
     match ended {
         Ok(()) | Err(Failure::Signal(_)) if args.fail_on_loss && report.lost() > 0 => {
@@ -128,13 +129,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// The newest stamp that is found before the first record is published, if there is any: at the
-/// beginning; or in all of it, if `--since` counts back from the newest record.
+/// Returns the newest timestamp before the first record is published, if there is any: from the
+/// beginning; or from the whole recording, if `--since` counts back from the newest record.
 fn newest(args: &Args, stop: &Stop) -> Result<Option<u64>, Failure> {
     let mut events = Recorded::open(&args.file)?;
     let mut newest = None;
     let mut nth = 0u64;
-    // Damage is told when it is replayed.
+    // Damage is reported when it is replayed.
     while let Ok(Some(event)) = events.next() {
         nth += 1;
         if nth.is_multiple_of(1024) {
@@ -149,31 +150,31 @@ fn newest(args: &Args, stop: &Stop) -> Result<Option<u64>, Failure> {
     Ok(newest)
 }
 
-/// The ring, made if it is not there.
-fn open(args: &Args, time: bool) -> Result<Door, Failure> {
-    match Door::attach(&args.ring, "perfring replay") {
+/// Attaches to the ring; creates it if it does not exist.
+fn open(args: &Args, time: bool) -> Result<AnyProducer, Failure> {
+    match AnyProducer::attach(&args.ring, "perfring replay") {
         Err(AttachError::NotFound { .. }) => {
             let options = Options { size: args.size, time, ..Options::default() };
             perfring_producer::create(&args.ring, &options)?;
-            Ok(Door::attach(&args.ring, "perfring replay")?)
+            Ok(AnyProducer::attach(&args.ring, "perfring replay")?)
         }
-        door => Ok(door?),
+        producer => Ok(producer?),
     }
 }
 
 struct Replay<'a> {
     args: &'a Args,
     filter: Filter<'a>,
-    door: &'a mut Door,
+    producer: &'a mut AnyProducer,
     watch: Option<Watch>,
     stop: Stop,
     progress: Progress,
-    /// Of each ring, how many of its types were offered to the new one.
+    /// For each ring, how many of its types were registered in the new one.
     registered: HashMap<u32, usize>,
     totals: Totals,
     untimed: u64,
     foreign: u64,
-    /// A moment, and the recording's then.
+    /// A moment, and the recording's time then.
     origin: Option<(Instant, u64)>,
 }
 
@@ -199,7 +200,7 @@ impl Replay<'_> {
                 return Ok(());
             }
             if self.totals.records == before {
-                let why = "there is nothing in it to be replayed again and again";
+                let why = "it has no records to repeat";
                 return Err(Failure::General(format!("{}: {why}", self.args.file.display())));
             }
         }
@@ -220,8 +221,8 @@ impl Replay<'_> {
         self.wait_for(record)?;
         let line = Line::Whole(record.bytes);
         let published = match self.args.wait {
-            Some(wait) => self.door.publish_timeout(kind, line, wait),
-            None => self.door.publish(kind, line),
+            Some(wait) => self.producer.publish_timeout(kind, line, wait),
+            None => self.producer.publish(kind, line),
         };
         if let Some(watch) = &self.watch {
             watch.count(published.is_ok());
@@ -230,11 +231,11 @@ impl Replay<'_> {
             Err(error @ ReserveError::Corrupt { .. }) => {
                 Err(Failure::Damaged(format!("{}: {error}", self.args.ring)))
             }
-            _ => Ok(()), // what is refused is counted
+            _ => Ok(()), // refusals are counted
         }
     }
 
-    /// Puts the types of a ring of the recording into the new one.
+    /// Registers the types of a ring of the recording in the new one.
     fn register(&mut self, origin: &Origin) -> Result<(), Failure> {
         let known = self.registered.entry(origin.id).or_default();
         if *known == origin.types.len() {
@@ -242,11 +243,11 @@ impl Replay<'_> {
         }
         let from = std::mem::replace(known, origin.types.len());
         for entry in origin.types.entries().skip(from) {
-            match self.door.register(&entry) {
+            match self.producer.register(&entry) {
                 Ok(()) => {}
                 Err(ReserveError::Type(error)) => {
                     let name = entry.name();
-                    note(&format!("type {name} of {} is not told: {error}", origin.name));
+                    note(&format!("type {name} of {} is not registered: {error}", origin.name));
                     if error == TypeError::NoTable {
                         break;
                     }
@@ -257,7 +258,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Waits until a record's time has come.
+    /// Waits until a record is due.
     fn wait_for(&mut self, record: &Rec<'_>) -> Result<(), Failure> {
         self.untimed += u64::from(record.time.is_none());
         let due = match (self.args.rate, record.time) {
@@ -284,9 +285,9 @@ impl Replay<'_> {
     }
 }
 
-/// A moment, if there ever is such a one.
+/// Returns a moment, unless it is out of range.
 fn after(then: Instant, seconds: f64) -> Option<Instant> {
-    // What is too far away to be told is as good as never.
+    // What is out of range is as good as never.
     let far = Duration::from_secs(1 << 40);
     let distance = Duration::try_from_secs_f64(seconds).unwrap_or(far).min(far);
     then.checked_add(distance)
@@ -297,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_read_as_written() {
+    fn rates_are_parsed() {
         assert_eq!(rate("2"), Ok(Rate::Times(2.0)));
         assert_eq!(rate("0.5"), Ok(Rate::Times(0.5)));
         assert_eq!(rate("1000/s"), Ok(Rate::PerSecond(1000.0)));

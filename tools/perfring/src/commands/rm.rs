@@ -7,8 +7,8 @@ use perfring_producer::Removal;
 
 /// Remove a ring
 ///
-/// Refuses while any producer or the consumer is attached, and whatever is not a ring. Observers do not
-/// count: they keep what they have mapped.
+/// Refuses while any producer or the consumer is attached, and refuses files that are no rings.
+/// Observers do not count: they keep what they have mapped.
 ///
 /// Example: perfring rm shm:ticks
 #[derive(Debug, clap::Args)]
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     /// A path, or shm:NAME
     #[arg(value_parser = args::location())]
     ring: Location,
-    /// Remove it although somebody is attached: they go on with a ring that has no name
+    /// Remove it even if processes are attached: they continue on a ring that has no name
     #[arg(long, short)]
     force: bool,
 }
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Failure::NotFound(format!("{error}, so there is nothing to remove"))
         }
         AttachError::Bad { .. } => {
-            Failure::Damaged(format!("{error}; if it is to go all the same, use rm(1)"))
+            Failure::Damaged(format!("{error}; to remove it anyway, use rm(1)"))
         }
         _ => error.into(),
     })

@@ -1,4 +1,4 @@
-//! `perfring sidecar`: follows rings as they come and go, and hands their records on.
+//! `perfring sidecar`: follows rings as they come and go, and delivers their records to outputs.
 
 use crate::args;
 use crate::failure::{Failure, note};
@@ -6,54 +6,55 @@ use perfring_sidecar::config::{Input, Mode, Place, Trust};
 use perfring_sidecar::{Config, ConfigError, End, Rule, Sidecar, Signals, StartError};
 use std::path::PathBuf;
 
-/// Follow rings as they come and go, and hand their records on
+/// Follow rings as they come and go, and deliver their records to outputs
 ///
-/// Reads all rings of a directory in the order of time, and writes what it reads to outputs: lines
-/// of JSON, OTLP, NATS, Prometheus, traces, recordings. A record leaves its ring only when every
+/// Reads all rings of a directory in the order of time, and writes what it reads to outputs: JSON
+/// lines, OTLP, NATS, Prometheus, traces, recordings. A record leaves its ring only when every
 /// output that promises delivery has delivered it, so nothing is lost when an output is down or
-/// this process is killed: the rings fill, and then tell what they lose. After a death a record can
-/// come twice; its ring's uuid and its position tell.
+/// this process is killed: the rings fill, and then report what they lose. After a crash a record
+/// can be delivered twice; its ring's uuid and its position identify it.
 ///
-/// Drop rings are consumed. Rings that overwrite are only looked at, and with --state this goes on
-/// where it was.
+/// Drop rings are consumed. Overwrite rings are only observed, and with --state reading continues
+/// where it stopped.
 ///
-/// SIGTERM and SIGINT deliver what was read and end, a second one ends at once. SIGHUP reads the
-/// configuration again, SIGUSR1 writes the status, SIGUSR2 keeps what overwrite rings hold.
+/// SIGTERM and SIGINT deliver what was read, then end; a second one ends at once. SIGHUP reloads
+/// the configuration, SIGUSR1 writes the status, SIGUSR2 keeps what overwrite rings hold.
 ///
 /// Example: perfring sidecar /dev/shm/rings --output json:- --output otlp:http://localhost:4318
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directories of rings; without any, and without --config, the default one
     dirs: Vec<PathBuf>,
-    /// What to do, in TOML; flags are added to it
+    /// The configuration file, in TOML; flags are added to it
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where records go: KIND or KIND:WHAT, as json:-, json:FILE, otlp:URL, nats:URL,
-    /// prometheus:ADDRESS, recording:FILE, perfetto:FILE, ctf:DIR, perf-data:FILE, parquet:DIR, null
+    /// An output for the records: KIND or KIND:WHAT, as json:-, json:FILE, otlp:URL, nats:URL,
+    /// prometheus:ADDRESS, recording:FILE, perfetto:FILE, ctf:DIR, perf-data:FILE, parquet:DIR,
+    /// null
     #[arg(long = "output", short, value_name = "KIND[:WHAT]")]
     outputs: Vec<String>,
-    /// Move nothing: look at all rings, as any number of others may
+    /// Consume nothing: observe all rings, as any number of other processes may
     #[arg(long)]
     observe: bool,
-    /// Who may write rings without having their records copied before anything looks at them: this
-    /// user alone (auto), everybody who can (peers), or nobody (nobody: all records are copied). A
-    /// ring whose file is truncated is set aside in any case
+    /// Which rings' records are copied before they are decoded: those of rings that other users may
+    /// write to (auto), of all (always), or of none (never). A ring whose file is truncated is set
+    /// aside in any case
     #[arg(long, value_name = "WHOM", value_parser = args::one_of([
         ("auto", Trust::Auto), ("peers", Trust::Peers), ("nobody", Trust::Nobody)]))]
     trust: Option<Trust>,
-    /// Save the places in rings that are looked at in this file, and go on there
+    /// Save the positions in observed rings in this file, and continue there
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Write figures to this file, as JSON, now and then
+    /// Write figures to this file, as JSON, at intervals
     #[arg(long, value_name = "FILE")]
     status: Option<PathBuf>,
     /// Keep what overwrite rings hold in this directory on SIGUSR2
     #[arg(long, value_name = "DIR")]
     snapshots: Option<PathBuf>,
-    /// Read what is there, and end
+    /// Read what is present, then end
     #[arg(long)]
     once: bool,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(long)]
     check: bool,
 }
@@ -69,7 +70,7 @@ impl Args {
             dirs.push(perfring_set::RingSet::default_dir());
         }
         for dir in dirs {
-            config.add_input(Input::new(Place::Dir(dir)));
+            config.add_input(Input::new(InputSource::Dir(dir)));
         }
         for output in &self.outputs {
             config.add_output(output)?;

@@ -1,4 +1,4 @@
-//! `perfring tail`: records of a ring as they come, seen by an observer.
+//! `perfring tail`: shows records of a ring as they arrive, as an observer.
 
 use crate::args;
 use crate::commands::follow::{self, FollowArgs, Source};
@@ -9,19 +9,19 @@ use perfring_consumer::{Location, Observer, Start};
 
 /// Show records without touching the ring
 ///
-/// Reads as an observer: needs read permission, moves nothing. One that is too slow
-/// for an overwrite ring is told how much it missed. With --perf, what the kernel does stands
-/// between the ring's records, in the order of time, and is shown until its process ends.
+/// Reads as an observer: needs read permission, changes nothing. If it is too slow for an overwrite
+/// ring, it reports how much it missed. With --perf, kernel events are merged with the ring's
+/// records in the order of time, until their process ends.
 ///
 /// Example: perfring tail -f --format json /dev/shm/ticks
 /// Example: perfring tail --perf context-switches --pid 1234 /dev/shm/log
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A path, or shm:NAME; with --perf it may be left out
+    /// A path, or shm:NAME; optional with --perf
     #[arg(value_parser = args::location(), required_unless_present = "perf")]
     ring: Option<Location>,
-    /// Where to begin: at the oldest record that is there, or with what comes from now on. Older
-    /// ones are not shown then, whatever --since says
+    /// Where to begin: at the oldest record present, or with new records only. Older records are
+    /// then not shown, whatever --since says
     #[arg(long, default_value = "oldest", value_parser = args::start())]
     from: Start,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What is given out next: a copy, as readers lend only until they are asked again.
+//! A copy of the next item, as readers lend it only until the next call.
 
 use perfring_consumer::{Item, Lost, Record};
 use perfring_export::{Event, Loss, LossCause, Origin, Rec, What};
@@ -21,14 +21,14 @@ pub(super) enum Given {
     },
     Lost {
         lost: Lost,
-        /// When the record before was made.
+        /// The time of the previous record.
         time: Option<u64>,
     },
     Ended,
 }
 
 impl Held {
-    /// An item, and the stamp of the record before it, which it becomes.
+    /// Copies an item; `last` is the timestamp of the previous record, and becomes this one's.
     pub(super) fn item(&mut self, item: &Item<'_>, late: u64, last: &mut Option<u64>) {
         self.what = match *item {
             Item::Record(Record { pos, kind, bytes, time }) => {

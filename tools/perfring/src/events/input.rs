@@ -1,4 +1,4 @@
-//! What the command line names: a recording, rings, directories of rings.
+//! The inputs that the command line names: a recording, rings, directories of rings.
 
 use super::recorded::{Events, Recorded};
 use super::still::Still;
@@ -7,7 +7,7 @@ use perfring_consumer::Location;
 use perfring_export::recording::is_recording;
 use std::path::{Path, PathBuf};
 
-/// What a name on the command line stands for.
+/// What a name on the command line refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     Ring(Location),
@@ -26,7 +26,8 @@ impl Input {
     }
 }
 
-/// What all these names stand for, as it is now: a recording, or rings merged by their stamps.
+/// Opens what these names refer to, in its present state: a recording, or rings merged by their
+/// timestamps.
 pub(crate) fn open(locations: &[Location]) -> Result<Box<dyn Events>, Failure> {
     let inputs: Vec<Input> = locations.iter().map(Input::of).collect();
     if let [Input::Recording(path)] = &inputs[..] {
@@ -39,7 +40,7 @@ pub(crate) fn open(locations: &[Location]) -> Result<Box<dyn Events>, Failure> {
             Input::Set(dir) => rings.extend(rings_in(&dir)?),
             Input::Recording(path) => {
                 let path = path.display();
-                let why = "give one recording by itself, or any number of rings";
+                let why = "name one recording alone, or any number of rings";
                 return Err(Failure::Usage(format!("{path} is a recording: {why}")));
             }
         }
@@ -47,7 +48,7 @@ pub(crate) fn open(locations: &[Location]) -> Result<Box<dyn Events>, Failure> {
     Ok(Box::new(Still::open(&rings)?))
 }
 
-/// The rings of a directory that are there now, in the order of their names.
+/// Returns the rings of a directory, sorted by name.
 fn rings_in(dir: &Path) -> Result<Vec<Location>, Failure> {
     let listed = perfring_set::list(dir);
     let (rings, others) = listed.map_err(Failure::general)?;

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// As an observer, from there on.
+    /// As an observer, from this start on.
     Observe(Start),
-    /// As the consumer: what was given out and released is gone from the ring.
+    /// As the consumer: what was returned and released leaves the ring.
     Consume,
 }
 
@@ -28,15 +28,15 @@ pub(crate) struct Live {
     followers: Vec<Follower>,
     begun: VecDeque<SourceId>,
     ended: VecDeque<SourceId>,
-    /// Its end was given out.
-    gone: Option<SourceId>,
-    /// Whose items were given out since the last release.
+    /// A ring whose end was returned.
+    returned_end: Option<SourceId>,
+    /// Rings whose items were returned since the last release.
     touched: Vec<SourceId>,
     held: Held,
     seq: u64,
-    /// How many were read so far.
+    /// Number of rings read so far.
     pub(crate) ids: u32,
-    /// How many turned out to be damaged.
+    /// Number of rings found to be damaged.
     pub(crate) damaged: u64,
 }
 
@@ -44,7 +44,7 @@ struct Ring {
     location: Location,
     uuid: [u8; 16],
     shapes: Shapes,
-    /// Its file, while that has its name. A directory's follower looks after the others.
+    /// Its file, while it has its name. A directory's follower handles the others.
     name: Option<Name>,
     /// Its file has no name any more.
     unnamed: bool,
@@ -63,7 +63,7 @@ impl Live {
             followers: Vec::new(),
             begun: VecDeque::new(),
             ended: VecDeque::new(),
-            gone: None,
+            returned_end: None,
             touched: Vec::new(),
             held: Held::default(),
             seq: 0,
@@ -81,7 +81,7 @@ impl Live {
     pub(crate) fn follow(&mut self, dir: PathBuf) -> Result<(), Failure> {
         let follower = Follower::new(dir);
         self.followers.push(follower.map_err(Failure::general)?);
-        self.look_around();
+        self.poll_names();
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl Live {
             }
         };
         if wanted.is_some_and(|wanted| wanted.identity.uuid != layout.uuid) {
-            return Ok(()); // it was replaced just now, and the follower will say so
+            return Ok(()); // it was just replaced, which the follower reports
         }
         let id = self.ids;
         self.ids += 1;
@@ -131,8 +131,8 @@ impl Live {
         Ok(())
     }
 
-    /// Looks which rings have come or gone: now and then.
-    pub(crate) fn look_around(&mut self) {
+    /// Checks which rings have come or gone.
+    pub(crate) fn poll_names(&mut self) {
         let mut followers = std::mem::take(&mut self.followers);
         for follower in &mut followers {
             while let Some(change) = follower.next() {
@@ -142,7 +142,7 @@ impl Live {
         self.followers = followers;
         let mut over = Vec::new();
         for (id, ring) in &mut self.rings {
-            ring.unnamed |= ring.name.as_ref().is_some_and(|name| !name.still_names());
+            ring.unnamed |= ring.name.as_ref().is_some_and(|name| !name.is_current());
             if ring.unnamed
                 && !ring.over
                 && self.merge.source(*id).is_none_or(|source| !source.has_producer())
@@ -181,7 +181,8 @@ impl Live {
         }
     }
 
-    /// Whether nothing more can come: no directory is followed, and all rings are gone.
+    /// Returns whether nothing more can arrive: no directory is followed, and all rings are
+    /// removed.
     pub(crate) fn is_over(&self) -> bool {
         self.followers.is_empty() && self.rings.is_empty() && self.begun.is_empty()
     }
@@ -190,14 +191,14 @@ impl Live {
         self.rings.len()
     }
 
-    /// The next event, or `None` if there is none now.
+    /// Returns the next event, or `None` if there is none now.
     pub(crate) fn next(&mut self) -> Result<Option<Event<'_>>, Failure> {
-        if let Some(id) = self.gone.take() {
+        if let Some(id) = self.returned_end.take() {
             self.rings.remove(&id);
             drop(self.merge.remove(id));
         }
         let Some(id) = self.choose() else { return Ok(None) };
-        let Some(ring) = self.rings.get_mut(&id) else { return Ok(None) }; // all are there
+        let Some(ring) = self.rings.get_mut(&id) else { return Ok(None) }; // always present
         if let Some(record) = self.held.record() {
             ring.shapes.prepare(&record);
         }
@@ -205,17 +206,17 @@ impl Live {
         Ok(Some(self.held.event(self.seq - 1, ring.shapes.origin())))
     }
 
-    /// Puts into `held` what is next; of which ring, if there is something.
+    /// Puts the next item into `held`. Returns its ring, if there is one.
     fn choose(&mut self) -> Option<SourceId> {
         loop {
             if let Some(id) = self.begun.pop_front() {
                 self.held.what = Given::Began;
                 return Some(id);
             }
-            // All of its items were given out.
+            // All of its items were returned.
             if let Some(id) = self.ended.pop_front() {
                 self.held.what = Given::Ended;
-                self.gone = Some(id);
+                self.returned_end = Some(id);
                 return Some(id);
             }
             match self.merge.next() {
@@ -236,7 +237,7 @@ impl Live {
 
     fn fail(&mut self, id: SourceId, error: &perfring_set::SourceError) {
         let Some(ring) = self.rings.get_mut(&id) else { return };
-        note(&format!("{}: {error}; everything before it stands", ring.location));
+        note(&format!("{}: {error}; everything before it is intact", ring.location));
         self.damaged += 1;
         if !ring.over {
             ring.over = true;
@@ -248,7 +249,7 @@ impl Live {
         self.merge.wait(timeout);
     }
 
-    /// Gives back what was given out so far: as a consumer, its space.
+    /// Releases what was returned so far: as a consumer, frees its space.
     pub(crate) fn release(&mut self) {
         self.touched.sort_unstable();
         self.touched.dedup();
@@ -259,7 +260,7 @@ impl Live {
         }
     }
 
-    /// Losses that rings count and that their streams do not tell yet.
+    /// Returns the losses that rings count and have not reported in their streams.
     pub(crate) fn unreported(&self) -> u64 {
         let of = |ring: &Ring| {
             let stat = Stat::read(&ring.location).ok().filter(|stat| stat.layout.uuid == ring.uuid);

@@ -1,4 +1,4 @@
-//! The records of many rings, or of a recording, one after the other.
+//! The events of many rings, or of a recording, in order.
 
 mod held;
 pub(crate) mod input;

@@ -1,34 +1,35 @@
-//! How far it is: one line on stderr, if that is a terminal.
+//! Progress: one line on stderr, if that is a terminal.
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use perfring_export::Totals;
 use std::time::{Duration, Instant};
 
-/// How often the line is written anew.
+/// The interval at which the line is redrawn.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// A line that is there while something goes on, and gone afterwards.
+/// A line that is shown during an operation, and removed afterwards.
 pub(crate) struct Progress {
     bar: ProgressBar,
     began: Instant,
     next: Instant,
-    /// When the rate was measured last, at how many records; and what it was.
+    /// When the rate was last measured, at how many records; and its value.
     rate: (Instant, u64, f64),
 }
 
 impl Progress {
-    /// Of something without an end.
+    /// For an operation without an end.
     pub(crate) fn spinner() -> Self {
         Self::of(ProgressBar::no_length(), "{spinner} {elapsed} {wide_msg}")
     }
 
-    /// Of something that reads so many bytes.
+    /// For an operation that reads a known number of bytes.
     pub(crate) fn bar() -> Self {
         Self::of(ProgressBar::new(0), "[{bar:20}] {percent:>3} % {wide_msg}")
     }
 
     fn of(bar: ProgressBar, template: &str) -> Self {
-        // Nothing is shown where stderr is no terminal. No thread: who is stopped shows so.
+        // Nothing is shown where stderr is no terminal. No thread redraws it, so a stopped process
+        // shows.
         bar.set_draw_target(ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
@@ -37,7 +38,7 @@ impl Progress {
         Progress { bar, began: now, next: now, rate: (now, 0, 0.0) }
     }
 
-    /// Whether the line is to be written anew by now.
+    /// Returns whether the line is due to be redrawn.
     pub(crate) fn is_due(&self) -> bool {
         !self.bar.is_hidden() && Instant::now() >= self.next
     }
@@ -67,7 +68,7 @@ impl Progress {
         }
     }
 
-    /// Takes the line away, and says how long it took.
+    /// Removes the line, and returns how long the operation took.
     pub(crate) fn end(&self) -> Duration {
         self.bar.finish_and_clear();
         self.began.elapsed()

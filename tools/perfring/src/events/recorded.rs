@@ -1,4 +1,4 @@
-//! Events that are read from their first to their last, and those of a recording.
+//! Events that are read from first to last, and those of a recording.
 
 use crate::failure::Failure;
 use perfring_export::Event;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 
 /// Events, from the first to the last.
 pub(crate) trait Events {
-    /// The next one, or `None` after the last.
+    /// Returns the next event, or `None` after the last.
     fn next(&mut self) -> Result<Option<Event<'_>>, Failure>;
 
-    /// Bytes that were read, and that there are.
+    /// Returns the bytes read so far, and the total.
     fn progress(&self) -> (u64, u64);
 }
 
-/// A recording's.
+/// The events of a recording.
 pub(crate) struct Recorded {
     path: PathBuf,
     reader: Reader,
@@ -42,7 +42,7 @@ impl Events for Recorded {
     }
 }
 
-/// What is wrong with a recording, as a way to end.
+/// Converts an error of a recording.
 fn failure(path: &Path, error: &ReadError) -> Failure {
     let sentence = format!("{}: {error}", path.display());
     match error {

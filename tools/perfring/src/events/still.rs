@@ -1,4 +1,4 @@
-//! Rings as they are now, dead or alive: everything that they hold, merged by its stamps.
+//! The present contents of rings, dead or alive, merged by timestamp.
 
 use super::held::{Given, Held};
 use super::recorded::Events;
@@ -10,17 +10,17 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 /// Everything that rings hold at one moment. Reads as an observer: what a live producer overwrites
-/// meanwhile is told as lost.
+/// meanwhile is reported as lost.
 ///
-/// Records without stamps come before all others of their ring's next stamp.
+/// Records without timestamps precede all others of their ring's next timestamp.
 pub(crate) struct Still {
     rings: Vec<Ring>,
-    /// What is next: its stamp, and of which ring.
+    /// The next items: each with its timestamp and its ring.
     heap: BinaryHeap<Reverse<(u64, usize)>>,
     begun: usize,
-    /// Whose item was given out last.
+    /// The ring whose item was returned last.
     current: Option<usize>,
-    /// Those that have nothing more.
+    /// Rings that have no more items.
     over: VecDeque<usize>,
     held: Held,
     seq: u64,
@@ -31,10 +31,10 @@ struct Ring {
     location: Location,
     observer: Observer,
     shapes: Shapes,
-    /// Where it began and ended when it was opened.
+    /// Its positions at the beginning and the end, when it was opened.
     from: u64,
     until: u64,
-    /// The stamp of the last record.
+    /// The timestamp of the last record.
     last: Option<u64>,
     /// What is known to be next.
     front: Front,
@@ -42,7 +42,7 @@ struct Ring {
 
 impl Ring {
     fn open(location: &Location, id: usize) -> Result<Self, Failure> {
-        // The types after the records, which may be of them.
+        // The types are read after the records, which may use them.
         let observer = match Observer::open(location, Start::Oldest) {
             Err(AttachError::NotFound { location }) => {
                 let what = "does not exist: name a recording, rings, or a directory of rings";
@@ -64,13 +64,13 @@ impl Ring {
             shapes = Shapes::of(origin, observer.types());
         }
         let (from, location) = (observer.saved().pos, location.clone());
-        // Books that make no sense are found damaged where they are.
+        // Invalid totals are reported as damage where they are found.
         let until = stat.totals.map_or(u64::MAX, |totals| totals.head);
         let (last, front) = (None, Front::Empty);
         Ok(Ring { location, observer, shapes, from, until, last, front })
     }
 
-    /// When its next item comes, if there is one.
+    /// Returns the time of its next item, if there is one.
     fn next(&mut self) -> Result<Option<u64>, ReadError> {
         if matches!(self.front, Front::Empty | Front::More) {
             self.front = self.observer.advanced().peek()?;
@@ -78,7 +78,7 @@ impl Ring {
         let at_end = self.observer.saved().pos >= self.until;
         Ok(match self.front {
             _ if at_end => None,
-            // A look that does not tell stands before what nobody can read: the end of it.
+            // A peek without a result precedes what cannot be read: the end of the ring.
             Front::Empty | Front::More => None,
             Front::Timestamped(timestamp) => Some(timestamp),
             Front::Plain | Front::Lost => Some(self.last.unwrap_or(0)),
@@ -104,7 +104,7 @@ impl Still {
         Ok(still)
     }
 
-    /// Finds a ring's place among the others.
+    /// Sorts a ring in by its next item.
     fn advance(&mut self, at: usize) {
         match self.rings[at].next() {
             Ok(Some(time)) => self.heap.push(Reverse((time, at))),
@@ -121,7 +121,7 @@ impl Still {
         self.over.push_back(at);
     }
 
-    /// Puts into `held` what is next; of which ring, unless all is over.
+    /// Puts the next item into `held`. Returns its ring, unless all are at their end.
     fn choose(&mut self) -> Option<usize> {
         if self.begun < self.rings.len() {
             self.held.what = Given::Began;

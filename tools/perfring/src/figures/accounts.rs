@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use perfring_consumer::{Count, Layout, Location, Policy, Producers, RingTotals, Stat};
 
-/// The figures. Those of a ring in use are each of their own moment: a few more looks often find
+/// Reads the figures. Those of a ring in use are not of one moment: a few more attempts often find
 /// them in agreement.
 pub(crate) fn read(location: &Location) -> Result<Stat, Failure> {
     const POLLS: u32 = 20;
@@ -18,37 +18,55 @@ pub(crate) fn read(location: &Location) -> Result<Stat, Failure> {
     Ok(stat)
 }
 
-/// Whether a producer is attached.
+/// Returns whether a producer is attached.
 pub(crate) fn is_fed(stat: &Stat) -> bool {
     stat.producer.alive || stat.producers.iter().any(|member| member.alive)
 }
 
-/// The ring's own equation: what was written is gone or still there.
+/// How full an area of a ring is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Fill {
+    pub(crate) used: u64,
+    pub(crate) size: u64,
+}
+
+impl Fill {
+    /// The fill of an area of `size` bytes between two positions.
+    pub(crate) fn of(size: u64, tail: u64, head: u64) -> Self {
+        Fill { used: head.saturating_sub(tail), size }
+    }
+
+    pub(crate) fn percent(self) -> f64 {
+        self.used as f64 * 100.0 / self.size.max(1) as f64
+    }
+}
+
+/// The ring's own equation: what was written is either freed or present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Balance {
     pub(crate) written: Count,
     /// Drop: released by the consumer. Overwrite: overwritten.
-    pub(crate) gone: Count,
-    /// What [`Balance::gone`] is called.
+    pub(crate) freed: Count,
+    /// The name of [`Balance::freed`].
     pub(crate) how: &'static str,
     pub(crate) present: Count,
 }
 
 impl Balance {
     pub(crate) fn of(policy: Policy, totals: &RingTotals) -> Self {
-        let (gone, how) = match policy {
+        let (freed, how) = match policy {
             Policy::Drop => (totals.consumer.read, "read"),
             Policy::Overwrite => (totals.overwritten, "overwritten"),
         };
-        Balance { written: totals.producer.written, gone, how, present: totals.present }
+        Balance { written: totals.producer.written, freed, how, present: totals.present }
     }
 
     pub(crate) fn holds(&self) -> bool {
-        self.gone.plus(self.present) == self.written
+        self.freed.plus(self.present) == self.written
     }
 }
 
-/// The counts that say something on a ring of this kind.
+/// Returns the counts that apply to a ring of this kind.
 pub(crate) fn counts(layout: &Layout, totals: &RingTotals) -> Vec<(&'static str, Count)> {
     let producer = &totals.producer;
     let shared = layout.producers == Producers::Many;
@@ -56,7 +74,7 @@ pub(crate) fn counts(layout: &Layout, totals: &RingTotals) -> Vec<(&'static str,
     if layout.policy == Policy::Overwrite {
         counts.push(("overwritten", totals.overwritten));
     }
-    counts.push(("still there", totals.present));
+    counts.push(("present", totals.present));
     counts.push(("read", totals.consumer.read));
     if layout.policy == Policy::Overwrite {
         counts.push(("lapped", totals.consumer.lapped));
@@ -69,7 +87,7 @@ pub(crate) fn counts(layout: &Layout, totals: &RingTotals) -> Vec<(&'static str,
         counts.push(("contended", producer.refused.contended));
         counts.push(("pending", producer.refused.pending));
     }
-    counts.push(("untold", totals.unreported()));
+    counts.push(("unreported", totals.unreported()));
     counts.push(("discarded", producer.discarded));
     if shared {
         counts.push(("reclaimed", producer.reclaimed));

@@ -7,7 +7,7 @@ use perfring_consumer::{
 };
 use serde_json::{Map, Value, json};
 
-/// The object; without what the type table takes, if that was not looked at.
+/// Returns the figures as an object; without those of the type table, if it was not read.
 pub(crate) fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>) -> Value {
     let layout = &stat.layout;
     let exclusive = layout.producers == Producers::One;
@@ -17,7 +17,7 @@ pub(crate) fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>)
         "aux_size": layout.aux_size,
         "policy": layout.policy.name(),
         "evict": match layout.evict { Evict::Exact => "exact", Evict::Half => "half" },
-        "tell": match layout.report {
+        "report": match layout.report {
             Report::InStream => "in_stream",
             Report::CountersOnly => "counters_only",
         },
@@ -32,10 +32,10 @@ pub(crate) fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>)
         "uuid": uuid::Uuid::from_bytes(layout.uuid).simple().to_string(),
         "boot_id": uuid::Uuid::from_bytes(layout.boot_id).simple().to_string(),
         "epoch": stat.epoch(),
-        "producer": exclusive.then(|| place(stat.producer.alive, &stat.producer.owner)),
+        "producer": exclusive.then(|| holder(stat.producer.alive, &stat.producer.owner)),
         "slots": stat.producers.iter().map(slot).collect::<Vec<_>>(),
         "held_up": stat.held_up.as_ref().map(held_up),
-        "consumer": place(stat.consumer.alive, &stat.consumer.owner),
+        "consumer": holder(stat.consumer.alive, &stat.consumer.owner),
         "damaged": stat.totals.is_none(),
     });
     if let Some(types) = types {
@@ -55,14 +55,14 @@ pub(crate) fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>)
         let balanced = Balance::of(layout.policy, totals).holds();
         object.insert("balanced".to_owned(), balanced.into());
         insert_counts(object, &refused("", &producer.refused));
-        insert_counts(object, &refused("told_", &producer.reported));
+        insert_counts(object, &refused("reported_", &producer.reported));
         insert_counts(
             object,
             &[
                 ("written".to_owned(), producer.written),
                 ("discarded".to_owned(), producer.discarded),
                 ("reclaimed".to_owned(), producer.reclaimed),
-                ("untold".to_owned(), totals.unreported()),
+                ("unreported".to_owned(), totals.unreported()),
                 ("overwritten".to_owned(), totals.overwritten),
                 ("read".to_owned(), totals.consumer.read),
                 ("lapped".to_owned(), totals.consumer.lapped),
@@ -91,8 +91,8 @@ fn refused(prefix: &str, refused: &Refused) -> Vec<(String, Count)> {
     causes.map(|(cause, count)| (format!("{prefix}{cause}"), count)).into()
 }
 
-fn place(alive: bool, owner: &OwnerInfo) -> Map<String, Value> {
-    let place: [(&str, Value); 6] = [
+fn holder(alive: bool, owner: &OwnerInfo) -> Map<String, Value> {
+    let holder: [(&str, Value); 6] = [
         ("alive", alive.into()),
         ("name", owner.name.as_str().into()),
         ("pid", owner.pid.into()),
@@ -100,13 +100,13 @@ fn place(alive: bool, owner: &OwnerInfo) -> Map<String, Value> {
         ("epoch", owner.epoch.into()),
         ("attached_ns", owner.attached_ns.into()),
     ];
-    place.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+    holder.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
 /// One producer of a shared ring, with its figures since it attached.
 fn slot(member: &Member) -> Value {
     let figures = &member.figures;
-    let mut object = place(member.alive, &figures.owner);
+    let mut object = holder(member.alive, &figures.owner);
     object.insert("slot".to_owned(), figures.slot.into());
     insert_counts(&mut object, &refused("", &figures.refused));
     insert_counts(

@@ -1,4 +1,4 @@
-//! How a ring's type table is used.
+//! The use of a ring's type table.
 
 use crate::args::show_size;
 use crate::failure::Failure;
@@ -9,13 +9,13 @@ use perfring_consumer::{Location, Observer, Start};
 
 #[derive(Clone, Debug)]
 pub(crate) struct TypesUse {
-    /// Bytes that it has; 0 if there is none.
+    /// The table's size in bytes; 0 if there is none.
     pub(crate) size: u64,
     /// Bytes up to the end of its last entry.
     pub(crate) used: u64,
     /// Types that can be used.
     pub(crate) count: u64,
-    /// What of it cannot be read.
+    /// Parts that cannot be read.
     pub(crate) damage: Vec<String>,
 }
 
@@ -34,12 +34,12 @@ impl TypesUse {
         })
     }
 
-    /// Whether a type of usual size may not fit any more.
+    /// Returns whether a type of usual size may no longer fit.
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.size > 0 && self.used >= self.size / 10 * 9
     }
 
-    /// How full it is.
+    /// Formats how full it is.
     pub(crate) fn used(&self) -> String {
         let (number, used, size) = (self.count, self.used, show_size(self.size));
         format!("{}, {used} of {size} used", count(number, "type"))

@@ -3,7 +3,7 @@
 use perfring_types::read::{self, disturbs};
 use std::io::{self, Write};
 
-/// Text as it is; what would disturb a terminal or break the line as `\xNN`.
+/// Writes text as it is; what would disturb a terminal or break the line as `\xNN`.
 pub(super) fn payload(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     for chunk in bytes.utf8_chunks() {
         let mut rest = chunk.valid();
@@ -24,14 +24,14 @@ fn escape(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     bytes.iter().try_for_each(|byte| write!(out, "\\x{byte:02x}"))
 }
 
-/// As [`payload`], as a `String`.
+/// Returns what [`payload`] writes, as a `String`.
 pub(crate) fn escaped(bytes: &[u8]) -> String {
     let mut out = Vec::with_capacity(bytes.len());
-    let _ = payload(&mut out, bytes); // a `Vec` takes everything
-    String::from_utf8(out).unwrap_or_default() // it was made of whole characters
+    let _ = payload(&mut out, bytes); // a `Vec` never fails
+    String::from_utf8(out).unwrap_or_default() // it consists of whole characters
 }
 
-/// A name, in quotes if it could be taken for something else.
+/// Formats a name, in quotes if it is not a plain word.
 pub(crate) fn word(name: &str) -> String {
     read::word(name).to_string()
 }

@@ -1,4 +1,4 @@
-//! Log records and spans, as people read them.
+//! Log records and spans as text for people.
 
 use super::escape::{escaped, word};
 use crate::records::time::utc;
@@ -9,13 +9,13 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Digits of an id that are shown: enough to tell those of a few minutes apart.
+/// Digits of an id that are shown: enough to distinguish those of a few minutes.
 const ID_DIGITS: usize = 8;
-/// Columns of the level, so that the messages stand below each other.
+/// Columns of the level, so that the messages are aligned.
 const LEVEL: usize = 5;
 
-/// Names for one thing: the first that is there counts. The first of each is OpenTelemetry's, as
-/// `perfring-telemetry` has it.
+/// Alternative names of one field: the first that is present counts. The first of each is
+/// OpenTelemetry's, as `perfring-telemetry` writes it.
 const LEVELS: &[&str] = &["severity_text", "level"];
 const TARGETS: &[&str] = &["otel.scope.name", "target"];
 const BODIES: &[&str] = &["body", "event_name", "message", "name"];
@@ -23,8 +23,8 @@ const NAMES: &[&str] = &["name"];
 const IDS: [(&str, &str); 3] =
     [("trace", "trace_id"), ("span", "span_id"), ("parent", "parent_span_id")];
 
-/// Writes the record if it is one of these: level or what became of the span, target, message,
-/// other fields, ids, place in the source. Tells whether it has.
+/// Writes the record if it is a log record or a span: level or span event, target, message, other
+/// fields, ids, source location. Returns whether it is.
 pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<bool> {
     let Some((kind, Value::Struct(fields))) = seen.values() else { return Ok(false) };
     let class = kind.class.known();
@@ -33,13 +33,13 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<bool> 
     let level = rest.level();
     let title = match class {
         Some(Class::Log) => level,
-        // Without a name: more of one that has begun.
+        // Without a name: more of a span that has begun.
         Some(Class::SpanStart) if !rest.has("name") => "more".to_owned(),
         Some(Class::SpanStart) => "start".to_owned(),
         Some(Class::SpanEnd) => "end".to_owned(),
         _ => return Ok(false),
     };
-    // Stands in records only where the ring has no stamps.
+    // Present in records only where the ring has no timestamps.
     if let Some(ns) = rest.number("time_unix_nano") {
         write!(out, "{} ", utc(ns))?;
     }
@@ -48,7 +48,7 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<bool> 
     let took = if log { None } else { rest.number("duration_nano") };
     let ids: Vec<String> = IDS.iter().filter_map(|(short, name)| rest.id(short, name)).collect();
     let pid = rest.number("process.pid");
-    let place = rest.place();
+    let source = rest.source();
     write!(out, "{title:<LEVEL$}")?;
     if let Some(target) = target {
         write!(out, " {}:", word(&target))?;
@@ -63,14 +63,14 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<bool> 
         write!(out, "  {}", kind.text(&Value::Struct(rest.fields)))?;
     }
     let pid = pid.map(|pid| format!("pid={pid}"));
-    let last: Vec<String> = ids.into_iter().chain(pid).chain(place).collect();
+    let last: Vec<String> = ids.into_iter().chain(pid).chain(source).collect();
     if !last.is_empty() {
         write!(out, "  {}", last.join(" "))?;
     }
     Ok(true)
 }
 
-/// What of a record has not been shown yet.
+/// The fields of a record that are not shown yet.
 struct Rest<'a> {
     kind: &'a Type,
     fields: Vec<(Arc<str>, Value)>,
@@ -86,7 +86,7 @@ impl Rest<'_> {
         Some(self.fields.remove(at).1).filter(|value| *value != Value::Null)
     }
 
-    /// The first of these that is there.
+    /// Takes the first of these fields that is present.
     fn text(&mut self, names: &[&str]) -> Option<String> {
         names.iter().find_map(|name| self.take(name)).map(|value| match value {
             Value::Str(text) => text,
@@ -94,7 +94,7 @@ impl Rest<'_> {
         })
     }
 
-    /// The severity in letters: what the record says, or the range of its number.
+    /// Takes the severity as text: the record's own, or the range of its number.
     fn level(&mut self) -> String {
         let said = self.text(LEVELS).map(|text| word(&text));
         let number = self.number("severity_number");
@@ -123,17 +123,18 @@ impl Rest<'_> {
         Some(number)
     }
 
-    /// Where in the source it was written.
-    fn place(&mut self) -> Option<String> {
+    /// Takes the source location.
+    fn source(&mut self) -> Option<String> {
         self.take("code.module.name");
         let file = self.text(&["code.file.path"])?;
         let line = self.number("code.line.number").map_or(String::new(), |line| format!(":{line}"));
         Some(format!("at {}{line}", word(&file)))
     }
 
-    /// An id, its first digits. One of zeros is none.
+    /// Takes an id, its first digits. An id of zeros is none.
     fn id(&mut self, short: &str, name: &str) -> Option<String> {
-        // Only what the table calls so: a name that came with the value is somebody's own.
+        // Only if the table calls it so: a name that came with the value belongs to the
+        // application.
         self.kind.field(name)?;
         let text = match self.take(name)? {
             Value::U64(value) => format!("{value:016x}"),

@@ -15,55 +15,56 @@ use clap::ValueEnum;
 use perfring_consumer::{Anchors, Item, Layout, Location, Lost, Record};
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-/// How records are written.
+/// The format of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// One line per record, after its time if the ring has time stamps. Of a known type: its name and its fields, and of log records and spans
-    /// the level, the target and the message first. Else the payload, control characters and bytes
-    /// that are not UTF-8 as \xNN
+    /// One line per record, after its time if the ring has timestamps. Records of a known type are
+    /// shown by name and fields; log records and spans with the level, the target and the message
+    /// first. Other payloads are shown as text, with control characters and bytes that are not
+    /// UTF-8 as \xNN
     #[default]
     Text,
-    /// One object per line: pos, type, len; of a known type type_name and fields, else text or
-    /// base64; in a ring with time stamps time; a loss is {"lost": {...}}
+    /// One object per line: pos, type, len; type_name and fields for a known type, else text or
+    /// base64; time in a ring with timestamps; a loss is {"lost": {...}}
     Json,
-    /// The payloads, exactly, one after another with nothing in between: what `publish` read as
-    /// lines has no line ends here
+    /// The exact payloads, one after another without separators: lines read by `publish` have no
+    /// line ends here
     Raw,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct FormatArgs {
-    /// How records are written to stdout
+    /// The format of records on stdout
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Begin each line of text with the record's position and type
     #[arg(long, short)]
     positions: bool,
-    /// Show the payloads as they are, as if no type was known
+    /// Show the payloads without their types
     #[arg(long)]
     untyped: bool,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
 }
 
-/// Stdout, buffered, with what went by.
+/// Stdout, buffered, with the counts of what was written.
 #[derive(Debug)]
 pub(crate) struct Output<'a> {
     out: BufWriter<StdoutLock<'static>>,
     args: &'a FormatArgs,
-    /// Of each ring.
+    /// One for each ring.
     shapes: Vec<Shapes>,
     filter: Filter<'a>,
-    /// Records that were told as lost so far.
+    /// Records that were reported as lost so far.
     pub(crate) lost: u64,
-    /// Records that came by.
+    /// Records that were read.
     pub(crate) seen: u64,
     shown: u64,
     bad: u64,
 }
 
 impl FormatArgs {
-    /// What `--since` says of a ring, if anything.
+    /// Returns the bound of `--since` for a ring, if it was given.
     pub(crate) fn since(
         &self,
         location: &Location,
@@ -75,7 +76,7 @@ impl FormatArgs {
         }
     }
 
-    /// Whether all of this can be done.
+    /// Checks that the options can be combined.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let sentence = match self.format {
             Format::Text => return Ok(()),
@@ -90,9 +91,9 @@ impl FormatArgs {
 }
 
 impl<'a> Output<'a> {
-    /// Of a ring with these types. Says at once what of them cannot be read.
+    /// Creates the output for a ring with these types. Reports at once what of them cannot be read.
     ///
-    /// What is older than `since` is not wanted.
+    /// Records older than `since` are left out.
     pub(crate) fn new(args: &'a FormatArgs, shapes: Shapes, since: Option<Bound>) -> Self {
         Self::of_many(args, vec![shapes], since)
     }
@@ -105,13 +106,13 @@ impl<'a> Output<'a> {
         Output { out, args, shapes, filter, lost: 0, seen: 0, shown: 0, bad: 0 }
     }
 
-    /// Writes a record to stdout, if it is wanted. A loss goes to stderr, in JSON to stdout as well
-    /// as all data. Returns how many records were shown: one or none.
+    /// Writes a record to stdout, if it is selected. A loss goes to stderr, and in JSON also to
+    /// stdout like all data. Returns how many records were shown: one or none.
     pub(crate) fn item(&mut self, item: Item<'_>) -> Result<u64, Failure> {
         self.item_of(0, item)
     }
 
-    /// As [`Output::item`], of the ring at this place.
+    /// Writes an item like [`Output::item`], for the ring with this index.
     pub(crate) fn item_of(&mut self, ring: usize, item: Item<'_>) -> Result<u64, Failure> {
         let before = self.shown;
         let written = match item {
@@ -129,7 +130,7 @@ impl<'a> Output<'a> {
         Ok(self.shown - before)
     }
 
-    /// The time of this ring's records is told so from now on.
+    /// Sets the anchors that convert this ring's timestamps from now on.
     pub(crate) fn set_anchors(&mut self, ring: usize, anchors: Anchors) {
         if let Some(shapes) = self.shapes.get_mut(ring) {
             shapes.set_anchors(anchors);
@@ -154,13 +155,13 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Says what of the types was not as it should be, after everything was shown.
+    /// Reports records that did not match their types, after everything was shown.
     pub(crate) fn end(&mut self, location: Option<&Location>) -> Result<(), Failure> {
         self.flush()?;
         if self.bad > 0 {
-            let (records, are) =
-                (count(self.bad, "record"), if self.bad == 1 { "is" } else { "are" });
-            note(&format!("{records} {are} not as the type table says, and shown as bytes"));
+            let (do_not, are) = if self.bad == 1 { ("does not", "is") } else { ("do not", "are") };
+            let records = count(self.bad, "record");
+            note(&format!("{records} {do_not} match the type table, and {are} shown as bytes"));
         }
         self.filter.report_undated("no wall-clock time any more");
         self.args.select.report_unknown(location, &self.shapes);
@@ -172,7 +173,7 @@ impl<'a> Output<'a> {
         Err(Failure::Damaged(format!("{location}: {what}")))
     }
 
-    /// How many records were shown, of how many if some were not.
+    /// Formats how many records were shown, and of how many if some were not.
     pub(crate) fn sum(&self) -> String {
         match self.shown {
             shown if self.args.select.is_any() => {
@@ -182,12 +183,12 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// A loss on stderr, where it stands between the records when both are the same terminal.
+    /// Writes a loss on stderr, between the records when both are the same terminal.
     fn report(&mut self, ring: usize, lost: &Lost) -> io::Result<()> {
         self.out.flush()?;
         let (records, pos, cause) = (lost.records, lost.pos, lost.cause.name());
         note(&match self.shapes.get(ring).and_then(|shapes| shapes.name.as_deref()) {
-            // The kernel does not say how many bytes.
+            // The kernel does not report how many bytes.
             Some(name) if lost.bytes == 0 => {
                 format!("LOST {records} records of {name} before position {pos}: {cause}")
             }

@@ -1,4 +1,4 @@
-//! One line per record, for people and for line tools.
+//! One line of text per record, for people and line tools.
 
 use super::escape::{escaped, payload, word};
 use super::log;

@@ -1,4 +1,4 @@
-//! Which events are wanted.
+//! Selects events.
 
 use crate::failure::note;
 use crate::owner::count;
@@ -8,12 +8,12 @@ use crate::records::typed::Seen;
 use perfring_consumer::Record;
 use perfring_export::{Event, Rec, What};
 
-/// Which events are wanted, by `--type`, `--where` and `--since`. Losses are, always.
+/// Selects events by `--type`, `--where` and `--since`. Losses are always selected.
 #[derive(Debug)]
 pub(crate) struct Filter<'a> {
     select: &'a SelectArgs,
     since: Option<Bound>,
-    /// Records of which nobody can tell whether they are since then.
+    /// Records whose time cannot be compared with `since`.
     undated: u64,
     left_out: u64,
 }
@@ -37,7 +37,7 @@ impl<'a> Filter<'a> {
         takes
     }
 
-    /// The record if it is wanted, read by its type if `read` or a condition asks for that.
+    /// Returns the record if it is selected; decodes it if `read` or a condition requires that.
     pub(crate) fn choose<'s>(&mut self, seen: Seen<'s>, read: bool) -> Option<Seen<'s>> {
         if !self.select.takes_type(&seen) {
             return None;
@@ -51,7 +51,7 @@ impl<'a> Filter<'a> {
         self.select.takes_values(&seen).then_some(seen)
     }
 
-    /// Says what was left out for want of a date.
+    /// Reports how many records were left out because their time is unknown.
     pub(crate) fn report_undated(&self, what: &str) {
         if self.undated > 0 {
             let (records, have) =
@@ -60,10 +60,10 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// Says at the end what was left out for want of a date; and how many records were left out in
-    /// all, for a summary.
+    /// Reports how many records were left out because their time is unknown; returns how many were
+    /// left out in all, for a summary.
     pub(crate) fn end(&self) -> u64 {
-        self.report_undated("no time that can be told");
+        self.report_undated("no known time");
         self.left_out
     }
 }

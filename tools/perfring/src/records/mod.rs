@@ -1,4 +1,4 @@
-//! Records with their types and times, and which of them are wanted.
+//! Records with their types and times, and their selection.
 
 pub(crate) mod filter;
 pub(crate) mod select;

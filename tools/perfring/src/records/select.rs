@@ -1,4 +1,4 @@
-//! Which records are wanted.
+//! The options that select records.
 
 use crate::failure::note;
 use crate::records::shapes::Shapes;
@@ -10,23 +10,24 @@ use perfring_types::read::Condition;
 #[derive(Debug, clap::Args)]
 pub(crate) struct SelectArgs {
     /// Only records of this type: its name, as `perfring types` shows it, or its number, decimal or
-    /// 0x. Of several, any
+    /// 0x. May be repeated: any of them
     #[arg(long = "type", value_name = "NAME|ID", value_parser = wanted)]
     types: Vec<Wanted>,
-    /// Only records with such a field, as severity_number>=13; =, !=, <, <=, >, >= and ~ (contains)
-    /// are known. A field of a field has a dot: pos.x. Names of an enumeration have their values'
-    /// order, in whatever case; text is compared by its bytes, so severity_text=WARN is not warn,
-    /// and >= on it is the alphabet's: for levels there is severity_number. Of several, all
+    /// Only records with such a field, as severity_number>=13; operators are =, !=, <, <=, >, >=
+    /// and ~ (contains). A nested field has a dot: pos.x. Names of an enumeration are ordered by
+    /// their values and match in any case; text is compared by its bytes, so severity_text=WARN
+    /// does not match warn, and >= is alphabetical: use severity_number for levels. May be
+    /// repeated: all of them
     #[arg(long = "where", value_name = "FIELD=VALUE", value_parser = condition)]
     conditions: Vec<Condition>,
     /// Only records since then: a length of time, like 5s or 2h, counted back from the newest
-    /// record by dump, and from now by tail and consume, whenever the wall clock was set; or a UTC
+    /// record by dump, and from now by tail and consume, even if the wall clock was set; or a UTC
     /// time, like 2026-07-01T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time::since)]
     pub(crate) since: Option<Since>,
 }
 
-/// What `--type` says.
+/// A type that `--type` names.
 #[derive(Clone, Debug)]
 struct Wanted {
     text: String,
@@ -49,17 +50,17 @@ fn condition(text: &str) -> Result<Condition, String> {
 }
 
 impl SelectArgs {
-    /// Whether anything is left out at all.
+    /// Returns whether all records are selected.
     pub(crate) fn is_any(&self) -> bool {
         !self.types.is_empty() || self.needs_values() || self.since.is_some()
     }
 
-    /// Whether records must be read by their types to be chosen.
+    /// Returns whether records must be decoded to be selected.
     pub(crate) fn needs_values(&self) -> bool {
         !self.conditions.is_empty()
     }
 
-    /// Whether a record of this type is wanted.
+    /// Returns whether a record of this type is selected.
     pub(crate) fn takes_type(&self, seen: &Seen<'_>) -> bool {
         let id = seen.record.kind;
         let name = seen.kind.map(|kind| &kind.name);
@@ -67,7 +68,7 @@ impl SelectArgs {
             || self.types.iter().any(|wanted| wanted.id == Some(id) || name == Some(&wanted.text))
     }
 
-    /// Whether a record with these values is wanted, once it was read.
+    /// Returns whether a decoded record with these values is selected.
     pub(crate) fn takes_values(&self, seen: &Seen<'_>) -> bool {
         let holds = |condition| match (seen.kind, &seen.value) {
             (Some(kind), Some(Ok(value))) => kind.matches(value, condition),
@@ -76,7 +77,7 @@ impl SelectArgs {
         self.conditions.iter().all(holds)
     }
 
-    /// Says of names that no type in the ring has, or in any of several.
+    /// Reports names that no type of the ring has, or of any of several rings.
     pub(crate) fn report_unknown(&self, location: Option<&Location>, shapes: &[Shapes]) {
         for wanted in self.types.iter().filter(|wanted| wanted.id.is_none()) {
             let text = &wanted.text;
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_named_or_numbered() {
+    fn types_have_names_or_numbers() {
         assert_eq!(wanted("0x1388").map(|wanted| wanted.id), Ok(Some(5000)));
         assert_eq!(wanted("5000").map(|wanted| wanted.id), Ok(Some(5000)));
         assert_eq!(wanted("demo.Tick").map(|wanted| wanted.id), Ok(None));

@@ -1,4 +1,4 @@
-//! What a ring says of its records, as the commands that show them know it.
+//! The types and clock anchors of a ring, for commands that show its records.
 
 use crate::failure::Failure;
 use crate::records::typed::Seen;
@@ -6,38 +6,38 @@ use perfring_consumer::{Anchors, Layout, Location, Record, RecordType, Types};
 use perfring_export::Origin;
 use perfring_types::read::{TableDamage, TypeTable};
 
-/// The types of a ring, and how to tell the time. Of a ring that is followed they become more.
+/// The types of a ring, and its clock anchors. Of a followed ring both are updated.
 #[derive(Debug)]
 pub(crate) struct Shapes {
     inner: perfring_export::Shapes,
-    /// Whose records they are, where there are several.
+    /// The name of the ring, where there are several.
     pub(crate) name: Option<String>,
 }
 
 impl Shapes {
-    /// Of copies of a table and of anchors.
+    /// From copies of a table and of anchors.
     pub(crate) fn of(types: Types, anchors: Anchors) -> Self {
         let origin = Origin { anchors, ..Origin::default() };
         Shapes { inner: perfring_export::Shapes::of(origin, types), name: None }
     }
 
-    /// The same, of the ring that has this name.
+    /// Sets the name of the ring.
     pub(crate) fn named(self, name: impl Into<String>) -> Self {
         Shapes { name: Some(name.into()), ..self }
     }
 
-    /// From now on the time is told so.
+    /// Replaces the anchors.
     pub(crate) fn set_anchors(&mut self, anchors: Anchors) {
         self.inner.origin_mut().anchors = anchors;
     }
 
-    /// Of the ring that stands there, if it is the one of this layout.
+    /// Follows the ring at a location, if it is the one of this layout.
     pub(crate) fn follow(location: &Location, layout: &Layout) -> Result<Self, Failure> {
         let inner = perfring_export::Shapes::open(location, 0)?;
         if inner.is_of(layout) {
             return Ok(Shapes { inner, name: None });
         }
-        // Another ring has taken the name: what this one's records are cannot be found out.
+        // Another ring has taken the name: the types of this one cannot be found out.
         Ok(Self::of(Types::default(), Anchors::default()))
     }
 
@@ -45,12 +45,13 @@ impl Shapes {
         &self.inner.origin().types
     }
 
-    /// What of the table cannot be read.
+    /// Returns what of the table cannot be read.
     pub(crate) fn damage(&self) -> &[TableDamage] {
         self.table().damage()
     }
 
-    /// A record with what is said of it; looks again for what came after the last look.
+    /// Pairs a record with its type; reads the table again for types registered since the last
+    /// call.
     pub(crate) fn see<'a>(&'a mut self, record: Record<'a>) -> Seen<'a> {
         self.inner.prepare(&record);
         let origin = self.inner.origin();
@@ -68,7 +69,7 @@ mod tests {
     use perfring_types::{Encoding, Schema};
 
     #[test]
-    fn a_ring_that_took_the_name_is_not_asked() {
+    fn a_ring_that_took_the_name_is_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let ring = |name: &str| {
             let path = dir.path().join(name);

@@ -1,25 +1,25 @@
-//! When records were made.
+//! The times of records, and `--since`.
 
 use crate::failure::Failure;
 use perfring_consumer::{Anchors, Item, Location, MachineClock, Record, Snapshot};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// When a record was made, as its stamp says.
+/// When a record was published, from its timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct When {
     /// ns of the ring's clock.
     pub(crate) timestamp: u64,
-    /// The wall clock's ns since 1970 then, if the ring can tell.
+    /// The wall clock's ns since 1970 then, if it is known.
     pub(crate) wall: Option<u64>,
 }
 
 impl When {
-    /// `None` if the ring does not stamp its records.
+    /// Returns `None` if the record has no timestamp.
     pub(crate) fn of(record: &Record<'_>, anchors: &Anchors) -> Option<Self> {
         Some(When { timestamp: record.time?, wall: record.wall(anchors) })
     }
 
-    /// For people: the wall clock, or the time since the machine started.
+    /// Formats the wall-clock time, or the time since the machine started.
     pub(crate) fn text(&self) -> String {
         self.wall.map_or_else(
             || {
@@ -34,26 +34,26 @@ impl When {
     }
 }
 
-/// A time of `CLOCK_REALTIME` in UTC, to the microsecond: for people.
+/// Formats a time of `CLOCK_REALTIME` in UTC, to the microsecond.
 pub(crate) fn utc(ns: u64) -> String {
     humantime::format_rfc3339_micros(UNIX_EPOCH + Duration::from_nanos(ns)).to_string()
 }
 
-/// The same, exactly.
+/// Formats a time of `CLOCK_REALTIME` in UTC, to the nanosecond.
 pub(crate) fn exact_utc(ns: u64) -> String {
     humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(ns)).to_string()
 }
 
-/// What `--since` says.
+/// The value of `--since`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
-    /// So long before some moment.
+    /// This long before some moment.
     Ago(Duration),
     /// A wall-clock time, ns since 1970.
     At(u64),
 }
 
-/// Reads a length of time, or a time.
+/// Parses a length of time, or a time.
 pub(crate) fn since(text: &str) -> Result<Since, String> {
     if let Ok(ago) = humantime::parse_duration(text) {
         return Ok(Since::Ago(ago));
@@ -65,17 +65,17 @@ pub(crate) fn since(text: &str) -> Result<Since, String> {
     Ok(Since::At(ns.as_nanos().try_into().unwrap_or(u64::MAX)))
 }
 
-/// The first moment that is wanted.
+/// The first moment that is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// By the ring's clock, which nobody can set.
+    /// By the ring's clock, which cannot be set.
     Timestamp(u64),
     /// By the wall clock, ns since 1970.
     Wall(u64),
 }
 
 impl Bound {
-    /// Whether that is wanted; `None` if it cannot be told.
+    /// Returns whether a time is selected; `None` if that is unknown.
     pub(crate) fn takes(self, when: Option<When>) -> Option<bool> {
         match self {
             Bound::Timestamp(first) => when.map(|when| when.timestamp >= first),
@@ -85,7 +85,7 @@ impl Bound {
 }
 
 impl Since {
-    /// A length of time counts back from this stamp.
+    /// Counts a length of time back from this timestamp.
     pub(crate) fn before(self, timestamp: u64) -> Bound {
         match self {
             Since::At(ns) => Bound::Wall(ns),
@@ -96,13 +96,13 @@ impl Since {
         }
     }
 
-    /// Counted from now: for what still comes.
+    /// Counts a length of time back from now: for records still to come.
     pub(crate) fn before_now(self) -> Result<Bound, Failure> {
         let clock = MachineClock::find().map_err(Failure::general)?;
         Ok(self.before(clock.now_ns()))
     }
 
-    /// Counted from the newest record: for what is over.
+    /// Counts a length of time back from the newest record: for a snapshot.
     pub(crate) fn before_newest(self, snapshot: &Snapshot) -> Bound {
         let newest = snapshot.iter().filter_map(|item| match item {
             Ok(Item::Record(record)) => record.time,
@@ -112,18 +112,18 @@ impl Since {
     }
 }
 
-/// What is wrong with asking a ring without stamps for times.
+/// The failure of `--since` for a ring without timestamps.
 pub(crate) fn untimed(location: &Location) -> Failure {
     Failure::Usage(format!(
-        "{location} has no time stamps, so nobody can tell since when: make rings with `perfring \
+        "{location} has no timestamps, so --since cannot be applied: create rings with `perfring \
          create --time`"
     ))
 }
 
-/// The same of a recording.
+/// The failure of `--since` for a recording without timestamps.
 pub(crate) fn untimed_recording(path: &std::path::Path) -> Failure {
     Failure::Usage(format!(
-        "{} has no time stamps, so nobody can tell since when: record rings that were made with \
+        "{} has no timestamps, so --since cannot be applied: record rings that were created with \
          `perfring create --time`",
         path.display()
     ))
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_and_shown() {
+    fn times_are_parsed_and_formatted() {
         assert_eq!(since("5s"), Ok(Since::Ago(Duration::from_secs(5))));
         assert_eq!(since("2h 30m"), Ok(Since::Ago(Duration::from_secs(9000))));
         assert_eq!(since("1970-01-01T00:00:01.5Z"), Ok(Since::At(1_500_000_000)));

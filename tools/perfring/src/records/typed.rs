@@ -1,4 +1,4 @@
-//! A record with what the ring says of it.
+//! A record with its type and time.
 
 use crate::records::time::When;
 use perfring_consumer::{Anchors, Record};
@@ -8,11 +8,11 @@ use perfring_types::read::{BadPayload, Type, Value};
 #[derive(Debug)]
 pub(crate) struct Seen<'a> {
     pub(crate) record: Record<'a>,
-    /// When it was made, if the ring says so.
+    /// When it was published, if the ring has timestamps.
     pub(crate) when: Option<When>,
     /// Its type, if the ring's table has it.
     pub(crate) kind: Option<&'a Type>,
-    /// What it holds, if it has a type and was read by it.
+    /// Its values, if it has a type and was decoded.
     pub(crate) value: Option<Result<Value, BadPayload>>,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Seen<'a> {
         self
     }
 
-    /// Its type and its values, if it has more than its bytes or its text.
+    /// Returns its type and its values, if it has more than its bytes or its text.
     pub(crate) fn values(&self) -> Option<(&'a Type, &Value)> {
         match (self.kind, &self.value) {
             (Some(kind), Some(Ok(value))) if !is_payload(kind) => Some((kind, value)),
@@ -34,13 +34,13 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Why it cannot be read by its type.
+    /// Returns why it cannot be decoded by its type.
     pub(crate) fn bad(&self) -> Option<&BadPayload> {
         self.value.as_ref().and_then(|value| value.as_ref().err())
     }
 }
 
-/// Whether the payload as it stands is all that there is to show.
+/// Returns whether the raw payload is all there is to show.
 fn is_payload(kind: &Type) -> bool {
     matches!(kind.encoding.known(), None | Some(Encoding::Bytes | Encoding::Utf8))
 }

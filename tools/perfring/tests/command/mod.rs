@@ -23,7 +23,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// The path of a ring made with these options.
+    /// Creates a ring with these options and returns its path.
     pub(crate) fn ring(&self, options: &[&str]) -> String {
         let path = self.path("ring").to_str().unwrap().to_owned();
         let mut args = vec!["create", &path];
@@ -50,7 +50,7 @@ impl Done {
         String::from_utf8(self.0.stderr.clone()).unwrap()
     }
 
-    /// One sentence on stderr with the prefix, nothing on stdout, and this code.
+    /// Checks for one sentence on stderr with the prefix, nothing on stdout, and this code.
     #[track_caller]
     pub(crate) fn refuses(&self, code: i32, says: &str) {
         let (out, err) = (self.out(), self.err());
@@ -63,7 +63,7 @@ impl Done {
 
 pub(crate) fn perfring(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_perfring"));
-    // Lines are as long as they are, whoever runs the tests.
+    // Lines are not wrapped, whatever the terminal of the tests.
     command.env_remove("COLUMNS").args(args);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -80,12 +80,20 @@ pub(crate) fn run(args: &[&str], input: &[u8]) -> Done {
 }
 
 #[track_caller]
+/// Returns the subcommands that `--help` lists.
+pub(crate) fn subcommands() -> Vec<String> {
+    let help = run(&["--help"], b"").out();
+    let list = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap().to_owned();
+    let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+}
+
 pub(crate) fn publish(ring: &str, input: &[u8]) {
     let done = run(&["publish", ring], input);
     assert_eq!(done.code(), 0, "{}", done.err());
 }
 
-/// A command that is followed line by line.
+/// A running command whose output is read line by line.
 pub(crate) struct Live {
     pub(crate) child: Child,
     pub(crate) out: BufReader<ChildStdout>,
@@ -108,7 +116,7 @@ impl Live {
         line.trim_end().to_owned()
     }
 
-    /// The next line, or `None` once there are no more.
+    /// Returns the next line, or `None` once there are no more.
     pub(crate) fn line_or_end(&mut self) -> Option<String> {
         let mut line = String::new();
         let read = self.out.read_line(&mut line).unwrap();
@@ -119,7 +127,7 @@ impl Live {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
-    /// The rest of stdout, stderr, and the exit code.
+    /// Returns the rest of stdout, stderr, and the exit code.
     pub(crate) fn end(mut self) -> (String, String, i32) {
         let (mut out, mut err) = (String::new(), String::new());
         self.out.read_to_string(&mut out).unwrap();
@@ -135,7 +143,7 @@ impl Drop for Live {
     }
 }
 
-/// Asks again and again until it is so; fails the test if it never is.
+/// Polls until the condition holds; fails the test if it never does.
 #[track_caller]
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -158,7 +166,7 @@ pub(crate) fn close_and_wait(mut live: Live) -> (String, i32) {
     (err, live.child.wait().unwrap().code().unwrap_or(-1))
 }
 
-/// What `perfring doctor --json` says of one check: the level, and the sentence with what to do.
+/// Returns one check of `perfring doctor --json`: the level, and the message with the advice.
 #[track_caller]
 pub(crate) fn check(done: &Done, subject: &str, check: &str) -> (String, String) {
     let lines = json_lines(&done.out());
@@ -166,7 +174,7 @@ pub(crate) fn check(done: &Done, subject: &str, check: &str) -> (String, String)
         .iter()
         .find(|line| line["subject"] == subject && line["check"] == check)
         .unwrap_or_else(|| panic!("no {check} of {subject}: {}", done.out()));
-    let todo = line["todo"].as_str().map_or(String::new(), |todo| format!(": {todo}"));
-    let says = line["says"].as_str().unwrap();
-    (line["level"].as_str().unwrap().to_owned(), format!("{says}{todo}"))
+    let advice = line["advice"].as_str().map_or(String::new(), |advice| format!(": {advice}"));
+    let says = line["message"].as_str().unwrap();
+    (line["level"].as_str().unwrap().to_owned(), format!("{says}{advice}"))
 }

@@ -1,4 +1,4 @@
-//! What arrived, by its keys.
+//! The records that arrived, by their keys.
 
 use super::writer::parse;
 use crate::command::json_lines;
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 /// A ring's name and id, and a position in it.
 pub(crate) type Key = (String, String, u64);
 
-/// What arrived, each key once.
+/// The records that arrived, each key once.
 #[derive(Default)]
 pub(crate) struct Arrived {
     pub(crate) records: HashMap<Key, String>,
     /// Records lost, with the cause.
     pub(crate) losses: HashMap<(Key, String), u64>,
-    /// How many had the key of another, and said the same.
+    /// The number of duplicates: the same key and the same content.
     pub(crate) doubles: u64,
 }
 
@@ -39,7 +39,8 @@ impl Arrived {
         }
     }
 
-    /// How many records of each life of a ring's writers arrived: all up to the last, each once.
+    /// Returns how many records of each life of a ring's writers arrived: all up to the last, each
+    /// once.
     pub(crate) fn lives(&self, ring: &str) -> BTreeMap<u64, u64> {
         let mut lives: BTreeMap<u64, HashSet<u64>> = BTreeMap::new();
         let mut ids = HashSet::new();
@@ -64,13 +65,13 @@ impl Arrived {
         lives.into_iter().map(count).collect()
     }
 
-    /// Records that were told as lost.
+    /// Returns the number of records that were reported as lost.
     pub(crate) fn lost(&self, ring: &str) -> u64 {
         self.losses.iter().filter(|(((name, ..), _), _)| name == ring).map(|(_, n)| n).sum()
     }
 }
 
-/// In the stream, which each ring's records stand in in their order.
+/// Collects the records of the stream, which has each ring's records in their order.
 pub(crate) fn in_stream(stored: &[Stored]) -> Arrived {
     let mut arrived = Arrived::default();
     let mut ids = HashSet::new();
@@ -95,14 +96,14 @@ pub(crate) fn in_stream(stored: &[Stored]) -> Arrived {
     arrived
 }
 
-/// The files of lines, the finished ones first.
+/// Returns the files of lines, the finished ones first.
 pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let is_lines = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "jsonl");
     entries.filter(is_lines).collect()
 }
 
-/// In the files of lines.
+/// Collects the records of the files of lines.
 pub(crate) fn in_files(dir: &Path) -> Arrived {
     let mut arrived = Arrived::default();
     for file in files(dir) {

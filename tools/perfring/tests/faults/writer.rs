@@ -1,4 +1,4 @@
-//! Writers: processes that publish numbered records until they are killed or told to end.
+//! Writers: processes that publish numbered records until they are killed or asked to end.
 
 use crate::command::Live;
 use perfring_producer::Producer;
@@ -10,18 +10,18 @@ use std::time::Duration;
 const RING: &str = "PERFRING_TEST_RING";
 const LIFE: &str = "PERFRING_TEST_LIFE";
 
-/// So many records, then a pause: more than a ring holds within an outage, and few enough for all of
+/// Records between two pauses: more than a ring holds within an outage, and few enough for all of
 /// them to be read back within seconds.
 const BURST: u64 = 10;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a record says: whose it is, its number among those that were committed, and some more, so
-/// that records are of many lengths.
+/// Returns a record's text: its writer, its number among those that were committed, and some more,
+/// so that records are of many lengths.
 pub(crate) fn text(life: u64, number: u64) -> String {
     format!("{life} {number} {}", "x".repeat(number as usize % 41))
 }
 
-/// The two numbers of a record, if it is one of a writer's, whole.
+/// Parses the two numbers of a writer's record.
 pub(crate) fn parse(record: &str) -> (u64, u64) {
     let mut words = record.split(' ').map(|word| word.parse().ok());
     let (Some(Some(life)), Some(Some(number))) = (words.next(), words.next()) else {
@@ -31,7 +31,7 @@ pub(crate) fn parse(record: &str) -> (u64, u64) {
     (life, number)
 }
 
-/// What a writer's process does.
+/// Runs the writer's process.
 pub(crate) fn write() {
     let Some(ring) = std::env::var_os(RING) else { return };
     let life: u64 = std::env::var(LIFE).unwrap().parse().unwrap();
@@ -56,7 +56,7 @@ pub(crate) fn write() {
             std::thread::sleep(PAUSE);
         }
     });
-    // Before the last record stands what had no room.
+    // Losses are reported before the last record.
     while !publish(&mut number) {
         std::thread::sleep(PAUSE);
     }
@@ -85,14 +85,14 @@ impl Writer {
         Writer { live, stdin, life }
     }
 
-    /// SIGKILL. Which life that was.
+    /// Sends SIGKILL. Returns the number of this life.
     pub(crate) fn kill(&mut self) -> u64 {
         self.live.child.kill().unwrap();
         self.live.child.wait().unwrap();
         self.life
     }
 
-    /// Its life, and how many records it committed.
+    /// Ends it. Returns its life, and how many records it committed.
     pub(crate) fn end(self) -> (u64, u64) {
         let Writer { mut live, stdin, life } = self;
         drop(stdin);

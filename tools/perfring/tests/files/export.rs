@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 #[test]
-fn what_is_not_asked_for_is_left_out() {
+fn records_that_are_not_selected_are_left_out() {
     let place = Place::new();
     let ring = kinds::all_kinds_in(place.ring(&["--time"]));
     let (file, some) = (text(&place.path("file")), text(&place.path("some")));
@@ -25,7 +25,7 @@ fn what_is_not_asked_for_is_left_out() {
     let done = run(&["record", &ring, "--for", "10ms", "-o", &some, "--type", "demo.Order"], b"");
     assert_eq!(done.code(), 0);
     let left = all.len() - orders;
-    assert!(done.err().contains(&format!("{left} others were not asked for")), "{}", done.err());
+    assert!(done.err().contains(&format!("{left} others were not selected")), "{}", done.err());
     assert_eq!(exported(&some, &[]), chosen);
     assert_eq!(
         exported(&file, &["--where", "severity_number>=13"]).len(),
@@ -39,7 +39,7 @@ fn what_is_not_asked_for_is_left_out() {
     let bare = place.path("bare");
     publish(&place_ring(&bare), b"1\n");
     let done = run(&["export", &text(&bare), "--to", "json", "--since", "5s"], b"");
-    done.refuses(2, "time stamp");
+    done.refuses(2, "timestamp");
 }
 
 fn place_ring(path: &Path) -> String {
@@ -75,7 +75,7 @@ fn rings_are_exported_without_a_recording_dead_or_alive() {
 }
 
 #[test]
-fn a_recording_that_was_cut_off_or_damaged_is_used_up_to_there() {
+fn a_truncated_or_damaged_recording_is_used_up_to_there() {
     let place = Place::new();
     let ring = place.ring(&[]);
     publish(&ring, b"1\n2\n3\n");
@@ -94,8 +94,8 @@ fn a_recording_that_was_cut_off_or_damaged_is_used_up_to_there() {
         assert!(done.err().contains("no end"), "{}", done.err());
         assert!(done.out().contains(wanted));
     }
-    // As a recorder leaves it that was killed, or is still at it: what it wrote is there.
-    fs::remove_file(&file).unwrap(); // or its records would be taken for those of the next
+    // As a recorder leaves it that was killed, or is still running: what it wrote is present.
+    fs::remove_file(&file).unwrap(); // otherwise its records would be taken for the next one's
     let live = Live::start(&["record", &ring, "-o", &file]);
     let written = || json_lines(&run(&["export", &file, "--to", "json"], b"").out()).len();
     until("it has written", || written() == 3);
@@ -108,11 +108,11 @@ fn a_recording_that_was_cut_off_or_damaged_is_used_up_to_there() {
     fs::write(&file, damaged).unwrap();
     run(&["export", &file, "--to", "json"], b"").refuses(4, "damaged at byte 16");
     fs::write(&file, &whole[..20]).unwrap();
-    run(&["export", &file, "--to", "json"], b"").refuses(4, "cut off");
+    run(&["export", &file, "--to", "json"], b"").refuses(4, "truncated");
 }
 
 #[test]
-fn commands_for_rings_say_what_a_recording_is() {
+fn commands_for_rings_recognise_a_recording() {
     let place = Place::new();
     let ring = place.ring(&[]);
     publish(&ring, b"1\n");
@@ -122,8 +122,8 @@ fn commands_for_rings_say_what_a_recording_is() {
         run(&[command, &file], b"").refuses(4, "is a recording");
     }
     run(&["record", &file, "-o", &text(&place.path("x"))], b"").refuses(2, "is a recording");
-    run(&["export", &file, &ring, "--to", "json"], b"").refuses(2, "by itself");
-    run(&["replay", &ring, &ring], b"").refuses(4, "no recording");
+    run(&["export", &file, &ring, "--to", "json"], b"").refuses(2, "alone");
+    run(&["replay", &ring, &ring], b"").refuses(4, "not a recording");
     let missing = text(&place.path("missing"));
     run(&["replay", &missing, &ring], b"").refuses(3, "No such file");
     run(&["export", &missing, "--to", "json"], b"").refuses(3, "does not exist");
@@ -136,14 +136,14 @@ fn pipes_that_close_and_disks_that_are_full() {
     publish(&ring, &b"a line that is not short\n".repeat(50_000));
     let file = text(&place.path("file"));
     assert_eq!(run(&["record", &ring, "-n", "50000", "-o", &file], b"").code(), 0);
-    // Whoever reads goes away: no error, as of head.
+    // The reader closes the pipe, as head does: no error.
     for to in ["json", "recording"] {
         let mut child = perfring(&["export", &file, "--to", to]).spawn().unwrap();
         drop(child.stdout.take());
         let done = command::Done(child.wait_with_output().unwrap());
         assert_eq!((done.code(), done.err().as_str()), (0, ""), "{to}");
     }
-    // Nobody reads: Ctrl-C ends it.
+    // The pipe is not read: Ctrl-C ends it.
     let child = perfring(&["export", &file, "--to", "json"]).spawn().unwrap();
     let live = Live { out: std::io::BufReader::new(dup(&child)), child };
     until("the pipe is full", || state(live.child.id()) == Some('S'));
@@ -157,7 +157,8 @@ fn pipes_that_close_and_disks_that_are_full() {
         assert!(done.err().contains("No space left"), "{to}: {}", done.err());
     }
     run(&["export", &file, "--to", "perfetto"], b"").refuses(2, "-o OUT");
-    run(&["export", &file, "--to", "perfetto", "-o", "-"], b"").refuses(2, "no stream");
+    run(&["export", &file, "--to", "perfetto", "-o", "-"], b"")
+        .refuses(2, "cannot be written to a pipe");
     run(&["export", &file, "--to", "json", "--option", "pth=1"], b"").refuses(2, "unknown field");
 }
 
@@ -167,14 +168,14 @@ fn dup(child: &std::process::Child) -> std::process::ChildStdout {
     child.stdout.as_ref().unwrap().as_fd().try_clone_to_owned().unwrap().into()
 }
 
-/// What the kernel says a process does.
+/// Returns the state of a process.
 fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(')').next()?.trim().chars().next()
 }
 
 #[test]
-fn a_collector_that_is_not_there_is_told_of() {
+fn an_unreachable_collector_is_reported() {
     let place = Place::new();
     let ring = kinds::all_kinds_in(place.ring(&["--time"]));
     let args = ["export", &ring, "--to", "otlp", "-o", "http://127.0.0.1:9", "--patience", "0.3"];
@@ -188,7 +189,7 @@ fn a_collector_that_is_not_there_is_told_of() {
     println!("{}", done.err());
 }
 
-/// Runs a reader of others; `None` if there is none here.
+/// Runs a reader of another project; `None` if it is not installed.
 fn reader(program: &str, args: &[&str]) -> Option<String> {
     let Ok(read) = Command::new(program).args(args).stdin(Stdio::null()).output() else {
         assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "there is no {program}");
@@ -201,7 +202,7 @@ fn reader(program: &str, args: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn every_format_says_how_it_is_opened_and_can_be() {
+fn every_format_prints_how_to_open_it_and_can_be_opened() {
     let place = Place::new();
     let ring = kinds::all_kinds_in(place.ring(&["--time"]));
     let file = text(&place.path("file"));
@@ -227,7 +228,7 @@ fn every_format_says_how_it_is_opened_and_can_be() {
             said.contains(how) && said.contains(&format!("exported {records} records")),
             "{said}"
         );
-        // Not twice without being told.
+        // An existing file is replaced only with --force.
         let again = run(&["export", &file, "--to", format, "-o", &out], b"");
         again.refuses(1, "--force");
         let again = run(&["export", &file, "--to", format, "-o", &out, "--force"], b"");

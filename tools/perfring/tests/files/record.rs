@@ -22,7 +22,7 @@ fn live_producers_are_recorded_in_the_order_of_time_until_ctrl_c() {
     early[0].publish(b"before").unwrap();
     let live = Live::start(&["record", &text(&dir), "-o", &file]);
     until("the file is there", || Path::new(&file).is_file());
-    // Two that are there, and one that comes later.
+    // Two rings that exist, and one that is created later.
     let mut late = producer("c");
     std::thread::scope(|scope| {
         for producer in early.iter_mut().chain([&mut late]) {
@@ -33,7 +33,7 @@ fn live_producers_are_recorded_in_the_order_of_time_until_ctrl_c() {
             });
         }
     });
-    // It has come to the last ring, which it finds by itself; what was published is there then.
+    // It has found the last ring by itself; what was published until then is in the file.
     until("all rings are found", || fs::read(&file).is_ok_and(|file| has(&file, b"/rings/c")));
     live.signal(Signal::SIGINT);
     let (out, err, code) = live.end();
@@ -58,7 +58,7 @@ fn live_producers_are_recorded_in_the_order_of_time_until_ctrl_c() {
         }
         assert_eq!(of, wanted, "{ring}");
     }
-    // Nobody can tell that they were observed.
+    // Observing leaves no trace in the rings.
     let stat = Stat::read(dir.join("a")).unwrap();
     assert_eq!((stat.consumer.owner.epoch, stat.totals.unwrap().consumer.read.records), (0, 0));
 }
@@ -79,19 +79,19 @@ fn a_recording_ends_with_its_rings_with_its_time_or_with_its_records() {
     let done = run(&["record", &ring, "--for", "10ms", "-o", &file("for")], b"");
     assert_eq!(done.code(), 0, "{}", done.err());
     assert_eq!(texts(&exported(&file("for"), &[])), ["1", "2", "3"]);
-    let live = Live::start(&["record", &ring, "-o", &file("gone")]);
-    until("it records", || Path::new(&file("gone")).is_file());
+    let live = Live::start(&["record", &ring, "-o", &file("removed")]);
+    until("it records", || Path::new(&file("removed")).is_file());
     assert_eq!(run(&["rm", &ring], b"").code(), 0);
     let (_, err, code) = live.end();
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("all rings were removed"), "{err}");
-    assert_eq!(texts(&exported(&file("gone"), &[])), ["1", "2", "3"]);
+    assert_eq!(texts(&exported(&file("removed"), &[])), ["1", "2", "3"]);
     run(&["record", &ring, "-o", &file("none")], b"").refuses(3, "perfring create");
     assert!(!Path::new(&file("none")).exists());
 }
 
 #[test]
-fn a_file_that_is_there_is_refused_unless_it_may_go_or_be_gone_on_with() {
+fn an_existing_file_is_refused_unless_it_may_be_replaced_or_appended_to() {
     let place = Place::new();
     let ring = place.ring(&[]);
     publish(&ring, b"1\n");
@@ -119,12 +119,12 @@ fn a_file_that_is_there_is_refused_unless_it_may_go_or_be_gone_on_with() {
 }
 
 #[test]
-fn a_consumer_takes_what_is_in_the_file_and_nothing_else() {
+fn a_consumer_takes_exactly_what_is_in_the_file() {
     let place = Place::new();
     let ring = place.ring(&[]);
     publish(&ring, b"1\n2\n3\n");
     let file = text(&place.path("file"));
-    // A disk that is full takes nothing, and nothing is gone.
+    // A full disk takes nothing, and nothing is consumed.
     let done = run(&["record", &ring, "--consume", "-o", "/dev/full"], b"");
     done.refuses(1, "No space left");
     assert_eq!(run(&["dump", &ring], b"").out(), "1\n2\n3\n");
@@ -144,7 +144,7 @@ fn what_a_disk_did_not_take_stays_in_the_ring() {
     let ring = place.ring(&[]);
     publish(&ring, &b"a line of this length or so\n".repeat(500));
     let file = text(&place.path("file"));
-    // The system refuses what goes beyond 4 KiB, as a full disk does.
+    // The system refuses what exceeds 4 KiB, as a full disk does.
     let said = format!(
         "trap '' XFSZ; ulimit -f 8; exec {} record --consume {ring} -o {file}",
         env!("CARGO_BIN_EXE_perfring")
@@ -152,14 +152,14 @@ fn what_a_disk_did_not_take_stays_in_the_ring() {
     let ended = Command::new("sh").args(["-c", &said]).stdin(Stdio::null()).output().unwrap();
     let err = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{err}");
-    assert!(err.contains("cannot write") && err.contains("first 0 records are whole"), "{err}");
+    assert!(err.contains("cannot write") && err.contains("first 0 records are intact"), "{err}");
     assert_eq!(run(&["consume", &ring], b"").out().lines().count(), 500);
     let done = run(&["export", &file, "--to", "json"], b"");
     assert_eq!((done.code(), done.out().as_str()), (4, ""), "{}", done.err());
 }
 
 #[test]
-fn a_damaged_ring_is_used_up_to_there_and_the_others_go_on() {
+fn a_damaged_ring_is_used_up_to_there_and_the_others_continue() {
     let place = Place::new();
     let dir = place.path("rings");
     fs::create_dir(&dir).unwrap();
@@ -181,7 +181,7 @@ fn a_damaged_ring_is_used_up_to_there_and_the_others_go_on() {
 }
 
 #[test]
-fn losses_are_told_by_cause_from_end_to_end() {
+fn losses_are_reported_by_cause_from_end_to_end() {
     let place = Place::new();
     let ring = place.ring(&["--size", "4K"]);
     let path = Path::new(&ring);
@@ -215,17 +215,17 @@ fn losses_are_told_by_cause_from_end_to_end() {
         assert_eq!(lost.len(), 1);
         assert_eq!((&lost[0]["records"], &lost[0]["cause"]), (&reported.into(), &"full".into()));
     }
-    // Those that the stream does not tell yet are told beside it.
+    // Losses that the stream does not report yet are reported separately.
     while producer.publish(&[b'x'; 100]).is_ok() {}
     let unreported = Stat::read(path).unwrap().totals.unwrap().unreported().records;
     let done =
         run(&["record", &ring, "--for", "10ms", "-o", &file, "--force", "--fail-on-loss"], b"");
     assert_eq!(done.code(), 5, "{}", done.err());
-    assert!(done.err().contains(&format!("; {unreported} more that are lost")), "{}", done.err());
+    assert!(done.err().contains(&format!("; {unreported} more lost records")), "{}", done.err());
 }
 
 #[test]
-fn a_terminal_shows_how_far_it_is_on_one_line_however_narrow() {
+fn a_terminal_shows_the_progress_on_one_line_however_narrow() {
     let place = Place::new();
     let ring = place.ring(&[]);
     publish(&ring, b"1\n2\n3\n");
@@ -252,12 +252,12 @@ fn a_terminal_shows_how_far_it_is_on_one_line_however_narrow() {
         }
         assert!(shown.contains("recorded 3 records"), "{shown:?}");
     }
-    // Nothing of it where nobody looks.
+    // No progress without a terminal.
     let done = run(&["record", &ring, "-o", &file, "--force", "--for", "300ms"], b"");
     assert_eq!(done.err().lines().count(), 1, "{}", done.err());
 }
 
-/// A line without what steers a terminal.
+/// Removes control sequences from a line.
 fn plain(line: &str) -> String {
     let mut plain = String::new();
     let mut chars = line.chars();

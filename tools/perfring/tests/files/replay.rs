@@ -21,12 +21,12 @@ fn what_is_replayed_is_the_same_byte_for_byte_with_its_types() {
     assert_eq!(run(&["record", &ring, "--for", "10ms", "-o", &file], b"").code(), 0);
     let done = run(&["replay", &file, &text(&again), "--rate", "max"], b"");
     assert_eq!(done.code(), 0, "{}", done.err());
-    assert!(done.err().contains("stamped them anew"), "{}", done.err());
+    assert!(done.err().contains("assigned new timestamps"), "{}", done.err());
     let wanted = contents(Path::new(&ring));
     assert_eq!(contents(&again), wanted);
     let types = |ring: &Path| Snapshot::take(ring).unwrap().types().words().to_vec();
     assert!(types(&again) == types(Path::new(&ring)) && !types(&again).is_empty());
-    // Into one that is there, and shared; and again through a pipe.
+    // Into an existing shared ring; and again through a pipe.
     let shared = text(&place.path("shared"));
     assert_eq!(run(&["create", &shared, "--producers", "many"], b"").code(), 0);
     assert_eq!(run(&["replay", &file, &shared, "--rate", "max", "--of", "ring"], b"").code(), 0);
@@ -36,11 +36,11 @@ fn what_is_replayed_is_the_same_byte_for_byte_with_its_types() {
 }
 
 #[test]
-fn a_replay_keeps_distances_in_time() {
+fn a_replay_keeps_the_times_between_records() {
     let place = Place::new();
     let ring = place.ring(&["--time"]);
     publish(&ring, b"one\n");
-    std::thread::sleep(Duration::from_millis(200)); // the distance that is to be kept
+    std::thread::sleep(Duration::from_millis(200)); // the time that must be kept
     publish(&ring, b"two\n");
     let file = text(&place.path("file"));
     assert_eq!(run(&["record", &ring, "--for", "1ms", "-o", &file], b"").code(), 0);
@@ -63,7 +63,7 @@ fn a_replay_keeps_distances_in_time() {
         let began = Instant::now();
         let done = run(&["replay", &file, &text(&again), "--rate", rate], b"");
         assert_eq!(done.code(), 0, "{}", done.err());
-        // However busy the machine is, the second does not come before its time.
+        // However busy the machine is, the second record is not early.
         let took = began.elapsed().as_nanos() as u64;
         println!("{was} ns, at rate {rate}: {} ns", distance(&again));
         assert!(took >= *least, "{rate}: {took} of {least}");
@@ -72,7 +72,7 @@ fn a_replay_keeps_distances_in_time() {
 }
 
 #[test]
-fn a_full_ring_counts_what_it_refuses_or_is_waited_for() {
+fn a_full_ring_counts_refusals_or_is_waited_for() {
     let place = Place::new();
     let ring = place.ring(&[]);
     publish(&ring, &b"some line\n".repeat(1000));
@@ -95,7 +95,7 @@ fn a_full_ring_counts_what_it_refuses_or_is_waited_for() {
 }
 
 #[test]
-fn a_loop_goes_on_until_ctrl_c() {
+fn a_loop_continues_until_ctrl_c() {
     let place = Place::new();
     let ring = place.ring(&["--policy", "overwrite"]);
     publish(&ring, b"1\n2\n");

@@ -1,4 +1,4 @@
-//! Containers as far as they matter to rings: users, groups, and namespaces of pids and time.
+//! The parts of containers that matter to rings: users, groups, pid and time namespaces.
 
 use crate::command::{Done, Live};
 use nix::sys::signal::{Signal, kill};
@@ -15,13 +15,13 @@ pub(crate) const APP: u32 = 10_001;
 pub(crate) const SIDECAR: u32 = 10_002;
 pub(crate) const GROUP: u32 = 20_000;
 
-/// Says why a test does not run; fails where it has to.
+/// Prints why a test does not run; fails where it must run.
 pub(crate) fn skipped(why: &str) {
     assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "should run here, but {why}");
     let _ = writeln!(std::io::stderr().lock(), "SKIPPED: {why}");
 }
 
-/// A volume of memory with a group and mode 2770, as the kubelet makes it, and the programs.
+/// A volume in memory with a group and mode 2770, as the kubelet creates it, and the programs.
 pub(crate) struct Pod {
     pub(crate) perfring: PathBuf,
     pub(crate) app: PathBuf,
@@ -30,7 +30,7 @@ pub(crate) struct Pod {
 }
 
 impl Pod {
-    /// `None` if that cannot be had here.
+    /// Returns `None` if that is not possible here.
     pub(crate) fn new() -> Option<Pod> {
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);
@@ -56,9 +56,9 @@ impl Pod {
         if !pod.has_time {
             println!("without namespaces of time: this kernel has none");
         }
-        // Where all of them may go, as the folder of a build may not be.
+        // In a directory that all users can read, unlike a build directory.
         fs::set_permissions(pod.place.path(), Permissions::from_mode(0o755)).unwrap();
-        // By another process: no child that another test just makes has one of them open to be
+        // By another process: a child that another test forks must not have one of them open to be
         // written, which would be "text file busy".
         assert!(does(Command::new("cp").arg(env!("CARGO_BIN_EXE_perfring")).arg(&pod.perfring)));
         assert!(does(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&pod.app)));
@@ -76,13 +76,13 @@ impl Pod {
         self.path("rings")
     }
 
-    /// What was said on stderr.
+    /// Returns what was written to stderr.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(self.path("said")).unwrap_or_default()
     }
 
-    /// A program as this user, in the pod's group or in none, without any capability, with pids of
-    /// its own, and a boot clock that is so many seconds ahead.
+    /// Runs a program as this user, in the pod's group or in none, without any capability, with
+    /// pids of its own, and a boot clock that is so many seconds ahead.
     fn command(&self, program: &Path, user: u32, in_group: bool, ahead: Option<&str>) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--mount-proc"]);
@@ -101,14 +101,14 @@ impl Pod {
         command
     }
 
-    /// A container that runs this.
+    /// Starts a container.
     pub(crate) fn start(&self, program: &Path, args: &[&str], user: u32, ahead: &str) -> Container {
         let said = File::options().append(true).create(true).open(self.path("said")).unwrap();
         let mut command = self.command(program, user, true, Some(ahead));
         command.args(args).stderr(said);
         let mut live = Live::of(command);
         let stdin = live.child.stdin.take().unwrap();
-        // It is the one child of the program that made its namespaces.
+        // It is the only child of the program that created its namespaces.
         let pid = live.child.id();
         let children = format!("/proc/{pid}/task/{pid}/children");
         let mut inner = None;
@@ -120,7 +120,7 @@ impl Pod {
         Container { live, stdin, pid: Pid::from_raw(inner.unwrap()) }
     }
 
-    /// What `perfring` says to this user.
+    /// Runs `perfring` as this user.
     pub(crate) fn run(&self, args: &[&str], user: u32, in_group: bool) -> Done {
         let mut command = self.command(&self.perfring, user, in_group, None);
         Done(command.args(args).stdin(Stdio::null()).output().unwrap())
@@ -137,7 +137,7 @@ fn does(command: &mut Command) -> bool {
     command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// A process that is the first in its namespace of pids.
+/// The first process of a pid namespace.
 pub(crate) struct Container {
     live: Live,
     stdin: ChildStdin,
@@ -147,10 +147,10 @@ pub(crate) struct Container {
 impl Container {
     /// Waits for a line of its stdout.
     pub(crate) fn wait_for(&mut self, line: &str) {
-        while self.live.line_or_end().expect("it goes on") != line {}
+        while self.live.line_or_end().expect("it continues") != line {}
     }
 
-    /// A line to its stdin, and waits until it is done.
+    /// Writes a line to its stdin, and waits until it is done.
     pub(crate) fn report(&mut self, line: &str) {
         self.stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
         self.wait_for("done");
@@ -164,7 +164,7 @@ impl Container {
         kill(self.pid, signal).unwrap();
     }
 
-    /// Waits for its end: its code.
+    /// Waits for its end. Returns its exit code.
     pub(crate) fn end(mut self) -> Option<i32> {
         self.live.child.wait().unwrap().code()
     }
@@ -172,7 +172,7 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // Only while the number is surely its own.
+        // Only while the pid cannot have been reused.
         if matches!(self.live.child.try_wait(), Ok(None)) {
             let _ = kill(self.pid, Signal::SIGKILL);
         }

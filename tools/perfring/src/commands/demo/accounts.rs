@@ -1,12 +1,12 @@
-//! The final account of a ring: its own books, the producer's count, and what the sidecar saw,
-//! which must all agree.
+//! The final account of a ring: its own totals, the producer's count and what the sidecar read,
+//! which must agree.
 
 use super::stations::Station;
 use super::watch::Seen;
 use indicatif::HumanCount;
 use perfring_consumer::{Count, Policy, Stat};
 
-/// What a producer says that it offered, and that was refused.
+/// What a producer counted itself: records that it offered, and those that were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Own {
     pub(super) offered: u64,
@@ -22,13 +22,13 @@ pub(super) struct Account {
     refused: u64,
     read: u64,
     lapped: u64,
-    /// A drop ring's records that nobody read.
+    /// A drop ring's records that were not read.
     unread: u64,
-    /// Of an overwrite ring: evicted, and still in the file.
+    /// Of an overwrite ring: evicted, and still present.
     overwritten: u64,
     present: u64,
     own: Option<Own>,
-    /// What does not agree.
+    /// Figures that do not agree.
     pub(super) faults: Vec<String>,
 }
 
@@ -52,12 +52,12 @@ impl Account {
             faults: Vec::new(),
         };
         if stat.totals.is_none() {
-            account.faults.push("the ring's books are damaged".to_owned());
+            account.faults.push("the ring's totals are damaged".to_owned());
             return account;
         }
         account.check("wrong records", 0, seen.wrong);
         account.check(
-            "read + lapped + still there",
+            "read + lapped + present",
             account.written,
             account.read + account.lapped + account.unread,
         );
@@ -71,11 +71,15 @@ impl Account {
             }
             Policy::Overwrite => {
                 let sum = totals.overwritten.plus(totals.present);
-                account.check("overwritten + still there", account.written, sum.records);
+                account.check("overwritten + present", account.written, sum.records);
             }
         }
         let reported = seen.full.plus(seen.too_large);
-        account.check("told losses", account.refused, reported.plus(totals.unreported()).records);
+        account.check(
+            "reported losses",
+            account.refused,
+            reported.plus(totals.unreported()).records,
+        );
         if let Some(own) = own {
             let offered = own.offered + seen.resources;
             account.check("offered", offered, account.written + account.refused);
@@ -83,7 +87,7 @@ impl Account {
             let missing = seen.missing + own.offered.saturating_sub(seen.next_seq);
             account.check("missing sequence numbers", missing, account.refused + account.lapped);
         } else {
-            // Killed: what it offered last is unknown, what it wrote is not.
+            // Killed: what it offered last is unknown; what it wrote is in the ring.
             account.check(
                 "missing sequence numbers",
                 seen.missing,
@@ -93,7 +97,7 @@ impl Account {
         account
     }
 
-    /// Whether all that is in the ring was read, records and losses: by the ring's own books.
+    /// Returns whether all records and losses in the ring were read, according to its totals.
     pub(super) fn is_all_read(stat: &Stat, seen: &Seen) -> bool {
         let Some(totals) = &stat.totals else { return true };
         let (read, written) = (seen.records + seen.lapped.records, totals.producer.written.records);
@@ -108,7 +112,7 @@ impl Account {
         }
     }
 
-    /// The account, as equations.
+    /// Formats the account as equations.
     pub(super) fn lines(&self) -> String {
         let mut lines = Vec::new();
         let (written, read) = (HumanCount(self.written), HumanCount(self.read));
@@ -121,7 +125,7 @@ impl Account {
         match self.policy {
             Policy::Drop => {
                 let unread = HumanCount(self.unread);
-                lines.push(format!("written {written} = read {read} + still there {unread}"));
+                lines.push(format!("written {written} = read {read} + present {unread}"));
             }
             Policy::Overwrite => {
                 let lapped = HumanCount(self.lapped);
@@ -129,7 +133,7 @@ impl Account {
                 let (overwritten, present) =
                     (HumanCount(self.overwritten), HumanCount(self.present));
                 lines.push(format!(
-                    "written {written} = overwritten {overwritten} + still there {present}"
+                    "written {written} = overwritten {overwritten} + present {present}"
                 ));
             }
         }
@@ -137,7 +141,7 @@ impl Account {
     }
 }
 
-/// Losses by cause, for a table.
+/// Formats losses by cause, for a table.
 pub(super) fn causes(seen: &Seen) -> String {
     let causes = [("full", seen.full), ("too_large", seen.too_large), ("lapped", seen.lapped)];
     let reported: Vec<String> = causes

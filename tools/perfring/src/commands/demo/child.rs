@@ -16,16 +16,16 @@ use std::path::{Path, PathBuf};
 pub(crate) struct ChildArgs {
     #[arg(value_enum)]
     role: Role,
-    /// Where the rings are.
+    /// The directory of the rings.
     dir: PathBuf,
     /// The process that started this one.
     parent: i32,
     /// A producer's ring.
     ring: Option<String>,
-    /// Where a sidecar puts its files.
+    /// The directory for the sidecar's files.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// They go with a parent that was killed.
+    /// Children end when their parent is killed.
     #[arg(long)]
     fresh: bool,
 }
@@ -40,7 +40,7 @@ pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
     let orphaned = || getppid().as_raw() != args.parent;
     match args.role {
         Role::Sidecar => {
-            // It ends with its stdin, and cleans up after a parent that was killed.
+            // It ends when its stdin closes, and cleans up after a parent that was killed.
             let out = args.out.as_deref().ok_or_else(|| Failure::Usage("demo: no --out".into()))?;
             let files = Files::of(out);
             let ended = sidecar::run(&args.dir, &files);
@@ -56,7 +56,7 @@ pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
             let failed = |errno| Failure::General(format!("demo: prctl: {errno}"));
             set_pdeathsig(Signal::SIGKILL).map_err(failed)?;
             if orphaned() {
-                return Ok(()); // before the call above
+                return Ok(()); // the parent ended before the call above
             }
             let station = STATIONS.iter().find(|known| Some(known.name) == args.ring.as_deref());
             let station = station.ok_or_else(|| Failure::Usage("demo: no such ring".to_owned()))?;
@@ -68,7 +68,7 @@ pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
 /// Removes the rings, and the directory if nothing else is in it.
 fn clean_up(dir: &Path) {
     for station in &STATIONS {
-        // What is gone already need not be removed.
+        // A file that was removed already is no error.
         let _ = perfring_producer::remove(dir.join(station.name), Removal::Always);
     }
     let _ = std::fs::remove_dir(dir);

@@ -1,4 +1,4 @@
-//! The sidecar at work: the engine that `perfring sidecar` runs, with the demo's outputs.
+//! The engine that `perfring sidecar` runs, with the demo's outputs.
 
 use super::files::Files;
 use super::watch::Watch;
@@ -6,13 +6,13 @@ use crate::failure::{Failure, note};
 use perfring_export::json::{JsonLines, Options as JsonOptions};
 use perfring_export::{Output, OutputError, Perfetto, PerfettoOptions};
 use perfring_set::MergeFigures;
-use perfring_sidecar::config::{Delivery, Input, OutputConfig, Place};
+use perfring_sidecar::config::{Delivery, Input, InputSource, OutputConfig};
 use perfring_sidecar::{Config, End, Sidecar, Signals};
 use signal_hook::consts::SIGTERM;
 use std::path::Path;
 use std::thread::JoinHandle;
 
-/// As long each record waits at most for earlier ones of other rings.
+/// The longest time that a record waits for earlier ones of other rings.
 pub(super) const DELAY_MS: u64 = 5;
 
 /// A thread that runs the sidecar.
@@ -24,7 +24,7 @@ pub(super) struct Engine {
 
 #[derive(Debug)]
 pub(super) struct Done {
-    /// What each output says that it delivered, in records.
+    /// Records that each output has delivered.
     pub(super) delivered: Vec<(String, u64)>,
     pub(super) merge: MergeFigures,
 }
@@ -39,12 +39,12 @@ impl Engine {
         Engine { signals, thread }
     }
 
-    /// Whether it ended before it was asked to.
+    /// Returns whether it ended before it was asked to.
     pub(super) fn is_over(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Ends it, after what was read is delivered.
+    /// Delivers what was read, then ends it.
     pub(super) fn finish(self) -> Result<Done, Failure> {
         self.signals.stop(SIGTERM);
         let panicked = || Failure::General("demo: the sidecar's thread panicked".to_owned());
@@ -56,7 +56,7 @@ fn config(dir: &Path, files: &Files, watch: &Watch) -> Config {
     let mut config = Config::default();
     config.settings.delay_ms = DELAY_MS;
     config.settings.log_interval_seconds = 0;
-    config.add_input(Input::new(Place::Dir(dir.to_owned())));
+    config.add_input(Input::new(InputSource::Dir(dir.to_owned())));
     let watch = watch.clone();
     let lines = JsonOptions { path: files.lines.clone(), ..JsonOptions::default() };
     let trace = PerfettoOptions { path: files.trace.clone(), overwrite: false };
@@ -68,7 +68,7 @@ fn config(dir: &Path, files: &Files, watch: &Watch) -> Config {
     config
 }
 
-/// An output without which nothing leaves its ring.
+/// An output that must deliver a record before the record leaves its ring.
 fn required<O: Output + 'static>(
     name: &str,
     open: impl Fn(&str) -> Result<O, OutputError> + 'static,
@@ -80,7 +80,7 @@ fn required<O: Output + 'static>(
 
 fn run(config: Config, signals: &Signals) -> Result<Done, Failure> {
     let mut sidecar = Sidecar::start(config)?;
-    // Nobody asks it to read its configuration again.
+    // No signal makes it read its configuration again.
     let mut reload = || Ok(Config::default());
     match sidecar.run(signals, &mut reload, &mut |sentence| note(sentence)) {
         End::Signal(_) => {}

@@ -1,4 +1,4 @@
-//! The files that outlive the demo, and how to open them.
+//! The files that remain after the demo, and how to open them.
 
 use super::screen::{Bytes, Screen, Style};
 use crate::failure::Failure;
@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// What the sidecar writes.
+/// The files that the sidecar writes.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     pub(super) trace: PathBuf,
@@ -20,15 +20,17 @@ impl Files {
         Files { trace: dir.join("demo.pftrace"), lines: dir.join("demo.jsonl") }
     }
 
-    /// Where they are, and what to do with them.
+    /// Prints their paths and how to open them.
     pub(super) fn show(&self, screen: &mut Screen) -> Result<(), Failure> {
-        screen
-            .say(Style::Bold, "\nThe sidecar left two files, with each of these records, and each loss that was told:")?;
+        screen.say(
+            Style::Bold,
+            "\nThe sidecar left two files, with each of these records, and each reported loss:",
+        )?;
         let lines = shell(&self.lines);
         let size = |path: &Path| Bytes(path.metadata().map_or(0, |meta| meta.len()));
         screen.line(&format!("{}  {}", self.trace.display(), size(&self.trace)))?;
         screen.line("    open https://ui.perfetto.dev in a browser, there \"Open trace file\":")?;
-        screen.line("    the page reads it where it is, nothing is uploaded")?;
+        screen.line("    the page reads it locally, nothing is uploaded")?;
         screen.line(&format!("{}  {}", self.lines.display(), size(&self.lines)))?;
         screen.line(&format!("    head -n 3 {lines}"))?;
         screen.line(&format!("    jq -c 'select(.lost)' {lines}"))
@@ -45,7 +47,7 @@ impl Files {
     }
 }
 
-/// A path as a shell reads it.
+/// Quotes a path for a shell.
 fn shell(path: &Path) -> String {
     let path = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
@@ -55,8 +57,8 @@ fn shell(path: &Path) -> String {
     }
 }
 
-/// Where the files are put: a directory that was asked for, or a fresh one, which stays only if the
-/// demo comes to its end.
+/// The directory of the files: one that was asked for, or a fresh one, which is kept only if the
+/// demo runs to its end.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) dir: PathBuf,
@@ -64,10 +66,10 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Makes it. Nothing that is there is written over.
+    /// Creates it. Existing files are not overwritten.
     pub(super) fn new(asked: Option<&Path>) -> Result<Self, Failure> {
         let Some(asked) = asked else {
-            // What a host does is its owner's to know.
+            // Figures of this host are for its owner only.
             let private = Permissions::from_mode(0o700);
             let mut builder = tempfile::Builder::new();
             let fresh = builder.prefix("perfring-demo-").permissions(private).tempdir();
@@ -80,13 +82,13 @@ impl Place {
         match [trace, lines].iter().find(|path| path.symlink_metadata().is_ok()) {
             Some(path) => {
                 let hint = "remove it, or name another directory with --out";
-                Err(Failure::General(format!("{} is there already: {hint}", path.display())))
+                Err(Failure::General(format!("{} already exists: {hint}", path.display())))
             }
             None => Ok(Place { dir, fresh: None }),
         }
     }
 
-    /// From now on it stays.
+    /// Keeps the directory when the demo ends.
     pub(super) fn keep(&mut self) {
         let _ = self.fresh.take().map(TempDir::keep);
     }

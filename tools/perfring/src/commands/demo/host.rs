@@ -1,11 +1,11 @@
-//! What this host is doing, out of `/proc`. What a container hides is zero or empty.
+//! Figures of this host from `/proc`. What a container hides is zero or empty.
 
 use super::records::{Cpu, Disk, Net, Process, Stamp};
 use procfs::{Current, CurrentSI};
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Lists are cut here, so that an archive fits its reservation.
+/// Lists are truncated to this length, so that an archive fits its reservation.
 const MOST: usize = 32;
 
 /// One sample of each processor and one of all together.
@@ -85,7 +85,7 @@ pub(super) fn nets() -> Vec<Net> {
     nets
 }
 
-/// Remembers what each process had used, to tell what it used since.
+/// Remembers what each process had used, to compute what it used since.
 #[derive(Debug)]
 pub(super) struct ProcessTable {
     ticks: HashMap<i32, u64>,
@@ -99,13 +99,13 @@ impl ProcessTable {
         ProcessTable { ticks: HashMap::new(), at: Instant::now() }
     }
 
-    /// How many processes there are, and the busiest since the last look.
+    /// Returns the number of processes, and the busiest since the last sample.
     pub(super) fn peek(&mut self) -> (u32, Vec<Process>) {
         let elapsed = self.at.elapsed().as_secs_f64();
         self.at = Instant::now();
         let mut ticks = HashMap::new();
         let mut all = Vec::new();
-        // Processes that end while we look are no error.
+        // Processes that end during the scan are no error.
         for stat in procfs::process::all_processes().into_iter().flatten().flatten() {
             let Ok(stat) = stat.stat() else { continue };
             let used = stat.utime + stat.stime;

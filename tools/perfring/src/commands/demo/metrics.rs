@@ -1,4 +1,4 @@
-//! A producer process that speaks OpenTelemetry: gauges, spans and log records.
+//! A producer process of OpenTelemetry signals: gauges, spans and log records.
 
 use super::host;
 use super::pace::Pace;
@@ -10,9 +10,9 @@ use perfring_telemetry::{
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Between two samples.
+/// The time between two samples.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Samples between two log records: a second.
+/// Samples between two log records: one second.
 const LOG: u64 = 10;
 
 /// A sink, and the producer's own count of what it offered.
@@ -23,7 +23,7 @@ struct Feed {
 }
 
 impl Feed {
-    /// A refusal is counted: the ring tells of it as well.
+    /// A refusal is counted here; the ring reports it as well.
     fn emit(&mut self, signal: &impl Signal) {
         self.offered += 1;
         self.refused += u64::from(self.sink.emit(signal).is_err());
@@ -45,7 +45,7 @@ impl Feed {
         });
     }
 
-    /// Runs something, with a span around it.
+    /// Runs a closure within a span.
     fn span<T>(
         &mut self,
         name: &str,
@@ -64,7 +64,7 @@ impl Feed {
     }
 }
 
-/// Publishes until it is over; what it offered, and what was refused.
+/// Publishes until it is asked to end. Returns the records that were offered, and those refused.
 pub(super) fn run(path: &Path, name: &str, pace: &mut Pace) -> Result<(u64, u64), Failure> {
     let resource = Resource::here().with("service.name", format!("demo {name}"));
     let sink = Sink::attach(path, resource)
@@ -72,7 +72,7 @@ pub(super) fn run(path: &Path, name: &str, pace: &mut Pace) -> Result<(u64, u64)
     pace.ready();
     let mut feed = Feed { sink, offered: 0, refused: 0 };
     let mut before = Cpu::default();
-    feed.log(Severity::Info, "looks at this host", None);
+    feed.log(Severity::Info, "samples this host", None);
     for turn in 1u64.. {
         if !pace.next(PERIOD) {
             break;

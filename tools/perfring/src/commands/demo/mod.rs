@@ -1,7 +1,8 @@
-//! `perfring demo`: producers, a sidecar and a murder, in a few seconds.
+//! `perfring demo`: producers, a sidecar and a kill -9, in a few seconds.
 //!
-//! The parent starts one process per ring and a sidecar that follows them all and writes what they
-//! say to files, kills a producer in mid-stream, and ends the rest in order. Every process is this program, started anew.
+//! The parent starts one process per ring and a sidecar that follows all rings and writes their
+//! records to files, kills a producer in mid-stream, and ends the others in order. Each process
+//! runs this program.
 
 mod accounts;
 mod child;

@@ -1,4 +1,4 @@
-//! The post-mortem: what the file of a killed producer says, with nobody left to ask.
+//! The post-mortem: shows what the file of a killed producer holds.
 
 use super::records::Sample;
 use super::screen::{Align, Column, Nanos, Screen, Style, row};
@@ -42,13 +42,13 @@ pub(super) fn show(
             }
         }
     }
-    let gone = if stat.producer.alive { "alive (!)" } else { "gone" };
+    let state = if stat.producer.alive { "alive (!)" } else { "dead" };
     screen.say(
         Style::Bold,
         &format!("\nkill -9 hit the producer of {name} (pid {pid}) in mid-stream."),
     )?;
     let text = format!(
-        "Its file alone says: producer {gone}; {} records intact, the last {} of it; and at the \
+        "Its file alone says: producer {state}; {} records intact, the last {} of it; and at the \
          very end:",
         HumanCount(records),
         Nanos(killed_ns - oldest_ns)
@@ -70,7 +70,7 @@ pub(super) fn show(
     screen.say(Style::Plain, "")
 }
 
-/// A record's time before the kill, or after the call while the signal was on its way.
+/// Formats a record's time before the kill; or after the call, while the signal was on its way.
 fn before(time_ns: u64, killed_ns: u64) -> String {
     match killed_ns.checked_sub(time_ns) {
         Some(before) => format!("{:.1} µs", before as f64 / 1e3),

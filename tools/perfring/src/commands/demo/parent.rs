@@ -1,4 +1,5 @@
-//! The demo's parent: makes the rings, starts the processes, kills one, ends the rest, cleans up.
+//! The demo's parent: creates the rings, starts the processes, kills one, ends the others, cleans
+//! up.
 
 use super::files::Place;
 use super::screen::{Screen, Style};
@@ -14,27 +15,27 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Between two looks at the children and the signals.
+/// The time between two checks of the children and the signals.
 const POLL: Duration = Duration::from_millis(10);
-/// Longer than any child takes for what it is asked.
+/// Longer than any child takes to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// See rings at work: producers, a sidecar that follows them all, and one kill -9
 ///
-/// Six processes publish what this host is doing, each into a ring of its own; a sidecar process
-/// follows all of them in one order of time, shows them, and writes a trace for Perfetto and lines of
-/// JSON. One producer is killed in mid-stream, and its file is read post-mortem. At the end the books
-/// must balance. The rings live in a directory that is removed again; the two files stay.
+/// Six processes publish what this host is doing, each into a ring of its own. A sidecar process
+/// follows all rings in one order of time, shows them, and writes a trace for Perfetto and JSON
+/// lines. One producer is killed in mid-stream, and its file is read post-mortem. At the end all
+/// records must be accounted for. The rings are in a directory that is removed again; the two files
+/// stay.
 ///
 /// Example: perfring demo --seconds 20 --out traces
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How long it takes
+    /// Run for N seconds
     #[arg(long, value_name = "N", default_value_t = 8,
         value_parser = clap::value_parser!(u64).range(2..=3600))]
     seconds: u64,
-    /// Where the trace and the lines are put; without it, in a fresh directory among the
-    /// temporary ones
+    /// The directory for the trace and the JSON lines; without it, a fresh temporary directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     ended
 }
 
-/// A place on a tmpfs if there is one.
+/// Creates a directory on a tmpfs if there is one.
 fn directory() -> Result<TempDir, Failure> {
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix("perfring-demo.");
@@ -74,8 +75,8 @@ fn directory() -> Result<TempDir, Failure> {
 fn introduce(dir: &Path, seconds: u64) -> Result<(), Failure> {
     let text = format!(
         "{} processes publish what this host is doing, each into a ring of its own, in\n{}\n\
-         A sidecar process follows all of them, in one order of time, and writes a trace and lines \
-         of JSON. One producer makes bursts that are larger than its ring: it must lose some, and \
+         A sidecar process follows all of them, in one order of time, and writes a trace and JSON \
+         lines. One producer makes bursts that are larger than its ring: it must lose some, and \
          count them. In the middle, kill -9 hits another. {seconds} s.\n",
         STATIONS.len(),
         dir.display(),
@@ -83,7 +84,7 @@ fn introduce(dir: &Path, seconds: u64) -> Result<(), Failure> {
     Screen::new().say(Style::Plain, &text)
 }
 
-/// The child processes. None outlives this.
+/// The child processes. All have ended when this is dropped.
 struct Family {
     stop: Stop,
     dir: PathBuf,
@@ -94,23 +95,24 @@ struct Family {
 
 impl Family {
     fn live(&mut self, time: Duration) -> Result<(), Failure> {
-        // Producers come first, so that the sidecar knows who they are, and begin when it is there.
+        // Producers start first, so that the sidecar finds their names, and publish once it is
+        // attached.
         for station in &STATIONS {
             let child = self.spawn("producer", &[station.name.as_ref()], Stdio::piped())?;
             self.producers.push((station.name, child));
         }
-        if self.until(PATIENCE, Self::producers_are_there)?.is_none() {
+        if self.until(PATIENCE, Self::producers_are_attached)?.is_none() {
             return Err(Failure::General("demo: a producer does not attach".to_owned()));
         }
         let out = self.out.dir.clone();
         let mut args: Vec<&OsStr> = vec!["--out".as_ref(), out.as_ref()];
         args.extend(self.out.fresh.is_some().then_some::<&OsStr>("--fresh".as_ref()));
         self.sidecar = Some(self.spawn("sidecar", &args, Stdio::inherit())?);
-        if self.until(PATIENCE, Self::consumers_are_there)?.is_none() {
+        if self.until(PATIENCE, Self::consumers_are_attached)?.is_none() {
             return Err(Failure::General("demo: the sidecar does not attach".to_owned()));
         }
         for (_, child) in &mut self.producers {
-            // One that is gone has no count, and the books say so.
+            // One that is dead has no count, and the account says so.
             let _ = child.stdin.as_mut().map(|stdin| writeln!(stdin, "go"));
         }
         let began = Instant::now();
@@ -150,7 +152,7 @@ impl Family {
             .map_err(failed)
     }
 
-    /// Asks until there is an answer, for at most `limit`.
+    /// Polls until there is an answer, for at most `limit`.
     fn until<T>(
         &mut self,
         limit: Duration,
@@ -169,7 +171,8 @@ impl Family {
         }
     }
 
-    /// Lets `time` pass. Whether the sidecar ended meanwhile, as it does when stdout is closed.
+    /// Waits for `time`. Returns whether the sidecar ended meanwhile, as it does when stdout is
+    /// closed.
     fn ended_early(&mut self, time: Duration) -> Result<bool, Failure> {
         match self.until(time, Self::sidecar_exit)? {
             Some(status) => judge(status).map(|()| true),
@@ -182,8 +185,9 @@ impl Family {
         self.sidecar.as_mut().map_or(Ok(None), |child| child.try_wait().map_err(failed))
     }
 
-    /// Whether each has its ring, and has said in it who it is: the trace names processes by that.
-    fn producers_are_there(&mut self) -> Result<Option<()>, Failure> {
+    /// Returns whether each producer has attached under its name, by which the trace names
+    /// processes.
+    fn producers_are_attached(&mut self) -> Result<Option<()>, Failure> {
         for (name, child) in &self.producers {
             let producer = Stat::read(self.dir.join(name))?.producer;
             if !producer.alive || producer.owner.pid != child.id() {
@@ -193,7 +197,7 @@ impl Family {
         Ok(Some(()))
     }
 
-    fn consumers_are_there(&mut self) -> Result<Option<()>, Failure> {
+    fn consumers_are_attached(&mut self) -> Result<Option<()>, Failure> {
         if let Some(status) = self.sidecar_exit()? {
             judge(status)?;
             return Ok(Some(()));
@@ -227,7 +231,7 @@ impl Family {
         let mut counts = Vec::new();
         for (name, child) in &mut self.producers {
             let mut count = String::new();
-            // A producer that somebody else killed has no count; the books balance without it.
+            // A producer that was killed from outside has no count; the account does without it.
             if let Some(out) = &mut child.stdout {
                 let _ = out.read_to_string(&mut count);
             }
@@ -242,7 +246,7 @@ impl Family {
         let stdin: Option<&mut ChildStdin> =
             self.sidecar.as_mut().and_then(|child| child.stdin.as_mut());
         match stdin.map(|stdin| writeln!(stdin, "{line}")) {
-            // It is gone: the next look at it says how.
+            // It is dead: the next check finds out why.
             Some(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             Some(Err(error)) => {
                 Err(Failure::General(format!("demo: cannot speak to the sidecar: {error}")))
@@ -254,7 +258,7 @@ impl Family {
     fn end(&mut self) {
         let sidecar = self.sidecar.take();
         for mut child in self.producers.drain(..).map(|(_, child)| child).chain(sidecar) {
-            // Fails only for one that has ended.
+            // Fails only if it has ended.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -267,7 +271,7 @@ impl Drop for Family {
     }
 }
 
-/// The sidecar says itself what is wrong.
+/// The sidecar prints itself what is wrong.
 fn judge(status: ExitStatus) -> Result<(), Failure> {
     match status.code() {
         Some(0) => Ok(()),

@@ -22,7 +22,7 @@ pub(super) fn run(station: &Station, dir: &Path) -> Result<(), Failure> {
     pace.ready();
     let mut feed = Feed { producer, offered: 0, refused: 0 };
     match station.topic {
-        Topic::Metrics => Ok(()), // above
+        Topic::Metrics => Ok(()), // handled above
         Topic::Cpu => cpu(&mut feed, &mut pace),
         Topic::Io => io(&mut feed, &mut pace),
         Topic::Processes => processes(&mut feed, &mut pace),
@@ -34,7 +34,7 @@ pub(super) fn run(station: &Station, dir: &Path) -> Result<(), Failure> {
     report(offered, refused)
 }
 
-/// The producer's own count, for the parent to compare with the ring's.
+/// Prints the producer's own count, for the parent to compare with the ring's.
 fn report(offered: u64, refused: u64) -> Result<(), Failure> {
     writeln!(io::stdout(), "{offered} {refused}").map_err(Failure::output)
 }
@@ -63,7 +63,7 @@ fn processes(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
     while pace.next(period) {
         let began = Instant::now();
         let (count, busiest) = table.peek();
-        // Never more than a tenth of a processor, however many processes there are.
+        // At most a tenth of a processor, however many processes there are.
         period = (began.elapsed() * 10).max(Duration::from_millis(100));
         let Stamp { seq, time_ns } = feed.stamp();
         feed.archive(&Processes { seq, time_ns, count, busiest })?;
@@ -71,12 +71,12 @@ fn processes(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Looks at the clock `looks` times in a row, every `period`.
-fn pulse(feed: &mut Feed, pace: &mut Pace, period: Duration, looks: u32) -> Result<(), Failure> {
+/// Reads the clock `reads` times in a row, every `period`.
+fn pulse(feed: &mut Feed, pace: &mut Pace, period: Duration, reads: u32) -> Result<(), Failure> {
     while pace.next(period) {
         let late_ns = pace.late.as_nanos() as u64;
         let mut before = now_ns();
-        for _ in 0..looks {
+        for _ in 0..reads {
             feed.in_place(|stamp| {
                 let gap_ns = stamp.time_ns.saturating_sub(before);
                 before = stamp.time_ns;
@@ -99,7 +99,7 @@ impl Feed {
         Stamp { seq: self.offered, time_ns: now_ns() }
     }
 
-    /// Writes a plain struct where it will be read.
+    /// Writes a plain struct in place, in the reservation.
     fn in_place<T: PodRecord>(&mut self, make: impl FnOnce(Stamp) -> T) -> Result<(), Failure> {
         let stamp = self.stamp();
         self.offered += 1;
@@ -113,7 +113,7 @@ impl Feed {
         }
     }
 
-    /// Serialises a value where it will be read, without an allocation.
+    /// Serialises a value in place, without an allocation.
     fn archive<T: RkyvRecord>(&mut self, value: &T) -> Result<(), Failure> {
         self.offered += 1;
         match self.producer.publish_rkyv(value) {
@@ -124,7 +124,7 @@ impl Feed {
     }
 }
 
-/// A full ring is what a ring may be; anything else ends the demo.
+/// Counts the refusal of a full ring; any other error ends the demo.
 fn refuse(refused: &mut u64, error: ReserveError) -> Result<(), Failure> {
     *refused += 1;
     match error {

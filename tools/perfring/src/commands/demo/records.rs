@@ -1,7 +1,7 @@
-//! The shapes of the demo's records: plain structs written in place, and rkyv archives serialised
-//! into the reservation. Each begins with, or has, a sequence number and a time. The rings' type
-//! tables tell of all of them, so every output of the sidecar has names. (The ring `metrics` has
-//! OpenTelemetry's signals instead.)
+//! The types of the demo's records: plain structs written in place, and rkyv archives serialised
+//! into the reservation. Each has a sequence number and a time. The rings' type tables describe all
+//! of them, so every output of the sidecar has names. (The ring `metrics` has OpenTelemetry's
+//! signals instead.)
 
 use bytemuck::{Pod, Zeroable};
 use perfring_producer::RecordType;
@@ -15,13 +15,13 @@ const IO: RecordType = Io::SCHEMA.id;
 const PROCESSES: RecordType = Processes::SCHEMA.id;
 const PULSE: RecordType = Pulse::SCHEMA.id;
 
-/// Which record of its ring this is, and when it was made.
+/// The record's number in its ring, and its time.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable, Record)]
 pub(super) struct Stamp {
-    /// Counts from 0, the records that a full ring refused included.
+    /// Counts from 0, including the records that a full ring refused.
     pub(super) seq: u64,
-    /// `CLOCK_BOOTTIME`, ns: the clock of the ring's own stamps.
+    /// `CLOCK_BOOTTIME`, ns: the clock of the ring's own timestamps.
     #[record(unit = "ns")]
     pub(super) time_ns: u64,
 }
@@ -67,16 +67,16 @@ impl Cpu {
     }
 }
 
-/// One look at the clock: what lies between two of them was taken away by somebody.
+/// One reading of the clock: a long time between two of them was taken by the scheduler.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable, Record)]
 #[record(name = "demo.Pulse", id = 7005)]
 pub(super) struct Pulse {
     pub(super) stamp: Stamp,
-    /// Since the look before, ns.
+    /// Since the previous reading, ns.
     #[record(unit = "ns")]
     pub(super) gap_ns: u64,
-    /// How much later than asked for the last sleep ended, ns.
+    /// How much later than requested the last sleep ended, ns.
     #[record(unit = "ns")]
     pub(super) late_ns: u64,
 }
@@ -128,13 +128,13 @@ pub(super) struct Processes {
 pub(super) struct Process {
     pub(super) pid: i32,
     pub(super) name: String,
-    /// Of one processor, since the last look.
+    /// Of one processor, since the last sample.
     pub(super) cpu_permille: u32,
     #[record(unit = "By")]
     pub(super) rss_bytes: u64,
 }
 
-/// A record, read where it stands.
+/// A record, read in place.
 #[derive(Clone, Copy)]
 pub(super) enum Sample<'a> {
     Cpu(&'a Cpu),
@@ -144,7 +144,7 @@ pub(super) enum Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// Reads a payload as what its type says; `None` if it is not that. Archives are checked.
+    /// Reads a payload by its type; `None` if it does not match. Archives are validated.
     pub(super) fn decode(kind: u32, bytes: &'a [u8]) -> Option<Self> {
         match RecordType::new(kind)? {
             CPU => bytemuck::try_from_bytes(bytes).ok().map(Sample::Cpu),

@@ -1,10 +1,10 @@
-//! What the records say, in words: for the live table.
+//! A summary of the records' contents for the live table.
 
 use super::records::{Cpu, Sample};
 use super::screen::{Bytes, Nanos};
 use indicatif::HumanCount;
 
-/// The records in words.
+/// A summary of a ring's records.
 #[derive(Debug, Default)]
 pub(super) struct Says {
     cpu: Option<Cpu>,
@@ -53,13 +53,13 @@ impl Says {
         body.clone_into(&mut self.line);
     }
 
-    /// What is to be said of the time since the last call.
+    /// Returns the summary of the time since the last call.
     pub(super) fn line(&mut self) -> String {
         if let Some(now) = self.cpu {
             let before = self.cpu_before.replace(now).unwrap_or_default();
             let total = now.total().saturating_sub(before.total());
             let busy = now.busy().saturating_sub(before.busy());
-            // Less than a clock tick may have passed: then the last word stands.
+            // Less than a clock tick may have passed: the last summary stays.
             if let Some(percent) = (busy * 100).checked_div(total) {
                 let switches = now.switches.saturating_sub(before.switches) * 1_000_000_000;
                 let time = now.stamp.time_ns.saturating_sub(before.stamp.time_ns).max(1);

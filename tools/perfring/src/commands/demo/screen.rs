@@ -1,21 +1,21 @@
-//! What the sidecar shows: a table that is drawn again in place on a terminal, plain lines
-//! elsewhere, as wide as there is room.
+//! The sidecar's display: a table that is redrawn in place on a terminal, plain lines elsewhere, as
+//! wide as there is room.
 
 use crate::failure::Failure;
 use std::fmt;
 use std::io::{self, IsTerminal, StdoutLock, Write};
 
-/// Stdout, as the screen that it may be.
+/// Stdout, as a screen if it is one.
 pub(super) struct Screen {
     out: StdoutLock<'static>,
-    /// Whether a table can be drawn over.
+    /// Whether a table can be redrawn in place.
     pub(super) terminal: bool,
     colour: bool,
-    /// Lines of the table that stand above the cursor, to be drawn over.
+    /// Lines of the table above the cursor, which the next one replaces.
     drawn: usize,
 }
 
-/// How a text stands out, where there is colour.
+/// A text's emphasis, where there is colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -37,7 +37,7 @@ impl Screen {
         }
     }
 
-    /// Columns.
+    /// The width in columns.
     pub(super) fn width(&self) -> usize {
         if !self.terminal {
             return 120;
@@ -46,7 +46,7 @@ impl Screen {
         size.map_or(80, |(width, _)| usize::from(width.0).max(20))
     }
 
-    /// Draws the table over the one before.
+    /// Draws the table over the previous one.
     pub(super) fn table(&mut self, lines: &[(Style, String)]) -> Result<(), Failure> {
         let mut frame = String::new();
         if self.drawn > 0 {
@@ -59,7 +59,7 @@ impl Screen {
         self.write(&frame)
     }
 
-    /// Leaves the table where it is and writes below it, broken into lines that fit.
+    /// Leaves the table and writes a wrapped text below it.
     pub(super) fn say(&mut self, style: Style, text: &str) -> Result<(), Failure> {
         self.drawn = 0;
         let mut lines = String::new();
@@ -69,7 +69,7 @@ impl Screen {
         self.write(&lines)
     }
 
-    /// Writes a line that stays whole, to be copied as it is.
+    /// Writes a line without wrapping it, so that it can be copied.
     pub(super) fn line(&mut self, text: &str) -> Result<(), Failure> {
         self.drawn = 0;
         self.write(&format!("{text}\n"))
@@ -101,7 +101,7 @@ impl Screen {
 pub(super) struct Column {
     pub(super) title: &'static str,
     pub(super) width: usize,
-    /// It is left out on a narrower screen.
+    /// Left out on a narrower screen.
     pub(super) from: usize,
     pub(super) align: Align,
 }
@@ -110,11 +110,11 @@ pub(super) struct Column {
 pub(super) enum Align {
     Left,
     Right,
-    /// Takes what is left of the line.
+    /// Takes the rest of the line.
     Rest,
 }
 
-/// The cells of a line, as far as there is room.
+/// Joins the cells of a line, as far as there is room.
 pub(super) fn row(columns: &[Column], cells: &[String], width: usize) -> String {
     let mut line = String::new();
     for (column, cell) in columns.iter().zip(cells) {
@@ -127,7 +127,7 @@ pub(super) fn row(columns: &[Column], cells: &[String], width: usize) -> String 
         let room = column.width;
         match column.align {
             Align::Left => line += &format!("{cell:<room$}"),
-            // Never cut: half a number is a wrong one.
+            // Never truncated: half a number is a wrong one.
             Align::Right => line += &format!("{cell:>room$}"),
             Align::Rest => line += cell,
         }
@@ -135,7 +135,7 @@ pub(super) fn row(columns: &[Column], cells: &[String], width: usize) -> String 
     line.trim_end().chars().take(width).collect()
 }
 
-/// Breaks a text between words. Where a line has columns, what follows hangs under its last one.
+/// Wraps a text between words. Continuation lines are indented to the line's last column.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.split('\n') {
@@ -159,7 +159,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A time with its unit, in three or four digits.
+/// Formats a time with its unit, in three or four digits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nanos(pub(super) u64);
 
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_read_well() {
+    fn figures_are_formatted() {
         assert_eq!(Nanos(850).to_string(), "850 ns");
         assert_eq!(Nanos(12_345).to_string(), "12 µs");
         assert_eq!(Nanos(1_250_000).to_string(), "1.2 ms");

@@ -1,4 +1,4 @@
-//! The sidecar process: runs the engine, shows a live table, and closes the books.
+//! The sidecar process: runs the engine, shows a live table, and checks the account.
 
 use super::accounts::{Account, Own, causes};
 use super::engine::{DELAY_MS, Done, Engine};
@@ -17,14 +17,14 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Between two tables.
+/// The time between two tables.
 const FRAME: Duration = Duration::from_millis(250);
-/// Between two reports in plain lines.
+/// The time between two reports in plain lines.
 const LINE: Duration = Duration::from_secs(1);
-/// Between two looks at whether all is read, and for how long.
+/// The time between two checks whether all is read, and their number.
 const POLL: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Frames over which a rate is taken: a second.
+/// Frames over which a rate is measured: one second.
 const RATE_FRAMES: usize = 4;
 
 const TABLE: [Column; 7] = [
@@ -46,18 +46,18 @@ const REPORT: [Column; 6] = [
     Column { title: "lost, by cause", width: 0, from: 0, align: Align::Rest },
 ];
 
-/// How the sidecar came to its end.
+/// How the sidecar ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// It was told to, and has reported.
+    /// It was asked to, and has reported.
     Reported,
-    /// Its orders ended without that: the parent is gone, also if the kernel has not come to give
-    /// its children another one yet.
+    /// Its stdin closed without that: the parent is dead, even if the kernel has not reparented its
+    /// children yet.
     Abandoned,
 }
 
 pub(super) fn run(dir: &Path, files: &Files) -> Result<Ended, Failure> {
-    // A Ctrl-C goes to all of us; the parent tells what is to be done.
+    // A Ctrl-C goes to all processes; the parent decides what to do.
     let _stop = Stop::patient()?;
     let watch = Watch::new()?;
     let engine = Engine::start(dir, files, &watch);
@@ -72,7 +72,7 @@ pub(super) fn run(dir: &Path, files: &Files) -> Result<Ended, Failure> {
         match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Err(RecvTimeoutError::Timeout) => {
                 if engine.is_over() {
-                    // It says why.
+                    // It prints the reason.
                     return engine.finish().map(|_| Ended::Reported);
                 }
                 show.frame(&mut screen, &watch, began)?;
@@ -106,7 +106,8 @@ pub(super) fn run(dir: &Path, files: &Files) -> Result<Ended, Failure> {
     balance.map(|()| Ended::Reported)
 }
 
-/// Lets the engine read what the producers have left. After a while the books say what is missing.
+/// Lets the engine read what the producers have left. After a while the account shows what is
+/// missing.
 fn read_all(dir: &Path, watch: &Watch) -> Result<(), Failure> {
     let began = Instant::now();
     for (at, station) in STATIONS.iter().enumerate() {
@@ -119,7 +120,7 @@ fn read_all(dir: &Path, watch: &Watch) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The parent's orders: lines of stdin.
+/// The parent's commands: lines of stdin.
 fn orders() -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -200,7 +201,7 @@ fn cells(seen: &Seen, rate: u64, name: &str, says: String) -> [String; 7] {
     ]
 }
 
-/// Shows the account of every ring. The inner result says whether it balances.
+/// Shows the account of every ring. The inner result is an error if a record is unaccounted for.
 fn report(
     screen: &mut Screen,
     dir: &Path,
@@ -212,7 +213,7 @@ fn report(
     let width = screen.width();
     let seconds = time.as_secs_f64();
     let title = format!(
-        "\nReport after {seconds:.1} s. Latency is from a record's stamp to its reading; up to \
+        "\nReport after {seconds:.1} s. Latency is from a record's timestamp to its reading; up to \
          {DELAY_MS} ms of it is the wait for earlier records of other rings."
     );
     screen.say(Style::Bold, &title)?;
@@ -234,33 +235,33 @@ fn report(
         all += seen.records;
         accounts.push(Account::new(station, &stat, seen, owns.get(station.name).copied()));
     }
-    screen.say(Style::Bold, "\nThe books, in records: written = read + lost + still there")?;
+    screen.say(Style::Bold, "\nThe account, in records: written = read + lost + present")?;
     let mut faults = 0;
     for account in &accounts {
         screen.say(Style::Plain, &account.lines())?;
         for fault in &account.faults {
             faults += 1;
-            screen.say(Style::Bad, &format!("    DOES NOT BALANCE: {fault}"))?;
+            screen.say(Style::Bad, &format!("    DOES NOT ADD UP: {fault}"))?;
         }
     }
     for (output, delivered) in done.delivered.iter().filter(|(_, delivered)| *delivered != all) {
         faults += 1;
-        let fault = format!("    DOES NOT BALANCE: {output}: {delivered} and {all} records");
+        let fault = format!("    DOES NOT ADD UP: {output}: {delivered} and {all} records");
         screen.say(Style::Bad, &fault)?;
     }
     if faults > 0 {
-        let why = "the books do not balance, see the report: please tell perfring's authors";
+        let why = "records are unaccounted for, see the report: please file a bug";
         return Ok(Err(Failure::General(format!("demo: {why}"))));
     }
     let end = format!(
-        "All books balance: {} records, each checked by its sequence number.",
+        "All records accounted for: {} records, each checked by its sequence number.",
         HumanCount(all)
     );
     screen.say(Style::Good, &end)?;
     let order = match done.merge.late {
-        0 => "All were handed on in the order of time.".to_owned(),
+        0 => "All were delivered in the order of time.".to_owned(),
         late => format!(
-            "{} of them came too late for their place in the order of time, by up to {}.",
+            "{} of them came too late for the order of time, by up to {}.",
             HumanCount(late),
             Nanos(done.merge.late_most)
         ),

@@ -6,7 +6,7 @@ use perfring_producer::Policy;
 /// One ring of the demo, with the process that feeds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Station {
-    /// Of the ring's file, and for people.
+    /// The name of the ring's file, also shown to people.
     pub(super) name: &'static str,
     pub(super) topic: Topic,
     pub(super) policy: Policy,
@@ -20,9 +20,9 @@ pub(super) enum Topic {
     Cpu,
     Io,
     Processes,
-    /// Bursts of looks at the clock, larger than the ring: it must refuse some.
+    /// Bursts of clock readings, larger than the ring: it must refuse some.
     Burst,
-    /// Looks at the clock in a steady stream.
+    /// Clock readings in a steady stream.
     Flight,
 }
 
@@ -31,7 +31,7 @@ const fn station(name: &'static str, topic: Topic, policy: Policy, kib: u64) -> 
 }
 
 pub(super) const STATIONS: [Station; 6] = [
-    // So large that its sink can say what its process is at any time.
+    // So large that its sink can describe its process at any time.
     station("metrics", Topic::Metrics, Policy::Drop, 1024),
     station("cpu", Topic::Cpu, Policy::Drop, 256),
     station("io", Topic::Io, Policy::Drop, 256),
@@ -43,7 +43,8 @@ pub(super) const STATIONS: [Station; 6] = [
 /// The station whose producer is killed.
 pub(super) const VICTIM: &str = "flight";
 
-/// `CLOCK_BOOTTIME`, which all processes of a machine share, and the rings' stamps are of, in ns.
+/// Returns `CLOCK_BOOTTIME` in ns: all processes of a machine share it, and the rings' timestamps
+/// use it.
 pub(super) fn now_ns() -> u64 {
     // Cannot fail for this clock.
     clock_gettime(ClockId::CLOCK_BOOTTIME)

@@ -1,4 +1,4 @@
-//! The demo's own output of its sidecar: it counts, checks and times every record.
+//! The demo's own sidecar output: counts, checks and times every record.
 
 use super::records::Sample;
 use super::says::Says;
@@ -13,26 +13,26 @@ use perfring_types::read::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// What was seen of one ring.
+/// What was read of one ring.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) records: u64,
-    /// Of the records, those in which a telemetry sink says by itself what the process is.
+    /// Of the records, those in which a telemetry sink describes its process by itself.
     pub(super) resources: u64,
-    /// Told in the stream, by cause.
+    /// Reported in the stream, by cause.
     pub(super) full: Count,
     pub(super) too_large: Count,
     pub(super) lapped: Count,
-    /// Sequence numbers that did not come.
+    /// Sequence numbers that are missing.
     pub(super) missing: u64,
-    /// The sequence number that comes next.
+    /// The next sequence number.
     pub(super) next_seq: u64,
-    /// Records that are not what their type says, or out of order.
+    /// Records that do not match their type, or are out of order.
     pub(super) wrong: u64,
     /// The times of the first and the last record.
     first_ns: u64,
     last_ns: u64,
-    /// From the record's stamp to the moment it was read, ns.
+    /// From the record's timestamp to its reading, ns.
     pub(super) latency: Histogram<u64>,
     says: Says,
 }
@@ -72,7 +72,7 @@ impl Seen {
         Nanos(self.latency.value_at_quantile(quantile))
     }
 
-    /// What the records say, since this was last asked.
+    /// Returns the summary of the records since the last call.
     pub(super) fn says(&mut self) -> String {
         self.says.line()
     }
@@ -101,8 +101,8 @@ impl Seen {
         }
     }
 
-    /// One of OpenTelemetry's signals. The ends of spans and log records have a sequence number,
-    /// what stands between them is counted on: a gap shows at the next number.
+    /// Counts one of OpenTelemetry's signals. Span ends and log records have a sequence number; the
+    /// others in between are counted, so a gap shows at the next number.
     fn signal(&mut self, record: &Rec<'_>) {
         let class = record.kind_of().and_then(|kind| kind.class.known());
         let (Some(class), Some(Ok(value))) = (class, record.value()) else {
@@ -142,8 +142,8 @@ impl Seen {
     }
 }
 
-/// What was seen of all rings, in the order of [`STATIONS`]: shared by the sidecar's engine, which
-/// fills it, and the screen.
+/// What was read of all rings, in the order of [`STATIONS`]. The sidecar's engine fills it; the
+/// screen shows it.
 #[derive(Clone, Debug)]
 pub(super) struct Watch(Arc<Mutex<Vec<Seen>>>);
 

@@ -1,4 +1,4 @@
-//! Folders and file systems: rings that are there, drafts that were left, space and locks.
+//! Directories and file systems: present rings, leftover drafts, space and locks.
 
 use super::report::Report;
 use crate::failure::Failure;
@@ -16,13 +16,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A draft that is older was left by a creation that was killed: making a ring takes less.
+/// A draft older than this was left by a killed process: creating a ring takes less.
 const DRAFT_MAX_AGE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileSystem {
     kind: FsType,
-    /// Bytes in all, and of them to be had.
+    /// Bytes in all, and bytes free.
     pub(super) size: u64,
     pub(super) free: u64,
 }
@@ -42,13 +42,13 @@ impl FileSystem {
         self.kind == TMPFS_MAGIC
     }
 
-    /// Whether files on it are memory and never anything else.
+    /// Returns whether its files are only in memory.
     pub(super) fn is_memory(&self) -> bool {
         const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
         [TMPFS_MAGIC, HUGETLBFS_MAGIC, RAMFS_MAGIC].contains(&self.kind)
     }
 
-    /// Whether what one process does there may reach others late, or never.
+    /// Returns whether writes by one process may reach others late, or never.
     pub(super) fn is_remote(&self) -> bool {
         const CIFS_MAGIC: FsType = FsType(0xff53_4d42);
         const PLAN9_MAGIC: FsType = FsType(0x0102_1997);
@@ -71,7 +71,7 @@ impl FileSystem {
     }
 }
 
-/// The rings in a folder, by their magic, in order of their names.
+/// Returns the files in a directory with a ring's magic, sorted by name.
 pub(super) fn rings_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut rings: Vec<PathBuf> = entries
@@ -84,7 +84,7 @@ pub(super) fn rings_in(folder: &Path) -> Vec<PathBuf> {
     rings
 }
 
-/// Whether a file says that it is a ring; one that cannot be used is one too.
+/// Returns whether a file has a ring's magic; the ring may still be unusable.
 fn is_ring(path: &Path) -> bool {
     let Ok((bytes, len)) = header(path) else { return false };
     let page = HeaderPage::from_bytes(&bytes).map(|page| Layout::check(&page, len));
@@ -98,7 +98,7 @@ pub(super) fn layout_version(path: &Path) -> Option<u32> {
     version.try_into().ok().map(u32::from_ne_bytes)
 }
 
-/// The header page of a file, and the file's length.
+/// Reads the header page of a file, and the file's length.
 fn header(path: &Path) -> io::Result<([u8; HeaderPage::LEN], u64)> {
     let mut bytes = [0; HeaderPage::LEN];
     let file = File::open(path)?;
@@ -112,7 +112,7 @@ fn is_draft(entry: &DirEntry) -> bool {
     name.starts_with(".perfring-") && name.ends_with(".tmp")
 }
 
-/// Rings that were never finished: whoever made them was killed.
+/// Reports rings whose creator was killed before it finished them.
 pub(super) fn check_drafts(report: &mut Report, folder: &Path) -> Result<(), Failure> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries.flatten(),
@@ -142,7 +142,7 @@ pub(super) fn check_drafts(report: &mut Report, folder: &Path) -> Result<(), Fai
     Ok(())
 }
 
-/// Whether two openings of a file see each other's locks. Tried on a byte that nobody uses.
+/// Returns whether two openings of a file see each other's locks, tried on an unused byte.
 pub(super) fn locks_work(path: &Path) -> io::Result<bool> {
     let range = |kind: libc::c_int| libc::flock {
         l_type: kind as libc::c_short,
@@ -152,7 +152,7 @@ pub(super) fn locks_work(path: &Path) -> io::Result<bool> {
         l_pid: 0, // the kernel wants it zero
     };
     let (one, other) = (File::open(path)?, File::open(path)?);
-    // A read lock, which needs no more than permission to read; shared with other doctors.
+    // A read lock needs no more than read permission, and is shared with other doctors.
     match fcntl(&one, FcntlArg::F_OFD_SETLK(&range(libc::F_RDLCK))) {
         Ok(_) => {}
         Err(Errno::EINVAL | Errno::ENOLCK | Errno::ENOSYS) => return Ok(false),

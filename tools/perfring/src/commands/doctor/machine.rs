@@ -1,4 +1,4 @@
-//! The machine: the place for rings, its space, and what the kernel can do.
+//! The machine: /dev/shm, its space, and what the kernel can do.
 
 use super::files::{self, FileSystem};
 use super::report::{Report, SHM};
@@ -9,9 +9,9 @@ use perfring_consumer::MachineClock;
 use rustix::thread::{MembarrierCommand, membarrier_query};
 use std::path::Path;
 
-/// What Docker gives a container, unless it is told otherwise.
+/// Docker's default for a container.
 const DOCKER_SHM: u64 = 64 << 20;
-/// A ring of the default size, with its pages.
+/// A ring of the default size, with its control pages.
 const ONE_RING: u64 = (1 << 20) + (128 << 10);
 
 pub(super) fn check(report: &mut Report) -> Result<(), Failure> {
@@ -22,26 +22,26 @@ pub(super) fn check(report: &mut Report) -> Result<(), Failure> {
     report.ok("pages", format!("{page} bytes"))?;
     clock(report)?;
     if membarrier_query().contains_command(MembarrierCommand::GlobalExpedited) {
-        report.ok("membarrier", "to be had: a sleeping consumer costs its producer no fence")
+        report.ok("membarrier", "available: a sleeping consumer costs its producer no fence")
     } else {
         report.note(
             "membarrier",
-            "not to be had (an old kernel, or a seccomp filter): producers execute a fence for each \
-             record, and sleepers look every 20 ms"
+            "not available (an old kernel, or a seccomp filter): producers execute a fence for each \
+             record, and sleepers poll every 20 ms"
                 .to_owned(),
         )
     }
 }
 
-/// What rings with time are stamped by.
+/// Reports the clock of rings with timestamps.
 fn clock(report: &mut Report) -> Result<(), Failure> {
     match MachineClock::find() {
         Ok(clock) if clock.has_counter() => {
-            report.ok("clock", "stamps by the processor's counter, which the kernel trusts")
+            report.ok("clock", "timestamps come from the processor's counter, which the kernel trusts")
         }
         Ok(_) => report.note(
             "clock",
-            "stamps by clock_gettime, some 20 ns each: the kernel does not keep its time by the \
+            "timestamps come from clock_gettime, some 20 ns each: the kernel does not keep its time by the \
              processor's counter"
                 .to_owned(),
         ),
@@ -70,11 +70,11 @@ fn shm(report: &mut Report) -> Result<(), Failure> {
         mount += ", as Docker gives by default: for more, start the container with --shm-size";
     }
     if !fs.is_memory() {
-        let todo = format!("mount a tmpfs there: mount -t tmpfs -o mode=1777 tmpfs {SHM}");
+        let advice = format!("mount a tmpfs there: mount -t tmpfs -o mode=1777 tmpfs {SHM}");
         report.warn(
             SHM,
-            format!("{mount}: no memory, so rings there are written to disk"),
-            todo,
+            format!("{mount}: not in memory, so rings there are written to disk"),
+            advice,
         )?;
     } else if fs.size <= DOCKER_SHM {
         report.note("shm", mount)?;
@@ -82,27 +82,29 @@ fn shm(report: &mut Report) -> Result<(), Failure> {
         report.ok("shm", mount)?;
     }
     if eaccess(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok() {
-        report.ok("access", format!("rings can be made in {SHM}"))?;
+        report.ok("access", format!("rings can be created in {SHM}"))?;
     } else {
         let uid = Uid::effective();
         report.warn(
             "access",
-            format!("uid {uid} cannot make rings in {SHM}"),
-            format!("it should have mode 1777: chmod 1777 {SHM} as root, or make rings elsewhere"),
+            format!("uid {uid} cannot create rings in {SHM}"),
+            format!(
+                "it should have mode 1777: chmod 1777 {SHM} as root, or create rings elsewhere"
+            ),
         )?;
     }
     let free = format!("{} free in {SHM}", about(fs.free));
     if fs.free >= ONE_RING {
         report.ok("space", free)?;
     } else {
-        let todo = "remove files that nobody needs, or make the file system larger: mount -o \
+        let advice = "remove unused files, or make the file system larger: mount -o \
                     remount,size=...";
-        report.warn("space", format!("{free}: no room for another ring"), todo)?;
+        report.warn("space", format!("{free}: no room for another ring"), advice)?;
     }
     files::check_drafts(report, path)
 }
 
-/// A size with a unit, to a tenth.
+/// Formats a size with a unit, to a tenth.
 pub(super) fn about(bytes: u64) -> String {
     for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
         if bytes >> shift > 0 {

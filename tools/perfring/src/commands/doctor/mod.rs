@@ -1,4 +1,4 @@
-//! `perfring doctor`: whether this machine and its rings are well, and what to do if not.
+//! `perfring doctor`: checks this machine and its rings, and advises what to do.
 
 mod files;
 mod machine;
@@ -15,11 +15,11 @@ use std::path::Path;
 
 /// Check this machine and its rings, and say what to do
 ///
-/// One line per check: ok, note for what is worth knowing, warn for what somebody should do, FAIL
-/// for what does not work. Without a RING, every ring in /dev/shm that can be read is checked.
-/// Changes nothing, and disturbs nobody.
+/// One line per check: ok, note for information, warn for what needs attention, FAIL for what does
+/// not work. Without a RING, every ring in /dev/shm that can be read is checked. Changes nothing,
+/// and disturbs no process.
 ///
-/// Ends with 0 if nothing is to be done and 1 if something is; 3 and 4 as all commands do.
+/// Ends with 0 if nothing needs attention and 1 otherwise; 3 and 4 as all commands do.
 ///
 /// Example: perfring doctor /dev/shm/ticks
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Paths, or shm:NAME
     #[arg(value_name = "RING", value_parser = args::location())]
     rings: Vec<Location>,
-    /// One JSON object per line and check: subject, check, level, says, todo
+    /// One JSON object per line and check: subject, check, level, message, advice
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! The producers of a ring: who left something behind, and who holds the others up.
+//! The producers of a ring: what dead ones left behind, and which one holds the others up.
 
 use super::report::Report;
 use crate::failure::Failure;
@@ -17,29 +17,29 @@ pub(super) fn check(report: &mut Report, location: &Location, stat: &Stat) -> Re
     if alive < slots {
         report.ok("producers", used)?;
     } else {
-        let todo = "end one before another can attach, or make the ring with more slots";
-        report.warn("producers", used, todo)?;
+        let advice = "end one before another can attach, or create the ring with more slots";
+        report.warn("producers", used, advice)?;
     }
     leftovers(report, location, stat)?;
     match &stat.held_up {
-        None => report.ok("held up", "by nobody"),
+        None => report.ok("held up", "by no producer"),
         Some(held) if held.alive => held_up_alive(report, location, stat, held),
         Some(held) => {
             let how = held_up(location, stat, held);
-            let (says, todo) = how.split_once(": ").unwrap_or((&how, ""));
-            report.warn("held up", says, todo)
+            let (message, advice) = how.split_once(": ").unwrap_or((&how, ""));
+            report.warn("held up", message, advice)
         }
     }
 }
 
-/// What dead producers left open.
+/// Reports what dead producers left open.
 fn leftovers(report: &mut Report, location: &Location, stat: &Stat) -> Result<(), Failure> {
     let left = |member: &&Member| !member.alive && member.figures.open.records > 0;
     let mut found = false;
     for member in stat.producers.iter().filter(left) {
         found = true;
         let open = &member.figures.open;
-        let mut says = format!(
+        let mut message = format!(
             "{} is dead and left {} open ({} bytes)",
             owner(stat, member.figures.slot),
             count(open.records, "reservation"),
@@ -47,9 +47,9 @@ fn leftovers(report: &mut Report, location: &Location, stat: &Stat) -> Result<()
         );
         let stranded = stat.totals.map_or(0, |totals| totals.stranded.records);
         if stranded > 0 {
-            says += &format!("; {} stranded", count(stranded, "record"));
+            message += &format!("; {} stranded", count(stranded, "record"));
         }
-        report.warn("leftovers", says, format!("run `perfring recover {location}`"))?;
+        report.warn("leftovers", message, format!("run `perfring recover {location}`"))?;
     }
     if found {
         return Ok(());
@@ -64,33 +64,35 @@ fn held_up_alive(
     held: &HeldUp,
 ) -> Result<(), Failure> {
     let how = held_up(location, stat, held);
-    let (says, todo) = how.split_once(": ").unwrap_or((&how, ""));
+    let (message, advice) = how.split_once(": ").unwrap_or((&how, ""));
     let pid = member(stat, held.slot).map(|member| member.figures.owner.pid);
-    let (says, todo) = match pid.and_then(|pid| Some((pid, state(pid, location)?))) {
+    let (message, advice) = match pid.and_then(|pid| Some((pid, state(pid, location)?))) {
         Some((pid, 'T')) => (
-            format!("{says}; it was stopped by a signal"),
+            format!("{message}; it was stopped by a signal"),
             format!("kill -CONT {pid} to continue it, or end it"),
         ),
         Some((_, 't')) => (
-            format!("{says}; a debugger has stopped it"),
+            format!("{message}; it is stopped by a debugger"),
             "let the debugger continue it, or end it".to_owned(),
         ),
         Some((pid, 'D')) => (
-            format!("{says}; it waits in the kernel (see /proc/{pid}/wchan)"),
+            format!("{message}; it waits in the kernel (see /proc/{pid}/wchan)"),
             "wait for it; a signal will not end it now".to_owned(),
         ),
         Some((_, 'S')) => (
-            format!("{says}; it sleeps, or waits for something"),
+            format!("{message}; it sleeps, or waits for something"),
             "see what it waits for, or end it".to_owned(),
         ),
-        Some((_, 'R')) => (format!("{says}; it is running"), "wait for it, or end it".to_owned()),
-        _ => (says.to_owned(), todo.to_owned()),
+        Some((_, 'R')) => {
+            (format!("{message}; it is running"), "wait for it, or end it".to_owned())
+        }
+        _ => (message.to_owned(), advice.to_owned()),
     };
-    report.warn("held up", says, todo)
+    report.warn("held up", message, advice)
 }
 
-/// The state of a process, if it is visible and has this very ring open: a pid of another
-/// namespace, or one that was given anew, says nothing.
+/// Returns the state of a process, if it is visible and has this very ring open: a pid of another
+/// namespace, or a reused one, is no evidence.
 fn state(pid: u32, location: &Location) -> Option<char> {
     let ring = fs::metadata(location.path()).ok()?;
     let process = procfs::process::Process::new(i32::try_from(pid).ok()?).ok()?;

@@ -1,4 +1,4 @@
-//! What was found, a line for each check, and what it all comes to.
+//! The results: a line for each check, and the exit code.
 
 use crate::columns::paragraph;
 use crate::failure::Failure;
@@ -6,10 +6,10 @@ use crate::owner::count;
 use serde_json::json;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-/// Where named segments live, and where rings are best.
+/// The directory of named segments, and the best one for rings.
 pub(super) const SHM: &str = "/dev/shm";
 
-/// Lines on their way to stdout, and the sum of them.
+/// Writes lines to stdout and counts the problems.
 #[derive(Debug)]
 pub(super) struct Report {
     out: BufWriter<StdoutLock<'static>>,
@@ -36,7 +36,7 @@ impl Report {
         }
     }
 
-    /// What the checks are about from now on.
+    /// Sets the subject of the checks that follow.
     pub(super) fn subject(&mut self, subject: &str) -> Result<(), Failure> {
         subject.clone_into(&mut self.subject);
         if self.json {
@@ -45,77 +45,77 @@ impl Report {
         writeln!(self.out, "{subject}").map_err(Failure::output)
     }
 
-    pub(super) fn ok(&mut self, check: &str, says: impl Into<String>) -> Result<(), Failure> {
-        self.line("ok", check, &says.into(), None)
+    pub(super) fn ok(&mut self, check: &str, message: impl Into<String>) -> Result<(), Failure> {
+        self.line("ok", check, &message.into(), None)
     }
 
-    /// Worth knowing; nothing is to be done.
-    pub(super) fn note(&mut self, check: &str, says: impl Into<String>) -> Result<(), Failure> {
-        self.line("note", check, &says.into(), None)
+    /// Information; nothing needs to be done.
+    pub(super) fn note(&mut self, check: &str, message: impl Into<String>) -> Result<(), Failure> {
+        self.line("note", check, &message.into(), None)
     }
 
-    /// Somebody should do something.
+    /// Something needs attention.
     pub(super) fn warn(
         &mut self,
         check: &str,
-        says: impl Into<String>,
-        todo: impl Into<String>,
+        message: impl Into<String>,
+        advice: impl Into<String>,
     ) -> Result<(), Failure> {
         self.warnings += 1;
-        self.line("warn", check, &says.into(), Some(&todo.into()))
+        self.line("warn", check, &message.into(), Some(&advice.into()))
     }
 
-    /// It does not work.
+    /// Something does not work.
     pub(super) fn fail(
         &mut self,
         check: &str,
-        says: impl Into<String>,
-        todo: impl Into<String>,
+        message: impl Into<String>,
+        advice: impl Into<String>,
     ) -> Result<(), Failure> {
         self.failures += 1;
-        self.line("FAIL", check, &says.into(), Some(&todo.into()))
+        self.line("FAIL", check, &message.into(), Some(&advice.into()))
     }
 
-    /// A ring that another command would end for, with this failure.
+    /// A ring for which another command would end with this failure.
     pub(super) fn refused(&mut self, check: &str, failure: Failure) -> Result<(), Failure> {
-        let says = match failure {
-            Failure::NotFound(says) => {
+        let message = match failure {
+            Failure::NotFound(message) => {
                 self.missing = true;
-                says
+                message
             }
-            Failure::Damaged(says) => {
+            Failure::Damaged(message) => {
                 self.damaged = true;
-                says
+                message
             }
-            Failure::General(says) => says,
+            Failure::General(message) => message,
             other => return Err(other),
         };
         self.failures += 1;
-        self.line("FAIL", check, &says, None)
+        self.line("FAIL", check, &message, None)
     }
 
     fn line(
         &mut self,
         word: &str,
         check: &str,
-        says: &str,
-        todo: Option<&str>,
+        message: &str,
+        advice: Option<&str>,
     ) -> Result<(), Failure> {
         let written = if self.json {
             let (subject, level) = (&self.subject, word.to_ascii_lowercase());
             let line = json!({
-                "subject": subject, "check": check, "level": level, "says": says, "todo": todo
+                "subject": subject, "check": check, "level": level, "message": message, "advice": advice
             });
             writeln!(self.out, "{line}")
         } else {
-            let todo = todo.map_or(String::new(), |todo| format!(": {todo}"));
+            let advice = advice.map_or(String::new(), |advice| format!(": {advice}"));
             let title = format!("  {word:<4}  {check:<11}  ");
-            writeln!(self.out, "{}", paragraph(&title, &format!("{says}{todo}"), self.width))
+            writeln!(self.out, "{}", paragraph(&title, &format!("{message}{advice}"), self.width))
         };
         written.map_err(Failure::output)
     }
 
-    /// What it comes to.
+    /// Returns the overall result.
     pub(super) fn end(mut self) -> Result<(), Failure> {
         self.out.flush().map_err(Failure::output)?;
         if self.warnings + self.failures == 0 {
@@ -124,7 +124,7 @@ impl Report {
         let sum = [(self.failures, "failure"), (self.warnings, "warning")];
         let sum = sum.iter().filter(|(number, _)| *number > 0);
         let sum: Vec<String> = sum.map(|(number, thing)| count(*number, thing)).collect();
-        let sentence = format!("something is to be done: {}", sum.join(" and "));
+        let sentence = format!("something needs attention: {}", sum.join(" and "));
         Err(if self.damaged {
             Failure::Damaged(sentence)
         } else if self.missing {

@@ -1,4 +1,4 @@
-//! One ring: its file, its books, and what is waiting.
+//! One ring: its file, its totals, and its unread records.
 
 use super::files::{self, FileSystem};
 use super::machine::about;
@@ -30,11 +30,11 @@ pub(super) fn check(report: &mut Report, location: &Location) -> Result<(), Fail
         consumer(report, location, &stat, totals)?;
         losses(report, totals)
     } else {
-        let says = format!(
-            "{location} is damaged: no producer leaves such figures; `perfring dump {location}` shows what \
+        let message = format!(
+            "{location} is damaged: no producer writes such figures; `perfring dump {location}` shows what \
              can still be read"
         );
-        report.refused("books", Failure::Damaged(says))
+        report.refused("totals", Failure::Damaged(message))
     }
 }
 
@@ -52,39 +52,40 @@ fn layout(report: &mut Report, location: &Location, layout: &Layout) -> Result<(
     match files::layout_version(&location.path()) {
         Some(version) if version > known => report.note(
             "layout",
-            format!("version {version}, made to be read by this version {known} too; {shape}"),
+            format!("version {version}, created to be readable by version {known} too; {shape}"),
         ),
         version => report.ok("layout", format!("version {}, {shape}", version.unwrap_or(known))),
     }
 }
 
-/// Where it is, who may use it, and whether locks work there.
+/// Reports its file system, who may use it, and whether locks work there.
 fn file(report: &mut Report, location: &Location, layout: &Layout) -> Result<(), Failure> {
     let path = location.path();
     let (Ok(meta), Ok(fs)) = (fs::metadata(&path), FileSystem::of(&path)) else {
         return report.note("file", "it was removed a moment ago");
     };
-    let place = format!("on {}, {} free", fs.name(), about(fs.free));
+    let on = format!("on {}, {} free", fs.name(), about(fs.free));
     let missing = layout.file_size().saturating_sub(meta.blocks() * 512);
     if fs.is_remote() {
-        let todo = "make rings in /dev/shm, and forward what has to travel";
-        report.warn("file system", format!("{place}: it is not this machine's memory"), todo)?;
+        let advice = "create rings in /dev/shm, and forward what has to travel";
+        report.warn("file system", format!("{on}: it is not this machine's memory"), advice)?;
     } else if fs.is_tmpfs() && missing > fs.free {
-        let todo = "free some, or a process that writes there is killed by SIGBUS";
-        report.warn("file system", format!("{place}: {missing} bytes of it have no page"), todo)?;
+        let advice = "free some space, or a process that writes there is killed by SIGBUS";
+        report.warn("file system", format!("{on}: {missing} bytes of it have no page"), advice)?;
     } else if fs.is_memory() {
-        report.ok("file system", place)?;
+        report.ok("file system", on)?;
     } else {
-        let says =
-            format!("{place}: the kernel writes it to disk now and then; /dev/shm is memory");
-        report.note("file system", says)?;
+        let message =
+            format!("{on}: the kernel writes it to disk now and then; /dev/shm is memory");
+        report.note("file system", message)?;
     }
     let (mode, owner) = (meta.mode() & 0o777, meta.uid());
     let whose = format!("mode {mode:04o}, owner uid {owner}");
     let me = Uid::effective();
     if eaccess(&path, AccessFlags::R_OK | AccessFlags::W_OK).is_err() {
-        let says = format!("{whose}: uid {me} may watch it, and not publish, consume or recover");
-        report.note("access", says)?;
+        let message =
+            format!("{whose}: uid {me} may observe it, but not publish, consume or recover");
+        report.note("access", message)?;
     } else if mode & 0o002 != 0 {
         report.note("access", format!("{whose}: every user of this machine may write to it"))?;
     } else {
@@ -94,10 +95,10 @@ fn file(report: &mut Report, location: &Location, layout: &Layout) -> Result<(),
         Ok(true) => report.ok("locks", "open-file-description locks work here"),
         Ok(false) => report.fail(
             "locks",
-            "open-file-description locks do not work here: nobody can tell who is alive",
-            "make rings on a tmpfs",
+            "open-file-description locks do not work here: no process can find out which others are alive",
+            "create rings on a tmpfs",
         ),
-        Err(error) => report.note("locks", format!("cannot be tried: {error}")),
+        Err(error) => report.note("locks", format!("cannot be tested: {error}")),
     }
 }
 
@@ -121,13 +122,13 @@ fn boot(report: &mut Report, layout: &Layout) -> Result<(), Failure> {
         .and_then(|text| uuid::Uuid::try_parse(text.trim()).ok());
     let ring = uuid::Uuid::from_bytes(layout.boot_id);
     match here {
-        Some(here) if here == ring => report.ok("boot", "made since this machine started"),
+        Some(here) if here == ring => report.ok("boot", "created since this machine started"),
         Some(_) if !ring.is_nil() => report.note(
             "boot",
-            "made before this machine started, or on another: the pids in it mean nothing here"
+            "created before this machine started, or on another: the pids in it mean nothing here"
                 .to_owned(),
         ),
-        _ => report.note("boot", "the kernel does not tell in which boot it was made"),
+        _ => report.note("boot", "the boot in which it was created is unknown"),
     }
 }
 
@@ -137,13 +138,13 @@ fn types(report: &mut Report, location: &Location) -> Result<(), Failure> {
         Err(failure) => return report.refused("types", failure),
     };
     if types.size == 0 {
-        report.ok("types", "no table, by the wish of its maker: records are bytes")
+        report.ok("types", "no table, as its creator chose: records are bytes")
     } else if !types.damage.is_empty() {
-        let says = types.damage.join("; ");
-        report.refused("types", Failure::Damaged(format!("{says}; {}", types.used())))
+        let message = types.damage.join("; ");
+        report.refused("types", Failure::Damaged(format!("{message}; {}", types.used())))
     } else if types.is_nearly_full() {
-        let todo = "make the next ring with more (`perfring create --types-size`)";
-        report.warn("types", format!("the table is nearly full: {}", types.used()), todo)
+        let advice = "create the next ring with more (`perfring create --types-size`)";
+        report.warn("types", format!("the table is nearly full: {}", types.used()), advice)
     } else {
         report.ok("types", types.used())
     }
@@ -151,18 +152,19 @@ fn types(report: &mut Report, location: &Location) -> Result<(), Failure> {
 
 fn accounts(report: &mut Report, stat: &Stat, totals: &RingTotals) -> Result<(), Failure> {
     let balance = Balance::of(stat.layout.policy, totals);
-    let (written, how, gone) = (balance.written.records, balance.how, balance.gone.records);
-    let sum = format!("{how} {gone} + still there {}", balance.present.records);
+    let (written, how, freed) = (balance.written.records, balance.how, balance.freed.records);
+    let sum = format!("{how} {freed} + present {}", balance.present.records);
     if balance.holds() {
-        report.ok("books", format!("written {written} = {sum}"))
+        report.ok("totals", format!("written {written} = {sum}"))
     } else if is_fed(stat) || stat.consumer.alive {
-        let says = format!("written {written} ~ {sum}: in use, each figure is of its own moment");
-        report.ok("books", says)
+        let message =
+            format!("written {written} ~ {sum}: in use, so the figures are not of one moment");
+        report.ok("totals", message)
     } else {
         report.fail(
-            "books",
+            "totals",
             format!("written {written} is NOT {sum}"),
-            "somebody else wrote to the file; save it (cp) and make a new ring",
+            "another program wrote to the file; save it (cp) and create a new ring",
         )
     }
 }
@@ -179,30 +181,30 @@ fn consumer(
         return report.ok("consumer", last);
     }
     let wait = if waiting == 1 { "waits" } else { "wait" };
-    let says = format!("{last}, and {} {wait}", count(waiting, "record"));
+    let message = format!("{last}, and {} {wait}", count(waiting, "record"));
     let used = totals.head.saturating_sub(totals.tail);
     if used >= stat.layout.data_size / 10 * 9 {
-        let todo = format!("start one, for example `perfring consume {location}`");
-        report.warn("consumer", format!("{says}; new ones find no room"), todo)
+        let advice = format!("start one, for example `perfring consume {location}`");
+        report.warn("consumer", format!("{message}; new ones find no room"), advice)
     } else {
-        report.note("consumer", says)
+        report.note("consumer", message)
     }
 }
 
 fn losses(report: &mut Report, totals: &RingTotals) -> Result<(), Failure> {
     let refused = &totals.producer.refused;
     if *refused == Refused::default() {
-        return report.ok("losses", "no record was refused since the ring was made");
+        return report.ok("losses", "no record was refused since the ring was created");
     }
     let causes = [
         ("full", refused.full, "a larger ring or a faster consumer helps"),
-        ("too_large", refused.too_large, "they are longer than the ring takes"),
-        ("contended", refused.contended, "a producer kept the lock; batches help"),
+        ("too_large", refused.too_large, "they are longer than the ring's limit"),
+        ("contended", refused.contended, "a producer held the lock; batches help"),
         ("pending", refused.pending, "a producer kept a reservation open"),
     ];
     let causes = causes.iter().filter(|(_, count, _)| count.records > 0);
     let causes: Vec<String> = causes
         .map(|(cause, count, advice)| format!("{cause} {} ({advice})", count.records))
         .collect();
-    report.note("losses", format!("refused since the ring was made: {}", causes.join(", ")))
+    report.note("losses", format!("refused since the ring was created: {}", causes.join(", ")))
 }

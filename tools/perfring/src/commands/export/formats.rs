@@ -12,7 +12,7 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-/// What a recording is exported to.
+/// The format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// JSON lines: an object for each record and each loss
@@ -21,19 +21,19 @@ pub(crate) enum Format {
     Perfetto,
     /// A CTF 1.8 trace for babeltrace2 and Trace Compass: a directory
     Ctf,
-    /// Tables for pyarrow, DuckDB and their like, one for each type: a directory
+    /// Tables for pyarrow, DuckDB and others, one for each type: a directory
     Parquet,
-    /// A file for `perf script` and its friends
+    /// A file for `perf script` and related tools
     PerfData,
     /// OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address
     Otlp,
     /// NATS JetStream. OUT is a server's address
     Nats,
-    /// A recording: for what is wanted of another, or for what rings hold
+    /// A recording: a selection of another one, or what rings hold
     Recording,
 }
 
-/// Reads `NAME=VALUE`.
+/// Parses `NAME=VALUE`.
 pub(super) fn option(text: &str) -> Result<(String, Value), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
@@ -45,7 +45,7 @@ impl Format {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Whether it can be written into a pipe.
+    /// Returns whether it can be written into a pipe.
     fn is_stream(self) -> bool {
         matches!(self, Format::Json | Format::Recording)
     }
@@ -54,7 +54,7 @@ impl Format {
         matches!(self, Format::Ctf | Format::Parquet)
     }
 
-    /// What to do with what was written.
+    /// Returns how to open what was written.
     pub(super) fn how_to_open(self, path: &Path) -> Option<String> {
         let path = path.display();
         Some(match self {
@@ -73,7 +73,7 @@ impl Format {
     }
 }
 
-/// What a format's options are read from.
+/// The options of a format.
 struct Asked<'a> {
     format: Format,
     options: Map<String, Value>,
@@ -85,7 +85,7 @@ impl Asked<'_> {
         self.options.insert(name.to_owned(), value.into());
     }
 
-    /// Sets the name of what is written, once it may be. Returns whether that is stdout.
+    /// Sets the path of the output, once it may be written. Returns whether that is stdout.
     fn file(&mut self, name: &str, path: Option<&Path>, force: bool) -> Result<bool, Failure> {
         let format = self.format;
         let path = match path {
@@ -95,7 +95,7 @@ impl Asked<'_> {
         };
         let to_stdout = path.as_os_str() == "-";
         if to_stdout && !format.is_stream() {
-            let why = "is no stream: name a file with -o OUT";
+            let why = "cannot be written to a pipe: name a file with -o OUT";
             return Err(Failure::Usage(format!("the format {name} {why}")));
         }
         let Some(text) = path.to_str() else {
@@ -140,7 +140,7 @@ pub(super) fn open(
         Format::Json => boxed(json::JsonLines::open(&name, &asked.read()?)),
         Format::Recording if to_stdout => {
             if io::stdout().is_terminal() {
-                let why = "a recording is no text: write it into a file with -o OUT, or a pipe";
+                let why = "a recording is binary: write it into a file with -o OUT, or a pipe";
                 return Err(Failure::Usage(why.to_owned()));
             }
             boxed(Recording::to(&name, io::stdout()))
@@ -167,7 +167,7 @@ fn boxed<T: Output + 'static>(opened: Result<T, OutputError>) -> Result<Box<dyn 
     }
 }
 
-/// Whether the name is free, or may be taken.
+/// Checks that the path is free, or may be replaced.
 fn make_room(format: Format, path: &Path, force: bool) -> Result<(), Failure> {
     let Ok(meta) = fs::metadata(path) else { return Ok(()) };
     let shown = path.display();
@@ -176,20 +176,20 @@ fn make_room(format: Format, path: &Path, force: bool) -> Result<(), Failure> {
         let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         return match format.is_dir() {
             true if force || is_empty() => Ok(()),
-            true => refused("is there and holds something: take another name, or add --force"),
+            true => refused("exists and is not empty: choose another name, or add --force"),
             false => refused("is a directory: name a file in it"),
         };
     }
     if format.is_dir() {
-        return refused("is no directory, and the format writes one: take another name");
+        return refused("is not a directory, and the format writes one: choose another name");
     }
     if !meta.is_file() {
-        return Ok(()); // a pipe or a device is written to
+        return Ok(()); // a pipe or a device can be written to
     }
     if !force {
-        return refused("is there already: take another name, or add --force");
+        return refused("already exists: choose another name, or add --force");
     }
-    // The other formats put the new one in its place; lines would go on at its end.
+    // The other formats replace the file; JSON lines would be appended to it.
     if format == Format::Json {
         fs::remove_file(path)
             .map_err(|error| Failure::General(format!("{shown} cannot be removed: {error}")))?;

@@ -1,4 +1,4 @@
-//! `perfring export`: a recording or rings, in formats that others read.
+//! `perfring export`: converts a recording or rings to formats that other programs read.
 
 mod formats;
 
@@ -17,10 +17,11 @@ use perfring_export::{Event, Output, Took, Totals, What};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Write a recording, or what rings hold, in a format that others read
+/// Write a recording, or what rings hold, in a format that other programs read
 ///
-/// FILE is a recording, or rings and directories of rings, dead or alive: what they hold now, merged
-/// by time. Nothing of them is changed. Ends with what was written, what is lost, and how to open it.
+/// FILE is a recording, or rings and directories of rings, dead or alive: what they hold now,
+/// merged by time. The inputs are not changed. Ends with what was written, what is lost, and how to
+/// open it.
 ///
 /// Example: perfring export run.perfrec --to perfetto -o run.pftrace
 #[derive(Debug, clap::Args)]
@@ -28,20 +29,20 @@ pub(crate) struct Args {
     /// A recording; or rings, and directories of rings
     #[arg(value_name = "FILE|RING|DIR", required = true, value_parser = args::location())]
     inputs: Vec<Location>,
-    /// The format
+    /// The format of the output
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
-    /// The file or directory that is written, or - for stdout
+    /// The output file or directory, or - for stdout
     #[arg(long, short, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// If that is there: write a new one in its place
+    /// Replace the output if it exists
     #[arg(long)]
     force: bool,
     /// A setting of the format, as in the sidecar's configuration: its name, and its value in JSON
-    /// or as text. Any number of them
+    /// or as text. May be repeated
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = formats::option)]
     options: Vec<(String, serde_json::Value)>,
-    /// How long what the output waits for may take without getting on
+    /// How long the output may go without progress while it waits for something
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = args::seconds)]
     patience: Duration,
     /// End with code 5 if records were lost or could not be written
@@ -53,7 +54,7 @@ pub(crate) struct Args {
 
 /// How long an output may take to finish once it was asked to stop.
 const GRACE: Duration = Duration::from_secs(2);
-/// Events between two looks at the signals.
+/// Events between two checks of the signals.
 const TURN: u64 = 1024;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -76,12 +77,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     .run(events)
 }
 
-/// The newest stamp: what a length of time is counted back from.
+/// Returns the newest timestamp, which `--since` counts back from.
 fn newest(inputs: &[Location], stop: &Stop) -> Result<u64, Failure> {
     let mut events = input::open(inputs)?;
     let mut newest = None;
     let mut count = 0u64;
-    // Damage is told when it is exported.
+    // Damage is reported when it is exported.
     while let Ok(Some(event)) = events.next() {
         if let What::Record(record) = &event.what {
             newest = newest.max(record.time);
@@ -92,8 +93,8 @@ fn newest(inputs: &[Location], stop: &Stop) -> Result<u64, Failure> {
         }
     }
     newest.ok_or_else(|| {
-        let why = "none of the records has a time stamp, so nobody can tell since when";
-        Failure::Usage(format!("{why}: make rings with `perfring create --time`"))
+        let why = "none of the records has a timestamp, so --since cannot be applied";
+        Failure::Usage(format!("{why}: create rings with `perfring create --time`"))
     })
 }
 
@@ -113,12 +114,12 @@ impl Exporter<'_> {
         let closed = match &ended {
             Err(Failure::ClosedPipe) => return Err(Failure::ClosedPipe),
             Err(Failure::General(_)) => {
-                // It says what is wrong with the output: that need not be waited for.
+                // It reports the problem of the output, which need not be waited for.
                 let _ = self.output.close(Instant::now());
                 return ended;
             }
             _ => {
-                // Who asked it to stop does not want to wait for a reader that does not read.
+                // After a signal, do not wait for a reader that does not read.
                 let asked = matches!(ended, Err(Failure::Signal(_)));
                 let patience = self.args.patience.min(if asked { GRACE } else { Duration::MAX });
                 let closed = self.output.close(Instant::now() + patience).map_err(Failure::from);
@@ -133,7 +134,7 @@ impl Exporter<'_> {
         let left_out = self.filter.end();
         let mut said = format!("exported {}", self.totals);
         if left_out > 0 {
-            said += &format!("; {left_out} others were not asked for");
+            said += &format!("; {left_out} others were not selected");
         }
         if figures.refused > 0 {
             said += &format!("; {} of them could not be written", figures.refused);
@@ -155,7 +156,7 @@ impl Exporter<'_> {
                 Err(Failure::Loss(format!("{lost} records are lost")))
             }
             Ok(()) | Err(Failure::Signal(_)) if refused > 0 => {
-                let what = format!("{refused} records could not be written, and are not there");
+                let what = format!("{refused} records could not be written, and are missing");
                 let is_loss = self.args.fail_on_loss;
                 Err(if is_loss { Failure::Loss(what) } else { Failure::General(what) })
             }
@@ -181,7 +182,7 @@ impl Exporter<'_> {
         }
     }
 
-    /// Hands on an event, waiting for an output that is busy.
+    /// Passes on an event, waiting for a busy output.
     fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
         let mut since: Option<(Instant, u64)> = None;
         while self.output.take(event)? == Took::Busy {
@@ -193,7 +194,7 @@ impl Exporter<'_> {
                 since = None;
             } else if figures.trouble.is_some() && then.elapsed() >= self.args.patience {
                 let what = figures.trouble.unwrap_or_default();
-                return Err(Failure::General(format!("the output does not get on: {what}")));
+                return Err(Failure::General(format!("the output makes no progress: {what}")));
             }
             std::thread::sleep(POLL / 10);
         }

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Show a ring's figures: positions, who is attached, what was written, read and lost
 ///
-/// Needs read permission and disturbs nobody. Of a shared ring it shows each producer, and who
-/// holds the others up, if anybody does.
+/// Needs read permission and disturbs no process. For a shared ring it also shows each producer,
+/// and the one that holds the others up, if any.
 ///
 /// Example: perfring stat --json -i 1 /dev/shm/ticks
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// One JSON object per line, with the names of the ABI
     #[arg(long)]
     json: bool,
-    /// Again and again, every SECONDS, until Ctrl-C
+    /// Repeat every SECONDS, until Ctrl-C
     #[arg(long, short, value_name = "SECONDS", value_parser = args::interval)]
     interval: Option<Duration>,
 }
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         written.and_then(|()| out.flush()).map_err(Failure::output)?;
         if stat.totals.is_none() {
             return Err(Failure::Damaged(format!(
-                "{}: the ring's books are damaged: no producer leaves such figures; `perfring \
+                "{}: the ring's totals are damaged: no producer writes such figures; `perfring \
                  dump` shows what can still be read",
                 args.ring
             )));

@@ -1,11 +1,11 @@
-//! The producers of a shared ring, as a table; where there is no room for one, as paragraphs.
+//! The producers of a shared ring, as a table; or as paragraphs, where there is no room for one.
 
 use crate::columns::paragraph;
 use crate::owner::name;
 use perfring_consumer::Member;
 use std::io::{self, Write};
 
-/// The figures that a table has a column for as soon as one producer has one.
+/// Figures that have a column if any producer has a value for them.
 const FIGURES: [&str; 7] =
     ["open", "full", "too_large", "contended", "pending", "discarded", "reclaimed"];
 
@@ -24,7 +24,7 @@ fn figures(member: &Member) -> [u64; FIGURES.len()] {
     .map(|count| count.records)
 }
 
-/// Writes all that have a slot, each with its records since it attached.
+/// Writes all producers that have a slot, each with its records since it attached.
 pub(super) fn write(
     out: &mut impl Write,
     members: &[Member],
@@ -43,7 +43,7 @@ pub(super) fn write(
 }
 
 fn state(member: &Member) -> &'static str {
-    if member.alive { "alive" } else { "gone" }
+    if member.alive { "alive" } else { "dead" }
 }
 
 fn table(members: &[Member]) -> Vec<String> {

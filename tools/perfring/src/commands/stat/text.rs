@@ -1,9 +1,9 @@
-//! A ring's figures for people.
+//! A ring's figures as text for people.
 
 use super::producers;
 use crate::args::show_size;
 use crate::columns::paragraph;
-use crate::figures::accounts::{Balance, counts, is_fed};
+use crate::figures::accounts::{Balance, Fill, counts, is_fed};
 use crate::figures::types::TypesUse;
 use crate::owner::{held_up, name};
 use perfring_consumer::{
@@ -12,14 +12,14 @@ use perfring_consumer::{
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The figures on their way to stdout.
+/// Writes the figures to stdout.
 pub(super) struct Page<'a, W> {
     pub(super) out: &'a mut W,
     pub(super) width: Option<usize>,
 }
 
 impl<W: Write> Page<'_, W> {
-    /// Writes the figures; with those of a while ago, also the rates.
+    /// Writes the figures; with earlier ones, also the rates.
     pub(super) fn write(
         &mut self,
         location: &Location,
@@ -40,7 +40,7 @@ impl<W: Write> Page<'_, W> {
             self.line("aux area", &aux(layout, stat.totals.as_ref()))?;
         }
         self.line("types", &types_line(types))?;
-        let timestamps = if layout.time { "each record is stamped" } else { "no stamps" };
+        let timestamps = if layout.time { "each record has a timestamp" } else { "no timestamps" };
         self.line("time", timestamps)?;
         self.line("uuid", &uuid::Uuid::from_bytes(layout.uuid).to_string())?;
         let creator = format!("by pid {}, uid {}", layout.creator_pid, layout.creator_uid);
@@ -65,7 +65,7 @@ impl<W: Write> Page<'_, W> {
                 writeln!(self.out, "  {name:<12} {:>14} {:>18}", count.records, count.bytes)?;
             }
         } else {
-            self.line("books", "damaged")?;
+            self.line("totals", "damaged")?;
         }
         if !stat.producers.is_empty() {
             writeln!(self.out)?;
@@ -87,7 +87,7 @@ impl<W: Write> Page<'_, W> {
     }
 }
 
-/// How many producers at a time, and how often one has attached.
+/// Formats how many producers at a time, and how often one has attached.
 fn kind(stat: &Stat) -> String {
     let epoch = stat.epoch();
     match stat.layout.producers {
@@ -101,8 +101,8 @@ fn kind(stat: &Stat) -> String {
 
 fn policy(layout: &Layout) -> String {
     let report = match layout.report {
-        Report::InStream => "losses told in the stream",
-        Report::CountersOnly => "losses in the counters alone",
+        Report::InStream => "losses reported in the stream",
+        Report::CountersOnly => "losses reported in the counters alone",
     };
     match (layout.policy, layout.evict) {
         (Policy::Drop, _) => format!("drop, {report}"),
@@ -111,7 +111,7 @@ fn policy(layout: &Layout) -> String {
     }
 }
 
-/// The AUX area, and how much of it large payloads take.
+/// Formats the AUX area's size, and how much of it large payloads take.
 fn aux(layout: &Layout, totals: Option<&RingTotals>) -> String {
     let positions = totals.map(|totals| (totals.aux_tail, totals.aux_head));
     let longest = format!("payloads of up to {} bytes", layout.max_len());
@@ -120,8 +120,8 @@ fn aux(layout: &Layout, totals: Option<&RingTotals>) -> String {
 
 fn full(size: u64, positions: Option<(u64, u64)>) -> String {
     let Some((tail, head)) = positions else { return show_size(size) };
-    let used = head.saturating_sub(tail);
-    let percent = used as f64 * 100.0 / size as f64;
+    let fill = Fill::of(size, tail, head);
+    let (percent, used) = (fill.percent(), fill.used);
     format!("{}, {percent:.1}% full ({used} of {size} bytes)", show_size(size))
 }
 
@@ -139,7 +139,7 @@ fn holding(holding: &Holding) -> String {
         return if holding.alive { "attaching" } else { "none so far" }.to_owned();
     }
     let name = name(owner);
-    let state = if holding.alive { "alive" } else { "gone" };
+    let state = if holding.alive { "alive" } else { "detached" };
     let since = utc(owner.attached_ns);
     let nth = owner.epoch;
     format!(
@@ -148,7 +148,7 @@ fn holding(holding: &Holding) -> String {
     )
 }
 
-/// A time of `CLOCK_REALTIME`, to the millisecond.
+/// Formats a time of `CLOCK_REALTIME`, to the millisecond.
 fn utc(ns: u64) -> String {
     let time: SystemTime = UNIX_EPOCH + Duration::from_nanos(ns);
     humantime::format_rfc3339_millis(time).to_string()
@@ -156,15 +156,13 @@ fn utc(ns: u64) -> String {
 
 fn balance(stat: &Stat, totals: &RingTotals) -> String {
     let balance = Balance::of(stat.layout.policy, totals);
-    let sum = format!(
-        "{} {} + still there {}",
-        balance.how, balance.gone.records, balance.present.records
-    );
+    let sum =
+        format!("{} {} + present {}", balance.how, balance.freed.records, balance.present.records);
     let written = balance.written.records;
     if balance.holds() {
         format!("written {written} = {sum}")
     } else if is_fed(stat) || stat.consumer.alive {
-        format!("written {written} ~ {sum} (in use: each figure is of its own moment)")
+        format!("written {written} ~ {sum} (in use: the figures are not of one moment)")
     } else {
         format!("written {written} is NOT {sum}")
     }

@@ -1,4 +1,4 @@
-//! `perfring top`: rings as they live.
+//! `perfring top`: a live table of rings.
 
 mod table;
 mod view;
@@ -14,45 +14,46 @@ use std::time::{Duration, Instant};
 use table::Table;
 use watch::Watch;
 
-/// How long a key or a signal may have to wait.
+/// The longest delay of a key or a signal.
 const KEYS: Duration = Duration::from_millis(100);
 
 /// Watch rings live: rate, fill, lag, losses, stalls
 ///
-/// Needs read permission and disturbs nobody. Rings that appear in a directory are shown from the
-/// next look on. Press ? for the keys.
+/// Needs read permission and disturbs no process. Rings that appear in a directory are shown from
+/// the next poll on. Press ? for the keys.
 ///
-/// LAG is what the consumer has not read; LOST is what was refused, lapped or reclaimed, by all
-/// causes: press Enter for each. What an overwrite ring overwrites is no loss.
+/// LAG counts the records that the consumer has not read; LOST counts records that were refused,
+/// lapped or reclaimed: press Enter for each cause. What an overwrite ring overwrites is not
+/// counted as lost.
 ///
 /// Example: perfring top /dev/shm/perfring-1000
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Directories of rings, or rings; the ring set of this user if none is given
+    /// Directories of rings, or rings; by default this user's directory of rings
     #[arg(value_name = "DIR|RING")]
-    places: Vec<PathBuf>,
-    /// Look every SECONDS
+    paths: Vec<PathBuf>,
+    /// Poll every SECONDS
     #[arg(long, short, value_name = "SECONDS", value_parser = args::interval, default_value = "1")]
     interval: Duration,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let places = match &args.places[..] {
+    let paths = match &args.paths[..] {
         [] => vec![perfring_set::RingSet::default_dir()],
-        places => places.to_vec(),
+        paths => paths.to_vec(),
     };
-    if let Some(missing) = places.iter().find(|place| !place.exists()) {
+    if let Some(missing) = paths.iter().find(|path| !path.exists()) {
         return Err(Failure::NotFound(format!("there is no {}", missing.display())));
     }
     if !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
-        let why = "top draws on a terminal, and this is none: use `perfring ls` or `perfring stat`";
+        let why = "top needs a terminal: use `perfring ls` or `perfring stat`";
         return Err(Failure::Usage(why.to_owned()));
     }
-    let names: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     let stop = Stop::patient()?;
     let failed = |error: io::Error| Failure::General(format!("cannot draw: {error}"));
     let mut terminal = ratatui::try_init().map_err(failed)?;
-    let ended = watch(&mut terminal, Watch::new(places), &names.join(" "), args.interval, &stop);
+    let ended = watch(&mut terminal, Watch::new(paths), &names.join(" "), args.interval, &stop);
     ratatui::restore();
     ended.map_err(failed)
 }

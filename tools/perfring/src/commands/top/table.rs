@@ -1,4 +1,4 @@
-//! The table as its user has arranged it.
+//! The table's rows, with the user's sort order, filter and selection.
 
 use super::watch::Row;
 use ratatui::crossterm::event::KeyCode as Key;
@@ -34,13 +34,12 @@ impl Sort {
         Self::ALL[(at + 1) % Self::ALL.len()]
     }
 
-    /// The most first, but names in their order.
+    /// Orders the largest first, but names alphabetically.
     fn compare(self, a: &Row, b: &Row) -> Ordering {
-        let fill = |row: &Row| row.used as f64 / row.size.max(1) as f64;
         let rate = |row: &Row| row.rate.map_or(0.0, |(records, _)| records);
         let by = match self {
             Sort::Rate => rate(b).total_cmp(&rate(a)),
-            Sort::Fill => fill(b).total_cmp(&fill(a)),
+            Sort::Fill => b.fill.percent().total_cmp(&a.fill.percent()),
             Sort::Lag => b.lag.cmp(&a.lag),
             Sort::Lost => (b.lost_rate.total_cmp(&a.lost_rate)).then(b.lost.cmp(&a.lost)),
             Sort::State => b.state.cmp(&a.state),
@@ -53,9 +52,9 @@ impl Sort {
 /// The rows, and how they are shown.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// Whatever the filter says.
+    /// All rows, regardless of the filter.
     pub(super) all: Vec<Row>,
-    /// Those that the filter takes, sorted.
+    /// The rows that the filter selects, sorted.
     shown: Vec<usize>,
     pub(super) sort: Sort,
     pub(super) reversed: bool,
@@ -65,7 +64,7 @@ pub(super) struct Table {
     pub(super) paused: bool,
     pub(super) help: bool,
     pub(super) details: bool,
-    /// By its place: the ring there stays selected when the rows move.
+    /// By its location: the ring stays selected when the rows move.
     selected: Option<String>,
     /// Rows on a page, as last drawn.
     pub(super) page: usize,
@@ -92,12 +91,12 @@ impl Table {
         }
     }
 
-    /// The rows to show, in order.
+    /// Returns the rows to show, in order.
     pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = &Row> {
         self.shown.iter().map(|at| &self.all[*at])
     }
 
-    /// The place of the selected row; the first one, if it has gone.
+    /// Returns the index of the selected row; the first one, if it has disappeared.
     pub(super) fn at(&self) -> usize {
         let is = |row: &Row| Some(&row.location) == self.selected.as_ref();
         self.rows().position(is).unwrap_or_default()

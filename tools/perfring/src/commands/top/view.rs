@@ -1,25 +1,26 @@
-//! The table drawn: from 80 columns on, with more where there is room.
+//! Draws the table: from 80 columns on, with more columns where there is room.
 
 use super::table::Table;
 use super::watch::{Row, State};
+use crate::figures::accounts::Fill;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Row as Cells, Table as Grid, TableState};
 
-/// From this width on the producer has a column.
+/// From this width on there is a column for the producer.
 const WIDE: u16 = 100;
 const HELP: [(&str, &str); 9] = [
     ("q, Ctrl-C", "quit"),
     ("up, down, j, k", "select a ring"),
     ("PgUp, PgDn, g, G", "by pages; first, last"),
-    ("Enter", "show all about the ring, or hide it"),
+    ("Enter", "show or hide the ring's details"),
     ("s", "sort by the next column"),
-    ("r", "the other way round"),
+    ("r", "reverse the order"),
     ("/", "filter by name, producer or state; Esc clears"),
-    ("p, space", "pause: nothing moves until pressed again"),
-    ("?, h", "this"),
+    ("p, space", "pause or continue"),
+    ("?, h", "this help"),
 ];
 
 /// Draws everything. `about` says what is watched.
@@ -96,7 +97,7 @@ fn rings(frame: &mut Frame<'_>, area: Rect, table: &mut Table) {
             Line::raw(plain(&row.name)),
             right(records),
             right(bytes),
-            Line::raw(bar(row.used, row.size)),
+            Line::raw(bar(row.fill)),
             right(row.lag.map_or("-".to_owned(), |lag| number(lag as f64))),
             right(number(row.lost as f64)),
             right(number(row.lost_rate)),
@@ -119,8 +120,11 @@ fn rings(frame: &mut Frame<'_>, area: Rect, table: &mut Table) {
     let mut state = TableState::new().with_selected((table.rows().len() > 0).then(|| table.at()));
     frame.render_stateful_widget(grid, area, &mut state);
     if table.rows().len() == 0 && area.height > 2 {
-        let why =
-            if table.filter.is_empty() { "no rings here yet" } else { "no ring fits the filter" };
+        let why = if table.filter.is_empty() {
+            "no rings here yet"
+        } else {
+            "no ring matches the filter"
+        };
         let middle = Rect { y: area.y + 2, height: 1, ..area };
         frame.render_widget(Paragraph::new(why).alignment(Alignment::Center), middle);
     }
@@ -135,7 +139,7 @@ fn about_one(frame: &mut Frame<'_>, area: Rect, table: &Table) {
     let pair = |(name, value): &(String, String)| format!("{name:<12} {}", plain(value));
     let words = row.details.iter().filter(|(_, value)| !value.ends_with(" bytes"));
     lines.extend(words.map(|detail| Line::raw(pair(detail))));
-    // The counts side by side, as there are many.
+    // The counts in one line, as there are many.
     let counts: Vec<String> = row
         .details
         .iter()
@@ -155,13 +159,13 @@ fn keys(frame: &mut Frame<'_>, area: Rect, table: &Table) {
     let line = if table.editing {
         format!("/{}_   Enter keeps it, Esc clears it", plain(&table.filter))
     } else {
-        let way = if table.reversed { ", reversed" } else { "" };
+        let order = if table.reversed { ", reversed" } else { "" };
         let filter = match &*table.filter {
             "" => String::new(),
             filter => format!("  filter: {}", plain(filter)),
         };
         let sort = table.sort.name();
-        format!("q quit  s sort ({sort}{way})  / filter  p pause  Enter details  ? help{filter}")
+        format!("q quit  s sort ({sort}{order})  / filter  p pause  Enter details  ? help{filter}")
     };
     frame.render_widget(Paragraph::new(line).dim(), area);
 }
@@ -181,7 +185,7 @@ fn help(frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(lines.to_vec()).block(block), at);
 }
 
-/// Whether somebody should look.
+/// Returns whether the ring needs attention.
 fn is_ill(state: State) -> bool {
     state >= State::Stalled(std::time::Duration::ZERO)
 }
@@ -190,19 +194,19 @@ fn style(state: State) -> Style {
     match state {
         State::Ok => Style::new().green(),
         State::Quiet(_) | State::Ended => Style::new().dim(),
-        State::Gone | State::NoConsumer => Style::new().yellow(),
+        State::NoProducer | State::NoConsumer => Style::new().yellow(),
         _ => Style::new().red().bold(),
     }
 }
 
-/// Five columns of bar and the percentage.
-fn bar(used: u64, size: u64) -> String {
-    let part = used as f64 / size.max(1) as f64;
-    let full = (part * 5.0).round().clamp(0.0, 5.0) as usize;
-    format!("{}{} {:>3.0}%", "#".repeat(full), ".".repeat(5 - full), (part * 100.0).min(100.0))
+/// Formats five columns of bar and the percentage.
+fn bar(fill: Fill) -> String {
+    let percent = fill.percent().min(100.0);
+    let full = (percent / 20.0).round() as usize;
+    format!("{}{} {percent:>3.0}%", "#".repeat(full), ".".repeat(5 - full))
 }
 
-/// A number in six columns at most.
+/// Formats a number in six columns at most.
 fn number(value: f64) -> String {
     match value {
         ..0.05 => "0".to_owned(),
@@ -215,7 +219,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Without what would disturb a terminal: names come from files.
+/// Removes what would disturb a terminal: names come from files.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if perfring_types::read::disturbs(c) { '?' } else { c }).collect()
 }
@@ -236,8 +240,7 @@ mod tests {
             trouble: (state == State::HeldUp).then(|| {
                 "held up by slot 3 (shop, pid 77), dead: run `perfring recover`".to_owned()
             }),
-            size: 1 << 20,
-            used,
+            fill: Fill { used, size: 1 << 20 },
             rate: Some((rate, rate * 64.0)),
             lag: (name != "flight").then_some(used / 64),
             lost,

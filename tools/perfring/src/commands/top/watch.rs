@@ -1,6 +1,6 @@
-//! Rings, looked at again and again.
+//! Polls rings and computes their rows.
 
-use crate::figures::accounts::{counts, is_fed};
+use crate::figures::accounts::{Fill, counts, is_fed};
 use crate::owner;
 use perfring_consumer::{Count, Location, Observer, Policy, Start, Stat};
 use std::collections::{HashMap, HashSet};
@@ -8,10 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longer than this without a step, and a ring is said to be quiet or its consumer to stall.
+/// Longer than this without a step, and a ring is shown as quiet, or its consumer as stalled.
 const STILL: Duration = Duration::from_secs(2);
 
-/// How a ring is, from what needs nobody to what needs somebody now.
+/// A ring's state, from what needs no attention to what needs it now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
     /// It is written to, and read if it must be.
@@ -21,11 +21,11 @@ pub(super) enum State {
     Quiet(Duration),
     /// No producer, and nothing to read.
     Ended,
-    /// No producer, and records that nobody has read.
-    Gone,
-    /// Records, and nobody who reads them.
+    /// No producer, and unread records.
+    NoProducer,
+    /// Unread records, and no consumer.
     NoConsumer,
-    /// The consumer lives and has not moved for this long.
+    /// The consumer is alive and has not moved for this long.
     Stalled(Duration),
     Losing,
     /// A reservation or the lock holds the ring up.
@@ -35,13 +35,13 @@ pub(super) enum State {
 }
 
 impl State {
-    /// In a dozen columns.
+    /// Formats it in a dozen columns.
     pub(super) fn text(self) -> String {
         match self {
             State::Ok => "ok".to_owned(),
             State::Quiet(time) => format!("quiet {}", short(time)),
             State::Ended => "ended".to_owned(),
-            State::Gone => "producer gone".to_owned(),
+            State::NoProducer => "no producer".to_owned(),
             State::NoConsumer => "no consumer".to_owned(),
             State::Stalled(time) => format!("stalled {}", short(time)),
             State::Losing => "losing".to_owned(),
@@ -51,7 +51,7 @@ impl State {
     }
 }
 
-/// A time in four columns.
+/// Formats a time in four columns.
 fn short(time: Duration) -> String {
     match time.as_secs() {
         s @ ..100 => format!("{s}s"),
@@ -61,30 +61,29 @@ fn short(time: Duration) -> String {
     }
 }
 
-/// A ring at the last look.
+/// A ring at the last poll.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) location: String,
     pub(super) state: State,
-    /// What is wrong, in words, if anything is.
+    /// A message about what is wrong, if anything is.
     pub(super) trouble: Option<String>,
-    pub(super) size: u64,
-    pub(super) used: u64,
-    /// Records and bytes a second, since the look before.
+    pub(super) fill: Fill,
+    /// Records and bytes a second, since the previous poll.
     pub(super) rate: Option<(f64, f64)>,
-    /// Records that the consumer has not read; nothing where nobody ever consumed an overwrite ring.
+    /// Records that the consumer has not read; `None` if an overwrite ring never had a consumer.
     pub(super) lag: Option<u64>,
-    /// Records lost, by all causes, since the ring was made.
+    /// Records lost, by all causes, since the ring was created.
     pub(super) lost: u64,
     pub(super) lost_rate: f64,
     /// The producer, or how many.
     pub(super) producer: String,
-    /// What stands about it below the table.
+    /// Names and values shown below the table.
     pub(super) details: Vec<(String, String)>,
 }
 
-/// What is remembered of a ring between two looks.
+/// What is remembered of a ring between two polls.
 #[derive(Debug)]
 struct Watched {
     name: String,
@@ -98,34 +97,34 @@ struct Before {
     written: Count,
     lost: u64,
     read: u64,
-    /// When something was last seen to be written.
+    /// When records were last found to be written.
     wrote_at: Instant,
-    /// When the consumer was last seen to move, or to have nothing to do.
+    /// When the consumer was last found to move, or to have nothing to do.
     read_at: Instant,
 }
 
-/// Where rings are looked for, and those that were found.
+/// The paths that are watched, and the rings found present.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    places: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
     rings: HashMap<(u64, u64), Watched>,
     /// Files that are no rings: not opened again.
     pub(super) others: HashSet<(u64, u64)>,
 }
 
 impl Watch {
-    pub(super) fn new(places: Vec<PathBuf>) -> Self {
-        Watch { places, ..Watch::default() }
+    pub(super) fn new(paths: Vec<PathBuf>) -> Self {
+        Watch { paths, ..Watch::default() }
     }
 
     pub(super) fn peek(&mut self, now: Instant) -> Vec<Row> {
-        let mut there = HashMap::new();
-        for place in &self.places {
-            find(place, &mut there);
+        let mut present = HashMap::new();
+        for path in &self.paths {
+            find(path, &mut present);
         }
-        self.rings.retain(|id, _| there.contains_key(id));
-        self.others.retain(|id| there.contains_key(id));
-        for (id, path) in there {
+        self.rings.retain(|id, _| present.contains_key(id));
+        self.others.retain(|id| present.contains_key(id));
+        for (id, path) in present {
             if self.rings.contains_key(&id) || self.others.contains(&id) {
                 continue;
             }
@@ -142,16 +141,16 @@ impl Watch {
     }
 }
 
-/// The ring at `place`, or the files in it.
-fn find(place: &Path, there: &mut HashMap<(u64, u64), PathBuf>) {
+/// Finds the ring at `path`, or the files in it.
+fn find(path: &Path, present: &mut HashMap<(u64, u64), PathBuf>) {
     let mut add = |path: PathBuf| {
         if let Ok(meta) = std::fs::metadata(&path)
             && meta.is_file()
         {
-            there.insert((meta.dev(), meta.ino()), path);
+            present.insert((meta.dev(), meta.ino()), path);
         }
     };
-    match std::fs::read_dir(place) {
+    match std::fs::read_dir(path) {
         Ok(entries) => {
             let hidden = |path: &Path| {
                 path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
@@ -159,7 +158,7 @@ fn find(place: &Path, there: &mut HashMap<(u64, u64), PathBuf>) {
             let paths = entries.flatten().map(|entry| entry.path());
             paths.filter(|path| !hidden(path)).for_each(&mut add);
         }
-        Err(_) => add(place.to_owned()),
+        Err(_) => add(path.to_owned()),
     }
 }
 
@@ -171,7 +170,7 @@ impl Watched {
             location: location.clone(),
             state: State::Damaged,
             trouble: Some(trouble),
-            size: self.observer.layout().data_size,
+            fill: Fill { used: 0, size: self.observer.layout().data_size },
             ..Row::default()
         };
         let stat = match self.observer.stat() {
@@ -179,7 +178,7 @@ impl Watched {
             Err(error) => return damaged(error.to_string()),
         };
         let Some(totals) = &stat.totals else {
-            return damaged("no producer leaves such figures".to_owned());
+            return damaged("no producer writes such figures".to_owned());
         };
         let (written, read) = (totals.producer.written, totals.consumer.read.records);
         let lost = totals.producer.refused.total();
@@ -213,8 +212,7 @@ impl Watched {
             }),
             location,
             state,
-            size: stat.layout.data_size,
-            used: totals.head.saturating_sub(totals.tail),
+            fill: Fill::of(stat.layout.data_size, totals.tail, totals.head),
             rate,
             lag,
             lost,
@@ -225,7 +223,7 @@ impl Watched {
     }
 }
 
-/// Records that the consumer has still to read.
+/// Returns the records that the consumer has not read yet.
 fn lag(stat: &Stat) -> Option<u64> {
     let totals = stat.totals.as_ref()?;
     match stat.layout.policy {
@@ -248,7 +246,7 @@ fn state(stat: &Stat, lag: Option<u64>, losing: bool, moved: &Before, now: Insta
             State::Stalled(unread)
         }
         () if waiting && !stat.consumer.alive && is_fed(stat) => State::NoConsumer,
-        () if waiting && !is_fed(stat) => State::Gone,
+        () if waiting && !is_fed(stat) => State::NoProducer,
         () if !is_fed(stat) => State::Ended,
         () if quiet >= STILL => State::Quiet(quiet),
         () => State::Ok,
@@ -272,7 +270,7 @@ fn details(stat: &Stat) -> Vec<(String, String)> {
             (0, false) => "none so far".to_owned(),
             (0, true) => "attaching".to_owned(),
             (nth, alive) => {
-                let state = if alive { "alive" } else { "gone" };
+                let state = if alive { "alive" } else { "detached" };
                 let name = owner::name(owner);
                 format!("{state}: {name}, pid {}, uid {} (attach {nth})", owner.pid, owner.uid)
             }
@@ -313,7 +311,7 @@ mod tests {
         let small = Options { size: 4096, ..Options::default() };
         let mut one = Producer::create(dir.path().join("one"), &small).expect("a ring");
         let two = Producer::create(dir.path().join("two"), &small).expect("a ring");
-        std::fs::write(dir.path().join("other"), "no ring").expect("a file");
+        std::fs::write(dir.path().join("other"), "not a ring").expect("a file");
         let mut watch = Watch::new(vec![dir.path().to_owned()]);
         let start = Instant::now();
         assert_eq!(watch.peek(start).len(), 2);
@@ -323,7 +321,7 @@ mod tests {
         }
         let rows = watch.peek(start + Duration::from_secs(2));
         let at = row(&rows, "one");
-        assert_eq!((at.rate, at.lag, at.used), (Some((5.0, 320.0)), Some(10), 640));
+        assert_eq!((at.rate, at.lag, at.fill.used), (Some((5.0, 320.0)), Some(10), 640));
         assert_eq!((at.state, row(&rows, "two").state), (State::NoConsumer, State::Quiet(STILL)));
 
         let mut consumer = Consumer::attach(dir.path().join("one")).expect("the ring");

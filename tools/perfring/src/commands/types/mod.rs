@@ -1,4 +1,4 @@
-//! `perfring types`: what a ring's records are.
+//! `perfring types`: shows the types of a ring's records.
 
 mod text;
 
@@ -12,11 +12,12 @@ use perfring_types::read::Type;
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 
-/// Show what a ring's records are: its types, with their fields
+/// Show the types of a ring's records, with their fields
 ///
-/// Offsets are in bytes, and count from the struct that the field stands in; fields of tagged
-/// records have numbers instead. Changes nothing: the file of processes that were killed, or a
-/// copy of it, will do. Ends with 4 if the table is damaged, after the types that are whole.
+/// Offsets are in bytes, from the start of the struct that holds the field; fields of tagged
+/// records have numbers instead. Changes nothing: the file of killed processes, or a copy of it,
+/// can be shown as well. If the table is damaged, the intact types are shown and the exit code is
+/// 4.
 ///
 /// Example: perfring types /dev/shm/flight
 #[derive(Debug, clap::Args)]
@@ -42,8 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     write(&mut out, args, &shapes).map_err(Failure::output)?;
     if observer.layout().types_size == 0 {
-        let how = "`perfring create --types-size` makes one with it";
-        note(&format!("{} was made without a type table; {how}", args.ring));
+        let how = "`perfring create --types-size` creates one with it";
+        note(&format!("{} was created without a type table; {how}", args.ring));
     } else if shapes.table().is_empty() && shapes.damage().is_empty() {
         note(&format!("no type was registered in {}", args.ring));
     }

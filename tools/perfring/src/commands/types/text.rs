@@ -1,4 +1,4 @@
-//! A type for people.
+//! Formats a type as text for people.
 
 use crate::columns::paragraph;
 use crate::output::escape::{escaped, word};
@@ -6,12 +6,12 @@ use perfring_types::read::{Type, TypeField, TypeShape, Value};
 use perfring_types::{Class, Encoding, Kind};
 use std::io::{self, Write};
 
-/// Names and kinds stand in columns of at most so many characters, and so much of a line.
+/// The widest columns for names and kinds, in characters and as part of a line.
 const NAME_MAX: usize = 28;
 const KIND_MAX: usize = 20;
-/// Where lines are shorter, nothing is filled up to columns.
+/// On narrower lines nothing is aligned to columns.
 const COLUMNS_MIN: usize = 48;
-/// Where a field's unit, help and labels stand if they find no room beside it.
+/// The indent of a field's unit, help and labels if they do not fit beside it.
 const BELOW: usize = 4;
 
 pub(super) fn write(out: &mut impl Write, kind: &Type, width: Option<usize>) -> io::Result<()> {
@@ -34,12 +34,12 @@ pub(super) fn write(out: &mut impl Write, kind: &Type, width: Option<usize>) -> 
     fields(out, &rows, width)
 }
 
-/// As people give it: small numbers are chosen, those with the highest bit are a hash.
+/// Formats a type's number: small numbers are chosen; those with the highest bit set are a hash.
 fn number(id: u32) -> String {
     if id >> 31 == 0 { format!("{id} ({id:#x})") } else { format!("{id:#010x} ({id})") }
 }
 
-/// Of several lines, as doc comments have them.
+/// Joins the lines of a text, as doc comments have several.
 fn one_text(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     escaped(words.join(" ").as_bytes())
@@ -88,7 +88,7 @@ fn constant(value: &Value) -> String {
     }
 }
 
-/// The struct that a shape is, or is of.
+/// Returns the struct that a shape is, or contains.
 fn inner(shape: &TypeShape) -> Option<&TypeShape> {
     match &shape.of {
         _ if shape.kind.known() == Some(Kind::Struct) => Some(shape),
@@ -111,7 +111,7 @@ fn shape(is: &TypeShape) -> String {
     }
 }
 
-/// The enumeration that a shape is, or is of.
+/// Returns the labels of the enumeration that a shape is, or contains.
 fn labels(shape: &TypeShape) -> Vec<String> {
     let own = shape.labels.iter().map(|label| format!("{}={}", label.value, word(&label.name)));
     let own: Vec<String> = own.collect();
@@ -121,8 +121,8 @@ fn labels(shape: &TypeShape) -> Vec<String> {
     }
 }
 
-/// What there is to say of a field besides its name and kind.
-fn says(field: &TypeField) -> String {
+/// Formats a field's unit, help and labels.
+fn remarks(field: &TypeField) -> String {
     let mut parts = Vec::new();
     if !field.unit.is_empty() {
         parts.push(format!("[{}]", word(&field.unit)));
@@ -152,18 +152,18 @@ fn fields(out: &mut impl Write, rows: &[Row<'_>], width: Option<usize>) -> io::R
         let gap = " ".repeat((at + 4 + name).saturating_sub(len(&title)));
         let title = format!("{title}{gap}  {}", row.kind);
         let gap = " ".repeat((at + 4 + name + 2 + kind).saturating_sub(len(&title)));
-        let says = says(row.field);
-        if says.is_empty() {
+        let remarks = remarks(row.field);
+        if remarks.is_empty() {
             writeln!(out, "{}", title.trim_end())?;
             continue;
         }
         let beside = format!("{title}{gap}  ");
         // Beside it only if half of the line is left for it.
         if width.is_none_or(|width| len(&beside) <= width / 2) {
-            writeln!(out, "{}", paragraph(&beside, &says, width))?;
+            writeln!(out, "{}", paragraph(&beside, &remarks, width))?;
         } else {
             let below = " ".repeat(at + 4 + indent + BELOW);
-            writeln!(out, "{}\n{}", title.trim_end(), paragraph(&below, &says, width))?;
+            writeln!(out, "{}\n{}", title.trim_end(), paragraph(&below, &remarks, width))?;
         }
     }
     Ok(())

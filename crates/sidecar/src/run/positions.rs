@@ -1,4 +1,4 @@
-//! Places in observed rings, saved in a file.
+//! Positions in observed rings, saved in a file.
 
 use super::replace::{beside, replace};
 use perfring_consumer::{Count, Saved};
@@ -11,34 +11,34 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 use uuid::Uuid;
 
-/// Places that nobody has come back to for so long are forgotten: 30 days, in seconds.
+/// Positions of rings that were not read for so long are forgotten: 30 days, in seconds.
 const FORGOTTEN: u64 = 30 * 24 * 3600;
-/// As many places are kept, the newest.
+/// The limit of positions that are kept, the newest.
 const MAX: usize = 65_536;
 
-/// Why places cannot be saved or read.
+/// Why positions cannot be saved or read.
 #[derive(Debug, Error)]
-pub enum PlacesError {
-    /// Another process has the file.
-    #[error("another sidecar saves its places in {}: give this one a file of its own", .0.display())]
+pub enum PositionsError {
+    /// Another process uses the file.
+    #[error("another sidecar saves its positions in {}: give this one a file of its own", .0.display())]
     Taken(PathBuf),
     /// It cannot be read or written.
     #[error("cannot use {}: {source}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It holds something else.
+    /// It has another content.
     #[error(
-        "{} holds no places of a sidecar ({what}): remove it, and observed rings are read from \
+        "{} holds no positions of a sidecar ({what}): remove it, and observed rings are read from \
          their oldest records", .path.display()
     )]
     Bad {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
 }
@@ -47,74 +47,75 @@ pub enum PlacesError {
 #[serde(deny_unknown_fields)]
 struct Saves {
     version: u32,
-    rings: BTreeMap<Uuid, Place>,
+    rings: BTreeMap<Uuid, Position>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Place {
+struct Position {
     /// The position of the next record.
     pos: u64,
-    /// Records and bytes that stood before it since the ring was made.
+    /// Records and bytes before it since the ring was created.
     records: u64,
     bytes: u64,
     /// When it was saved, seconds since 1970.
     at: u64,
 }
 
-/// The saved places.
+/// The saved positions.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct Positions {
     file: Option<PathBuf>,
     /// Held for as long as this lives.
     _lock: Option<File>,
-    saved: BTreeMap<Uuid, Place>,
+    saved: BTreeMap<Uuid, Position>,
     dirty: bool,
 }
 
-impl Places {
-    pub(crate) fn open(path: Option<&Path>) -> Result<Self, PlacesError> {
+impl Positions {
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self, PositionsError> {
         let Some(path) = path else {
-            return Ok(Places { file: None, _lock: None, saved: BTreeMap::new(), dirty: false });
+            return Ok(Positions { file: None, _lock: None, saved: BTreeMap::new(), dirty: false });
         };
-        let io = |source| PlacesError::Io { path: path.to_owned(), source };
-        // On a volume that lives as long as the rings nobody else makes it.
+        let io = |source| PositionsError::Io { path: path.to_owned(), source };
+        // On a volume that lives as long as the rings, no other program creates it.
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
             fs::create_dir_all(dir).map_err(io)?;
         }
-        // Of a file beside it, as the file itself is replaced at each saving.
+        // Lock a file beside it, as the file itself is replaced at each save.
         let lock = File::create(beside(path, ".lock")).map_err(io)?;
         lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => PlacesError::Taken(path.to_owned()),
+            TryLockError::WouldBlock => PositionsError::Taken(path.to_owned()),
             TryLockError::Error(error) => io(error),
         })?;
         let saved = match fs::read(path) {
-            // Empty: a machine that went down before the disk had it. Its rings are gone as well.
+            // Empty: the machine crashed before the file was on disk. Its rings are lost as well.
             Ok(text) if text.is_empty() => BTreeMap::new(),
             Ok(text) => {
-                read(&text).map_err(|what| PlacesError::Bad { path: path.to_owned(), what })?
+                read(&text).map_err(|what| PositionsError::Bad { path: path.to_owned(), what })?
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(io(error)),
         };
-        Ok(Places { file: Some(path.to_owned()), _lock: Some(lock), saved, dirty: false })
+        Ok(Positions { file: Some(path.to_owned()), _lock: Some(lock), saved, dirty: false })
     }
 
-    /// Where to go on in a ring.
+    /// Returns where to continue in a ring.
     pub(crate) fn get(&self, uuid: &[u8; 16]) -> Option<Saved> {
-        let place = self.saved.get(&Uuid::from_bytes(*uuid))?;
-        let before = Count { records: place.records, bytes: place.bytes };
-        Some(Saved { pos: place.pos, before })
+        let position = self.saved.get(&Uuid::from_bytes(*uuid))?;
+        let before = Count { records: position.records, bytes: position.bytes };
+        Some(Saved { pos: position.pos, before })
     }
 
-    /// Takes places over.
-    pub(crate) fn update(&mut self, places: HashMap<[u8; 16], Saved>) {
+    /// Takes over new positions.
+    pub(crate) fn update(&mut self, positions: HashMap<[u8; 16], Saved>) {
         let at = now();
-        for (uuid, saved) in places {
+        for (uuid, saved) in positions {
             let Count { records, bytes } = saved.before;
-            let place = Place { pos: saved.pos, records, bytes, at };
-            let before = self.saved.insert(Uuid::from_bytes(uuid), place);
-            // A ring that is quiet is seen all the same, from time to time.
-            let news = before.is_none_or(|before| before.pos != place.pos || at - before.at > 3600);
+            let position = Position { pos: saved.pos, records, bytes, at };
+            let before = self.saved.insert(Uuid::from_bytes(uuid), position);
+            // The time of a quiet ring is also updated, from time to time.
+            let news =
+                before.is_none_or(|before| before.pos != position.pos || at - before.at > 3600);
             if !news && let Some(before) = before {
                 self.saved.insert(Uuid::from_bytes(uuid), before);
             }
@@ -122,24 +123,24 @@ impl Places {
         }
     }
 
-    /// A ring that comes no more.
+    /// Forgets a ring that was removed.
     pub(crate) fn forget(&mut self, uuid: &[u8; 16]) {
         self.dirty |= self.saved.remove(&Uuid::from_bytes(*uuid)).is_some();
     }
 
-    /// Writes them, if they are others than at the last call: all or nothing, at any death.
-    pub(crate) fn save(&mut self) -> Result<(), PlacesError> {
+    /// Writes the positions, if they changed since the last call: atomically, at any crash.
+    pub(crate) fn save(&mut self) -> Result<(), PositionsError> {
         let Some(path) = &self.file else { return Ok(()) };
         if !self.dirty {
             return Ok(());
         }
         let oldest = now().saturating_sub(FORGOTTEN);
-        self.saved.retain(|_, place| place.at >= oldest);
+        self.saved.retain(|_, position| position.at >= oldest);
         if self.saved.len() > MAX {
-            let mut times: Vec<u64> = self.saved.values().map(|place| place.at).collect();
+            let mut times: Vec<u64> = self.saved.values().map(|position| position.at).collect();
             times.sort_unstable();
             let oldest = times.get(times.len() - MAX).copied().unwrap_or(0);
-            self.saved.retain(|_, place| place.at >= oldest);
+            self.saved.retain(|_, position| position.at >= oldest);
         }
         let write = || -> io::Result<()> {
             let saves = Saves { version: 1, rings: self.saved.clone() };
@@ -147,13 +148,13 @@ impl Places {
             text.push(b'\n');
             replace(path, &text)
         };
-        write().map_err(|source| PlacesError::Io { path: path.clone(), source })?;
+        write().map_err(|source| PositionsError::Io { path: path.clone(), source })?;
         self.dirty = false;
         Ok(())
     }
 }
 
-fn read(text: &[u8]) -> Result<BTreeMap<Uuid, Place>, String> {
+fn read(text: &[u8]) -> Result<BTreeMap<Uuid, Position>, String> {
     let saves: Saves = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     match saves.version {
         1 => Ok(saves.rings),
@@ -171,30 +172,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_come_back_and_only_one_has_them() {
+    fn positions_are_restored_and_only_one_process_has_them() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.json");
         let saved = Saved { pos: 640, before: Count { records: 10, bytes: 640 } };
-        let mut places = Places::open(Some(&path)).unwrap();
-        places.update([([7; 16], saved), ([8; 16], Saved::default())].into());
-        places.forget(&[8; 16]);
-        assert!(matches!(Places::open(Some(&path)), Err(PlacesError::Taken(_))));
-        places.save().unwrap();
-        drop(places);
-        let places = Places::open(Some(&path)).unwrap();
-        assert_eq!((places.get(&[7; 16]), places.get(&[8; 16])), (Some(saved), None));
+        let mut positions = Positions::open(Some(&path)).unwrap();
+        positions.update([([7; 16], saved), ([8; 16], Saved::default())].into());
+        positions.forget(&[8; 16]);
+        assert!(matches!(Positions::open(Some(&path)), Err(PositionsError::Taken(_))));
+        positions.save().unwrap();
+        drop(positions);
+        let positions = Positions::open(Some(&path)).unwrap();
+        assert_eq!((positions.get(&[7; 16]), positions.get(&[8; 16])), (Some(saved), None));
     }
 
     #[test]
-    fn what_is_no_state_is_refused_and_an_empty_file_is_none() {
+    fn an_invalid_state_is_refused_and_an_empty_file_is_none() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.json");
         fs::write(&path, "").unwrap();
-        assert_eq!(Places::open(Some(&path)).unwrap().get(&[7; 16]), None);
+        assert_eq!(Positions::open(Some(&path)).unwrap().get(&[7; 16]), None);
         for text in ["{", "{}", r#"{"version":2,"rings":{}}"#, r#"{"version":1,"rings":{"x":{}}}"#]
         {
             fs::write(&path, text).unwrap();
-            let error = Places::open(Some(&path)).unwrap_err();
+            let error = Positions::open(Some(&path)).unwrap_err();
             assert!(error.to_string().contains("remove it"), "{error}");
         }
     }

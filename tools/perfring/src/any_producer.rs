@@ -1,4 +1,4 @@
-//! A ring to publish into, for a command.
+//! The producer of a command that publishes, for both kinds of ring.
 
 use crate::failure::note;
 use crate::stop::{POLL, Stop};
@@ -9,44 +9,44 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The producer of a ring that has one at a time, or one of many.
-pub(crate) enum Door {
+/// The producer of an exclusive or of a shared ring.
+pub(crate) enum AnyProducer {
     One(Box<Producer>),
     Many(Box<SharedProducer>),
 }
 
-impl Door {
+impl AnyProducer {
     pub(crate) fn attach(location: &Location, name: &str) -> Result<Self, AttachError> {
         match Producer::attach_as(location, name) {
-            Err(AttachError::Kind { .. }) => {
-                SharedProducer::attach_as(location, name).map(|many| Door::Many(Box::new(many)))
-            }
-            one => one.map(|one| Door::One(Box::new(one))),
+            Err(AttachError::Kind { .. }) => SharedProducer::attach_as(location, name)
+                .map(|many| AnyProducer::Many(Box::new(many))),
+            one => one.map(|one| AnyProducer::One(Box::new(one))),
         }
     }
 
     pub(crate) fn max_len(&self) -> usize {
         match self {
-            Door::One(producer) => producer.max_len(),
-            Door::Many(producer) => producer.max_len(),
+            AnyProducer::One(producer) => producer.max_len(),
+            AnyProducer::Many(producer) => producer.max_len(),
         }
     }
 
     pub(crate) fn register(&mut self, entry: &Entry<'_>) -> Result<(), ReserveError> {
         match self {
-            Door::One(producer) => producer.register_entry(entry),
-            Door::Many(producer) => producer.register_entry(entry),
+            AnyProducer::One(producer) => producer.register_entry(entry),
+            AnyProducer::Many(producer) => producer.register_entry(entry),
         }
     }
 
     pub(crate) fn has_time(&self) -> bool {
         match self {
-            Door::One(producer) => producer.layout().time,
-            Door::Many(producer) => producer.layout().time,
+            AnyProducer::One(producer) => producer.layout().time,
+            AnyProducer::Many(producer) => producer.layout().time,
         }
     }
 
-    /// What was written and refused here since the ring was made; by earlier producers, too.
+    /// Returns what was written and refused since the ring was created, by earlier producers as
+    /// well.
     pub(crate) fn counts(&self) -> (Count, Refused) {
         let totals = match self {
             Door::One(producer) => producer.totals(),
@@ -71,34 +71,34 @@ impl Door {
         wait: Duration,
     ) -> Result<(), ReserveError> {
         match (self, line) {
-            (Door::One(producer), Line::Whole(bytes)) => {
+            (AnyProducer::One(producer), Line::Whole(bytes)) => {
                 producer.publish_timeout(kind, bytes, wait)
             }
-            (Door::Many(producer), Line::Whole(bytes)) => {
+            (AnyProducer::Many(producer), Line::Whole(bytes)) => {
                 producer.publish_timeout(kind, bytes, wait)
             }
-            (door, too_long) => door.publish(kind, too_long),
+            (producer, too_long) => producer.publish(kind, too_long),
         }
     }
 }
 
-/// A line as it is offered to the ring.
+/// A line that is offered to the ring.
 #[derive(Clone, Copy)]
 pub(crate) enum Line<'a> {
     Whole(&'a [u8]),
-    /// Longer than the ring takes: its length, to be refused and counted.
+    /// A line that exceeds the ring's limit: its length, to be refused and counted.
     TooLong(usize),
 }
 
-/// Ends the process when somebody asks it to stop while the producer waits for space, which nothing
-/// interrupts. The ring is made for a producer that ends at any instruction.
+/// Ends the process if it is asked to stop while the producer waits for space, as nothing
+/// interrupts that wait. The ring tolerates a producer that ends at any instruction.
 pub(crate) struct Watch {
     published: Arc<AtomicU64>,
     lost: Arc<AtomicU64>,
 }
 
 impl Watch {
-    /// More than an orderly end takes.
+    /// Longer than an orderly end takes.
     const GRACE: Duration = Duration::from_millis(300);
 
     pub(crate) fn start(stop: &Stop) -> Self {
@@ -112,7 +112,7 @@ impl Watch {
             std::thread::sleep(Self::GRACE);
             note(&format!(
                 "published {} records, lost {}; stopped while waiting for space",
-                published.load(Ordering::Relaxed), // Relaxed: a figure for people
+                published.load(Ordering::Relaxed), // Relaxed: only printed
                 lost.load(Ordering::Relaxed)
             ));
             std::process::exit(128 + stop.signal().unwrap_or_default());
@@ -126,7 +126,7 @@ impl Watch {
     }
 }
 
-/// What became of the lines.
+/// How many lines were published and refused.
 pub(crate) struct Report {
     published: u64,
     refused: Refused,
@@ -155,7 +155,7 @@ impl Report {
             said += &format!(", contended {contended}, pending {pending}");
         }
         if contended + pending > 0 {
-            said += &format!("; `perfring stat {location}` says who holds the ring up");
+            said += &format!("; `perfring stat {location}` shows what holds the ring up");
         }
         said
     }
