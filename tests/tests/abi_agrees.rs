@@ -103,7 +103,7 @@ fn members(header: &str, of: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_field_stands_where_c_has_it() {
+fn every_field_has_the_offset_that_c_has() {
     let wanted: Vec<_> = FIELDS.iter().map(|f| (f.name, f.name.to_owned())).collect();
     let source = offsets_of("\"perfring.h\"", "perfring_header", &wanted);
     assert_eq!(printed(&root().join("proto"), &source), field_rows());
@@ -119,7 +119,7 @@ fn every_field_stands_where_c_has_it() {
 }
 
 #[test]
-fn every_field_stands_where_the_document_has_it() {
+fn every_field_has_the_offset_in_the_document() {
     let document = text("proto/ABI.md");
     let table = document.split("| field | offset | size | sole writer |").nth(1).unwrap();
     let rows: Vec<_> = table

@@ -72,7 +72,7 @@ fn follow(
 }
 
 #[test]
-fn a_drop_ring_loses_only_what_it_tells() {
+fn a_drop_ring_loses_only_what_it_reports() {
     for (size, len, pace) in [
         (4096, 8, WaitStrategy::Latency),
         (1 << 16, 8, WaitStrategy::Throughput),

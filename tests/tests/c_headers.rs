@@ -116,7 +116,7 @@ fn options(policy: Policy) -> Options {
 }
 
 #[test]
-fn what_c_publishes_a_rust_consumer_reads_and_the_books_balance() {
+fn what_c_publishes_a_rust_consumer_reads_and_all_is_accounted_for() {
     const COUNT: u64 = 200_000;
     let dir = ring_dir();
     let exe = peer(dir.path());

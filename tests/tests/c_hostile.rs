@@ -201,7 +201,7 @@ fn broken_words_anywhere_are_judged_in_c_as_in_rust() {
 /// A process overwrites positions and header words while C reads them, and restores them now and
 /// then.
 #[test]
-fn lies_that_change_while_c_reads_them_harm_nobody() {
+fn changes_while_c_reads_do_no_harm() {
     let dir = ring_dir();
     let exe = c_peer(Build::Sanitized, dir.path()).expect("a C compiler with sanitizers");
     let mut items = 0;

@@ -180,7 +180,7 @@ fn every_byte_arrives_at_full_speed_from_four_producers() {
 /// The next producer takes over from one that was killed at a random moment, and has numbers of its
 /// own: the records of each are in order, without a gap, up to a point after its last.
 #[test]
-fn a_producer_killed_at_random_loses_no_record_and_no_room() {
+fn a_producer_killed_at_random_loses_no_record_and_no_space() {
     for policy in [Policy::Drop, Policy::Overwrite] {
         let dir = ring_dir();
         let ring = dir.path().join("ring");
@@ -231,7 +231,7 @@ fn said(out: &mut BufReader<ChildStdout>, line: &mut String) -> bool {
 }
 
 #[test]
-fn what_a_killed_consumer_had_not_released_comes_again_and_nothing_is_missing() {
+fn unreleased_records_of_a_killed_consumer_come_again_and_none_is_missing() {
     for kind in ["one", "many"] {
         let dir = ring_dir();
         let ring = dir.path().join("ring");

@@ -289,7 +289,7 @@ fn the_page_size_comes_from_the_file() {
 }
 
 #[test]
-fn the_file_of_dead_processes_tells_everything_elsewhere_too() {
+fn the_file_of_dead_processes_is_complete_elsewhere_as_well() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     create(&ring, &Options { size: 1 << 14, ..Options::default() }).unwrap();

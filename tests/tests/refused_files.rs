@@ -246,7 +246,7 @@ fn sparse(path: &Path, data_size: u64, fields: &[(usize, u64)]) -> File {
 }
 
 #[test]
-fn a_large_ring_does_not_make_its_lies_cost_more() {
+fn invalid_fields_do_not_cost_more_in_a_large_ring() {
     let mut trial = Trial::new();
     let size = 8u64 << 20;
     let head = (at("data_head").start, size - 8);

@@ -186,7 +186,7 @@ fn ask(consumer: &mut Consumer) {
 }
 
 #[test]
-fn a_cut_file_is_an_error_for_a_consumer_that_copies() {
+fn a_truncated_file_is_an_error_for_a_consumer_that_copies() {
     each(&["read", "take", "drain"], |method, case| {
         let mut consumer = Consumer::attach_with(
             case.path,
@@ -202,7 +202,7 @@ fn a_cut_file_is_an_error_for_a_consumer_that_copies() {
 }
 
 #[test]
-fn a_cut_file_is_an_error_for_a_consumer_that_borrows() {
+fn a_truncated_file_is_an_error_for_a_consumer_that_borrows() {
     each(&["read", "take", "drain", "pinned", "run"], |method, case| {
         let mut consumer = Consumer::attach(case.path).unwrap();
         consumer.read().unwrap().map(whole).unwrap();
@@ -214,7 +214,7 @@ fn a_cut_file_is_an_error_for_a_consumer_that_borrows() {
 }
 
 #[test]
-fn a_cut_file_is_an_error_for_an_observer() {
+fn a_truncated_file_is_an_error_for_an_observer() {
     each(&["read", "take", "snapshot", "wait"], |method, case| {
         let mut observer = Observer::open(case.path, Start::Oldest).unwrap();
         if method != "wait" {
@@ -247,7 +247,7 @@ fn a_cut_file_is_an_error_for_an_observer() {
 }
 
 #[test]
-fn a_cut_file_is_an_error_for_a_producer_within_a_lap() {
+fn a_truncated_file_is_an_error_for_a_producer_within_a_lap() {
     each(&["publish"], |_, case| {
         case.cut();
         let mut published = RECORDS..RECORDS + LAP;

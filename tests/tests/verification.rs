@@ -8,7 +8,7 @@ use std::fs;
 /// In each cell of a table, a name in backticks after a file's path in backticks is a function of
 /// that file, and each path is a file.
 #[test]
-fn every_test_of_the_book_exists() {
+fn every_test_in_the_document_exists() {
     let document = fs::read_to_string(workspace().join("proto/VERIFICATION.md")).unwrap();
     let (mut sources, mut named) = (BTreeMap::new(), 0);
     for line in document.lines() {

@@ -118,7 +118,7 @@ fn child() {
 }
 
 #[test]
-fn what_is_no_rings_goes_to_whoever_had_the_signal() {
+fn a_foreign_sigbus_goes_to_the_previous_handler() {
     for when in ["before", "after"] {
         assert_eq!(ended(&format!("exit, {when}")).code(), Some(77), "{when}");
         // And it comes to an end where the two call each other.
