@@ -30,7 +30,7 @@ struct Mode {
     beside: Vec<f64>,
 }
 
-impl Way {
+impl Mode {
     fn new(dir: &Path, name: &'static str, guard: Trust, drains: bool) -> Self {
         let path = dir.join(name);
         let options = Options { size: RING, ..Options::default() };
@@ -40,7 +40,7 @@ impl Way {
             &ConsumerOptions { trust: guard, ..ConsumerOptions::default() },
         )
         .unwrap();
-        Way { name, producer, consumer, drains, alone: Vec::new(), beside: Vec::new() }
+        Mode { name, producer, consumer, drains, alone: Vec::new(), beside: Vec::new() }
     }
 }
 
@@ -72,7 +72,7 @@ fn alone(mode: &mut Mode, payload: &[u8], rounds: u64) -> f64 {
         // As many as fit for certain, with their headers.
         let sent = RING / (payload.len() as u64 + 24);
         for _ in 0..sent {
-            way.producer.publish_as(KIND, payload).unwrap();
+            mode.producer.publish_as(KIND, payload).unwrap();
         }
         let start = Instant::now();
         let seen = read(&mut mode.consumer, mode.drains, payload);
@@ -117,11 +117,11 @@ fn main() {
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     println!("payload mode      alone, ns a record   of plain   beside, ns a record   of plain");
     for len in LENS {
-        let mut ways = [
-            Way::new(dir.path(), "read", Trust::Peers, false),
-            Way::new(dir.path(), "read copied", Trust::Nobody, false),
-            Way::new(dir.path(), "drain", Trust::Peers, true),
-            Way::new(dir.path(), "drain copied", Trust::Nobody, true),
+        let mut modes = [
+            Mode::new(dir.path(), "read", Trust::Peers, false),
+            Mode::new(dir.path(), "read copied", Trust::Nobody, false),
+            Mode::new(dir.path(), "drain", Trust::Peers, true),
+            Mode::new(dir.path(), "drain copied", Trust::Nobody, true),
         ];
         let payload: Vec<u8> = (0..len).map(|at| at as u8 ^ 0x5a).collect();
         let count = (bytes / (len + 8)).clamp(100, 4_000_000) as u64;

@@ -25,13 +25,13 @@ fn a_c_reader_is_told_that_its_ring_was_removed_or_replaced() {
         let mut producer = Producer::create(&ring, &options(policy)).unwrap();
         let mut c = Peer::start(&exe, &["outlive", how], &ring);
         assert_eq!(c.line(), "ready");
-        producer.publish(NUMBERED, &numbered(0, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
         assert_eq!(c.line(), "reads");
         // A ring that is only renamed is read on.
         let moved = dir.path().join("moved");
         fs::rename(&ring, &moved).unwrap();
         assert_eq!([c.line(), c.line()], ["checked", "checked"]);
-        producer.publish(NUMBERED, &numbered(1, 8)).unwrap();
+        producer.publish_as(NUMBERED, &numbered(1, 8)).unwrap();
         fs::rename(&moved, &ring).unwrap();
         if replaced {
             // Its file has another name still.
@@ -43,7 +43,7 @@ fn a_c_reader_is_told_that_its_ring_was_removed_or_replaced() {
         }
         // What comes after that is read as well.
         for number in 2..COUNT {
-            producer.publish(NUMBERED, &numbered(number, 8)).unwrap();
+            producer.publish_as(NUMBERED, &numbered(number, 8)).unwrap();
         }
         let said = c.end();
         let removed = format!("{COUNT} -18 the ring's file was removed or replaced");

@@ -6,7 +6,7 @@
 use perfring_consumer::Location;
 use perfring_export::Null;
 use perfring_producer::{Options, Producer};
-use perfring_sidecar::config::{Delivery, Input, Place};
+use perfring_sidecar::config::{Delivery, Input, InputSource};
 use perfring_sidecar::{Engine, Turn};
 use std::error::Error;
 use std::time::Duration;

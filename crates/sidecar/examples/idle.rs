@@ -5,7 +5,7 @@
 
 use perfring_consumer::Location;
 use perfring_producer::{Options, Producer};
-use perfring_sidecar::config::{Input, Place};
+use perfring_sidecar::config::{Input, InputSource};
 use perfring_sidecar::{Config, Engine, Sidecar, Signals};
 use std::error::Error;
 use std::time::{Duration, Instant};

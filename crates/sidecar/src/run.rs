@@ -129,7 +129,7 @@ impl Sidecar {
         config.check()?;
         // A ring whose file is truncated is only that ring's problem.
         install_sigbus_handler().map_err(StartError::SigbusHandler)?;
-        let places = Places::open(config.settings.state.as_deref())?;
+        let positions = Positions::open(config.settings.state.as_deref())?;
         let mut engine = Engine::new(config.settings.delay())?;
         let mut outputs = Outputs::default();
         for output in &config.outputs {

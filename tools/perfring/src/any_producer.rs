@@ -49,18 +49,22 @@ impl AnyProducer {
     /// well.
     pub(crate) fn counts(&self) -> (Count, Refused) {
         let totals = match self {
-            Door::One(producer) => producer.totals(),
-            Door::Many(producer) => producer.totals(),
+            AnyProducer::One(producer) => producer.totals(),
+            AnyProducer::Many(producer) => producer.totals(),
         };
         (totals.written, totals.refused)
     }
 
     pub(crate) fn publish(&mut self, kind: RecordType, line: Line<'_>) -> Result<(), ReserveError> {
         match (self, line) {
-            (Door::One(producer), Line::Whole(bytes)) => producer.publish_as(kind, bytes),
-            (Door::Many(producer), Line::Whole(bytes)) => producer.publish_as(kind, bytes),
-            (Door::One(producer), Line::TooLong(len)) => producer.reserve(kind, len).map(drop),
-            (Door::Many(producer), Line::TooLong(len)) => producer.reserve(kind, len).map(drop),
+            (AnyProducer::One(producer), Line::Whole(bytes)) => producer.publish_as(kind, bytes),
+            (AnyProducer::Many(producer), Line::Whole(bytes)) => producer.publish_as(kind, bytes),
+            (AnyProducer::One(producer), Line::TooLong(len)) => {
+                producer.reserve(kind, len).map(drop)
+            }
+            (AnyProducer::Many(producer), Line::TooLong(len)) => {
+                producer.reserve(kind, len).map(drop)
+            }
         }
     }
 

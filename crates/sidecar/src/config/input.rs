@@ -95,9 +95,9 @@ struct Keys {
 impl Input {
     /// Creates an input of this source, read as suits the rings.
     #[must_use]
-    pub fn new(place: Place) -> Self {
+    pub fn new(source: InputSource) -> Self {
         let (mode, from, trust) = (Mode::Auto, From::Oldest, Trust::Auto);
-        Input { place, mode, from, trust, prune_after_seconds: None }
+        Input { source, mode, from, trust, prune_after_seconds: None }
     }
 
     pub(super) fn read(table: Table<'_>) -> Result<Self, ConfigError> {
@@ -119,7 +119,7 @@ impl Input {
             _ => return Err(wrong),
         };
         let Keys { mode, from, trust, prune_after_seconds, .. } = keys;
-        Ok(Input { place, mode, from, trust, prune_after_seconds })
+        Ok(Input { source, mode, from, trust, prune_after_seconds })
     }
 
     pub(super) fn describe(&self) -> String {
@@ -146,6 +146,6 @@ impl Input {
             Trust::Nobody => "; copied",
             Trust::Peers => "; not copied",
         };
-        format!("reads {place}: {mode}{trust}{prune}")
+        format!("reads {source}: {mode}{trust}{prune}")
     }
 }

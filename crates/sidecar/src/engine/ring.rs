@@ -77,7 +77,7 @@ pub struct RingStatus<'a> {
     /// Whether its records are copied before they are decoded.
     pub copied: bool,
     /// Whether its file was removed, and it is read to its end.
-    pub vanished: bool,
+    pub removed: bool,
     /// Bytes between what is delivered and what is published.
     pub lag: u64,
 }
@@ -265,7 +265,7 @@ impl Ring {
             figures: &self.figures,
             observed: self.observed,
             copied: self.copied,
-            vanished: self.vanished,
+            removed: self.removed,
             lag: self.shapes.head().saturating_sub(self.delivered().pos),
         }
     }

@@ -42,7 +42,7 @@ fn ring_json(ring: &RingStatus<'_>) -> Value {
         },
         "observed": ring.observed,
         "copied": ring.copied,
-        "vanished": ring.vanished,
+        "removed": ring.removed,
         "records": ring.figures.records,
         "bytes": ring.figures.bytes,
         "lost": lost,

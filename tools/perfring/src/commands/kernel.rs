@@ -216,7 +216,7 @@ impl Timeline<'_> {
 
     fn failed(&self, source: SourceId, error: SourceError) -> Failure {
         match (self.ring, error) {
-            (Some(location), SourceError::Read(error)) if self.places.first() == Some(&source) => {
+            (Some(location), SourceError::Read(error)) if self.sources.first() == Some(&source) => {
                 Failure::corrupt(location, error)
             }
             (_, error) => Failure::Damaged(format!("a ring of the kernel's: {error}")),

@@ -2,7 +2,7 @@
 
 use crate::args;
 use crate::failure::{Failure, note};
-use perfring_sidecar::config::{Input, Mode, Place, Trust};
+use perfring_sidecar::config::{Input, InputSource, Mode, Trust};
 use perfring_sidecar::{Config, ConfigError, End, Rule, Sidecar, Signals, StartError};
 use std::path::PathBuf;
 
