@@ -1,6 +1,9 @@
 //! The consumer's door to perfring: read records where they stand, watch a ring without leaving a
 //! trace, or open the file of a process that is gone.
 //!
+//! Most users depend on `perfring`, which re-exports all of this crate beside the producer. This one is
+//! for programs that only read.
+//!
 //! | | [`Consumer`] | [`Observer`] | [`Snapshot`] |
 //! |---|---|---|---|
 //! | how many | one at a time | any number | any number |
@@ -65,7 +68,7 @@ pub use fill::Fill;
 pub use item::{Item, Record, TypeMismatch};
 pub use observer::Observer;
 pub use options::{Acknowledge, ConsumerOptions, ObserverOptions};
-pub use perfring_abi::{Cause, Evict, Layout, Policy, Producers, RecordType, Report};
+pub use perfring_abi::{BadRing, Cause, Evict, Layout, Policy, Producers, RecordType, Report};
 pub use perfring_ring::{
     Anchor, Anchors, ConsumerTotals, Count, Lost, OwnerInfo, ProducerTotals, ReadError, Recovered,
     Refused, RingTotals, Saved, SlotFigures, Start, WakeAt,

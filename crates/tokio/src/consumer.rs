@@ -145,7 +145,7 @@ impl Consumer {
     /// [`perfring_consumer::Consumer::acknowledge`].
     ///
     /// A forwarder that loses nothing, whether it is cancelled, killed or restarted, acknowledges what
-    /// has been delivered:
+    /// has been delivered (see [Forwarding](crate#forwarding)):
     ///
     /// ```
     /// # use perfring_producer::{Options, Producer};
@@ -178,6 +178,8 @@ impl Consumer {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// Over TCP a record is delivered when the peer says so, and not when the kernel has taken it.
     ///
     /// Items of the [`Stream`] count as returned when the stream yields them: acknowledge them once
     /// they are delivered, and not while a combinator still buffers some.
