@@ -4,7 +4,7 @@
 //! cargo run --release -p perfring-producer --example pages -- /dev/shm
 //! ```
 //!
-//! Each repetition makes a ring anew for each way, the ways taking turns. Figures are ratios to a ring
+//! Each repetition makes a new ring for each setting, in turn. Figures are ratios to a ring
 //! that was only attached to, of the same repetition: medians of five, with their range.
 
 use perfring_producer::{Options, Pages, Policy, Producer};
