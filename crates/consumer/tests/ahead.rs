@@ -1,5 +1,6 @@
-//! Reading ahead of what is released: nothing goes back to the producer before its mark, a later
-//! consumer gets the rest again, the books stay exact; and raw access is checked.
+//! Reading ahead of what is released: nothing goes back to the producer before its resume point is
+//! released, a later consumer gets the rest again, the totals stay exact; and raw access is
+//! checked.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::advanced::{Front, ResumePoint};
@@ -65,7 +66,7 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
                 Err(other) => panic!("{other}"),
             }
         }
-        // Read all, some by `take` and some by `read`; losses are told where they were.
+        // Read all, some by `take` and some by `read`; losses are reported where they were.
         loop {
             let item = match round % 2 {
                 0 => consumer.read().unwrap(),
@@ -335,7 +336,7 @@ fn holes_at_the_end_go_back_though_nobody_takes_them() {
             producer.reserve(BYTES, 40).unwrap().discard();
         }
         if consumer.advanced().peek().unwrap() != Front::Empty {
-            // The record stays until its mark is released, and the holes behind it with it.
+            // The record stays until its resume point is released, and the holes behind it with it.
             assert!(consumer.advanced().take().unwrap().is_some());
             assert_eq!(consumer.advanced().peek().unwrap(), Front::Empty);
             balance(&place, 1, 0);

@@ -1,4 +1,4 @@
-//! Payloads of the AUX area, through the doors that applications use.
+//! Payloads of the AUX area, through the methods that applications use.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::{Consumer, Item, Observer, Snapshot, Start, Stat};
@@ -26,7 +26,7 @@ fn record(item: Option<Item<'_>>) -> (u32, Vec<u8>, Option<u64>) {
     }
 }
 
-/// The next record, after what is told of losses.
+/// The next record, after reported losses.
 fn reported(consumer: &mut Consumer) -> Vec<u8> {
     loop {
         match consumer.read().unwrap() {
@@ -96,7 +96,7 @@ fn a_full_area_refuses_counts_and_tells_and_goes_on_when_it_is_read() {
         assert_eq!(producer.publish_as(KIND, &second), Err(ReserveError::Full));
         let waited = producer.publish_timeout(KIND, &second, Duration::from_millis(1));
         assert_eq!(waited, Err(ReserveError::Full));
-        // What is small has a place of its own.
+        // Small payloads stay in the data area.
         producer.publish_as(KIND, b"small").unwrap();
         assert!(reported(&mut consumer) == first);
         assert_eq!(reported(&mut consumer), b"small");

@@ -109,7 +109,7 @@ pub struct Follower {
     by_uuid: HashMap<[u8; 16], OsString>,
     /// Names to check.
     pending: VecDeque<OsString>,
-    /// Told that the directory has too many names.
+    /// Reported that the directory has too many names.
     overfull: bool,
 }
 

@@ -136,7 +136,7 @@ fn an_end_is_reported_while_items_are_unacknowledged_and_the_ring_is_kept_until_
     say(&mut producer, "a");
     let mut merge = follow(set, ReadMode::Auto);
     assert_eq!(read(&mut merge, 1), ["one a"]);
-    let kept = set.dir().join(".kept"); // hidden from those who follow
+    let kept = set.dir().join(".kept"); // hidden from followers
     fs::hard_link(set.dir().join("one"), &kept).unwrap();
     fs::remove_file(set.dir().join("one")).unwrap();
     drop(producer);

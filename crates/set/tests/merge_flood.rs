@@ -1,4 +1,4 @@
-//! A ring that somebody fills without end, with stamps that are made up: the others come out all the
+//! A ring that somebody fills without end, with invalid timestamps: the others come out all the
 //! same, and in their order.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -23,10 +23,10 @@ enum Of {
     Lapping,
 }
 
-/// The stamp of an item at a position.
+/// The timestamp of an item at a position.
 type Timestamp = fn(u64) -> u64;
 
-/// Always full, and each item has the time that `timestamp` tells.
+/// Always full, and each item has the time that `timestamp` returns.
 struct Flood {
     of: Of,
     timestamp: Timestamp,

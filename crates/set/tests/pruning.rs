@@ -79,12 +79,12 @@ fn a_ring_in_use_or_unread_stays() {
     assert!(
         matches!(place.kept(AT_ONCE), Kept::Producer(owner) if owner.pid == std::process::id())
     );
-    // Full, and told so in the stream: the loss, too, is to be read.
+    // Full, and reported in the stream: the loss, too, is to be read.
     while producer.publish(&[7; 100]).is_ok() {}
     drop(producer);
     let Kept::Unread(there) = place.kept(AT_ONCE) else { panic!() };
     assert_eq!(drain(&place.path("a")), there.records);
-    drop(place.set.producer("a").unwrap()); // tells the loss now that there is room
+    drop(place.set.producer("a").unwrap()); // reports the loss now that there is room
     assert!(matches!(place.kept(AT_ONCE), Kept::Unread(none) if none.records == 0));
     drain(&place.path("a"));
     let consumer = Consumer::attach(place.path("a")).unwrap();
@@ -114,7 +114,7 @@ fn a_flight_recorder_keeps_its_last_words_unless_told() {
     let mut producer = place.set.producer_with("a", &options).unwrap();
     producer.publish(b"last words").unwrap();
     drop(producer);
-    drain(&place.path("a")); // a consumer copies: they are still there
+    drain(&place.path("a")); // a consumer copies: they are still present
     assert!(matches!(place.kept(AT_ONCE), Kept::LastRecords(count) if count.records == 1));
     assert_eq!(place.pruned(PruneRule { flight_recorders: true, ..AT_ONCE }), ["a"]);
 }

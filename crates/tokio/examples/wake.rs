@@ -60,7 +60,7 @@ fn sample(way: &str, dir: &Path) -> Result<Duration, Box<dyn Error>> {
     let mut consumer = Consumer::attach(&reply)?;
     let mut took = Vec::new();
     for round in 0..ROUNDS {
-        // It is asleep by then, and the way there is not measured.
+        // It is asleep by then: going to sleep is not measured.
         std::thread::sleep(Duration::from_micros(300));
         let begin = Instant::now();
         producer.publish(&round.to_le_bytes())?;

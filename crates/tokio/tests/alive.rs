@@ -51,7 +51,7 @@ async fn a_task_is_woken_for_every_record_and_sleeps_in_between() {
         let consumer = perfring_consumer::Consumer::attach(&path).unwrap();
         let mut consumer = Consumer::new(consumer, by).unwrap();
         for _ in 0..ROUNDS {
-            // Until it sleeps, by its own word in the ring; the last wake may still be on its way.
+            // Until it sleeps, by its own word in the ring; the last wake may still be pending.
             while consumer.ready().now_or_never().is_some() || field(&ring, "wait_armed") == 0 {
                 tokio::task::yield_now().await;
             }
@@ -177,7 +177,7 @@ async fn a_killed_producer_ends_those_that_end_with_it() {
     let read = tokio::spawn(consumer.map(Result::unwrap).collect::<Vec<OwnedItem>>());
     let seen = tokio::spawn(observer.map(Result::unwrap).collect::<Vec<OwnedItem>>());
     tokio::task::yield_now().await;
-    // The name alone goes: nobody who is attached notices.
+    // Only the name is removed: attached processes do not notice.
     std::fs::remove_file(&path).unwrap();
     child.kill().await.unwrap();
     let numbers = |items: Vec<OwnedItem>| -> Vec<u64> {
