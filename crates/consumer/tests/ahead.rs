@@ -183,7 +183,7 @@ fn the_front_is_what_comes_next() {
 }
 
 #[test]
-fn a_loss_that_was_found_and_not_taken_is_told_by_the_next_observer() {
+fn a_loss_that_was_found_and_not_taken_is_reported_by_the_next_observer() {
     let place = Place::new();
     let options = Options { policy: Policy::Overwrite, ..small() };
     let mut producer = Producer::create(place.ring(), &options).unwrap();
@@ -222,7 +222,7 @@ fn a_loss_that_was_found_and_not_taken_is_told_by_the_next_observer() {
 }
 
 #[test]
-fn on_an_overwrite_ring_a_mark_is_the_place_that_is_saved() {
+fn on_an_overwrite_ring_a_resume_point_is_the_position_that_is_saved() {
     let place = Place::new();
     let options = Options { policy: Policy::Overwrite, ..small() };
     let mut producer = Producer::create(place.ring(), &options).unwrap();

@@ -82,7 +82,7 @@ fn a_payload_of_any_length_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn a_full_area_refuses_counts_and_tells_and_goes_on_when_it_is_read() {
+fn a_full_area_refuses_counts_and_reports_and_goes_on_when_it_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let mut producer = Producer::create(&path, &options(Policy::Drop, MIB, false)).unwrap();

@@ -49,7 +49,9 @@ pub enum ReserveError {
     #[error("{}", perfring_shm::Forked)]
     Forked,
     /// A position in the ring is one that no producer and consumer leave.
-    #[error("data_tail is {tail}, which is no valid position: another program has corrupted the ring")]
+    #[error(
+        "data_tail is {tail}, which is no valid position: another program has corrupted the ring"
+    )]
     Corrupt {
         /// The value of `data_tail`.
         tail: u64,

@@ -201,7 +201,7 @@ fn after_a_panic_what_was_published_stands_and_the_producer_goes_on() {
 }
 
 #[test]
-fn who_waits_for_space_loses_nothing_and_who_does_not_is_told() {
+fn waiting_for_space_loses_nothing_and_otherwise_losses_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let mut producer =
@@ -235,7 +235,7 @@ fn who_waits_for_space_loses_nothing_and_who_does_not_is_told() {
     assert_eq!(read, 255);
     consumer.release();
     assert_eq!(producer.publish_each(Each::new(KIND, 8), 0..1u64, number), 1);
-    let Some(Item::Lost(lost)) = consumer.read().unwrap() else { panic!("not told") };
+    let Some(Item::Lost(lost)) = consumer.read().unwrap() else { panic!("not reported") };
     assert_eq!((lost.records, lost.cause), (45, Cause::Full));
 }
 

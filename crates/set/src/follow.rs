@@ -41,7 +41,7 @@ pub enum FollowError {
     /// A system call failed: no file descriptors are left.
     #[error("cannot follow {}: {step}: {source}", .dir.display())]
     Io {
-        /// Returns the directory.
+        /// The directory.
         dir: PathBuf,
         /// The step that failed.
         step: &'static str,

@@ -150,7 +150,7 @@ fn an_end_is_reported_while_items_are_unacknowledged_and_the_ring_is_kept_until_
 }
 
 #[test]
-fn drop_rings_are_consumed_and_overwrite_rings_observed_unless_told() {
+fn drop_rings_are_consumed_and_overwrite_rings_observed_by_default() {
     let Temp { set, .. } = &temp();
     let overwrite = Options { policy: Policy::Overwrite, ..Options::default() };
     say(&mut set.producer("drop").unwrap(), "a");

@@ -92,7 +92,7 @@ impl Source for Flood {
     }
 }
 
-/// Of records that are stamped when they are published, one every 10 us.
+/// Of records whose timestamp is taken when they are published, one every 10 us.
 struct Honest {
     clock: Arc<AtomicU64>,
     taken: u64,

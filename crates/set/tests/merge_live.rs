@@ -154,7 +154,7 @@ fn live_rings_come_in_the_order_of_time_and_none_is_missing_after_a_restart() {
 }
 
 #[test]
-fn observers_of_overwrite_rings_get_every_record_or_are_told() {
+fn observers_of_overwrite_rings_get_every_record_or_a_report_of_its_loss() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let options = Options { policy: Policy::Overwrite, ..options() };

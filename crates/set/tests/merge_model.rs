@@ -1,6 +1,6 @@
-//! The merge against a plain model, by a clock that the test turns: what is published in time comes
-//! in its place and within the delay, what is not comes at once and says by how much it is late, and
-//! everything comes once and in the order of its ring.
+//! The merge against a plain model, by a clock that the test advances: what is published in time
+//! comes in order and within the delay, what is not comes at once and says by how much it is late,
+//! and everything comes once and in the order of its ring.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::advanced::{Front, ResumePoint};
@@ -344,7 +344,7 @@ fn a_source_that_copies_is_looked_at_until_it_has_nothing() {
 }
 
 #[test]
-fn a_damaged_source_is_told_once_and_the_others_go_on() {
+fn a_damaged_source_is_reported_once_and_the_others_go_on() {
     let clock = Arc::new(AtomicU64::new(START));
     let mut merge = merge_at(&clock);
     let (good, script) = add(&mut merge, &[at(1), at(3)]);

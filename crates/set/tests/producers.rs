@@ -14,7 +14,7 @@ fn names(dir: &std::path::Path) -> Vec<String> {
 }
 
 #[test]
-fn a_ring_is_gone_on_with_when_its_producer_is_gone() {
+fn a_ring_is_continued_when_its_producer_has_ended() {
     let temp = tempfile::tempdir().unwrap();
     let set = RingSet::open(temp.path().join("rings")).unwrap();
     for n in 0..3u8 {
@@ -152,7 +152,7 @@ fn names_are_one_component_and_never_hidden() {
 }
 
 #[test]
-fn a_directory_is_made_for_its_owner_alone_or_as_told() {
+fn a_directory_is_made_for_its_owner_alone_or_with_the_mode_of_the_options() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("rings");
     let mode = |dir: &PathBuf| fs::metadata(dir).unwrap().mode() & 0o7777;
@@ -189,7 +189,7 @@ fn a_directory_is_made_for_its_owner_alone_or_as_told() {
 }
 
 #[test]
-fn another_users_directory_or_ring_is_refused_unless_told() {
+fn another_users_directory_or_ring_is_refused_by_default() {
     if !nix::unistd::Uid::effective().is_root() {
         let why = "only root can give files away";
         assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "{why}");

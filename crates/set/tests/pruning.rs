@@ -108,7 +108,7 @@ fn a_hole_at_the_end_is_nothing_to_read() {
 }
 
 #[test]
-fn a_flight_recorder_keeps_its_last_words_unless_told() {
+fn a_flight_recorder_keeps_its_last_records_by_default() {
     let place = Place::new();
     let options = Options { policy: Policy::Overwrite, ..small() };
     let mut producer = place.set.producer_with("a", &options).unwrap();
@@ -216,7 +216,7 @@ fn a_stamp_is_a_sign_of_life_and_so_is_a_lock_that_was_seen() {
 }
 
 #[test]
-fn who_attaches_meanwhile_is_told() {
+fn attaching_meanwhile_keeps_the_ring_or_is_refused() {
     let place = Place::new();
     drop(place.set.producer("a").unwrap());
     let idle = perfring_consumer::Idle::hold(place.path("a")).unwrap();

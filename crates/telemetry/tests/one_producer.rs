@@ -37,7 +37,7 @@ fn threads_together_take_one_slot() {
 }
 
 #[test]
-fn it_waits_for_an_open_reservation_that_is_in_its_way() {
+fn it_waits_for_an_open_reservation_that_blocks_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     create(&path, &Options { size: 4096, ..options() }).unwrap();

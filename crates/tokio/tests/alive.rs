@@ -72,7 +72,7 @@ async fn a_task_is_woken_for_every_record_and_sleeps_in_between() {
 }
 
 #[tokio::test]
-async fn one_that_waits_already_can_be_told_to_end_with_its_producer() {
+async fn a_waiting_consumer_can_be_set_to_end_with_its_producer() {
     let dir = ring_dir();
     let path = dir.path().join("ring");
     create(&path, &Options::default()).unwrap();

@@ -50,6 +50,7 @@ pub struct RingOptions {
     pub time: bool,
     /// Bytes of the AUX area: a power of two from 64 KiB on, or 0 for none. It holds payloads that
     /// are too long for the data area, up to its size. Default 0.
+    pub aux_size: u64,
     /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe.
     pub mode: u32,
 }
