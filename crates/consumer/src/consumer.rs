@@ -40,7 +40,7 @@ impl Consumer {
 
     /// Attaches as the consumer, with these options.
     ///
-    /// With [`Trust::Nobody`], a ring that somebody truncates is an error:
+    /// With [`Trust::Nobody`], a ring that another process truncates is an error:
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, ConsumerOptions, Item, ReadError, Trust};

@@ -203,7 +203,7 @@ fn records_of_ranges_are_held_and_released_with_the_others() {
     }
 }
 
-/// Of an overwrite ring's records those are whole whose ranges were not reached, and all others are
+/// Records of an overwrite ring whose ranges were not reached are whole, and all others are
 /// counted; whatever their lengths.
 #[test]
 fn an_overwritten_range_is_a_loss_and_no_other_is() {
@@ -258,9 +258,9 @@ fn an_overwritten_range_is_a_loss_and_no_other_is() {
             }
             let read = |item: Option<Item<'_>>, next: &mut usize, lost: &mut u64| match item {
                 None => false,
-                Some(Item::Lost(gone)) => {
-                    *next += gone.records as usize;
-                    *lost += gone.records;
+                Some(Item::Lost(lost_here)) => {
+                    *next += lost_here.records as usize;
+                    *lost += lost_here.records;
                     true
                 }
                 Some(Item::Record(record)) => {

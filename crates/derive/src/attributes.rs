@@ -52,9 +52,9 @@ pub(crate) struct Part {
     pub(crate) skip: bool,
 }
 
-/// Gives generated code the span `place` for its errors.
-pub(crate) fn at(place: Span) -> Span {
-    Span::call_site().located_at(place)
+/// Gives generated code this span for its errors.
+pub(crate) fn at(span: Span) -> Span {
+    Span::call_site().located_at(span)
 }
 
 impl Container {

@@ -289,8 +289,8 @@ fn after_a_panic_in_a_full_ring_nothing_is_damaged() {
             assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{policy:?} {at}");
             let totals = observer.stat().unwrap().totals.unwrap();
             assert_eq!(totals.producer.written, producer.totals().written);
-            let gone = totals.overwritten.records + totals.consumer.read.records;
-            assert_eq!(totals.producer.written.records, gone + totals.present.records);
+            let passed = totals.overwritten.records + totals.consumer.read.records;
+            assert_eq!(totals.producer.written.records, passed + totals.present.records);
         }
     }
 }

@@ -258,7 +258,7 @@ fn a_thousand_rings_appear_and_are_attached_to() {
         assert_eq!(follower.next(), None);
     }
     println!(
-        "1,000 rings: found in {found:?}, attached to in {attached:?}; a look that finds nothing \
+        "1,000 rings: found in {found:?}, attached to in {attached:?}; a poll that finds nothing \
          new: {:?}",
         began.elapsed() / 1000
     );

@@ -116,7 +116,7 @@ impl Source for Fake {
     }
 }
 
-/// A record of a source: stamped so long after the one before it, published so long after that.
+/// A record of a source: with a timestamp so long after the one before it, published so long after that.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     source: usize,

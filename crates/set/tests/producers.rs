@@ -22,7 +22,7 @@ fn a_ring_is_continued_when_its_producer_has_ended() {
     }
     let stat = Stat::read(set.dir().join("a")).unwrap();
     assert_eq!((stat.epoch(), stat.totals.unwrap().present.records), (3, 3));
-    assert!(stat.layout.time, "the merge needs stamps");
+    assert!(stat.layout.time, "the merge needs timestamps");
     assert_eq!(stat.layout.policy, Policy::Drop);
     assert_eq!(names(set.dir()), ["a"]);
 }

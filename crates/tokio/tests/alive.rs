@@ -21,7 +21,7 @@ fn field(ring: &File, name: &str) -> u32 {
     u32::from_ne_bytes(bytes)
 }
 
-/// By each way that this machine allows.
+/// By each method that this machine allows.
 fn consumers(path: &Path) -> Vec<PollBy> {
     let attach = |by| Consumer::new(perfring_consumer::Consumer::attach(path).unwrap(), by);
     // One after the other: a consumer is the only one.
@@ -67,7 +67,7 @@ async fn a_task_is_woken_for_every_record_and_sleeps_in_between() {
             tokio::task::yield_now().await;
         }
         drop(consumer);
-        assert_eq!(field(&ring, "wait_armed"), 0, "nobody is woken who has gone");
+        assert_eq!(field(&ring, "wait_armed"), 0, "no detached consumer is woken");
     }
 }
 
@@ -82,7 +82,7 @@ async fn a_waiting_consumer_can_be_set_to_end_with_its_producer() {
         assert!(consumer.ready().now_or_never().is_none(), "it waits for a producer");
         let mut consumer = consumer.end_with_producer(Duration::from_millis(1));
         let end = tokio::time::timeout(Duration::from_secs(30), consumer.ready()).await;
-        assert!(!end.expect("it looks, and does not wait for a producer").unwrap(), "{by:?}");
+        assert!(!end.expect("it polls, and does not wait for a producer").unwrap(), "{by:?}");
     }
 }
 

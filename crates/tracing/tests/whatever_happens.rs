@@ -65,13 +65,13 @@ fn where_the_type_table_is_full_the_names_are_in_the_records() {
     // The built-in types fit in, and few more.
     let small = Options { types_size: 8192, ..options() };
     with(&dispatch(&path, &small), || {
-        macro_rules! places {
+        macro_rules! call_sites {
             ($($n:literal)*) => {$(
                 let _span = info_span!(target: concat!("t", $n), "numbered", n = $n, name = "mine").entered();
                 warn!(target: concat!("t", $n), n = $n, body = "mine", "event {}", $n);
             )*};
         }
-        places! { 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 }
+        call_sites! { 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 }
     });
     let rows = rows(&path);
     let (logs, starts) = (of(&rows, Class::Log), of(&rows, Class::SpanStart));
@@ -239,15 +239,17 @@ fn a_call_site_that_found_the_table_locked_gets_its_type_later() {
     };
     fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
     with(&Dispatch::new(tracing_subscriber::registry().with(layer)), || {
-        let place = |n: u32| warn!(n, "place");
-        place(0);
+        let call_site = |n: u32| warn!(n, "call_site");
+        call_site(0);
         drop(file); // and with it the lock
-        (1..3000).for_each(place);
+        (1..3000).for_each(call_site);
     });
     let rows = rows(&path);
     assert_eq!(rows.len(), 3000);
     let without = rows.iter().filter(|row| row.type_name == "perfring.Log").count();
     // Neither for good, nor with a try for each record.
     assert!((100..2000).contains(&without), "{without}");
-    assert!(rows.iter().zip(0..).all(|(row, n)| row.u64("n") == n && row.str("body") == "place"));
+    assert!(
+        rows.iter().zip(0..).all(|(row, n)| row.u64("n") == n && row.str("body") == "call_site")
+    );
 }

@@ -61,14 +61,14 @@ pub fn open_or_create<T>(
             // Before anything is changed in a ring that is not the one asked for.
             .and_then(|ring| options.agree_with(&location, &ring.layout))
             .and_then(|()| attach(&location).map_err(OpenError::Attach));
-        let gone = match found {
+        let created = match found {
             Ok(attached) => break attached,
             Err(OpenError::Attach(AttachError::NotFound { .. })) => create(&location, options),
             Err(OpenError::Attach(AttachError::Removed { .. })) => Ok(()),
             Err(error) => return Err(error),
         };
         tries -= 1;
-        match gone {
+        match created {
             Ok(()) if tries > 0 => {}
             // Another process was quicker.
             Err(CreateError::Exists { .. }) if tries > 0 => {}
@@ -176,7 +176,7 @@ mod tests {
             fs::remove_file(location.path()).unwrap();
             attach(location)
         };
-        let gone = open_or_create(&path, &larger, never, |ring| &ring.layout).unwrap_err();
-        assert!(matches!(gone, OpenError::Attach(AttachError::Removed { .. })), "{gone}");
+        let removed = open_or_create(&path, &larger, never, |ring| &ring.layout).unwrap_err();
+        assert!(matches!(removed, OpenError::Attach(AttachError::Removed { .. })), "{removed}");
     }
 }

@@ -1,4 +1,4 @@
-//! Whether those who may write a ring's file are trusted.
+//! Whether the processes that may write a ring's file are trusted.
 
 use crate::file::error::{AttachError, COPIED_AUX_MAX};
 use crate::file::open::RingFile;
