@@ -1,8 +1,8 @@
 //! perf's ring buffer between your own processes.
 //!
 //! A [`Producer`] publishes records into a ring in a file, at a few nanoseconds each. A [`Consumer`] reads them in
-//! place; any number of [`Observer`]s copy them and write nothing to the ring. After `kill -9` the file still holds the last
-//! records.
+//! place; any number of [`Observer`]s copy them and write nothing to the ring. After `kill -9` the file still holds
+//! the last records.
 //!
 //! ```
 //! # if std::fs::exists("/dev/shm/ticks")? { return Ok(()) } // another program's ring

@@ -89,7 +89,7 @@ fn rings_that_come_and_go_are_read_in_the_order_of_time() {
     let lines = ["three 2", "one 3", "two 4", "three 5", "one 6", "two 7"];
     assert_eq!(read(&mut merge, 6), lines);
     assert_eq!(merge.rings().count(), 3);
-    // What is published into a removed file is read as long as its producer is there.
+    // What is published into a removed file is read as long as its producer is attached.
     fs::remove_file(set.dir().join("one")).unwrap();
     assert!(!merge.wait(SHORT));
     say(&mut one, "8");
@@ -182,7 +182,7 @@ fn what_cannot_be_read_is_reported_once_and_the_others_go_on() {
     assert_eq!(lines, ["bad damaged", "busy busy"]);
     say(&mut set.producer("good").unwrap(), "a");
     assert_eq!(read(&mut merge, 1), ["good a"]);
-    // It is tried again, without a word, until it succeeds.
+    // It is tried again, without another report, until it succeeds.
     drop(consumer);
     assert_eq!(read(&mut merge, 1), ["busy a"]);
 }

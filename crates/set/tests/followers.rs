@@ -105,7 +105,7 @@ fn each_change_is_reported_once() {
     drop(producer);
     set.producer("a").unwrap().publish(b"x").unwrap();
     reported(&[]);
-    // A ring in the making is not seen, nor what else begins with a dot.
+    // A half-made ring is not seen, nor any other name that begins with a dot.
     fs::write(dir.join(".perfring-0.tmp"), "").unwrap();
     fs::write(dir.join(".saved"), "position").unwrap();
     reported(&[]);

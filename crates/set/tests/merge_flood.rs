@@ -1,4 +1,4 @@
-//! A ring that somebody fills without end, with invalid timestamps: the others come out all the
+//! A ring that a producer fills without end, with invalid timestamps: the others come out all the
 //! same, and in their order.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -14,7 +14,7 @@ const START: u64 = 1000 * DELAY;
 /// Items in a ring of the flood.
 const SIZE: u64 = 64;
 
-/// What a flood is of.
+/// The kinds of floods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Of {
     Records,

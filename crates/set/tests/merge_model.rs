@@ -163,7 +163,7 @@ fn plan(steps: &[Step], sources: usize, untimed: Option<usize>) -> Vec<Plan> {
     plans
 }
 
-/// Turns the clock in steps, publishes what is due, and asks until there is nothing.
+/// Advances the clock in steps, publishes what is due, and asks until there is nothing.
 fn run(plans: &[Plan], sources: usize, tick: u64) -> (Vec<Given>, Merge) {
     let clock = Arc::new(AtomicU64::new(START));
     let by = clock.clone();

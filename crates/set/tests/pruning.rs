@@ -178,12 +178,12 @@ fn age_number_and_bytes_decide_in_this_order() {
         removed(fixture.plan(PruneRule { dead_for: 4 * hour.dead_for, ..hour })),
         ["a", "c"]
     );
-    // The newest stay: `d`, which may not go anyhow, is one of them.
+    // The newest stay: `d`, which is not removable anyway, is one of them.
     assert_eq!(removed(fixture.plan(PruneRule { keep: 2, ..hour })), ["a", "c"]);
     assert_eq!(removed(fixture.plan(PruneRule { keep: 9, ..hour })), [""; 0]);
     let each = fixture.plan(hour)[0].bytes;
     assert_eq!(each, fs::metadata(fixture.path("a")).unwrap().len());
-    // Too many bytes: the oldest go, then the young ones, and no more than must.
+    // Too many bytes: the oldest are removed, then the young ones, and no more than needed.
     let bytes = |rings: u64| PruneRule { keep: 9, max_bytes: Some(rings * each), ..hour };
     assert_eq!(removed(fixture.plan(bytes(4))), [""; 0]);
     assert_eq!(removed(fixture.plan(bytes(3))), ["c"]);
@@ -267,8 +267,8 @@ fn drain_all(dir: &Path) -> u64 {
     rings.into_iter().map(|(ring, _)| drain(&ring.path)).sum()
 }
 
-/// Producers that come and go, by their own will and by SIGKILL, under one name; processes that
-/// prune at once whatever may go; and one that reads. Nothing that was published is lost.
+/// Producers that come and go, on their own and by SIGKILL, under one name; processes that
+/// prune at once all that is removable; and one that reads. Nothing that was published is lost.
 #[test]
 fn producers_that_come_back_while_others_prune_lose_nothing() {
     let fixture = Fixture::new();
@@ -303,7 +303,7 @@ fn producers_that_come_back_while_others_prune_lose_nothing() {
             let (said, number) = line.split_once(' ').unwrap();
             published += number.parse::<u64>().unwrap();
             if said == "attached" {
-                // It dies with the ring in its hands.
+                // It dies while it is attached.
                 producer.child.kill().unwrap();
                 producer.child.wait().unwrap();
                 kills += 1;
@@ -334,7 +334,7 @@ impl Helper {
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
-        // What the harness says before the child does is not for us.
+        // What the test harness prints before the child is skipped.
         line.trim_end().rsplit("@ ").next().unwrap().to_owned()
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn with_name<R>(
 }
 
 /// Returns whether one of the call site's own fields has this name in a record.
-pub(crate) fn is_said(class: Class, metadata: &Metadata<'_>, name: &str) -> bool {
+pub(crate) fn is_own(class: Class, metadata: &Metadata<'_>, name: &str) -> bool {
     let mut fields = metadata.fields().iter();
     fields.any(|field| with_name(class, metadata, field.name(), |own| own == name))
 }
