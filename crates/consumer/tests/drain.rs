@@ -108,7 +108,7 @@ fn what_a_panic_leaves_comes_again() {
 /// The line of the tail itself belongs to a record that was released as well: the producer may be
 /// writing there, so nothing before the tail is ever stored to.
 #[test]
-fn a_consumer_changes_no_byte_that_anybody_reads() {
+fn a_consumer_changes_no_byte_that_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let options = Options { size: 4096, ..Options::default() };

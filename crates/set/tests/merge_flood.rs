@@ -158,7 +158,7 @@ impl Source for Honest {
 }
 
 #[test]
-fn a_flood_of_made_up_stamps_keeps_nobody_waiting() {
+fn a_flood_of_invalid_timestamps_delays_no_other_ring() {
     let timestamps: [Timestamp; 3] = [|_| 1, |n| 1 + n, |_| u64::MAX - 1];
     let whats = ["of long ago", "that rise slowly from long ago", "of the far future"];
     for (what, timestamp) in whats.into_iter().zip(timestamps) {

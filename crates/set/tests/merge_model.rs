@@ -329,7 +329,7 @@ fn the_least_is_given_at_once_while_every_source_has_something() {
 }
 
 #[test]
-fn a_source_that_copies_is_looked_at_until_it_has_nothing() {
+fn a_source_that_copies_is_polled_until_it_has_nothing() {
     let clock = Arc::new(AtomicU64::new(START));
     let mut merge = merge_at(&clock);
     let script = Script::default();
@@ -374,7 +374,7 @@ fn a_damaged_source_is_reported_once_and_the_others_go_on() {
 }
 
 #[test]
-fn a_stamp_of_the_future_waits_for_nothing_and_makes_nobody_late() {
+fn a_timestamp_of_the_future_waits_for_nothing_and_makes_none_late() {
     let clock = Arc::new(AtomicU64::new(START));
     let mut merge = merge_at(&clock);
     let (odd, _) = add(&mut merge, &[at(u64::MAX), at(u64::MAX), at(u64::MAX - 1), at(5)]);

@@ -196,7 +196,7 @@ fn age_number_and_bytes_decide_in_this_order() {
 }
 
 #[test]
-fn a_stamp_is_a_sign_of_life_and_so_is_a_lock_that_was_seen() {
+fn a_timestamp_is_a_sign_of_life_and_so_is_a_lock_that_was_seen() {
     let fixture = Fixture::new();
     let hour = PruneRule::default();
     let mut producer = fixture.set.producer("a").unwrap();

@@ -92,8 +92,8 @@ impl Drop for LogsAtEnd {
 }
 
 thread_local! {
-    static BEFORE: RefCell<Option<LastWord>> = const { RefCell::new(None) };
-    static AFTER: RefCell<Option<LastWord>> = const { RefCell::new(None) };
+    static BEFORE: RefCell<Option<LogsAtEnd>> = const { RefCell::new(None) };
+    static AFTER: RefCell<Option<LogsAtEnd>> = const { RefCell::new(None) };
     static SPAN: RefCell<Option<tracing::span::EnteredSpan>> = const { RefCell::new(None) };
 }
 
