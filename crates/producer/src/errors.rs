@@ -116,7 +116,7 @@ pub enum TypeError {
     #[error("another process holds the type table's lock and does not go on: try again")]
     Busy,
     /// An entry of the table is invalid.
-    #[error("the type table is corrupt {at} bytes after its first entry: nothing can be added")]
+    #[error("the type table is damaged {at} bytes after its first entry: nothing can be added")]
     Damaged {
         /// Its offset in bytes after the first entry.
         at: u64,

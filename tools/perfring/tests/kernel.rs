@@ -239,8 +239,8 @@ fn a_user_without_permission_gets_advice() {
         return;
     }
     let done = as_nobody(&["tail", "--perf", "switches", "--all"]);
-    done.refuses(6, "this user may not have switches of the whole machine");
+    done.refuses(6, "this user may not observe switches of the whole machine");
     assert!(done.err().contains("CAP_PERFMON"));
     let done = as_nobody(&["tail", "--perf", "page-faults", "--pid", "1"]);
-    done.refuses(6, "this user may not have page-faults of process 1");
+    done.refuses(6, "this user may not observe page-faults of process 1");
 }
