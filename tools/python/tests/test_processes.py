@@ -46,7 +46,7 @@ def test_a_forked_child_is_refused_clearly_and_disturbs_nobody(
             lambda: producer.publish(b"child"),
             lambda: producer.publish(b"child", timeout=1),
             lambda: producer.reserve(1),
-            lambda: producer.written,
+            lambda: producer.totals,
             reservation.commit,
             consumer.read,
             consumer.wait,
