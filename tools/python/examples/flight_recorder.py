@@ -2,8 +2,8 @@
 
 A second program reads all three rings in an event loop, and the last ten events after ``kill -9``.
 
-    yes | python flight_recorder.py write /dev/shm/shop &  # an order for each line, until it is killed
-    python flight_recorder.py read /dev/shm/shop           # until nothing comes for a second
+    yes | python flight_recorder.py write /dev/shm/shop &  # an order for each line
+    python flight_recorder.py read /dev/shm/shop  # until nothing comes for a second
     kill -9 %1
     python flight_recorder.py last /dev/shm/shop
 """
@@ -24,7 +24,7 @@ from perfring.logging import RingHandler
 class Order:
     """An order was taken."""
 
-    id: perfring.U64
+    number: perfring.U64
     price: Annotated[perfring.U64, perfring.info(unit="ct")]
 
 
@@ -61,7 +61,7 @@ async def read(dir: Path) -> None:
                 match merged.item:
                     case perfring.Record(type_name="shop.Order") as record:
                         order = perfring.unpack(Order, record)
-                        print(f"{merged.ring}: order {order.id} for {order.price} ct")
+                        print(f"{merged.ring}: order {order.number} for {order.price} ct")
                     case perfring.Record(type_name="shop.Queue") as record:
                         depths.append(np.frombuffer(record.view, QUEUE)["depth"][0])
                         print(f"{merged.ring}: depth {depths[-1]}")
@@ -76,7 +76,7 @@ def last(dir: Path) -> None:
     """Print the last ten events, however the program ended."""
     orders = perfring.Snapshot(dir / "events").drain().numpy("shop.Order")[-10:]
     for order in orders:
-        print(f"order {order['id']} for {order['price']} ct")
+        print(f"order {order['number']} for {order['price']} ct")
     print(f"{orders['price'].sum()} ct in all")
 
 

@@ -136,7 +136,7 @@ def test_a_consumer_that_trusts_nobody_has_copies(ring: str) -> None:
 
 
 def test_python_s_own_handler_stays(ring: str) -> None:
-    """Python's faulthandler, enabled before or after, still dumps its stack on a SIGBUS of its own."""
+    """Python's faulthandler, enabled before or after, dumps its stack on a SIGBUS of its own."""
     make(ring, "drop")
     program = textwrap.dedent("""
         import faulthandler, mmap, os, sys

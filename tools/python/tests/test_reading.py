@@ -187,7 +187,8 @@ def test_a_reader_of_a_removed_ring_gets_what_is_left_and_then_an_exception(tmp_
         ring.unlink()
         for reader in (consumer, observer):
             item = reader.read(timeout=None)
-            assert isinstance(item, perfring.Record) and bytes(item) == b"last words"
+            assert isinstance(item, perfring.Record)
+            assert bytes(item) == b"last words"
             with pytest.raises(perfring.RingRemoved, match="removed"):
                 reader.read(timeout=None)
             with pytest.raises(perfring.RingRemoved):

@@ -8,7 +8,7 @@ from ._async import items
 
 
 class Saved(NamedTuple):
-    """The position where an observer continues: for `Observer`'s ``start``, also in another process.
+    """Where an observer continues: for `Observer`'s ``start``, also in another process.
 
     Attributes:
         pos: The position of the next record.
@@ -39,9 +39,9 @@ class Consumer(_native.Consumer):
             ``"peers"``: every process that may write to the ring's file is. ``"nobody"``: each
             record is copied before it is returned, and there is no `pin`. ``"auto"``: ``"peers"``,
             unless other users may write to the file.
-        acknowledge: When items count as read. ``"at_next_read"``: once they are dead, or at the next
-            call that reads. ``"explicit"``: when `acknowledge` is called. A consumer that ends before
-            that leaves them for the next one (at-least-once delivery).
+        acknowledge: When items count as read. ``"at_next_read"``: at the next call that reads, once
+            their views are dead. ``"explicit"``: when `acknowledge` is called; a consumer that ends
+            before that leaves them for the next one (at-least-once delivery).
 
     Raises:
         Busy: The ring has a consumer; the message names it.
@@ -49,7 +49,7 @@ class Consumer(_native.Consumer):
         FileNotFoundError: There is no ring within ``timeout`` seconds.
         OSError: The system returned an error.
 
-    Iteration waits for ever. ``items(timeout)`` waits for at most so many seconds for each item, and
+    Iteration waits for ever, ``items(timeout)`` for at most so many seconds for each item.
     ``async for`` does not block the event loop. Losses are reported in place, as a `Lost`.
 
     Example:

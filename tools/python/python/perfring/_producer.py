@@ -11,15 +11,15 @@ class Producer(_native.Producer):
 
     ``Producer(path)`` attaches to a ring, `Producer.create` creates it first, and
     `Producer.open_or_create` does either. The ring is for one producer at a time or shared by many;
-    this class does for both, and threads can share an object. It is a context manager; `close` frees
-    the producer's seat.
+    this class handles both. Threads can share a producer. It is a context manager; `close` frees
+    its seat.
 
     Args:
         path: The ring.
         name: The name that ``perfring stat`` shows for this producer; the script's name by default.
 
     Raises:
-        Busy: The ring has a producer, or all slots of a shared ring are taken; the message names it.
+        Busy: The ring has a producer, or all slots of a shared ring are taken.
         BadRing: The file is not a ring.
         OSError: The system returned an error.
 

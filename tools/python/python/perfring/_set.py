@@ -78,8 +78,8 @@ class Merge(_native.Merge):
     As the consumer of each ring, a merge releases what it returned when the next read begins
     (``read``, ``drain`` or the next step of an iteration), or when `acknowledge` is called. If the
     process dies before that, the next consumer gets it again. ``close`` and the end of a ``with``
-    release it, except for a ``with`` that an exception leaves. With ``observe`` nothing is released,
-    and what a ring overwrites meanwhile is reported as `Lost`.
+    release it, except for a ``with`` that an exception leaves. With ``observe`` nothing is
+    released, and what a ring overwrites meanwhile is reported as `Lost`.
 
     Args:
         dir: The directory. It need not exist yet.
@@ -124,8 +124,8 @@ class Merge(_native.Merge):
 class RingSet(_native.RingSet):
     """A directory of rings, one for each producer: a process or a thread.
 
-    Each producer writes into a ring of its own at full speed; `merge` reads them as one. A ring of a
-    dead producer stays until it is read to its end and pruned.
+    Each producer writes into a ring of its own at full speed; `merge` reads them as one. The ring
+    of a dead producer stays until it is read to its end and pruned.
 
     Creates the directory if it is missing, but not its parent. A RingSet can be pickled, as it is
     no more than a path.
@@ -135,7 +135,7 @@ class RingSet(_native.RingSet):
             ``/dev/shm/perfring-UID``.
         mode: The permissions of a new directory, regardless of the umask.
         access: ``"private"``: the directory must be this user's or root's, and other users may not
-            write to it. ``"shared"``: any directory; every user who may write to it can remove rings.
+            write to it. ``"shared"``: any directory; users who may write to it can remove rings.
 
     Raises:
         NotADirectoryError: The path is not a directory.
@@ -169,10 +169,10 @@ class RingSet(_native.RingSet):
     ) -> Producer:
         """Attach to the ring of this name, and create it if it does not exist.
 
-        Continues in a ring whose last producer is dead, however it ended: records that were not read
-        yet stay. If its options differ, a ring beside it is used, ``NAME.2`` to ``NAME.9``. The
-        options are those of `Producer.create`, except that records have timestamps by default, which
-        the order of time needs.
+        Continues in a ring whose last producer is dead, however it ended: unread records stay. If
+        its options differ, a ring beside it is used, ``NAME.2`` to ``NAME.9``. The options are
+        those of `Producer.create`, except that records have timestamps by default, which the order
+        of time needs.
 
         Args:
             name: 1 to 200 bytes, without ``/``, and no ``.`` first. By default a unique name: the
