@@ -65,8 +65,10 @@ async def read(dir: Path) -> None:
                     case perfring.Record(type_name="shop.Queue") as record:
                         depths.append(np.frombuffer(record.view, QUEUE)["depth"][0])
                         print(f"{merged.ring}: depth {depths[-1]}")
-                    case perfring.Record() as record:
-                        print(f"{merged.ring}: {record.value.get('body', record.value)}")
+                    case perfring.Record(type_name="python.Log") as record:
+                        print(f"{merged.ring}: {record.value['body']}")
+                    case perfring.Record():
+                        pass  # the log also says which process it is from
                     case other:  # `Lost`, `RingGone` or `RingFailed`
                         print(f"{merged.ring}: {other}")
     print(f"mean depth {np.mean(depths):.1f}")

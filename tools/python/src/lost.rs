@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 ///     >>> len(reader.drain()), producer.publish(b"next")
 ///     (4, True)
 ///     >>> print(reader.read())
-///     1 record (1008 bytes) lost: full
+///     1 record (1008 bytes) lost: the ring was full
 #[pyclass(frozen, eq, hash, module = "perfring")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lost {

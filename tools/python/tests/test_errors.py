@@ -162,7 +162,7 @@ def test_all_that_perfring_raises_is_one_family() -> None:
     names = [name for name in perfring.__all__ if isinstance(getattr(perfring, name), type)]
     errors = [getattr(perfring, name) for name in names]
     errors = [error for error in errors if issubclass(error, BaseException)]
-    assert len(errors) == 9
+    assert len(errors) == 11
     assert all(issubclass(error, perfring.PerfringError) for error in errors)
     assert issubclass(perfring.Busy, OSError)
     assert os.strerror(errno.ENOENT)

@@ -62,7 +62,9 @@ def test_objects_go_through_a_ring_and_come_back(ring: str, options: dict[str, A
     assert {record.type_name for record in records[:10]} == {"test.Trade"}
     assert records[0].record_type == perfring.type_of(Trade)
     assert records[10].record_type is None
-    with pytest.raises(perfring.BadType, match=r"no Trade \(test.Trade\): its type is number 5000"):
+    with pytest.raises(
+        perfring.BadType, match=r"not a Trade \(test.Trade\): its type is number 5000"
+    ):
         perfring.unpack(Trade, records[10])
 
 
