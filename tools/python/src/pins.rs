@@ -199,9 +199,7 @@ impl Pins {
             (_, Some(last)) if dead && last.resume_point.pos == resume_point.pos => {}
             // Both are released together.
             (_, Some(last))
-                if dead
-                    && last.cell.strong_count() == 0
-                    && last.acknowledged == acknowledged =>
+                if dead && last.cell.strong_count() == 0 && last.acknowledged == acknowledged =>
             {
                 last.resume_point = resume_point;
             }
