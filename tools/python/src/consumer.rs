@@ -1,4 +1,4 @@
-//! The consumer and the observer, as Python sees them.
+//! The native halves of the consumer and the observer.
 
 use crate::batch::Batch;
 use crate::errors;
@@ -7,9 +7,10 @@ use crate::reader::Reader;
 use crate::snapshot::Snapshot;
 use crate::source::Source;
 use crate::types::TypeTable;
-use crate::wait::Timeout;
+use crate::wait::{self, Timeout};
 use perfring_consumer::{
-    ConsumerOptions, Count, ObserverOptions, Saved, Start, Trust, WaitStrategy,
+    Acknowledge, AttachError, ConsumerOptions, Count, ObserverOptions, Saved, Start, Trust,
+    WaitStrategy,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -17,6 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The native half of `perfring.Consumer`.
 #[pyclass(frozen, subclass, module = "perfring._native")]
@@ -34,16 +36,17 @@ macro_rules! reading {
     ($class:ident, $name:literal) => {
         #[pymethods]
         impl $class {
-            /// The next item, a `Record` or a `Lost`.
+            /// Return the next item, a `Record` or a `Lost`.
             ///
-            /// ``None`` if there is none within ``timeout`` seconds. With ``None`` for these it waits
-            /// for ever. Other threads run meanwhile, and Ctrl-C is answered.
+            /// Returns ``None`` if there is none within ``timeout`` seconds; a timeout of ``None``
+            /// waits for ever. Other threads run meanwhile, and Ctrl-C is answered.
             ///
             /// Raises:
             ///     Corrupt: The ring holds what no producer writes; again at every call.
-            ///     RingRemoved: The ring's file was removed or replaced, and everything in it was read. Found
-            ///         by a read that waits, within a second.
-            ///     Closed: It was closed.
+            ///     Truncated: The ring's file was truncated.
+            ///     RingRemoved: The ring's file was removed or replaced, and everything in it was read.
+            ///         A read that waits finds it, within a second.
+            ///     Closed: The reader was closed.
             #[pyo3(signature = (timeout=Timeout::NOW))]
             #[pyo3(text_signature = "($self, timeout=0.0)")]
             fn read<'py>(
@@ -54,9 +57,10 @@ macro_rules! reading {
                 self.reader.read(py, timeout)
             }
 
-            /// Everything that is there now, at most ``max`` records, as a `Batch` of copies.
+            /// Return everything that the ring holds now, at most ``max`` records, as a `Batch` of
+            /// copies.
             ///
-            /// It waits for the first item as `read` does; the batch is empty if none came.
+            /// Waits for the first item as `read` does. The batch is empty if none came.
             #[pyo3(signature = (max=None, *, timeout=Timeout::NOW))]
             #[pyo3(text_signature = "($self, max=None, *, timeout=0.0)")]
             fn drain(
@@ -70,11 +74,11 @@ macro_rules! reading {
 
             /// Wait until there may be something to read, for at most ``timeout`` seconds.
             ///
-            /// A consumer's records of which nothing has a view become copies first, so that the
-            /// producer has their space.
+            /// Copies a consumer's records that have no views first, so that the producer gets their
+            /// space.
             ///
             /// Returns:
-            ///     Whether there is something.
+            ///     Whether there may be something.
             #[pyo3(signature = (timeout=Timeout::NEVER))]
             #[pyo3(text_signature = "($self, timeout=None)")]
             fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<bool> {
@@ -83,8 +87,8 @@ macro_rules! reading {
 
             /// Iterate over items as they come.
             ///
-            /// It ends when none came for ``timeout`` seconds; with ``None`` never, with 0 when all
-            /// that is there has been read.
+            /// Ends when none came for ``timeout`` seconds: with ``None`` never, with 0 as soon as
+            /// everything is read.
             #[pyo3(signature = (timeout=Timeout::NEVER))]
             #[pyo3(text_signature = "($self, timeout=None)")]
             fn items(slf: &Bound<'_, Self>, timeout: Timeout) -> Items {
@@ -102,25 +106,25 @@ macro_rules! reading {
                 self.reader.pins.with(py, |source| source.position())
             }
 
-            /// Bytes that were published and not read yet, headers included.
+            /// The bytes that are published and not read yet, headers included.
             #[getter]
             fn unread(&self, py: Python<'_>) -> PyResult<u64> {
                 self.reader.pins.with(py, |source| source.fill().unread)
             }
 
-            /// Records, and bytes, that were overwritten before they were read.
+            /// The records, and bytes, that were overwritten before they were read.
             #[getter]
             fn lapped(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
                 self.reader.pins.with(py, Source::lapped).map(pair)
             }
 
-            /// The ring's own types, as it has them now.
+            /// The ring's type table as it is now.
             #[getter]
             fn types(&self, py: Python<'_>) -> PyResult<TypeTable> {
                 self.reader.types(py).map(|table| TypeTable { table })
             }
 
-            /// Where the ring is.
+            /// The ring's path.
             #[getter]
             fn path(&self) -> OsString {
                 shown(&self.reader.pins.location)
@@ -132,7 +136,7 @@ macro_rules! reading {
                 self.reader.layout.policy.name()
             }
 
-            /// Whether records are stamped.
+            /// Whether records have timestamps.
             #[getter]
             fn timed(&self) -> bool {
                 self.reader.layout.time
@@ -150,10 +154,10 @@ macro_rules! reading {
                 self.reader.pins.is_closed()
             }
 
-            /// Let go of the ring. A second time does nothing.
+            /// Detach from the ring. A second call does nothing.
             ///
-            /// Records and views that are still there stay good; once the last of them is gone, the
-            /// mapping goes, and a consumer's place is free.
+            /// Records and views that still exist stay valid. The ring is unmapped, and a consumer's
+            /// seat is free, once the last of them is dead.
             fn close(&self) {
                 self.reader.close();
             }
@@ -179,7 +183,7 @@ macro_rules! reading {
             }
         }
 
-        // What dies without `close` must not wait for the last record of it to die.
+        // A reader that is dropped without `close` does not wait for its last record to die.
         impl Drop for $class {
             fn drop(&mut self) {
                 self.reader.close();
@@ -200,7 +204,7 @@ fn wait_strategy(wait_strategy: &str) -> PyResult<WaitStrategy> {
         "adaptive" => Ok(WaitStrategy::Adaptive),
         "latency" => Ok(WaitStrategy::Latency),
         "throughput" => Ok(WaitStrategy::Throughput),
-        other => Err(choice("pace", other, "\"adaptive\", \"latency\" or \"throughput\"")),
+        other => Err(choice("wait_strategy", other, "\"adaptive\", \"latency\" or \"throughput\"")),
     }
 }
 
@@ -213,32 +217,81 @@ fn trust(trust: &str) -> PyResult<Trust> {
     }
 }
 
+fn acknowledge(acknowledge: &str) -> PyResult<Acknowledge> {
+    match acknowledge {
+        "at_next_read" => Ok(Acknowledge::AtNextRead),
+        "explicit" => Ok(Acknowledge::Explicit),
+        other => Err(choice("acknowledge", other, "\"at_next_read\" or \"explicit\"")),
+    }
+}
+
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (path, *, name=None, wait_strategy="adaptive", trust="auto"))]
+    #[pyo3(
+        signature = (path, *, name=None, timeout=Timeout::NOW, wait_strategy="adaptive",
+            trust="auto", acknowledge="at_next_read"),
+        text_signature = "(path, *, name=None, timeout=0.0, wait_strategy='adaptive', \
+            trust='auto', acknowledge='at_next_read')"
+    )]
     fn new(
         py: Python<'_>,
         path: At,
         name: Option<&str>,
+        timeout: Timeout,
         wait_strategy: &str,
         trust: &str,
+        acknowledge: &str,
     ) -> PyResult<Self> {
-        let wait_strategy = self::wait_strategy(wait_strategy)?;
-        let trust = self::trust(trust)?;
-        let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
-        let options =
-            ConsumerOptions { trust, wait: wait_strategy, ..ConsumerOptions::named(name) };
-        let attached = perfring_consumer::Consumer::attach_with(path.0, &options);
-        let consumer = attached.map_err(|error| errors::attach(py, &error))?;
-        Ok(Consumer { reader: Reader::new(Source::Consumer(consumer)) })
+        let options = ConsumerOptions {
+            trust: self::trust(trust)?,
+            wait: self::wait_strategy(wait_strategy)?,
+            acknowledge: self::acknowledge(acknowledge)?,
+            ..ConsumerOptions::named(name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?)
+        };
+        let attach = |slice| {
+            match perfring_consumer::Consumer::attach_when_there(&path.0, &options, slice) {
+                // Between the slices, signals are checked.
+                Err(AttachError::NotFound { .. }) if !slice.is_zero() => None,
+                attached => Some(attached),
+            }
+        };
+        let attached = match timeout.is_now() {
+            true => attach(Duration::ZERO),
+            false => wait::slices(py, timeout.begin(), attach)?,
+        };
+        let missing = || Err(AttachError::NotFound { location: path.0.clone() });
+        let consumer =
+            attached.unwrap_or_else(missing).map_err(|error| errors::attach(py, &error))?;
+        let source = Source::Consumer(consumer);
+        Ok(Consumer { reader: Reader::new(source, options.acknowledge) })
     }
 
-    /// As `drain`, without a copy; only of a drop ring.
+    /// Release everything that was returned so far: it does not come again.
     ///
-    /// The records stay in the ring, and keep their space, until the batch and all that was made of it
-    /// are gone. One that is too long for the data area (`aux_size` of `Producer.create`) stands
-    /// elsewhere: it comes as a copy, in a batch of its own.
+    /// With ``acknowledge="explicit"`` nothing else releases. The space of a record that a view still
+    /// uses goes back to the producer once the view is dead, too.
+    ///
+    /// Example:
+    ///     >>> producer = perfring.Producer.create(tmp / "ack")
+    ///     >>> producer.publish(b"one"), producer.publish(b"two")
+    ///     (True, True)
+    ///     >>> with perfring.Consumer(tmp / "ack", acknowledge="explicit") as consumer:
+    ///     ...     delivered = bytes(consumer.read())
+    ///     ...     consumer.acknowledge()  # only now, once it is delivered
+    ///     ...     second = bytes(consumer.read())  # and then the process is killed
+    ///     >>> with perfring.Consumer(tmp / "ack", acknowledge="explicit") as consumer:
+    ///     ...     bytes(consumer.read())  # it comes again
+    ///     b'two'
+    fn acknowledge(&self, py: Python<'_>) -> PyResult<()> {
+        self.reader.pins.acknowledge(py)
+    }
+
+    /// Return everything that a drop ring holds now as a `Batch` of its memory, without a copy.
+    ///
+    /// The records stay in the ring, and keep their space, until the batch and its arrays and views
+    /// are dead. A record that is too long for the data area (`aux_size` of `Producer.create`) is
+    /// returned as a copy, in a batch of its own.
     ///
     /// Example:
     ///     >>> producer = perfring.Producer.create(tmp / "pin")
@@ -253,7 +306,8 @@ impl Consumer {
         self.reader.pin(py, max, timeout)
     }
 
-    /// Records, and bytes, read since the ring was made, by this consumer and those before it.
+    /// The records, and bytes, read since the ring was created, by this consumer and its
+    /// predecessors.
     #[getter]
     fn read_count(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         self.reader.pins.with(py, |source| match source {
@@ -277,8 +331,8 @@ impl<'py> FromPyObject<'_, 'py> for From {
             Ok("oldest") => Ok(From(Start::Oldest)),
             Ok("latest") => Ok(From(Start::Latest)),
             _ => Err(PyValueError::new_err(
-                "an observer starts at \"oldest\", at \"latest\", or at what `saved` of another one \
-                 was",
+                "an observer starts at \"oldest\", at \"latest\", or at the `saved` position of \
+                 another one",
             )),
         }
     }
@@ -288,14 +342,14 @@ impl<'py> FromPyObject<'_, 'py> for From {
 impl Observer {
     #[new]
     #[pyo3(signature = (path, start=From(Start::Oldest), *, wait_strategy="adaptive"))]
-    #[pyo3(text_signature = "(path, start='oldest', *, pace='adaptive')")]
+    #[pyo3(text_signature = "(path, start='oldest', *, wait_strategy='adaptive')")]
     fn new(py: Python<'_>, path: At, start: From, wait_strategy: &str) -> PyResult<Self> {
         let wait_strategy = self::wait_strategy(wait_strategy)?;
         let options =
             ObserverOptions { start: start.0, wait: wait_strategy, ..ObserverOptions::default() };
         let observer = perfring_consumer::Observer::open_with(path.0, &options)
             .map_err(|error| errors::attach(py, &error))?;
-        Ok(Observer { reader: Reader::new(Source::Observer(observer)) })
+        Ok(Observer { reader: Reader::new(Source::Observer(observer), Acknowledge::AtNextRead) })
     }
 
     #[getter]
@@ -309,7 +363,7 @@ impl Observer {
         })
     }
 
-    /// A copy of everything intact, while producers run at full speed.
+    /// Return a copy of everything intact, while producers run at full speed.
     fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         let pins = &self.reader.pins;
         let taken = pins.with_source(py, |source| match source {
@@ -323,12 +377,12 @@ impl Observer {
     }
 }
 
-/// Items as they come.
+/// An iterator over items.
 #[pyclass(frozen, module = "perfring._native")]
 pub(crate) struct Items {
     reader: Arc<Reader>,
     timeout: Timeout,
-    /// It would close the reader when it dies.
+    /// Keeps the reader, which is closed when it is dropped.
     _of: Py<PyAny>,
 }
 

@@ -1,5 +1,5 @@
-//! Rust's errors as Python's exceptions: what the system refused is an `OSError` of the natural
-//! kind, what a caller got wrong a `ValueError` or `TypeError`, the rest is of `perfring` itself.
+//! Converts Rust's errors to Python's exceptions: an error of the system is an `OSError` of the natural
+//! kind, a wrong argument is a `ValueError` or `TypeError`, and the rest are classes of `perfring`.
 
 use crate::kind::shown;
 use perfring_consumer::{AttachError, ReadError};
@@ -13,14 +13,14 @@ use pyo3::types::PyType;
 use std::io;
 use std::path::Path;
 
-/// A class of `perfring._errors`.
+/// Returns a class of `perfring._errors`.
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = MODULE.get_or_try_init(py, || py.import("perfring._errors").map(Bound::unbind))?;
     module.bind(py).getattr(name)
 }
 
-/// An exception of a class of `perfring._errors`, made when it is raised.
+/// Returns an exception of a class of `perfring._errors`, constructed when it is raised.
 pub(crate) fn named(py: Python<'_>, name: &str, args: impl PyErrArguments + 'static) -> PyErr {
     match class(py, name).and_then(|class| Ok(class.cast_into::<PyType>()?)) {
         Ok(class) => PyErr::from_type(class, args),
@@ -32,7 +32,7 @@ fn os(errno: i32, text: String, location: &Location) -> PyErr {
     PyOSError::new_err((errno, text, shown(location)))
 }
 
-/// Errors as they are in `linux/errno.h`: the same on all architectures that we know.
+/// Errors as they are in `linux/errno.h`: the same on all supported architectures.
 mod errno {
     pub(super) const PERM: i32 = 1;
     pub(super) const NOENT: i32 = 2;
@@ -47,7 +47,7 @@ fn io(source: &io::Error, text: String, location: &Location) -> PyErr {
     os(source.raw_os_error().unwrap_or(errno::IO), text, location)
 }
 
-/// A ring could not be made.
+/// Converts the error of a ring that was not created.
 pub(crate) fn create(py: Python<'_>, error: &CreateError) -> PyErr {
     let text = error.to_string();
     match error {
@@ -59,7 +59,7 @@ pub(crate) fn create(py: Python<'_>, error: &CreateError) -> PyErr {
     }
 }
 
-/// A ring could not be attached to.
+/// Converts the error of an attach.
 pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
     let text = error.to_string();
     match error {
@@ -68,8 +68,11 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
         }
         AttachError::Permission { location, .. } => os(errno::ACCES, text, location),
         AttachError::Io { location, source, .. } => io(source, text, location),
-        AttachError::Corrupt { source, .. } => named(py, "Corrupt", (text, pos(*source))),
-        AttachError::Truncated { .. } => named(py, "Corrupt", (text, pos(ReadError::Truncated))),
+        AttachError::Corrupt { source: ReadError::Corrupt { pos }, .. } => {
+            named(py, "Corrupt", (text, *pos))
+        }
+        AttachError::Corrupt { .. } => named(py, "Corrupt", text),
+        AttachError::Truncated { .. } => named(py, "Truncated", text),
         AttachError::Busy { .. } | AttachError::Slots { .. } | AttachError::HeldUp { .. } => {
             named(py, "Busy", text)
         }
@@ -78,7 +81,7 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
     }
 }
 
-/// A ring could not be opened or made.
+/// Converts the error of a ring that was neither opened nor created.
 pub(crate) fn open(py: Python<'_>, error: &OpenError) -> PyErr {
     match error {
         OpenError::Create(error) => create(py, error),
@@ -88,7 +91,7 @@ pub(crate) fn open(py: Python<'_>, error: &OpenError) -> PyErr {
     }
 }
 
-/// A directory of rings, or a ring in it, cannot be used.
+/// Converts the error of a directory of rings, or of a ring in it.
 pub(crate) fn set(py: Python<'_>, error: &SetError) -> PyErr {
     let text = error.to_string();
     let at = |path: &Path| Location::from(path);
@@ -105,33 +108,24 @@ pub(crate) fn set(py: Python<'_>, error: &SetError) -> PyErr {
     }
 }
 
-/// A record or a type is not what it should be.
+/// Returns the exception for a record or a type that is not as it should be.
 pub(crate) fn bad_type(py: Python<'_>, what: impl PyErrArguments + 'static) -> PyErr {
     named(py, "BadType", what)
 }
 
-/// Where a ring is damaged; `None` of one that was truncated.
-fn pos(error: ReadError) -> Option<u64> {
-    match error {
-        ReadError::Corrupt { pos } => Some(pos),
-        _ => None,
-    }
-}
-
-/// A reader cannot go on.
+/// Converts the error of a reader that cannot go on.
 pub(crate) fn read(py: Python<'_>, error: ReadError) -> PyErr {
     let text = error.to_string();
     match error {
-        ReadError::Corrupt { .. } | ReadError::Truncated => {
-            named(py, "Corrupt", (text, pos(error)))
-        }
+        ReadError::Corrupt { pos } => named(py, "Corrupt", (text, pos)),
+        ReadError::Truncated => named(py, "Truncated", text),
         ReadError::OutOfMemory { .. } => PyMemoryError::new_err(text),
         ReadError::Removed => named(py, "RingRemoved", text),
         _ => named(py, "PerfringError", text),
     }
 }
 
-/// A record was not taken, for a reason that is no want of room.
+/// Converts the error of a record that was refused.
 pub(crate) fn reserve(py: Python<'_>, error: ReserveError) -> PyErr {
     let text = error.to_string();
     let name = match error {

@@ -1,4 +1,4 @@
-//! Many rings in the order of time: what `perfring.Merge` is made on.
+//! The native half of `perfring.Merge`: many rings in the order of time.
 
 mod rings;
 
@@ -20,10 +20,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Items that one `drain` gives where it is not told.
+/// The items that one `drain` returns by default.
 const BATCH: usize = 1024;
 
-/// An item in its place among those of all rings.
+/// An item of one ring among those of all rings, in the order of time.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct Merged {
     /// The ring's name in the directory.
@@ -32,11 +32,11 @@ pub(crate) struct Merged {
     /// A `Record`, a `Lost`, a `RingGone` or a `RingFailed`.
     #[pyo3(get)]
     item: Py<PyAny>,
-    /// Its place in time, in ns of ``CLOCK_BOOTTIME``. Of a loss that of the record before it in its
-    /// ring, or 0; of news of a ring 0.
+    /// Its time, in ns of ``CLOCK_BOOTTIME``. For a loss, that of the record before it in its ring, or
+    /// 0; for a `RingGone` or `RingFailed`, 0.
     #[pyo3(get)]
     time: u64,
-    /// By how many ns it comes too late: something later was given before it.
+    /// By how many ns it is too late: a later item was returned before it.
     #[pyo3(get)]
     late: u64,
 }
@@ -55,13 +55,13 @@ impl Merged {
     }
 }
 
-/// A ring was read to its end, and its file is gone.
+/// A ring was read to its end, and its file was removed.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct RingGone {
-    /// Where it was.
+    /// Its path.
     #[pyo3(get)]
     path: String,
-    /// Which ring it was, in hexadecimal.
+    /// The ring's id, in hexadecimal.
     #[pyo3(get)]
     uuid: String,
 }
@@ -78,18 +78,18 @@ impl RingGone {
     }
 }
 
-/// Something in the directory is not read.
+/// A file in the directory is not read.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct RingFailed {
-    /// Where it is.
+    /// Its path.
     #[pyo3(get)]
     path: String,
-    /// Why, in a sentence.
+    /// Why, as a message.
     #[pyo3(get)]
     why: String,
-    /// Whether it is tried again, each second: another process has it, or may not be asked now.
+    /// Whether it is tried again, each second: another process has it, or permission is missing.
     #[pyo3(get)]
-    again: bool,
+    retried: bool,
 }
 
 #[pymethods]
@@ -104,7 +104,7 @@ impl RingFailed {
     }
 }
 
-/// For how long a thread that waits keeps others from the rings.
+/// The longest time for which a waiting thread keeps other threads from the rings.
 const TURN: Duration = Duration::from_millis(20);
 
 /// The native half of `perfring.Merge`.
@@ -117,14 +117,14 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// For a thread with the interpreter's lock.
+    /// Locks the rings, in a thread that has the interpreter's lock.
     fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<Rings>>> {
         self.process.check(py)?;
         Ok(self.rings.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Does something with the rings. What goes wrong becomes an exception when others can have them
-    /// again: to make one runs Python code, which may want them.
+    /// Calls `f` with the rings. An error becomes an exception after they are unlocked: constructing one
+    /// runs Python code, which may use them.
     fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&mut Rings) -> R) -> PyResult<R> {
         let done = self.lock(py)?.as_mut().map(f);
         done.ok_or_else(|| self.closed(py))
@@ -150,7 +150,7 @@ impl Merge {
     }
 
     fn end(&self, py: Python<'_>, last: impl FnOnce(&mut Rings)) {
-        // A forked child has nothing to let go.
+        // A forked child has nothing to release.
         if let Ok(mut rings) = self.lock(py)
             && let Some(mut rings) = rings.take()
         {
@@ -158,7 +158,7 @@ impl Merge {
         }
     }
 
-    /// Waits for what `attempt` finds.
+    /// Waits for what `attempt` returns.
     fn wait_for<T: Send>(
         &self,
         py: Python<'_>,
@@ -193,7 +193,7 @@ impl Merge {
         name: Option<&str>,
     ) -> PyResult<Self> {
         let delay = Duration::try_from_secs_f64(delay).map_err(|_| {
-            PyValueError::new_err(format!("a delay is a number of seconds from 0, not {delay}"))
+            PyValueError::new_err(format!("a delay is a number of seconds from 0 on, not {delay}"))
         })?;
         let start = match (start, observe) {
             ("oldest", false) => None,
@@ -201,7 +201,7 @@ impl Merge {
             ("latest", true) => Some(Start::Latest),
             ("latest", false) => {
                 return Err(PyValueError::new_err(
-                    "a consumer reads all that nobody has read: to start at the latest, observe",
+                    "a consumer reads everything that was not read: to start at the latest, observe",
                 ));
             }
             (other, _) => return Err(choice("start", other, "\"oldest\" or \"latest\"")),
@@ -214,17 +214,17 @@ impl Merge {
         Ok(Merge { rings: Mutex::new(Some(rings)), process: Process::this(), dir, observes })
     }
 
-    /// The next item whose time has come, or ``None`` if there is none in so many seconds.
+    /// Return the next item whose time has come, or ``None`` if there is none in so many seconds.
     ///
-    /// What was read before is released by this call.
+    /// Releases what was returned before.
     #[pyo3(signature = (timeout=Timeout::NOW), text_signature = "($self, timeout=0.0)")]
     fn read<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Option<Bound<'py, Merged>>> {
         self.next(py, timeout)
     }
 
-    /// Up to ``max`` items whose time has come; waits for the first one only.
+    /// Return up to ``max`` items whose time has come; waits for the first one only.
     ///
-    /// What was read before is released by this call.
+    /// Releases what was returned before.
     #[pyo3(signature = (max=None, *, timeout=Timeout::NOW), text_signature = "($self, max=None, *, timeout=0.0)")]
     fn drain<'py>(
         &self,
@@ -247,14 +247,21 @@ impl Merge {
         Ok(items)
     }
 
+    /// Release everything that was returned so far: it does not come again.
+    ///
+    /// The next read does so as well. With ``observe`` this does nothing.
+    fn acknowledge(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, Rings::release)
+    }
+
     /// Wait until there is an item whose time has come, for at most ``timeout`` seconds. Returns
-    /// whether there is. Nothing is released.
+    /// whether there is one. Releases nothing.
     #[pyo3(signature = (timeout=Timeout::NEVER), text_signature = "($self, timeout=None)")]
     fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<bool> {
         Ok(self.wait_for(py, timeout, Rings::expect)?.is_some())
     }
 
-    /// Items as they come, until there is none for so many seconds; ``None``: for ever.
+    /// Iterate over items as they come, until there is none for so many seconds; ``None``: for ever.
     #[pyo3(signature = (timeout=Timeout::NEVER), text_signature = "($self, timeout=None)")]
     fn items(slf: Py<Self>, timeout: Timeout) -> MergeItems {
         MergeItems { merge: slf, timeout }
@@ -270,8 +277,8 @@ impl Merge {
         self.with(py, |rings| rings.names())
     }
 
-    /// What it did so far: ``late`` and ``late_most_ns`` of records that came too late for their
-    /// place, ``polls`` of rings, and how often it ``hurried``, as a ring was half full.
+    /// Its figures: ``late`` and ``late_most_ns`` of records that came too late for their position,
+    /// ``polls`` of rings, and how often it ``hurried``, because a ring was half full.
     #[getter]
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
         let figures = self.with(py, |rings| rings.merge.figures())?;
@@ -289,13 +296,13 @@ impl Merge {
         self.dir.clone()
     }
 
-    /// Whether it was closed.
+    /// Whether `close` was called.
     #[getter(closed)]
     fn is_closed(&self, py: Python<'_>) -> bool {
         self.lock(py).is_ok_and(|rings| rings.is_none())
     }
 
-    /// Releases what was read, and lets go of all rings.
+    /// Release what was returned, and detach from all rings.
     fn close(&self, py: Python<'_>) {
         self.end(py, Rings::release);
     }
@@ -307,7 +314,7 @@ impl Merge {
         Ok(slf)
     }
 
-    /// Closes it. After an exception, what was read last is not released: it comes again.
+    /// Closes it. After an exception, what was returned last is not released: it comes again.
     #[pyo3(signature = (kind, _value, _traceback))]
     fn __exit__(
         &self,
@@ -332,7 +339,7 @@ impl Merge {
     }
 }
 
-/// Items as they come.
+/// An iterator over items.
 #[pyclass(frozen, module = "perfring._native")]
 pub(crate) struct MergeItems {
     merge: Py<Merge>,
@@ -366,8 +373,8 @@ fn give<'py>(py: Python<'py>, got: Got) -> PyResult<Bound<'py, Merged>> {
         What::Event(Event::Gone { path, uuid }) => {
             Bound::new(py, RingGone { path, uuid: hex(&uuid) })?.into_any()
         }
-        What::Event(Event::Failed { path, why, again }) => {
-            Bound::new(py, RingFailed { path, why, again })?.into_any()
+        What::Event(Event::Failed { path, why, retried }) => {
+            Bound::new(py, RingFailed { path, why, retried })?.into_any()
         }
     };
     Bound::new(py, Merged { ring: ring.to_string(), item: item.unbind(), time, late })

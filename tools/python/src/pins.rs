@@ -1,9 +1,9 @@
 //! A consumer or an observer that Python objects share, and records that stay in the ring for as long
-//! as Python has them.
+//! as Python uses them.
 //!
 //! The consumer of a drop ring is on hold: it reads ahead, and the tail follows once the oldest
-//! record is let go of. That happens in any thread, whenever an object dies; who then cannot have
-//! the source, as another thread uses it, leaves the rest to that thread.
+//! record is dead and acknowledged. Objects die in any thread. A thread that cannot lock the source
+//! then, as another thread uses it, leaves the release to that thread.
 
 use crate::errors;
 use crate::fork::Process;
@@ -11,32 +11,37 @@ use crate::locks::{Leftover, lock, try_lock};
 use crate::memory::pinned::{Pinned, pinned, pinned_span};
 use crate::source::Source;
 use perfring_consumer::advanced::ResumePoint;
-use perfring_consumer::{Anchors, Location, Policy, ReadError, Trust, Types};
+use perfring_consumer::{Acknowledge, Anchors, Location, Policy, ReadError, Trust, Types};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// A place up to which all was read, and what keeps the tail from it.
+/// A position up to which everything was read, and what keeps the tail before it.
 struct Entry {
     resume_point: ResumePoint,
+    /// Dead once nothing uses the records before the position.
     cell: Weak<Cell>,
+    /// Whether the records may be released, as far as acknowledgement goes.
+    acknowledged: bool,
 }
 
-/// A source, and what is held of it.
+/// A source, and the records of it that are in use.
 pub(crate) struct Pins {
     source: Mutex<Option<Source>>,
     entries: Mutex<VecDeque<Entry>>,
-    /// A cell has gone since the tail was last moved, or `close` was called.
+    /// A cell died since the tail was last moved, or `close` or `acknowledge` was called.
     unsettled: Leftover,
     closing: AtomicBool,
     /// Whether records are pinned.
     pub(crate) pinning: bool,
+    /// Whether records are acknowledged by being read: else by [`Pins::acknowledge`].
+    acknowledged_when_read: bool,
     /// In a forked child the ring's memory is zeros.
     pub(crate) process: Process,
     pub(crate) location: Location,
-    /// What the ring said last, once the source is gone.
+    /// The last types and anchors of a source that is closed.
     last: Mutex<Option<(Types, Anchors)>>,
 }
 
@@ -47,7 +52,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// `None` if it is closed.
+    /// Returns the source; `None` if it is closed.
     pub(crate) fn source(&mut self) -> Option<&mut Source> {
         if self.of.is_closed() {
             return None;
@@ -64,7 +69,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Pins {
-    pub(crate) fn new(mut source: Source) -> Arc<Self> {
+    pub(crate) fn new(mut source: Source, acknowledge: Acknowledge) -> Arc<Self> {
         let location = source.location().clone();
         let mut pinning = false;
         if let Source::Consumer(consumer) = &mut source
@@ -81,6 +86,7 @@ impl Pins {
             unsettled: Leftover::default(),
             closing: AtomicBool::new(false),
             pinning,
+            acknowledged_when_read: acknowledge == Acknowledge::AtNextRead,
             process: Process::this(),
             location,
             last: Mutex::default(),
@@ -91,13 +97,13 @@ impl Pins {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Waits for other threads, of which none holds it for long but to wait.
+    /// Waits for a turn. No thread keeps its turn for long, unless it waits.
     pub(crate) fn turn(&self) -> Turn<'_> {
         let source = lock(&self.source);
         Turn { of: self, source: Some(source) }
     }
 
-    /// As [`Pins::turn`], for a thread with the interpreter's lock.
+    /// Waits for a turn, in a thread that has the interpreter's lock.
     pub(crate) fn take_turn(&self, py: Python<'_>) -> PyResult<Turn<'_>> {
         self.process.check(py)?;
         let source = try_lock(&self.source).unwrap_or_else(|| {
@@ -106,8 +112,8 @@ impl Pins {
         Ok(Turn { of: self, source: Some(source) })
     }
 
-    /// Does something with the source. What goes wrong becomes an exception when others can have
-    /// the source again: to make one runs Python code, which may want it.
+    /// Calls `f` with the source. An error becomes an exception after the turn: constructing one runs
+    /// Python code, which may use the source.
     pub(crate) fn with_source<R>(
         &self,
         py: Python<'_>,
@@ -121,7 +127,7 @@ impl Pins {
         }
     }
 
-    /// As [`Pins::with_source`], where nothing goes wrong.
+    /// Calls `f`, which does not fail, with the source.
     pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&mut Source) -> R) -> PyResult<R> {
         self.with_source(py, |source| Ok(f(source)))
     }
@@ -130,7 +136,7 @@ impl Pins {
         errors::named(py, "Closed", format!("the reader of {} was closed", self.location))
     }
 
-    /// Whether it was open, in this process.
+    /// Closes it. Returns whether it was open, in this process.
     pub(crate) fn close(&self) -> bool {
         if self.closing.swap(true, Ordering::AcqRel) || !self.process.is_this() {
             return false;
@@ -140,8 +146,8 @@ impl Pins {
         true
     }
 
-    /// Moves the tail up to the oldest record that is still held; closes, once there is none. Or
-    /// leaves it to the thread that has the source, which does it when it is done.
+    /// Moves the tail up to the oldest record in use; closes the source once there is none. If another
+    /// thread has the source, that thread does it at the end of its turn.
     fn settle(&self) {
         while self.unsettled.is_left() {
             let Some(mut source) = try_lock(&self.source) else { return };
@@ -156,16 +162,20 @@ impl Pins {
             self.unsettled.take();
         }
         let mut entries = lock(&self.entries);
+        let closed = self.is_closed();
         let mut free = None;
         while let Some(entry) = entries.front()
             && entry.cell.strong_count() == 0
+            && (entry.acknowledged || closed)
         {
-            free = entries.pop_front().map(|entry| entry.resume_point);
+            // What is not acknowledged stands after everything that is, and stays in the ring.
+            let entry = entries.pop_front().filter(|entry| entry.acknowledged);
+            free = entry.map(|entry| entry.resume_point).or(free);
         }
         if let (Some(resume_point), Some(Source::Consumer(consumer))) = (free, &mut *source) {
             consumer.advanced().release_to(&resume_point);
         }
-        if entries.is_empty() && self.is_closed() {
+        if entries.is_empty() && closed {
             // What records that outlive it are asked for later.
             if let Some(source) = source.take() {
                 let mut last = lock(&self.last);
@@ -174,24 +184,45 @@ impl Pins {
         }
     }
 
-    /// What was read up to now needs not stay, but for what stands before it.
+    /// Releases everything that was read up to now once `cell` is dead, everything before it is
+    /// released, and it is acknowledged.
     pub(crate) fn pass(&self, source: &mut Source, cell: Weak<Cell>) {
         let resume_point = source.resume_point();
+        let acknowledged = self.acknowledged_when_read;
+        let dead = cell.strong_count() == 0;
         let mut entries = lock(&self.entries);
-        match source {
-            Source::Consumer(consumer) if entries.is_empty() && cell.strong_count() == 0 => {
+        match (source, entries.back_mut()) {
+            (Source::Consumer(consumer), None) if dead && acknowledged => {
                 consumer.advanced().release_to(&resume_point);
             }
             // Nothing was passed since.
-            _ if cell.strong_count() == 0
-                && entries.back().is_some_and(|last| last.resume_point.pos == resume_point.pos) => {
+            (_, Some(last)) if dead && last.resume_point.pos == resume_point.pos => {}
+            // Both are released together.
+            (_, Some(last))
+                if dead && last.cell.strong_count() == 0 && last.acknowledged == acknowledged =>
+            {
+                last.resume_point = resume_point;
             }
-            _ => entries.push_back(Entry { resume_point, cell }),
+            _ => entries.push_back(Entry { resume_point, cell, acknowledged }),
         }
     }
 
-    /// Makes copies of pinned records that nobody has a view of. Returns whether there were any: then
-    /// `settle` has something to do.
+    /// Releases everything that was returned so far; what a view uses, once that is dead.
+    pub(crate) fn acknowledge(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |source| {
+            if self.pinning {
+                for entry in lock(&self.entries).iter_mut() {
+                    entry.acknowledged = true;
+                }
+                self.unsettled.leave(); // at the end of this turn
+            } else if let Source::Consumer(consumer) = source {
+                consumer.acknowledge();
+            }
+        })
+    }
+
+    /// Copies the pinned records that have no views. Returns whether there were any: then `settle` has
+    /// something to do.
     fn leave_copies(&self) -> bool {
         let mut cells = Vec::new(); // dropped after the entries' lock
         for entry in lock(&self.entries).iter_mut() {
@@ -205,8 +236,8 @@ impl Pins {
         !cells.is_empty()
     }
 
-    /// When there is nothing to read: what was passed goes back to the producer, which may wait for the
-    /// space while this waits for it. Holes do, and records that nobody has a view of.
+    /// Gives space back when there is nothing to read: holes, and records that have no views. Else the
+    /// producer could wait for the space while this reader waits for the producer.
     pub(crate) fn make_room(&self, source: &mut Source) {
         if self.pinning {
             self.pass(source, Weak::new());
@@ -216,13 +247,13 @@ impl Pins {
         }
     }
 
-    /// Keeps the record that was just read in its place. For a source that pins.
+    /// Pins the record that was just read. For a source that pins.
     pub(crate) fn pin(self: &Arc<Self>, bytes: &[u8]) -> Arc<Cell> {
         let bytes = CellBytes::Pinned { bytes: pinned(bytes), exported: false };
         Arc::new(Cell { of: Arc::clone(self), bytes: Mutex::new(bytes) })
     }
 
-    /// Keeps all that was read since `start` in its place. For a source that pins.
+    /// Pins everything that was read since `start`. For a source that pins.
     pub(crate) fn pin_span(
         self: &Arc<Self>,
         source: &mut Source,
@@ -235,7 +266,7 @@ impl Pins {
         (bytes, cell)
     }
 
-    /// Asks the source, closed or not, or what is left of it.
+    /// Calls `now` with the source, or, once it is closed, `then` with its last types and anchors.
     pub(crate) fn ask<T>(
         &self,
         py: Python<'_>,
@@ -250,18 +281,18 @@ impl Pins {
     }
 }
 
-/// A record's place in a drop ring, which keeps the tail before it while it is there.
+/// A record of a drop ring, which keeps the tail before it while it is alive.
 pub(crate) struct Cell {
     of: Arc<Pins>,
     bytes: Mutex<CellBytes>,
 }
 
 enum CellBytes {
-    /// In the ring. Once they were exported they stay there, as nobody can tell who has them.
+    /// In the ring. Exported bytes stay there, as it is unknown when the last view dies.
     Pinned { bytes: Pinned, exported: bool },
-    /// A copy, made when the reader was about to wait with this in the way.
+    /// A copy, made when the reader was about to wait.
     Copied(Box<[u8]>),
-    /// Of a pinned batch, which has the bytes and stays where it is.
+    /// Of a pinned batch, which has the bytes.
     Batch,
 }
 
@@ -274,12 +305,12 @@ impl Cell {
         }
     }
 
-    /// Refuses in a forked child.
+    /// Returns an error in a forked child.
     pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
         self.of.process.check(py)
     }
 
-    /// From now on the bytes stand where they are, as long as this is there.
+    /// Returns the bytes, which stay where they are for as long as `self` is alive.
     pub(crate) fn export(&self) -> (*const u8, usize) {
         match &mut *lock(&self.bytes) {
             CellBytes::Pinned { bytes, exported } => {
@@ -291,8 +322,7 @@ impl Cell {
         }
     }
 
-    /// Makes a copy of bytes that nobody else knows the place of. Returns whether the ring's space is
-    /// free now.
+    /// Copies bytes that were not exported. Returns whether the ring's space is free now.
     fn leave(&self) -> bool {
         let mut this = lock(&self.bytes);
         match &*this {

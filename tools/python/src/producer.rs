@@ -242,24 +242,18 @@ impl Producer {
         ProducerBatch::new(Arc::clone(&self.shared), timeout)
     }
 
-    /// Records, and bytes, written since the ring was made.
+    /// The producer's totals since the ring was created, by the names that `stat` has.
     ///
-    /// By this producer and those before it; in a shared ring, by those who had its slot.
+    /// ``written``, ``discarded``, ``reclaimed`` and the refusals ``full``, ``too_large``,
+    /// ``contended`` and ``pending`` are present as ``..._records`` and ``..._bytes``; with
+    /// ``reported_`` before them, the refusals that are in the stream already. They cover this
+    /// producer and its predecessors; in a shared ring, those of its slot. While an exclusive
+    /// producer has a reservation open, they are those from before it.
     #[getter]
-    fn written(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        let (written, _) = self.shared.spaces.figures(py)?;
-        Ok((written.records, written.bytes))
-    }
-
-    /// Records that were refused, by cause, since the ring was made.
-    #[getter]
-    fn refused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (_, refused) = self.shared.spaces.figures(py)?;
+    fn totals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let totals = self.shared.spaces.totals(py)?;
         let dict = PyDict::new(py);
-        dict.set_item("full", refused.full.records)?;
-        dict.set_item("too_large", refused.too_large.records)?;
-        dict.set_item("contended", refused.contended.records)?;
-        dict.set_item("pending", refused.pending.records)?;
+        crate::stat::put_producer_totals(&dict, &totals)?;
         Ok(dict)
     }
 

@@ -10,7 +10,7 @@ use crate::runs::Builder;
 use crate::source::Source;
 use crate::wait::{Timeout, Until};
 use collect::{before_large, collect, good};
-use perfring_consumer::{Anchors, Item, Layout, Types};
+use perfring_consumer::{Acknowledge, Anchors, Item, Layout, Types};
 use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
 use pyo3::prelude::*;
@@ -35,10 +35,10 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(source: Source) -> Arc<Self> {
+    pub(crate) fn new(source: Source, acknowledge: Acknowledge) -> Arc<Self> {
         let layout = *source.layout();
         let (waiting, table) = (Waiting::default(), Mutex::default());
-        Arc::new(Reader { pins: Pins::new(source), waiting, layout, table })
+        Arc::new(Reader { pins: Pins::new(source, acknowledge), waiting, layout, table })
     }
 
     fn origin(self: &Arc<Self>) -> Arc<dyn Origin> {

@@ -4,7 +4,7 @@ use crate::errors;
 use crate::fork::Process;
 use crate::locks::{Leftover, lock, try_lock};
 use crate::memory::held::{Held, StillOpen, Use, Window};
-use perfring_producer::{Count, Location, Refused};
+use perfring_producer::{Location, ProducerTotals};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -95,10 +95,10 @@ impl Spaces {
         }
     }
 
-    /// What was written and refused.
-    pub(crate) fn figures(&self, py: Python<'_>) -> PyResult<(Count, Refused)> {
-        let figures = self.take(py)?.usable().map(Held::figures);
-        figures.ok_or_else(|| self.closed(py))
+    /// Returns the producer's totals.
+    pub(crate) fn totals(&self, py: Python<'_>) -> PyResult<ProducerTotals> {
+        let totals = self.take(py)?.usable().map(Held::totals);
+        totals.ok_or_else(|| self.closed(py))
     }
 
     pub(crate) fn closed(&self, py: Python<'_>) -> PyErr {

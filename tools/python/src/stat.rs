@@ -3,16 +3,17 @@
 use crate::errors;
 use crate::kind::{At, hex, shown};
 use perfring_consumer::{Count, Evict, OwnerInfo, Producers, Refused, Report, RingTotals, Stat};
+use perfring_producer::ProducerTotals;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// The ring's figures, as a dict. Needs read permission, disturbs nobody.
+/// Returns the ring's figures as a dict, with the names that ``perfring stat --json`` has.
 ///
-/// ``written``, ``read``, ``present`` (not released yet), ``overwritten``, ``lapped``,
-/// ``discarded``, ``reclaimed`` and the refusals ``full``, ``too_large``, ``contended`` and
-/// ``pending`` are there as ``..._records`` and ``..._bytes``. ``producer``, ``consumer`` and the
-/// ``slots`` of a shared ring say who has them, by ``name``, ``pid`` and whether it is ``alive``.
-/// The rest is as ``perfring stat --json`` has it.
+/// Needs read permission only and does not disturb the ring's processes. ``written``, ``read``,
+/// ``present`` (not released yet), ``overwritten``, ``lapped``, ``discarded``, ``reclaimed`` and
+/// the refusals ``full``, ``too_large``, ``contended`` and ``pending`` are present as
+/// ``..._records`` and ``..._bytes``. ``producer``, ``consumer`` and each of the ``slots`` of a
+/// shared ring name their process, by ``name``, ``pid`` and whether it is ``alive``.
 ///
 /// Raises:
 ///     BadRing: The file is no ring.
@@ -28,7 +29,7 @@ use pyo3::types::{PyDict, PyList};
 #[pyfunction]
 pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict>> {
     let location = path.0;
-    let stat = py.detach(|| Stat::read(&location)); // it may look for some 20 ms
+    let stat = py.detach(|| Stat::read(&location)); // it may retry for some 20 ms
     let stat = stat.map_err(|error| errors::attach(py, &error))?;
     let layout = &stat.layout;
     let dict = PyDict::new(py);
@@ -60,11 +61,11 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
     let exclusive = layout.producers == Producers::One;
     dict.set_item(
         "producer",
-        exclusive.then(|| place(py, stat.producer.alive, &stat.producer.owner)).transpose()?,
+        exclusive.then(|| holder(py, stat.producer.alive, &stat.producer.owner)).transpose()?,
     )?;
     let slots = PyList::empty(py);
     for member in &stat.producers {
-        let slot = place(py, member.alive, &member.figures.owner)?;
+        let slot = holder(py, member.alive, &member.figures.owner)?;
         slot.set_item("slot", member.figures.slot)?;
         put_refused(&slot, "", &member.figures.refused)?;
         put(&slot, "written", member.figures.written)?;
@@ -87,7 +88,7 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
         }
     };
     dict.set_item("held_up", held_up)?;
-    dict.set_item("consumer", place(py, stat.consumer.alive, &stat.consumer.owner)?)?;
+    dict.set_item("consumer", holder(py, stat.consumer.alive, &stat.consumer.owner)?)?;
     dict.set_item("damaged", stat.totals.is_none())?;
     if let Some(totals) = &stat.totals {
         put_totals(&dict, totals)?;
@@ -95,26 +96,33 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
     Ok(dict)
 }
 
-/// Adds the totals.
+/// Adds the totals to a dict.
 pub(crate) fn put_totals(dict: &Bound<'_, PyDict>, totals: &RingTotals) -> PyResult<()> {
-    let producer = &totals.producer;
     dict.set_item("data_head", totals.head)?;
     dict.set_item("data_tail", totals.tail)?;
     dict.set_item("aux_head", totals.aux_head)?;
     dict.set_item("aux_tail", totals.aux_tail)?;
     dict.set_item("consumer_pos", totals.consumer.pos)?;
-    dict.set_item("lost_markers", producer.lost_markers)?;
-    put_refused(dict, "", &producer.refused)?;
-    put_refused(dict, "reported_", &producer.reported)?;
-    put(dict, "written", producer.written)?;
-    put(dict, "discarded", producer.discarded)?;
-    put(dict, "reclaimed", producer.reclaimed)?;
+    put_producer_totals(dict, &totals.producer)?;
     put(dict, "unreported", totals.unreported())?;
     put(dict, "overwritten", totals.overwritten)?;
     put(dict, "read", totals.consumer.read)?;
     put(dict, "lapped", totals.consumer.lapped)?;
     put(dict, "present", totals.present)?;
     put(dict, "stranded", totals.stranded)
+}
+
+/// Adds the producers' half of the totals.
+pub(crate) fn put_producer_totals(
+    dict: &Bound<'_, PyDict>,
+    totals: &ProducerTotals,
+) -> PyResult<()> {
+    dict.set_item("lost_markers", totals.lost_markers)?;
+    put_refused(dict, "", &totals.refused)?;
+    put_refused(dict, "reported_", &totals.reported)?;
+    put(dict, "written", totals.written)?;
+    put(dict, "discarded", totals.discarded)?;
+    put(dict, "reclaimed", totals.reclaimed)
 }
 
 fn put(dict: &Bound<'_, PyDict>, name: &str, count: Count) -> PyResult<()> {
@@ -129,13 +137,13 @@ fn put_refused(dict: &Bound<'_, PyDict>, prefix: &str, refused: &Refused) -> PyR
     put(dict, &format!("{prefix}pending"), refused.pending)
 }
 
-fn place<'py>(py: Python<'py>, alive: bool, who: &OwnerInfo) -> PyResult<Bound<'py, PyDict>> {
+fn holder<'py>(py: Python<'py>, alive: bool, owner: &OwnerInfo) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("alive", alive)?;
-    dict.set_item("name", who.name.as_str())?;
-    dict.set_item("pid", who.pid)?;
-    dict.set_item("uid", who.uid)?;
-    dict.set_item("epoch", who.epoch)?;
-    dict.set_item("attached_ns", who.attached_ns)?;
+    dict.set_item("name", owner.name.as_str())?;
+    dict.set_item("pid", owner.pid)?;
+    dict.set_item("uid", owner.uid)?;
+    dict.set_item("epoch", owner.epoch)?;
+    dict.set_item("attached_ns", owner.attached_ns)?;
     Ok(dict)
 }

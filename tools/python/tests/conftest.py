@@ -50,7 +50,7 @@ def rust() -> Callable[..., list[str]]:
 def command() -> str:
     """Rust's own command, which knows nothing of Python."""
     told = os.environ.get("PERFRING_COMMAND")
-    return told or built("perfring", "--no-default-features")
+    return told or built("perfring-cli", "--no-default-features")
 
 
 def built(package: str, *options: str) -> str:

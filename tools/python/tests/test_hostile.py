@@ -101,7 +101,7 @@ def test_a_ring_that_is_spoiled_while_it_is_read(ring: str, policy: str) -> None
 
 
 @pytest.mark.parametrize("trust", ["nobody", "peers"])
-def test_a_ring_that_is_cut_is_an_exception(ring: str, trust: Trust) -> None:
+def test_a_truncated_ring_is_an_exception(ring: str, trust: Trust) -> None:
     make(ring, "drop")
     consumer, observer = perfring.Consumer(ring, trust=trust), perfring.Observer(ring)
     first = consumer.read()
@@ -112,9 +112,9 @@ def test_a_ring_that_is_cut_is_an_exception(ring: str, trust: Trust) -> None:
         while consumer.read():
             pass
 
-    with pytest.raises(perfring.Corrupt, match="truncated"):
+    with pytest.raises(perfring.Truncated, match="truncated"):
         read_all()
-    with pytest.raises(perfring.Corrupt, match="truncated"):
+    with pytest.raises(perfring.Truncated, match="truncated"):
         observer.snapshot()
     with pytest.raises(perfring.BadRing):
         perfring.Consumer(ring)
@@ -136,7 +136,7 @@ def test_a_consumer_that_trusts_nobody_has_copies(ring: str) -> None:
 
 
 def test_python_s_own_handler_stays(ring: str) -> None:
-    """Whoever has it dump its stack on SIGBUS before or after, is guarded, and has its dump."""
+    """Python's faulthandler, enabled before or after, dumps its stack on a SIGBUS of its own."""
     make(ring, "drop")
     program = textwrap.dedent("""
         import faulthandler, mmap, os, sys
@@ -149,7 +149,7 @@ def test_python_s_own_handler_stays(ring: str) -> None:
         os.truncate(sys.argv[1], 0)
         try:
             observer.snapshot()
-        except perfring.Corrupt:
+        except perfring.Truncated:
             print("an exception", flush=True)
         with open(sys.argv[1] + ".other", "w+b") as file:
             file.truncate(4096)

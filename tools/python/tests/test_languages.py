@@ -222,7 +222,7 @@ def test_python_to_rust(peer: Path, tmp_path: Path, policy: Any, kind: str) -> N
             assert rust.says() == "ready"
             write(producer, kind, half if policy == "overwrite" else 0, RECORDS)
             said = rust.says().split()
-        assert producer.written[0] == RECORDS
+        assert producer.totals["written_records"] == RECORDS
     assert said, "Rust has refused what it read; its reason stands in the captured output"
     counts = dict(zip(said[::2], map(int, said[1::2]), strict=True))
     print(f"{policy}, {kind}: {counts}")

@@ -46,7 +46,7 @@ def test_a_forked_child_is_refused_clearly_and_disturbs_nobody(
             lambda: producer.publish(b"child"),
             lambda: producer.publish(b"child", timeout=1),
             lambda: producer.reserve(1),
-            lambda: producer.written,
+            lambda: producer.totals,
             reservation.commit,
             consumer.read,
             consumer.wait,
@@ -78,7 +78,7 @@ def test_a_forked_child_is_refused_clearly_and_disturbs_nobody(
 def test_what_belongs_to_a_process_is_not_pickled(ring: str) -> None:
     producer = perfring.Producer.create(ring)
     for thing in (producer, perfring.Consumer(ring), perfring.Observer(ring)):
-        with pytest.raises(TypeError, match="hand the path to the other one"):
+        with pytest.raises(TypeError, match="pass the path to the other one"):
             pickle.dumps(thing)
 
 

@@ -35,7 +35,7 @@ def test_all_ways_to_publish_meet_in_one_order(ring: str, policy: str, shared: b
         assert producer.publish_array(np.arange(3, dtype="u2"), 5004) == 3
         assert producer.publish_array(np.eye(2, dtype="u1")) == 2
         assert producer.publish(b"")
-        assert producer.written[0] == 14
+        assert producer.totals["written_records"] == 14
     expected = [
         b"bytes",
         b"bytearray",
@@ -62,7 +62,7 @@ def test_what_a_full_ring_refuses_is_counted_and_told(ring: str, shared: bool) -
     producer = perfring.Producer.create(ring, size=4096, shared=shared)
     published = sum(producer.publish(b"%064d" % n) for n in range(100))
     assert 0 < published < 100
-    assert producer.refused["full"] == 100 - published
+    assert producer.totals["full_records"] == 100 - published
     rest = producer.publish_array(np.zeros(50, dtype="V64"))
     assert rest == 0
     with producer.batch() as batch:
@@ -73,7 +73,7 @@ def test_what_a_full_ring_refuses_is_counted_and_told(ring: str, shared: bool) -
         producer.reserve(64)
     assert full.value.cause == "full"
     lost = 100 - published + 50 + 10 + 1
-    assert producer.refused["full"] == lost
+    assert producer.totals["full_records"] == lost
     consumer = perfring.Consumer(ring)
     assert len(consumer.drain()) == published
     assert producer.publish(b"after")
@@ -88,21 +88,21 @@ def test_a_wait_in_vain_is_one_loss_and_a_short_one_none(ring: str, shared: bool
     producer = perfring.Producer.create(ring, size=4096, shared=shared)
     while producer.publish(bytes(1000)):
         pass
-    before = producer.refused["full"]
+    before = producer.totals["full_records"]
     assert not producer.publish(bytes(1000), timeout=0.25)  # more than two slices
-    assert producer.refused["full"] == before + 1
+    assert producer.totals["full_records"] == before + 1
     consumer = perfring.Consumer(ring)
 
     def read() -> None:
-        while producer.written[0] < 10:
+        while producer.totals["written_records"] < 10:
             consumer.drain()
 
     reader = threading.Thread(target=read)
     reader.start()
-    while producer.written[0] < 10:
+    while producer.totals["written_records"] < 10:
         assert producer.publish(bytes(1000), timeout=None)
     reader.join()
-    assert producer.refused["full"] == before + 1
+    assert producer.totals["full_records"] == before + 1
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -122,7 +122,7 @@ def test_arrays_wait_for_room_and_lose_nothing(ring: str, shared: bool) -> None:
     assert producer.publish_array(np.arange(50_000, dtype="u8"), timeout=None) == 50_000
     reader.join()
     assert seen == list(range(50_000))
-    assert producer.refused["full"] == 0
+    assert producer.totals["full_records"] == 0
 
 
 def test_an_exception_in_the_block_publishes_nothing(ring: str) -> None:
@@ -168,9 +168,9 @@ def test_figures_are_told_while_a_reservation_is_open(ring: str) -> None:
     producer.publish(b"before")
     with producer.reserve(4) as view:
         view[:] = b"open"
-        assert producer.written[0] == 1
-        assert producer.refused["full"] == 0
-    assert producer.written[0] == 2
+        assert producer.totals["written_records"] == 1
+        assert producer.totals["full_records"] == 0
+    assert producer.totals["written_records"] == 2
 
 
 def test_several_reservations_of_a_shared_ring_end_in_any_order(ring: str) -> None:
@@ -228,7 +228,7 @@ def test_a_closed_producer_says_so_and_frees_its_place(ring: str) -> None:
         lambda: producer.publish(b"", timeout=1),
         lambda: producer.reserve(1),
         lambda: producer.publish_array(b"1"),
-        lambda: producer.written,
+        lambda: producer.totals,
         producer.__enter__,
     ):
         with pytest.raises(perfring.Closed, match="was closed"):

@@ -185,9 +185,10 @@ def test_a_reader_of_a_removed_ring_gets_what_is_left_and_then_an_exception(tmp_
     with perfring.Consumer(ring) as consumer, perfring.Observer(ring) as observer:
         assert producer.publish(b"last words")
         ring.unlink()
-        for reader in (consumer, observer):
+        for reader in (observer, consumer):
             item = reader.read(timeout=None)
-            assert isinstance(item, perfring.Record) and bytes(item) == b"last words"
+            assert isinstance(item, perfring.Record)
+            assert bytes(item) == b"last words"
             with pytest.raises(perfring.RingRemoved, match="removed"):
                 reader.read(timeout=None)
             with pytest.raises(perfring.RingRemoved):

@@ -246,7 +246,7 @@ def test_what_is_no_ring_is_told_and_the_others_go_on(rings: RingSet) -> None:
     assert failed.ring == "readme"
     assert failed.item.path == str(rings.dir / "readme")
     assert failed.item.why
-    assert not failed.item.again
+    assert not failed.item.retried
 
 
 def test_a_damaged_ring_is_told_and_set_aside(rings: RingSet) -> None:
@@ -273,7 +273,7 @@ def test_a_ring_that_another_consumes_is_told_and_read_later(rings: RingSet) -> 
     with rings.merge(delay=0.01) as merge:
         (told,) = until(merge, lambda seen: len(seen) >= 1)
         assert isinstance(told.item, RingFailed)
-        assert told.item.again
+        assert told.item.retried
         assert "the other one" in told.item.why
         assert repr(told.item).count("tried again") == 1
         other.close()

@@ -53,7 +53,7 @@ def reserve():
         with producer.reserve(16, timeout=0.05) as view:
             view[:] = bytes(16)
 together(publish, reserve, publish, reserve)
-assert producer.written[0] == 12000
+assert producer.totals["written_records"] == 12000
 """,
     "an exclusive producer, whose reservations others wait for": """
 producer = perfring.Producer.create(ring, policy="overwrite")
@@ -65,7 +65,7 @@ def reserve():
         with producer.reserve(16, timeout=None) as view:
             view[:] = bytes(16)
 together(publish, reserve, publish)
-assert producer.written[0] == 1500
+assert producer.totals["written_records"] == 1500
 """,
     "names of types while one waits": """
 producer = perfring.Producer.create(ring)
@@ -251,7 +251,7 @@ def test_an_interrupted_batch_says_how_far_it_came(ring: str) -> None:
         batch.publish(b"%08d" % n)
 
     def close() -> None:
-        while producer.written[0] < 100:
+        while producer.totals["written_records"] < 100:
             pass
         producer.close()
 

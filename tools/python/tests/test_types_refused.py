@@ -67,9 +67,9 @@ def test_a_field_that_cannot_be_is_refused_with_what_to_write(
 
 @pytest.mark.parametrize("of", [text, raw, perfring.array])
 def test_a_size_that_cannot_be_is_refused(of: Any) -> None:
-    with pytest.raises(perfring.BadType, match=rf"{of.__name__}\(-1\): a record has no negative"):
+    with pytest.raises(perfring.BadType, match=rf"{of.__name__}\(-1\): a size is not negative"):
         of(-1)
-    with pytest.raises(perfring.BadType, match=rf"{of.__name__}\('8'\): it takes a number"):
+    with pytest.raises(perfring.BadType, match=rf"{of.__name__}\('8'\): pass a number"):
         of("8")
 
 
@@ -187,9 +187,11 @@ def test_whatever_has_bytes_is_bytes() -> None:
 
 
 def test_a_payload_of_another_size_is_refused() -> None:
-    with pytest.raises(perfring.BadType, match=r"no agree\.Trade: it has 3 bytes instead of 32"):
+    with pytest.raises(perfring.BadType, match=r"not a valid agree\.Trade: it has 3 bytes"):
         perfring.unpack(Trade, b"abc")
-    with pytest.raises(perfring.BadType, match=r'no "agree\.Trade": it has 3 bytes instead of 32'):
+    with pytest.raises(
+        perfring.BadType, match=r'not a valid "agree\.Trade": it has 3 bytes instead of 32'
+    ):
         perfring.type_of(Trade).decode(b"abc")
     with pytest.raises(perfring.BadType, match=r'field "flag": 2 is not a boolean'):
         perfring.type_of(Own).decode(b"\2" + bytes(23))

@@ -96,7 +96,7 @@ try:
         for record in perfring.Observer(ring):
             pass
 except KeyboardInterrupt:
-    print("interrupted", producer.refused["full"], flush=True)
+    print("interrupted", producer.totals["full_records"], flush=True)
 """
 
 
@@ -178,8 +178,8 @@ def test_async_for_gives_items_as_they_come(
             while len(seen) < 100:
                 turns += 1
                 await asyncio.sleep(0)
-                if turns % 10 == 0 and producer.written[0] < 100:
-                    producer.publish(b"%d" % producer.written[0])
+                if turns % 10 == 0 and producer.totals["written_records"] < 100:
+                    producer.publish(b"%d" % producer.totals["written_records"])
 
         task = asyncio.create_task(others())
         async for item in reader:

@@ -1,8 +1,8 @@
 """perf's ring buffer, between your own processes.
 
-A producer publishes records into a file-backed ring in shared memory; a consumer and any number of
+A producer publishes records into a file-backed ring in shared memory. A consumer and any number of
 observers read them, in this process or in others, in Python or in Rust. After ``kill -9`` the file
-still has the last of them.
+still holds the last records.
 
     >>> import perfring
     >>> with perfring.Producer.create(tmp / "ticks") as producer:
@@ -13,29 +13,29 @@ still has the last of them.
     b'hello'
 
 To publish:
-    `Producer`, its `Reservation` and `ProducerBatch`; `BYTES`, the type of records without one.
+    `Producer`, its `Reservation` and `ProducerBatch`; `BYTES`, the default type of a record.
 
 To read:
-    `Consumer`, `Observer` (which goes on at a `Saved` place), `Snapshot`. They give a `Record` or a
-    `Lost`, many as a `Batch`. `stat` has a ring's figures.
+    `Consumer`, `Observer` (which can start at a `Saved` position), `Snapshot`. They return a
+    `Record` or a `Lost`, or many as a `Batch`. `stat` returns a ring's figures.
 
-Records with a shape:
-    `record` makes a dataclass one, of fields such as `U8`, `U16`, `U32`, `U64`, `U128`, `I8`,
-    `I16`, `I32`, `I64`, `I128`, `F32`, `F64`, `Char`, `text`, `raw`, `array`, and `info` about
-    them; `record_type` makes a type of a numpy dtype. `pack`, `unpack`, `type_of`, `dtype_of`. A
-    ring's own types are its `TypeTable`, each a `RecordType`.
+Typed records:
+    `record` makes a dataclass a record's class, with fields such as `U8`, `U16`, `U32`, `U64`,
+    `U128`, `I8`, `I16`, `I32`, `I64`, `I128`, `F32`, `F64`, `Char`, `text`, `raw`, `array`, and
+    `info` about them. `record_type` converts a numpy dtype. `pack`, `unpack`, `type_of` and
+    `dtype_of` work on both. A ring's `TypeTable` holds its types, each a `RecordType`.
 
 Many rings:
     `RingSet`, a directory of rings (`Ring`, `Pruned`); `Merge` reads them in the order of time, as
     `Merged` items, with `RingGone` and `RingFailed` among them.
 
-What goes wrong:
+Errors:
     `PerfringError`: `BadRing`, `BadType`, `Busy`, `Closed`, `Corrupt`, `Forked`, `Full`,
-    `RingRemoved` and `TooLarge`.
-    What the system refuses is an ``OSError`` of the natural kind. A loss is no error.
+    `RingRemoved`, `TooLarge` and `Truncated`.
+    An error of the system is an ``OSError`` of the natural kind. A loss is not an error.
 
-`perfring.logging` has a handler for Python's ``logging``; ``python -m perfring demo`` kills a
-process and reads its last words. Timeouts are seconds: 0 does not wait, ``None`` waits for ever.
+`perfring.logging` has a handler for Python's ``logging``. ``python -m perfring demo`` kills a
+process and reads its last records. Timeouts are seconds: 0 does not wait, ``None`` waits for ever.
 """
 
 import os as _os
@@ -53,6 +53,7 @@ from ._errors import (
     PerfringError,
     RingRemoved,
     TooLarge,
+    Truncated,
 )
 from ._fields import (
     F32,
@@ -133,6 +134,7 @@ __all__ = [
     "Saved",
     "Snapshot",
     "TooLarge",
+    "Truncated",
     "TypeTable",
     "__version__",
     "array",
@@ -150,7 +152,7 @@ __all__ = [
 
 _os.register_at_fork(after_in_child=_native._forked)
 
-# They are told of by the name under which users have them: in help(), in tracebacks, in a pickle.
+# help(), tracebacks and pickles name the module that users import from.
 for _name in __all__:
     _one = globals()[_name]
     if getattr(_one, "__module__", "").startswith("perfring."):

@@ -1,4 +1,4 @@
-"""Items as they come, in an event loop."""
+"""Iterates over items as they come, in an event loop."""
 
 from collections.abc import AsyncGenerator
 from typing import Final, Protocol, TypeVar
@@ -6,27 +6,27 @@ from typing import Final, Protocol, TypeVar
 T_co = TypeVar("T_co", covariant=True)
 
 _TURN: Final = 0.001
-"""Seconds of items one after the other, before the event loop's others have their turn."""
+"""The seconds of uninterrupted reading before other tasks of the event loop get a turn."""
 
 
 class Reader(Protocol[T_co]):
-    """What gives items, or waits until there are some."""
+    """Returns items, or waits until there are some."""
 
     def read(self) -> T_co | None:
-        """Give the next item, if there is one."""
+        """Return the next item, if there is one."""
 
     def wait(self, timeout: float) -> bool:
-        """Tell whether there is one, in time."""
+        """Return whether there is an item within the timeout."""
 
 
 async def items(reader: Reader[T_co]) -> AsyncGenerator[T_co]:
-    """What comes, while the event loop goes on.
+    """Yield items as they come, without blocking the event loop.
 
-    A thread waits, of its own, so that others who use the loop's threads are not held up; a fifth
-    of a second at a time, so that it does not stay for long when the task is cancelled. While there
-    is always more, the loop goes on each millisecond, as nothing else would let it.
+    A thread of its own waits, so that the loop's executor stays free. It waits for a fifth of a
+    second at a time, so that it ends soon when the task is cancelled. While there is always more,
+    other tasks get a turn each millisecond.
     """
-    import asyncio  # here: most who read don't need them
+    import asyncio  # imported here, as most readers need neither
     from concurrent.futures import ThreadPoolExecutor
     from time import monotonic
 
@@ -41,8 +41,8 @@ async def items(reader: Reader[T_co]) -> AsyncGenerator[T_co]:
                 turn = monotonic() + _TURN
                 continue
             yield item
-            del item  # or its space would stay taken while this waits
-            # Here, where no item is held that a cancellation would lose.
+            del item  # or it would keep its space while this waits
+            # Here, as a cancellation loses no item.
             if monotonic() >= turn:
                 await asyncio.sleep(0)
                 turn = monotonic() + _TURN

@@ -1,4 +1,4 @@
-"""Readers: the consumer and observers."""
+"""The readers: the consumer and observers."""
 
 from collections.abc import AsyncGenerator
 from typing import NamedTuple, NoReturn
@@ -8,12 +8,12 @@ from ._async import items
 
 
 class Saved(NamedTuple):
-    """Where an observer would go on: for `Observer`'s ``start``, also in another process.
+    """Where an observer continues: for `Observer`'s ``start``, also in another process.
 
     Attributes:
         pos: The position of the next record.
-        records: Records that stood before it since the ring was made.
-        bytes: Bytes that these took.
+        records: The number of records before it since the ring was created.
+        bytes: The bytes that these took.
     """
 
     pos: int
@@ -22,30 +22,35 @@ class Saved(NamedTuple):
 
 
 class Consumer(_native.Consumer):
-    """The one consumer of a ring. A new one goes on where the last one was done.
+    """The one consumer of a ring. A new one continues where the last one ended.
 
-    Of a drop ring, records are borrowed: a `Record` is a view of the ring, and its space goes back
-    to the producer when the record and all that was made of it are gone (a ``memoryview``, an
-    array). Of an overwrite ring they are copies, and the place is saved in the file.
+    A drop ring's records are borrowed: a `Record` is a view of the ring. Its space goes back to the
+    producer when the record and its views and arrays are dead. An overwrite ring's records are
+    copies, and the consumer's position is saved in the file.
 
     Args:
         path: The ring.
-        name: Who attaches, as ``perfring stat`` shows it; the script's name without it.
-        pace: How it looks for more while a producer is at work: ``"latency"`` all the time,
-            ``"throughput"`` with pauses, which lets the producer be faster; ``"adaptive"`` pauses
-            if the producer is the faster one.
-        trust: Whom to trust not to change records while they are read. ``"peers"``: all who may write
-            the ring's file. ``"nobody"``: each record is copied before it is returned, and such a
-            consumer has no `pin`. ``"auto"``: peers, unless others than this process's user may write
-            the file.
+        name: The name that ``perfring stat`` shows for this consumer; the script's name by default.
+        timeout: The seconds to wait for a ring that does not exist yet; ``None`` for ever.
+        wait_strategy: How a waiting consumer polls while a producer publishes: ``"latency"``
+            without a pause, ``"throughput"`` with pauses, which lets the producer be faster;
+            ``"adaptive"`` pauses if the producer is the faster one.
+        trust: Whether producers are trusted not to change records while they are read.
+            ``"peers"``: every process that may write to the ring's file is. ``"nobody"``: each
+            record is copied before it is returned, and there is no `pin`. ``"auto"``: ``"peers"``,
+            unless other users may write to the file.
+        acknowledge: When items count as read. ``"at_next_read"``: at the next call that reads, once
+            their views are dead. ``"explicit"``: when `acknowledge` is called; a consumer that ends
+            before that leaves them for the next one (at-least-once delivery).
 
     Raises:
-        Busy: The ring has a consumer: the text says who.
-        BadRing: The file is no ring.
-        OSError: The system refused it.
+        Busy: The ring has a consumer; the message names it.
+        BadRing: The file is not a ring.
+        FileNotFoundError: There is no ring within ``timeout`` seconds.
+        OSError: The system returned an error.
 
-    Iteration waits for ever; ``items(timeout)`` for at most so many seconds for each item, and
-    ``async for`` without holding the event loop up. What is lost is told in its place, as a `Lost`.
+    Iteration waits for ever, ``items(timeout)`` for at most so many seconds for each item.
+    ``async for`` does not block the event loop. Losses are reported in place, as a `Lost`.
 
     Example:
         >>> import perfring
@@ -58,36 +63,37 @@ class Consumer(_native.Consumer):
         ...             case perfring.Record():
         ...                 print(bytes(item))
         ...             case perfring.Lost():
-        ...                 print(item.records, "lost:", item.cause)
+        ...                 print(item)
         b'hello'
     """
 
     def __aiter__(self) -> AsyncGenerator[_native.Record | _native.Lost]:
-        """Items as they come, for ever."""
+        """Iterate over items as they come, for ever."""
         return items(self)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: a consumer belongs to its process."""
         raise TypeError(
-            "a Consumer belongs to this process: hand the path to the other one, and attach there"
+            "a Consumer belongs to this process: pass the path to the other one, and attach there"
         )
 
 
 class Observer(_native.Observer):
-    """Watches a ring, read-only, which nobody can tell. Any number at a time.
+    """Reads a ring without taking anything from it. Any number can observe at a time.
 
-    Every record is a copy that was checked to be whole. An observer that is too slow is lapped: it
-    gets a `Lost` with the exact number of records, and goes on from the oldest one.
+    An observer maps the ring read-only, so other processes cannot detect it. Every record is a copy
+    that was checked to be intact. An observer that is too slow is lapped: it gets a `Lost` with the
+    exact number of records, and continues at the oldest one.
 
     Args:
         path: The ring.
-        start: Where to begin: ``"oldest"``, ``"latest"`` for only what comes from now on, or the
-            `saved` place of another observer.
-        pace: As of `Consumer`.
+        start: The start: ``"oldest"``, ``"latest"`` for only what is published from now on, or the
+            `saved` position of another observer.
+        wait_strategy: How a waiting observer polls, as for a `Consumer`.
 
     Raises:
-        BadRing: The file is no ring.
-        OSError: The system refused it.
+        BadRing: The file is not a ring.
+        OSError: The system returned an error.
 
     Example:
         >>> import perfring
@@ -97,22 +103,22 @@ class Observer(_native.Observer):
         True
         >>> bytes(observer.read())
         b'news'
-        >>> later = perfring.Observer(tmp / "ring", observer.saved)  # goes on there
+        >>> later = perfring.Observer(tmp / "ring", observer.saved)  # continues there
         >>> later.read() is None
         True
     """
 
     @property
     def saved(self) -> Saved:
-        """Where this observer would go on."""
+        """The position where this observer continues."""
         return Saved(*self._saved)
 
     def __aiter__(self) -> AsyncGenerator[_native.Record | _native.Lost]:
-        """Items as they come, for ever."""
+        """Iterate over items as they come, for ever."""
         return items(self)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: an observer belongs to its process."""
         raise TypeError(
-            "an Observer belongs to this process: hand the path to the other one, and open it there"
+            "an Observer belongs to this process: pass the path to the other one, and open it there"
         )

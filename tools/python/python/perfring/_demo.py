@@ -1,4 +1,4 @@
-"""A process is killed, and its last words are read from the file."""
+"""Kills a process and reads its last records from the file."""
 
 import hashlib
 import itertools
@@ -22,7 +22,7 @@ class Hash:
 
 
 def work(ring: str) -> None:
-    """Hash, and publish how long each took, until somebody ends it."""
+    """Hash, and publish how long each took, until the process is killed."""
     data = bytes(4096)
     with perfring.Producer(ring) as producer:
         for number in itertools.count():
@@ -32,7 +32,7 @@ def work(ring: str) -> None:
 
 
 def demo(ring: str) -> None:
-    """Let a process work, kill it, and read what it has left."""
+    """Start a process, kill it, and read the records that it left."""
     import numpy as np
 
     perfring.Producer.create(ring, size="1M", policy="overwrite", time=True).close()
@@ -47,7 +47,7 @@ def demo(ring: str) -> None:
         killed = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         worker.join()
     ended = signal.Signals(-(worker.exitcode or 0)).name
-    print(f"It was ended by {ended}. The file is still there:\n")
+    print(f"It was ended by {ended}. The file remains:\n")
 
     snapshot = perfring.Snapshot(ring)
     batch = snapshot.drain()

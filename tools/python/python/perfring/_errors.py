@@ -1,9 +1,9 @@
-"""What goes wrong, as exceptions.
+"""The exceptions.
 
-What the system refuses is an ``OSError`` of the natural kind: ``FileExistsError``,
+An error of the system is an ``OSError`` of the natural kind: ``FileExistsError``,
 ``FileNotFoundError``, ``PermissionError``, or an ``OSError`` with its ``errno``. A wrong argument
-is a ``ValueError`` or a ``TypeError``. All else is a `PerfringError`. A loss is none of these: it
-is a `Lost` among the records.
+is a ``ValueError`` or a ``TypeError``. Every other error is a `PerfringError`. A loss is not an
+error: it is a `Lost` among the records.
 """
 
 import errno as _errno
@@ -19,19 +19,20 @@ __all__ = [
     "PerfringError",
     "RingRemoved",
     "TooLarge",
+    "Truncated",
 ]
 
 
 class PerfringError(Exception):
-    """The base of what only perfring raises."""
+    """The base class of perfring's own exceptions."""
 
 
 class BadRing(PerfringError, ValueError):
-    """The file is no ring that this version and machine can use; the text says why."""
+    """The file is not a ring that this version and machine can use; the message says why."""
 
 
 class Busy(PerfringError, BlockingIOError):
-    """Somebody else has the place: the text names who."""
+    """Another process has the seat of the producer or consumer; the message names it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -39,10 +40,10 @@ class Busy(PerfringError, BlockingIOError):
 
 
 class Full(PerfringError):
-    """There is no space for a reservation now.
+    """The ring has no space for a reservation now; the record is counted as lost.
 
-    ``cause`` is ``"full"``, or in a shared ring ``"contended"`` or ``"pending"`` as well: another
-    producer holds the lock, or has a reservation open that is in the way. It is counted as lost.
+    ``cause`` is ``"full"``. In a shared ring it can also be ``"contended"``, if another producer
+    holds the lock, or ``"pending"``, if another producer's open reservation is in the way.
     """
 
     def __init__(self, message: str, cause: str = "full") -> None:
@@ -51,18 +52,15 @@ class Full(PerfringError):
 
 
 class TooLarge(PerfringError, ValueError):
-    """No ring of this size can hold the record. It is counted as lost."""
+    """The record is too large for a ring of this size; it is counted as lost."""
 
 
 class BadType(PerfringError, ValueError):
-    """A record's type cannot be registered, or bytes are none of their type."""
+    """A record's type cannot be registered, or bytes do not match their type."""
 
 
 class Corrupt(PerfringError):
-    """The ring holds what no producer writes, at position ``pos``.
-
-    ``pos`` is ``None`` if the ring's file was truncated while it was in use.
-    """
+    """The ring holds what no producer writes, at position ``pos`` where that is known."""
 
     def __init__(self, message: str, pos: int | None = None) -> None:
         super().__init__(message)
@@ -70,15 +68,20 @@ class Corrupt(PerfringError):
 
 
 class RingRemoved(PerfringError):
-    """The ring's file was removed, or another took its place, and everything in it was read.
+    """The ring's file was removed or replaced, and everything in it was read.
 
-    A reader that waits looks for that once a second. Attach anew for the ring that has the name now.
+    A reader that waits checks for that once a second. Attach again for the ring that has the name
+    now.
     """
 
 
 class Closed(PerfringError, ValueError):
-    """It was closed before."""
+    """The object is closed."""
 
 
 class Forked(PerfringError, RuntimeError):
-    """This process is a forked child of the one that attached: attach anew here."""
+    """This process is a forked child of the one that attached; attach anew here."""
+
+
+class Truncated(PerfringError):
+    """The ring's file was truncated while it was in use; nothing more can be read from it."""

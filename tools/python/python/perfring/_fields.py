@@ -1,4 +1,4 @@
-"""What the annotations of a record's fields say."""
+"""The annotations of a record's fields."""
 
 from typing import Annotated
 
@@ -42,14 +42,14 @@ Char = Annotated[str, Kind("char")]
 
 def _checked(what: str, count: int) -> int:
     if not isinstance(count, int):
-        raise BadType(f"{what}({count!r}): it takes a number, as {what}(8)")
+        raise BadType(f"{what}({count!r}): pass a number, as in {what}(8)")
     if count < 0:
-        raise BadType(f"{what}({count}): a record has no negative part; use a number from 0 on")
+        raise BadType(f"{what}({count}): a size is not negative; use a number from 0 on")
     return count
 
 
 def text(size: int) -> Text:
-    """A text of at most so many bytes in UTF-8: ``Annotated[str, perfring.text(8)]``.
+    """Annotate a text of at most so many bytes in UTF-8: ``Annotated[str, perfring.text(8)]``.
 
     In Rust: ``#[record(text)] [u8; 8]``.
     """
@@ -57,7 +57,7 @@ def text(size: int) -> Text:
 
 
 def raw(size: int) -> Raw:
-    """Exactly so many bytes: ``Annotated[bytes, perfring.raw(16)]``.
+    """Annotate exactly so many bytes: ``Annotated[bytes, perfring.raw(16)]``.
 
     In Rust: ``#[record(hex)] [u8; 16]``.
     """
@@ -65,23 +65,23 @@ def raw(size: int) -> Raw:
 
 
 def array(count: int) -> Array:
-    """So many values: ``Annotated[tuple[perfring.F32, ...], perfring.array(64)]``.
+    """Annotate so many values: ``Annotated[tuple[perfring.F32, ...], perfring.array(64)]``.
 
-    In Rust: ``[f32; 64]``. Of a few values ``tuple[F32, F32]`` says the same.
+    In Rust: ``[f32; 64]``. For a few values ``tuple[F32, F32]`` means the same.
     """
     return Array(_checked("array", count))
 
 
 def info(*, unit: str = "", help: str = "", name: str = "", labels: tuple[str, ...] = ()) -> Info:
-    """Tell readers more about a field.
+    """Describe a field to readers.
 
     Args:
-        unit: As UCUM has it: ``"ns"``, ``"By"``, ``"{request}"``.
-        help: What it means.
-        name: Its name in the table, if not the attribute's.
-        labels: Names of an ``IntEnum``'s values, in their order, if not the members' own.
+        unit: Its unit in UCUM: ``"ns"``, ``"By"``, ``"{request}"``.
+        help: Its meaning.
+        name: Its name in the type table, if not the attribute's.
+        labels: The names of an ``IntEnum``'s values, in order, if not the members' own.
 
-    Unit and help may change and the type is still the same; names and labels are part of it.
+    Unit and help may change without changing the type. Names and labels are part of the type.
 
     >>> from typing import Annotated
     >>> import perfring

@@ -9,18 +9,19 @@ from . import _native
 class Producer(_native.Producer):
     """Publishes records into a ring.
 
-    ``Producer(path)`` attaches to a ring, `Producer.create` makes one first. The ring says whether
-    it is for one producer at a time or for many; one object does for both, and threads can share
-    it. It is a context manager; `close` frees the place for the next producer.
+    ``Producer(path)`` attaches to a ring, `Producer.create` creates it first, and
+    `Producer.open_or_create` does either. The ring is for one producer at a time or shared by many;
+    this class handles both. Threads can share a producer. It is a context manager; `close` frees
+    its seat.
 
     Args:
         path: The ring.
-        name: Who attaches, as ``perfring stat`` shows it; the script's name without it.
+        name: The name that ``perfring stat`` shows for this producer; the script's name by default.
 
     Raises:
-        Busy: The ring has a producer, or of a shared one all slots are taken: the text says who.
-        BadRing: The file is no ring.
-        OSError: The system refused it.
+        Busy: The ring has a producer, or all slots of a shared ring are taken.
+        BadRing: The file is not a ring.
+        OSError: The system returned an error.
 
     Example:
         >>> import perfring
@@ -49,29 +50,29 @@ class Producer(_native.Producer):
         aux_size: int | str = 0,
         name: str | None = None,
     ) -> Self:
-        """Make a ring and attach to it.
+        """Create a ring and attach to it.
 
         Args:
-            path: Where: a file, best on a tmpfs; text that begins with ``shm:`` names a POSIX
+            path: The file, best on a tmpfs; a string that begins with ``shm:`` names a POSIX
                 segment.
-            size: Bytes of the data area, a power of two of at least a page; ``"64K"``, ``"16M"``
-                and ``"1G"`` are understood.
-            policy: What a full ring does: ``"drop"`` refuses the new record, ``"overwrite"`` lets
-                the oldest go (a flight recorder).
-            shared: Whether many producers attach at a time, in any processes.
+            size: The bytes of the data area, a power of two of at least a page. Accepts strings
+                such as ``"64K"``, ``"16M"`` and ``"1G"``.
+            policy: What a full ring does: ``"drop"`` refuses the new record, ``"overwrite"`` evicts
+                the oldest ones (a flight recorder).
+            shared: Whether many producers can attach at a time, in any processes.
             slots: The most producers of a shared ring at a time.
-            time: Whether each record is stamped, in ns of ``CLOCK_BOOTTIME``.
+            time: Whether each record gets a timestamp, in ns of ``CLOCK_BOOTTIME``.
             evict: How an overwrite ring makes room: record by record, or by halves (cheaper).
-            mode: The file's mode bits, whatever the umask; ``0o600`` is its owner alone.
-            types_size: Bytes of the table of record types.
-            aux_size: Bytes for payloads that are too long for the data area, up to as many each: a
-                power of two from ``"64K"``, or 0 for none.
-            name: Who attaches, as ``perfring stat`` shows it; the script's name without it.
+            mode: The file's mode bits, regardless of the umask; ``0o600`` allows its owner alone.
+            types_size: The bytes of the type table.
+            aux_size: The bytes for payloads that are too long for the data area, each at most this
+                long: a power of two from ``"64K"``, or 0 for none.
+            name: The name that ``perfring stat`` shows for this producer.
 
         Raises:
-            FileExistsError: There is something by this name: attach to it, or remove it.
-            OSError: With ``ENOSPC`` if there is no room for all of the ring; and others.
-            ValueError: A size, a mode or a number that cannot be.
+            FileExistsError: The file exists: attach to it, or remove it.
+            OSError: With ``ENOSPC`` if there is no room for the whole ring; and others.
+            ValueError: A size, a mode or a number is invalid.
         """
         _native.Producer._make(
             path,
@@ -104,36 +105,36 @@ class Producer(_native.Producer):
         aux_size: int | str = 0,
         name: str | None = None,
     ) -> Self:
-        """Attach to a ring, which is made if there is none.
+        """Attach to a ring, and create it if it does not exist.
 
-        Processes that call this at once get one ring.
+        Processes that call this at the same time get one ring. The arguments are those of `create`.
 
         Args:
-            path: As for `create`, and so are all others.
-            size: Bytes of the data area.
+            path: The file.
+            size: The bytes of the data area.
             policy: What a full ring does.
-            shared: Whether many producers attach at a time.
+            shared: Whether many producers can attach at a time.
             slots: The most producers of a shared ring at a time.
-            time: Whether each record is stamped.
+            time: Whether each record gets a timestamp.
             evict: How an overwrite ring makes room.
-            mode: The mode bits of a file that is made; one that is there may have others.
-            types_size: Bytes of the table of record types.
-            aux_size: Bytes for payloads that are too long for the data area.
-            name: Who attaches, as ``perfring stat`` shows it; the script's name without it.
+            mode: The mode bits of a new file; those of an existing file are not compared.
+            types_size: The bytes of the type table.
+            aux_size: The bytes for payloads that are too long for the data area.
+            name: The name that ``perfring stat`` shows for this producer.
 
         Raises:
-            FileExistsError: The ring is there and was made with other arguments: says which.
-            BadRing: The file is no ring, or ``shared`` is not as it was made.
-            Busy: The ring has a producer, or of a shared one all slots are taken.
-            OSError: As for `create`.
-            ValueError: A size, a mode or a number that cannot be.
+            FileExistsError: The ring exists and has other options; the message names the first.
+            BadRing: The file is not a ring, or ``shared`` differs from the ring's.
+            Busy: The ring has a producer, or all slots of a shared ring are taken.
+            OSError: The system returned an error.
+            ValueError: A size, a mode or a number is invalid.
 
         Example:
             >>> with perfring.Producer.open_or_create(tmp / "log") as producer:
             ...     producer.publish(b"hello")
             True
             >>> with perfring.Producer.open_or_create(tmp / "log") as producer:
-            ...     producer.written[0]
+            ...     producer.totals["written_records"]
             1
         """
         _native.Producer._make(
@@ -154,5 +155,5 @@ class Producer(_native.Producer):
     def __reduce__(self) -> NoReturn:
         """Refuse: a producer belongs to its process."""
         raise TypeError(
-            "a Producer belongs to this process: hand the path to the other one, and attach there"
+            "a Producer belongs to this process: pass the path to the other one, and attach there"
         )

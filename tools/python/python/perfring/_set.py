@@ -1,4 +1,4 @@
-"""Many rings: a directory with one for each producer, and their records in the order of time."""
+"""Directories with a ring for each producer, and their records in the order of time."""
 
 import os
 import sys
@@ -19,16 +19,17 @@ _TRIES: Final = 100
 
 
 class Ring(NamedTuple):
-    """A ring in a directory; `perfring.stat` has its figures.
+    """A ring in a directory; `perfring.stat` returns its figures.
 
     Attributes:
         name: Its name in the directory.
         path: Its file.
-        uuid: Which ring it is, in hexadecimal: another of the same name has another.
+        uuid: The ring's id, in hexadecimal: a new ring of the same name has another.
         policy: ``"drop"`` or ``"overwrite"``.
         shared: Whether it is for many producers at a time.
-        size: Bytes of its data.
-        timed: Whether its records have stamps: without, a merge takes the time when it found them.
+        size: The bytes of its data area.
+        timed: Whether its records have timestamps: without, a merge uses the time when it found
+            them.
     """
 
     name: str
@@ -41,14 +42,14 @@ class Ring(NamedTuple):
 
 
 class Pruned(NamedTuple):
-    """What became of a ring.
+    """The outcome of `RingSet.prune` for a ring.
 
     Attributes:
         name: Its name in the directory.
         path: Its file.
-        removed: Whether it is gone; in a plan: whether it would go.
-        why: Why it stays.
-        size: Bytes of its file.
+        removed: Whether it was removed; in a plan: whether it would be.
+        why: Why it was kept.
+        size: The bytes of its file.
     """
 
     name: str
@@ -61,32 +62,32 @@ class Pruned(NamedTuple):
 class Merge(_native.Merge):
     """The records of all rings of a directory, in the order of time.
 
-    It follows the directory: rings are read from the moment they are there, until they are read to
-    the end and their file is gone. Each item is a `Merged`: ``ring`` is the ring's name, ``item``
+    Follows the directory: a ring is read from its creation until it is read to its end and its file
+    is removed. Each item is a `Merged`: ``ring`` is the ring's name, and ``item`` is
 
     * a `Record`, as a copy,
-    * a `Lost`: records of this ring that are not there,
-    * a `RingGone`: the ring was read to its end, and its file is gone,
-    * a `RingFailed`: something there is not read (it is damaged, no ring, another consumer has it,
-      or permission is missing), with the reason as a sentence. The others go on.
+    * a `Lost`: records of this ring were lost,
+    * a `RingGone`: the ring was read to its end, and its file was removed,
+    * a `RingFailed`: a file is not read (it is damaged, not a ring, another consumer has it, or
+      permission is missing), with a message. The other rings are read on.
 
-    A record is held back for at most ``delay``, until every ring was looked at after its stamp.
-    What is published later than half of that comes at once, and ``late`` says by how many
-    nanoseconds.
+    A record is held back for at most ``delay``, until every ring was polled after its timestamp. A
+    record that is published later than half of that is returned at once, and ``late`` is the number
+    of nanoseconds.
 
-    As the consumer of each ring, it releases what it gave when the next read begins (``read``,
-    ``drain`` or the next turn of an iteration): a process that dies meanwhile leaves it in the
-    ring, and whoever reads next gets it again. ``close`` and the end of a ``with`` release it, but
-    for a ``with`` that is left by an exception. With ``observe`` everything stays where it is for
-    others, and what a ring overwrites meanwhile is told as `Lost`.
+    As the consumer of each ring, a merge releases what it returned when the next read begins
+    (``read``, ``drain`` or the next step of an iteration), or when `acknowledge` is called. If the
+    process dies before that, the next consumer gets it again. ``close`` and the end of a ``with``
+    release it, except for a ``with`` that an exception leaves. With ``observe`` nothing is
+    released, and what a ring overwrites meanwhile is reported as `Lost`.
 
     Args:
-        dir: The directory. It need not be there yet.
+        dir: The directory. It need not exist yet.
         delay: The longest time, in seconds, that a record is held back.
-        observe: Leave everything where it is.
-        start: Where observers begin in rings that are there at first: ``"oldest"`` or
-            ``"latest"``. Rings that come later are observed from their oldest record.
-        name: Who reads, as ``perfring stat`` shows it; the script's name without it.
+        observe: Whether to observe the rings instead of consuming them.
+        start: Where observers start in rings that exist at first: ``"oldest"`` or ``"latest"``.
+            Later rings are observed from their oldest record.
+        name: The name that ``perfring stat`` shows for this reader; the script's name by default.
 
     Example:
         >>> import perfring
@@ -100,7 +101,7 @@ class Merge(_native.Merge):
         ...             case perfring.Record() as record:
         ...                 print(merged.ring, bytes(record))
         ...             case perfring.Lost() as lost:
-        ...                 print(merged.ring, lost.records, "lost:", lost.cause)
+        ...                 print(merged.ring, lost)
         ...             case perfring.RingFailed(why=why):
         ...                 print(why)
         one b'first'
@@ -110,36 +111,36 @@ class Merge(_native.Merge):
     """
 
     def __aiter__(self) -> AsyncGenerator[Merged]:
-        """Items as they come, for ever."""
+        """Iterate over items as they come, for ever."""
         return items(self)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: a merge belongs to its process."""
         raise TypeError(
-            "a Merge belongs to this process: hand the directory to the other one, and merge there"
+            "a Merge belongs to this process: pass the directory to the other one, and merge there"
         )
 
 
 class RingSet(_native.RingSet):
     """A directory of rings, one for each producer: a process or a thread.
 
-    Each producer writes into a ring of its own at full speed; `merge` reads them as one. A ring
-    stays when its producer is gone, until it has been read to the end and is pruned.
+    Each producer writes into a ring of its own at full speed; `merge` reads them as one. The ring
+    of a dead producer stays until it is read to its end and pruned.
 
-    The directory is made if it is missing; the one it stands in is not. It can be pickled, as it is
+    Creates the directory if it is missing, but not its parent. A RingSet can be pickled, as it is
     no more than a path.
 
     Args:
-        dir: The directory; without it ``$XDG_RUNTIME_DIR/perfring``, or where that is not set
+        dir: The directory; by default ``$XDG_RUNTIME_DIR/perfring``, or where that is not set
             ``/dev/shm/perfring-UID``.
-        mode: Permissions of a directory that is made, whatever the umask.
-        access: ``"private"``: it must be this user's or root's, and nobody else may write to it.
-            ``"shared"``: whatever is there; whoever may write to it can remove rings.
+        mode: The permissions of a new directory, regardless of the umask.
+        access: ``"private"``: the directory must be this user's or root's, and other users may not
+            write to it. ``"shared"``: any directory; users who may write to it can remove rings.
 
     Raises:
-        NotADirectoryError: Something else has the name.
+        NotADirectoryError: The path is not a directory.
         PermissionError: The directory is another user's, or others may write to it.
-        OSError: The system refused it.
+        OSError: The system returned an error.
 
     Example:
         >>> import perfring
@@ -166,32 +167,31 @@ class RingSet(_native.RingSet):
         types_size: int | str = "64K",
         aux_size: int | str = 0,
     ) -> Producer:
-        """Make or go on with the ring of this name.
+        """Attach to the ring of this name, and create it if it does not exist.
 
-        A ring that is there, and whose producer is gone by whatever end, is gone on with: what was
-        not read yet stays. If it has another shape than is asked for, a ring beside it is used,
-        ``NAME.2`` to ``NAME.9``. The options are those of `Producer.create`, but that records are
-        stamped, as the order of time needs it.
+        Continues in a ring whose last producer is dead, however it ended: unread records stay. If
+        its options differ, a ring beside it is used, ``NAME.2`` to ``NAME.9``. The options are
+        those of `Producer.create`, except that records have timestamps by default, which the order
+        of time needs.
 
         Args:
-            name: 1 to 200 bytes, without ``/``, and no ``.`` first. Without it, a name that nobody
-                else has: the script's, the pid, a number and a random one.
-            size: As of `Producer.create`, as all that follow.
+            name: 1 to 200 bytes, without ``/``, and no ``.`` first. By default a unique name: the
+                script's, the pid, a number and a random one.
+            size: The bytes of the data area.
             policy: What a full ring does.
-            shared: Any number of processes ask for the same name, and share the ring.
+            shared: Whether any number of processes share the ring of this name.
             slots: The most producers of a shared ring at a time.
-            time: Whether records are stamped.
+            time: Whether records have timestamps.
             evict: How an overwrite ring makes room.
-            mode: The file's mode bits; ``0o600`` is its owner alone.
-            types_size: Bytes of the table of record types.
-            aux_size: Bytes for payloads that are too long for the data area, up to as many each: a
-                power of two from ``"64K"``, or 0 for none.
+            mode: The file's mode bits; ``0o600`` allows its owner alone.
+            types_size: The bytes of the type table.
+            aux_size: The bytes for payloads that are too long for the data area.
 
         Raises:
-            Busy: A live producer has this name: the text says who.
-            FileExistsError: There are nine rings of this name, each of another shape.
-            ValueError: No ring can have such a name or such options.
-            OSError: As `RingSet`, and as `Producer.create`.
+            Busy: A live producer has this name; the message names it.
+            FileExistsError: There are nine rings of this name, each with other options.
+            ValueError: The name or an option is invalid.
+            OSError: The system returned an error.
         """
         if name is None:
             name = _own_name()
@@ -212,18 +212,18 @@ class RingSet(_native.RingSet):
             try:
                 return Producer(path)
             except FileNotFoundError:
-                # Somebody prunes rings beside us: the name is free again.
+                # Another process pruned the ring: the name is free again.
                 tries += 1
                 if tries == _TRIES:
                     raise
 
     def rings(self) -> list[Ring]:
-        """Give the rings that are there now, by name."""
+        """Return the rings of the directory, sorted by name."""
         rings, _ = self._list()
         return [Ring(*row) for row in rings]
 
     def others(self) -> list[tuple[Path, str]]:
-        """Give the path of what is there and is no ring, and why."""
+        """Return the path of each file that is not a ring, and why it is not."""
         _, others = self._list()
         return others
 
@@ -235,7 +235,7 @@ class RingSet(_native.RingSet):
         start: Literal["oldest", "latest"] = "oldest",
         name: str | None = None,
     ) -> Merge:
-        """Read all rings in the order of time: see `Merge`."""
+        """Return a `Merge`, which reads all rings in the order of time."""
         return Merge(self.dir, delay, observe=observe, start=start, name=name)
 
     def prune(
@@ -247,36 +247,38 @@ class RingSet(_native.RingSet):
         flight_recorders: bool = False,
         plan: bool = False,
     ) -> list[Pruned]:
-        """Remove rings that no process is attached to, and that were read to their end.
+        """Remove rings that no process is attached to and that were read to their end.
 
         Args:
-            dead_for: Seconds since their last sign of life.
-            keep: How many of those that may go stay, the newest of them.
-            max_bytes: What all files may take together: beyond that, rings that may go do so
-                however young they are.
-            flight_recorders: Whether overwrite rings may go that have records: they are a dead
-                program's last words.
-            plan: Say only what would become of them.
+            dead_for: The seconds since a process was last attached.
+            keep: The number of removable rings that are kept, the newest ones.
+            max_bytes: The bytes that all files may take together: beyond that, removable rings are
+                removed regardless of ``dead_for``.
+            flight_recorders: Whether overwrite rings that hold records are removable: they are the
+                last records of a dead program.
+            plan: Whether only to return what would be removed.
 
         Returns:
-            What became of all rings, by name.
+            The outcome for each ring, sorted by name.
         """
-        told = self._prune(
+        outcomes = self._prune(
             dead_for=dead_for,
             keep=keep,
             max_bytes=max_bytes,
             flight_recorders=flight_recorders,
             plan=plan,
         )
-        return [Pruned(*row) for row in told]
+        return [Pruned(*row) for row in outcomes]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Go to other processes as what it is, a path."""
+        """Pickle the path and its options."""
         return _again, (type(self), self.dir, *self._reported)
 
 
-def _again(of: type[RingSet], dir: Path, mode: int, access: Literal["private", "shared"]) -> RingSet:
-    """Make what was pickled."""
+def _again(
+    of: type[RingSet], dir: Path, mode: int, access: Literal["private", "shared"]
+) -> RingSet:
+    """Make a RingSet that was pickled."""
     return of(dir, mode=mode, access=access)
 
 

@@ -239,8 +239,8 @@ class _Record:
             leaves = self.packer.unpack(buffer)
         except struct.error:
             raise BadType(
-                f"the record is not a valid {self.type.name}: it has {memoryview(buffer).nbytes} bytes "
-                f"instead of {self.size}"
+                f"the record is not a valid {self.type.name}: it has "
+                f"{memoryview(buffer).nbytes} bytes instead of {self.size}"
             ) from None
         return self.cls(*leaves) if self.is_plain else self.take(iter(leaves))
 

@@ -1,7 +1,7 @@
 //! A producer, and its open reservations, whose space Python writes.
 
 use perfring_producer::{
-    Count, Producer, RecordType, Refused, Reservation, ReserveError, SharedProducer,
+    Producer, ProducerTotals, RecordType, Reservation, ReserveError, SharedProducer,
     SharedReservation,
 };
 use pyo3::prelude::*;
@@ -14,12 +14,12 @@ pub(crate) struct Held {
     /// By the number of the reservation. Few.
     open: Vec<(u64, Open)>,
     next: u64,
-    /// When they were last to be had.
-    figures: (Count, Refused),
-    door: Door,
+    /// As of the last call that could read them.
+    totals: ProducerTotals,
+    producer: Owned,
 }
 
-enum Door {
+enum Owned {
     One(NonNull<Producer>),
     Many(NonNull<SharedProducer>),
 }
@@ -44,24 +44,24 @@ unsafe impl Send for Held {}
 
 impl Held {
     pub(crate) fn one(producer: Producer) -> Self {
-        let door = Door::One(NonNull::from(Box::leak(Box::new(producer))));
-        Held { open: Vec::new(), next: 0, figures: Default::default(), door }
+        let producer = Owned::One(NonNull::from(Box::leak(Box::new(producer))));
+        Held { open: Vec::new(), next: 0, totals: ProducerTotals::default(), producer }
     }
 
     pub(crate) fn many(producer: SharedProducer) -> Self {
-        let door = Door::Many(NonNull::from(Box::leak(Box::new(producer))));
-        Held { open: Vec::new(), next: 0, figures: Default::default(), door }
+        let producer = Owned::Many(NonNull::from(Box::leak(Box::new(producer))));
+        Held { open: Vec::new(), next: 0, totals: ProducerTotals::default(), producer }
     }
 
     /// The producer; an exclusive one only while it has nothing open.
     pub(crate) fn producer(&mut self) -> Result<Use<'_>, StillOpen> {
-        match self.door {
-            Door::One(_) if !self.open.is_empty() => Err(StillOpen),
+        match self.producer {
+            Owned::One(_) if !self.open.is_empty() => Err(StillOpen),
             // SAFETY: made by `one`, freed by `drop` alone; nothing else points to it, as nothing
             // is open, and `&mut self` lasts as long as the reference.
-            Door::One(mut producer) => Ok(Use::One(unsafe { producer.as_mut() })),
+            Owned::One(mut producer) => Ok(Use::One(unsafe { producer.as_mut() })),
             // SAFETY: as above; reservations that are open share it.
-            Door::Many(producer) => Ok(Use::Many(unsafe { producer.as_ref() })),
+            Owned::Many(producer) => Ok(Use::Many(unsafe { producer.as_ref() })),
         }
     }
 
@@ -72,7 +72,7 @@ impl Held {
         len: usize,
         wait: Option<Duration>,
     ) -> Result<Result<Option<u64>, ReserveError>, StillOpen> {
-        self.figures();
+        self.totals();
         let open = match self.producer()? {
             Use::One(producer) => {
                 let opened = match wait {
@@ -130,16 +130,16 @@ impl Held {
         }))
     }
 
-    /// What was written and refused: by an exclusive producer, while it has something open, up to then.
-    pub(crate) fn figures(&mut self) -> (Count, Refused) {
+    /// Returns the totals. While an exclusive producer has a reservation open, they are those from
+    /// before it.
+    pub(crate) fn totals(&mut self) -> ProducerTotals {
         if let Ok(producer) = self.producer() {
-            let totals = match producer {
+            self.totals = match producer {
                 Use::One(producer) => producer.totals(),
                 Use::Many(producer) => producer.totals(),
             };
-            self.figures = (totals.written, totals.refused);
         }
-        self.figures
+        self.totals
     }
 
     /// Where the bytes of an open reservation are.
@@ -175,11 +175,11 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.open.clear();
-        match self.door {
+        match self.producer {
             // SAFETY: made by `one` from a box, and nothing points to it any more.
-            Door::One(producer) => drop(unsafe { Box::from_raw(producer.as_ptr()) }),
+            Owned::One(producer) => drop(unsafe { Box::from_raw(producer.as_ptr()) }),
             // SAFETY: as above, by `many`.
-            Door::Many(producer) => drop(unsafe { Box::from_raw(producer.as_ptr()) }),
+            Owned::Many(producer) => drop(unsafe { Box::from_raw(producer.as_ptr()) }),
         }
     }
 }

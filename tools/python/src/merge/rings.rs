@@ -25,10 +25,10 @@ pub(super) enum What {
     Event(Event),
 }
 
-/// News of a ring.
+/// An event of a ring's file.
 pub(super) enum Event {
     Gone { path: String, uuid: [u8; 16] },
-    Failed { path: String, why: String, again: bool },
+    Failed { path: String, why: String, retried: bool },
 }
 
 /// A ring's name, types and clock anchors, shared with its records, which may outlive it.
@@ -50,14 +50,14 @@ impl Origin for Ring {
 
 pub(super) struct Rings {
     pub(super) merge: DirMerge,
-    /// As of the last record of each ring.
+    /// Of each ring, as of its last record.
     rings: HashMap<String, Arc<Ring>>,
     /// An item that a wait found.
     kept: Option<Got>,
 }
 
 impl Rings {
-    /// Without `start` it consumes the rings.
+    /// Follows a directory. Without `start` it consumes the rings, else it observes them.
     pub(super) fn new(
         dir: &Path,
         delay: Duration,
@@ -119,8 +119,8 @@ impl Rings {
                 self.rings.remove(item.ring);
                 (item.ring.into(), What::Event(Event::Gone { path: path(), uuid }))
             }
-            DirEvent::Failed { why, retried: again } => {
-                let event = Event::Failed { path: path(), why: why.to_owned(), again };
+            DirEvent::Failed { why, retried } => {
+                let event = Event::Failed { path: path(), why: why.to_owned(), retried };
                 (item.ring.into(), What::Event(event))
             }
             _ => return None,
@@ -128,14 +128,14 @@ impl Rings {
         Some(Got { ring, what, time, late })
     }
 
-    /// Returns the next item, and waits for it.
+    /// Waits for the next item and returns it.
     pub(super) fn wait(&mut self, limit: Duration) -> Option<Got> {
         let since = Instant::now();
         loop {
             if let Some(got) = self.take() {
                 return Some(got);
             }
-            // What is ready may be another source's than the one that was asked for it.
+            // After a wait, another ring's item may be the next one.
             if !self.merge.wait(limit.saturating_sub(since.elapsed())) {
                 return None;
             }
