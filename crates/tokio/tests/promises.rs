@@ -68,7 +68,7 @@ async fn a_task_that_waits_finds_its_ring_removed() {
         waiting.await.unwrap();
         std::fs::remove_file(&path).unwrap();
     };
-    assert_eq!(tokio::join!(task, remove).0, true);
+    assert!(tokio::join!(task, remove).0);
 }
 
 #[tokio::test]

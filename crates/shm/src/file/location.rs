@@ -135,7 +135,7 @@ mod tests {
                 Box::<OsStr>::from(OsStr::new(text)).into(),
                 (&location).into(),
                 (&&location).into(),
-                location.clone().into(),
+                location.clone(),
             ];
             assert!(of_this.iter().all(|one| *one == location), "{of_this:?}");
         }
