@@ -208,7 +208,7 @@ def test_nobody_writes_to_a_record_that_is_published(
             producer.publish(b"more")  # behind the open one
             assert perfring.stat(ring)["written_records"] == 0
         else:
-            with pytest.raises(perfring.PerfringError, match="view of one is still there"):
+            with pytest.raises(perfring.PerfringError, match="view of one still exists"):
                 producer.publish(b"more")
         del kept, view
     assert producer.publish(b"more")

@@ -1,9 +1,9 @@
-//! Bytes of a ring that nobody writes while they are here.
+//! Bytes of a ring that no process writes while they are pinned.
 
 use crate::source::Source;
 use std::ptr::NonNull;
 
-/// Bytes that stand still, somewhere in a ring's mapping.
+/// Bytes of a ring's mapping that do not change.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     start: NonNull<u8>,
