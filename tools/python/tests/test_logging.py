@@ -324,7 +324,7 @@ def test_who_the_process_is_without_being_told(ring: Path, tmp_path: Path, dump:
 
 def test_a_ring_of_another_shape_stays_and_is_told(ring: Path) -> None:
     first = RingHandler(ring, size="64K")
-    with pytest.warns(RuntimeWarning, match=r"65536 bytes and policy 'overwrite', and stays so"):
+    with pytest.warns(RuntimeWarning, match=r"65536 bytes and policy 'overwrite', and keeps them"):
         second = RingHandler(ring, size="1M")
     for handler in (first, second):
         handler.close()
