@@ -1,10 +1,10 @@
-//! What few readers need: reading ahead of what is released, places to go on from, sleeping on one's
-//! own, and raw access.
+//! What few readers need: reading ahead of what is released, resume points, sleeping by other
+//! means, and raw access.
 //!
-//! [`Consumer::advanced`] and [`Observer::advanced`] lead here. Readers of many rings are built on
-//! these, as `perfring-set` and the sidecar are: [`AdvancedConsumer::peek`] says which ring has the oldest
-//! record, [`AdvancedConsumer::take`] takes it, and [`AdvancedConsumer::release_to`] releases it once it is
-//! delivered.
+//! [`Consumer::advanced`] and [`Observer::advanced`] give access to it. Readers of many rings, as
+//! `perfring-set` and the sidecar, are built on it: [`AdvancedConsumer::peek`] says which ring has
+//! the oldest record, [`AdvancedConsumer::take`] takes it, and [`AdvancedConsumer::release_to`]
+//! releases it once it is delivered.
 
 use crate::consumer::Consumer;
 use crate::cursor::Cursor;
@@ -36,7 +36,8 @@ impl Consumer {
         AdvancedConsumer { consumer: self }
     }
 
-    /// Returns the place after everything that was read: for [`AdvancedConsumer::release_to`].
+    /// Returns the resume point after everything that was read: for
+    /// [`AdvancedConsumer::release_to`].
     #[must_use]
     #[inline]
     pub fn resume_point(&self) -> ResumePoint {
@@ -67,7 +68,7 @@ impl Observer {
         AdvancedObserver { observer: self }
     }
 
-    /// Returns the place after everything that was read: its [`ResumePoint::saved`] is for
+    /// Returns the resume point after everything that was read: its [`ResumePoint::saved`] is for
     /// [`Start::At`](crate::Start::At).
     #[must_use]
     #[inline]
@@ -77,8 +78,9 @@ impl Observer {
 }
 
 impl<'a> AdvancedConsumer<'a> {
-    /// From now on nothing is released but by [`AdvancedConsumer::release_to`] and
-    /// [`Consumer::acknowledge`]: as with [`Acknowledge::Explicit`](crate::Acknowledge::Explicit).
+    /// Stops automatic release: from now on only [`AdvancedConsumer::release_to`] and
+    /// [`Consumer::acknowledge`] release, as with
+    /// [`Acknowledge::Explicit`](crate::Acknowledge::Explicit).
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
@@ -89,12 +91,12 @@ impl<'a> AdvancedConsumer<'a> {
     /// # for n in 0..3 { producer.publish(&[n])?; }
     /// let mut consumer = Consumer::attach(&path)?;
     /// consumer.advanced().hold();
-    /// let mut places = Vec::new();
+    /// let mut points = Vec::new();
     /// while let Some(item) = consumer.read()? {
     /// #   let _ = item;
-    ///     places.push(consumer.resume_point()); // after each of three records
+    ///     points.push(consumer.resume_point()); // after each of three records
     /// }
-    /// consumer.advanced().release_to(&places[0]);
+    /// consumer.advanced().release_to(&points[0]);
     /// drop(consumer);
     ///
     /// let mut next = Consumer::attach(&path)?;
@@ -106,14 +108,14 @@ impl<'a> AdvancedConsumer<'a> {
         self.consumer.hold();
     }
 
-    /// Hands back everything before a place that this consumer returned: the producer gets the space.
-    /// Of an overwrite ring, the place is saved in the page. A place that is not after the last one
-    /// does nothing.
+    /// Releases everything before a resume point of this consumer: the producer gets the space. For
+    /// an overwrite ring, the resume point is saved in the ring. A resume point that is not after
+    /// the last one does nothing.
     pub fn release_to(self, resume_point: &ResumePoint) {
         self.consumer.release_to(resume_point);
     }
 
-    /// Looks how far the producer is, and returns what is next, without taking it.
+    /// Polls the producer's position, and returns what is next, without taking it.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -160,8 +162,8 @@ impl<'a> AdvancedConsumer<'a> {
         }
     }
 
-    /// The ring's words and positions, for a reader of one's own; `None` on an overwrite ring, which
-    /// an [`Observer`] gives access to. Begins after what was read.
+    /// Returns the ring's words and positions, for reading them directly, from after what was read;
+    /// `None` on an overwrite ring, which [`Observer`] gives access to.
     ///
     /// ```
     /// # use perfring_consumer::Consumer;
@@ -179,7 +181,7 @@ impl<'a> AdvancedConsumer<'a> {
     ///     assert_eq!(raw.ring().word(pos + 8).to_ne_bytes(), *b"eight by");
     ///     pos += size;
     /// }
-    /// assert_eq!(raw.advance(pos)?.records, 1); // the tail is there now
+    /// assert_eq!(raw.advance(pos)?.records, 1); // the tail has moved there
     /// assert_eq!(raw.ring().tail(), head);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -191,8 +193,8 @@ impl<'a> AdvancedConsumer<'a> {
         }
     }
 
-    /// Returns a handle that sleeps for this consumer without borrowing it: for a consumer that threads
-    /// share behind a lock, which a sleeping thread must not hold.
+    /// Returns a handle that sleeps for this consumer without borrowing it: for a consumer that
+    /// threads share behind a lock, which a sleeping thread must not hold.
     ///
     /// ```
     /// # use perfring_consumer::Consumer;
@@ -212,48 +214,49 @@ impl<'a> AdvancedConsumer<'a> {
     ///         consumer.lock().unwrap().advanced().end_sleep();
     ///     }
     ///     if consumer.lock().unwrap().advanced().check_removed() {
-    ///         break; // `read` says so
+    ///         break; // `read` returns why
     ///     }
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`AttachError::Io`] if the ring cannot be mapped once more.
+    /// [`AttachError::Io`] if the ring cannot be mapped again.
     pub fn sleeper(self) -> Result<Sleeper, AttachError> {
         self.consumer.cursor.mapping().sleeper()
     }
 
-    /// Asks to be woken: to be called before [`Sleeper::sleep`]. `None` if there is something to read.
-    /// Releases first.
+    /// Requests a wake, before a call of [`Sleeper::sleep`]. Releases first. Returns `None` if
+    /// there is something to read.
     #[must_use]
     pub fn prepare_sleep(self) -> Option<Ticket> {
         self.consumer.prepare_sleep()
     }
 
-    /// Takes back what [`AdvancedConsumer::prepare_sleep`] asked for: to be called after
-    /// [`Sleeper::sleep`], once nobody sleeps for this consumer any more.
+    /// Withdraws the request of [`AdvancedConsumer::prepare_sleep`]: call it after
+    /// [`Sleeper::sleep`], once no thread sleeps for this consumer.
     pub fn end_sleep(self) {
         self.consumer.end_sleep();
     }
 
-    /// Ends what a dead producer of a shared ring left open before what others published since, if
-    /// it stood there at the last call, too: what [`Consumer::sleep`] does as well, for those who
-    /// sleep elsewhere. Returns whether something is open there.
+    /// Ends reservations that a dead producer of a shared ring left open before younger records, if
+    /// one was at the same position at the last call. [`Consumer::sleep`] does this too: call it
+    /// where the thread sleeps elsewhere. Returns whether a reservation is open there.
     pub fn tend(self) -> bool {
         self.consumer.tend()
     }
 
-    /// Returns whether the ring's file was removed or replaced, and asks the file system at most once a
-    /// second: what [`Consumer::sleep`] does as well, for those who sleep elsewhere. Afterwards
-    /// [`Consumer::read`] returns [`ReadError::Removed`] where there is nothing left.
+    /// Returns whether the ring's file was removed or replaced, and asks the file system at most
+    /// once a second. [`Consumer::sleep`] does this too: call it where the thread sleeps elsewhere.
+    /// Afterwards [`Consumer::read`] returns [`ReadError::Removed`] where there is nothing left.
     pub fn check_removed(self) -> bool {
         self.consumer.check_removed()
     }
 }
 
 impl<'a> AdvancedObserver<'a> {
-    /// Returns what is next, without taking it; looks how far the producer is, if nothing is known of.
+    /// Returns what is next, without taking it. Polls the producer's position if no unread record
+    /// is known.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -271,17 +274,17 @@ impl<'a> AdvancedObserver<'a> {
         Ok(self.observer.window.take()?.map(|(next, front)| (Item::new(next), front)))
     }
 
-    /// Returns the ring's words and positions, for a reader of one's own. Any word of an overwrite ring
-    /// may change at any time: what was loaded at a position was intact if [`Raw::tail`] is not past it
-    /// afterwards.
+    /// Returns the ring's words and positions, for reading them directly. Any word of an overwrite
+    /// ring may change at any time: what was loaded at a position was intact if [`Raw::tail`] is
+    /// not past it afterwards.
     #[must_use]
     pub fn raw(self) -> Raw<'a> {
         self.observer.window.mapping().raw()
     }
 
-    /// Returns whether the ring's file was removed or replaced, and asks the file system at most once a
-    /// second: what [`Observer::wait`] does as well, for those who wait elsewhere. Afterwards
-    /// [`Observer::read`] returns [`ReadError::Removed`] where there is nothing left.
+    /// Returns whether the ring's file was removed or replaced, and asks the file system at most
+    /// once a second. [`Observer::wait`] does this too: call it where the thread waits elsewhere.
+    /// Afterwards [`Observer::read`] returns [`ReadError::Removed`] where there is nothing left.
     pub fn check_removed(self) -> bool {
         self.observer.check_removed()
     }

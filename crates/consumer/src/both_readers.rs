@@ -1,4 +1,4 @@
-//! What a consumer and an observer say of their ring, in the same words.
+//! Methods that a consumer and an observer share.
 
 use crate::consumer::Consumer;
 use crate::observer::Observer;
@@ -10,26 +10,26 @@ use perfring_shm::Location;
 macro_rules! reader {
     ($reader:ident, $reads:ident) => {
         impl $reader {
-            /// What tells wall-clock times of stamps: of all records that are published now. Take it
-            /// anew for later ones, as somebody may set the clock.
+            /// Returns the anchors that convert timestamps to wall-clock times, for all records
+            /// that are published now. Take them anew for later records, as the clock may be set.
             #[must_use]
             pub fn anchors(&self) -> Anchors {
                 self.$reads.mapping().anchors()
             }
 
-            /// The ring's type table, as it is now.
+            /// Returns a copy of the ring's type table as it is now.
             #[must_use]
             pub fn types(&self) -> Types {
                 Types::of(self.$reads.mapping().types())
             }
 
-            /// Whether the type table has grown since this copy was taken.
+            /// Returns whether the type table has grown since this copy was taken.
             #[must_use]
             pub fn has_more_types(&self, than: &Types) -> bool {
                 self.$reads.mapping().types().end() > than.end
             }
 
-            /// The ring's shape and identity.
+            /// Returns the ring's shape and identity.
             #[must_use]
             pub fn layout(&self) -> &Layout {
                 self.$reads.mapping().file().layout()
@@ -42,7 +42,7 @@ macro_rules! reader {
                 self.$reads.mapping().head()
             }
 
-            /// Where the ring lives.
+            /// Returns the ring's location.
             #[must_use]
             pub fn location(&self) -> &Location {
                 self.$reads.mapping().file().location()

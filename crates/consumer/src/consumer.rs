@@ -1,4 +1,4 @@
-//! The consumer.
+//! The consumer of a ring.
 
 use crate::cursor::Cursor;
 use crate::item::{Item, Record};
@@ -13,18 +13,18 @@ use perfring_shm::{
 };
 use std::time::Duration;
 
-/// The one consumer of a ring. A new one goes on where the last one released.
+/// The one consumer of a ring. It continues where the last one released.
 ///
-/// On a drop ring, records are borrowed from the ring itself and the space goes back to the
-/// producer once they have been read. On an overwrite ring they are copies, and the place is saved
-/// in the page.
+/// On a drop ring, records are borrowed from the ring itself, and the space goes back to the
+/// producer once they have been read. On an overwrite ring records are copies, and the consumer's
+/// position is saved in the ring.
 #[derive(Debug)]
 pub struct Consumer {
     pub(crate) cursor: Cursor,
     pub(crate) wait_strategy: WaitStrategy,
     pub(crate) wake_at: WakeAt,
     pub(crate) distance: Distance,
-    /// Where it last went to sleep before something that was not published.
+    /// Where it last went to sleep before an open reservation.
     pub(crate) lagged_at: Option<u64>,
     pub(crate) removal: Removal,
 }
@@ -38,9 +38,9 @@ impl Consumer {
         Self::attach_with(location, &ConsumerOptions::default())
     }
 
-    /// Attaches as the consumer.
+    /// Attaches as the consumer, with these options.
     ///
-    /// With [`Trust::Nobody`], a ring that somebody truncates is an error:
+    /// With [`Trust::Nobody`], a ring that another process truncates is an error:
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, ConsumerOptions, Item, ReadError, Trust};
@@ -55,13 +55,13 @@ impl Consumer {
     /// assert!(matches!(consumer.read()?, Some(Item::Record(record)) if record.bytes == b"x"));
     ///
     /// std::fs::File::options().write(true).open(&path)?.set_len(0)?;
-    /// assert_eq!(consumer.read(), Err(ReadError::Truncated)); // and not the end of this process
+    /// assert_eq!(consumer.read(), Err(ReadError::Truncated)); // instead of a SIGBUS
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A copy costs some 8 ns a record, and the copying itself (`benches/RESULTS.md`); and
-    /// [`Consumer::read_run`], [`Consumer::pinned`] and raw access return nothing then. Records of an
-    /// overwrite ring are always copies.
+    /// A copy costs some 8 ns a record, besides the copying itself (`benches/RESULTS.md`). Where
+    /// records are copied, [`Consumer::read_run`], [`Consumer::pinned`] and raw access return
+    /// `None`. Records of an overwrite ring are always copies.
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] names the consumer that has the ring.
@@ -86,7 +86,7 @@ impl Consumer {
         Ok(consumer)
     }
 
-    /// Attaches as soon as the ring is there: waits for it for at most `timeout`. A reader can be
+    /// Attaches as soon as the ring exists, and waits for it for at most `timeout`. A reader can be
     /// started before its producer.
     ///
     /// ```
@@ -105,7 +105,8 @@ impl Consumer {
     /// ```
     ///
     /// # Errors
-    /// [`AttachError::NotFound`] if it is not there by then. Every other [`AttachError`] at once.
+    /// [`AttachError::NotFound`] if the ring does not exist by then. Any other [`AttachError`] is
+    /// returned at once.
     pub fn attach_when_there(
         location: impl Into<Location>,
         options: &ConsumerOptions,
@@ -114,27 +115,27 @@ impl Consumer {
         when_there(location, timeout, |location| Self::attach_with(location, options))
     }
 
-    /// How this consumer waits. Default [`WaitStrategy::Adaptive`].
+    /// Sets how this consumer waits. Default [`WaitStrategy::Adaptive`].
     pub fn set_wait_strategy(&mut self, wait_strategy: WaitStrategy) {
         self.wait_strategy = wait_strategy;
     }
 
-    /// What this consumer is woken for once it sleeps. Default [`WakeAt::Record`]; the others spare
-    /// the producer wakes.
+    /// Sets what wakes this consumer once it sleeps. Default [`WakeAt::Record`]; the others cost
+    /// the producer fewer wakes.
     pub fn set_wake_at(&mut self, at: WakeAt) {
         self.wake_at = at;
     }
 
-    /// The next item, or `None` if there is none now. Does not wait, but for the moment that its
-    /// [`WaitStrategy`] puts between two looks at a busy ring.
+    /// Returns the next item, or `None` if there is none now. Does not wait, except for the short
+    /// pause that its [`WaitStrategy`] puts between two polls of a busy ring.
     ///
     /// An item counts as read at the next call. Its space goes back to the producer soon after: in
-    /// eighths of the ring while there is more, and all of it once some dozens of calls in a row
-    /// found nothing, or before a sleep. [`Consumer::release`] hands it back at once.
+    /// eighths of the ring while there is more to read, and all of it before a sleep or once some
+    /// dozens of calls in a row found nothing. [`Consumer::release`] releases it at once.
     ///
     /// # Errors
-    /// [`ReadError`]; [`ReadError::Removed`] only in the place of `None`, once a wait has found the
-    /// ring's file removed or replaced.
+    /// [`ReadError`]. [`ReadError::Removed`] is returned only in place of `None`, once a wait has
+    /// found the ring's file removed or replaced.
     #[inline(always)]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         let (wait_strategy, distance) = (self.wait_strategy, &mut self.distance);
@@ -149,9 +150,10 @@ impl Consumer {
         }
     }
 
-    /// Shows `visit` all that is there now, and returns how much that was: as a loop of
-    /// [`Consumer::read`], in a quarter less time for small records, since the loop keeps its place in
-    /// registers. It looks at the ring once, so a producer that goes on does not keep it for ever.
+    /// Passes all items that are there now to `visit`, and returns how many they were. For small
+    /// records this takes a quarter less time than a loop of [`Consumer::read`], since the loop
+    /// keeps its position in registers. It polls the ring once, so it ends even if a producer keeps
+    /// publishing.
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
@@ -173,10 +175,11 @@ impl Consumer {
     /// ```
     ///
     /// Each item counts as read when `visit` returns, and its space goes back to the producer as
-    /// [`Consumer::read`] says. If `visit` panics, some of those that it has seen come again.
+    /// [`Consumer::read`] describes. If `visit` panics, some of the items that it has seen come
+    /// again.
     ///
     /// # Errors
-    /// [`ReadError`]; what was visited before is read.
+    /// [`ReadError`]; what was visited before counts as read.
     #[inline(always)]
     pub fn drain(&mut self, visit: impl FnMut(Item<'_>)) -> Result<u64, ReadError> {
         let (wait_strategy, distance) = (self.wait_strategy, &mut self.distance);
@@ -187,7 +190,7 @@ impl Consumer {
     }
 
     fn drain_copied(&mut self, mut visit: impl FnMut(Item<'_>)) -> Result<u64, ReadError> {
-        // Where the one look found the head.
+        // Where the one poll found the head.
         let (mut count, mut end) = (0, None);
         loop {
             if self.cursor.must_poll() {
@@ -215,11 +218,12 @@ impl Consumer {
         }
     }
 
-    /// The next records of one type and one length in a row, at most `max`, in place: for those who
-    /// make columns of them. It counts as read at the next call, as an item of [`Consumer::read`].
+    /// Returns the next records of one type and one length in a row, at most `max`, in place: for
+    /// readers that make columns of them. It counts as read at the next call, as an item of
+    /// [`Consumer::read`] does.
     ///
-    /// `None` is not the end: the next item may be a loss, not be known of yet, or be of an overwrite
-    /// ring. [`Consumer::read`] has it.
+    /// `None` is not the end. The next item may be a loss, may not be known yet, or may be in an
+    /// overwrite ring: [`Consumer::read`] returns it.
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
@@ -256,11 +260,11 @@ impl Consumer {
     }
 
     /// Acknowledges everything that was returned so far, the last item included: it does not come
-    /// again, and its space goes back to the producer. Of an overwrite ring, the place is saved in the
-    /// page.
+    /// again, and its space goes back to the producer. For an overwrite ring, the position is saved
+    /// in the ring.
     ///
-    /// With [`Acknowledge::Explicit`] nothing else does, so a record that was read and not acknowledged
-    /// comes again when the process ends in between:
+    /// With [`Acknowledge::Explicit`] only this does so. A record that was read and not
+    /// acknowledged comes again if the process ends in between:
     ///
     /// ```
     /// # use perfring_consumer::{Acknowledge, Consumer, ConsumerOptions, Item};
@@ -286,23 +290,23 @@ impl Consumer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A record can come twice, to a process that is killed after it was delivered and before it was
-    /// acknowledged: give records a number where that matters. To acknowledge up to an earlier place,
-    /// see [`advanced`](crate::advanced).
+    /// A record can come twice: to a process that is killed after the record was delivered and
+    /// before it was acknowledged. Number the records where that matters. To acknowledge up to an
+    /// earlier position, see [`advanced`](crate::advanced).
     pub fn acknowledge(&mut self) {
         let resume_point = self.cursor.resume_point();
         self.release_to(&resume_point);
     }
 
-    /// Hands back everything that [`Consumer::read`] returned so far, the last item included. Does
+    /// Releases everything that [`Consumer::read`] returned so far, the last item included. Does
     /// nothing with [`Acknowledge::Explicit`].
     pub fn release(&mut self) {
         self.cursor.release();
     }
 
-    /// Everything that is there now, of which any number of records can be held at a time; `None`
-    /// on an overwrite ring, whose records nothing pins. Releases what was read before; what is
-    /// taken from it is released when it is dropped.
+    /// Returns everything that is there now, of which any number of records can be held at a time;
+    /// `None` on an overwrite ring, whose records nothing pins. Releases what was read before. What
+    /// is taken from it is released when it is dropped.
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
@@ -330,8 +334,8 @@ impl Consumer {
         Ok(Some(Pinned { window: window.pin()? }))
     }
 
-    /// Returns [`Trust::Nobody`] if records of a drop ring are copied, else [`Trust::Peers`]: what
-    /// [`Trust::Auto`] came to.
+    /// Returns [`Trust::Nobody`] if records of a drop ring are copied, else [`Trust::Peers`]: this
+    /// is what [`Trust::Auto`] has resolved to.
     #[must_use]
     pub fn trust(&self) -> Trust {
         match self.cursor {
@@ -340,20 +344,21 @@ impl Consumer {
         }
     }
 
-    /// The position of the next record.
+    /// Returns the position of the next record.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.cursor.resume_point().pos
     }
 
-    /// Records read since the ring was made, by this consumer and those before it.
+    /// Returns how many records were read since the ring was made, by this consumer and those
+    /// before it.
     #[must_use]
     pub fn read_count(&self) -> Count {
         self.cursor.resume_point().before.since(self.lapped())
     }
 
-    /// Records of an overwrite ring that were gone before this consumer, or one before it, came to
-    /// them.
+    /// Returns how many records of an overwrite ring were overwritten before this consumer, or one
+    /// before it, read them.
     #[must_use]
     pub fn lapped(&self) -> Count {
         match &self.cursor {
@@ -362,10 +367,10 @@ impl Consumer {
         }
     }
 
-    /// Prefaults, locks or collapses this mapping's pages; `benches/RESULTS.md` has what it gains.
+    /// Prefaults, locks or collapses this mapping's pages. `benches/RESULTS.md` has the gains.
     ///
     /// # Errors
-    /// [`PagesError`] says what could not be done; the ring can be used as before.
+    /// [`PagesError`] says what failed; the ring can be used as before.
     pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
         self.cursor.mapping().set_pages(pages)
     }
@@ -375,7 +380,8 @@ impl Drop for Consumer {
     fn drop(&mut self) {
         if !self.cursor.mapping().is_forked() {
             self.cursor.release();
-            // Of one that was armed for a descriptor: no producer is to wake who has gone.
+            // Also if it was armed for a descriptor: no producer is to wake a consumer that has
+            // detached.
             self.cursor.mapping().end_sleep();
         }
     }
@@ -387,7 +393,7 @@ fn drain_in_place(
     before_poll: impl FnOnce(u64),
     mut visit: impl FnMut(Item<'_>),
 ) -> Result<u64, ReadError> {
-    // Where the one look found the head.
+    // Where the one poll found the head.
     let (mut count, mut end) = (0, 0);
     let mut before_poll = Some(before_poll);
     loop {
@@ -404,12 +410,12 @@ fn drain_in_place(
         });
         count += visited;
         if visited > 0 && window.reader().known() == 0 {
-            continue; // to the one look, or the end
+            continue; // to the one poll, or the end
         }
         match read_in_place(window) {
             Ok(Some(item)) => visit(item),
             Ok(None) => return Ok(count),
-            // The next call says so.
+            // The next call returns it.
             Err(ReadError::Removed) if count > 0 => return Ok(count),
             Err(error) => return Err(error),
         }
@@ -443,7 +449,7 @@ fn read_in_place(window: &mut ReadWindow) -> Result<Option<Item<'_>>, ReadError>
     }
 }
 
-/// All that is not a record that was known of.
+/// Reads what is not a record that is already known.
 #[inline(never)]
 fn read_rest(window: &mut ReadWindow) -> Result<Option<Item<'_>>, ReadError> {
     Ok(window.read()?.map(Item::new))

@@ -1,4 +1,4 @@
-//! Where a consumer reads.
+//! The reading position of a consumer.
 
 use crate::guarded::Guarded;
 use crate::saving::Saving;
@@ -6,19 +6,19 @@ use perfring_abi::Policy;
 use perfring_ring::ResumePoint;
 use perfring_shm::{AttachError, ConsumerMapping, CopyWindow, Lines, Location, ReadWindow, Trust};
 
-/// The three ways of reading.
+/// The three methods of reading.
 #[derive(Debug)]
 pub(crate) enum Cursor {
-    /// Drop: records are borrowed.
+    /// Drop ring: records are borrowed.
     InPlace(ReadWindow),
-    /// Drop, of a producer that is not trusted: each record is copied.
+    /// Drop ring whose producer is not trusted: each record is copied.
     Guarded(Guarded),
-    /// Overwrite: records are copied, and the place is saved in the page.
+    /// Overwrite ring: records are copied, and the position is saved in the ring.
     Saving(Saving),
 }
 
 impl Cursor {
-    /// Attaches as the consumer, where the last one released, or saved itself.
+    /// Attaches as the consumer, where the last one released, or saved its position.
     pub(crate) fn attach(
         location: Location,
         name: &str,
@@ -47,7 +47,7 @@ impl Cursor {
         }
     }
 
-    /// The place after everything that was read.
+    /// Returns the resume point after everything that was read.
     #[inline]
     pub(crate) fn resume_point(&self) -> ResumePoint {
         match self {
@@ -58,7 +58,7 @@ impl Cursor {
         }
     }
 
-    /// Whether all that is known of was read.
+    /// Returns whether all that is known was read.
     pub(crate) fn must_poll(&self) -> bool {
         match self {
             Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
@@ -68,7 +68,7 @@ impl Cursor {
         }
     }
 
-    /// Hands back, or saves, everything that was read, unless that is on hold.
+    /// Releases, or saves, everything that was read, unless that is on hold.
     pub(crate) fn release(&mut self) {
         match self {
             Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.release(),
@@ -76,14 +76,14 @@ impl Cursor {
         }
     }
 
-    /// Whether there may be something to read.
+    /// Returns whether there may be something to read.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
         self.mapping().head() != self.resume_point().pos
     }
 
-    /// The same, for a reader that does nothing but look: has the next record's cache lines come
-    /// along with the head's.
+    /// Returns whether there may be something to read, for a reader that polls continuously:
+    /// prefetches the next record's cache lines with the head's.
     #[inline]
     pub(crate) fn is_behind_near(&self) -> bool {
         let next = self.resume_point().pos;

@@ -1,4 +1,4 @@
-//! What is in a ring, and who may add to it.
+//! How full a ring is, and whether a producer may add to it.
 
 use crate::consumer::Consumer;
 use crate::cursor::Cursor;
@@ -7,19 +7,19 @@ use crate::observer::Observer;
 use perfring_abi::Producers;
 use perfring_shm::{AttachError, RingFile, Seat};
 
-/// How full a ring is, for a reader of it.
+/// How full a ring is, as one of its readers sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fill {
-    /// Bytes that are there and that it has not read.
+    /// Bytes that are published and that it has not read.
     pub unread: u64,
-    /// Bytes that it has read and not released; none of a reader that copies.
+    /// Bytes that it has read and not released; 0 for a reader that copies.
     pub held: u64,
-    /// Bytes of the ring.
+    /// The size of the data area.
     pub size: u64,
 }
 
 impl Consumer {
-    /// How full the ring is now.
+    /// Returns how full the ring is now.
     #[must_use]
     pub fn fill(&self) -> Fill {
         let held = match &self.cursor {
@@ -32,21 +32,22 @@ impl Consumer {
         Fill { unread: head.saturating_sub(self.position()).min(size), held, size }
     }
 
-    /// Whether a producer is attached, so that there may be more; or was, and left a reservation open
-    /// that [`AdvancedConsumer::tend`](crate::advanced::AdvancedConsumer::tend) is still to end.
+    /// Returns whether more records may come: a producer is attached, or has left a reservation
+    /// open that [`AdvancedConsumer::tend`](crate::advanced::AdvancedConsumer::tend) has not ended
+    /// yet.
     ///
     /// # Errors
     /// [`AttachError::Io`] where the file system has no locks.
     pub fn has_producer(&self) -> Result<bool, AttachError> {
-        // What a dead one left open comes once it is recovered, see `tend`.
+        // What a dead producer left open comes once it is recovered, see `tend`.
         let mapping = self.cursor.mapping();
         Ok(has_producer(mapping.file())? || mapping.lags())
     }
 }
 
 impl Observer {
-    /// How full the ring is now: with a whole ring unread, an observer of an overwrite ring is
-    /// lapped.
+    /// Returns how full the ring is now. With a whole ring unread, an observer of an overwrite ring
+    /// is lapped.
     #[must_use]
     pub fn fill(&self) -> Fill {
         let (head, size) = (self.window.mapping().head(), self.layout().data_size);
@@ -57,7 +58,7 @@ impl Observer {
         }
     }
 
-    /// Whether a producer is attached, so that there may be more.
+    /// Returns whether a producer is attached, so that more records may come.
     ///
     /// # Errors
     /// [`AttachError::Io`] where the file system has no locks.

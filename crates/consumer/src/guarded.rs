@@ -1,11 +1,11 @@
-//! Reading in place no more than a header: for a consumer whose producer is not trusted.
+//! Reading only headers in place: for a consumer whose producer is not trusted.
 
 use crate::item::{Item, Record};
 use perfring_abi::SIZE_MAX;
 use perfring_ring::{Found, Front, Range, ReadError};
 use perfring_shm::{ReadWindow, bytes_of};
 
-/// A drop ring of which each record is copied.
+/// A drop ring whose records are copied, each.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     pub(crate) window: ReadWindow,
@@ -18,14 +18,14 @@ impl Guarded {
         Guarded { window, words: vec![0; (SIZE_MAX / 8) as usize] }
     }
 
-    /// The next item.
+    /// Returns the next item.
     #[inline]
     pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         let found = self.find()?;
         self.copied(found)
     }
 
-    /// The same, and what is next after it.
+    /// Returns the next item, and what is next after it.
     #[inline]
     pub(crate) fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, ReadError> {
         let found = self.find()?;
@@ -33,7 +33,7 @@ impl Guarded {
         Ok(self.copied(found)?.map(|item| (item, front)))
     }
 
-    /// Without memory for a payload, its record comes again.
+    /// Finds the next record. If there is no memory for its payload, it comes again.
     #[inline]
     fn find(&mut self) -> Result<Option<Found>, ReadError> {
         let words = &mut self.words;
@@ -62,12 +62,12 @@ impl Guarded {
             Some(Found::Lost(lost)) => Item::Lost(lost),
             None => return Ok(None),
         };
-        // The last thing: then all that was loaded before was the file's.
+        // Checked last: so everything that was loaded before came from the file.
         if window.mapping().is_truncated() { Err(ReadError::Truncated) } else { Ok(Some(item)) }
     }
 }
 
-/// Room for a payload of the AUX area, which is no longer than that.
+/// Returns room for a payload of the AUX area, which is no longer than that.
 #[cold]
 fn room_for(words: &mut Vec<u64>, range: Range) -> Result<&mut [u64], ReadError> {
     let len = range.len.div_ceil(8);

@@ -1,4 +1,4 @@
-//! What a reader comes to, and records with a shape.
+//! Items that a reader returns, and records as Rust types.
 
 use perfring_ring::{Anchors, Frame, Lost};
 use perfring_shm::Next;
@@ -7,12 +7,12 @@ use perfring_types::PodRecord;
 use perfring_types::{RkyvRecord, access};
 use thiserror::Error;
 
-/// What a reader comes to: a record, or the place where some are missing.
+/// What a reader returns: a record, or a loss at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
     /// A record.
     Record(Record<'a>),
-    /// Records that are not there.
+    /// Records that are missing here.
     Lost(Lost),
 }
 
@@ -29,15 +29,15 @@ impl<'a> Item<'a> {
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Where its header stands in the stream.
+    /// The position of its header in the stream.
     pub pos: u64,
     /// Its type.
     pub kind: u32,
     /// Its payload, of the exact length that was committed.
     pub bytes: &'a [u8],
-    /// When it was reserved, if the ring stamps its records: ns of `CLOCK_BOOTTIME` in the initial
-    /// time namespace, the same clock for all processes of the machine. In the order of the ring it
-    /// never goes back, within one boot. [`Anchors`] tell the wall-clock time.
+    /// The time at which it was reserved, in a ring with time: ns of `CLOCK_BOOTTIME` in the
+    /// initial time namespace, the same clock for all processes of the machine. In the order of the
+    /// ring it never decreases within one boot. [`Anchors`] convert it to wall-clock time.
     pub time: Option<u64>,
 }
 
@@ -47,15 +47,15 @@ impl<'a> Record<'a> {
         Record { pos: frame.pos, kind: frame.kind, bytes, time: frame.time }
     }
 
-    /// The wall-clock time of the stamp, ns since 1970: what the clock showed then. `None` if there
-    /// is no stamp, or no anchor for it any more.
+    /// Returns the wall-clock time of the timestamp, ns since 1970: what the clock showed then.
+    /// `None` if there is no timestamp, or no anchor for it any more.
     #[must_use]
     pub fn wall(&self, anchors: &Anchors) -> Option<u64> {
         anchors.wall(self.pos, self.time?)
     }
 
-    /// The record as a plain struct, where it stands: in the ring for a consumer of a drop ring, in
-    /// the reader's private copy for others.
+    /// Returns the record as a plain struct, in place: in the ring for a consumer of a drop ring,
+    /// in the reader's private copy for others.
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
@@ -88,9 +88,9 @@ impl<'a> Record<'a> {
         bytemuck::try_from_bytes(self.bytes).map_err(|_| TypeMismatch::Length { len, needed })
     }
 
-    /// The record as an rkyv archive, checked in full, where it stands, as [`Record::as_pod`] says. What
-    /// stands in the ring a producer that breaks the protocol can change after the check: of one that
-    /// is not trusted, use [`Record::archived_copy`].
+    /// Returns the record as an rkyv archive, checked in full, in place as [`Record::as_pod`] does.
+    /// A producer that breaks the protocol can change what is in the ring after the check: use
+    /// [`Record::archived_copy`] if producers are not trusted.
     ///
     /// # Errors
     /// [`TypeMismatch`] if it is of another type, or damaged.
@@ -101,7 +101,8 @@ impl<'a> Record<'a> {
         access::<T>(self.bytes).map_err(TypeMismatch::Archive)
     }
 
-    /// As [`Record::archived`], of a copy in `buffer`, which nobody else can change.
+    /// Returns the record as an rkyv archive, checked in a copy in `buffer`, which no other process
+    /// can change.
     ///
     /// # Errors
     /// [`TypeMismatch`] if it is of another type, or damaged.
@@ -132,24 +133,24 @@ impl<'a> Record<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TypeMismatch {
-    /// It has another type's number.
+    /// The record's type has another number.
     #[error("the record is of type {kind} and not {wanted}")]
     Kind {
-        /// Its own type.
+        /// The record's type.
         kind: u32,
         /// The type asked for.
         wanted: u32,
     },
-    /// It has the number, but not the length: another program gave the number to something else.
+    /// It has the number, but not the length: another program uses the number for something else.
     #[error("the record has {len} bytes, and its type takes {needed}")]
     Length {
-        /// Its length.
+        /// The record's length.
         len: usize,
-        /// What the type takes.
+        /// The length of the type.
         needed: usize,
     },
-    /// It has the number, but is no archive of the type: it is damaged, or another program gave the
-    /// number to something else.
+    /// It has the number, but is not a valid archive of the type: it is damaged, or another program
+    /// uses the number for something else.
     #[cfg(feature = "rkyv")]
     #[error(transparent)]
     Archive(perfring_types::ArchiveError),

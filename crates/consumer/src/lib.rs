@@ -1,12 +1,15 @@
-//! The consumer's door to perfring: read records where they stand, watch a ring without leaving a
-//! trace, or open the file of a process that is gone.
+//! The consumer side of perfring: read records in place, watch a ring through a read-only mapping,
+//! or open the file of a dead process.
+//!
+//! Most users depend on `perfring`, which re-exports all of this crate beside the producer. This one is
+//! for programs that only read.
 //!
 //! | | [`Consumer`] | [`Observer`] | [`Snapshot`] |
 //! |---|---|---|---|
 //! | how many | one at a time | any number | any number |
 //! | permission | read and write | read | read |
 //! | drop ring | borrows in place, frees the space | copies | copies |
-//! | overwrite ring | copies, saves its place | copies | copies |
+//! | overwrite ring | copies, saves its position | copies | copies |
 //!
 //! ```
 //! use perfring_consumer::{Consumer, Item, Observer, Start};
@@ -29,14 +32,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A record of a type that this program knows is read with [`Record::as_pod`], and with the feature
-//! `rkyv` as `Record::archived`; `perfring_types::read` shows the others by the ring's [`Types`]. What few
-//! readers need, as reading ahead and releasing later, is in [`advanced`].
+//! A record of a type that this program knows is read with [`Record::as_pod`], or with
+//! `Record::archived` (feature `rkyv`). `perfring_types::read` shows the others by the ring's
+//! [`Types`]. [`advanced`] has what few readers need, such as reading ahead and releasing later.
 //! With the feature `poll` a consumer has a descriptor for an event loop, `Consumer::pollable`, which
 //! the crate `perfring-tokio` wraps.
 //!
-//! Emptiness is `None` and loss is an [`Item`]; an error of reading is a [`ReadError`]. With
-//! [`Acknowledge::Explicit`] a record counts as read when it is acknowledged, and not before.
+//! An empty ring is `None`, and a loss is an [`Item`]; a failure to read is a [`ReadError`]. With
+//! [`Acknowledge::Explicit`] a record counts as read when it is acknowledged.
 #![forbid(unsafe_code)]
 
 pub mod advanced;
@@ -65,7 +68,7 @@ pub use fill::Fill;
 pub use item::{Item, Record, TypeMismatch};
 pub use observer::Observer;
 pub use options::{Acknowledge, ConsumerOptions, ObserverOptions};
-pub use perfring_abi::{Cause, Evict, Layout, Policy, Producers, RecordType, Report};
+pub use perfring_abi::{BadRing, Cause, Evict, Layout, Policy, Producers, RecordType, Report};
 pub use perfring_ring::{
     Anchor, Anchors, ConsumerTotals, Count, Lost, OwnerInfo, ProducerTotals, ReadError, Recovered,
     Refused, RingTotals, Saved, SlotFigures, Start, WakeAt,

@@ -1,4 +1,4 @@
-//! The observer.
+//! The observer of a ring.
 
 use crate::item::Item;
 use crate::options::ObserverOptions;
@@ -10,18 +10,18 @@ use perfring_ring::{Count, ReadError, Saved, Start};
 use perfring_shm::{AttachError, CopyWindow, Location, ObserverMapping};
 use std::time::{Duration, Instant};
 
-/// The longest pause between two looks of a waiting observer.
+/// The longest pause between two polls of a waiting observer.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// Watches a ring through a read-only mapping, which nobody can tell. Any number at a time. Every
-/// record is a copy that was checked to be whole.
+/// Watches a ring through a read-only mapping, which no other process can detect. There may be any
+/// number. Every record is a copy that was checked to be whole.
 ///
-/// It waits for nobody and nobody waits for it; but it shares cache lines with the producer, and
-/// one that follows a producer publishing as fast as it can slows that producer
-/// (`benches/RESULTS.md` has by how much). A producer below its limit does not feel it.
+/// It waits for nobody and nobody waits for it. But it shares cache lines with the producer, and an
+/// observer that follows a producer publishing as fast as it can slows that producer
+/// (`benches/RESULTS.md` has by how much). A producer below its limit is not slowed.
 ///
 /// An observer that is too slow is lapped: it gets an [`Item::Lost`] with the exact number of
-/// records and bytes, and goes on from the oldest valid record.
+/// records and bytes, and continues from the oldest valid record.
 #[derive(Debug)]
 pub struct Observer {
     pub(crate) window: CopyWindow<ObserverMapping>,
@@ -31,8 +31,8 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Opens a ring, dead or alive, to watch it from its oldest record, from now on, or from where
-    /// an earlier observer of the same ring left off.
+    /// Opens a ring, also a dead process's, to watch it from its oldest record, from now on, or
+    /// from where an earlier observer of the same ring left off.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -40,7 +40,7 @@ impl Observer {
         Self::open_with(location, &ObserverOptions { start, ..ObserverOptions::default() })
     }
 
-    /// Opens a ring, dead or alive.
+    /// Opens a ring with these options, also a dead process's.
     ///
     /// ```
     /// # use perfring_consumer::{Observer, ObserverOptions, Start, Trust};
@@ -67,17 +67,17 @@ impl Observer {
         Ok(Observer { window, wait_strategy: wait, distance, removal: Removal::default() })
     }
 
-    /// How this observer waits. Default [`WaitStrategy::Adaptive`].
+    /// Sets how this observer waits. Default [`WaitStrategy::Adaptive`].
     pub fn set_wait_strategy(&mut self, wait_strategy: WaitStrategy) {
         self.wait_strategy = wait_strategy;
     }
 
-    /// The next item, or `None` if there is none now. Does not wait, but for the moment that its
-    /// [`WaitStrategy`] puts between two looks at a busy ring.
+    /// Returns the next item, or `None` if there is none now. Does not wait, except for the short
+    /// pause that its [`WaitStrategy`] puts between two polls of a busy ring.
     ///
     /// # Errors
-    /// [`ReadError`]; [`ReadError::Removed`] only in the place of `None`, once a wait has found the
-    /// ring's file removed or replaced.
+    /// [`ReadError`]. [`ReadError::Removed`] is returned only in place of `None`, once a wait has
+    /// found the ring's file removed or replaced.
     #[inline]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         if self.window.observer().must_poll() {
@@ -86,10 +86,11 @@ impl Observer {
         Ok(self.window.read()?.map(Item::new))
     }
 
-    /// Waits until there may be something to read, for at most `timeout`. An observer cannot ask
-    /// to be woken, as it writes nothing: it looks again and again, at first all the time, then
-    /// ever less often, down to once in 10 ms. Returns whether there is something: if the ring's file
-    /// was removed or replaced, for which it looks once a second, [`Observer::read`] says so.
+    /// Waits until there may be something to read, for at most `timeout`. Returns whether there is.
+    /// An observer writes nothing, so it cannot ask to be woken: it polls, first all the time, then
+    /// less and less often, down to once in 10 ms. It also returns `true` if the ring's file was
+    /// removed or replaced, which it checks once a second: [`Observer::read`] then returns that
+    /// error.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let deadline = Instant::now().checked_add(timeout);
         let window = &self.window;
@@ -113,19 +114,19 @@ impl Observer {
         check_removed(&mut self.removal, &self.window)
     }
 
-    /// Where this observer would go on: for [`Start::At`].
+    /// Returns where this observer would continue: for [`Start::At`].
     #[must_use]
     pub fn saved(&self) -> Saved {
         self.window.observer().saved()
     }
 
-    /// Records that were gone before this observer came to them.
+    /// Returns how many records were overwritten before this observer read them.
     #[must_use]
     pub fn lapped(&self) -> Count {
         self.window.observer().lapped()
     }
 
-    /// A copy of everything intact, while producers run at full speed.
+    /// Returns a copy of everything intact, while producers run at full speed.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -133,7 +134,7 @@ impl Observer {
         Snapshot::of(self.window.mapping())
     }
 
-    /// The ring's figures.
+    /// Returns the ring's figures.
     ///
     /// # Errors
     /// [`AttachError::Io`] where the file system has no locks.

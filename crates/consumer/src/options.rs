@@ -1,20 +1,20 @@
-//! What a reader is attached with.
+//! The options of readers.
 
 use crate::wait_strategy::WaitStrategy;
 use perfring_ring::{Start, WakeAt};
 use perfring_shm::{Lines, Trust};
 
-/// When an item that a [`Consumer`](crate::Consumer) returned counts as read: it does not come again,
-/// and its space goes back to the producer.
+/// When an item that a [`Consumer`](crate::Consumer) returned counts as read. Then it does not come
+/// again, and its space goes back to the producer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// At the next call that reads. If the process ends in between, the next consumer may get the
-    /// item again, or may not.
+    /// At the next call that reads. If the process ends in between, the next consumer may or may
+    /// not get the item again.
     #[default]
     AtNextRead,
-    /// When [`Consumer::acknowledge`](crate::Consumer::acknowledge) is called: the next consumer gets
-    /// everything again that was not acknowledged (at-least-once delivery). What is not acknowledged
-    /// keeps its space: a producer that fills a drop ring finds it full.
+    /// When [`Consumer::acknowledge`](crate::Consumer::acknowledge) is called. The next consumer
+    /// gets everything again that was not acknowledged (at-least-once delivery). What is not
+    /// acknowledged keeps its space: a producer that fills a drop ring finds it full.
     Explicit,
 }
 
@@ -47,8 +47,8 @@ pub struct ConsumerOptions {
     pub trust: Trust,
     /// How the consumer polls and waits. Default [`WaitStrategy::Adaptive`].
     pub wait: WaitStrategy,
-    /// What a sleeping consumer is woken for. Default [`WakeAt::Record`]; the others spare the
-    /// producer wakes.
+    /// What wakes a sleeping consumer. Default [`WakeAt::Record`]; the others cost the producer
+    /// fewer wakes.
     pub wake_at: WakeAt,
     /// When items count as read. Default [`Acknowledge::AtNextRead`].
     pub acknowledge: Acknowledge,

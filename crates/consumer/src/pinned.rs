@@ -4,15 +4,15 @@ use crate::item::Item;
 use perfring_ring::{Count, ReadError};
 use perfring_shm::PinWindow;
 
-/// What a drop ring held at one moment: any number of its records can be kept at a time. When it
-/// is dropped, what was taken from it is released, in one step.
+/// What a drop ring held at one moment, of which any number of records can be kept at a time.
+/// Dropping it releases what was taken from it, in one step.
 #[derive(Debug)]
 pub struct Pinned<'a> {
     pub(crate) window: PinWindow<'a>,
 }
 
 impl Pinned<'_> {
-    /// The next item. It stays where it is until the whole is dropped.
+    /// Returns the next item, which stays valid until the whole is dropped.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -21,7 +21,7 @@ impl Pinned<'_> {
         Ok(self.window.read()?.map(Item::new))
     }
 
-    /// Records taken from it so far.
+    /// Returns how many records were taken from it so far.
     #[must_use]
     pub fn count(&self) -> Count {
         self.window.count()

@@ -1,19 +1,19 @@
-//! Waiting by descriptor: for event loops.
+//! Waiting by descriptor, for event loops.
 
 use crate::consumer::Consumer;
 use perfring_shm::{PollBy, PollError, Pollable};
 use std::time::Duration;
 
 impl Consumer {
-    /// A descriptor for `epoll`, `poll` and what is made of them (mio, tokio's `AsyncFd`), which tells
-    /// when there is something to read or lost. Producers do not know of it: a publish costs what it
-    /// costs, and a wake too.
+    /// Returns a descriptor for `epoll`, `poll` and what is built on them (mio, tokio's `AsyncFd`),
+    /// which becomes readable when there is something to read or lost. Producers do not know of it:
+    /// neither a publish nor a wake costs more.
     ///
-    /// An event loop reads until there is nothing, arms, and only if that succeeds goes back to wait
-    /// for the descriptor. Once armed it becomes readable at the next publish that
-    /// [`Consumer::set_wake_at`] asks for, one that came before the descriptor was registered
-    /// included, and stays so until [`Consumer::disarm`] or the next [`Consumer::arm`]. So it works
-    /// with loops that look at levels and with those that look at edges. Not armed, it tells nothing.
+    /// An event loop reads until there is nothing, arms the descriptor, and only if that succeeds
+    /// waits for it. An armed descriptor becomes readable at the next publish that
+    /// [`Consumer::set_wake_at`] asks for, also one before the descriptor was registered, and stays
+    /// readable until [`Consumer::disarm`] or the next [`Consumer::arm`]. So it works with
+    /// level-triggered and edge-triggered loops. A descriptor that is not armed reports nothing.
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, PollBy};
@@ -42,8 +42,8 @@ impl Consumer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// With an io_uring the thread that armed may find a system call interrupted (`EINTR`) by a wake,
-    /// as by a signal: `epoll_wait` and `poll` are those that tell.
+    /// With an io_uring, a wake may interrupt a system call of the thread that armed (`EINTR`), as
+    /// a signal does. Only `epoll_wait` and `poll` report it.
     ///
     /// # Errors
     /// [`PollError::Io`].
@@ -51,11 +51,12 @@ impl Consumer {
         self.cursor.mapping().pollable(by)
     }
 
-    /// Asks for the next wake, and releases first. Returns `false` if there is something to read, or
-    /// the ring's file was removed, which [`Consumer::read`] says once all is read: then the descriptor
-    /// is not armed. It becomes readable after `limit`, too, or earlier: after a second at most, to see
-    /// whether the file is still there, and where a producer's wake may not come (it is stopped with a
-    /// reservation open in a shared ring, or `membarrier(2)` is forbidden) after 20 ms.
+    /// Asks for the next wake, and releases first. Returns `false`, and does not arm the
+    /// descriptor, if there is something to read, or if the ring's file was removed, which
+    /// [`Consumer::read`] returns once all is read. The descriptor becomes readable after `limit`,
+    /// too, or earlier: after at most a second, to check whether the file is present, and after 20
+    /// ms where a producer's wake may not come (it is stopped with a reservation open in a shared
+    /// ring, or `membarrier(2)` is forbidden).
     ///
     /// # Errors
     /// See [`PollError`]; nothing is armed then.
@@ -67,9 +68,9 @@ impl Consumer {
         Ok(ticket.is_some())
     }
 
-    /// Afterwards the descriptor is not readable, and producers make no wake for this consumer, until
-    /// it is armed again. To be called once it was readable, or to be left alone for a while; a limit
-    /// that was set when it was armed may still make it readable.
+    /// Makes the descriptor not readable, and withdraws the request for a wake, until it is armed
+    /// again. Call it once the descriptor was readable, or before leaving it alone for a while. A
+    /// limit that was set when it was armed may still make it readable.
     ///
     /// # Errors
     /// See [`PollError`].

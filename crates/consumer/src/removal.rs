@@ -1,4 +1,4 @@
-//! Finding out that the ring's file was removed: nobody wakes a reader for that.
+//! Detecting that the ring's file was removed: no process wakes a reader for that.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ impl Removal {
         due
     }
 
-    /// The time until then.
+    /// Returns the time until the next check.
     pub(crate) fn left(&self) -> Duration {
         self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(Instant::now()))
     }

@@ -5,7 +5,7 @@ use perfring_ring::Frame;
 
 /// Records in a row of one type and one length, in place.
 ///
-/// They stand [`Run::size`] bytes apart: a header, a stamp in a ring with time, and the payload,
+/// They are [`Run::size`] bytes apart: a header, a timestamp in a ring with time, and the payload,
 /// padded to eight bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
@@ -16,21 +16,21 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// The position of the first one's header in the stream.
+    /// Returns the position of the first record's header in the stream.
     #[must_use]
     #[inline]
     pub fn pos(&self) -> u64 {
         self.first.pos
     }
 
-    /// The type of all of them.
+    /// Returns the type of all of them.
     #[must_use]
     #[inline]
     pub fn kind(&self) -> u32 {
         self.first.kind
     }
 
-    /// How many there are: at least one.
+    /// Returns how many there are: at least one.
     #[must_use]
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
@@ -38,42 +38,42 @@ impl<'a> Run<'a> {
         self.count
     }
 
-    /// The length of each one's payload, in bytes.
+    /// Returns the length of each payload, in bytes.
     #[must_use]
     #[inline]
     pub fn payload_len(&self) -> usize {
         self.first.len
     }
 
-    /// How far it is from one to the next, in bytes.
+    /// Returns the distance from one record to the next, in bytes.
     #[must_use]
     #[inline]
     pub fn size(&self) -> u64 {
         self.first.size
     }
 
-    /// How much of each comes before its payload, in bytes: its header, and its stamp.
+    /// Returns how many bytes of each record precede its payload: its header, and its timestamp.
     #[must_use]
     #[inline]
     pub fn header_len(&self) -> usize {
         (self.first.payload_pos() - self.first.pos) as usize
     }
 
-    /// Whether they are stamped.
+    /// Returns whether they have timestamps.
     #[must_use]
     #[inline]
     pub fn is_timed(&self) -> bool {
         self.first.time.is_some()
     }
 
-    /// All of their bytes, from the first one's header on.
+    /// Returns all of their bytes, from the first header on.
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The records.
+    /// Returns the records.
     #[inline]
     pub fn records(&self) -> impl ExactSizeIterator<Item = Record<'a>> {
         let (first, before) = (self.first, self.header_len());
@@ -87,7 +87,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The word after the header.
+/// Returns the word after the header.
 #[inline]
 fn timestamp(record: &[u8]) -> u64 {
     record.get(8..16).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)

@@ -4,13 +4,13 @@ use crate::item::Item;
 use perfring_ring::{Front, Lost, ReadError, ResumePoint};
 use perfring_shm::{ConsumerMapping, CopyWindow, Next};
 
-/// An overwrite ring whose records are copied, and whose consumer's place is saved in the page.
+/// An overwrite ring whose records are copied, and whose consumer's position is saved in the ring.
 #[derive(Debug)]
 pub(crate) struct Saving {
     pub(crate) window: CopyWindow<ConsumerMapping>,
-    /// Bytes that were read since the place was saved.
+    /// Bytes that were read since the position was saved.
     unsaved: u64,
-    /// Only marked places are saved.
+    /// Only resume points are saved.
     pub(crate) hold: bool,
 }
 
@@ -19,7 +19,7 @@ impl Saving {
         Saving { window, unsaved: 0, hold: false }
     }
 
-    /// The next item.
+    /// Returns the next item.
     #[inline]
     pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         self.save_if_due();
@@ -28,7 +28,7 @@ impl Saving {
         Ok(Some(Item::new(next)))
     }
 
-    /// The same, of what was there at the last look, and what is next after it.
+    /// Returns the next item of what was there at the last poll, and what is next after it.
     #[inline]
     pub(crate) fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, ReadError> {
         self.save_if_due();
@@ -37,7 +37,7 @@ impl Saving {
         Ok(Some((Item::new(next), front)))
     }
 
-    /// What the last call returned is dealt with now.
+    /// Saves if it is due: what the last call returned counts as read now.
     #[inline]
     fn save_if_due(&mut self) {
         if self.unsaved >= self.window.mapping().file().layout().data_size / 8 {
@@ -45,7 +45,7 @@ impl Saving {
         }
     }
 
-    /// Saves the place after everything that was read, unless that is on hold.
+    /// Saves the position after everything that was read, unless that is on hold.
     pub(crate) fn save(&mut self) {
         if self.unsaved > 0 && !self.hold {
             self.window.save();
@@ -53,7 +53,7 @@ impl Saving {
         }
     }
 
-    /// Saves a place that was marked, and read.
+    /// Saves a resume point, whose records were read.
     pub(crate) fn save_resume_point(&mut self, resume_point: &ResumePoint) {
         if resume_point.pos <= self.window.observer().resume_point().pos {
             self.window.save_resume_point(resume_point);
@@ -62,7 +62,7 @@ impl Saving {
     }
 }
 
-/// The bytes that it takes in the ring.
+/// Returns the bytes that it takes in the ring.
 #[inline]
 fn size(next: &Next<'_>) -> u64 {
     match next {

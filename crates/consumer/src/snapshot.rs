@@ -1,4 +1,4 @@
-//! The snapshot: what a ring held at one moment.
+//! Snapshots: what a ring held at one moment.
 
 use crate::item::{Item, Record};
 use crate::table::Types;
@@ -6,7 +6,7 @@ use perfring_abi::Layout;
 use perfring_ring::{Anchors, Found, ReadError, RingTotals, Start};
 use perfring_shm::{AttachError, CopyWindow, Location, ObserverMapping, Trust, bytes_of};
 
-/// A copy of everything intact in a ring: of a live one while its producer runs at full speed, or
+/// A copy of everything intact in a ring: of a live ring while its producer runs at full speed, or
 /// of the file that dead processes left.
 ///
 /// ```
@@ -37,7 +37,7 @@ impl Snapshot {
     /// Opens a ring and copies everything intact.
     ///
     /// # Errors
-    /// See [`AttachError`]; [`AttachError::ReadError`] if not even the positions can be believed.
+    /// See [`AttachError`]; [`AttachError::Corrupt`] if not even the positions are valid.
     pub fn take(location: impl Into<Location>) -> Result<Self, AttachError> {
         let window =
             CopyWindow::watch(ObserverMapping::open(location, Trust::Peers)?, Start::Oldest)?;
@@ -45,24 +45,24 @@ impl Snapshot {
     }
 
     pub(crate) fn of(mapping: &ObserverMapping) -> Result<Self, ReadError> {
-        // The types after the records: a record's type was there before it.
+        // The types after the records: a record's type was registered before it.
         let inner = mapping.snapshot()?;
         Ok(Snapshot { inner, types: Types::of(mapping.types()), layout: *mapping.file().layout() })
     }
 
-    /// The items, oldest first. Damage ends them with an error.
+    /// Returns the items, oldest first. Damage ends them with an error.
     #[must_use]
     pub fn iter(&self) -> Items<'_> {
         Items { snapshot: &self.inner, cursor: Some(self.inner.start()) }
     }
 
-    /// The ring's books, read just before the copy was made.
+    /// Returns the ring's totals, read just before the copy was made.
     #[must_use]
     pub fn totals(&self) -> &RingTotals {
         self.inner.totals()
     }
 
-    /// What tells wall-clock times of the stamps in it, if it has any.
+    /// Returns the anchors that convert its timestamps to wall-clock times, if it has any.
     ///
     /// ```
     /// # use perfring_consumer::{Item, Snapshot};
@@ -84,19 +84,19 @@ impl Snapshot {
         self.inner.anchors()
     }
 
-    /// The ring's type table: of every type whose records are in here.
+    /// Returns the ring's type table, with every type of these records.
     #[must_use]
     pub fn types(&self) -> &Types {
         &self.types
     }
 
-    /// The ring's shape and identity.
+    /// Returns the ring's shape and identity.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The positions that it spans.
+    /// Returns the positions that it spans.
     #[must_use]
     pub fn span(&self) -> std::ops::Range<u64> {
         self.inner.start()..self.inner.end()

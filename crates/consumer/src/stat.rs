@@ -1,43 +1,43 @@
-//! What can be said of a ring from outside.
+//! A ring's figures, as seen from outside.
 
 use perfring_abi::{Layout, Producers};
 use perfring_ring::{Anchors, OwnerInfo, RingTotals, SlotFigures};
 use perfring_shm::{AttachError, Location, RingFile, Seat, SlotsSeen, anchors, peek, slots};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Who holds a place, and whether it is alive.
+/// The holder of a seat, and whether it is alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
-    /// The kernel says that a live process holds the place.
+    /// Whether a live process holds the seat, according to the kernel's locks.
     pub alive: bool,
-    /// Who signed for it last; hints.
+    /// The process that took it last; hints.
     pub owner: OwnerInfo,
 }
 
 /// One of the producers of a shared ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The kernel says that it lives.
+    /// Whether it is alive, according to the kernel's locks.
     pub alive: bool,
-    /// Who it is, and what it did.
+    /// Its owner info and totals.
     pub figures: SlotFigures,
 }
 
-/// An open reservation that nothing younger can pass, or a lock that is kept.
+/// An open reservation that no younger record can pass, or a lock that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldUp {
     /// The slot of the producer.
     pub slot: u32,
-    /// It lives: it is slow, or stopped. A dead one's reservation is ended by the next who needs
-    /// it, or by `perfring recover`.
+    /// Whether that producer is alive: slow, or stopped. A dead one's reservation is ended by the
+    /// next process that needs it, or by `perfring recover`.
     pub alive: bool,
-    /// For how long other producers, or the caller, have found it so; at least.
+    /// How long other producers, or the caller, have found it so, at least.
     pub since: Duration,
-    /// It holds the lock, too: nobody can reserve.
+    /// Whether it also holds the lock, so that no producer can reserve.
     pub locked: bool,
 }
 
-/// How long a ring is looked at before it is said that it is held up.
+/// How long a ring is observed before it counts as held up.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A ring's figures at one moment.
@@ -45,23 +45,23 @@ const POLL: Duration = Duration::from_millis(20);
 pub struct Stat {
     /// Shape and identity.
     pub layout: Layout,
-    /// The books; `None` if the header says what no producer leaves.
+    /// The totals; `None` if the header has values that no producer leaves.
     pub totals: Option<RingTotals>,
-    /// What tells wall-clock times of stamps; none in a ring without time.
+    /// The anchors that convert timestamps to wall-clock times; none in a ring without time.
     pub anchors: Anchors,
-    /// The producer's place; of a shared ring, that of its first slot.
+    /// The producer's seat; in a shared ring, that of its first slot.
     pub producer: Holding,
-    /// The producers of a shared ring, dead and alive, that still have their slots, with their
-    /// figures since they attached.
+    /// The producers of a shared ring that have their slots, dead and alive, with their totals
+    /// since they attached.
     pub producers: Vec<Member>,
     /// What holds a shared ring up, if anything does.
     pub held_up: Option<HeldUp>,
-    /// The consumer's place.
+    /// The consumer's seat.
     pub consumer: Holding,
 }
 
 impl Stat {
-    /// Reads a ring's figures. Needs read permission, disturbs nobody.
+    /// Reads a ring's figures. Needs read permission, and disturbs no process.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -88,8 +88,8 @@ impl Stat {
         })
     }
 
-    /// Rises whenever a producer attaches: with the ring's `uuid`, it tells a reader that a
-    /// producer has restarted.
+    /// Returns a number that rises whenever a producer attaches: with the ring's `uuid`, it shows
+    /// that a producer has restarted.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         match self.layout.producers {
@@ -103,16 +103,16 @@ impl Stat {
 }
 
 impl HeldUp {
-    /// A reservation is open at most moments of a busy ring, and the lock held: it is only said to
-    /// hold the ring up if it is there for a while.
+    /// A busy ring nearly always has an open reservation and a held lock. It only counts as held up
+    /// if they stay for a while.
     fn find(file: &RingFile, first: &SlotsSeen) -> Result<Option<Self>, AttachError> {
         let since = Instant::now();
         let seat = |seen: &SlotsSeen, slot: u32| {
             let figures = seen.figures.iter().find(|(_, figures)| figures.slot == slot);
             figures.map(|(_, figures)| (figures.written, figures.discarded))
         };
-        // Each for itself: who looks for room takes the lock for a moment now and then, and that is
-        // no sign that the reservation in its way is not there any more.
+        // Each by itself: a producer that waits for room takes the lock for a moment now and then,
+        // and that does not mean that the open reservation has ended.
         let (mut locked, mut open) = (first.locked_by, first.held_up);
         while locked.is_some() || open.is_some() {
             let now = slots(file)?;

@@ -1,11 +1,11 @@
-//! What a ring says of its records' types.
+//! A ring's type table.
 
 use perfring_abi::TYPES_FIRST;
 use perfring_ring::TypeTable;
 use perfring_types::{BadEntry, Entries, Entry, Record, Schema};
 use thiserror::Error;
 
-/// What a ring has in the place of a type.
+/// What a ring has instead of a type.
 #[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SchemaMismatch {
@@ -31,7 +31,7 @@ pub enum SchemaMismatch {
         /// The type's name.
         name: &'static str,
     },
-    /// Another type under the same number.
+    /// Another type has the same number.
     #[error(
         "record type {id} is {name} in this program, and {found} in the ring: give it another id"
     )]
@@ -79,30 +79,30 @@ pub struct Types {
 
 impl Types {
     pub(crate) fn of(table: TypeTable<'_>) -> Self {
-        let end = table.end(); // before the entries: those that come meanwhile are news
+        let end = table.end(); // before the entries: later ones count as new
         Types { words: table.entries(), end }
     }
 
-    /// The entries, in the order in which they were registered. The last may be damage: what stood
-    /// before it is good.
+    /// Returns the entries, in the order in which they were registered. The last may be an error:
+    /// the entries before it are valid.
     pub fn entries(&self) -> impl Iterator<Item = Result<Entry<'_>, BadEntry>> {
         Entries::new(&self.words)
     }
 
-    /// The entries' words.
+    /// Returns the entries' words.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Whether the ring has this program's `T`. Without it, and without a type that takes its place,
-    /// there is just no record of it yet.
+    /// Returns whether the ring has this program's `T`. `false` means that no type takes its place,
+    /// and that no record of it was published yet.
     ///
-    /// A record of another layout has another id, so it is never read as a `T`: this says why none
-    /// come.
+    /// A record of another layout has another id, so it is never read as a `T`. This function
+    /// returns why no `T` comes.
     ///
     /// # Errors
-    /// [`SchemaMismatch`], if the ring has the type's name, or its number, and something else under it.
+    /// [`SchemaMismatch`] if the ring has the type's name, or its number, for something else.
     pub fn check<T: Record>(&self) -> Result<bool, SchemaMismatch> {
         let Schema { id, name, format: ours, .. } = T::SCHEMA;
         let mut other = None;
@@ -123,7 +123,7 @@ impl Types {
         other.map_or(Ok(false), Err)
     }
 
-    /// A table with these types, of something that is no ring file.
+    /// Returns a table with these types, for a source that is no ring file.
     ///
     /// ```
     /// use perfring_consumer::Types;

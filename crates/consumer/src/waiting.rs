@@ -1,4 +1,4 @@
-//! How a consumer waits.
+//! Waiting of a consumer.
 
 use crate::consumer::Consumer;
 use crate::wait_strategy::{Poll, SPIN, left};
@@ -10,9 +10,9 @@ impl Consumer {
     /// Waits until there may be something to read, for at most `timeout`: spins a little as its
     /// [`WaitStrategy`](crate::WaitStrategy) says, then sleeps. Returns whether there is.
     ///
-    /// If the ring's file was removed, or another took its place, nothing more may ever come. A waiting
-    /// consumer looks for that once a second and returns `true`: [`Consumer::read`] then returns what
-    /// is left, and [`ReadError::Removed`](crate::ReadError::Removed) after it.
+    /// If the ring's file was removed or replaced, nothing more may ever come. A waiting consumer
+    /// checks for that once a second and returns `true`: [`Consumer::read`] then returns what is
+    /// left, and [`ReadError::Removed`](crate::ReadError::Removed) after it.
     ///
     /// ```
     /// # use perfring_consumer::Consumer;
@@ -42,8 +42,8 @@ impl Consumer {
         true
     }
 
-    /// As [`Consumer::wait`], without ever sleeping: for a core of its own. Looks for a removal only
-    /// when the time is over.
+    /// Waits as [`Consumer::wait`] does, but never sleeps: for a core of its own. Checks for a
+    /// removal only when the time is over.
     #[inline]
     pub fn spin(&mut self, timeout: Duration) -> bool {
         self.spin_only(timeout) || self.check_removed()
@@ -58,9 +58,9 @@ impl Consumer {
         })
     }
 
-    /// Sleeps at once, for at most `timeout`, until a producer publishes what
+    /// Sleeps at once, without spinning, for at most `timeout`, until a producer publishes what
     /// [`ConsumerOptions::wake_at`](crate::ConsumerOptions::wake_at) asks for, or the ring is found
-    /// removed; [`Consumer::wait`] without the spinning, and content with any wake. Releases first.
+    /// removed. Returns after any wake. Releases first.
     pub fn sleep(&mut self, timeout: Duration) {
         let deadline = Instant::now().checked_add(timeout);
         self.release();
@@ -86,7 +86,7 @@ impl Consumer {
     /// See [`AdvancedConsumer::prepare_sleep`](crate::advanced::AdvancedConsumer::prepare_sleep).
     pub(crate) fn prepare_sleep(&mut self) -> Option<Ticket> {
         self.release();
-        // The wake of who waits for a reservation to end may be missed.
+        // The wake at the end of an open reservation may be missed.
         let most = if self.tend() { SLICE } else { Duration::MAX };
         let ResumePoint { pos, before, .. } = self.cursor.resume_point();
         self.cursor.mapping().prepare_sleep(pos, before.records, self.wake_at, most)
@@ -101,8 +101,8 @@ impl Consumer {
         let mapping = self.cursor.mapping();
         let lags = mapping.lags();
         if lags {
-            // A live producer's reservation is not seen twice at the same place; or its owner is
-            // slow, and there is nothing to do about it.
+            // A live producer's reservation is not seen twice at the same position; or its producer
+            // is slow, and nothing can be done about it.
             let cursor = self.cursor.resume_point().pos;
             if self.lagged_at == Some(cursor) {
                 mapping.end_dead();

@@ -1,5 +1,6 @@
-//! Reading ahead of what is released: nothing goes back to the producer before its mark, a later
-//! consumer gets the rest again, the books stay exact; and raw access is checked.
+//! Reading ahead of what is released: nothing goes back to the producer before its resume point is
+//! released, a later consumer gets the rest again, the totals stay exact; and raw access is
+//! checked.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::advanced::{Front, ResumePoint};
@@ -10,13 +11,13 @@ use std::path::PathBuf;
 
 const BYTES: RecordType = RecordType::BYTES;
 
-struct Place {
+struct Fixture {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
-        Place { dir: tempfile::tempdir().unwrap() }
+        Fixture { dir: tempfile::tempdir().unwrap() }
     }
 
     fn ring(&self) -> PathBuf {
@@ -36,8 +37,8 @@ fn number(item: &Item<'_>) -> u64 {
 }
 
 /// `written = read + there`, and read is what was released.
-fn balance(place: &Place, written: u64, read: u64) {
-    let totals = Stat::read(place.ring()).unwrap().totals.unwrap();
+fn check_totals(fixture: &Fixture, written: u64, read: u64) {
+    let totals = Stat::read(fixture.ring()).unwrap().totals.unwrap();
     assert_eq!(totals.producer.written.records, written);
     assert_eq!(totals.consumer.read.records, read);
     assert_eq!(totals.present.records, written - read);
@@ -48,9 +49,9 @@ fn balance(place: &Place, written: u64, read: u64) {
 
 #[test]
 fn what_is_held_leaves_its_ring_by_its_mark_alone() {
-    let place = Place::new();
-    let mut producer = Producer::create(place.ring(), &small()).unwrap();
-    let mut consumer = Consumer::attach(place.ring()).unwrap();
+    let fixture = Fixture::new();
+    let mut producer = Producer::create(fixture.ring(), &small()).unwrap();
+    let mut consumer = Consumer::attach(fixture.ring()).unwrap();
     consumer.advanced().hold();
     let (mut written, mut read, mut released) = (0u64, 0, 0);
     let mut resume_points: VecDeque<ResumePoint> = VecDeque::new();
@@ -65,7 +66,7 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
                 Err(other) => panic!("{other}"),
             }
         }
-        // Read all, some by `take` and some by `read`; losses are told where they were.
+        // Read all, some by `take` and some by `read`; losses are reported where they were.
         loop {
             let item = match round % 2 {
                 0 => consumer.read().unwrap(),
@@ -88,14 +89,14 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
         assert_eq!(read, written, "all was read, though the ring was full");
         consumer.release(); // does nothing: it is on hold
         assert!(!consumer.wait(std::time::Duration::ZERO));
-        balance(&place, written, released);
-        assert_eq!(consumer.fill().held + consumer.fill().unread, used(&place));
+        check_totals(&fixture, written, released);
+        assert_eq!(consumer.fill().held + consumer.fill().unread, used(&fixture));
         // Some of the marks, in order.
         for _ in 0..1 + round % 20 {
             let Some(resume_point) = resume_points.pop_front() else { break };
             consumer.advanced().release_to(&resume_point);
             released += 1;
-            balance(&place, written, released);
+            check_totals(&fixture, written, released);
         }
     }
     // Marks that are old, or of nowhere, do nothing.
@@ -103,12 +104,12 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
     consumer.advanced().release_to(&ResumePoint { pos: last.pos + 8, ..last });
     consumer.advanced().release_to(&ResumePoint { pos: 8, ..last });
     consumer.advanced().release_to(&ResumePoint { pos: last.pos - 4, ..last });
-    balance(&place, written, released);
+    check_totals(&fixture, written, released);
 
-    // Whoever comes next gets what was read and not released.
+    // The next consumer gets what was read and not released.
     drop(consumer);
-    balance(&place, written, released);
-    let mut next = Consumer::attach(place.ring()).unwrap();
+    check_totals(&fixture, written, released);
+    let mut next = Consumer::attach(fixture.ring()).unwrap();
     let mut again = 0;
     while let Some(item) = next.read().unwrap() {
         if let Item::Record(_) = item {
@@ -117,7 +118,7 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
         }
     }
     next.release();
-    balance(&place, written, written);
+    check_totals(&fixture, written, written);
     println!("{written} written, {released} released by marks, {again} read again");
     assert!(again > 10 && released > 1000);
 }
@@ -126,8 +127,8 @@ fn bytes_of(words: &[u64]) -> &[u8] {
     bytemuck::cast_slice(words)
 }
 
-fn used(place: &Place) -> u64 {
-    let totals = Stat::read(place.ring()).unwrap().totals.unwrap();
+fn used(fixture: &Fixture) -> u64 {
+    let totals = Stat::read(fixture.ring()).unwrap().totals.unwrap();
     totals.head - totals.tail
 }
 
@@ -135,11 +136,11 @@ fn used(place: &Place) -> u64 {
 fn the_front_is_what_comes_next() {
     for time in [false, true] {
         for policy in [Policy::Drop, Policy::Overwrite] {
-            let place = Place::new();
+            let fixture = Fixture::new();
             let options = Options { time, policy, ..small() };
-            let mut producer = Producer::create(place.ring(), &options).unwrap();
-            let mut consumer = Consumer::attach(place.ring()).unwrap();
-            let mut observer = Observer::open(place.ring(), Start::Oldest).unwrap();
+            let mut producer = Producer::create(fixture.ring(), &options).unwrap();
+            let mut consumer = Consumer::attach(fixture.ring()).unwrap();
+            let mut observer = Observer::open(fixture.ring(), Start::Oldest).unwrap();
             let mut seen = 0;
             for n in 0..400u64 {
                 if n % 3 == 0 {
@@ -155,7 +156,7 @@ fn the_front_is_what_comes_next() {
                 assert_eq!(fronts[0], fronts[1]);
                 while expect != Front::Empty {
                     let front = consumer.advanced().peek().unwrap();
-                    assert!(front == expect || expect == Front::More, "looking takes nothing");
+                    assert!(front == expect || expect == Front::More, "peeking takes nothing");
                     if front == Front::Empty {
                         break;
                     }
@@ -182,11 +183,11 @@ fn the_front_is_what_comes_next() {
 }
 
 #[test]
-fn a_loss_that_was_found_and_not_taken_is_told_by_the_next_observer() {
-    let place = Place::new();
+fn a_loss_that_was_found_and_not_taken_is_reported_by_the_next_observer() {
+    let fixture = Fixture::new();
     let options = Options { policy: Policy::Overwrite, ..small() };
-    let mut producer = Producer::create(place.ring(), &options).unwrap();
-    let mut observer = Observer::open(place.ring(), Start::Oldest).unwrap();
+    let mut producer = Producer::create(fixture.ring(), &options).unwrap();
+    let mut observer = Observer::open(fixture.ring(), Start::Oldest).unwrap();
     let mut publish = |n: u64| producer.publish(bytes_of(&[n])).unwrap();
     (0..10).for_each(&mut publish);
     for n in 0..5 {
@@ -203,7 +204,7 @@ fn a_loss_that_was_found_and_not_taken_is_told_by_the_next_observer() {
     let resume_point = observer.resume_point();
     assert_eq!(resume_point.before.records, 10);
     assert_eq!(resume_point.saved(), observer.saved());
-    let mut next = Observer::open(place.ring(), Start::At(resume_point.saved())).unwrap();
+    let mut next = Observer::open(fixture.ring(), Start::At(resume_point.saved())).unwrap();
     for (name, observer) in [("took", &mut observer), ("next", &mut next)] {
         let lost = match observer.read().unwrap() {
             Some(Item::Lost(lost)) => lost,
@@ -221,11 +222,11 @@ fn a_loss_that_was_found_and_not_taken_is_told_by_the_next_observer() {
 }
 
 #[test]
-fn on_an_overwrite_ring_a_mark_is_the_place_that_is_saved() {
-    let place = Place::new();
+fn on_an_overwrite_ring_a_resume_point_is_the_position_that_is_saved() {
+    let fixture = Fixture::new();
     let options = Options { policy: Policy::Overwrite, ..small() };
-    let mut producer = Producer::create(place.ring(), &options).unwrap();
-    let mut consumer = Consumer::attach(place.ring()).unwrap();
+    let mut producer = Producer::create(fixture.ring(), &options).unwrap();
+    let mut consumer = Consumer::attach(fixture.ring()).unwrap();
     consumer.advanced().hold();
     let mut resume_points = Vec::new();
     for n in 0..1000u64 {
@@ -235,36 +236,36 @@ fn on_an_overwrite_ring_a_mark_is_the_place_that_is_saved() {
     }
     consumer.advanced().release_to(&resume_points[989]);
     drop(consumer);
-    let mut next = Consumer::attach(place.ring()).unwrap();
+    let mut next = Consumer::attach(fixture.ring()).unwrap();
     assert_eq!(next.read_count().records, 990);
     assert_eq!(number(&next.read().unwrap().unwrap()), 990);
 }
 
 #[test]
 fn a_shared_ring_is_held_as_well() {
-    let place = Place::new();
-    let producer = SharedProducer::create(place.ring(), &small()).unwrap();
-    let mut consumer = Consumer::attach(place.ring()).unwrap();
+    let fixture = Fixture::new();
+    let producer = SharedProducer::create(fixture.ring(), &small()).unwrap();
+    let mut consumer = Consumer::attach(fixture.ring()).unwrap();
     consumer.advanced().hold();
     for n in 0..20u64 {
         producer.publish(bytes_of(&[n])).unwrap();
         assert_eq!(number(&consumer.read().unwrap().unwrap()), n);
     }
     assert!(consumer.has_producer().unwrap());
-    balance(&place, 20, 0);
+    check_totals(&fixture, 20, 0);
     let resume_point = consumer.resume_point();
     consumer.advanced().release_to(&resume_point);
-    balance(&place, 20, 20);
+    check_totals(&fixture, 20, 20);
     drop(producer);
     assert!(!consumer.has_producer().unwrap());
-    assert!(!Observer::open(place.ring(), Start::Oldest).unwrap().has_producer().unwrap());
+    assert!(!Observer::open(fixture.ring(), Start::Oldest).unwrap().has_producer().unwrap());
 }
 
 #[test]
 fn the_tail_moves_to_the_end_of_a_published_record_and_nowhere_else() {
-    let place = Place::new();
-    let mut producer = Producer::create(place.ring(), &small()).unwrap();
-    let mut consumer = Consumer::attach(place.ring()).unwrap();
+    let fixture = Fixture::new();
+    let mut producer = Producer::create(fixture.ring(), &small()).unwrap();
+    let mut consumer = Consumer::attach(fixture.ring()).unwrap();
     let mut written = 0u64;
     let mut passed = 0;
     for _ in 0..100 {
@@ -301,12 +302,12 @@ fn the_tail_moves_to_the_end_of_a_published_record_and_nowhere_else() {
         raw.ring().copy(ends[3], &mut words);
         assert_eq!(words[2], written - 4);
         passed += 3 + raw.advance(head).unwrap().records;
-        balance(&place, written, passed);
+        check_totals(&fixture, written, passed);
     }
     assert_eq!(passed, written);
     assert!(consumer.read().unwrap().is_none());
     // The same words are there for an observer.
-    let mut observer = Observer::open(place.ring(), Start::Latest).unwrap();
+    let mut observer = Observer::open(fixture.ring(), Start::Latest).unwrap();
     let raw = observer.advanced().raw();
     let tail = raw.tail();
     assert_eq!(raw.head(), tail);
@@ -314,7 +315,7 @@ fn the_tail_moves_to_the_end_of_a_published_record_and_nowhere_else() {
     assert_eq!(raw.word(tail - 48), consumer.advanced().raw().unwrap().ring().word(tail - 48));
     assert!(!raw.base().is_null());
 
-    let other = Place::new();
+    let other = Fixture::new();
     let options = Options { policy: Policy::Overwrite, ..small() };
     let _producer = Producer::create(other.ring(), &options).unwrap();
     assert!(Consumer::attach(other.ring()).unwrap().advanced().raw().is_none());
@@ -322,11 +323,11 @@ fn the_tail_moves_to_the_end_of_a_published_record_and_nowhere_else() {
 
 #[test]
 fn holes_at_the_end_go_back_though_nobody_takes_them() {
-    let place = Place::new();
+    let fixture = Fixture::new();
     let options = Options { producers: perfring_producer::Producers::Many, ..small() };
-    perfring_producer::create(place.ring(), &options).unwrap();
-    let producer = SharedProducer::attach(place.ring()).unwrap();
-    let mut consumer = Consumer::attach(place.ring()).unwrap();
+    perfring_producer::create(fixture.ring(), &options).unwrap();
+    let producer = SharedProducer::attach(fixture.ring()).unwrap();
+    let mut consumer = Consumer::attach(fixture.ring()).unwrap();
     consumer.advanced().hold();
     producer.publish(&[1; 8]).unwrap();
     // Many rings' worth of nothing but holes.
@@ -335,15 +336,15 @@ fn holes_at_the_end_go_back_though_nobody_takes_them() {
             producer.reserve(BYTES, 40).unwrap().discard();
         }
         if consumer.advanced().peek().unwrap() != Front::Empty {
-            // The record stays until its mark is released, and the holes behind it with it.
+            // The record stays until its resume point is released, and the holes behind it with it.
             assert!(consumer.advanced().take().unwrap().is_some());
             assert_eq!(consumer.advanced().peek().unwrap(), Front::Empty);
-            balance(&place, 1, 0);
+            check_totals(&fixture, 1, 0);
             let resume_point = consumer.resume_point();
             consumer.advanced().release_to(&resume_point);
         }
-        let totals = Stat::read(place.ring()).unwrap().totals.unwrap();
+        let totals = Stat::read(fixture.ring()).unwrap().totals.unwrap();
         assert_eq!((totals.tail, consumer.position()), (totals.head, totals.head));
     }
-    balance(&place, 1, 1);
+    check_totals(&fixture, 1, 1);
 }

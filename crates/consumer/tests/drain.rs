@@ -1,5 +1,5 @@
-//! `drain` is a loop of `read` that looks once; and handing lines back changes nothing but the time
-//! that it takes.
+//! `drain` is a loop of `read` that polls once; and write-touching consumed lines changes nothing
+//! but the time that it takes.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::{Consumer, ConsumerOptions, Item, Lines, Observer, Start};
@@ -108,7 +108,7 @@ fn what_a_panic_leaves_comes_again() {
 /// The line of the tail itself belongs to a record that was released as well: the producer may be
 /// writing there, so nothing before the tail is ever stored to.
 #[test]
-fn a_consumer_changes_no_byte_that_anybody_reads() {
+fn a_consumer_changes_no_byte_that_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let options = Options { size: 4096, ..Options::default() };
@@ -158,10 +158,10 @@ fn what_no_producer_writes_is_damage_and_not_a_record_for_ever() {
     }
 }
 
-/// Whoever publishes while it is shown something does not keep it for ever: it looks once, whether
-/// something was known of before or not, and whether lots end in holes or not.
+/// A producer that publishes during a visit does not keep `drain` for ever: it polls once, whether
+/// a record was known before or not, and whether batches end in holes or not.
 #[test]
-fn it_looks_once() {
+fn it_polls_once() {
     for (first, read, holes) in [(10, 0, false), (10, 1, false), (100, 1, false), (10, 1, true)] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");

@@ -1,4 +1,4 @@
-//! Payloads of the AUX area, through the doors that applications use.
+//! Payloads of the AUX area, through the methods that applications use.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::{Consumer, Item, Observer, Snapshot, Start, Stat};
@@ -26,7 +26,7 @@ fn record(item: Option<Item<'_>>) -> (u32, Vec<u8>, Option<u64>) {
     }
 }
 
-/// The next record, after what is told of losses.
+/// The next record, after reported losses.
 fn reported(consumer: &mut Consumer) -> Vec<u8> {
     loop {
         match consumer.read().unwrap() {
@@ -82,7 +82,7 @@ fn a_payload_of_any_length_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn a_full_area_refuses_counts_and_tells_and_goes_on_when_it_is_read() {
+fn a_full_area_refuses_counts_and_reports_and_goes_on_when_it_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let mut producer = Producer::create(&path, &options(Policy::Drop, MIB, false)).unwrap();
@@ -96,7 +96,7 @@ fn a_full_area_refuses_counts_and_tells_and_goes_on_when_it_is_read() {
         assert_eq!(producer.publish_as(KIND, &second), Err(ReserveError::Full));
         let waited = producer.publish_timeout(KIND, &second, Duration::from_millis(1));
         assert_eq!(waited, Err(ReserveError::Full));
-        // What is small has a place of its own.
+        // Small payloads stay in the data area.
         producer.publish_as(KIND, b"small").unwrap();
         assert!(reported(&mut consumer) == first);
         assert_eq!(reported(&mut consumer), b"small");
@@ -203,7 +203,7 @@ fn records_of_ranges_are_held_and_released_with_the_others() {
     }
 }
 
-/// Of an overwrite ring's records those are whole whose ranges were not reached, and all others are
+/// Records of an overwrite ring whose ranges were not reached are whole, and all others are
 /// counted; whatever their lengths.
 #[test]
 fn an_overwritten_range_is_a_loss_and_no_other_is() {
@@ -258,9 +258,9 @@ fn an_overwritten_range_is_a_loss_and_no_other_is() {
             }
             let read = |item: Option<Item<'_>>, next: &mut usize, lost: &mut u64| match item {
                 None => false,
-                Some(Item::Lost(gone)) => {
-                    *next += gone.records as usize;
-                    *lost += gone.records;
+                Some(Item::Lost(lost_here)) => {
+                    *next += lost_here.records as usize;
+                    *lost += lost_here.records;
                     true
                 }
                 Some(Item::Record(record)) => {

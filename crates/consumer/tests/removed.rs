@@ -52,7 +52,7 @@ fn a_consumer_of_a_removed_ring_reads_what_is_left_and_then_an_error() {
         assert_eq!(byte(consumer.read()), 1);
         assert!(consumer.wait(FOR_EVER), "there is a record");
         assert_eq!(byte(consumer.read()), 2);
-        assert_eq!(consumer.read(), Ok(None), "nobody has looked at the file");
+        assert_eq!(consumer.read(), Ok(None), "nobody has checked the file");
         assert!(consumer.wait(FOR_EVER), "the error is to be read");
         publish(&mut producer, 3);
         assert_eq!(byte(consumer.read()), 3, "a producer that is still attached goes on");
@@ -69,7 +69,7 @@ fn a_consumer_of_a_removed_ring_reads_what_is_left_and_then_an_error() {
 }
 
 #[test]
-fn a_consumer_whose_ring_was_replaced_is_told() {
+fn a_consumer_whose_ring_was_replaced_gets_removed() {
     for (policy, trust) in consumers() {
         let (dir, path, _producer) = ring(policy);
         let mut consumer = attach(&path, trust);
@@ -82,7 +82,7 @@ fn a_consumer_whose_ring_was_replaced_is_told() {
 }
 
 #[test]
-fn a_consumer_of_a_ring_that_is_there_is_told_nothing() {
+fn a_consumer_of_a_ring_that_is_present_gets_no_error() {
     for (policy, trust) in consumers() {
         let (dir, path, _producer) = ring(policy);
         let mut consumer = attach(&path, trust);
@@ -106,14 +106,14 @@ fn a_sleeping_consumer_finds_its_ring_removed() {
     for policy in [Policy::Drop, Policy::Overwrite] {
         let (_dir, path, _producer) = ring(policy);
         let mut consumer = attach(&path, Trust::Peers);
-        // It has looked for the file, and finds it there.
+        // It has checked for the file, and found it.
         assert!(!consumer.wait(Duration::from_millis(1)));
-        let (tell, told) = std::sync::mpsc::channel();
+        let (send, received) = std::sync::mpsc::channel();
         let sleeper = std::thread::spawn(move || {
-            tell.send(()).unwrap();
+            send.send(()).unwrap();
             (consumer.wait(FOR_EVER), consumer.read().map(|item| item.is_some()))
         });
-        told.recv().unwrap();
+        received.recv().unwrap();
         fs::remove_file(&path).unwrap();
         assert_eq!(sleeper.join().unwrap(), (true, Err(ReadError::Removed)));
     }
@@ -129,7 +129,7 @@ fn an_observer_of_a_removed_ring_reads_what_is_left_and_then_an_error() {
         fs::remove_file(&path).unwrap();
         assert!(observer.wait(FOR_EVER));
         assert_eq!(byte(observer.read()), 1);
-        assert_eq!(observer.read(), Ok(None), "nobody has looked at the file");
+        assert_eq!(observer.read(), Ok(None), "nobody has checked the file");
         assert!(observer.wait(FOR_EVER), "the error is to be read");
         publish(&mut producer, 2);
         assert_eq!(byte(observer.read()), 2);

@@ -17,7 +17,7 @@ const CLASSES: [(&str, &str); 8] = [
     ("resource", "Resource"),
 ];
 
-/// Of a struct or enum.
+/// The attributes of a struct or enum.
 pub(crate) struct Container {
     pub(crate) name: Option<LitStr>,
     pub(crate) version: Option<LitInt>,
@@ -25,7 +25,7 @@ pub(crate) struct Container {
     /// A variant of `perfring_types::Class`.
     pub(crate) class: Option<Ident>,
     pub(crate) help: String,
-    /// Where `perfring_types` is.
+    /// The path of `perfring_types`.
     pub(crate) types: Path,
     pub(crate) rkyv: bool,
 }
@@ -52,9 +52,9 @@ pub(crate) struct Part {
     pub(crate) skip: bool,
 }
 
-/// Gives generated code the span `place` for its errors.
-pub(crate) fn at(place: Span) -> Span {
-    Span::call_site().located_at(place)
+/// Gives generated code this span for its errors.
+pub(crate) fn at(span: Span) -> Span {
+    Span::call_site().located_at(span)
 }
 
 impl Container {

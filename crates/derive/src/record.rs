@@ -203,7 +203,7 @@ fn pod_checks(all: &Container, ident: &Ident, known: &[Known<'_>]) -> TokenStrea
 /// gives.
 ///
 /// By its name and not as `<X as Archive>::Archived`: for two impls of that form, one in another
-/// crate, the compiler cannot tell that they are for different types.
+/// crate, the compiler cannot know that they are for different types.
 pub(crate) fn archived_name(ident: &Ident, attributes: &[Attribute]) -> Ident {
     let listed = |attribute: &Attribute| {
         attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()

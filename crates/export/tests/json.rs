@@ -208,5 +208,7 @@ fn another_file_with_the_name_is_not_renamed() {
     fs::create_dir(&path).unwrap();
     each(&snapshot, &shapes, |event| assert_eq!(lines.take(event).unwrap(), Took::Yes));
     lines.flush().unwrap();
-    assert!(path.is_dir() && lines.figures().trouble.unwrap().contains("something else"));
+    assert!(
+        path.is_dir() && lines.figures().trouble.unwrap().contains("another file has its name")
+    );
 }

@@ -1,11 +1,11 @@
 //! perf's ring buffer between your own processes.
 //!
 //! A [`Producer`] publishes records into a ring in a file, at a few nanoseconds each. A [`Consumer`] reads them in
-//! place; any number of [`Observer`]s copy them and are not noticed. After `kill -9` the file still holds the last
-//! records.
+//! place; any number of [`Observer`]s copy them and write nothing to the ring. After `kill -9` the file still holds
+//! the last records.
 //!
 //! ```
-//! # if std::fs::exists("/dev/shm/ticks")? { return Ok(()) } // somebody's ring
+//! # if std::fs::exists("/dev/shm/ticks")? { return Ok(()) } // another program's ring
 //! use perfring::{Consumer, Item, Options, Producer};
 //!
 //! let mut producer = Producer::open_or_create("/dev/shm/ticks", &Options::default())?;
@@ -21,7 +21,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The [`guide`] explains the rest: [which ring to take](guide::application), [what an error
+//! The [`guide`] explains the rest: [which ring to choose](guide::application), [what an error
 //! means](guide::errors), [what happens inside](guide::architecture).
 //!
 //! # Dependencies
@@ -44,7 +44,7 @@
 //!
 //! # Records with a shape
 //!
-//! A plain struct is a record type. Its schema goes into the ring's type table, so whoever has the file sees its
+//! A plain struct is a record type. Its schema goes into the ring's type table, so every reader of the file sees its
 //! fields by name.
 //!
 //! ```

@@ -12,7 +12,7 @@ const DIR: &str = "PERFRING_TEST_FLIGHT_RECORDER";
 
 /// Runs only as the child of the test below: this very program, started again.
 #[test]
-fn writes_if_it_is_told_to() {
+fn writes_on_request() {
     let Ok(dir) = std::env::var(DIR) else { return };
     println!();
     example::write(Path::new(&dir), stdin().lock(), &mut stdout()).unwrap();
@@ -23,7 +23,7 @@ fn both_rings_are_read_in_the_order_of_time_and_the_last_ten_events_after_a_kill
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("shop");
     let mut writer = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "writes_if_it_is_told_to", "--nocapture"])
+        .args(["--exact", "writes_on_request", "--nocapture"])
         .env(DIR, &dir)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -12,7 +12,7 @@ const NUMBER: &str = "PERFRING_TEST_NUMBER";
 
 /// Runs only as a child of the test below: this very program, started again.
 #[test]
-fn works_if_it_is_told_to() {
+fn works_on_request() {
     let Ok(dir) = std::env::var(DIR) else { return };
     example::work(Path::new(&dir), std::env::var(NUMBER).unwrap().parse().unwrap()).unwrap();
 }
@@ -24,7 +24,7 @@ fn eight_processes_are_read_in_the_order_of_time_with_the_panic_of_one() {
     let command = |number: u64| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "works_if_it_is_told_to", "--nocapture"])
+            .args(["--exact", "works_on_request", "--nocapture"])
             .env(DIR, &dir)
             .env(NUMBER, number.to_string())
             .stdout(Stdio::null())

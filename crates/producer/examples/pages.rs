@@ -4,7 +4,7 @@
 //! cargo run --release -p perfring-producer --example pages -- /dev/shm
 //! ```
 //!
-//! Each repetition makes a ring anew for each way, the ways taking turns. Figures are ratios to a ring
+//! Each repetition makes a new ring for each setting, in turn. Figures are ratios to a ring
 //! that was only attached to, of the same repetition: medians of five, with their range.
 
 use perfring_producer::{Options, Pages, Policy, Producer};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const SIZE: u64 = 256 << 20;
 const PAYLOAD: [u8; 4088] = [7; 4088];
 const REPETITIONS: usize = 5;
-const WAYS: [(&str, Option<Pages>); 4] = [
+const SETTINGS: [(&str, Option<Pages>); 4] = [
     ("attached", None),
     ("faulted in", Some(Pages::FaultIn)),
     ("locked", Some(Pages::Lock)),
@@ -47,9 +47,9 @@ fn sample(ring: &Path, pages: Option<Pages>) -> Result<[Duration; 3], Box<dyn Er
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = std::env::args().nth(1).unwrap_or_else(|| "/dev/shm".to_owned());
     let ring = Path::new(&dir).join(format!("pages-{}", std::process::id()));
-    let mut samples = vec![Vec::new(); WAYS.len()];
+    let mut samples = vec![Vec::new(); SETTINGS.len()];
     for _ in 0..REPETITIONS {
-        for ((name, pages), samples) in WAYS.iter().zip(&mut samples) {
+        for ((name, pages), samples) in SETTINGS.iter().zip(&mut samples) {
             match sample(&ring, *pages) {
                 Ok(sample) => samples.push(sample),
                 Err(error) => {
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     println!("{:12} {:>10} {:>22} {:>22}", "", "ms to set", "first lap", "later laps");
-    for ((name, _), own) in WAYS.iter().zip(&samples) {
+    for ((name, _), own) in SETTINGS.iter().zip(&samples) {
         if own.len() < REPETITIONS {
             continue;
         }

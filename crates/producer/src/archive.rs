@@ -9,11 +9,11 @@ use perfring_types::{ArchiveError, RkyvRecord, archive_into};
 use std::mem::MaybeUninit;
 use thiserror::Error;
 
-/// What rkyv may need for the elements of a value's vectors: on the stack, and of such as need more
-/// on the heap.
+/// Scratch space that rkyv may need for the elements of a value's vectors: on the stack, and on the
+/// heap for values that need more.
 const SCRATCH: usize = 1024;
 const SCRATCH_LARGE: usize = 1 << 20;
-/// The least and the most space that an archive is tried in.
+/// The smallest and the largest reservation that an archive is tried in.
 const FIRST: usize = 256;
 const LAST: usize = 16 << 10;
 
@@ -21,10 +21,10 @@ const LAST: usize = 16 << 10;
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// The ring did not take it.
+    /// The ring refused the record.
     #[error(transparent)]
     Reserve(#[from] ReserveError),
-    /// It cannot be archived. Nothing is counted.
+    /// The value cannot be archived. Nothing is counted.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
 }
@@ -32,14 +32,14 @@ pub enum PublishError {
 perfring_abi::debug_by_display!(PublishError);
 
 impl Producer {
-    /// Publishes a value as an rkyv archive, written in the ring itself and as long as it turns out
-    /// to be. Nothing is allocated, but for the type table at the first record of a type, for an
-    /// archive that is much longer than those before it, and for a value whose vectors have dozens of
-    /// elements that are not plain.
+    /// Publishes a value as an rkyv archive, written in the ring itself. Nothing is allocated,
+    /// except for the type table at the first record of a type, for an archive that is much longer
+    /// than those before it, and for a value whose vectors have dozens of elements that are not
+    /// plain.
     ///
-    /// How long an archive is, is known when it is written: the producer reserves somewhat more
+    /// The length of an archive is known once it is written. The producer reserves somewhat more
     /// than the last ones took, up to 16 KiB and an eighth of the ring, and gives the rest back. If
-    /// that was too little, or the ring has no room for so much, it writes the archive into memory
+    /// that is too little, or the ring has no room for so much, it writes the archive into memory
     /// and copies it.
     ///
     /// ```
@@ -68,7 +68,7 @@ impl Producer {
     /// ```
     ///
     /// # Errors
-    /// [`PublishError`]. A refusal of the ring is counted; an archive that is longer than the ring
+    /// [`PublishError`]. A refusal by the ring is counted. An archive that is longer than the ring
     /// takes is [`ReserveError::TooLarge`].
     #[inline]
     pub fn publish_rkyv<T: RkyvRecord>(&mut self, value: &T) -> Result<(), PublishError> {
@@ -77,7 +77,7 @@ impl Producer {
         let space = self.archive_space.clamp(FIRST, most.max(FIRST));
         let timestamp = |keeper: TimeKeeper<'_>| self.clock.timestamp(keeper);
         let end = End::Publish(Wake::Auto);
-        // Not counted, as there is another way.
+        // Not counted, as there is an alternative.
         let refused = |_: &mut WriteWindow, refusal| ReserveError::from(refusal);
         let Ok(mut record) = self.window.reserve_or(T::SCHEMA.id, space, end, timestamp, refused)
         else {
@@ -100,8 +100,8 @@ impl Producer {
         }
     }
 
-    /// An archive that is longer than the last ones, or than the room that there is: made in memory,
-    /// to know its length.
+    /// Publishes an archive that is longer than the last ones, or than the room in the ring: made
+    /// in memory, to know its length.
     #[cold]
     fn publish_long<T: RkyvRecord>(&mut self, value: &T) -> Result<(), PublishError> {
         let mut buffer = Vec::new();
@@ -112,17 +112,17 @@ impl Producer {
 }
 
 impl SharedProducer {
-    /// Publishes a value as an rkyv archive. It is written into memory of this producer's own, which
-    /// is kept, and copied from there: what a shared ring has reserved and does not need stays a
-    /// hole, and the copy costs less than that. To write one in place, reserve, and call
+    /// Publishes a value as an rkyv archive. It is written into a buffer that this producer keeps,
+    /// and copied from there: space that a shared ring has reserved and does not need stays a hole,
+    /// and the copy costs less than that. To write an archive in place, reserve, and call
     /// [`archive_into`].
     ///
     /// # Errors
-    /// As for [`Producer::publish_rkyv`].
+    /// [`PublishError`], as for [`Producer::publish_rkyv`].
     #[inline]
     pub fn publish_rkyv<T: RkyvRecord>(&self, value: &T) -> Result<(), PublishError> {
         self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-        // Taken out meanwhile: a value may publish others while it is archived.
+        // Taken out for the duration: a value may publish others while it is archived.
         let mut buffer = self.archive_buffer.take();
         let done = match archive_to(value, &mut buffer, self.max_len()) {
             Ok(bytes) => self.publish_as(T::SCHEMA.id, bytes).map_err(PublishError::from),
@@ -146,14 +146,15 @@ fn archive_with_more<T: RkyvRecord>(value: &T, to: &mut [u8]) -> Result<usize, A
     archive_into(value, to, Box::new_uninit_slice(SCRATCH_LARGE).as_mut())
 }
 
-/// Half as much again as the last archive took, and not much less than for those before it.
+/// Returns one and a half times what the last archive took, and not much less than for those before
+/// it.
 #[inline]
 fn next_space(before: usize, len: usize) -> usize {
     (len + len / 2).max(before - before / 64)
 }
 
-/// The archive in `buffer`, which grows until it holds it. One that is longer than `max` is cut off
-/// somewhere after that: the ring refuses and counts it.
+/// Writes the archive into `buffer`, which grows until it holds it. An archive that is longer than
+/// `max` is truncated somewhere after that: the ring refuses and counts it.
 #[inline]
 fn archive_to<'b, T: RkyvRecord>(
     value: &T,

@@ -10,8 +10,8 @@ use perfring_shm::{End, MachineClock, Reservation, TimeKeeper, WriteWindow};
 /// Records that are held back until the batch ends, and then published by one store of
 /// `data_head`.
 ///
-/// A batch of up to an eighth of the ring, or 32 KiB, is published in one piece; a longer one may be
-/// published in parts on the way, as may one in a ring that overwrites by halves.
+/// A batch of up to an eighth of the ring, or 32 KiB, is published in one piece. A longer one may
+/// be published in parts, as may one in a ring that overwrites by halves.
 #[derive(Debug)]
 #[must_use = "a batch is published when it is dropped"]
 pub struct Batch<'a> {
@@ -21,7 +21,7 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Adds one record of bytes, of the type [`RecordType::BYTES`].
+    /// Adds one record of type [`RecordType::BYTES`].
     ///
     /// # Errors
     /// See [`ReserveError`]; the refusal is counted.
@@ -39,8 +39,8 @@ impl Batch<'_> {
         put(self.window, self.clock, kind, payload, End::Hold)
     }
 
-    /// As [`Batch::push_as`], but returns `false` if the ring is full, and counts nothing then. For a
-    /// caller that has another way.
+    /// Adds one record of this type. Returns `false`, and counts nothing, if the ring is full. For
+    /// a caller that has an alternative.
     ///
     /// # Errors
     /// See [`ReserveError`]; the refusal is counted.
@@ -58,7 +58,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Space for one record of the batch, in place.
+    /// Reserves space for one record of the batch, in place.
     ///
     /// # Errors
     /// See [`ReserveError`]; the refusal is counted.
@@ -74,7 +74,7 @@ impl Batch<'_> {
     /// Publishes the batch.
     pub fn publish(self) {}
 
-    /// Publishes the batch, choosing whether to wake a sleeping consumer.
+    /// Publishes the batch, and chooses whether to wake a sleeping consumer.
     pub fn publish_with(mut self, wake: Wake) {
         self.wake = wake;
     }

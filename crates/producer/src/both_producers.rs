@@ -1,4 +1,4 @@
-//! What both kinds of producers do in the same way: plain structs as records, and the ring itself.
+//! Methods that both kinds of producers have: plain structs as records, and the ring itself.
 
 use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
@@ -11,7 +11,7 @@ use perfring_types::{Entry, PodRecord, Schema};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Records stand at multiples of eight bytes.
+/// Records are placed at multiples of eight bytes.
 const fn check<T: PodRecord>() {
     assert!(
         align_of::<T>() <= 8,
@@ -22,10 +22,10 @@ const fn check<T: PodRecord>() {
 macro_rules! producer {
     ($(#[$doc:meta])* $pod:ident, $bytes:ident, $producer:ident $($mut:tt)?) => {
         impl $producer {
-            /// Puts a type into the ring's type table, if it is not there yet, so that whoever
-            /// reads the file can show its fields by name. [`Self::publish_pod`] does so by itself,
-            /// at the first record of each type: this is for doing it, and knowing that it can be
-            /// done, at the start.
+            /// Puts a type into the ring's type table, if it is not there yet, so that readers of
+            /// the file can show its fields by name. [`Self::publish_pod`] does so by itself at the
+            /// first record of each type: call this to do it at the start, where a failure can be
+            /// handled.
             ///
             /// ```
             /// # use perfring_producer::{Options, Producer, ReserveError, TypeError};
@@ -45,7 +45,7 @@ macro_rules! producer {
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
             ///
-            /// May wait, for up to some tenth of a second, for another process that is registering.
+            /// May wait up to about a tenth of a second for another process that is registering.
             ///
             /// # Errors
             /// [`ReserveError::Type`], with [`TypeError`](crate::TypeError) for the reason;
@@ -56,7 +56,7 @@ macro_rules! producer {
             }
 
             /// Puts the entry of another ring's type table into this ring's, if it is not there
-            /// yet: for who hands records on.
+            /// yet: for programs that copy records between rings.
             ///
             /// ```
             /// # use perfring_producer::{Options, Producer, types::{Encoding, Entries, Schema}};
@@ -75,13 +75,13 @@ macro_rules! producer {
                 put_entry(self.window.types(), entry)
             }
 
-            /// Publishes a plain struct: its bytes are the payload.
+            /// Publishes a plain struct. Its bytes are the payload.
             ///
             /// The first record of a type puts the type into the ring's table, which allocates and
             /// takes a lock, see [`Self::register`]; all others cost what [`Self::publish`] costs.
             ///
             /// # Errors
-            /// See [`ReserveError`]; what is refused is counted, but for [`ReserveError::Type`].
+            /// See [`ReserveError`]; a refusal is counted, except [`ReserveError::Type`].
             #[inline(always)]
             pub fn publish_pod<T: PodRecord>(&$($mut)? self, value: &T) -> Result<(), ReserveError> {
                 const { check::<T>() };
@@ -89,8 +89,8 @@ macro_rules! producer {
                 self.publish_as(T::SCHEMA.id, bytemuck::bytes_of(value))
             }
 
-            /// Space for a plain struct, in the ring itself, to be filled in place. Its fields hold
-            /// what the ring last held there: write all of them.
+            /// Reserves space for a plain struct, to be filled in place in the ring. Its fields
+            /// hold what the ring last held there: write all of them.
             ///
             /// # Errors
             /// As for [`Self::publish_pod`].
@@ -102,30 +102,31 @@ macro_rules! producer {
                 Ok($pod { bytes, of: PhantomData })
             }
 
-            /// Whether the ring's file was cut short under this producer, as far as was found out:
-            /// its records go into memory of its own since then, and nobody reads them. Always
-            /// false without [`install_sigbus_handler`](crate::install_sigbus_handler), as that is the end of the
-            /// process then. A drop ring is [`ReserveError::Corrupt`] by itself, before a ring's
-            /// worth is written; an overwrite ring asks nobody for space, and never is.
+            /// Returns whether the ring's file was found truncated under this producer. Since then
+            /// its records go into private memory, and nobody reads them. Always false without
+            /// [`install_sigbus_handler`](crate::install_sigbus_handler): truncation then ends the
+            /// process. A drop ring also returns [`ReserveError::Corrupt`], before a ring's worth
+            /// is written. An overwrite ring never does, as it does not read the consumer's
+            /// position.
             #[must_use]
             pub fn is_truncated(&self) -> bool {
                 self.window.is_truncated()
             }
 
-            /// The longest payload that this ring takes, in bytes.
+            /// Returns the longest payload that this ring takes, in bytes.
             #[must_use]
             #[inline]
             pub fn max_len(&self) -> usize {
                 self.window.max_len()
             }
 
-            /// The ring's shape and identity.
+            /// Returns the ring's shape and identity.
             #[must_use]
             pub fn layout(&self) -> &Layout {
                 self.window.file().layout()
             }
 
-            /// Prefaults, locks or collapses this mapping's pages; `benches/RESULTS.md` has what it
+            /// Prefaults, locks or collapses this mapping's pages. `benches/RESULTS.md` has the
             /// gains.
             ///
             /// ```
@@ -143,18 +144,18 @@ macro_rules! producer {
             /// ```
             ///
             /// # Errors
-            /// [`PagesError`] says what could not be done; the ring can be used as before.
+            /// [`PagesError`] says what failed; the ring can be used as before.
             pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
                 self.window.set_pages(pages)
             }
 
-            /// Where the ring lives.
+            /// Returns the ring's location.
             #[must_use]
             pub fn location(&self) -> &Location {
                 self.window.file().location()
             }
 
-            /// As [`Self::register`], of a type whose [`Schema::key`] is known.
+            /// Registers a type whose [`Schema::key`] is known.
             #[inline(always)]
             pub(crate) fn register_key(
                 &self,
@@ -174,19 +175,19 @@ macro_rules! producer {
         }
 
         impl<T: PodRecord> $pod<'_, T> {
-            /// Publishes it.
+            /// Publishes the record.
             #[inline(always)]
             pub fn commit(self) {
                 self.bytes.commit();
             }
 
-            /// Publishes it, choosing whether to wake a sleeping consumer.
+            /// Publishes the record, and chooses whether to wake a sleeping consumer.
             #[inline(always)]
             pub fn commit_with(self, wake: Wake) {
                 self.bytes.commit_with(wake);
             }
 
-            /// Gives it back.
+            /// Gives the space back.
             pub fn discard(self) {
                 self.bytes.discard();
             }
@@ -211,11 +212,12 @@ macro_rules! producer {
 }
 
 producer! {
-    /// A struct in the ring, still to be committed: see [`Producer::reserve_pod`]. Dropped, it is
-    /// discarded.
+    /// A reserved struct in the ring, not yet committed: see [`Producer::reserve_pod`]. Dropping it
+    /// discards it.
     PodReservation, Reservation, Producer mut
 }
 producer! {
-    /// As [`PodReservation`], of a [`SharedProducer`].
+    /// A reserved struct in a shared ring: see [`SharedProducer::reserve_pod`]. Dropping it
+    /// discards it.
     SharedPodReservation, SharedReservation, SharedProducer
 }

@@ -14,10 +14,10 @@ perfring_abi::debug_by_display!(ReserveError, TypeError);
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReserveError {
-    /// A drop ring is full: the consumer is behind. An outcome rather than a fault.
+    /// A drop ring is full: the consumer is behind. This is an outcome rather than a fault.
     #[error("the ring is full")]
     Full,
-    /// No ring of this size can hold the record.
+    /// The record is larger than a ring of this size can hold.
     #[error("a payload of {len} bytes is too large: this ring takes at most {max}")]
     TooLarge {
         /// The payload's length.
@@ -29,14 +29,14 @@ pub enum ReserveError {
     /// shows which.
     #[error("the ring's lock is held by the producer in slot {slot}")]
     Contended {
-        /// Its slot.
+        /// The slot of that producer.
         slot: u32,
     },
     /// A shared ring has no room because an older reservation of a live producer is still open.
     /// `perfring stat` shows which.
     #[error("the ring waits for a reservation of the producer in slot {slot} to end")]
     Pending {
-        /// Its slot.
+        /// The slot of that producer.
         slot: u32,
     },
     /// A batch of a shared ring has no room left for the record. Nothing is counted.
@@ -48,10 +48,12 @@ pub enum ReserveError {
     /// This process is a forked child of the one that attached. Nothing is counted.
     #[error("{}", perfring_shm::Forked)]
     Forked,
-    /// The positions are such as no producer and consumer leave.
-    #[error("data_tail is {tail}, where nobody of ours can have put it: somebody damages the ring")]
+    /// A position in the ring is one that no producer and consumer leave.
+    #[error(
+        "data_tail is {tail}, which is no valid position: another program has corrupted the ring"
+    )]
     Corrupt {
-        /// What it says.
+        /// The value of `data_tail`.
         tail: u64,
     },
 }
@@ -75,7 +77,7 @@ impl From<Forked> for ReserveError {
     }
 }
 
-/// Why a type could not be registered. What the table held before is as it was.
+/// Why a type could not be registered. The table is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TypeError {
@@ -95,7 +97,7 @@ pub enum TypeError {
         /// Bytes that are left.
         left: u64,
     },
-    /// No reader takes so long an entry.
+    /// The entry is longer than readers accept.
     #[error("the type's entry takes {len} bytes, and at most {ENTRY_MAX} can be: shorten its help")]
     TooLong {
         /// Bytes of the entry.
@@ -113,16 +115,16 @@ pub enum TypeError {
     /// Another process holds the table's lock for longer than a registration takes.
     #[error("another process holds the type table's lock and does not go on: try again")]
     Busy,
-    /// An entry of the table cannot be one: somebody wrote into it.
-    #[error("the type table is corrupt {at} bytes after its first entry: nothing can be added")]
+    /// An entry of the table is invalid.
+    #[error("the type table is damaged {at} bytes after its first entry: nothing can be added")]
     Damaged {
-        /// Where, from the first entry on.
+        /// Its offset in bytes after the first entry.
         at: u64,
     },
     /// The system refused the table's lock.
     #[error("the type table cannot be locked: {}", std::io::Error::from_raw_os_error(*.errno))]
     Lock {
-        /// What the system said.
+        /// The system's error number.
         errno: i32,
     },
 }

@@ -23,7 +23,7 @@ pub struct Producer {
     pub(crate) window: WriteWindow,
     pub(crate) clock: Clock<MachineClock>,
     pub(crate) known: Known,
-    /// How much space the next archive gets.
+    /// The space that the next archive is tried in.
     #[cfg(feature = "rkyv")]
     pub(crate) archive_space: usize,
 }
@@ -41,8 +41,8 @@ impl Producer {
         Ok(Self::attach(location)?)
     }
 
-    /// Attaches to a ring, which is made if there is none. Processes that call this at once get one ring, and
-    /// one of them is its producer.
+    /// Attaches to a ring, and makes it first if there is none. Processes that call this at once
+    /// get one ring, and one of them becomes its producer.
     ///
     /// ```
     /// # use perfring_producer::{OpenError, Options, Producer};
@@ -62,9 +62,10 @@ impl Producer {
     /// ```
     ///
     /// # Errors
-    /// [`OpenError::Differs`] if the ring is there and was made with other options: says which. Its mode may
-    /// be another, and `options.producers` does not count. [`OpenError::Attach`] with [`AttachError::Busy`] if
-    /// it has a producer, or with [`AttachError::Kind`] if it is a [`SharedProducer`](crate::SharedProducer)'s.
+    /// [`OpenError::Differs`] if the ring exists and was made with other options: it names the
+    /// option. The mode may differ, and `options.producers` is ignored. [`OpenError::Attach`] with
+    /// [`AttachError::Busy`] if the ring has a producer, or with [`AttachError::Kind`] if it is a
+    /// [`SharedProducer`](crate::SharedProducer)'s.
     pub fn open_or_create(
         location: impl Into<Location>,
         options: &RingOptions,
@@ -73,8 +74,8 @@ impl Producer {
         open_or_create(location, &options, |location| Self::attach(location), Self::layout)
     }
 
-    /// Attaches to a ring, under the name of this program. Goes on where the last producer stopped,
-    /// however it ended.
+    /// Attaches to a ring, under the name of this program. Continues where the last producer
+    /// stopped, however it ended.
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] names the producer that has the ring.
@@ -82,7 +83,8 @@ impl Producer {
         Self::attach_as(location, &program_name())
     }
 
-    /// As [`Producer::attach`], under a name of up to 64 bytes that `perfring stat` shows.
+    /// Attaches to a ring as [`Producer::attach`] does, under a name of up to 64 bytes, which
+    /// `perfring stat` shows.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -102,7 +104,7 @@ impl Producer {
         })
     }
 
-    /// Publishes one record of bytes, of the type [`RecordType::BYTES`]: when this returns, readers see it.
+    /// Publishes one record of type [`RecordType::BYTES`]. Readers see it when this returns.
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
@@ -111,7 +113,7 @@ impl Producer {
         self.publish_as(RecordType::BYTES, payload)
     }
 
-    /// Publishes one record of this type: when this returns, readers see it.
+    /// Publishes one record of this type. Readers see it when this returns.
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
@@ -120,7 +122,7 @@ impl Producer {
         self.publish_with(kind, payload, Wake::Auto)
     }
 
-    /// As [`Producer::publish_as`], choosing whether to wake a sleeping consumer.
+    /// Publishes one record of this type, and chooses whether to wake a sleeping consumer.
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
@@ -134,9 +136,9 @@ impl Producer {
         put(&mut self.window, &mut self.clock, kind, payload, End::Publish(wake))
     }
 
-    /// Space for a record of `len` bytes, in the ring itself. Write it, then
-    /// [commit](Reservation::commit) or [discard](Reservation::discard) it; dropped, it is
-    /// discarded.
+    /// Reserves space for a record of `len` bytes in the ring itself. Write it, then
+    /// [commit](Reservation::commit) or [discard](Reservation::discard) it. Dropping it discards
+    /// it.
     ///
     /// ```
     /// # use perfring_producer::{Options, Producer, RecordType, ReserveError};
@@ -163,7 +165,7 @@ impl Producer {
         reserve(&mut self.window, &mut self.clock, kind, len, End::Publish(Wake::Auto))
     }
 
-    /// As [`Producer::reserve`], waiting for space for at most `timeout`.
+    /// Reserves space as [`Producer::reserve`] does, and waits for it for at most `timeout`.
     ///
     /// ```
     /// # use perfring_producer::{Options, Producer, RecordType, ReserveError};
@@ -188,7 +190,7 @@ impl Producer {
         reserve_timeout(&mut self.window, &mut self.clock, kind, len, timeout)
     }
 
-    /// Publishes one record, waiting for space for at most `timeout`.
+    /// Publishes one record, and waits for space for at most `timeout`.
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.
@@ -204,8 +206,8 @@ impl Producer {
         Ok(())
     }
 
-    /// As [`Producer::reserve_timeout`], but returns `None` if there is no space in time, and counts
-    /// nothing then. For a caller that waits in slices, or has another way.
+    /// Reserves space as [`Producer::reserve_timeout`] does, but returns `None`, and counts
+    /// nothing, if there is none in time. For a caller that waits in slices or has an alternative.
     ///
     /// ```
     /// # use perfring_producer::{Options, Producer, RecordType};
@@ -221,7 +223,7 @@ impl Producer {
     /// ```
     ///
     /// # Errors
-    /// What no waiting mends: see [`ReserveError`]; it is counted.
+    /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
     #[inline]
     pub fn offer_timeout(
         &mut self,
@@ -232,7 +234,7 @@ impl Producer {
         offer_timeout(&mut self.window, &mut self.clock, kind, len, timeout)
     }
 
-    /// A batch: its records are held back, and published by one store when it ends.
+    /// Begins a batch: its records are held back, and published by one store when it ends.
     ///
     /// ```
     /// # use perfring_producer::{Options, Producer};
@@ -252,11 +254,13 @@ impl Producer {
         Batch { window: &mut self.window, clock: &mut self.clock, wake: Wake::Auto }
     }
 
-    /// Publishes a record for each item, which `fill` writes in its place in the ring: a loop of
-    /// [`Producer::reserve`] in an eighth to a quarter less time for small records, since its place is in
-    /// registers and not in memory, where each record waits for the one before it. Returns how many
-    /// were published: the others were refused, and are counted and reported as any refusal. In a forked child none
-    /// is published, and none is counted.
+    /// Publishes a record for each item, which `fill` writes in place in the ring, and returns how
+    /// many were published. The others were refused, and are counted and reported as any refusal.
+    /// In a forked child none is published, and none is counted.
+    ///
+    /// For small records this takes an eighth to a quarter less time than a loop of
+    /// [`Producer::reserve`]: the position stays in registers and not in memory, where each record
+    /// waits for the one before it.
     ///
     /// ```
     /// # use perfring_producer::{Each, Options, Producer, RecordType};
@@ -271,8 +275,8 @@ impl Producer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// If `fill` or the iterator panics, what was published stands, and what a batch held back is gone, or
-    /// is published by the next call. A ring with time gains nothing.
+    /// If `fill` or the iterator panics, what was published stays, and what a batch held back is
+    /// lost, or is published by the next call. A ring with time gains nothing.
     #[inline(always)]
     pub fn publish_each<I: IntoIterator>(
         &mut self,
@@ -293,7 +297,7 @@ impl Producer {
         self.window.totals()
     }
 
-    /// What an overwrite ring has overwritten since it was made.
+    /// Returns what an overwrite ring has overwritten since it was made.
     #[must_use]
     pub fn overwritten(&self) -> Count {
         self.window.overwritten()

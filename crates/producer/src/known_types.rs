@@ -8,8 +8,8 @@ use perfring_types::{ENTRY_MAX, Entries, Entry, Schema};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// Tries to take the table's lock, and the sleep between them: a tenth of a second in all, which is
-/// a thousand times what a registration takes.
+/// Attempts to take the table's lock, and the sleep between them: a tenth of a second in all, a
+/// thousand times what a registration takes.
 const TRIES: u32 = 1000;
 const NAP: Duration = Duration::from_micros(100);
 
@@ -17,26 +17,26 @@ const NAP: Duration = Duration::from_micros(100);
 /// of one costs a load and a comparison.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// Each type has one place; it may share it with others.
-    places: [Cell<u64>; Known::PLACES],
+    /// Each type has one cache entry, which it may share with others.
+    cached: [Cell<u64>; Known::CACHED],
     /// All of them, in order.
     all: RefCell<Vec<u64>>,
-    /// The last that could not be registered, how long the table was, and why: as long as it does
-    /// not grow, the answer is the same. (It never shrinks.)
+    /// The last type that could not be registered, the table's length then, and the error: it stays
+    /// the same until the table grows. (It never shrinks.)
     failed: Cell<Option<(u64, u64, TypeError)>>,
 }
 
 impl Known {
-    const PLACES: usize = 64;
+    const CACHED: usize = 64;
 
     pub(crate) fn new() -> Self {
         // A type whose key is 0 would never be registered: one of 2^64.
-        let places = std::array::from_fn(|_| Cell::new(0));
-        Known { places, all: RefCell::default(), failed: Cell::new(None) }
+        let cached = std::array::from_fn(|_| Cell::new(0));
+        Known { cached, all: RefCell::default(), failed: Cell::new(None) }
     }
 
-    /// Makes sure that the type, whose [`Schema::key`] is `key`, is in the table. After the first time, a
-    /// load and a comparison.
+    /// Ensures that the type with this [`Schema::key`] is in the table. After the first time this
+    /// is a load and a comparison.
     #[inline(always)]
     pub(crate) fn register(
         &self,
@@ -44,7 +44,7 @@ impl Known {
         schema: &Schema<'_>,
         key: u64,
     ) -> Result<(), ReserveError> {
-        if self.places[key as usize % Self::PLACES].get() == key {
+        if self.cached[key as usize % Self::CACHED].get() == key {
             return Ok(()); // a forked child is refused where it reserves
         }
         self.look_up(types, schema)
@@ -65,7 +65,7 @@ impl Known {
                 return Err(ReserveError::Type(error));
             }
             if let Err(error) = put(types, (schema.id, schema.layout()), || schema.to_entry()) {
-                // Others may be better the next time.
+                // These may succeed the next time.
                 if !matches!(error, TypeError::Busy | TypeError::Lock { .. }) {
                     self.failed.set(Some((key, end, error)));
                 }
@@ -73,12 +73,12 @@ impl Known {
             }
             all.insert(at, key);
         }
-        self.places[key as usize % Self::PLACES].set(key);
+        self.cached[key as usize % Self::CACHED].set(key);
         Ok(())
     }
 }
 
-/// Makes sure that another ring's entry is in the table.
+/// Ensures that another ring's entry is in the table.
 pub(crate) fn put_entry(types: TypesWindow<'_>, entry: &Entry<'_>) -> Result<(), ReserveError> {
     if types.forked() {
         return Err(ReserveError::Forked);
@@ -95,7 +95,7 @@ fn put(
     if !table.exists() {
         return Err(TypeError::NoTable);
     }
-    // Most of the time it is there, from the producer before this one.
+    // It is usually there, from the producer before this one.
     if find(table, kind)? {
         return Ok(());
     }
@@ -110,7 +110,7 @@ fn put(
     locked.append(&entry).map_err(|TableFull { needed, left }| TypeError::Full { needed, left })
 }
 
-/// Whether the table has the type; or something else under its number.
+/// Returns whether the table has the type.
 fn find(table: TypeTable<'_>, (id, layout): (RecordType, u64)) -> Result<bool, TypeError> {
     let words = table.entries();
     for entry in Entries::new(&words) {

@@ -1,6 +1,9 @@
 //! The producer of perfring: publishes records into a file-backed ring, at a few nanoseconds each. No
 //! call blocks unless its name ends in `_timeout`.
 //!
+//! Most users depend on `perfring`, which re-exports all of this crate beside the consumer and the derive. This
+//! one is for programs that only publish.
+//!
 //! ```
 //! use perfring_producer::{Options, Producer, RecordType};
 //!

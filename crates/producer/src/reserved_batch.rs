@@ -1,4 +1,4 @@
-//! Records of a shared ring that stand in one reservation.
+//! Several records of a shared ring in one reservation.
 
 use crate::errors::ReserveError;
 use perfring_abi::RecordType;
@@ -7,14 +7,14 @@ use perfring_shm::BatchReservation;
 
 /// Space for several records of a shared ring, which are published at once when it is dropped.
 ///
-/// While it is open, nothing younger is published: keep it short. A forked child that inherits one publishes
-/// nothing by it.
+/// While it is open, no younger record is published: keep it short. A forked child that inherits
+/// one publishes nothing by it.
 #[derive(Debug)]
 #[must_use = "a batch is published when it is dropped"]
 pub struct ReservedBatch<'a>(pub(crate) BatchReservation<'a>);
 
 impl ReservedBatch<'_> {
-    /// Adds one record of bytes, of the type [`RecordType::BYTES`].
+    /// Adds one record of type [`RecordType::BYTES`].
     ///
     /// # Errors
     /// As for [`ReservedBatch::push_as`].
@@ -63,7 +63,7 @@ impl ReservedBatch<'_> {
     /// Publishes the batch.
     pub fn publish(self) {}
 
-    /// Publishes the batch, choosing whether to wake a sleeping consumer.
+    /// Publishes the batch, and chooses whether to wake a sleeping consumer.
     pub fn publish_with(self, wake: Wake) {
         self.0.publish_with(wake);
     }

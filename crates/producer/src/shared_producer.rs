@@ -14,22 +14,23 @@ use perfring_shm::{
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-/// The first sleep of a producer that waits for an open reservation to end, which nobody wakes; it doubles.
+/// The first sleep of a producer that waits for an open reservation to end, which wakes nobody; it
+/// doubles.
 const NAP: Duration = Duration::from_micros(20);
 const NAP_MAX: Duration = Duration::from_millis(2);
 
-/// One of the producers of a shared ring: there may be as many as the ring has slots, in any
+/// One of the producers of a shared ring. There may be as many as the ring has slots, in any
 /// threads and processes.
 ///
-/// All records stand in one order, that of their reservations. Several can be open at a time, by
-/// one producer and by many, and end in any order; `data_head` stands before the oldest that is
-/// open. A producer that dies anywhere costs its own open reservations and nothing else: they are
-/// ended by the next producer that needs the lock or the room, or that has published 64 records
-/// behind them; by a consumer in `wait`; or by `perfring recover`. (Observers write nothing: in a
-/// ring that only they read, it is the producers who notice.)
+/// All records are in one order, that of their reservations. Several reservations can be open at a
+/// time, by one producer and by many, and end in any order; `data_head` stays before the oldest
+/// open one. A producer that dies at any point costs its own open reservations and nothing else.
+/// They are ended by the next producer that needs the lock or the room, or that has published 64
+/// records behind them; by a consumer in `wait`; or by `perfring recover`. (Observers write
+/// nothing: in a ring that only they read, the producers end them.)
 ///
-/// Each thread attaches a handle of its own. A publish takes a lock for a few nanoseconds; so many
-/// producers that publish all the time do so in turns, and batches are the way to more.
+/// Each thread attaches a handle of its own. A publish takes a lock for a few nanoseconds.
+/// Producers that publish all the time take turns; batches give more throughput.
 ///
 /// ```
 /// use perfring_producer::{Options, RecordType, SharedProducer};
@@ -50,7 +51,7 @@ pub struct SharedProducer {
     pub(crate) window: SharedWindow,
     clock: RefCell<Clock<MachineClock>>,
     pub(crate) known: Known,
-    /// What archives are written into.
+    /// The buffer that archives are written into.
     #[cfg(feature = "rkyv")]
     pub(crate) archive_buffer: RefCell<Vec<u64>>,
 }
@@ -67,8 +68,8 @@ impl SharedProducer {
         Ok(Self::attach(location)?)
     }
 
-    /// Attaches to a shared ring, which is made if there is none. Processes that call this at once get one
-    /// ring, and a slot each.
+    /// Attaches to a shared ring, and makes it first if there is none. Processes that call this at
+    /// once get one ring, and a slot each.
     ///
     /// ```
     /// # use perfring_producer::{Options, SharedProducer};
@@ -81,10 +82,10 @@ impl SharedProducer {
     /// ```
     ///
     /// # Errors
-    /// [`OpenError::Differs`] if the ring is there and was made with other options: says which. Its mode may
-    /// be another, and `options.producers` does not count. [`OpenError::Attach`] with [`AttachError::Slots`]
-    /// if it has as many producers as slots, or with [`AttachError::Kind`] if it is a
-    /// [`Producer`](crate::Producer)'s.
+    /// [`OpenError::Differs`] if the ring exists and was made with other options: it names the
+    /// option. The mode may differ, and `options.producers` is ignored. [`OpenError::Attach`] with
+    /// [`AttachError::Slots`] if it has as many producers as slots, or with [`AttachError::Kind`]
+    /// if it is a [`Producer`](crate::Producer)'s.
     pub fn open_or_create(
         location: impl Into<Location>,
         options: &RingOptions,
@@ -93,8 +94,8 @@ impl SharedProducer {
         open_or_create(location, &options, |location| Self::attach(location), Self::layout)
     }
 
-    /// Attaches as one more producer, under the name of this program. What the last holder of the
-    /// slot left open is ended first.
+    /// Attaches as another producer, under the name of this program. Reservations that the last
+    /// holder of the slot left open are ended first.
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Slots`] if there are as many producers as slots.
@@ -102,7 +103,8 @@ impl SharedProducer {
         Self::attach_as(location, &program_name())
     }
 
-    /// As [`SharedProducer::attach`], under a name of up to 64 bytes that `perfring stat` shows.
+    /// Attaches as [`SharedProducer::attach`] does, under a name of up to 64 bytes, which `perfring
+    /// stat` shows.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -121,8 +123,8 @@ impl SharedProducer {
         })
     }
 
-    /// Publishes one record of bytes, of the type [`RecordType::BYTES`]. When this returns, readers see it,
-    /// unless an older reservation is open: then as soon as that has ended.
+    /// Publishes one record of type [`RecordType::BYTES`]. Readers see it when this returns, or, if
+    /// an older reservation is open, as soon as that has ended.
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
@@ -140,7 +142,7 @@ impl SharedProducer {
         self.publish_with(kind, payload, Wake::Auto)
     }
 
-    /// As [`SharedProducer::publish_as`], choosing whether to wake a sleeping consumer.
+    /// Publishes one record of this type, and chooses whether to wake a sleeping consumer.
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
@@ -156,7 +158,8 @@ impl SharedProducer {
             .publish(kind, payload, wake, refused, || self.publish_other(kind, payload, wake))
     }
 
-    /// Space for a record of `len` bytes, in the ring itself. Any number can be open at a time.
+    /// Reserves space for a record of `len` bytes in the ring itself. Any number can be open at a
+    /// time.
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
@@ -170,8 +173,8 @@ impl SharedProducer {
         record.map_err(|refusal| self.refuse(refusal, len))
     }
 
-    /// As [`SharedProducer::reserve`], waiting for at most `timeout` for space, or for an older
-    /// reservation that is in the way to end.
+    /// Reserves space as [`SharedProducer::reserve`] does, and waits for at most `timeout` for
+    /// space, or for an older reservation to end.
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.
@@ -185,8 +188,8 @@ impl SharedProducer {
         self.wait_for(timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
     }
 
-    /// As [`SharedProducer::reserve_timeout`], but returns `None` if there is no space in time, and counts
-    /// nothing then. For a caller that waits in slices, or has another way.
+    /// Reserves space as [`SharedProducer::reserve_timeout`] does, but returns `None`, and counts
+    /// nothing, if there is none in time. For a caller that waits in slices or has an alternative.
     ///
     /// ```
     /// # use perfring_producer::{Options, RecordType, SharedProducer};
@@ -202,7 +205,7 @@ impl SharedProducer {
     /// ```
     ///
     /// # Errors
-    /// What no waiting mends: see [`ReserveError`]; it is counted.
+    /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
     pub fn offer_timeout(
         &self,
         kind: RecordType,
@@ -213,7 +216,7 @@ impl SharedProducer {
         self.offered(self.wait_for(timeout, len, attempt), len)
     }
 
-    /// Publishes one record, waiting as [`SharedProducer::reserve_timeout`] does.
+    /// Publishes one record, and waits as [`SharedProducer::reserve_timeout`] does.
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.
@@ -234,9 +237,9 @@ impl SharedProducer {
         self.wait_for(timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
     }
 
-    /// Reserves `bytes` for a batch: many records in one reservation, published at once. Ask for the
-    /// sum of what is to come, each as [`Layout::record_size`](crate::Layout::record_size) says; what
-    /// is not used becomes a hole.
+    /// Reserves `bytes` for a batch: many records in one reservation, published at once. Pass the
+    /// sum of [`Layout::record_size`](crate::Layout::record_size) over the records to come; what is
+    /// not used becomes a hole.
     ///
     /// ```
     /// # use perfring_producer::{Options, ReserveError, SharedProducer};
@@ -258,34 +261,35 @@ impl SharedProducer {
     pub fn reserve_batch(&self, bytes: usize) -> Result<ReservedBatch<'_>, ReserveError> {
         match self.window.try_batch(bytes, || self.now()) {
             Ok(batch) => Ok(ReservedBatch(batch)),
-            Err(refusal) => Err(self.refuse(refusal, self.len_of_group(bytes))),
+            Err(refusal) => Err(self.refuse(refusal, self.payload_of_batch(bytes))),
         }
     }
 
-    /// As [`SharedProducer::reserve_batch`], but returns `None` if there is no room now, and counts nothing
-    /// then. For a caller that then publishes the records one by one.
+    /// Reserves a batch as [`SharedProducer::reserve_batch`] does, but returns `None`, and counts
+    /// nothing, if there is no room now. For a caller that then publishes the records one by one.
     ///
     /// # Errors
-    /// What no waiting mends: see [`ReserveError`]; it is counted.
+    /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
     pub fn offer_batch(&self, bytes: usize) -> Result<Option<ReservedBatch<'_>>, ReserveError> {
         let batch = self.window.try_batch(bytes, || self.now()).map(ReservedBatch);
-        self.offered(batch, self.len_of_group(bytes))
+        self.offered(batch, self.payload_of_batch(bytes))
     }
 
-    /// Returns what was written, discarded and refused since the ring was made, by this producer and those
-    /// that had its slot before it. `lost_markers` is 0: the ring counts them for all slots together.
+    /// Returns what was written, discarded and refused since the ring was made, by this producer
+    /// and those that held its slot before it. `lost_markers` is 0: the ring counts them for all
+    /// slots together.
     #[must_use]
     pub fn totals(&self) -> ProducerTotals {
         self.window.totals()
     }
 
-    /// The number of this producer's slot.
+    /// Returns the number of this producer's slot.
     #[must_use]
     pub fn slot(&self) -> u32 {
         self.window.slot()
     }
 
-    /// What is stamped, or large.
+    /// Publishes a record that has a timestamp or is large.
     #[inline(never)]
     fn publish_other(
         &self,
@@ -312,7 +316,7 @@ impl SharedProducer {
         }
     }
 
-    /// Attempts once, without a look at the clock, and then for so long.
+    /// Attempts once without reading the clock, then for at most `timeout`.
     #[inline(always)]
     fn wait_for<T>(
         &self,
@@ -323,7 +327,8 @@ impl SharedProducer {
         attempt().or_else(|refusal| self.wait_on(refusal, timeout, len, attempt))
     }
 
-    /// A full ring: spins for the time that a keen consumer takes, then sleeps.
+    /// Waits and attempts again. Where the ring is full, spins for the time that a fast consumer
+    /// takes, then sleeps.
     #[cold]
     fn wait_on<T>(
         &self,
@@ -360,13 +365,13 @@ impl SharedProducer {
         }
     }
 
-    /// The payload of one record that takes so much, stamp and all.
-    fn len_of_group(&self, bytes: usize) -> usize {
+    /// Returns the payload length of one record that takes `bytes`, with its header and timestamp.
+    fn payload_of_batch(&self, bytes: usize) -> usize {
         bytes.saturating_sub(HEADER_LEN as usize + self.layout().timestamp_len())
     }
 
-    /// The stamps' clock, before the lock is taken: a producer that waits for it stamps as of the time
-    /// before, or as the one that had the lock, if that is later.
+    /// Reads the timestamps' clock before the lock is taken. A producer that waits for the lock
+    /// uses the time before its wait, or that of the lock's last holder if it is later.
     #[inline(always)]
     fn now(&self) -> u64 {
         if !self.window.layout().time {
@@ -375,13 +380,13 @@ impl SharedProducer {
         let line = self.clock.borrow().by_line();
         match line {
             Some(now) => now,
-            None => self.look_at_clock(),
+            None => self.read_clock(),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn look_at_clock(&self) -> u64 {
+    fn read_clock(&self) -> u64 {
         let mut clock = self.clock.borrow_mut();
         let now = clock.by_clock();
         if clock.is_due(now) && !self.window.keep_time(|| clock.read()) {

@@ -1,4 +1,4 @@
-//! Space for the records of an exclusive producer: attempts, waiting for it, and what becomes of a refusal.
+//! Space for the records of an exclusive producer: attempts, waiting, and refusals.
 
 use crate::each::Each;
 use crate::errors::ReserveError;
@@ -8,12 +8,13 @@ use perfring_ring::{Refusal, Wake};
 use perfring_shm::{End, MachineClock, Reservation, WriteWindow};
 use std::time::{Duration, Instant};
 
-/// Looks at a full ring before a waiting producer sleeps, and `PAUSE` instructions between them:
-/// some 50 µs in all.
+/// Checks of a full ring before a waiting producer sleeps: some 50 µs in all, with the pauses
+/// between them.
 pub(crate) const SPINS: u32 = 64;
 const SPIN_PAUSES: u32 = 32;
 
-/// The pause between two looks, each of which takes a line from the consumer: not too often.
+/// The pause between two checks. Each check takes a cache line from the consumer, so they are not
+/// too frequent.
 pub(crate) fn spin() {
     for _ in 0..SPIN_PAUSES {
         std::hint::spin_loop();
@@ -33,7 +34,7 @@ pub(crate) fn put(
     window.put(kind, payload, end, |keeper| clock.timestamp(keeper), refused)
 }
 
-/// Space for one record, in place.
+/// Reserves space for one record, in place.
 #[inline(always)]
 pub(crate) fn reserve<'a>(
     window: &'a mut WriteWindow,
@@ -46,7 +47,7 @@ pub(crate) fn reserve<'a>(
     window.reserve_or(kind, len, end, |keeper| clock.timestamp(keeper), refused)
 }
 
-/// As [`reserve`], waiting for space for at most `timeout`.
+/// Reserves space as [`reserve`] does, and waits for it for at most `timeout`.
 #[inline(always)]
 pub(crate) fn reserve_timeout<'a>(
     window: &'a mut WriteWindow,
@@ -62,7 +63,8 @@ pub(crate) fn reserve_timeout<'a>(
     window.reserve_when(kind, len, end, |keeper| clock.timestamp(keeper), wait)
 }
 
-/// As [`reserve_timeout`], but that there is no space in time is no refusal: `None`, and nothing is counted.
+/// Reserves space as [`reserve_timeout`] does, but returns `None`, and counts nothing, if there is
+/// none in time.
 #[inline(always)]
 pub(crate) fn offer_timeout<'a>(
     window: &'a mut WriteWindow,
@@ -85,7 +87,8 @@ pub(crate) fn offer_timeout<'a>(
     }
 }
 
-/// The reservation of [`Producer::publish_each`](crate::Producer::publish_each), where its loop finds no room.
+/// Reserves where the loop of [`Producer::publish_each`](crate::Producer::publish_each) finds no
+/// room.
 #[cold]
 #[inline(never)]
 pub(crate) fn reserve_slowly<'w>(
@@ -101,8 +104,8 @@ pub(crate) fn reserve_slowly<'w>(
     }
 }
 
-/// Waits until a record of `len` bytes fits, after a refusal: spins for the time that a keen consumer
-/// takes, then sleeps. When it returns, the next attempt succeeds.
+/// Waits until a record of `len` bytes fits, after a refusal: spins for the time that a fast
+/// consumer takes, then sleeps. When it returns, the next attempt succeeds.
 #[cold]
 #[inline(never)]
 pub(crate) fn wait(
@@ -112,7 +115,7 @@ pub(crate) fn wait(
     timeout: Duration,
 ) -> Result<(), Refusal> {
     let since = Instant::now();
-    // Who waits for no time does not spin either.
+    // A timeout of zero does not spin either.
     let mut spun = if timeout.is_zero() { SPINS } else { 0 };
     while refusal == Refusal::Full {
         if spun < SPINS {
@@ -134,7 +137,6 @@ pub(crate) fn wait(
 }
 
 /// Counts a refusal, unless the ring is a parent's: a fork in the middle of a record is noticed here.
-#[cold]
 #[inline(never)]
 pub(crate) fn refuse(window: &mut WriteWindow, refusal: Refusal, len: usize) -> ReserveError {
     if window.forked() {

@@ -1,17 +1,17 @@
-//! Stamps, quickly: `CLOCK_BOOTTIME` worked out from the processor's counter.
+//! Fast timestamps: `CLOCK_BOOTTIME` computed from the processor's counter.
 //!
-//! A line, `ns = base_ns + (counter - base) * mult >> shift`, that is drawn anew every 8 ms through
-//! a fresh reading of both: so no error lives longer than that, and what the kernel does to its
-//! clock (NTP) is followed. The rate is what was measured between the last two readings. No reading
-//! is believed that took long, as the process may have been stopped between the counter and the
-//! clock; while there is no line to go by, each stamp is the clock itself, read from the kernel. So
-//! it is in the first millisecond, in the first after a pause, and in one after the counter and the
-//! clock have parted: a suspend that stopped the counter, a virtual machine that moved.
+//! A line, `ns = base_ns + (counter - base) * mult >> shift`, is drawn anew every 8 ms through a
+//! fresh reading of both clocks. No error lives longer than that, and the line follows what the
+//! kernel does to its clock (NTP). The rate is measured between the last two readings. A reading
+//! that took long is rejected, as the process may have been stopped between the counter and the
+//! clock. While there is no line, each timestamp is the clock itself, read from the kernel: in the
+//! first millisecond, in the first after a pause, and in one after the counter and the clock have
+//! parted (a suspend that stopped the counter, a virtual machine that moved).
 //!
-//! How wrong a stamp can be: a reading by half a microsecond, a rate by the error of two readings,
-//! which twice the time doubles at most (the first lines are short), and the line by what the
-//! kernel changed in its clock's rate meanwhile: 8 ms of it. NTP in the kernel goes to 500 ppm
-//! either way. In all less than [`ERROR_NS`].
+//! The error of a timestamp is the sum of a reading's, half a microsecond; a rate's, which is the
+//! error of two readings, at most doubled over twice the time (the first lines are short); and the
+//! line's, by what the kernel changed in its clock's rate meanwhile, over 8 ms. NTP in the kernel
+//! goes to 500 ppm either way. In all this is less than [`ERROR_NS`].
 
 use perfring_abi::Layout;
 use perfring_ring::{Reading, Scale};
@@ -19,39 +19,40 @@ use perfring_shm::{Clocks, CounterSample, TimeKeeper};
 
 /// The first rate is measured over at least this time, and the first line as long.
 const FIRST_NS: u64 = 1_000_000;
-/// No line is longer.
+/// The longest line.
 const LONGEST_NS: u64 = 8_000_000;
-/// A rate is measured over no longer time: who stamps so seldom starts anew.
+/// The longest time that a rate is measured over. A producer whose timestamps are further apart
+/// starts anew.
 const LONG_NS: u64 = 64_000_000;
-/// Rates measured one after the other are not further apart, in parts of the rate: or the counter
-/// and the clock have parted.
+/// The largest difference between successive rates, in parts of the rate. Beyond it the counter and
+/// the clock have parted.
 const APART: f64 = 0.002;
-/// How often the ring is told what the clocks say.
+/// How often the ring gets a reading of the clocks.
 const KEEP_NS: u64 = 100_000_000;
-/// No stamp is further from the clock, while its rate changes by no more than 1,000 ppm (from NTP's
-/// one end to the other) within a line.
+/// The largest error of a timestamp, while the clock's rate changes by no more than 1,000 ppm (from
+/// one end of NTP's range to the other) within a line.
 #[cfg(test)]
 const ERROR_NS: u64 = 12_000;
 
-/// What a producer stamps by.
+/// The clock that a producer's timestamps come from.
 #[derive(Debug)]
 pub(crate) struct Clock<S> {
     base: u64,
     base_ns: u64,
     mult: u64,
     shift: u32,
-    /// The line is good for so much of the counter. 0: there is none.
+    /// The counts for which the line is valid. 0: there is none.
     span: u64,
     source: S,
     /// The last reading.
     last: Option<CounterSample>,
-    /// ns for one of the counter, once it was measured.
+    /// ns per count, once it was measured.
     rate: Option<f64>,
-    /// How long the next line is.
+    /// The length of the next line.
     line_ns: u64,
-    /// The ring is told again at this moment of the clock.
+    /// The time at which the ring gets the next reading.
     keep_at: u64,
-    /// False where the ring has no time: no stamp is used.
+    /// False where the ring has no time: no timestamp is used.
     timed: bool,
 }
 
@@ -72,12 +73,12 @@ impl<S: Clocks> Clock<S> {
         }
     }
 
-    /// The clock of a ring's producer.
+    /// Returns the clock of a ring's producer.
     pub(crate) fn of(source: S, layout: &Layout) -> Self {
         Clock { timed: layout.time, ..Clock::new(source) }
     }
 
-    /// The stamp of a record of an exclusive ring.
+    /// Returns the timestamp of a record of an exclusive ring.
     #[inline(always)]
     pub(crate) fn timestamp(&mut self, keeper: TimeKeeper<'_>) -> u64 {
         match self.by_line() {
@@ -99,7 +100,7 @@ impl<S: Clocks> Clock<S> {
         now
     }
 
-    /// The time by the line, if there is one that goes so far.
+    /// Returns the time by the line, if the line reaches so far.
     #[inline(always)]
     pub(crate) fn by_line(&self) -> Option<u64> {
         if self.span == 0 {
@@ -110,7 +111,7 @@ impl<S: Clocks> Clock<S> {
         (since < self.span).then(|| self.base_ns + ((since * self.mult) >> self.shift))
     }
 
-    /// The time by the clock; draws the next line where that can be done.
+    /// Returns the time by the clock, and draws the next line where that is possible.
     #[cold]
     #[inline(never)]
     pub(crate) fn by_clock(&mut self) -> u64 {
@@ -122,7 +123,7 @@ impl<S: Clocks> Clock<S> {
                 self.draw(sample);
                 sample.ns
             }
-            // Too much goes on here. What line there was has come to its end.
+            // The reading was disturbed, and the line has ended.
             None => self.source.clock_ns(),
         }
     }
@@ -140,7 +141,7 @@ impl<S: Clocks> Clock<S> {
         self.last = Some(sample);
         let rate = ns as f64 / sample.counter.wrapping_sub(last.counter) as f64;
         let parted = self.rate.is_some_and(|before| (rate - before).abs() > before * APART);
-        // In a long time much can have happened. And from 1 MHz to 100 GHz, or it is no counter.
+        // Much can have changed in a long time. A rate outside 1 MHz to 100 GHz is no counter's.
         if parted || ns > LONG_NS || !(0.01..=1000.0).contains(&rate) {
             (self.rate, self.line_ns) = (None, FIRST_NS);
             return;
@@ -149,7 +150,7 @@ impl<S: Clocks> Clock<S> {
             self.keep_at = 0; // there is a scale now
         }
         self.rate = Some(rate);
-        // As many bits of the rate as perf's 32 hold.
+        // As many bits of the rate as fit into perf's 32.
         let mut shift = 32;
         while shift > 0 && rate * (1u64 << shift) as f64 >= f64::from(u32::MAX) {
             shift -= 1;
@@ -161,13 +162,13 @@ impl<S: Clocks> Clock<S> {
         self.line_ns = (2 * self.line_ns).min(LONGEST_NS);
     }
 
-    /// Whether the ring is to be told, at this moment of the clock.
+    /// Returns whether the ring is to get a reading at this time of the clock.
     #[inline]
     pub(crate) fn is_due(&self, now: u64) -> bool {
         now >= self.keep_at
     }
 
-    /// What the ring is to be told. It is due again after a while.
+    /// Returns the reading for the ring, and schedules the next one.
     pub(crate) fn read(&mut self) -> Reading {
         let mut reading = self.source.reading();
         self.keep_at = reading.clock_ns.saturating_add(KEEP_NS);
@@ -179,7 +180,7 @@ impl<S: Clocks> Clock<S> {
         reading
     }
 
-    /// To be told again soon: it could not be.
+    /// Schedules the reading again soon: it could not be stored.
     pub(crate) fn put_off(&mut self) {
         self.keep_at = 0;
     }

@@ -13,7 +13,7 @@ const MS: u64 = 1_000_000;
 enum Event {
     /// Time passes.
     Wait(u64),
-    /// So many stamps are made, one after the other, with so much time between them.
+    /// This many timestamps are taken, with this much time between them.
     Timestamp(u32, u64),
     /// NTP gives the kernel's clock another rate, in ppm.
     Slew(i32),
@@ -196,7 +196,7 @@ fn a_line_is_drawn_after_a_millisecond_and_grows_to_eight() {
         timestamp(&mut clock);
         world.pass(1000);
     }
-    // A second of stamps, a microsecond apart.
+    // A second of timestamps, a microsecond apart.
     assert!(by_line > 998_000, "{by_line} of a million by the line");
     let span_ns = clock.span as f64 / 3.0;
     assert!((7.9e6..8.1e6).contains(&span_ns), "{span_ns}");
@@ -225,7 +225,7 @@ fn a_counter_of_another_rate_is_noticed_at_the_end_of_the_line() {
     }
 }
 
-/// perf's readers get the stamps' clock from the header's fields.
+/// perf's readers get the timestamps' clock from the header's fields.
 #[test]
 fn the_scale_gives_the_clock() {
     let world = World::new(2.445);

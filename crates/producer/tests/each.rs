@@ -1,5 +1,6 @@
-//! `publish_each` is a loop of `reserve`: the same records at the same places, the same books, the
-//! same losses, whatever the ring is like; and a panic inside it costs what was not published.
+//! `publish_each` is a loop of `reserve`: the same records at the same positions, the same totals,
+//! the same losses, whatever the ring is like; and a panic inside it costs only what was not
+//! published.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::{Cause, Consumer, Item, Observer, Start};
@@ -48,7 +49,7 @@ fn fill(number: u64, bytes: &mut [u8]) {
     bytes.fill(number as u8);
 }
 
-/// What a reader sees, and what the books say.
+/// What a reader sees of an item.
 fn reported(item: Item<'_>) -> String {
     match item {
         Item::Record(record) => format!("{} {} {:?}", record.pos, record.kind, record.bytes),
@@ -184,7 +185,7 @@ fn after_a_panic_what_was_published_stands_and_the_producer_goes_on() {
             }));
             assert!(failed.is_err());
             assert_eq!(producer.totals().written.records, stands);
-            // Also over the end of the ring, so that limits that were not looked at would show.
+            // Also over the end of the ring, so that limits that were not checked would show.
             for number in 100..110 {
                 producer.publish_as(KIND, &[number; 24]).unwrap();
             }
@@ -200,7 +201,7 @@ fn after_a_panic_what_was_published_stands_and_the_producer_goes_on() {
 }
 
 #[test]
-fn who_waits_for_space_loses_nothing_and_who_does_not_is_told() {
+fn waiting_for_space_loses_nothing_and_otherwise_losses_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let mut producer =
@@ -234,7 +235,7 @@ fn who_waits_for_space_loses_nothing_and_who_does_not_is_told() {
     assert_eq!(read, 255);
     consumer.release();
     assert_eq!(producer.publish_each(Each::new(KIND, 8), 0..1u64, number), 1);
-    let Some(Item::Lost(lost)) = consumer.read().unwrap() else { panic!("not told") };
+    let Some(Item::Lost(lost)) = consumer.read().unwrap() else { panic!("not reported") };
     assert_eq!((lost.records, lost.cause), (45, Cause::Full));
 }
 
@@ -247,8 +248,8 @@ fn a_length_that_no_ring_holds_is_refused() {
     assert_eq!(producer.totals().refused.too_large.records, 2);
 }
 
-/// A panic anywhere in a lot that is held back, also after the producer had to be asked for room:
-/// nobody finds the ring damaged, also not who takes it over right then.
+/// A panic anywhere in a batch that is held back, also after a request for room, never leaves a
+/// ring that is corrupt, also for a producer that takes it over right then.
 #[test]
 fn after_a_panic_in_a_full_ring_nothing_is_damaged() {
     for policy in [Policy::Drop, Policy::Overwrite] {
@@ -288,17 +289,17 @@ fn after_a_panic_in_a_full_ring_nothing_is_damaged() {
             assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{policy:?} {at}");
             let totals = observer.stat().unwrap().totals.unwrap();
             assert_eq!(totals.producer.written, producer.totals().written);
-            let gone = totals.overwritten.records + totals.consumer.read.records;
-            assert_eq!(totals.producer.written.records, gone + totals.present.records);
+            let passed = totals.overwritten.records + totals.consumer.read.records;
+            assert_eq!(totals.producer.written.records, passed + totals.present.records);
         }
     }
 }
 
-/// A process that writes into the page what it likes moves no position of this producer's to where
-/// no record can begin.
+/// A process that writes an invalid `data_head` does not move this producer to a position where no
+/// record can begin.
 #[test]
-fn after_a_panic_a_head_that_lies_is_not_believed() {
-    for lie in [4u64, 1 << 20, u64::MAX - 7] {
+fn after_a_panic_an_invalid_head_is_rejected() {
+    for error in [4u64, 1 << 20, u64::MAX - 7] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
         let mut producer = Producer::create(&path, &Options::default()).unwrap();
@@ -307,7 +308,7 @@ fn after_a_panic_a_head_that_lies_is_not_believed() {
             producer.publish_each(Each::new(KIND, 8), 0..10u64, |number, _| {
                 if number == 5 {
                     // data_head, as every perf ring has it.
-                    let head = (5 * 16u64).wrapping_add(lie).to_ne_bytes();
+                    let head = (5 * 16u64).wrapping_add(error).to_ne_bytes();
                     std::os::unix::fs::FileExt::write_all_at(&file, &head, 1024).unwrap();
                     panic!("this panic is part of the test");
                 }

@@ -143,7 +143,7 @@ pub struct Corrupt {
 
 impl core::fmt::Display for Corrupt {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "the ring is damaged at position {}: there is no valid record there", self.pos)
+        write!(f, "the ring is damaged at position {}: no record can stand there", self.pos)
     }
 }
 

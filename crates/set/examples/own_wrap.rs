@@ -17,7 +17,7 @@ type Sums = BTreeMap<u32, (u64, u64)>;
 ///
 /// The data area is an array of words, as many as a power of two. A record begins with a word that
 /// holds `u32 type, u16 misc, u16 size`, and may go on at the start of the area. So much for the
-/// layout: the rest is that no word is looked at before the head is, and that no size is believed
+/// layout: the rest is that no word is read before the head is, and that no size is believed
 /// before it is checked.
 fn read(raw: &mut RawReader<'_>, sums: &mut Sums) -> Result<u64, ReadError> {
     let words = raw.ring().data_size() / 8;
@@ -95,7 +95,7 @@ mod tests {
                 let sum = expect.entry(kind.get()).or_default();
                 *sum = (sum.0 + 1, sum.1 + 8 + len.next_multiple_of(8) as u64);
             }
-            // In turns with the consumer's own way.
+            // In turns with the consumer's own method.
             if round % 4 == 3 {
                 while let Some(item) = consumer.read().unwrap() {
                     let Item::Record(record) = item else { panic!("a loss") };

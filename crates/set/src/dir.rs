@@ -216,7 +216,7 @@ impl RingSet {
 
     /// Attaches a producer to the ring of this name, which is created if it is missing.
     ///
-    /// * If the ring's producer has ended, in whatever way, the new one continues the ring: the epoch
+    /// * If the ring's producer has ended, however it ended, the new one continues the ring: the epoch
     ///   rises, and unread records stay.
     /// * If a live producer has it, [`AttachError::Busy`] says which.
     /// * If it has other options than the set, a ring beside it is used, `NAME.2` to `NAME.9`. So a

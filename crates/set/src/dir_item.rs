@@ -21,7 +21,7 @@ pub struct DirItem<'a> {
     pub path: &'a Path,
     /// A record, a loss, or news of the ring.
     pub event: DirEvent<'a>,
-    /// Its place in time, ns of `CLOCK_BOOTTIME`: see [`Merged::time`]. 0 for news of a ring.
+    /// Its position in time, ns of `CLOCK_BOOTTIME`: see [`Merged::time`]. 0 for news of a ring.
     pub time: u64,
     /// By how many ns it comes too late: something later was returned before it. 0 if it does not.
     pub late: u64,

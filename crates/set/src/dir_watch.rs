@@ -70,7 +70,7 @@ impl DirWatch {
             due_in: Duration::ZERO,
         };
         // The descriptor is readable at once, for callers that poll it first.
-        this.look_again_in(Duration::from_nanos(1));
+        this.rescan_in(Duration::from_nanos(1));
         Ok(this)
     }
 
@@ -127,14 +127,14 @@ impl DirWatch {
         if self.watched.as_ref().map(|it| it.directory) != is {
             self.watch(dir, is);
         }
-        self.look_again_in(if self.watched.is_some() { SELDOM } else { OFTEN });
+        self.rescan_in(if self.watched.is_some() { SELDOM } else { OFTEN });
     }
 
     /// Call this if the directory is empty: it can be removed, and inotify does not report that as long as
     /// a process has a removed file of it open, as producers have.
     pub(crate) fn is_empty(&mut self) {
         if self.due_in > OFTEN {
-            self.look_again_in(OFTEN);
+            self.rescan_in(OFTEN);
         }
     }
 
@@ -167,7 +167,7 @@ impl DirWatch {
         self.timer.wait().is_ok()
     }
 
-    fn look_again_in(&mut self, time: Duration) {
+    fn rescan_in(&mut self, time: Duration) {
         let once = Expiration::OneShot(TimeSpec::from_duration(time));
         self.due_in = time;
         // It fails only for invalid times.

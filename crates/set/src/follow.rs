@@ -41,7 +41,7 @@ pub enum FollowError {
     /// A system call failed: no file descriptors are left.
     #[error("cannot follow {}: {step}: {source}", .dir.display())]
     Io {
-        /// Returns the directory.
+        /// The directory.
         dir: PathBuf,
         /// The step that failed.
         step: &'static str,
@@ -55,17 +55,17 @@ pub enum FollowError {
 
 /// A file's state when it was inspected. If none of this has changed, the file is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileState {
     dev: u64,
     ino: u64,
     size: u64,
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl FileState {
     fn of(meta: &fs::Metadata) -> Self {
         let changed = (meta.ctime(), meta.ctime_nsec());
-        Stamp { dev: meta.dev(), ino: meta.ino(), size: meta.size(), changed }
+        FileState { dev: meta.dev(), ino: meta.ino(), size: meta.size(), changed }
     }
 }
 
@@ -104,12 +104,12 @@ enum Known {
 pub struct Follower {
     dir: PathBuf,
     watch: DirWatch,
-    known: BTreeMap<OsString, (Stamp, Known)>,
+    known: BTreeMap<OsString, (FileState, Known)>,
     /// The name that each ring is known by.
     by_uuid: HashMap<[u8; 16], OsString>,
     /// Names to check.
     pending: VecDeque<OsString>,
-    /// Told that the directory has too many names.
+    /// Reported that the directory has too many names.
     overfull: bool,
 }
 
@@ -202,11 +202,11 @@ impl Follower {
             }
         }
         let there: std::collections::HashSet<&OsString> = names.iter().collect();
-        let gone: Vec<OsString> =
+        let missing: Vec<OsString> =
             self.known.keys().filter(|name| !there.contains(name)).cloned().collect();
         drop(there);
         // Missing names first, so that a renamed ring is not taken for a second link.
-        self.pending.extend(gone);
+        self.pending.extend(missing);
         self.pending.extend(names);
         let reported = std::mem::replace(&mut self.overfull, overfull);
         (overfull && !reported).then(|| {
@@ -225,10 +225,10 @@ impl Follower {
             Ok(meta) => meta,
             Err(_) => return self.forget(&name),
         };
-        let stamp = Stamp::of(&meta);
+        let state = FileState::of(&meta);
         let before = match self.known.get(&name) {
             // A refused entry is checked each time: its state may change without a sign.
-            Some((then, Known::Ring(_))) if *then == stamp => return None,
+            Some((then, Known::Ring(_))) if *then == state => return None,
             Some((_, known)) => Some(known.clone()),
             None if self.known.len() >= NAMES_MAX => return None,
             None => None,
@@ -237,10 +237,10 @@ impl Follower {
             Ok((now, _)) => now,
             // It was removed or replaced between the two checks.
             Err(Not::Gone) => return self.forget(&name),
-            Err(Not::Because(why)) => return self.refuse(name, path, stamp, before, why, None),
+            Err(Not::Because(why)) => return self.refuse(name, path, state, before, why, None),
         };
         match self.known_as(&name, &now) {
-            None => self.ring(name, stamp, before, now),
+            None => self.ring(name, state, before, now),
             // It was renamed to this. Its old name is checked next: if two rings were swapped, the other one
             // has it.
             Some(of) if !self.still_has_its_name(&of) => {
@@ -254,7 +254,7 @@ impl Follower {
                     "the same ring as {}: its records are not read twice",
                     of.to_string_lossy()
                 );
-                self.refuse(name, path, stamp, before, why, Some(of))
+                self.refuse(name, path, state, before, why, Some(of))
             }
         }
     }
@@ -265,20 +265,20 @@ impl Follower {
     }
 
     fn still_has_its_name(&self, name: &OsStr) -> bool {
-        let Some((stamp, _)) = self.known.get(name) else { return false };
+        let Some((state, _)) = self.known.get(name) else { return false };
         let now = fs::symlink_metadata(self.dir.join(name));
-        now.is_ok_and(|meta| (meta.dev(), meta.ino()) == (stamp.dev, stamp.ino))
+        now.is_ok_and(|meta| (meta.dev(), meta.ino()) == (state.dev, state.ino))
     }
 
     fn ring(
         &mut self,
         name: OsString,
-        stamp: Stamp,
+        state: FileState,
         before: Option<Known>,
         now: RingEntry,
     ) -> Option<Change> {
         let uuid = now.identity.uuid;
-        self.known.insert(name.clone(), (stamp, Known::Ring(now.clone())));
+        self.known.insert(name.clone(), (state, Known::Ring(now.clone())));
         let change = match before {
             Some(Known::Ring(before)) if before.identity == now.identity => return None,
             Some(Known::Ring(before)) => {
@@ -295,12 +295,12 @@ impl Follower {
         &mut self,
         name: OsString,
         path: PathBuf,
-        stamp: Stamp,
+        state: FileState,
         before: Option<Known>,
         why: String,
         of: Option<OsString>,
     ) -> Option<Change> {
-        self.known.insert(name.clone(), (stamp, Known::Refused(why.clone(), of)));
+        self.known.insert(name.clone(), (state, Known::Refused(why.clone(), of)));
         match before {
             Some(Known::Refused(reported, _)) if reported == why => None,
             Some(Known::Ring(before)) => {

@@ -21,7 +21,7 @@ const FUTURE: u64 = 1_000_000_000;
 /// Counters of a merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeFigures {
-    /// Records that came too late for their place.
+    /// Records that came too late for their order.
     pub late: u64,
     /// The most that a record was late, ns.
     pub late_most: u64,

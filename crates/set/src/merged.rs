@@ -27,7 +27,7 @@ pub struct Merged<'a> {
     pub source: SourceId,
     /// The record or the loss.
     pub item: Item<'a>,
-    /// Its place in time, ns of `CLOCK_BOOTTIME`. It is the record's timestamp; in a ring without
+    /// Its position in time, ns of `CLOCK_BOOTTIME`. It is the record's timestamp; in a ring without
     /// timestamps, the time of the poll that found the record; for a loss, the time of the item before it
     /// in its ring, or 0.
     pub time: u64,

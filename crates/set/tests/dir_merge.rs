@@ -89,7 +89,7 @@ fn rings_that_come_and_go_are_read_in_the_order_of_time() {
     let lines = ["three 2", "one 3", "two 4", "three 5", "one 6", "two 7"];
     assert_eq!(read(&mut merge, 6), lines);
     assert_eq!(merge.rings().count(), 3);
-    // What is published into a removed file is read as long as its producer is there.
+    // What is published into a removed file is read as long as its producer is attached.
     fs::remove_file(set.dir().join("one")).unwrap();
     assert!(!merge.wait(SHORT));
     say(&mut one, "8");
@@ -136,7 +136,7 @@ fn an_end_is_reported_while_items_are_unacknowledged_and_the_ring_is_kept_until_
     say(&mut producer, "a");
     let mut merge = follow(set, ReadMode::Auto);
     assert_eq!(read(&mut merge, 1), ["one a"]);
-    let kept = set.dir().join(".kept"); // hidden from those who follow
+    let kept = set.dir().join(".kept"); // hidden from followers
     fs::hard_link(set.dir().join("one"), &kept).unwrap();
     fs::remove_file(set.dir().join("one")).unwrap();
     drop(producer);
@@ -150,7 +150,7 @@ fn an_end_is_reported_while_items_are_unacknowledged_and_the_ring_is_kept_until_
 }
 
 #[test]
-fn drop_rings_are_consumed_and_overwrite_rings_observed_unless_told() {
+fn drop_rings_are_consumed_and_overwrite_rings_observed_by_default() {
     let Temp { set, .. } = &temp();
     let overwrite = Options { policy: Policy::Overwrite, ..Options::default() };
     say(&mut set.producer("drop").unwrap(), "a");
@@ -182,7 +182,7 @@ fn what_cannot_be_read_is_reported_once_and_the_others_go_on() {
     assert_eq!(lines, ["bad damaged", "busy busy"]);
     say(&mut set.producer("good").unwrap(), "a");
     assert_eq!(read(&mut merge, 1), ["good a"]);
-    // It is tried again, without a word, until it succeeds.
+    // It is tried again, without another report, until it succeeds.
     drop(consumer);
     assert_eq!(read(&mut merge, 1), ["busy a"]);
 }

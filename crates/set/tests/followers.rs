@@ -1,4 +1,4 @@
-//! What a follower tells is what the directory holds, however it came to that.
+//! What a follower reports is what the directory holds, however it came to that.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,7 +18,7 @@ fn small() -> Options {
     Options { size: 4096, types_size: 0, ..SetOptions::default().ring }
 }
 
-/// What changes in a follower's view, folded, as whoever acts on it would.
+/// A follower's view: its changes, applied as a program that acts on them would.
 #[derive(Default)]
 struct View(BTreeMap<String, Identity>);
 
@@ -42,7 +42,7 @@ impl View {
         }
     }
 
-    /// All that is told now.
+    /// All that is reported now.
     fn drain(&mut self, follower: &mut Follower) -> Vec<Change> {
         let changes: Vec<Change> = std::iter::from_fn(|| follower.next()).collect();
         changes.iter().for_each(|change| self.apply(change));
@@ -57,7 +57,7 @@ impl View {
         let began = Instant::now();
         while !so(self) {
             assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
-            // As it is meant to be used: only the descriptor says when to look.
+            // As it is meant to be used: only the descriptor says when to poll.
             let fd = follower.as_fd();
             let limit = PollTimeout::from(20_000u16);
             poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], limit).unwrap();
@@ -66,7 +66,7 @@ impl View {
     }
 }
 
-/// What is there, by a look of one's own. Of several names for one ring only one counts.
+/// The directory's rings, listed independently. Of several names for one ring only one counts.
 fn directory(dir: &Path) -> BTreeMap<String, Identity> {
     let rings = list(dir).map_or_else(|_| Vec::new(), |(rings, _)| rings);
     rings.into_iter().map(|(ring, _)| (ring.name, ring.identity)).collect()
@@ -85,7 +85,7 @@ fn words(changes: &[Change]) -> Vec<String> {
 }
 
 #[test]
-fn each_change_is_told_once() {
+fn each_change_is_reported_once() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("rings");
     let set = RingSet::open(&dir).unwrap();
@@ -105,7 +105,7 @@ fn each_change_is_told_once() {
     drop(producer);
     set.producer("a").unwrap().publish(b"x").unwrap();
     reported(&[]);
-    // A ring in the making is not seen, nor what else begins with a dot.
+    // A half-made ring is not seen, nor any other name that begins with a dot.
     fs::write(dir.join(".perfring-0.tmp"), "").unwrap();
     fs::write(dir.join(".saved"), "position").unwrap();
     reported(&[]);
@@ -119,7 +119,7 @@ fn each_change_is_told_once() {
     reported(&["-b", "+a"]);
     fs::rename(dir.join("before"), dir.join("a")).unwrap();
     reported(&["-before", "=a"]);
-    // Two that change places.
+    // Two that swap names.
     create(dir.join("b"), &small()).unwrap();
     reported(&["+b"]);
     for (from, to) in [("a", "x"), ("b", "a"), ("x", "b")] {
@@ -132,7 +132,7 @@ fn each_change_is_told_once() {
 }
 
 #[test]
-fn what_is_no_ring_is_told_once_and_looked_at_again() {
+fn what_is_no_ring_is_reported_once_and_checked_again() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("rings");
     RingSet::open(&dir).unwrap();
@@ -162,7 +162,7 @@ fn what_is_no_ring_is_told_once_and_looked_at_again() {
     reported(&["+text"]);
     fs::write(dir.join("text"), "no more").unwrap();
     reported(&["-text", "!text"]);
-    // Two names of one ring, and a copy, are not read twice. If one goes, the other counts.
+    // Two names of one ring, and a copy, are not read twice. If one is removed, the other counts.
     fs::rename(&outside, dir.join("one")).unwrap();
     reported(&["+one"]);
     fs::hard_link(dir.join("one"), dir.join("two")).unwrap();
@@ -190,8 +190,8 @@ fn the_directory_may_come_and_go() {
         create(dir.join("b"), &small()).unwrap();
         view.until(&mut follower, "another ring", |view| view.0.len() == 2);
         match round {
-            // Moved away, with all that is in it; or removed; and the next time put in its place
-            // before anybody has looked.
+            // Moved away, with all that is in it; or removed; and the next time replaced
+            // before the follower has polled.
             0 => fs::rename(&dir, temp.path().join("old")).unwrap(),
             1 => fs::remove_dir_all(&dir).unwrap(),
             _ => {
@@ -220,7 +220,7 @@ fn an_overflow_of_the_kernels_queue_loses_no_ring() {
     view.drain(&mut follower);
     let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let most: u32 = most.trim().parse().unwrap();
-    // Two events each; neighbours that are the same would be told as one.
+    // Two events each; equal neighbours would be reported as one.
     fs::write(dir.join(".0"), "").unwrap();
     for n in 0..most / 2 + 10 {
         let (from, to) = (n % 2, 1 - n % 2);
@@ -258,7 +258,7 @@ fn a_thousand_rings_appear_and_are_attached_to() {
         assert_eq!(follower.next(), None);
     }
     println!(
-        "1,000 rings: found in {found:?}, attached to in {attached:?}; a look that finds nothing \
+        "1,000 rings: found in {found:?}, attached to in {attached:?}; a poll that finds nothing \
          new: {:?}",
         began.elapsed() / 1000
     );
@@ -296,7 +296,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any changes, with a follower that looks now and then: in the end its view is what is there.
+    /// Any changes, with a follower that polls now and then: in the end its view is what is there.
     #[test]
     fn a_view_becomes_what_the_directory_is(steps in steps()) {
         let temp = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -316,7 +316,7 @@ proptest! {
                 Step::Rename(from, to) => { let _ = fs::rename(at(*from), at(*to)); }
                 Step::Link(from, to) => { let _ = fs::hard_link(at(*from), at(*to)); }
                 Step::Rubbish(n) => {
-                    // Not into a ring that has another name, which nobody is told of.
+                    // Not into a ring that has another name, which is not reported.
                     let _ = fs::remove_file(at(*n));
                     let _ = fs::write(at(*n), "rubbish");
                 }

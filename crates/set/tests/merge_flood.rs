@@ -1,4 +1,4 @@
-//! A ring that somebody fills without end, with stamps that are made up: the others come out all the
+//! A ring that a producer fills without end, with invalid timestamps: the others come out all the
 //! same, and in their order.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -14,7 +14,7 @@ const START: u64 = 1000 * DELAY;
 /// Items in a ring of the flood.
 const SIZE: u64 = 64;
 
-/// What a flood is of.
+/// The kinds of floods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Of {
     Records,
@@ -23,10 +23,10 @@ enum Of {
     Lapping,
 }
 
-/// The stamp of an item at a position.
+/// The timestamp of an item at a position.
 type Timestamp = fn(u64) -> u64;
 
-/// Always full, and each item has the time that `timestamp` tells.
+/// Always full, and each item has the time that `timestamp` returns.
 struct Flood {
     of: Of,
     timestamp: Timestamp,
@@ -92,7 +92,7 @@ impl Source for Flood {
     }
 }
 
-/// Of records that are stamped when they are published, one every 10 us.
+/// Of records whose timestamp is taken when they are published, one every 10 us.
 struct Honest {
     clock: Arc<AtomicU64>,
     taken: u64,
@@ -158,7 +158,7 @@ impl Source for Honest {
 }
 
 #[test]
-fn a_flood_of_made_up_stamps_keeps_nobody_waiting() {
+fn a_flood_of_invalid_timestamps_delays_no_other_ring() {
     let timestamps: [Timestamp; 3] = [|_| 1, |n| 1 + n, |_| u64::MAX - 1];
     let whats = ["of long ago", "that rise slowly from long ago", "of the far future"];
     for (what, timestamp) in whats.into_iter().zip(timestamps) {

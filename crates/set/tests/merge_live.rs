@@ -1,5 +1,5 @@
 //! The merge over real rings of live producers: everything in the order of time, nothing twice,
-//! nothing missing but what the rings say; and a reader that ends in between is succeeded by one
+//! nothing missing except what the rings report; and a reader that ends in between is followed by one
 //! that gets what was not released.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -24,7 +24,7 @@ fn options() -> Options {
     Options { size: 64 << 10, time: true, ..Options::default() }
 }
 
-/// What came of each ring and writer, and what was wrong with the order.
+/// What was read of each ring and writer, and errors of the order.
 #[derive(Default)]
 struct Seen {
     next: HashMap<(usize, u64), u64>,
@@ -87,7 +87,7 @@ fn live_rings_come_in_the_order_of_time_and_none_is_missing_after_a_restart() {
         let since = Instant::now();
         let (mut released, mut again) = (0, 0);
         let mut lives = 0;
-        // What was given up to the marks that were released: there the next reader begins.
+        // What was returned up to the released resume points: the next reader begins there.
         let mut kept: HashMap<(usize, u64), u64> = HashMap::new();
         let mut figures = Vec::new();
         while released < total {
@@ -154,7 +154,7 @@ fn live_rings_come_in_the_order_of_time_and_none_is_missing_after_a_restart() {
 }
 
 #[test]
-fn observers_of_overwrite_rings_get_every_record_or_are_told() {
+fn observers_of_overwrite_rings_get_every_record_or_a_report_of_its_loss() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let options = Options { policy: Policy::Overwrite, ..options() };

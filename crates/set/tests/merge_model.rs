@@ -1,6 +1,6 @@
-//! The merge against a plain model, by a clock that the test turns: what is published in time comes
-//! in its place and within the delay, what is not comes at once and says by how much it is late, and
-//! everything comes once and in the order of its ring.
+//! The merge against a plain model, by a clock that the test advances: what is published in time
+//! comes in order and within the delay, what is not comes at once and says by how much it is late,
+//! and everything comes once and in the order of its ring.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::advanced::{Front, ResumePoint};
@@ -15,7 +15,7 @@ use std::time::Duration;
 const DELAY: u64 = 1_000_000;
 const START: u64 = 10 * DELAY;
 
-/// How full rings are is looked at that often, while one fills.
+/// How often it is checked how full rings are, while one fills.
 const FILLS_MOST: u64 = 200_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,13 +25,13 @@ enum Thing {
     Damage,
 }
 
-/// A ring in name only: what is published stands in a queue, and is known of once it is looked at.
+/// A model of a ring: what is published is in a queue, and known once it is polled.
 #[derive(Clone, Default)]
 struct Script(Arc<Mutex<VecDeque<(u64, Thing)>>>);
 
 struct Fake {
     script: Script,
-    /// What was there at the last look,
+    /// What was there at the last poll,
     there: VecDeque<(u64, Thing)>,
     /// and of that, what was copied.
     known: VecDeque<(u64, Thing)>,
@@ -116,7 +116,7 @@ impl Source for Fake {
     }
 }
 
-/// A record of a source: stamped so long after the one before it, published so long after that.
+/// A record of a source: with a timestamp so long after the one before it, published so long after that.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     source: usize,
@@ -134,7 +134,7 @@ struct Given {
     is_loss: bool,
 }
 
-/// One record: its stamp, and when it is published.
+/// One record: its timestamp, and when it is published.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     source: usize,
@@ -163,7 +163,7 @@ fn plan(steps: &[Step], sources: usize, untimed: Option<usize>) -> Vec<Plan> {
     plans
 }
 
-/// Turns the clock in steps, publishes what is due, and asks until there is nothing.
+/// Advances the clock in steps, publishes what is due, and asks until there is nothing.
 fn run(plans: &[Plan], sources: usize, tick: u64) -> (Vec<Given>, Merge) {
     let clock = Arc::new(AtomicU64::new(START));
     let by = clock.clone();
@@ -181,7 +181,7 @@ fn run(plans: &[Plan], sources: usize, tick: u64) -> (Vec<Given>, Merge) {
     let mut now = START;
     while now < last + 3 * DELAY {
         now += tick;
-        // Published before the clock is read: as a look is after it.
+        // Published before the clock is read, as a poll is after it.
         while let Some(plan) = plans.next_if(|plan| plan.published <= now) {
             let thing = if plan.loss { Thing::Loss } else { Thing::Record(plan.timestamp) };
             scripts[plan.source].0.lock().unwrap().push_back((plan.pos, thing));
@@ -200,7 +200,7 @@ fn run(plans: &[Plan], sources: usize, tick: u64) -> (Vec<Given>, Merge) {
 }
 
 fn steps(longest: u64) -> impl Strategy<Value = Vec<Step>> {
-    // Some stamps are the same in several rings.
+    // Some timestamps are the same in several rings.
     let after = prop_oneof![0..DELAY / 4, (0..4u64).prop_map(|n| n * DELAY / 16)];
     let step = (0..8usize, after, 0..=longest, prop::bool::weighted(0.05))
         .prop_map(|(source, after, kept, loss)| Step { source, after, kept, loss });
@@ -275,8 +275,8 @@ proptest! {
             prop_assert_eq!(given.late, u64::saturating_sub(newest, given.time));
             late += u64::from(given.late > 0);
             newest = newest.max(given.time);
-            // Within the delay of its stamp, or of its publication if that came later; without a
-            // stamp, of the look that finds it, which may be after all before it is given.
+            // Within the delay of its timestamp, or of its publication if that came later; without a
+            // timestamp, of the poll that finds it, which may be after all before it is given.
             let found = if plan.timestamp.is_none() { DELAY } else { 0 };
             prop_assert!(given.at <= plan.published + found + DELAY + tick);
             match plan.timestamp {
@@ -329,14 +329,14 @@ fn the_least_is_given_at_once_while_every_source_has_something() {
 }
 
 #[test]
-fn a_source_that_copies_is_looked_at_until_it_has_nothing() {
+fn a_source_that_copies_is_polled_until_it_has_nothing() {
     let clock = Arc::new(AtomicU64::new(START));
     let mut merge = merge_at(&clock);
     let script = Script::default();
     script.0.lock().unwrap().extend((0..20).map(|pos| (pos, at(pos))));
     merge.add(Box::new(Fake { copies: true, ..*Fake::new(&script, 1 << 20) }));
     let mut given = 0;
-    // The clock stands still: each look is near the one before.
+    // The clock stands still: each poll is near the one before.
     while merge.next().unwrap().is_some() {
         given += 1;
     }
@@ -344,7 +344,7 @@ fn a_source_that_copies_is_looked_at_until_it_has_nothing() {
 }
 
 #[test]
-fn a_damaged_source_is_told_once_and_the_others_go_on() {
+fn a_damaged_source_is_reported_once_and_the_others_go_on() {
     let clock = Arc::new(AtomicU64::new(START));
     let mut merge = merge_at(&clock);
     let (good, script) = add(&mut merge, &[at(1), at(3)]);
@@ -374,7 +374,7 @@ fn a_damaged_source_is_told_once_and_the_others_go_on() {
 }
 
 #[test]
-fn a_stamp_of_the_future_waits_for_nothing_and_makes_nobody_late() {
+fn a_timestamp_of_the_future_waits_for_nothing_and_makes_none_late() {
     let clock = Arc::new(AtomicU64::new(START));
     let mut merge = merge_at(&clock);
     let (odd, _) = add(&mut merge, &[at(u64::MAX), at(u64::MAX), at(u64::MAX - 1), at(5)]);
@@ -427,7 +427,7 @@ fn a_ring_that_is_half_full_does_not_wait() {
     assert_eq!((given, merge.figures().hurried), (8, 1));
     let since = clock.load(Ordering::Relaxed) - START;
     assert!(since < DELAY / 2, "{since}: the delay alone would have done it");
-    // What was stamped before and is published now is late, and told to be.
+    // What has an earlier timestamp and is published now is late, and reported as late.
     put(&script, 0, unpublished);
     step();
     clock.fetch_add(DELAY, Ordering::Relaxed);
@@ -456,7 +456,7 @@ fn sources_come_and_go_and_ids_are_not_given_twice() {
             given += 1;
         }
         assert_eq!(merge.sources().count(), 3 + round as usize);
-        // Each in turn goes; those of earlier rounds are gone.
+        // Each in turn is removed; those of earlier rounds were removed before.
         assert!(merge.remove(ids[round as usize % 3]).is_some());
         assert!(merge.remove(ids[round as usize % 3]).is_none());
         assert!(merge.remove(ids[(round as usize + 1) % 3]).is_some());
@@ -490,7 +490,7 @@ fn a_thousand_idle_sources_are_looked_at_twice_a_delay() {
             given += 1;
         }
     }
-    // Ten delays: twenty looks at each, and some at the one that is busy.
+    // Ten delays: twenty polls of each, and some of the one that is busy.
     let polls = merge.figures().polls - before;
     println!("{given} given with {polls} polls of 1,001 sources in ten delays");
     assert!(given > 850, "{given}");

@@ -1,4 +1,4 @@
-//! A producer of a set gets a ring of its own, and whose the directory is matters.
+//! A producer of a set gets a ring of its own, and the directory's owner is checked.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{AttachError, Consumer, Stat};
@@ -14,7 +14,7 @@ fn names(dir: &std::path::Path) -> Vec<String> {
 }
 
 #[test]
-fn a_ring_is_gone_on_with_when_its_producer_is_gone() {
+fn a_ring_is_continued_when_its_producer_has_ended() {
     let temp = tempfile::tempdir().unwrap();
     let set = RingSet::open(temp.path().join("rings")).unwrap();
     for n in 0..3u8 {
@@ -22,7 +22,7 @@ fn a_ring_is_gone_on_with_when_its_producer_is_gone() {
     }
     let stat = Stat::read(set.dir().join("a")).unwrap();
     assert_eq!((stat.epoch(), stat.totals.unwrap().present.records), (3, 3));
-    assert!(stat.layout.time, "the merge needs stamps");
+    assert!(stat.layout.time, "the merge needs timestamps");
     assert_eq!(stat.layout.policy, Policy::Drop);
     assert_eq!(names(set.dir()), ["a"]);
 }
@@ -37,7 +37,7 @@ fn a_live_producer_keeps_its_name() {
     assert!(error.to_string().contains("has a producer already"), "{error}");
     drop(first);
     set.producer("a").unwrap();
-    // Of any number that ask at once one gets it.
+    // Of any number that attach at once, one gets it.
     let barrier = std::sync::Barrier::new(8);
     let won: usize = std::thread::scope(|scope| {
         let (set, barrier) = (&set, &barrier);
@@ -141,7 +141,7 @@ fn names_are_one_component_and_never_hidden() {
     for name in ["a", "a.b", "ä b", &long[1..]] {
         set.producer(name).unwrap();
     }
-    // Names of one's own are such, and no two are the same.
+    // Own names are valid, and no two are the same.
     let own: HashSet<String> = (0..1000).map(|_| RingSet::own_name()).collect();
     assert_eq!(own.len(), 1000);
     let randoms: HashSet<&str> = own.iter().map(|name| name.rsplit('.').next().unwrap()).collect();
@@ -152,19 +152,19 @@ fn names_are_one_component_and_never_hidden() {
 }
 
 #[test]
-fn a_directory_is_made_for_its_owner_alone_or_as_told() {
+fn a_directory_is_made_for_its_owner_alone_or_with_the_mode_of_the_options() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("rings");
     let mode = |dir: &PathBuf| fs::metadata(dir).unwrap().mode() & 0o7777;
     RingSet::open(&dir).unwrap();
     assert_eq!(mode(&dir), 0o700);
-    // The umask has no say.
+    // The umask has no effect.
     let shared = SetOptions { mode: 0o1777, access: Access::Shared, ..SetOptions::default() };
     let other = temp.path().join("shared");
     let set = RingSet::open_with(&other, &shared).unwrap();
     assert_eq!(mode(&other), 0o1777);
     set.producer("a").unwrap();
-    // It is made again where it was taken away meanwhile.
+    // It is made again if it was removed meanwhile.
     fs::remove_dir_all(&other).unwrap();
     set.producer("a").unwrap();
     assert_eq!(mode(&other), 0o1777);
@@ -177,7 +177,7 @@ fn a_directory_is_made_for_its_owner_alone_or_as_told() {
     }
     fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
     let set = RingSet::open(&dir).unwrap();
-    // Looked at again at each producer.
+    // Checked again at each producer.
     fs::set_permissions(&dir, Permissions::from_mode(0o777)).unwrap();
     assert!(matches!(set.producer("a"), Err(SetError::Open { .. })));
 
@@ -189,7 +189,7 @@ fn a_directory_is_made_for_its_owner_alone_or_as_told() {
 }
 
 #[test]
-fn another_users_directory_or_ring_is_refused_unless_told() {
+fn another_users_directory_or_ring_is_refused_by_default() {
     if !nix::unistd::Uid::effective().is_root() {
         let why = "only root can give files away";
         assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "{why}");

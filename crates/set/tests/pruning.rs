@@ -20,17 +20,17 @@ fn small() -> Options {
     Options { size: 4096, types_size: 0, ..SetOptions::default().ring }
 }
 
-struct Place {
+struct Fixture {
     _temp: tempfile::TempDir,
     set: RingSet,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         let temp = tempfile::tempdir_in("/dev/shm").unwrap();
         let options = SetOptions { ring: small(), ..SetOptions::default() };
         let set = RingSet::open_with(temp.path().join("rings"), &options).unwrap();
-        Place { _temp: temp, set }
+        Fixture { _temp: temp, set }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -74,80 +74,80 @@ fn drain(path: &Path) -> u64 {
 
 #[test]
 fn a_ring_in_use_or_unread_stays() {
-    let place = Place::new();
-    let mut producer = place.set.producer("a").unwrap();
+    let fixture = Fixture::new();
+    let mut producer = fixture.set.producer("a").unwrap();
     assert!(
-        matches!(place.kept(AT_ONCE), Kept::Producer(owner) if owner.pid == std::process::id())
+        matches!(fixture.kept(AT_ONCE), Kept::Producer(owner) if owner.pid == std::process::id())
     );
-    // Full, and told so in the stream: the loss, too, is to be read.
+    // Full, and reported in the stream: the loss, too, is to be read.
     while producer.publish(&[7; 100]).is_ok() {}
     drop(producer);
-    let Kept::Unread(there) = place.kept(AT_ONCE) else { panic!() };
-    assert_eq!(drain(&place.path("a")), there.records);
-    drop(place.set.producer("a").unwrap()); // tells the loss now that there is room
-    assert!(matches!(place.kept(AT_ONCE), Kept::Unread(none) if none.records == 0));
-    drain(&place.path("a"));
-    let consumer = Consumer::attach(place.path("a")).unwrap();
-    assert!(matches!(place.kept(AT_ONCE), Kept::Consumer(_)));
+    let Kept::Unread(there) = fixture.kept(AT_ONCE) else { panic!() };
+    assert_eq!(drain(&fixture.path("a")), there.records);
+    drop(fixture.set.producer("a").unwrap()); // reports the loss now that there is room
+    assert!(matches!(fixture.kept(AT_ONCE), Kept::Unread(none) if none.records == 0));
+    drain(&fixture.path("a"));
+    let consumer = Consumer::attach(fixture.path("a")).unwrap();
+    assert!(matches!(fixture.kept(AT_ONCE), Kept::Consumer(_)));
     drop(consumer);
     // What is no ring is never touched.
-    fs::write(place.path("text"), "mine").unwrap();
-    assert_eq!(place.pruned(AT_ONCE), ["a"]);
-    assert!(place.path("text").exists());
+    fs::write(fixture.path("text"), "mine").unwrap();
+    assert_eq!(fixture.pruned(AT_ONCE), ["a"]);
+    assert!(fixture.path("text").exists());
 }
 
 #[test]
 fn a_hole_at_the_end_is_nothing_to_read() {
-    let place = Place::new();
-    let mut producer = place.set.producer("a").unwrap();
+    let fixture = Fixture::new();
+    let mut producer = fixture.set.producer("a").unwrap();
     producer.publish(b"x").unwrap();
     producer.reserve(RecordType::BYTES, 100).unwrap().discard();
     drop(producer);
-    drain(&place.path("a"));
-    assert_eq!(place.pruned(AT_ONCE), ["a"]);
+    drain(&fixture.path("a"));
+    assert_eq!(fixture.pruned(AT_ONCE), ["a"]);
 }
 
 #[test]
-fn a_flight_recorder_keeps_its_last_words_unless_told() {
-    let place = Place::new();
+fn a_flight_recorder_keeps_its_last_records_by_default() {
+    let fixture = Fixture::new();
     let options = Options { policy: Policy::Overwrite, ..small() };
-    let mut producer = place.set.producer_with("a", &options).unwrap();
+    let mut producer = fixture.set.producer_with("a", &options).unwrap();
     producer.publish(b"last words").unwrap();
     drop(producer);
-    drain(&place.path("a")); // a consumer copies: they are still there
-    assert!(matches!(place.kept(AT_ONCE), Kept::LastRecords(count) if count.records == 1));
-    assert_eq!(place.pruned(PruneRule { flight_recorders: true, ..AT_ONCE }), ["a"]);
+    drain(&fixture.path("a")); // a consumer copies: they are still present
+    assert!(matches!(fixture.kept(AT_ONCE), Kept::LastRecords(count) if count.records == 1));
+    assert_eq!(fixture.pruned(PruneRule { flight_recorders: true, ..AT_ONCE }), ["a"]);
 }
 
 #[test]
 fn what_dead_producers_left_open_hides_nothing() {
-    let place = Place::new();
-    let (mut one, two) = (spawn("leave-open", &place), place.set.shared_producer("a").unwrap());
+    let fixture = Fixture::new();
+    let (mut one, two) = (spawn("leave-open", &fixture), fixture.set.shared_producer("a").unwrap());
     assert_eq!(one.line(), "open");
     two.publish(b"behind it").unwrap();
     drop(two);
     one.child.kill().unwrap();
     one.child.wait().unwrap();
-    assert!(matches!(place.kept(AT_ONCE), Kept::Stranded(count) if count.records == 1));
-    perfring_consumer::recover(place.path("a")).unwrap();
-    assert!(matches!(place.kept(AT_ONCE), Kept::Unread(count) if count.records == 1));
-    drain(&place.path("a"));
-    assert_eq!(place.pruned(AT_ONCE), ["a"]);
+    assert!(matches!(fixture.kept(AT_ONCE), Kept::Stranded(count) if count.records == 1));
+    perfring_consumer::recover(fixture.path("a")).unwrap();
+    assert!(matches!(fixture.kept(AT_ONCE), Kept::Unread(count) if count.records == 1));
+    drain(&fixture.path("a"));
+    assert_eq!(fixture.pruned(AT_ONCE), ["a"]);
 }
 
 #[test]
 fn damaged_books_are_left_for_people() {
-    let place = Place::new();
-    drop(place.set.producer("a").unwrap());
-    let file = OpenOptions::new().write(true).open(place.path("a")).unwrap();
+    let fixture = Fixture::new();
+    drop(fixture.set.producer("a").unwrap());
+    let file = OpenOptions::new().write(true).open(fixture.path("a")).unwrap();
     file.write_all_at(&u64::MAX.to_ne_bytes(), 1024).unwrap(); // data_head
-    assert_eq!(place.kept(AT_ONCE), Kept::Damaged);
+    assert_eq!(fixture.kept(AT_ONCE), Kept::Damaged);
 }
 
 /// Makes a ring that was made, attached to, and left at this time.
-fn aged(place: &Place, name: &str, hours: u64) {
-    create(place.path(name), &Options { time: false, ..small() }).unwrap();
-    set_age(&place.path(name), hours);
+fn aged(fixture: &Fixture, name: &str, hours: u64) {
+    create(fixture.path(name), &Options { time: false, ..small() }).unwrap();
+    set_age(&fixture.path(name), hours);
 }
 
 fn set_age(path: &Path, hours: u64) {
@@ -168,61 +168,64 @@ fn set_age(path: &Path, hours: u64) {
 
 #[test]
 fn age_number_and_bytes_decide_in_this_order() {
-    let place = Place::new();
+    let fixture = Fixture::new();
     for (name, hours) in [("a", 5), ("b", 2), ("c", 9), ("d", 0)] {
-        aged(&place, name, hours);
+        aged(&fixture, name, hours);
     }
     let hour = PruneRule::default();
-    assert_eq!(removed(place.plan(hour)), ["a", "b", "c"]);
-    assert_eq!(removed(place.plan(PruneRule { dead_for: 4 * hour.dead_for, ..hour })), ["a", "c"]);
-    // The newest stay: `d`, which may not go anyhow, is one of them.
-    assert_eq!(removed(place.plan(PruneRule { keep: 2, ..hour })), ["a", "c"]);
-    assert_eq!(removed(place.plan(PruneRule { keep: 9, ..hour })), [""; 0]);
-    let each = place.plan(hour)[0].bytes;
-    assert_eq!(each, fs::metadata(place.path("a")).unwrap().len());
-    // Too many bytes: the oldest go, then the young ones, and no more than must.
+    assert_eq!(removed(fixture.plan(hour)), ["a", "b", "c"]);
+    assert_eq!(
+        removed(fixture.plan(PruneRule { dead_for: 4 * hour.dead_for, ..hour })),
+        ["a", "c"]
+    );
+    // The newest stay: `d`, which is not removable anyway, is one of them.
+    assert_eq!(removed(fixture.plan(PruneRule { keep: 2, ..hour })), ["a", "c"]);
+    assert_eq!(removed(fixture.plan(PruneRule { keep: 9, ..hour })), [""; 0]);
+    let each = fixture.plan(hour)[0].bytes;
+    assert_eq!(each, fs::metadata(fixture.path("a")).unwrap().len());
+    // Too many bytes: the oldest are removed, then the young ones, and no more than needed.
     let bytes = |rings: u64| PruneRule { keep: 9, max_bytes: Some(rings * each), ..hour };
-    assert_eq!(removed(place.plan(bytes(4))), [""; 0]);
-    assert_eq!(removed(place.plan(bytes(3))), ["c"]);
-    assert_eq!(removed(place.plan(bytes(2))), ["a", "c"]);
-    assert_eq!(removed(place.plan(bytes(0))), ["a", "b", "c", "d"]);
+    assert_eq!(removed(fixture.plan(bytes(4))), [""; 0]);
+    assert_eq!(removed(fixture.plan(bytes(3))), ["c"]);
+    assert_eq!(removed(fixture.plan(bytes(2))), ["a", "c"]);
+    assert_eq!(removed(fixture.plan(bytes(0))), ["a", "b", "c", "d"]);
     // What is in use counts, and stays.
-    let _producer = place.set.producer_with("e", &small()).unwrap();
-    assert_eq!(removed(place.plan(bytes(4))), ["c"]);
-    assert_eq!(place.pruned(bytes(0)), ["a", "b", "c", "d"]);
+    let _producer = fixture.set.producer_with("e", &small()).unwrap();
+    assert_eq!(removed(fixture.plan(bytes(4))), ["c"]);
+    assert_eq!(fixture.pruned(bytes(0)), ["a", "b", "c", "d"]);
 }
 
 #[test]
-fn a_stamp_is_a_sign_of_life_and_so_is_a_lock_that_was_seen() {
-    let place = Place::new();
+fn a_timestamp_is_a_sign_of_life_and_so_is_a_lock_that_was_seen() {
+    let fixture = Fixture::new();
     let hour = PruneRule::default();
-    let mut producer = place.set.producer("a").unwrap();
-    set_age(&place.path("a"), 2);
-    let mut pruner = Pruner::new(place.set.dir(), hour);
+    let mut producer = fixture.set.producer("a").unwrap();
+    set_age(&fixture.path("a"), 2);
+    let mut pruner = Pruner::new(fixture.set.dir(), hour);
     assert!(removed(pruner.plan().unwrap()).is_empty());
     drop(producer);
-    assert_eq!(removed(place.plan(hour)), ["a"], "nothing in the file is younger");
+    assert_eq!(removed(fixture.plan(hour)), ["a"], "nothing in the file is younger");
     // This one has seen it alive a moment ago.
     let verdict = pruner.plan().unwrap().remove(0);
     assert!(matches!(verdict.fate, Fate::Kept(Kept::Young(_))), "{verdict:?}");
-    producer = place.set.producer("a").unwrap();
+    producer = fixture.set.producer("a").unwrap();
     producer.publish(b"x").unwrap();
     drop(producer);
-    drain(&place.path("a"));
-    set_age(&place.path("a"), 2);
-    let file = OpenOptions::new().write(true).open(place.path("a")).unwrap();
+    drain(&fixture.path("a"));
+    set_age(&fixture.path("a"), 2);
+    let file = OpenOptions::new().write(true).open(fixture.path("a")).unwrap();
     file.write_all_at(&[0; 8], 2440).unwrap(); // when the consumer attached
-    assert!(matches!(place.kept(hour), Kept::Young(_)), "its record has a stamp");
+    assert!(matches!(fixture.kept(hour), Kept::Young(_)), "its record has a timestamp");
 }
 
 #[test]
-fn who_attaches_meanwhile_is_told() {
-    let place = Place::new();
-    drop(place.set.producer("a").unwrap());
-    let idle = perfring_consumer::Idle::hold(place.path("a")).unwrap();
+fn attaching_meanwhile_keeps_the_ring_or_is_refused() {
+    let fixture = Fixture::new();
+    drop(fixture.set.producer("a").unwrap());
+    let idle = perfring_consumer::Idle::hold(fixture.path("a")).unwrap();
     // All of these have the file open by then, and wait.
     let attached = std::thread::scope(|scope| {
-        let path = place.path("a");
+        let path = fixture.path("a");
         let waits = [
             scope.spawn({
                 let path = path.clone();
@@ -230,7 +233,7 @@ fn who_attaches_meanwhile_is_told() {
             }),
             scope.spawn(move || perfring_producer::Producer::attach(path).map(drop)),
             scope.spawn(|| {
-                let error = match place.set.producer("a") {
+                let error = match fixture.set.producer("a") {
                     Ok(_) => return Ok(()),
                     Err(error) => error,
                 };
@@ -264,22 +267,22 @@ fn drain_all(dir: &Path) -> u64 {
     rings.into_iter().map(|(ring, _)| drain(&ring.path)).sum()
 }
 
-/// Producers that come and go, by their own will and by SIGKILL, under one name; processes that
-/// prune at once whatever may go; and one that reads. Nothing that was published is lost.
+/// Producers that come and go, on their own and by SIGKILL, under one name; processes that
+/// prune at once all that is removable; and one that reads. Nothing that was published is lost.
 #[test]
 fn producers_that_come_back_while_others_prune_lose_nothing() {
-    let place = Place::new();
-    let mut pruners = [spawn("prune", &place), spawn("prune", &place)];
+    let fixture = Fixture::new();
+    let mut pruners = [spawn("prune", &fixture), spawn("prune", &fixture)];
     let whats = ["produce", "produce-shared"];
-    let mut producers = whats.map(|what| Some(spawn(what, &place)));
+    let mut producers = whats.map(|what| Some(spawn(what, &fixture)));
     let (mut published, mut read, mut rings, mut kills) = (0u64, 0u64, 0u64, 0);
-    let mut follower = Follower::new(place.set.dir()).unwrap();
+    let mut follower = Follower::new(fixture.set.dir()).unwrap();
     let began = Instant::now();
     while producers.iter().any(Option::is_some) {
         while let Some(change) = follower.next() {
             rings += u64::from(matches!(change, Change::Appeared(_) | Change::Replaced { .. }));
         }
-        for (ring, _) in list(place.set.dir()).unwrap().0 {
+        for (ring, _) in list(fixture.set.dir()).unwrap().0 {
             match Consumer::attach(&ring.path) {
                 Ok(mut consumer) => {
                     while let Some(item) = consumer.read().unwrap() {
@@ -300,12 +303,12 @@ fn producers_that_come_back_while_others_prune_lose_nothing() {
             let (said, number) = line.split_once(' ').unwrap();
             published += number.parse::<u64>().unwrap();
             if said == "attached" {
-                // It dies with the ring in its hands.
+                // It dies while it is attached.
                 producer.child.kill().unwrap();
                 producer.child.wait().unwrap();
                 kills += 1;
                 let again = kills < 40 && began.elapsed() < Duration::from_secs(20);
-                *slot = again.then(|| spawn(what, &place));
+                *slot = again.then(|| spawn(what, &fixture));
             }
         }
     }
@@ -314,7 +317,7 @@ fn producers_that_come_back_while_others_prune_lose_nothing() {
         pruner.child.stdin.take(); // the end
         pruned += pruner.line().parse::<u64>().unwrap();
     }
-    read += drain_all(place.set.dir());
+    read += drain_all(fixture.set.dir());
     println!(
         "{published} published, {read} read, {rings} rings seen, {pruned} pruned, {kills} kills"
     );
@@ -331,7 +334,7 @@ impl Helper {
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
-        // What the harness says before the child does is not for us.
+        // What the test harness prints before the child is skipped.
         line.trim_end().rsplit("@ ").next().unwrap().to_owned()
     }
 }
@@ -344,11 +347,11 @@ impl Drop for Helper {
 }
 
 /// This program again, as another process.
-fn spawn(what: &str, place: &Place) -> Helper {
+fn spawn(what: &str, fixture: &Fixture) -> Helper {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "helper", "--nocapture", "--quiet"])
         .env("PERFRING_TEST_HELPER", what)
-        .env("PERFRING_TEST_DIR", place.set.dir())
+        .env("PERFRING_TEST_DIR", fixture.set.dir())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())

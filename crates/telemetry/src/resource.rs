@@ -175,7 +175,7 @@ mod tests {
         std::os::unix::fs::symlink("pid:[4026531836]", process.join("ns/pid")).unwrap();
         assert_eq!(pid_namespace(process).as_deref(), Some("4026531836"));
         let id = "0123456789abcdef".repeat(4);
-        let look = |cgroup: String, mountinfo: String| {
+        let found = |cgroup: String, mountinfo: String| {
             fs::write(process.join("cgroup"), cgroup).unwrap();
             fs::write(process.join("mountinfo"), mountinfo).unwrap();
             container_id(process)
@@ -187,7 +187,7 @@ mod tests {
             format!("0::/kubepods-pod1.slice:cri-containerd:{id}\n"),
         ];
         for group in groups {
-            assert_eq!(look(group.clone(), String::new()).as_ref(), Some(&id), "{group}");
+            assert_eq!(found(group.clone(), String::new()).as_ref(), Some(&id), "{group}");
         }
         // What a process of version 2 sees in its own namespace, with what the engine mounts.
         let mount = |source: &str, target: &str| {
@@ -195,12 +195,12 @@ mod tests {
         };
         let (own, root) =
             (format!("/var/lib/docker/containers/{id}/hostname"), "0::/\n".to_owned());
-        assert_eq!(look(root.clone(), mount(&own, "/etc/hostname")), Some(id.clone()));
-        assert_eq!(look(root.clone(), mount(&own, "/data")), None, "another's directory");
+        assert_eq!(found(root.clone(), mount(&own, "/etc/hostname")), Some(id.clone()));
+        assert_eq!(found(root.clone(), mount(&own, "/data")), None, "another's directory");
         let pod = format!("/var/lib/containerd/sandboxes/{id}/hostname");
-        assert_eq!(look(root.clone(), mount(&pod, "/etc/hostname")), None, "the pod's");
+        assert_eq!(found(root.clone(), mount(&pod, "/etc/hostname")), None, "the pod's");
         let session = "0::/user.slice/user-1000.slice/session-2.scope\n".to_owned();
-        assert_eq!(look(session, String::new()), None, "no container");
+        assert_eq!(found(session, String::new()), None, "no container");
     }
 
     #[test]

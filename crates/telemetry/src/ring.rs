@@ -132,8 +132,8 @@ impl Ring {
         // (Formatting one of its values may have published a record, or another thread may have.)
         let pid = self.pid.load(Ordering::Relaxed);
         let at = if self.layout.time { WORD } else { VALUE + WORD };
-        if let Some(place) = payload.get_mut(at..at + WORD) {
-            place.copy_from_slice(&u64::from(pid).to_ne_bytes());
+        if let Some(attachment) = payload.get_mut(at..at + WORD) {
+            attachment.copy_from_slice(&u64::from(pid).to_ne_bytes());
         }
         self.with_producer_of(pid, |handle| handle.publish(kind, payload, self))
     }
@@ -172,7 +172,7 @@ impl Ring {
         }
     }
 
-    /// Tells the resource again, now and then, so that a ring that overwrites still has it.
+    /// Publishes the resource again at intervals, so that an overwrite ring still has it.
     #[cold]
     pub(crate) fn count(self: &Arc<Self>, bytes: u64) {
         let before = self.traffic.fetch_add(bytes, Ordering::Relaxed);
@@ -300,7 +300,7 @@ impl Handle {
 }
 
 /// A thread's attachment to a sink.
-struct Place {
+struct Attachment {
     /// Keeps the address from being reused for another sink.
     ring: Weak<Ring>,
     /// `None` if no slot was free: then the sink's own producer publishes.
@@ -319,14 +319,14 @@ const BUFFERS: usize = 8;
 const BUFFER: usize = 1024;
 
 struct Local {
-    places: RefCell<Vec<Place>>,
+    attachments: RefCell<Vec<Attachment>>,
     buffers: RefCell<Vec<Vec<u8>>>,
 }
 
 thread_local! {
     // At the thread's end its producers are dropped, which frees their slots.
     static LOCAL: Local =
-        const { Local { places: RefCell::new(Vec::new()), buffers: RefCell::new(Vec::new()) } };
+        const { Local { attachments: RefCell::new(Vec::new()), buffers: RefCell::new(Vec::new()) } };
 }
 
 /// Returns an empty buffer.
@@ -361,9 +361,11 @@ fn with<R>(
 /// found no slot, or else each record would try again.
 fn forget(ring: &Arc<Ring>) {
     let _ = LOCAL.try_with(|local| {
-        if let Ok(mut places) = local.places.try_borrow_mut() {
-            let stays = |place: &Place| place.handle.is_none() && place.pid == std::process::id();
-            places.retain(|place| !place.is_of(ring) || stays(place));
+        if let Ok(mut attachments) = local.attachments.try_borrow_mut() {
+            let stays = |attachment: &Attachment| {
+                attachment.handle.is_none() && attachment.pid == std::process::id()
+            };
+            attachments.retain(|attachment| !attachment.is_of(ring) || stays(attachment));
         }
     });
 }
@@ -371,13 +373,13 @@ fn forget(ring: &Arc<Ring>) {
 /// Frees the thread's slots of dropped sinks. Other threads do so when they next attach to a sink, or end.
 fn sweep() {
     let _ = LOCAL.try_with(|local| {
-        if let Ok(mut places) = local.places.try_borrow_mut() {
-            places.retain(|place| place.ring.strong_count() > 0);
+        if let Ok(mut attachments) = local.attachments.try_borrow_mut() {
+            attachments.retain(|attachment| attachment.ring.strong_count() > 0);
         }
     });
 }
 
-impl Place {
+impl Attachment {
     #[inline(always)]
     fn is_of(&self, ring: &Arc<Ring>) -> bool {
         Weak::as_ptr(&self.ring) == Arc::as_ptr(ring)
@@ -392,25 +394,25 @@ impl Local {
         pid: u32,
         act: impl Fn(&Handle) -> Result<R, ReserveError>,
     ) -> Option<Result<R, ReserveError>> {
-        let places = self.places.try_borrow().ok()?;
-        if let Some(place) = places.iter().find(|place| place.is_of(ring)) {
-            if let Some(handle) = &place.handle {
+        let attachments = self.attachments.try_borrow().ok()?;
+        if let Some(attachment) = attachments.iter().find(|attachment| attachment.is_of(ring)) {
+            if let Some(handle) = &attachment.handle {
                 return Some(act(handle));
             }
-            if let Some(left) = place.patience.get().checked_sub(1) {
-                place.patience.set(left);
+            if let Some(left) = attachment.patience.get().checked_sub(1) {
+                attachment.patience.set(left);
                 return None;
             }
         }
-        drop(places);
+        drop(attachments);
         // A thread without a producer notices a fork only here.
         if std::process::id() != pid {
             return Some(Err(ReserveError::Forked));
         }
         self.attach(ring)?;
-        let places = self.places.try_borrow().ok()?;
-        let place = places.iter().find(|place| place.is_of(ring))?;
-        place.handle.as_ref().map(act)
+        let attachments = self.attachments.try_borrow().ok()?;
+        let attachment = attachments.iter().find(|attachment| attachment.is_of(ring))?;
+        attachment.handle.as_ref().map(act)
     }
 
     #[cold]
@@ -418,10 +420,11 @@ impl Local {
     fn attach(&self, ring: &Arc<Ring>) -> Option<()> {
         let handle = ring.attach().map(Handle::new);
         let (patience, pid) = (Cell::new(TRIES), std::process::id());
-        let place = Place { ring: Arc::downgrade(ring), handle, patience, pid };
-        let mut places = self.places.try_borrow_mut().ok()?;
-        places.retain(|place| place.ring.strong_count() > 0 && !place.is_of(ring));
-        places.push(place);
+        let attachment = Attachment { ring: Arc::downgrade(ring), handle, patience, pid };
+        let mut attachments = self.attachments.try_borrow_mut().ok()?;
+        attachments
+            .retain(|attachment| attachment.ring.strong_count() > 0 && !attachment.is_of(ring));
+        attachments.push(attachment);
         Some(())
     }
 }

@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 struct Row {
     class: Class,
     value: Value,
-    /// By the ring's own stamp, in ns since 1970.
+    /// By the ring's own timestamp, in ns since 1970.
     wall: Option<u64>,
 }
 

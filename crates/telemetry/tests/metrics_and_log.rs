@@ -110,7 +110,7 @@ fn an_instrument_that_found_the_table_locked_gets_its_type_later() {
 }
 
 #[test]
-fn records_of_the_log_crate_have_level_message_and_place() {
+fn records_of_the_log_crate_have_level_message_and_location() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let sink = Sink::create(&path, &options(), Resource::here()).unwrap();

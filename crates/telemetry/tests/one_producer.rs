@@ -15,18 +15,18 @@ fn threads_together_take_one_slot() {
     create(&path, &Options { slots: 2, ..options() }).unwrap();
     let sink = Sink::attach_one(&path, Resource::default()).unwrap();
     let written = Barrier::new(THREADS + 1);
-    let looked = Barrier::new(THREADS + 1);
+    let polled = Barrier::new(THREADS + 1);
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 sink.emit(&Log { body: "here".into(), ..Log::default() }).unwrap();
                 written.wait();
-                looked.wait();
+                polled.wait();
             });
         }
         written.wait();
         let other = SharedProducer::attach(&path).map(drop);
-        looked.wait();
+        polled.wait();
         other.unwrap();
     });
     assert_eq!(sink.dropped(), 0);
@@ -37,7 +37,7 @@ fn threads_together_take_one_slot() {
 }
 
 #[test]
-fn it_waits_for_an_open_reservation_that_is_in_its_way() {
+fn it_waits_for_an_open_reservation_that_blocks_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     create(&path, &Options { size: 4096, ..options() }).unwrap();

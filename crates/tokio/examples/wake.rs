@@ -1,12 +1,12 @@
-//! How long it takes from a publish until whoever slept has the record: the blocking wait beside the
+//! How long it takes from a publish until a sleeping reader has the record: the blocking wait beside the
 //! descriptor, by an io_uring and by the thread, and beside a tokio task.
 //!
 //! ```sh
 //! cargo run --release -p perfring-tokio --example wake
 //! ```
 //!
-//! Each sample is the median of 500 round trips with a process that sleeps in the way measured and
-//! answers through a second ring, read by spinning. Five repetitions, the ways taking turns; the
+//! Each sample is the median of 500 round trips with a process that sleeps by the method measured and
+//! answers through a second ring, read by spinning. Five repetitions, the methods taking turns; the
 //! figures are ratios to the blocking wait of the same repetition.
 
 use perfring_consumer::{Consumer, PollBy};
@@ -16,23 +16,23 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const WAYS: [&str; 5] = ["blocking", "io_uring", "thread", "tokio", "tokio-thread"];
+const METHODS: [&str; 5] = ["blocking", "io_uring", "thread", "tokio", "tokio-thread"];
 const ROUNDS: u32 = 500;
 const REPETITIONS: usize = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [way, dir] = &args[..] {
-        return answer(way, Path::new(dir));
+    if let [method, dir] = &args[..] {
+        return answer(method, Path::new(dir));
     }
     let dir = tempfile::tempdir_in("/dev/shm")?;
-    let mut figures = vec![Vec::new(); WAYS.len()];
+    let mut figures = vec![Vec::new(); METHODS.len()];
     for _ in 0..REPETITIONS {
-        for (way, figures) in WAYS.iter().zip(&mut figures) {
-            figures.push(sample(way, dir.path())?);
+        for (method, figures) in METHODS.iter().zip(&mut figures) {
+            figures.push(sample(method, dir.path())?);
         }
     }
-    for (way, own) in WAYS.iter().zip(&figures) {
+    for (method, own) in METHODS.iter().zip(&figures) {
         let mut ratios: Vec<f64> = own
             .iter()
             .zip(&figures[0])
@@ -40,27 +40,30 @@ fn main() -> Result<(), Box<dyn Error>> {
             .collect();
         ratios.sort_by(f64::total_cmp);
         let (least, median, most) = (ratios[0], ratios[REPETITIONS / 2], ratios[REPETITIONS - 1]);
-        println!("{way:12} {median:.2} ({least:.2} to {most:.2}) of the blocking wait's {:?}", {
-            let mut blocking = figures[0].clone();
-            blocking.sort();
-            blocking[REPETITIONS / 2]
-        });
+        println!(
+            "{method:12} {median:.2} ({least:.2} to {most:.2}) of the blocking wait's {:?}",
+            {
+                let mut blocking = figures[0].clone();
+                blocking.sort();
+                blocking[REPETITIONS / 2]
+            }
+        );
     }
     Ok(())
 }
 
 /// The median round trip.
-fn sample(way: &str, dir: &Path) -> Result<Duration, Box<dyn Error>> {
+fn sample(method: &str, dir: &Path) -> Result<Duration, Box<dyn Error>> {
     let (ask, reply) = (dir.join("ask"), dir.join("reply"));
     let small = Options { size: 4096, types_size: 0, ..Options::default() };
     create(&ask, &small)?;
     create(&reply, &small)?;
-    let mut child = Command::new(std::env::current_exe()?).args([way]).arg(dir).spawn()?;
+    let mut child = Command::new(std::env::current_exe()?).args([method]).arg(dir).spawn()?;
     let mut producer = Producer::attach(&ask)?;
     let mut consumer = Consumer::attach(&reply)?;
     let mut took = Vec::new();
     for round in 0..ROUNDS {
-        // It is asleep by then, and the way there is not measured.
+        // It is asleep by then: going to sleep is not measured.
         std::thread::sleep(Duration::from_micros(300));
         let begin = Instant::now();
         producer.publish(&round.to_le_bytes())?;
@@ -77,12 +80,12 @@ fn sample(way: &str, dir: &Path) -> Result<Duration, Box<dyn Error>> {
 }
 
 /// The sleeper.
-fn answer(way: &str, dir: &Path) -> Result<(), Box<dyn Error>> {
+fn answer(method: &str, dir: &Path) -> Result<(), Box<dyn Error>> {
     let mut consumer = Consumer::attach(dir.join("ask"))?;
     let mut producer = Producer::attach(dir.join("reply"))?;
     let mut reply = || producer.publish(b"reply");
-    let by = if way.contains("thread") { PollBy::Thread } else { PollBy::Any };
-    match way {
+    let by = if method.contains("thread") { PollBy::Thread } else { PollBy::Any };
+    match method {
         "blocking" => {
             for _ in 0..ROUNDS {
                 while consumer.read()?.is_none() {

@@ -1,4 +1,4 @@
-//! The consumer.
+//! The consumer of a ring, for tokio.
 
 use crate::error::Error;
 use crate::owned::{OwnedItem, found};
@@ -16,19 +16,19 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 use tokio::task::coop::poll_proceed;
 
-/// Looks that may find holes alone before other tasks have their turn.
+/// Polls that may find only holes before other tasks get their turn.
 const POLLS: u32 = 64;
 
 /// The one consumer of a ring, for a task.
 ///
-/// As a [`Stream`] it gives owned items; after an error it ends.
+/// As a [`Stream`] it yields owned items. After an error it ends.
 #[derive(Debug)]
 pub struct Consumer {
     inner: perfring_consumer::Consumer,
     pollable: AsyncFd<Pollable>,
-    /// A wake was asked for, and has not been seen since.
+    /// Whether a wake was requested and not seen since.
     armed: bool,
-    /// How often it looks whether there is still a producer.
+    /// How often it checks whether a producer is attached.
     poll_every: Option<Duration>,
     ended: bool,
 }
@@ -45,7 +45,7 @@ impl Consumer {
         Self::attach_with(location, &ConsumerOptions::default())
     }
 
-    /// Attaches as the consumer.
+    /// Attaches as the consumer, with these options.
     ///
     /// # Errors
     /// See [`Error`].
@@ -85,16 +85,16 @@ impl Consumer {
     pub fn new(inner: perfring_consumer::Consumer, by: PollBy) -> Result<Self, Error> {
         let pollable = inner.pollable(by)?;
         Handle::try_current().map_err(|error| Error::Runtime(std::io::Error::other(error)))?;
-        // The new name is an unsafe function: of descriptors that change, or go before they are
-        // dropped. This one is its `Pollable`'s own from beginning to end.
+        // tokio's new name is an unsafe function, because of descriptors that change or are closed
+        // before they are dropped. This one belongs to its `Pollable` from beginning to end.
         #[allow(deprecated)]
         let pollable =
             AsyncFd::with_interest(pollable, Interest::READABLE).map_err(Error::Runtime)?;
         Ok(Consumer { inner, pollable, armed: false, poll_every: None, ended: false })
     }
 
-    /// Ends once all is read and no producer is attached, for which it looks so often while there is
-    /// nothing to read. Without it a consumer waits for the next producer.
+    /// Makes it end once all is read and no producer is attached, which it checks each `poll_every`
+    /// while there is nothing to read. Without this a consumer waits for the next producer.
     ///
     /// ```
     /// # use perfring_producer::{Options, Producer};
@@ -119,14 +119,14 @@ impl Consumer {
     /// ```
     #[must_use]
     pub fn end_with_producer(self, poll_every: Duration) -> Self {
-        // What it may be armed for is a limit of before.
+        // It may still be armed with an earlier limit.
         Consumer { poll_every: Some(poll_every), armed: false, ..self }
     }
 
     /// Returns the next item, in place. It counts as read at the next call, or with
     /// [`Acknowledge::Explicit`](perfring_consumer::Acknowledge::Explicit) once it is
-    /// [acknowledged](Consumer::acknowledge). `None` only at the end of a consumer that [ends with its
-    /// producer](Consumer::end_with_producer).
+    /// [acknowledged](Consumer::acknowledge). `None` only at the end of a consumer that [ends with
+    /// its producer](Consumer::end_with_producer).
     ///
     /// Cancel-safe: a future that is dropped has taken nothing.
     ///
@@ -142,10 +142,10 @@ impl Consumer {
     }
 
     /// Acknowledges everything that was returned so far, as
-    /// [`perfring_consumer::Consumer::acknowledge`].
+    /// [`perfring_consumer::Consumer::acknowledge`] does.
     ///
     /// A forwarder that loses nothing, whether it is cancelled, killed or restarted, acknowledges what
-    /// has been delivered:
+    /// has been delivered (see [Forwarding](crate#forwarding)):
     ///
     /// ```
     /// # use perfring_producer::{Options, Producer};
@@ -179,14 +179,16 @@ impl Consumer {
     /// # }
     /// ```
     ///
+    /// Over TCP a record is delivered when the peer says so, and not when the kernel has taken it.
+    ///
     /// Items of the [`Stream`] count as returned when the stream yields them: acknowledge them once
     /// they are delivered, and not while a combinator still buffers some.
     pub fn acknowledge(&mut self) {
         self.inner.acknowledge();
     }
 
-    /// Waits until there is something to read, and takes nothing: [`Consumer::get_mut`] has it then.
-    /// `false` only at the end of a consumer that [ends with its
+    /// Waits until there is something to read, and takes nothing: [`Consumer::get_mut`] can read it
+    /// then. `false` only at the end of a consumer that [ends with its
     /// producer](Consumer::end_with_producer). Cancel-safe.
     ///
     /// # Errors
@@ -195,7 +197,7 @@ impl Consumer {
         poll_fn(|cx| self.poll_ready(cx)).await
     }
 
-    /// As [`Consumer::ready`], for futures made by hand.
+    /// Polls for something to read, as [`Consumer::ready`] does: for hand-written futures.
     ///
     /// # Errors
     /// See [`Error`].
@@ -204,7 +206,7 @@ impl Consumer {
         for _ in 0..POLLS {
             match self.inner.advanced().peek()? {
                 Front::Empty => {}
-                // Of a producer that is faster than a look.
+                // The producer is faster than this poll.
                 Front::More => continue,
                 Front::Plain | Front::Timestamped(_) | Front::Lost => {
                     budget.made_progress();
@@ -213,7 +215,7 @@ impl Consumer {
             }
             if !self.armed {
                 if self.poll_every.is_some() && !self.inner.has_producer()? {
-                    // What it published before it went is there by now.
+                    // What it published before it detached is seen by now.
                     if self.inner.advanced().peek()? != Front::Empty {
                         continue;
                     }
@@ -238,7 +240,7 @@ impl Consumer {
                 Poll::Ready(readable) => readable.map_err(Error::Runtime)?,
             };
             self.armed = false;
-            // What comes after this is an edge that the runtime sees.
+            // Anything after this is an edge that the runtime sees.
             self.inner.disarm(readable.get_inner_mut())?;
             readable.clear_ready();
         }
@@ -246,26 +248,27 @@ impl Consumer {
         Poll::Pending
     }
 
-    /// The consumer itself, to look at.
+    /// Returns the wrapped consumer, for inspection.
     #[must_use]
     pub fn get_ref(&self) -> &perfring_consumer::Consumer {
         &self.inner
     }
 
-    /// The consumer itself: to read without waiting, to drain, to take runs of records, to release.
+    /// Returns the wrapped consumer: to read without waiting, to drain, to take runs of records, to
+    /// release.
     pub fn get_mut(&mut self) -> &mut perfring_consumer::Consumer {
-        // Whoever sleeps with it takes back what was armed.
+        // A sleep by other means withdraws the request for a wake.
         self.armed = false;
         &mut self.inner
     }
 
-    /// The consumer itself, which goes on where this one was.
+    /// Returns the wrapped consumer, which continues where this one was.
     #[must_use]
     pub fn into_inner(self) -> perfring_consumer::Consumer {
         self.inner
     }
 
-    /// Whether a producer is attached.
+    /// Returns whether a producer is attached.
     ///
     /// # Errors
     /// [`AttachError::Io`] where the file system has no locks.

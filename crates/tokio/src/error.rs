@@ -1,22 +1,22 @@
-//! Errors.
+//! Errors of readers in tokio.
 
 use perfring_consumer::{AttachError, PollError, ReadError};
 use std::fmt;
 
-/// Why a reader cannot go on.
+/// Why a reader cannot continue.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nothing can be read any more.
+    /// The ring cannot be read any more.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// It cannot be attached to, or not be asked for its producer.
+    /// The ring cannot be attached to, or its locks cannot be queried.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// Its descriptor failed.
+    /// The descriptor failed.
     #[error(transparent)]
     Poll(#[from] PollError),
-    /// There is no runtime with I/O enabled here, or it took no more descriptors.
+    /// There is no runtime with I/O enabled here, or it accepted no more descriptors.
     #[error("tokio does not wait for the ring's descriptor: {0}")]
     Runtime(#[source] std::io::Error),
 }

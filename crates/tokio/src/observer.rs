@@ -1,4 +1,4 @@
-//! The observer.
+//! The observer of a ring, for tokio.
 
 use crate::error::Error;
 use crate::owned::{OwnedItem, found};
@@ -12,14 +12,14 @@ use std::time::Duration;
 use tokio::task::coop::poll_proceed;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The shortest pause: tokio's clock has no shorter.
+/// The shortest pause, which is the resolution of tokio's clock.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// The longest, unless told otherwise.
+/// The longest pause by default.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// Watches a ring through a read-only mapping, for a task. Any number at a time.
+/// Watches a ring through a read-only mapping, for a task. There may be any number.
 ///
-/// It writes nothing, so nobody can wake it: it looks, after 1 ms, then ever less often.
+/// It writes nothing, so it cannot be woken: it polls after 1 ms, then less and less often.
 ///
 /// ```
 /// # use perfring_producer::{Options, Producer};
@@ -42,7 +42,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 pub struct Observer {
     inner: perfring_consumer::Observer,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Of the sleep it is in; none of one that found something.
+    /// The pause of the current sleep; `None` once something was found.
     pause: Option<Duration>,
     longest: Duration,
     ends: bool,
@@ -50,7 +50,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Opens a ring, as [`perfring_consumer::Observer::open`].
+    /// Opens a ring, as [`perfring_consumer::Observer::open`] does.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -58,7 +58,7 @@ impl Observer {
         perfring_consumer::Observer::open(location, start).map(Observer::new)
     }
 
-    /// Opens a ring, as [`perfring_consumer::Observer::open_with`].
+    /// Opens a ring with these options, as [`perfring_consumer::Observer::open_with`] does.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -69,27 +69,28 @@ impl Observer {
         perfring_consumer::Observer::open_with(location, options).map(Observer::new)
     }
 
-    /// Of an observer that is open already.
+    /// Wraps an observer that is open already.
     #[must_use]
     pub fn new(inner: perfring_consumer::Observer) -> Self {
         let (pause, longest) = (None, PAUSE_MAX);
         Observer { inner, sleep: None, pause, longest, ends: false, ended: false }
     }
 
-    /// The longest pause between two looks of one that waits: 10 ms if nothing is said. A thousand
-    /// idle observers look a hundred thousand times a second then; with a second, a thousand times.
+    /// Sets the longest pause between two polls while it waits. Default 10 ms. A thousand idle
+    /// observers then poll a hundred thousand times a second; with a pause of a second, a thousand
+    /// times.
     #[must_use]
     pub fn longest_pause(self, longest: Duration) -> Self {
         Observer { longest: longest.max(PAUSE_MIN), ..self }
     }
 
-    /// Ends once all is read and no producer is attached.
+    /// Makes it end once all is read and no producer is attached.
     #[must_use]
     pub fn end_with_producer(self) -> Self {
         Observer { ends: true, ..self }
     }
 
-    /// The next item. `None` only at the end of an observer that [ends with its
+    /// Returns the next item. `None` only at the end of an observer that [ends with its
     /// producer](Observer::end_with_producer). Cancel-safe.
     ///
     /// # Errors
@@ -102,7 +103,8 @@ impl Observer {
         found(self.inner.read(), pos).map(Some)
     }
 
-    /// As [`Consumer::ready`](crate::Consumer::ready). Cancel-safe.
+    /// Waits until there is something to read, and takes nothing. `false` only at the end of an
+    /// observer that [ends with its producer](Observer::end_with_producer). Cancel-safe.
     ///
     /// # Errors
     /// See [`Error`].
@@ -110,14 +112,14 @@ impl Observer {
         poll_fn(|cx| self.poll_ready(cx)).await
     }
 
-    /// As [`Observer::ready`], for futures made by hand.
+    /// Polls for something to read, as [`Observer::ready`] does: for hand-written futures.
     ///
     /// # Errors
     /// See [`Error`].
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Error>> {
         let budget = ready!(poll_proceed(cx));
         loop {
-            // Before the look: what a producer published before it went is seen.
+            // Before the poll: what a producer published before it detached is seen.
             let alone = self.ends && !self.inner.has_producer()?;
             let removed = self.inner.advanced().check_removed();
             match self.inner.advanced().peek()? {
@@ -148,18 +150,18 @@ impl Observer {
         }
     }
 
-    /// The observer itself, to look at.
+    /// Returns the wrapped observer, for inspection.
     #[must_use]
     pub fn get_ref(&self) -> &perfring_consumer::Observer {
         &self.inner
     }
 
-    /// The observer itself: to read without waiting.
+    /// Returns the wrapped observer: to read without waiting.
     pub fn get_mut(&mut self) -> &mut perfring_consumer::Observer {
         &mut self.inner
     }
 
-    /// The observer itself, which goes on where this one was.
+    /// Returns the wrapped observer, which continues where this one was.
     #[must_use]
     pub fn into_inner(self) -> perfring_consumer::Observer {
         self.inner

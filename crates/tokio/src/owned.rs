@@ -4,21 +4,21 @@ use crate::error::Error;
 use bytes::Bytes;
 use perfring_consumer::{Anchors, Item, Lost, ReadError, Record};
 
-/// A record and its payload, copied once.
+/// A record whose payload was copied once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRecord {
-    /// Where its header stands in the stream.
+    /// The position of its header in the stream.
     pub pos: u64,
     /// Its type.
     pub kind: u32,
     /// Its payload.
     pub bytes: Bytes,
-    /// As [`Record::time`].
+    /// The time at which it was reserved: see [`Record::time`].
     pub time: Option<u64>,
 }
 
 impl OwnedRecord {
-    /// It, borrowed: with all that can be asked of a record.
+    /// Borrows it as a [`Record`], with all its methods.
     ///
     /// ```
     /// # use perfring_tokio::OwnedRecord;
@@ -31,7 +31,7 @@ impl OwnedRecord {
         Record { pos, kind, bytes, time }
     }
 
-    /// As [`Record::wall`].
+    /// Returns its wall-clock time: see [`Record::wall`].
     #[must_use]
     pub fn wall(&self, anchors: &Anchors) -> Option<u64> {
         self.as_record().wall(anchors)
@@ -45,12 +45,12 @@ impl From<Record<'_>> for OwnedRecord {
     }
 }
 
-/// What a stream gives: a record, or the place where some are missing.
+/// What a stream yields: a record, or a loss at its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedItem {
     /// A record.
     Record(OwnedRecord),
-    /// Records that are not there.
+    /// Records that are missing here.
     Lost(Lost),
 }
 
@@ -63,8 +63,8 @@ impl From<Item<'_>> for OwnedItem {
     }
 }
 
-/// What was read at this position, where a look had found something: only who breaks the protocol
-/// takes it away.
+/// Returns what was read at a position where a poll had found something. Only a process that breaks
+/// the protocol takes it away.
 pub(crate) fn found(
     read: Result<Option<Item<'_>>, ReadError>,
     pos: u64,

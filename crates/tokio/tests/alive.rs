@@ -21,7 +21,7 @@ fn field(ring: &File, name: &str) -> u32 {
     u32::from_ne_bytes(bytes)
 }
 
-/// By each way that this machine allows.
+/// By each method that this machine allows.
 fn consumers(path: &Path) -> Vec<PollBy> {
     let attach = |by| Consumer::new(perfring_consumer::Consumer::attach(path).unwrap(), by);
     // One after the other: a consumer is the only one.
@@ -51,7 +51,7 @@ async fn a_task_is_woken_for_every_record_and_sleeps_in_between() {
         let consumer = perfring_consumer::Consumer::attach(&path).unwrap();
         let mut consumer = Consumer::new(consumer, by).unwrap();
         for _ in 0..ROUNDS {
-            // Until it sleeps, by its own word in the ring; the last wake may still be on its way.
+            // Until it sleeps, by its own word in the ring; the last wake may still be pending.
             while consumer.ready().now_or_never().is_some() || field(&ring, "wait_armed") == 0 {
                 tokio::task::yield_now().await;
             }
@@ -67,12 +67,12 @@ async fn a_task_is_woken_for_every_record_and_sleeps_in_between() {
             tokio::task::yield_now().await;
         }
         drop(consumer);
-        assert_eq!(field(&ring, "wait_armed"), 0, "nobody is woken who has gone");
+        assert_eq!(field(&ring, "wait_armed"), 0, "no detached consumer is woken");
     }
 }
 
 #[tokio::test]
-async fn one_that_waits_already_can_be_told_to_end_with_its_producer() {
+async fn a_waiting_consumer_can_be_set_to_end_with_its_producer() {
     let dir = ring_dir();
     let path = dir.path().join("ring");
     create(&path, &Options::default()).unwrap();
@@ -82,7 +82,7 @@ async fn one_that_waits_already_can_be_told_to_end_with_its_producer() {
         assert!(consumer.ready().now_or_never().is_none(), "it waits for a producer");
         let mut consumer = consumer.end_with_producer(Duration::from_millis(1));
         let end = tokio::time::timeout(Duration::from_secs(30), consumer.ready()).await;
-        assert!(!end.expect("it looks, and does not wait for a producer").unwrap(), "{by:?}");
+        assert!(!end.expect("it polls, and does not wait for a producer").unwrap(), "{by:?}");
     }
 }
 
@@ -177,7 +177,7 @@ async fn a_killed_producer_ends_those_that_end_with_it() {
     let read = tokio::spawn(consumer.map(Result::unwrap).collect::<Vec<OwnedItem>>());
     let seen = tokio::spawn(observer.map(Result::unwrap).collect::<Vec<OwnedItem>>());
     tokio::task::yield_now().await;
-    // The name alone goes: nobody who is attached notices.
+    // Only the name is removed: attached processes do not notice.
     std::fs::remove_file(&path).unwrap();
     child.kill().await.unwrap();
     let numbers = |items: Vec<OwnedItem>| -> Vec<u64> {

@@ -74,7 +74,7 @@ async fn a_read_that_loses_a_select_takes_nothing() {
         let counted = consumer.read_count().records;
         println!("{policy:?}: {cancelled} reads cancelled, {} lost", seen.lost);
         assert!(cancelled > 0);
-        assert_eq!(counted + seen.lost, RECORDS, "the books say the same");
+        assert_eq!(counted + seen.lost, RECORDS, "the totals agree");
         assert!(policy == Policy::Overwrite || seen.lost == 0);
     }
 }
@@ -98,7 +98,7 @@ async fn a_stream_that_is_dropped_leaves_the_rest_to_the_next() {
     }
     drop(producer);
     let rest = Consumer::attach(&path).unwrap().end_with_producer(Duration::from_millis(1));
-    assert_eq!(rest.count().await, 1000 - 408, "what nobody was given is there");
+    assert_eq!(rest.count().await, 1000 - 408, "what was not returned is present");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

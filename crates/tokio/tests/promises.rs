@@ -113,7 +113,7 @@ async fn a_forwarder_that_is_cancelled_at_any_step_delivers_everything() {
                     consumer.acknowledge();
                 }
             };
-            // Cancelled while a record is on its way: after it was read, before it was acknowledged.
+            // Cancelled while a record is in transit: after it was read, before it was acknowledged.
             tokio::select! {
                 () = forward => {}
                 () = async { for _ in 0..10 { tokio::task::yield_now().await } } => cancelled += 1,

@@ -3,8 +3,8 @@
 //!
 //! `cargo run --release -p perfring-tracing --example cost`
 //!
-//! One thread. The ways take turns, and of each the best of many short runs counts: the machine's
-//! other work then is in none of them.
+//! One thread. The subscribers take turns, and of each the best of many short runs counts: so other
+//! work of the machine affects none of them.
 
 use perfring_consumer::{Item, Observer, Start};
 use perfring_producer::SharedProducer;

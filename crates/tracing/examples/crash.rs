@@ -58,7 +58,7 @@ pub(crate) fn run(ring: &Path, death: Death) -> Result<(), Box<dyn std::error::E
     match death {
         Death::Abort => std::process::abort(),
         Death::Kill => raise(Signal::SIGKILL)?,
-        // The first is caught by std, which looks for stack overflows and then lets the next be.
+        // The first is caught by std, which checks for stack overflows and then lets the next through.
         Death::Segfault => (0..2).try_for_each(|_| raise(Signal::SIGSEGV))?,
     }
     Ok(())
@@ -88,7 +88,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("kill") => Death::Kill,
         Some("segfault") => Death::Segfault,
         Some(other) => {
-            return Err(format!("{other:?} is no way to die: abort, kill or segfault").into());
+            return Err(format!("{other:?} is not known: abort, kill or segfault").into());
         }
     };
     let ring = match arguments.next() {

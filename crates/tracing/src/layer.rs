@@ -1,4 +1,4 @@
-//! The layer.
+//! The layer that writes events and spans.
 
 use crate::panics;
 use crate::site::{self, PARENT_SPAN_ID, SPAN_ID, Site, Sites, TRACE_ID};
@@ -95,7 +95,7 @@ impl PerfringLayer {
     /// The record is a [`Log`](perfring_telemetry::Log) of severity `FATAL` and event name `panic`: with
     /// the message, the source location, the thread's name and the span that the thread is in. It is in
     /// the ring before the panic unwinds or aborts, so it is there with `panic = "abort"` and after a
-    /// panic in a destructor, too. What dies without a panic leaves no such record: `abort()`, a stack
+    /// panic in a destructor, too. A process that ends without a panic leaves no such record: `abort()`, a stack
     /// overflow, a signal. Filters do not apply.
     ///
     /// A panic inside of the layer, of the formatting of a value or of another layer is written, too: the
@@ -239,7 +239,7 @@ fn unchanging(
     if site.first.is_none() {
         site::constants(class, metadata, |name, value| match value {
             // The program's own fields take precedence.
-            _ if site::is_said(class, metadata, name) => {}
+            _ if site::is_own(class, metadata, name) => {}
             Constant::Str(value) => writer.text(name, value),
             Constant::U64(value) => writer.u64(name, value),
             _ => {}

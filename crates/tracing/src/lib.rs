@@ -86,7 +86,7 @@
 //! In a `Debug` that itself logs, or panics. In destructors of thread-local values, except for new spans:
 //! there the registry of `tracing_subscriber` panics. In a child of `fork(2)`, which attaches anew, unless
 //! another thread was creating, entering, closing or recording a span at the moment of the fork: the child
-//! has a copy of that thread's lock that nobody unlocks, and deadlocks when it uses a span of the same map.
+//! has a copy of that thread's lock that is never unlocked, and deadlocks when it uses a span of the same map.
 //! (`metrics::RingRecorder` has the same limit while another thread looks up or describes an instrument.)
 //! Not in signal handlers.
 #![forbid(unsafe_code)]

@@ -51,7 +51,7 @@ pub(crate) fn with_name<R>(
 }
 
 /// Returns whether one of the call site's own fields has this name in a record.
-pub(crate) fn is_said(class: Class, metadata: &Metadata<'_>, name: &str) -> bool {
+pub(crate) fn is_own(class: Class, metadata: &Metadata<'_>, name: &str) -> bool {
     let mut fields = metadata.fields().iter();
     fields.any(|field| with_name(class, metadata, field.name(), |own| own == name))
 }
@@ -155,7 +155,7 @@ fn type_name(metadata: &Metadata<'_>) -> Cow<'static, str> {
 /// The call sites so far, by the address of their metadata. It only grows, and is read without a lock.
 #[derive(Debug)]
 pub(crate) struct Sites {
-    places: Box<[OnceLock<(usize, Site)>]>,
+    entries: Box<[OnceLock<(usize, Site)>]>,
     /// Records of unknown call sites until the next attempt to register one, after one that timed out.
     patience: AtomicU32,
     /// The next table.
@@ -163,7 +163,7 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
-    const PLACES: usize = 1024;
+    const ENTRIES: usize = 1024;
     /// Entries that are tried in each table.
     const TRIES: usize = 8;
     /// An attempt may take 0.1 s.
@@ -171,7 +171,7 @@ impl Sites {
 
     pub(crate) fn new() -> Self {
         Sites {
-            places: (0..Self::PLACES).map(|_| OnceLock::new()).collect(),
+            entries: (0..Self::ENTRIES).map(|_| OnceLock::new()).collect(),
             patience: AtomicU32::new(0),
             next: OnceLock::new(),
         }
@@ -203,16 +203,16 @@ impl Sites {
         let mut table = self;
         loop {
             for at in 0..Self::TRIES {
-                let place = &table.places[(hash as usize + at) % Self::PLACES];
-                let (its, site) = match place.get() {
+                let entry = &table.entries[(hash as usize + at) % Self::ENTRIES];
+                let (its, site) = match entry.get() {
                     Some(found) => found,
                     // Registered outside of the lock: at worst the same type twice.
                     None => {
                         match self.make(sink, metadata) {
-                            Ok(site) => drop(place.set((key, site))),
+                            Ok(site) => drop(entry.set((key, site))),
                             Err(site) => return site,
                         }
-                        match place.get() {
+                        match entry.get() {
                             Some(found) => found,
                             None => continue,
                         }

@@ -1,5 +1,5 @@
-//! What wants a process of its own: a global subscriber (with a scoped one `tracing` itself leaves out
-//! what is said while something is said, or while a thread is taken apart), and forks.
+//! Tests that need a process of their own: a global subscriber (with a scoped one `tracing` itself
+//! drops what is logged while something is logged, or while a thread is destroyed), and forks.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -27,7 +27,7 @@ fn dispatch(path: &Path, options: &Options) -> Dispatch {
 }
 
 /// Starts this program again for this test alone, to do this under a global subscriber, and reads
-/// what it has said. `None` in the child.
+/// what it has logged. `None` in the child.
 fn in_a_child(test: &str, act: impl FnOnce()) -> Option<Vec<Row>> {
     if let Ok(path) = std::env::var(RING) {
         tracing::dispatcher::set_global_default(dispatch(Path::new(&path), &options())).unwrap();
@@ -66,8 +66,8 @@ fn a_value_that_logs_while_it_is_logged() {
 }
 
 #[test]
-fn what_the_log_crate_says_has_its_own_target_and_place() {
-    let rows = in_a_child("what_the_log_crate_says_has_its_own_target_and_place", || {
+fn what_the_log_crate_writes_has_its_own_target_and_location() {
+    let rows = in_a_child("what_the_log_crate_writes_has_its_own_target_and_location", || {
         tracing_log::LogTracer::init().unwrap();
         let _span = info_span!("around").entered();
         log::warn!(target: "shop::disk", "{} left", 3);
@@ -81,10 +81,10 @@ fn what_the_log_crate_says_has_its_own_target_and_place() {
     assert_eq!(row.type_name, "log:WARN");
 }
 
-/// Says something when the thread ends.
-struct LastWord(&'static str);
+/// Logs something when the thread ends.
+struct LogsAtEnd(&'static str);
 
-impl Drop for LastWord {
+impl Drop for LogsAtEnd {
     fn drop(&mut self) {
         // No new span: the registry itself panics at that.
         info!("{}", self.0);
@@ -92,19 +92,19 @@ impl Drop for LastWord {
 }
 
 thread_local! {
-    static BEFORE: RefCell<Option<LastWord>> = const { RefCell::new(None) };
-    static AFTER: RefCell<Option<LastWord>> = const { RefCell::new(None) };
+    static BEFORE: RefCell<Option<LogsAtEnd>> = const { RefCell::new(None) };
+    static AFTER: RefCell<Option<LogsAtEnd>> = const { RefCell::new(None) };
     static SPAN: RefCell<Option<tracing::span::EnteredSpan>> = const { RefCell::new(None) };
 }
 
 #[test]
-fn what_is_said_while_a_thread_is_taken_apart_is_heard() {
-    let rows = in_a_child("what_is_said_while_a_thread_is_taken_apart_is_heard", || {
+fn what_is_logged_while_a_thread_is_destroyed_is_written() {
+    let rows = in_a_child("what_is_logged_while_a_thread_is_destroyed_is_written", || {
         let thread = std::thread::spawn(|| {
-            BEFORE.set(Some(LastWord("before")));
+            BEFORE.set(Some(LogsAtEnd("before")));
             SPAN.set(Some(info_span!("as long as the thread").entered()));
             info!("alive");
-            AFTER.set(Some(LastWord("after")));
+            AFTER.set(Some(LogsAtEnd("after")));
         });
         thread.join().unwrap();
     });
@@ -115,7 +115,7 @@ fn what_is_said_while_a_thread_is_taken_apart_is_heard() {
 }
 
 #[test]
-fn a_forked_child_attaches_anew_and_is_told_from_its_parent() {
+fn a_forked_child_attaches_anew_and_is_distinguished_from_its_parent() {
     [true, false].into_iter().for_each(forks);
 }
 
@@ -130,11 +130,11 @@ fn forks(time: bool) {
     let child = tracing::dispatcher::with_default(&dispatch(&path, &options), || {
         let _outer = info_span!("outer").entered();
         say("parent");
-        // SAFETY: the child calls what any thread may call, and ends without coming back.
+        // SAFETY: the child calls what any thread may call, and ends without returning.
         match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
                 let said = std::panic::catch_unwind(|| {
-                    say("child"); // a place that is known: the record is made before the fork shows
+                    say("child"); // a known call site: the record is made before the fork is detected
                     info_span!("of child").in_scope(|| say("in span"));
                     info!("new place");
                 });
@@ -180,7 +180,7 @@ impl fmt::Debug for Says {
 /// What is in the ring after a child of `fork(2)` has done this, and the child's pid.
 fn after_a_fork(path: &Path, dispatch: &Dispatch, act: impl FnOnce()) -> (Vec<Row>, u64) {
     let child = tracing::dispatcher::with_default(dispatch, || {
-        // SAFETY: the child calls what any thread may call, and ends without coming back.
+        // SAFETY: the child calls what any thread may call, and ends without returning.
         match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
@@ -201,7 +201,7 @@ fn pids(rows: &[Row], class: Class) -> Vec<u64> {
 }
 
 #[test]
-fn a_child_of_a_process_that_has_said_nothing_is_told_from_it() {
+fn a_child_of_a_process_that_has_logged_nothing_is_distinguished_from_it() {
     for time in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
@@ -209,7 +209,7 @@ fn a_child_of_a_process_that_has_said_nothing_is_told_from_it() {
         let says = Says(layer.sink().clone());
         let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
         let (rows, child) = after_a_fork(&path, &dispatch, || {
-            // The outer record is begun first, and the inner one finds out.
+            // The outer record is begun first, and the inner one detects the fork.
             info!(?says, "outer");
         });
         let parent = u64::from(std::process::id());
@@ -252,6 +252,6 @@ fn a_child_without_a_slot_does_not_try_to_attach_for_each_record() {
     });
     let said: HashSet<_> = of(&rows, Class::Log).iter().map(|row| row.str("body")).collect();
     assert_eq!(said, HashSet::from(["at last"]));
-    // It could not be told at first.
+    // It could not be published at first.
     assert_eq!(pids(&rows, Class::Resource), [u64::from(std::process::id()), child]);
 }

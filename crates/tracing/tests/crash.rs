@@ -1,4 +1,4 @@
-//! The example's ring, after it has died in each of its ways.
+//! The example's ring, after each kind of crash of the example.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -19,7 +19,7 @@ const RING: &str = "PERFRING_TEST_RING";
 
 /// Runs only as the child of the test below: this very program, started again.
 #[test]
-fn dies_if_it_is_told_to() {
+fn dies_on_request() {
     let Ok(number) = std::env::var(DEATH) else { return };
     let death = match number.as_str() {
         "6" => Death::Abort,
@@ -35,12 +35,12 @@ fn now() -> u64 {
 }
 
 #[test]
-fn the_last_words_of_a_program_that_was_killed_are_in_the_ring() {
+fn the_last_records_of_a_killed_program_are_in_the_ring() {
     let dir = tempfile::tempdir().unwrap();
     for signal in [6, 9, 11] {
         let ring = dir.path().join(signal.to_string());
         let status = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "dies_if_it_is_told_to"])
+            .args(["--exact", "dies_on_request"])
             .env(DEATH, signal.to_string())
             .env(RING, &ring)
             .stdout(Stdio::null())

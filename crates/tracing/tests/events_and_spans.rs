@@ -1,4 +1,4 @@
-//! What a program says through `tracing` is what the ring holds: names, levels, values, ids.
+//! What a program logs through `tracing` is what the ring holds: names, levels, values, ids.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -28,7 +28,7 @@ fn subscriber(path: &PathBuf) -> impl Subscriber + Send + Sync + use<> {
 }
 
 #[test]
-fn an_event_has_its_place_level_message_and_every_kind_of_value() {
+fn an_event_has_its_location_level_message_and_every_kind_of_value() {
     let (_dir, path) = ring();
     let line = line!() + 2;
     tracing::subscriber::with_default(subscriber(&path), || {
@@ -105,7 +105,7 @@ fn fields_that_would_mean_something_else_are_attributes_all_the_same() {
     assert_eq!(rows[0].str("name"), "n"); // means nothing in a log record
     assert_eq!(rows[1].str("name"), "real");
     assert_eq!(rows[1].str("attributes.name"), "mine");
-    assert_eq!(rows[1].str("level"), "high"); // goes before ours
+    assert_eq!(rows[1].str("level"), "high"); // takes precedence over the layer's
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn the_current_span_is_the_registrys_in_any_order_of_enters_and_exits() {
             } else {
                 drop(open.swap_remove(roll / 2 % open.len()));
             }
-            // What the registry thinks: the name of the current span is the same, so its field is
-            // told by its index among those that are open.
+            // The registry's view: the names of the spans are the same, so the current one is
+            // identified by its index among the open ones.
             let id = tracing::Span::current().id();
             let expected = spans.iter().position(|span| span.id() == id);
             info!(expected = expected.map_or(-1, |at| at as i64), "where");
@@ -275,7 +275,7 @@ fn filters_are_tracing_subscribers_own() {
 }
 
 #[test]
-fn an_error_is_told_with_its_causes() {
+fn an_error_is_written_with_its_causes() {
     #[derive(Debug)]
     struct Outer(std::io::Error);
     impl fmt::Display for Outer {
@@ -297,7 +297,7 @@ fn an_error_is_told_with_its_causes() {
 }
 
 #[test]
-fn a_text_that_does_not_fit_is_cut_and_says_so() {
+fn a_text_that_does_not_fit_is_truncated_and_says_so() {
     let (_dir, path) = ring();
     tracing::subscriber::with_default(subscriber(&path), || {
         info!(long = "x".repeat(100_000), after = 1, "said first");

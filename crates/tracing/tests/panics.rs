@@ -1,4 +1,4 @@
-//! Panics are in the ring, whatever the process does then.
+//! Panics are in the ring, whatever the process does afterwards.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -34,7 +34,7 @@ impl Drop for PanicsAtEnd {
 
 /// Runs only as the child of the tests below: this very program, started again.
 #[test]
-fn panics_if_it_is_told_to() {
+fn panics_on_request() {
     let Ok(how) = std::env::var(HOW) else { return };
     let layer = PerfringLayer::create(PathBuf::from(std::env::var(RING).unwrap()), &options());
     let layer = layer.unwrap();
@@ -65,7 +65,7 @@ fn run(how: &str) -> (ExitStatus, String, Vec<Row>, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
     let ring = dir.path().join("ring");
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "panics_if_it_is_told_to", "--nocapture"])
+        .args(["--exact", "panics_on_request", "--nocapture"])
         .env(HOW, how)
         .env(RING, &ring)
         .env("RUST_BACKTRACE", "0")
@@ -79,7 +79,7 @@ fn run(how: &str) -> (ExitStatus, String, Vec<Row>, Vec<u8>) {
 }
 
 #[test]
-fn a_panic_is_a_fatal_record_with_message_place_thread_and_span() {
+fn a_panic_is_a_fatal_record_with_message_location_thread_and_span() {
     let (status, printed, logs, span) = run("plain");
     assert_eq!(status.code(), Some(3), "{printed}");
     // The hook that was there before is called, and the one that prints.

@@ -31,7 +31,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Says something while it is being said.
+/// Logs something while it is being logged.
 struct Talks;
 
 impl std::fmt::Debug for Talks {
@@ -56,11 +56,11 @@ fn events_and_spans_allocate_nothing_once_warm() {
         span.record("late", n);
         span.follows_from(tracing::Span::current());
     };
-    // Global: under a scoped one tracing leaves out what is said within.
+    // Global: under a scoped one tracing drops what is logged within.
     tracing::subscriber::set_global_default(subscriber).unwrap();
     (0..1000).for_each(round);
     let before = ALLOCATIONS.get();
-    (0..100_000).for_each(round); // some hundred MiB: the resource is told again, too
+    (0..100_000).for_each(round); // some hundred MiB: the resource is published again, too
     let after = ALLOCATIONS.get();
     println!("100000 rounds, {} allocations", after - before);
     assert!(before > 0);

@@ -1,4 +1,4 @@
-//! What the layer stands: panics, full rings and tables, threads that end, rings that go.
+//! What the layer survives: panics, full rings and tables, threads that end, rings that are removed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -60,23 +60,23 @@ fn a_panic_in_a_value_goes_on_and_what_was_written_before_it_stays() {
 }
 
 #[test]
-fn where_the_type_table_is_full_the_names_stand_in_the_records() {
+fn where_the_type_table_is_full_the_names_are_in_the_records() {
     let (_dir, path) = ring();
-    // The ready types fit in, and few more.
+    // The built-in types fit in, and few more.
     let small = Options { types_size: 8192, ..options() };
     with(&dispatch(&path, &small), || {
-        macro_rules! places {
+        macro_rules! call_sites {
             ($($n:literal)*) => {$(
                 let _span = info_span!(target: concat!("t", $n), "numbered", n = $n, name = "mine").entered();
                 warn!(target: concat!("t", $n), n = $n, body = "mine", "event {}", $n);
             )*};
         }
-        places! { 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 }
+        call_sites! { 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 }
     });
     let rows = rows(&path);
     let (logs, starts) = (of(&rows, Class::Log), of(&rows, Class::SpanStart));
     let own = logs.iter().filter(|row| row.type_name != "perfring.Log").count();
-    println!("{own} of {} places have a type of their own", logs.len());
+    println!("{own} of {} call sites have a type of their own", logs.len());
     assert!((1..30).contains(&own));
     assert_eq!((logs.len(), starts.len()), (30, 30));
     let mut around: Option<Vec<u8>> = None;
@@ -113,7 +113,7 @@ fn what_a_full_ring_refuses_is_counted_by_it_and_by_the_sink() {
 }
 
 #[test]
-fn a_thread_that_ends_gives_its_slot_back() {
+fn a_thread_that_ends_frees_its_slot() {
     let (_dir, path) = ring();
     // One for the sink, one for a thread.
     let dispatch = dispatch(&path, &Options { slots: 2, ..options() });
@@ -127,7 +127,7 @@ fn a_thread_that_ends_gives_its_slot_back() {
     });
     saying.recv().unwrap();
     assert!(matches!(SharedProducer::attach(&path), Err(AttachError::Slots { .. })));
-    // No slot for this one: it is heard all the same.
+    // No slot for this one: its records are published all the same.
     let here = dispatch.clone();
     std::thread::spawn(move || with(&here, || info!("second"))).join().unwrap();
     go.send(()).unwrap();
@@ -138,7 +138,7 @@ fn a_thread_that_ends_gives_its_slot_back() {
 }
 
 #[test]
-fn a_layer_that_goes_gives_its_slots_back() {
+fn a_dropped_layer_frees_its_slots() {
     let (_dir, path) = ring();
     with(&dispatch(&path, &Options { slots: 2, ..options() }), || info!("here"));
     let (_one, _two) =
@@ -185,9 +185,9 @@ fn a_ring_that_overwrites_keeps_the_resource() {
 }
 
 #[test]
-fn the_resource_is_told_for_each_quarter_of_the_ring() {
+fn the_resource_is_published_for_each_quarter_of_the_ring() {
     let (_dir, path) = ring();
-    // Small records: their headers and stamps are a good part of what they take.
+    // Small records: headers and timestamps are a large part of what they take.
     let layer = PerfringLayer::create(&path, &Options { size: 1 << 16, ..options() }).unwrap();
     let sink = layer.sink().clone();
     let kind = sink.declare(Class::Gauge, "small", "", &[]).unwrap();
@@ -225,7 +225,7 @@ fn what_a_program_says_of_itself_stands_alone_also_where_the_table_is_full() {
 }
 
 #[test]
-fn a_place_that_found_the_table_locked_gets_its_type_later() {
+fn a_call_site_that_found_the_table_locked_gets_its_type_later() {
     let (_dir, path) = ring();
     let layer = PerfringLayer::create(&path, &options()).unwrap();
     let byte = SharedProducer::attach(&path).unwrap().layout().types_offset();
@@ -239,15 +239,17 @@ fn a_place_that_found_the_table_locked_gets_its_type_later() {
     };
     fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
     with(&Dispatch::new(tracing_subscriber::registry().with(layer)), || {
-        let place = |n: u32| warn!(n, "place");
-        place(0);
+        let call_site = |n: u32| warn!(n, "call_site");
+        call_site(0);
         drop(file); // and with it the lock
-        (1..3000).for_each(place);
+        (1..3000).for_each(call_site);
     });
     let rows = rows(&path);
     assert_eq!(rows.len(), 3000);
     let without = rows.iter().filter(|row| row.type_name == "perfring.Log").count();
     // Neither for good, nor with a try for each record.
     assert!((100..2000).contains(&without), "{without}");
-    assert!(rows.iter().zip(0..).all(|(row, n)| row.u64("n") == n && row.str("body") == "place"));
+    assert!(
+        rows.iter().zip(0..).all(|(row, n)| row.u64("n") == n && row.str("body") == "call_site")
+    );
 }

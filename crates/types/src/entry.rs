@@ -56,7 +56,7 @@ impl fmt::Display for BadEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the type table is corrupt {} bytes after its first entry: {}",
+            "the type table is damaged {} bytes after its first entry: {}",
             self.at, self.what
         )
     }

@@ -213,7 +213,7 @@ fn a_bad_type_keeps_the_others_readable_and_damage_keeps_what_precedes_it() {
     let damage: Vec<_> = table.damage().iter().map(ToString::to_string).collect();
     assert_eq!(damage.len(), 2);
     assert!(damage[0].contains("type 0x1389"), "{}", damage[0]);
-    assert!(damage[1].starts_with("the type table is corrupt"), "{}", damage[1]);
+    assert!(damage[1].starts_with("the type table is damaged"), "{}", damage[1]);
 }
 
 #[test]

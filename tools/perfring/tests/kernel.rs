@@ -90,7 +90,7 @@ fn kernel_events_are_merged_with_a_rings_records_until_the_process_ends() {
     let pid = echo.pid();
     echo.end();
     let (out, err, code) = tail.end();
-    assert_eq!((code, &*err), (0, &*format!("perfring: process {pid} ended: the end\n")));
+    assert_eq!((code, &*err), (0, &*format!("perfring: process {pid} ended: end\n")));
     lines.extend(out.lines().map(str::to_owned));
     let lines = json_lines(&lines.join("\n"));
     let times: Vec<u64> = lines.iter().map(|line| line["time_ns"].as_u64().unwrap()).collect();
@@ -239,8 +239,8 @@ fn a_user_without_permission_gets_advice() {
         return;
     }
     let done = as_nobody(&["tail", "--perf", "switches", "--all"]);
-    done.refuses(6, "this user may not have switches of the whole machine");
+    done.refuses(6, "this user may not observe switches of the whole machine");
     assert!(done.err().contains("CAP_PERFMON"));
     let done = as_nobody(&["tail", "--perf", "page-faults", "--pid", "1"]);
-    done.refuses(6, "this user may not have page-faults of process 1");
+    done.refuses(6, "this user may not observe page-faults of process 1");
 }

@@ -37,7 +37,7 @@ fn records_are_shown_by_their_types_from_every_reader() {
         let done = run(&[reader, &ring], b"");
         assert_eq!(done.code(), 0, "{}", done.err());
         assert_eq!(done.out(), GOLDEN, "{reader}");
-        let bad = "perfring: 2 records are not as the type table says, and shown as bytes\n";
+        let bad = "perfring: 2 records do not match the type table, and are shown as bytes\n";
         assert!(done.err().starts_with(bad), "{reader}: {}", done.err());
     }
 }
@@ -143,7 +143,8 @@ fn types_and_values_select_records_and_nothing_counts_as_lost() {
             assert_eq!((done.code(), done.out().lines().count()), (0, shown), "{args:?}");
             assert!(!done.err().contains("LOST"), "{}", done.err());
             if reader == "dump" {
-                let sum = format!("perfring: {shown} of 14 records shown; since the ring was made");
+                let sum =
+                    format!("perfring: {shown} of 14 records shown; since the ring was created");
                 assert!(done.err().contains(&sum), "{}", done.err());
             }
         }

@@ -1,4 +1,4 @@
-//! Waiting for a ring that is not there yet.
+//! Waiting for a ring that does not exist yet.
 
 use crate::file::error::AttachError;
 use crate::file::location::Location;
@@ -7,18 +7,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The longest time between two attempts although the kernel reports changes: it does not on every
-/// file system.
+/// The longest time between two attempts while the kernel reports changes, which it does not on
+/// every file system.
 const SELDOM: Duration = Duration::from_secs(1);
-/// The same where the kernel cannot be asked, or the directory is not there either.
+/// The longest time where the kernel cannot be asked, or the directory does not exist either.
 const OFTEN: Duration = Duration::from_millis(10);
 
-/// Calls `attach` until it finds a ring, for at most `timeout`: again whenever something of the ring's
-/// name appears in its directory.
+/// Calls `attach` until it finds a ring, for at most `timeout`: again whenever something with the
+/// ring's name appears in its directory.
 ///
 /// # Errors
-/// What `attach` returns, but for [`AttachError::NotFound`] and [`AttachError::Removed`] before the
-/// time is over.
+/// Those of `attach`, except [`AttachError::NotFound`] and [`AttachError::Removed`] before the time
+/// is over.
 pub fn when_there<T>(
     location: impl Into<Location>,
     timeout: Duration,
@@ -38,7 +38,8 @@ pub fn when_there<T>(
             return Err(error);
         }
         match &mut watch {
-            // A ring that is made between an attempt and the watch would be missed: once more.
+            // A ring that is made between an attempt and the watch would be missed, so it is tried
+            // once more.
             None => watch = Some(Watch::new(&location)),
             Some(watch) => {
                 watch.wait(left);
@@ -63,7 +64,7 @@ impl Watch {
         watch
     }
 
-    /// Watches the directory: also one that took the place of another.
+    /// Watches the directory, also one that has replaced another.
     fn begin(&mut self) {
         let dir = match self.path.parent() {
             Some(dir) if dir != Path::new("") => dir,
@@ -74,13 +75,13 @@ impl Watch {
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF
             | AddWatchFlags::IN_ONLYDIR;
-        // Adding a watch that is there already changes nothing.
+        // Adding a watch twice changes nothing.
         let added = self.inotify.as_ref().map(|inotify| inotify.add_watch(dir, what));
         self.watches = added.is_some_and(|added| added.is_ok());
     }
 
-    /// Waits until something of the ring's name may have appeared, for at most `limit`, and less where
-    /// the kernel may not report it. Returns whether the kernel reported it.
+    /// Waits until something with the ring's name may have appeared, for at most `limit`, and less
+    /// where the kernel may not report it. Returns whether the kernel reported it.
     fn wait(&mut self, limit: Duration) -> bool {
         let (Some(inotify), true) = (&self.inotify, self.watches) else {
             std::thread::sleep(limit.min(OFTEN));
@@ -97,7 +98,7 @@ impl Watch {
             }
             let Ok(events) = inotify.read_events() else { return false };
             let name = self.path.file_name();
-            // Without a name it is the directory itself, or events were dropped.
+            // An event without a name is the directory's own, or events were dropped.
             if events.iter().any(|event| event.name.is_none() || event.name.as_deref() == name) {
                 return true;
             }

@@ -1,7 +1,7 @@
-//! Making a ring.
+//! Creation of a ring.
 //!
-//! A ring is made beside its final name and renamed into place, so nobody ever sees half of one;
-//! its space is really allocated, so that a full disk is an error here and not a SIGBUS later.
+//! A ring is made beside its final name and renamed into place, so no process sees a half-made one.
+//! Its space is allocated, so a full disk is an error here and not a SIGBUS later.
 
 use crate::file::error::CreateError;
 use crate::file::location::Location;
@@ -43,13 +43,13 @@ pub struct RingOptions {
     pub producers: Producers,
     /// The most producers at a time, where they are many: 1 to 4096. Default 64.
     pub slots: u32,
-    /// Bytes of the type table, taken up to whole pages: up to 16 MiB, or 0 for none. An entry takes
-    /// some hundred bytes. Default 64 KiB.
+    /// Bytes of the type table, rounded up to whole pages: up to 16 MiB, or 0 for none. An entry
+    /// takes some hundred bytes. Default 64 KiB.
     pub types_size: u64,
     /// Whether each record gets a timestamp, which readers get as its `time`. Default false.
     pub time: bool,
-    /// Bytes of the AUX area: a power of two from 64 KiB on, or 0 for none. Payloads that are too
-    /// long for the data area stand there, up to its size. Default 0.
+    /// Bytes of the AUX area: a power of two from 64 KiB on, or 0 for none. It holds payloads that
+    /// are too long for the data area, up to its size. Default 0.
     pub aux_size: u64,
     /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe.
     pub mode: u32,
@@ -73,7 +73,7 @@ impl Default for RingOptions {
 }
 
 impl RingOptions {
-    /// A ring for many producers at a time.
+    /// Returns the options of a ring for many producers at a time.
     #[must_use]
     pub fn many() -> Self {
         RingOptions { producers: Producers::Many, ..RingOptions::default() }
@@ -98,7 +98,7 @@ impl RingOptions {
         })
     }
 
-    /// The layout of a ring that is made now, by this process.
+    /// Returns the layout of a ring that this process makes now.
     fn layout(&self) -> io::Result<Layout> {
         let page_size = page_size();
         Ok(Layout {
@@ -121,10 +121,10 @@ impl RingOptions {
     }
 }
 
-/// Makes a ring. Nobody is attached to it yet.
+/// Makes a ring. No process is attached to it yet.
 ///
 /// # Errors
-/// See [`CreateError`]; nothing is left behind then.
+/// See [`CreateError`]; then no file is left behind.
 pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<(), CreateError> {
     let location = location.into();
     options.check()?;
@@ -152,7 +152,7 @@ fn failed(location: &Location, step: &'static str) -> impl FnOnce(io::Error) -> 
     move |source| CreateError::Io { location, step, source }
 }
 
-/// A ring in the making, under a name of its own that goes when this is dropped.
+/// A ring in the making, under a temporary name that is removed when this is dropped.
 struct Draft<'a> {
     location: &'a Location,
     file: File,
@@ -165,7 +165,8 @@ impl<'a> Draft<'a> {
         let draft_name = format!(".perfring-{uuid}.tmp");
         let draft_path = path.with_file_name(&draft_name);
         if let Location::Segment(_) = location {
-            // One page, to have the name; the space is allocated below, where a full tmpfs is told.
+            // One page, to have the name; the space is allocated below, where a full tmpfs is
+            // reported.
             let size = layout.page_size as usize;
             let mut segment =
                 ShmemConf::new().os_id(&draft_name).size(size).create().map_err(|error| {
@@ -199,7 +200,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// All but the zeros, the magic last.
+    /// Writes everything except zeros, the magic last.
     fn write(&self, layout: &Layout, clock: Option<MachineClock>) -> Result<(), CreateError> {
         if layout.types_size > 0 {
             self.file
@@ -220,7 +221,7 @@ impl<'a> Draft<'a> {
         header(&page)
     }
 
-    /// Gives it its mode and its name.
+    /// Sets its mode and gives it its name.
     fn publish(self, path: &Path, mode: u32) -> Result<(), CreateError> {
         self.file
             .set_permissions(Permissions::from_mode(mode))
@@ -237,14 +238,15 @@ impl<'a> Draft<'a> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // After a rename there is nothing to remove; other failures leave a draft that says so by
-        // its name.
+        // After a rename there is nothing to remove. A draft that could not be removed is
+        // recognized by its name.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Gives the draft a name that nobody has: by a hard link (the draft's own name goes when it is dropped), or
-/// by a rename that never replaces. A plain rename would replace the ring of a process that was quicker.
+/// Gives the draft a free name: by a hard link (the draft's own name is removed when it is
+/// dropped), or by a rename that never replaces. A plain rename would replace the ring of a process
+/// that was quicker.
 fn name_anew(
     draft: &Path,
     path: &Path,
@@ -268,12 +270,12 @@ fn rename_to_free_name(from: &Path, to: &Path) -> io::Result<()> {
     Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
-/// One component of a path, not too long for a temporary suffix.
+/// Returns whether it is one component of a path, not too long for a temporary suffix.
 fn is_segment_name(name: &str) -> bool {
     (1..=200).contains(&name.len()) && !name.contains(['/', '\0']) && !matches!(name, "." | "..")
 }
 
-/// A random id. (The `uuid` crate would panic where there are no random bytes.)
+/// Returns a random id. (The `uuid` crate would panic where there are no random bytes.)
 fn draw_id(fill: impl FnOnce(&mut [u8]) -> Result<(), getrandom::Error>) -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     fill(&mut bytes).map_err(|error| {
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_with_neither_way_is_an_error_in_words() {
+    fn a_file_system_with_neither_method_is_an_error_with_a_message() {
         let dir = tempfile::tempdir().unwrap();
         let (draft, path) = (dir.path().join("draft"), dir.path().join("ring"));
         fs::write(&draft, "mine").unwrap();
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn no_random_bytes_are_an_error_in_words() {
+    fn no_random_bytes_are_an_error_with_a_message() {
         let refused = draw_id(|_| Err(getrandom::Error::UNEXPECTED)).unwrap_err().to_string();
         assert!(refused.contains("allow getrandom(2), or have a /dev/urandom ("), "{refused}");
         let ids: [_; 2] = std::array::from_fn(|_| draw_id(getrandom::fill).unwrap());

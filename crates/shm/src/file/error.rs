@@ -1,4 +1,4 @@
-//! Why a ring cannot be made, or attached to.
+//! Why a ring could not be made, or attached to.
 
 use crate::file::location::Location;
 use crate::sys::clock::ClockError;
@@ -7,14 +7,14 @@ use perfring_ring::{OwnerInfo, ReadError};
 use std::io;
 use thiserror::Error;
 
-/// Why a ring could not be made. Nothing is left behind.
+/// Why a ring could not be made. No file is left behind.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// Something has this name already.
+    /// The name exists already.
     #[error("{location} exists already: remove it first, or attach to it")]
     Exists {
-        /// Where the ring was to be.
+        /// The location that was asked for.
         location: Location,
     },
     /// The data area's size cannot be used.
@@ -23,23 +23,23 @@ pub enum CreateError {
          to 1 TiB"
     )]
     Size {
-        /// What was asked for.
+        /// The size that was asked for.
         size: u64,
-        /// The least, on this machine.
+        /// The least size on this machine.
         min: u64,
     },
-    /// Not enough room where the ring was to be.
+    /// There is not enough room at the location.
     #[error(
         "no room for {location}: it needs {needed} bytes; free some (for /dev/shm in a container: \
          raise its size), or make a smaller ring"
     )]
     NoSpace {
-        /// Where the ring was to be.
+        /// The location that was asked for.
         location: Location,
         /// Bytes of its file.
         needed: u64,
     },
-    /// The name cannot be a named segment's.
+    /// The name is not valid for a named segment.
     #[error("{name:?} cannot name a segment: 1 to 200 bytes without '/'")]
     Name {
         /// The name, without `shm:`.
@@ -48,13 +48,13 @@ pub enum CreateError {
     /// More producers than a ring can have, or none.
     #[error("a ring cannot have {slots} producers: 1 to 4096")]
     Slots {
-        /// What was asked for.
+        /// The number that was asked for.
         slots: u32,
     },
     /// A type table that is too large.
     #[error("a type table of {size} bytes is too large: up to 16 MiB")]
     Types {
-        /// What was asked for.
+        /// The size that was asked for.
         size: u64,
     },
     /// The AUX area's size cannot be used.
@@ -63,33 +63,33 @@ pub enum CreateError {
          1 TiB, or 0 for none"
     )]
     Aux {
-        /// What was asked for.
+        /// The size that was asked for.
         size: u64,
         /// The least above 0, on this machine.
         min: u64,
     },
-    /// The ring is to have time, and the clock cannot be told from here.
-    #[error("{location} cannot stamp its records: {source}")]
+    /// The ring is to have timestamps, and their clock cannot be read here.
+    #[error("{location} cannot have timestamps: {source}")]
     Clock {
-        /// Where the ring lives.
+        /// The location that was asked for.
         location: Location,
-        /// What is wrong with the clock.
+        /// The clock's error.
         source: ClockError,
     },
     /// Mode bits beyond `0o777`.
     #[error("mode {mode:#o} has bits beyond 0777")]
     Mode {
-        /// What was asked for.
+        /// The mode that was asked for.
         mode: u32,
     },
     /// The system refused.
     #[error("cannot make {location}: {step}: {source}")]
     Io {
-        /// Where the ring lives.
+        /// The location that was asked for.
         location: Location,
-        /// What was being done, as "opening it".
+        /// The step that failed, such as "opening it".
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -114,17 +114,17 @@ impl std::fmt::Display for Role {
 
 perfring_abi::debug_by_display!(CreateError, AttachError);
 
-/// The largest AUX area of which a reader copies payloads: 256 MiB.
+/// The largest AUX area from which a reader copies payloads: 256 MiB.
 pub(crate) const COPIED_AUX_MAX: u64 = 256 << 20;
 
 /// Why a ring could not be attached to.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// There is nothing with this name.
+    /// There is no file with this name.
     #[error("{location} does not exist")]
     NotFound {
-        /// Where the ring was looked for.
+        /// The location that was asked for.
         location: Location,
     },
     /// The file's mode forbids it.
@@ -133,37 +133,37 @@ pub enum AttachError {
          or consumer read and write; the ring's mode is set when it is made"
     )]
     Permission {
-        /// Where the ring lives.
+        /// The ring's location.
         location: Location,
-        /// What it was to be opened for, as "reading".
+        /// The access that was asked for, such as "reading".
         wanted: &'static str,
     },
     /// The file is not a ring that this code can use.
     #[error("{location}: {source}")]
     Bad {
-        /// Where the file is.
+        /// The file's location.
         location: Location,
         /// What is wrong with its header or its length.
         source: BadRing,
     },
-    /// Positions or records are such as no producer leaves.
+    /// Positions or records are ones that no producer leaves.
     #[error("{location}: {source}; `perfring dump` shows what can still be read")]
     Corrupt {
-        /// Where the ring lives.
+        /// The ring's location.
         location: Location,
         /// Where the damage is.
         source: ReadError,
     },
     /// The file was truncated while it was being read, see [`install_sigbus_handler`](crate::install_sigbus_handler).
-    #[error("{location} was truncated while it was looked at: it is no ring any more, remove it")]
+    #[error("{location} was truncated while it was being read: it is no ring any more, remove it")]
     Truncated {
-        /// Where the ring lives.
+        /// The ring's location.
         location: Location,
     },
-    /// By the time the seat was taken, the name led to another ring, or to none.
+    /// By the time the seat was taken, the name had no ring, or another one.
     #[error("{location} was removed while it was being attached to: attach again, or make it anew")]
     Removed {
-        /// Where the ring was.
+        /// The ring's location.
         location: Location,
     },
     /// Another process holds the seat.
@@ -172,11 +172,11 @@ pub enum AttachError {
         if .holder.name.is_empty() { "unnamed" } else { &.holder.name }, .holder.pid, .holder.uid
     )]
     Busy {
-        /// Where the ring lives.
+        /// The ring's location.
         location: Location,
-        /// Which of its places is taken.
+        /// The seat that is taken.
         role: Role,
-        /// The process that has it.
+        /// The process that holds it.
         holder: OwnerInfo,
     },
     /// A shared ring has as many producers as slots.
@@ -185,9 +185,9 @@ pub enum AttachError {
          the ring with more slots"
     )]
     Slots {
-        /// Where the ring lives.
+        /// The ring's location.
         location: Location,
-        /// How many it has.
+        /// How many slots it has.
         slots: u32,
     },
     /// The ring is for the other kind of producers.
@@ -199,44 +199,44 @@ pub enum AttachError {
         }
     )]
     Kind {
-        /// Where the ring lives.
+        /// The ring's location.
         location: Location,
-        /// The kind that it is for.
+        /// The kind that it is made for.
         producers: Producers,
     },
-    /// The lock of a shared ring is held by a producer that lives and does not go on.
+    /// The lock of a shared ring is held by a live producer that does not go on.
     #[error(
         "{location} is held up by its producer in slot {slot}, which is alive and does not go on: {}, \
          pid {} (in its own pid namespace), uid {}; continue it or end it",
         if .holder.name.is_empty() { "unnamed" } else { &.holder.name }, .holder.pid, .holder.uid
     )]
     HeldUp {
-        /// Where the ring lives.
+        /// The ring's location.
         location: Location,
-        /// The slot of the producer that has the lock.
+        /// The slot of the producer that holds the lock.
         slot: u32,
         /// That producer.
         holder: OwnerInfo,
     },
-    /// A reader with [`Trust::Nobody`](crate::Trust::Nobody) copies payloads, and this ring's may be
-    /// longer than it has memory for.
+    /// A reader with [`Trust::Nobody`](crate::Trust::Nobody) copies payloads, and this ring's may
+    /// be larger than its limit.
     #[error(
         "{location} has an AUX area of {size} bytes, and a reader that trusts nobody copies from no more than \
-         {}: use Trust::Peers if all who may write the file are trusted",
+         {}: use Trust::Peers if all processes that may write the file are trusted",
         COPIED_AUX_MAX
     )]
     TooLargeToCopy {
-        /// Where the ring lives.
+        /// The ring's location.
         location: Location,
         /// Bytes of its AUX area.
         size: u64,
     },
-    /// The ring stamps its records, and the clock cannot be told from here.
-    #[error("{location} stamps its records, and this process cannot: {source}")]
+    /// The ring has timestamps, and their clock cannot be read here.
+    #[error("{location} has timestamps, and this process cannot take them: {source}")]
     Clock {
-        /// Where the ring lives.
+        /// The ring's location.
         location: Location,
-        /// What is wrong with the clock.
+        /// The clock's error.
         source: ClockError,
     },
     /// The ring's pages are smaller than this machine's.
@@ -245,7 +245,7 @@ pub enum AttachError {
          be observed and dumped here, not produced to or consumed from"
     )]
     PageSize {
-        /// Where the ring lives.
+        /// The ring's location.
         location: Location,
         /// The page size that the ring was made for.
         ring: u32,
@@ -255,11 +255,11 @@ pub enum AttachError {
     /// The system refused.
     #[error("cannot attach to {location}: {step}: {source}")]
     Io {
-        /// Where the ring lives.
+        /// The ring's location.
         location: Location,
-        /// What was being done, as "opening it".
+        /// The step that failed, such as "opening it".
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Where a ring lives: a file, or a named POSIX segment.
+//! The location of a ring: a file, or a named POSIX segment.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -6,10 +6,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a ring lives.
+/// The location of a ring.
 ///
-/// Functions take every kind of string and path in its place. A string that begins with `shm:` names a POSIX
-/// segment, any other is a path. A `Path` is always a path.
+/// Functions accept every kind of string and path as a location. A string that begins with `shm:`
+/// names a POSIX segment, any other is a path. A `Path` is always a path.
 ///
 /// ```
 /// use perfring_shm::Location;
@@ -26,7 +26,7 @@ pub enum Location {
 }
 
 impl Location {
-    /// Where the file system shows it.
+    /// Returns the path of the ring's file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         match self {
@@ -45,7 +45,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// A string: `shm:` and a name, or a path.
+/// Converts a string: `shm:` and a name, or a path.
 fn of_str(text: &str) -> Location {
     match text.strip_prefix("shm:") {
         Some(name) => Location::Segment(name.to_owned()),
@@ -53,12 +53,12 @@ fn of_str(text: &str) -> Location {
     }
 }
 
-/// A string of the system's: as any string. One that is not UTF-8 is a path.
+/// Converts an OS string as a string. One that is not UTF-8 is a path.
 fn of_os_str(text: &OsStr) -> Location {
     text.to_str().map_or_else(|| Location::File(text.into()), of_str)
 }
 
-/// A path, whatever it begins with.
+/// Converts a path, whatever it begins with.
 fn of_path(path: &Path) -> Location {
     Location::File(path.to_owned())
 }

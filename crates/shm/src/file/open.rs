@@ -149,9 +149,9 @@ impl RingFile {
         }
     }
 
-    /// Returns whether the file has no name any more, or its name leads to another file. Whatever the
-    /// file system does not tell, and a name that leads nowhere while the file has another (it was
-    /// moved, or the path is relative to a directory that was left), is no removal.
+    /// Returns whether the file has no name any more, or its name leads to another file. It returns
+    /// `false` where the file system does not say, and where the name leads nowhere while the file
+    /// has another (it was moved, or the path is relative to a directory that was left).
     pub(crate) fn is_removed(&self) -> bool {
         let Ok(open) = self.file.metadata() else { return false };
         let is_other =

@@ -1,4 +1,4 @@
-//! Opening a ring, or making it where there is none.
+//! Opening a ring, or making it if there is none.
 
 use crate::file::create::{RingOptions, create};
 use crate::file::error::{AttachError, CreateError};
@@ -7,8 +7,8 @@ use crate::file::open::{Access, RingFile};
 use perfring_abi::{Layout, Policy, Producers};
 use thiserror::Error;
 
-/// How often a ring may vanish between its creation and its opening, or appear the other way round, until
-/// that is an error.
+/// How often a ring may vanish between its creation and its opening, or appear between its opening
+/// and its creation, before that is an error.
 const TRIES: u32 = 64;
 
 /// Why a ring could not be opened or made.
@@ -18,34 +18,34 @@ pub enum OpenError {
     /// The ring could not be made.
     #[error(transparent)]
     Create(#[from] CreateError),
-    /// The ring is there, or was just made, and could not be attached to.
+    /// The ring exists, or was just made, and could not be attached to.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// The ring is there, and is not as the options ask for.
+    /// The ring exists and differs from the options.
     #[error(
         "{location} exists and has {option} {found}, where {option} {wanted} is asked for: ask for what it has, \
          or remove it first"
     )]
     Differs {
-        /// Where the ring lives.
+        /// The ring's location.
         location: Location,
-        /// The field of [`RingOptions`] that differs, the first of them.
+        /// The first field of [`RingOptions`] that differs.
         option: &'static str,
-        /// What was asked for, sizes as they are rounded.
+        /// The value that was asked for, sizes as they are rounded.
         wanted: String,
-        /// What the ring has.
+        /// The ring's value.
         found: String,
     },
 }
 
 perfring_abi::debug_by_display!(OpenError);
 
-/// Attaches to a ring by `attach`, after making it if there is none. Processes that call this at once get
-/// one ring.
+/// Attaches to a ring by `attach`, and makes it first if there is none. Processes that call this at
+/// once get one ring.
 ///
 /// # Errors
-/// [`OpenError::Differs`] if the ring is there with other options; [`OpenError::Attach`] as `attach` returns
-/// it; [`OpenError::Create`].
+/// [`OpenError::Differs`] if the ring exists with other options; [`OpenError::Attach`] as `attach`
+/// returns it; [`OpenError::Create`].
 pub fn open_or_create<T>(
     location: impl Into<Location>,
     options: &RingOptions,
@@ -58,17 +58,17 @@ pub fn open_or_create<T>(
     let attached = loop {
         let found = RingFile::open(location.clone(), Access::Read)
             .map_err(OpenError::Attach)
-            // Before anything is changed in a ring that is not what was asked for.
+            // Before anything is changed in a ring that is not the one asked for.
             .and_then(|ring| options.agree_with(&location, &ring.layout))
             .and_then(|()| attach(&location).map_err(OpenError::Attach));
-        let gone = match found {
+        let created = match found {
             Ok(attached) => break attached,
             Err(OpenError::Attach(AttachError::NotFound { .. })) => create(&location, options),
             Err(OpenError::Attach(AttachError::Removed { .. })) => Ok(()),
             Err(error) => return Err(error),
         };
         tries -= 1;
-        match gone {
+        match created {
             Ok(()) if tries > 0 => {}
             // Another process was quicker.
             Err(CreateError::Exists { .. }) if tries > 0 => {}
@@ -81,11 +81,11 @@ pub fn open_or_create<T>(
     Ok(attached)
 }
 
-/// Makes a ring if there is none. Nobody is attached to it by this.
+/// Makes a ring if there is none. Attaches no process to it.
 ///
 /// # Errors
-/// [`OpenError::Differs`] if the ring is there with other options; [`OpenError::Attach`] if it is of the other
-/// kind, or no ring; [`OpenError::Create`].
+/// [`OpenError::Differs`] if the ring exists with other options; [`OpenError::Attach`] if it is of
+/// the other kind, or no ring; [`OpenError::Create`].
 pub fn create_if_missing(
     location: impl Into<Location>,
     options: &RingOptions,
@@ -95,7 +95,7 @@ pub fn create_if_missing(
 }
 
 impl RingOptions {
-    /// Refuses a ring that differs from these options. Its mode may.
+    /// Refuses a ring that differs from these options. Its mode may differ.
     fn agree_with(&self, location: &Location, layout: &Layout) -> Result<(), OpenError> {
         if layout.producers != self.producers {
             let (location, producers) = (location.clone(), layout.producers);
@@ -141,14 +141,14 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_ring_that_vanishes_or_changes_on_the_way_is_made_again_or_refused() {
+    fn a_ring_that_vanishes_or_changes_meanwhile_is_made_again_or_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
         let options = RingOptions { types_size: 0, ..RingOptions::default() };
         let attach = |location: &Location| RingFile::open(location.clone(), Access::Write);
         let layout_of = |ring: &RingFile| -> Layout { ring.layout };
 
-        // Gone each time between the check and the attachment, until it stays.
+        // Removed each time between the check and the attachment, until it stays.
         let mut calls = 0;
         let vanishing = |location: &Location| {
             calls += 1;
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(layout_of(&ring).uuid, attach(&Location::from(&path)).unwrap().layout.uuid);
         assert_eq!(calls, 6);
 
-        // Another takes its place.
+        // Another ring replaces it.
         let larger = RingOptions { size: 1 << 21, ..options };
         let replaced = |location: &Location| {
             fs::remove_file(location.path()).unwrap();
@@ -176,7 +176,7 @@ mod tests {
             fs::remove_file(location.path()).unwrap();
             attach(location)
         };
-        let gone = open_or_create(&path, &larger, never, |ring| &ring.layout).unwrap_err();
-        assert!(matches!(gone, OpenError::Attach(AttachError::Removed { .. })), "{gone}");
+        let removed = open_or_create(&path, &larger, never, |ring| &ring.layout).unwrap_err();
+        assert!(matches!(removed, OpenError::Attach(AttachError::Removed { .. })), "{removed}");
     }
 }

@@ -1,10 +1,10 @@
-//! Whether the file of a ring that is mapped was removed.
+//! Checking whether the file of a mapped ring was removed.
 
 use crate::file::open::RingFile;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What was found of a mapped ring's file. A reader asks for it where it has nothing to read: nobody
-/// wakes it for a removal.
+/// What was found out about a mapped ring's file. A reader asks where it has nothing to read, as no
+/// process wakes it for a removal.
 #[derive(Debug, Default)]
 pub(crate) struct Presence {
     removed: AtomicBool,
@@ -32,7 +32,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_ring_is_removed_once_its_name_is_gone_or_another_s() {
+    fn a_ring_is_removed_once_its_name_is_removed_or_another_s() {
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("ring"), dir.path().join("other"));
         let make = || {
@@ -42,7 +42,7 @@ mod tests {
         let (ring, presence) = make();
         assert!(!presence.check(&ring), "it is there");
         fs::remove_file(&path).unwrap();
-        assert!(!presence.is_removed(), "nobody has looked");
+        assert!(!presence.is_removed(), "nobody has checked");
         assert!(presence.check(&ring) && presence.is_removed(), "removed");
 
         let (ring, presence) = make();

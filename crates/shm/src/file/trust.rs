@@ -1,4 +1,4 @@
-//! Whether those who may write a ring's file are trusted.
+//! Whether the processes that may write a ring's file are trusted.
 
 use crate::file::error::{AttachError, COPIED_AUX_MAX};
 use crate::file::open::RingFile;
@@ -7,19 +7,19 @@ use crate::sys::sigbus::install_sigbus_handler;
 /// Mode bits by which others than the owner may write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Whom a reader trusts not to change records while it reads them: those who may write the ring's
-/// file. Positions and lengths are checked in any case, each loaded once, so what they become
-/// afterwards does not matter.
+/// Whom a reader trusts not to change records while it reads them, among those who may write the
+/// ring's file. Positions and lengths are checked in any case, each loaded once, so later changes
+/// of them have no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Everybody who may write the file. Records of a drop ring are borrowed in place, and stay as they
-    /// are while every process keeps to the protocol.
+    /// Everybody who may write the file. Records of a drop ring are borrowed in place, and do not
+    /// change while every process keeps to the protocol.
     #[default]
     Peers,
-    /// Nobody. Each record is copied before it is returned, so nobody can change it while it is read,
-    /// and a file that is truncated is an error and not the end of this process
-    /// ([`install_sigbus_handler`] is called). Rings with an AUX area of more than [`Trust::MAX_AUX`] are
-    /// refused: a single payload could take that much memory.
+    /// Nobody. Each record is copied before it is returned, so no process can change it while it is
+    /// read, and truncation of the file is an error instead of the end of this process
+    /// ([`install_sigbus_handler`] is called). Rings with an AUX area of more than
+    /// [`Trust::MAX_AUX`] are refused: a single payload could take that much memory.
     Nobody,
     /// [`Trust::Peers`] if the file belongs to this process's user and nobody else may write it, else
     /// [`Trust::Nobody`].

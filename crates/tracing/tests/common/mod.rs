@@ -14,7 +14,7 @@ pub(crate) struct Row {
     pub(crate) type_name: String,
     pub(crate) class: Class,
     pub(crate) value: Value,
-    /// By the ring's own stamp, in ns since 1970.
+    /// By the ring's own timestamp, in ns since 1970.
     pub(crate) wall: Option<u64>,
 }
 

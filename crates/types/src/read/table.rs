@@ -16,7 +16,7 @@ use std::fmt;
 /// assert!(table.is_empty());
 /// assert_eq!(
 ///     table.damage()[0].to_string(),
-///     "the type table is corrupt 0 bytes after its first entry: its size is invalid",
+///     "the type table is damaged 0 bytes after its first entry: its size is invalid",
 /// );
 /// ```
 #[derive(Clone, Debug, Default)]

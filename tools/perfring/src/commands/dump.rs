@@ -92,7 +92,7 @@ fn newest(args: &Args, stop: &Stop) -> Result<u64, Failure> {
 }
 
 fn damaged(location: &Location, error: ReadError, records: u64) -> Failure {
-    let what = "records before it are whole, what follows cannot be read";
+    let what = "records before it are intact, what follows cannot be read";
     Failure::Damaged(format!("{location}: {error}; the {records} {what}"))
 }
 
