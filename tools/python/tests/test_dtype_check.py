@@ -93,7 +93,7 @@ def test_what_has_the_same_bytes_is_taken(dtype: Any) -> None:
     ],
 )
 def test_what_has_other_bytes_is_refused_with_the_field(dtype: Any, sentence: str) -> None:
-    with pytest.raises(perfring.BadType, match=rf"are no check\.Tick: {sentence}"):
+    with pytest.raises(perfring.BadType, match=rf"are not valid check\.Tick: {sentence}"):
         check(dtype, KIND)
 
 
@@ -108,7 +108,7 @@ def test_numbers_do_for_records_of_such_numbers() -> None:
     point = perfring.record_type("check.Point", POINT)
     check(np.dtype("f8"), point)  # a row of two is a record
     for other in ("i8", "f4", ">f8"):
-        with pytest.raises(perfring.BadType, match=r"are no check\.Point"):
+        with pytest.raises(perfring.BadType, match=r"are not valid check\.Point"):
             check(np.dtype(other), point)
 
 

@@ -190,9 +190,8 @@ pub(crate) struct Window {
     len: usize,
 }
 
-// SAFETY: the bytes are those of an open reservation, which only whoever has a view of them
-// touches; a program that writes one view from two threads races with itself, as with any
-// `bytearray`.
+// SAFETY: the bytes are those of an open reservation, which only holders of a view touch; a program
+// that writes one view from two threads races with itself, as with any `bytearray`.
 unsafe impl Send for Window {}
 // SAFETY: as above.
 unsafe impl Sync for Window {}
