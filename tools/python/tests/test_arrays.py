@@ -87,13 +87,13 @@ def test_any_type_is_the_same_in_arrow() -> None:
             payloads.append(bytes(payload))
         batch = _arrays.to_arrow(Fake(kind, payloads))
         batch.validate(full=True)
-        told = json.loads(kind.json)["fields"]
+        fields = json.loads(kind.json)["fields"]
         for nth, payload in enumerate(payloads):  # type: ignore[assignment]
             values = kind.decode(payload)
-            for field in told:
+            for field in fields:
                 found = batch.column(field["name"])[nth].as_py()
                 assert found == as_arrow(field, values[field["name"]]), field
-        assert batch.to_pandas().shape == (len(payloads), 1 + len(told))
+        assert batch.to_pandas().shape == (len(payloads), 1 + len(fields))
 
 
 @pytest.fixture
@@ -233,8 +233,8 @@ def test_arrow_of_several_types_has_payloads_without_a_copy(ring: Path) -> None:
 def test_arrow_of_pinned_records(ring: Path) -> None:
     with perfring.Consumer(ring) as consumer:
         batch = consumer.pin()
-        told = [bytes(record) for record in batch]  # type: ignore[arg-type]
-        assert batch.to_arrow()["payload"].to_pylist() == told
+        payloads = [bytes(record) for record in batch]  # type: ignore[arg-type]
+        assert batch.to_arrow()["payload"].to_pylist() == payloads
 
 
 def test_arrow_has_units_and_labels_and_never_two_columns_of_one_name() -> None:
