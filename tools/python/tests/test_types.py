@@ -132,11 +132,11 @@ PAYLOADS.append(("agree.Packed", PACKED_EXAMPLE))
 def test_a_type_is_the_same_in_rust(rust: Callable[..., list[str]]) -> None:
     lines = [line.split("\t") for line in rust("schemas")]
     assert sorted(TYPES) == sorted(name for name, *_ in lines)
-    for name, number, layout, text in lines:
+    for name, number, layout, theirs in lines:
         ours = TYPES[name]
-        assert (ours.id, ours.layout) == (int(number), int(layout)), (ours.json, text)
+        assert (ours.id, ours.layout) == (int(number), int(layout)), (ours.json, theirs)
         if name == "agree.Trade":  # units and help are no part of the layout
-            assert ours.json == text
+            assert ours.json == theirs
 
 
 def test_rust_sees_the_values_that_python_packed(rust: Callable[..., list[str]]) -> None:
