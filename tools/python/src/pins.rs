@@ -158,7 +158,7 @@ impl Pins {
     fn settle_locked(&self, source: &mut Option<Source>) {
         self.unsettled.take();
         if self.is_closed() {
-            self.leave_copies(); // only what somebody has a view of stays in the ring
+            self.leave_copies(); // only records with views stay in the ring
             self.unsettled.take();
         }
         let mut entries = lock(&self.entries);
@@ -168,7 +168,7 @@ impl Pins {
             && entry.cell.strong_count() == 0
             && (entry.acknowledged || closed)
         {
-            // What is not acknowledged stands after everything that is, and stays in the ring.
+            // Unacknowledged records follow all acknowledged ones, and stay in the ring.
             let entry = entries.pop_front().filter(|entry| entry.acknowledged);
             free = entry.map(|entry| entry.resume_point).or(free);
         }

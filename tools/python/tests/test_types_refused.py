@@ -38,7 +38,7 @@ def make(annotation: Any, **options: Any) -> Any:
     [
         (str, r"T\.a: say how many bytes the text may have: Annotated\[str, text\(16\)\]"),
         (bytes, r"T\.a: say how many bytes there are: Annotated\[bytes, raw\(16\)\]"),
-        (int | None, r"T\.a: there is no place for None: let one value mean none"),
+        (int | None, r"T\.a: None has no bytes: let one value mean none"),
         (list[int], r"T\.a: say how many values there are: .*array\(4\)"),
         (tuple[int, ...], r"T\.a: say how many values there are"),
         (tuple[int, float], r"T\.a: the layout of a tuple of different types is not stable"),

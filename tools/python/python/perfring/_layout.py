@@ -1,6 +1,6 @@
 """Lays out the fields of a record as ``#[repr(C)]`` does, and encodes their values.
 
-A `Shape` is what stands in one place. `shape_of` finds it from an annotation.
+A `Shape` is the layout of one field. `shape_of` returns that of an annotation.
 """
 
 import enum
@@ -299,7 +299,7 @@ def _advice(annotation: Any, origin: Any, mark: object) -> str:
     if annotation is bytes:
         return "say how many bytes there are: Annotated[bytes, raw(16)]"
     if origin in (typing.Union, types.UnionType):
-        return "there is no place for None: let one value mean none"
+        return "None has no bytes: let one value mean none"
     if annotation in (list, tuple) or origin in (list, tuple):
         return "say how many values there are: Annotated[tuple[F64, ...], array(4)]"
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):

@@ -77,7 +77,7 @@ impl Buffer {
         let items = if view.ndim < 1 || view.shape.is_null() {
             1
         } else {
-            // SAFETY: `ndim` numbers stand there, and it is at least one.
+            // SAFETY: the array has `ndim` numbers, and `ndim` is at least one.
             unsafe { *view.shape }.max(0) as usize
         };
         (bytes, items)

@@ -80,7 +80,7 @@ impl Held {
                     Some(wait) => producer.offer_timeout(kind, len, wait),
                 };
                 match opened {
-                    // SAFETY: the producer stands still until `self` is dropped, where what is open
+                    // SAFETY: the producer is not moved until `self` is dropped, where what is open
                     // ends first; and is not touched by others while this is open, see `producer`.
                     Ok(Some(open)) => Open::One(unsafe {
                         std::mem::transmute::<Reservation<'_>, Reservation<'static>>(open)

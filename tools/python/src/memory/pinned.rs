@@ -56,6 +56,6 @@ pub(crate) fn pinned_span(source: &mut Source, start: u64) -> Pinned {
     let at = data_offset + (start & (ring.data_size() - 1));
     let len = (end - start).min(ring.data_size());
     // SAFETY: as for `pinned`, of all records between. The data area is mapped twice in a row, so a
-    // span of up to its size stands in one piece wherever it begins.
+    // span of up to its size is contiguous wherever it begins.
     unsafe { Pinned::new(ring.base().wrapping_add(at as usize), len as usize) }
 }
