@@ -1,4 +1,4 @@
-"""What it takes to read a batch of records out of a ring into numpy, the reader's side alone."""
+"""Measures reading batches from a ring into numpy, the reader's side alone."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILLS = 16
-"""How often the ring is filled and read in a sample."""
+"""The number of times that the ring is filled and read in a sample."""
 
 
 def shape(size: int) -> Any:
-    """A type for records of so many bytes: a number, and words."""
+    """Return a type for records of so many bytes: a number, and words."""
     import numpy as np
 
     return np.dtype([("number", "<u8"), ("words", "<u8", (size // 8 - 1,))])
 
 
 class Reading:
-    """A ring, filled again for each sample, and what it takes to read all of it."""
+    """A ring that is filled for each sample, and the methods that read all of it."""
 
     def __init__(self, directory: Path, size: int) -> None:
         import numpy as np
@@ -42,23 +42,23 @@ class Reading:
             0, 1 << 63, self.records["words"].shape
         )
         self.copy = np.empty(ROUND, self.records.dtype)
-        # What memcpy reads was last written by the same loop as the ring's records were.
+        # memcpy reads bytes that the same loop wrote as the ring's records.
         self.source = self.records.copy()
 
     def fill(self) -> None:
-        """Publishes all records; nobody's time."""
+        """Publishes all records, untimed."""
         done = self.producer.publish_array(self.records, self.type)
         if done != len(self.records):
             raise WrongRecordError(f"{done} of {len(self.records)} records found space")
 
     def check(self, nth: int, array: Any) -> None:
-        """Compares every byte of a batch, outside of what is timed."""
+        """Compares every byte of a batch, untimed."""
         due = self.records[nth * ROUND : (nth + 1) * ROUND]
         if array.tobytes() != due.tobytes():
             raise WrongRecordError(f"batch {nth} is not what was published")
 
     def ways(self) -> dict[str, Callable[[], float]]:
-        """What is timed, each giving nanoseconds a record."""
+        """Returns the measurements, each of nanoseconds a record."""
         drain, pin, dtype = self.consumer.drain, self.consumer.pin, self.records.dtype
         frombuffer, kind = self.np.frombuffer, self.type
         return {
@@ -71,7 +71,7 @@ class Reading:
         }
 
     def timed(self, read: Any) -> float:
-        """Nanoseconds a record that reading takes in batches."""
+        """Returns the nanoseconds a record of reading in batches."""
         clock, spent = time.perf_counter_ns, 0
         for _ in range(FILLS):
             self.fill()
@@ -84,7 +84,7 @@ class Reading:
         return spent / (FILLS * self.batches * ROUND)
 
     def copied(self) -> float:
-        """Nanoseconds a record of a bare memcpy of the same bytes, into one place each time."""
+        """Returns the nanoseconds a record of a memcpy of the same bytes to one address."""
         clock, spent, copyto = time.perf_counter_ns, 0, self.np.copyto
         target = self.copy.view("<u8")
         for _ in range(FILLS):
@@ -98,6 +98,6 @@ class Reading:
         return spent / (FILLS * self.batches * ROUND)
 
     def close(self) -> None:
-        """Lets the ring go."""
+        """Closes the ring."""
         self.consumer.close()
         self.producer.close()

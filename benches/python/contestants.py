@@ -1,4 +1,4 @@
-"""Who is measured: a way to send, and a way to receive, between two processes.
+"""The contestants: ways to send and to receive between two processes.
 
 All are set up to lose nothing: a sender that is too fast waits. `channel` is made in the parent
 and given to both processes; the other two are made in one of them each.
@@ -24,26 +24,26 @@ class Sender(Protocol):
     """The producer's side."""
 
     def send(self, count: int) -> None:
-        """Sends so many payloads, beginning with the first."""
+        """Sends `count` payloads from the first on."""
 
 
 class Receiver(Protocol):
     """The consumer's side."""
 
     def receive(self, count: int) -> int:
-        """Reads until so many have come or are lost, checks each, and returns the lost ones."""
+        """Reads until that many arrived or are lost, checks each, and returns the lost ones."""
 
 
 class Contestant:
-    """A way to get bytes from one process to another."""
+    """A way to send bytes from one process to another."""
 
     name = ""
     settings = ""
     package: str | None = None
-    """What must be installed for it, by the name to import."""
+    """The modules that must be installed, by the name to import."""
 
     def missing(self) -> str | None:
-        """Why it cannot take part, if so."""
+        """Returns why it cannot run, if so."""
         if self.package is None:
             return None
         try:
@@ -53,20 +53,20 @@ class Contestant:
         return None
 
     def channel(self, context: SpawnContext, directory: Path, size: int) -> Any:
-        """What both processes are given."""
+        """Returns the arguments of both processes."""
         raise NotImplementedError
 
     def sender(self, channel: Any, size: int) -> Sender:
-        """The producer's side of it."""
+        """Returns the producer's side."""
         raise NotImplementedError
 
     def receiver(self, channel: Any, size: int) -> Receiver:
-        """The consumer's side of it."""
+        """Returns the consumer's side."""
         raise NotImplementedError
 
 
 class OneByOne:
-    """Sends and receives by a call for each record."""
+    """Sends and receives with a call for each record."""
 
     def __init__(self, size: int, call: Any) -> None:
         self.payloads = payloads(size)
@@ -86,7 +86,7 @@ class OneByOne:
 
 
 class Queue(Contestant):
-    """`multiprocessing.Queue`, as everybody uses it."""
+    """`multiprocessing.Queue`, as it is commonly used."""
 
     name = "multiprocessing.Queue"
     settings = "put, get; no limit to its length"
@@ -102,7 +102,7 @@ class Queue(Contestant):
 
 
 class Pipe(Contestant):
-    """`multiprocessing.Pipe`, with bytes as they are."""
+    """`multiprocessing.Pipe`, with raw bytes."""
 
     name = "multiprocessing.Pipe"
     settings = "one-way, send_bytes, recv_bytes"
@@ -127,7 +127,7 @@ class Zmq(Contestant):
     package = "zmq"
 
     def socket(self, kind: str, size: int) -> Any:
-        """A socket with the limits that were found to be fastest."""
+        """Returns a socket with the limits that were found to be fastest."""
         zmq: Any = importlib.import_module("zmq")
         socket = zmq.Context.instance().socket(getattr(zmq, kind))
         socket.set_hwm(10_000 if size < 1024 else 1000)
@@ -163,7 +163,7 @@ class Iceoryx2(Contestant):
         return f"perfring-bench-{uuid.uuid4().hex}"
 
     def service(self, channel: str, size: int) -> tuple[Any, Any]:
-        """The node, which must live as long as its ports, and the service."""
+        """Returns the node, which must live as long as its ports, and the service."""
         iox2: Any = importlib.import_module("iceoryx2")
         iox2.set_log_level(iox2.LogLevel.Error)
 

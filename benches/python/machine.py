@@ -1,4 +1,4 @@
-"""On what a run was made."""
+"""Describes the machine of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGES = ("perfring", "numpy", "pyzmq", "iceoryx2")
 
 
 def version(package: str) -> str:
-    """The version of an installed package, or that it is not installed."""
+    """Returns the version of a package, or that it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -22,7 +22,7 @@ def version(package: str) -> str:
 
 
 def processor() -> str:
-    """The processor's name."""
+    """Returns the processor's name."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -30,7 +30,7 @@ def processor() -> str:
 
 
 def commit() -> str:
-    """The commit of this checkout, and whether it was changed since."""
+    """Returns the commit of this checkout, and whether it was changed since."""
     try:
         said = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=7"],
@@ -45,7 +45,7 @@ def commit() -> str:
 
 
 def machine() -> dict[str, str]:
-    """What to know of the machine, the versions and the moment."""
+    """Returns the machine, the versions and the date."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),

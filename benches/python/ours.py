@@ -1,4 +1,4 @@
-"""The contestants of ours: a record at a time and in batches, both ways."""
+"""perfring's contestants: a record at a time and in batches, in both directions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RING = 1 << 20
-"""Bytes of the rings."""
+"""The bytes of the rings."""
 
 
 class Publish:
@@ -31,7 +31,7 @@ class Publish:
 
 
 class PublishArray:
-    """`publish_array`, a round of records a call."""
+    """`publish_array`, with a round of records in each call."""
 
     def __init__(self, ring: Path, size: int) -> None:
         import perfring
@@ -89,9 +89,9 @@ class Drain:
         seen = lost = 0
         while seen < count:
             batch = self.consumer.drain(ROUND, timeout=None)
-            told = sum(loss.records for loss in batch.lost)
-            if told:  # the gap may be anywhere in the batch: record by record
-                raise ValueError(f"{told} records were lost in a ring that loses none")
+            lost = sum(loss.records for loss in batch.lost)
+            if lost:  # the gap may be anywhere in the batch: check each record
+                raise ValueError(f"{lost} records were lost in a ring that loses none")
             rows = np.frombuffer(batch, "<u8").reshape(-1, self.words)
             self.rounds.check(seen, rows)
             seen += len(rows)

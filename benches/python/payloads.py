@@ -1,4 +1,4 @@
-"""What is sent, and how a reader knows that it got just that: the same for everybody.
+"""The payloads, and how a reader verifies them: the same for all contestants.
 
 A round of payloads is made before anything is measured, each another, all of their bytes of no
 pattern. They are sent over and over. A reader compares every byte of every record with the payload
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROUND = 1024
-"""Payloads of a round."""
+"""The number of payloads in a round."""
 
 
 class WrongRecordError(Exception):
-    """Something came that was not sent then."""
+    """A record that was not due."""
 
 
 def payloads(size: int) -> list[bytes]:
-    """A round of payloads of `size` bytes: a number, and bytes that are no other's."""
+    """Returns a round of payloads of `size` bytes: a number, and bytes unique to it."""
     made = random.Random(size)
     return [struct.pack("<Q", number) + made.randbytes(size - 8) for number in range(ROUND)]
 
 
 def turns(of: list[bytes], count: int) -> Iterator[bytes]:
-    """The payloads of a run of `count` records, in their order."""
+    """Returns the payloads of a run of `count` records, in order."""
     return islice(cycle(of), count)
 
 
 def wrong(got: bytes, due: bytes) -> WrongRecordError:
-    """What to say of a record that is not the one that was due."""
+    """Returns the error for a record that was not due."""
     came, turn = (int.from_bytes(data[:8], "little") for data in (got, due))
     return WrongRecordError(
         f"payload {came} ({len(got)} bytes) came when it was the turn of {turn} ({len(due)} bytes)"
@@ -44,13 +44,13 @@ def wrong(got: bytes, due: bytes) -> WrongRecordError:
 
 
 class Rounds:
-    """The same for readers of whole batches: payloads as rows of 64-bit words in numpy."""
+    """The payloads for readers of batches: rows of 64-bit words in numpy."""
 
     def __init__(self, size: int) -> None:
         import numpy as np
 
         words = np.frombuffer(b"".join(payloads(size)), "<u8").reshape(ROUND, size // 8)
-        # Twice, so that what is due is one piece wherever a batch of up to a round begins.
+        # Twice, so that the expected rows of a batch of up to a round are contiguous.
         self.words = np.concatenate([words, words])
         self.equal = np.array_equal
 

@@ -1,4 +1,4 @@
-"""Measures perfring beside the other ways from one Python process to another, in one run.
+"""Measures perfring and other transports between Python processes, in one run.
 
     python benches/python/peers.py [--json] [--payloads 64,4096] [--only NAME] [--seconds 0.3]
 
@@ -30,7 +30,7 @@ REPETITIONS = 5
 
 @dataclass(frozen=True)
 class Result:
-    """A contestant's samples of one payload size."""
+    """A contestant's samples for one payload size."""
 
     name: str
     payload: int
@@ -39,12 +39,12 @@ class Result:
 
     @property
     def rates(self) -> list[float]:
-        """Records a second of each sample."""
+        """Returns the records a second of each sample."""
         return [sample.rate for sample in self.samples]
 
 
 def spread(values: list[float], digits: int = 2) -> str:
-    """A median and the range."""
+    """Returns the median and the range."""
     low, middle, high = min(values), statistics.median(values), max(values)
     return f"{middle:,.{digits}f} ({low:,.{digits}f}..{high:,.{digits}f})"
 
@@ -52,7 +52,7 @@ def spread(values: list[float], digits: int = 2) -> str:
 def measured(
     contestants: list[Contestant], size: int, seconds: float, directory: Path
 ) -> list[Result]:
-    """All contestants' samples, taken in turns."""
+    """Returns all contestants' samples, taken in turns."""
     context = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
         pairs = [
@@ -62,7 +62,7 @@ def measured(
         counts = [pair.calibrated(seconds) for pair in pairs]
         samples: list[list[Sample]] = [[] for _ in pairs]
         for turn in range(REPETITIONS):
-            # Not always the same one after the same one.
+            # In changing order.
             for at in sorted(range(len(pairs)), key=lambda at: (at + turn) % len(pairs)):
                 samples[at].append(pairs[at].run(counts[at]))
     return [
@@ -72,7 +72,7 @@ def measured(
 
 
 def table(results: list[Result]) -> None:
-    """Prints the results of one payload size."""
+    """Prints the results for one payload size."""
     queue = next((result.rates for result in results if result.name.endswith("Queue")), None)
     print(f"{'thousand records/s':<40}{'median (range)':>32}{'MB/s':>8}{'of Queue':>10}{'lost':>6}")
     for result in results:
@@ -80,7 +80,7 @@ def table(results: list[Result]) -> None:
         megabytes = statistics.median(result.rates) * result.payload / 1e6
         ratio = ""
         if queue is not None:
-            # Of samples taken in the same turn.
+            # Over samples taken in the same turn.
             pairs = zip(result.rates, queue, strict=True)
             ratio = f"{statistics.median(ours / theirs for ours, theirs in pairs):.1f}"
         lost = sum(sample.lost for sample in result.samples)
@@ -88,7 +88,7 @@ def table(results: list[Result]) -> None:
 
 
 def read_in_batches(size: int, directory: Path) -> dict[str, list[float]]:
-    """What reading costs a record, in ns: the samples of each way, taken in turns."""
+    """Returns the ns a record of each way to read, taken in turns."""
     reading = Reading(directory, size)
     ways = reading.ways()
     taken: dict[str, list[float]] = {name: [] for name in ways}
@@ -100,7 +100,7 @@ def read_in_batches(size: int, directory: Path) -> dict[str, list[float]]:
 
 
 def costs(size: int) -> None:
-    """Says what the check is, in the figures."""
+    """Prints the share of verification in the figures."""
     single, batched = cost(size)
     in_batches = (
         "without numpy nothing in batches" if batched is None else f"{batched:.1f} in numpy"
@@ -109,7 +109,7 @@ def costs(size: int) -> None:
 
 
 def main() -> int:
-    """The command."""
+    """Runs the comparison."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--payloads", default="64,4096", help="sizes in bytes, multiples of 8")
     parser.add_argument("--only", default="", help="contestants whose name has this")
@@ -161,7 +161,7 @@ def batches(sizes: list[int], as_json: bool) -> None:
 
 
 def shared_memory() -> str | None:
-    """Where rings belong: a tmpfs, if there is one."""
+    """Returns the directory for rings: a tmpfs, if there is one."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 

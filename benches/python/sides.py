@@ -1,4 +1,4 @@
-"""Two processes for each contestant, that stay for all of its samples and sleep between them."""
+"""Runs two processes for each contestant, for all of its samples, which sleep in between."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from contestants import Contestant
 
 PATIENCE = 60.0
-"""Seconds that a sample may take; far more than any does."""
+"""The seconds that a sample may take, far more than it needs."""
 
 
 class SideError(Exception):
-    """A process of a contestant failed, or said nothing."""
+    """A process of a contestant failed or timed out."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What a run of one contestant came to."""
+    """The result of a contestant's run."""
 
     records: int
     lost: int
@@ -34,14 +34,14 @@ class Sample:
 
     @property
     def rate(self) -> float:
-        """Verified records a second, from before the first send to after the last check."""
+        """Returns the verified records a second, from the first send to the last check."""
         return (self.records - self.lost) / self.seconds
 
 
 def serve(
     control: Connection, contestant: Contestant, channel: Any, size: int, sends: bool
 ) -> None:
-    """A side's process: does a run for each number that it is told, until the pipe is closed."""
+    """Runs a side: one run for each number that it receives, until the pipe is closed."""
     try:
         if sends:
             sender = contestant.sender(channel, size)
@@ -73,7 +73,7 @@ class Pair:
         self.contestant = contestant
         channel = contestant.channel(context, directory, size)
         self.started: list[tuple[BaseProcess, Connection]] = []
-        # The reader first: what is sent to nobody is gone, with some.
+        # The reader first: some contestants drop what is sent without one.
         for sends in (False, True):
             ours, theirs = context.Pipe()
             process = context.Process(
@@ -85,7 +85,7 @@ class Pair:
             self.hear(ours)
 
     def hear(self, control: Connection) -> tuple[Any, Any]:
-        """The next word of a side."""
+        """Returns the next message of a side."""
         if not control.poll(PATIENCE):
             raise SideError(f"{self.contestant.name} said nothing for {PATIENCE:.0f} s")
         try:
@@ -97,7 +97,7 @@ class Pair:
         return what, more
 
     def run(self, count: int) -> Sample:
-        """Sends so many records from one to the other."""
+        """Sends that many records from one side to the other."""
         (_, reads), (_, sends) = self.started
         for control in (reads, sends):
             control.send(count)
@@ -107,7 +107,7 @@ class Pair:
         return Sample(count, lost, (ended - begun) / 1e9)
 
     def calibrated(self, seconds: float) -> int:
-        """Records that take about so long."""
+        """Returns the number of records that take about that long."""
         count, sample = 1024, self.run(1024)
         while sample.seconds < seconds / 4 and count < 1 << 24:
             count *= 4
@@ -123,7 +123,7 @@ class Pair:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends both processes, politely if they listen."""
+        """Ends both processes, by closing their pipes if they respond."""
         for process, control in self.started:
             control.close()
             process.join(2)

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex};
 
 /// Many records in one object, with the losses between them.
 ///
-/// ``len(batch)`` and ``batch[n]`` are of records; iteration gives `Lost` items, too, in their place.
-/// Through the buffer protocol a batch is its payloads, one after the other, read-only.
+/// ``len(batch)`` and ``batch[n]`` count records only; iteration returns `Lost` items as well, in
+/// order. The buffer protocol exports the payloads, one after the other, read-only.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct Batch {
     origin: Arc<dyn Origin>,
@@ -27,7 +27,7 @@ impl Batch {
         Batch { origin, data: Arc::new(data) }
     }
 
-    /// The payloads, one after the other, which stay as long as this is there.
+    /// Returns the payloads, one after the other, which stay for as long as `self` is alive.
     pub(crate) fn export(&self) -> PyResult<&[u8]> {
         if !self.data.is_pinned() {
             return Ok(self.data.bytes());
@@ -36,8 +36,8 @@ impl Batch {
             return Ok(&[]);
         }
         Err(PyBufferError::new_err(
-            "a pinned batch's payloads stand in the ring, with headers between them: use numpy(), \
-             take its records one by one, or drain() instead of pin()",
+            "a pinned batch's payloads are in the ring, with headers between them: use numpy(), \
+             its records one by one, or drain() instead of pin()",
         ))
     }
 
@@ -56,7 +56,7 @@ impl Batch {
         self.data.len()
     }
 
-    /// A record, or of a slice a list of them.
+    /// Returns a record, or for a slice a list of records.
     fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (py, len) = (index.py(), self.data.len());
         if let Ok(slice) = index.cast::<PySlice>() {
@@ -78,38 +78,38 @@ impl Batch {
         Items { batch: slf.clone().unbind(), next: Mutex::new((0, 0)) }
     }
 
-    /// The losses, in their order.
+    /// The losses, in order.
     #[getter]
     fn lost(&self) -> Vec<Lost> {
         self.data.lost.iter().map(|(_, lost)| *lost).collect()
     }
 
-    /// `(type, length, first, count, offset, stride)` of each run: what arrays are made of.
+    /// `(type, length, first, count, offset, stride)` of each run, for arrays.
     #[getter]
     fn _runs(&self) -> Vec<(u32, usize, usize, usize, usize, usize)> {
         self.data.runs()
     }
 
-    /// The ring's bytes that a pinned batch has, headers and all; `_runs` says where payloads are.
+    /// The bytes of the batch, including headers in a pinned one; `_runs` says where payloads are.
     #[getter]
     fn _span(slf: &Bound<'_, Self>) -> PyResult<Span> {
         slf.get().data.check(slf.py())?;
         Ok(Span { batch: slf.clone().unbind() })
     }
 
-    /// Whether the records stand in the ring, and keep their space.
+    /// Whether the records are in the ring and keep their space.
     #[getter]
     fn pinned(&self) -> bool {
         self.data.is_pinned()
     }
 
-    /// Whether its records are stamped.
+    /// Whether its records have timestamps.
     #[getter]
     fn timed(&self) -> bool {
         self.data.times.is_some()
     }
 
-    /// Native 64-bit words: stamps.
+    /// Native 64-bit words: timestamps.
     fn _times(&self) -> Vec<u8> {
         words(self.data.times.as_deref().unwrap_or_default().iter().copied())
     }
@@ -124,36 +124,36 @@ impl Batch {
         self.data.places().flat_map(|place| place.kind.to_ne_bytes()).collect()
     }
 
-    /// Native 64-bit words: where the payloads begin, and where the last one ends.
+    /// Native 64-bit words: the offset of each payload, and the end of the last one.
     fn _offsets(&self) -> Vec<u8> {
         let end = self.data.len().checked_sub(1).and_then(|last| self.data.place(last));
         let starts = self.data.places().map(|place| place.range.start);
         words(starts.chain([end.map_or(0, |last| last.range.end)]).map(|at| at as u64))
     }
 
-    /// The type of this number, if the ring has it.
+    /// Returns the type of this number, if the ring has it.
     fn _type_of(&self, py: Python<'_>, number: u32) -> PyResult<Option<RecordType>> {
         let Some(id) = Id::new(number) else { return Ok(None) };
         Ok(RecordType::find(&self.origin.table(py, id)?, id))
     }
 
-    /// All types that the ring has.
+    /// The ring's types.
     #[getter]
     fn _table(&self, py: Python<'_>) -> PyResult<TypeTable> {
         Ok(TypeTable { table: self.origin.table(py, Id::BYTES)? })
     }
 
-    /// A structured array of the records of one type, read-only.
+    /// Return a structured array of the records of one type, read-only.
     ///
-    /// No copy is made if they stand in one stretch: then the array keeps them, and of a pinned
-    /// batch the ring's space as well.
+    /// Makes no copy if the records are contiguous: then the array keeps them alive, and the space
+    /// of a pinned batch as well.
     ///
     /// Args:
-    ///     type: A name, a number, a `RecordType`, a class made by `record`, or a numpy dtype, of
-    ///         which all records of the batch are then. Not needed if there is one type only.
+    ///     type: A name, a number, a `RecordType`, a class made by `record`, or a numpy dtype,
+    ///         which applies to all records of the batch. Not needed if there is one type only.
     ///
     /// Raises:
-    ///     BadType: The ring has no such type, its records have no fixed places, or one has
+    ///     BadType: The ring has no such type, its fields have no fixed offsets, or a record has
     ///         another length.
     #[pyo3(signature = (r#type=None))]
     fn numpy<'py>(
@@ -163,24 +163,25 @@ impl Batch {
         arrays(slf.py())?.call_method1("numpy", (slf, r#type))
     }
 
-    /// A ``pyarrow.RecordBatch``.
+    /// Return a ``pyarrow.RecordBatch``.
     ///
-    /// Of one plain type it has ``pos``, ``time`` and a column for each field; of several types ``pos``,
-    /// ``time``, ``type``, ``type_name`` and ``payload``, without a copy.
+    /// For one plain type it has ``pos``, ``time`` and a column for each field; for several types
+    /// ``pos``, ``time``, ``type``, ``type_name`` and ``payload``, without a copy.
     ///
-    /// ``pos`` is the place in the stream, ``time`` the stamp in ns, if the ring has time. A field of
-    /// such a name is ``field.pos``, ``field.time``. Enumerations are dictionaries of their labels,
-    /// 128 bits are decimal digits.
+    /// ``pos`` is the position in the stream, ``time`` the timestamp in ns, if the ring has
+    /// timestamps. A field of such a name becomes ``field.pos``, ``field.time``. Enumerations
+    /// become dictionaries of their labels, 128-bit integers decimal digits.
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         arrays(slf.py())?.call_method1("to_arrow", (slf,))
     }
 
-    /// A ``pandas.DataFrame`` with the columns of `to_arrow`; needs pyarrow.
+    /// Return a ``pandas.DataFrame`` with the columns of `to_arrow`; needs pyarrow.
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         arrays(slf.py())?.call_method1("to_pandas", (slf,))
     }
 
-    /// For Arrow's readers: ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)``.
+    /// Implements Arrow's C data interface: ``pyarrow.record_batch(batch)``,
+    /// ``polars.DataFrame(batch)``.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
         slf: &Bound<'py, Self>,
@@ -198,14 +199,14 @@ impl Batch {
     }
 }
 
-/// What makes arrays of batches.
+/// Returns the module that makes arrays of batches.
 fn arrays(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = MODULE.get_or_try_init(py, || py.import("perfring._arrays").map(Bound::unbind))?;
     Ok(module.bind(py).clone().into_any())
 }
 
-/// All bytes of a batch, whatever is between the payloads.
+/// All bytes of a batch, including those between the payloads.
 #[pyclass(frozen, module = "perfring._native")]
 pub(crate) struct Span {
     pub(crate) batch: Py<Batch>,
@@ -215,11 +216,11 @@ fn words(values: impl Iterator<Item = u64>) -> Vec<u8> {
     values.flat_map(u64::to_ne_bytes).collect()
 }
 
-/// A batch's records and losses, in their order.
+/// An iterator over a batch's records and losses, in order.
 #[pyclass(frozen, module = "perfring._native")]
 pub(crate) struct Items {
     batch: Py<Batch>,
-    /// Records and losses that were given.
+    /// The numbers of records and losses that were returned.
     next: Mutex<(usize, usize)>,
 }
 

@@ -44,8 +44,8 @@ macro_rules! reading {
             /// Raises:
             ///     Corrupt: The ring holds what no producer writes; again at every call.
             ///     Truncated: The ring's file was truncated.
-            ///     RingRemoved: The ring's file was removed or replaced, and everything in it was read.
-            ///         A read that waits finds it, within a second.
+            ///     RingRemoved: The ring's file was removed or replaced, and everything in it was
+            ///         read. A read that waits finds it, within a second.
             ///     Closed: The reader was closed.
             #[pyo3(signature = (timeout=Timeout::NOW))]
             #[pyo3(text_signature = "($self, timeout=0.0)")]
@@ -74,8 +74,8 @@ macro_rules! reading {
 
             /// Wait until there may be something to read, for at most ``timeout`` seconds.
             ///
-            /// Copies a consumer's records that have no views first, so that the producer gets their
-            /// space.
+            /// Copies a consumer's records that have no views first, so that the producer gets
+            /// their space.
             ///
             /// Returns:
             ///     Whether there may be something.
@@ -156,8 +156,8 @@ macro_rules! reading {
 
             /// Detach from the ring. A second call does nothing.
             ///
-            /// Records and views that still exist stay valid. The ring is unmapped, and a consumer's
-            /// seat is free, once the last of them is dead.
+            /// Records and views that still exist stay valid. The ring is unmapped, and a
+            /// consumer's seat is free, once the last of them is dead.
             fn close(&self) {
                 self.reader.close();
             }
@@ -269,8 +269,8 @@ impl Consumer {
 
     /// Release everything that was returned so far: it does not come again.
     ///
-    /// With ``acknowledge="explicit"`` nothing else releases. The space of a record that a view still
-    /// uses goes back to the producer once the view is dead, too.
+    /// With ``acknowledge="explicit"`` nothing else releases. The space of a record that a view
+    /// still uses goes back to the producer once the view is dead, too.
     ///
     /// Example:
     ///     >>> producer = perfring.Producer.create(tmp / "ack")

@@ -1,5 +1,6 @@
-//! Converts Rust's errors to Python's exceptions: an error of the system is an `OSError` of the natural
-//! kind, a wrong argument is a `ValueError` or `TypeError`, and the rest are classes of `perfring`.
+//! Converts Rust's errors to Python's exceptions: an error of the system is an `OSError` of the
+//! natural kind, a wrong argument is a `ValueError` or `TypeError`, and the rest are classes of
+//! `perfring`.
 
 use crate::kind::shown;
 use perfring_consumer::{AttachError, ReadError};

@@ -1,5 +1,5 @@
-//! Forked children: they are not their parent, and what they inherit is refused before a lock is
-//! taken that a thread of the parent may have held.
+//! Forked children: using an inherited object is an error, which is returned before taking a lock
+//! that a thread of the parent may have held.
 
 use crate::errors;
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// Which process this is, of those that are forks of one another.
+/// A process, among those that are forks of one another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Process(u32);
 
@@ -33,7 +33,7 @@ impl Process {
     }
 }
 
-/// Called in every forked child: `os.register_at_fork` of the package sees to it.
+/// Called in every forked child, by `os.register_at_fork`.
 #[pyfunction]
 pub(crate) fn _forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);

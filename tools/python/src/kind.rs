@@ -1,4 +1,4 @@
-//! What Python gives for a path, a size, a record's type, and a choice of a few words.
+//! Converts Python's paths, sizes, record types and string choices.
 
 use perfring_producer::{Evict, Location, Policy, RecordType};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -7,7 +7,7 @@ use pyo3::types::PyInt;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// A record's type: a number, or anything with an `id`, which may say more of it.
+/// A record's type: a number, or an object with an `id`.
 pub(crate) struct Kind<'py>(pub(crate) RecordType, pub(crate) Option<Bound<'py, PyAny>>);
 
 impl Kind<'_> {
@@ -23,7 +23,7 @@ impl<'py> FromPyObject<'_, 'py> for Kind<'py> {
             Err(_) => {
                 let id = given.getattr("id").and_then(|id| id.extract()).map_err(|_| {
                     PyTypeError::new_err(
-                        "a record's type is its number, or something with an `id`: a RecordType, \
+                        "a record's type is its number, or an object with an `id`: a RecordType, \
                          or a class made by perfring.record",
                     )
                 })?;
@@ -40,7 +40,7 @@ impl<'py> FromPyObject<'_, 'py> for Kind<'py> {
     }
 }
 
-/// Where a ring is: `str` or `os.PathLike`; one that begins with `shm:` is a named segment.
+/// The location of a ring: a `str`, `bytes` or `os.PathLike`; `shm:NAME` is a named segment.
 pub(crate) struct At(pub(crate) Location);
 
 impl<'py> FromPyObject<'_, 'py> for At {
@@ -50,14 +50,14 @@ impl<'py> FromPyObject<'_, 'py> for At {
         if let Ok(text) = given.extract::<&str>() {
             return Ok(At(Location::from(text)));
         }
-        // `os.fsdecode` for bytes, and for text that is none in UTF-8.
+        // `os.fsdecode` for bytes, and for text that is not valid UTF-8.
         let decoded = given.py().import("os")?.call_method1("fsdecode", (given,))?;
         let path: PathBuf = decoded.extract()?;
         Ok(At(Location::from(path.as_path())))
     }
 }
 
-/// A ring's place as Python has paths.
+/// Converts a ring's location to a Python path.
 pub(crate) fn shown(location: &Location) -> OsString {
     match location {
         Location::File(path) => path.clone().into_os_string(),
@@ -65,7 +65,7 @@ pub(crate) fn shown(location: &Location) -> OsString {
     }
 }
 
-/// Bytes: a number, or text such as `"64K"`, `"16M"`, `"1G"`.
+/// A number of bytes: an integer, or text such as `"64K"`, `"16M"`, `"1G"`.
 pub(crate) struct Size(pub(crate) u64);
 
 impl<'py> FromPyObject<'_, 'py> for Size {
@@ -116,12 +116,12 @@ pub(crate) fn evict_of(given: &str) -> PyResult<Evict> {
     }
 }
 
-/// One of a few words was meant.
+/// Returns the error for a string that is none of the choices.
 pub(crate) fn choice(name: &str, given: &str, choices: &str) -> PyErr {
     PyValueError::new_err(format!("{name} {given:?} is none: it is {choices}"))
 }
 
-/// What a ring shows as the name of who attached: the script, as its process's name would be
+/// Returns the default name of a producer or consumer: the script's, as the process's name is
 /// `python3` for all.
 pub(crate) fn program(py: Python<'_>) -> PyResult<String> {
     let argv: Vec<String> = py.import("sys")?.getattr("argv")?.extract().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! The native module under the Python package `perfring`, which is what users import.
 //!
-//! A file here is a class, or a few that belong together. What they promise is said where Python's
-//! users look: in `python/perfring/`. All memory that Python sees without a copy goes through
-//! `memory`, the only module with unsafe code.
+//! Each file has a class, or a few that belong together. The documentation for users is in
+//! `python/perfring/`. All memory that Python sees without a copy goes through `memory`, the only
+//! module with unsafe code.
 #![deny(unsafe_code)]
 
 mod batch;
@@ -56,7 +56,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // A ring whose file is cut short is an exception, and not the end of the interpreter.
+        // A truncated ring file raises an exception and does not kill the interpreter.
         perfring_consumer::install_sigbus_handler()?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("BYTES", perfring_producer::RecordType::BYTES.get())

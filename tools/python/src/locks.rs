@@ -1,19 +1,19 @@
-//! Locks, and what a thread leaves to the one that has one.
+//! Locks, and work that a thread leaves to the owner of a lock.
 //!
-//! With the interpreter's lock a thread must not wait for a lock whose owner may wait for the
-//! interpreter. So it says that something is left to do, and tries the lock once; who has it looks
-//! after it has given it back. Each does its store before its look, and a fence between them sees to
-//! it that one of the two finds the other.
+//! A thread with the interpreter's lock must not wait for a lock whose owner may wait for the
+//! interpreter. It sets a flag that work is left, and tries the lock once. The owner checks the
+//! flag after unlocking. Each stores before it checks, with a fence in between, so at least one of
+//! the two sees the other's store.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// A panic leaves nothing half done behind a lock.
+/// Locks; a panic leaves no inconsistent state behind a lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As [`lock`]; `None` if another thread has it.
+/// Locks; returns `None` if another thread has the lock.
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -22,30 +22,30 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Whether something is left to do.
+/// A flag that work is left to do.
 #[derive(Default)]
 pub(crate) struct Leftover(AtomicBool);
 
 impl Leftover {
-    /// Something is, from now on. Before a try at the lock.
+    /// Sets the flag, before trying the lock.
     pub(crate) fn leave(&self) {
         self.0.store(true, Ordering::Release);
         between();
     }
 
-    /// Whether something is. After the lock was given back.
+    /// Returns the flag, after unlocking.
     pub(crate) fn is_left(&self) -> bool {
         between();
         self.0.load(Ordering::Acquire)
     }
 
-    /// All that was left up to now is done by the caller, who has the lock.
+    /// Clears the flag: the caller, which has the lock, does the work.
     pub(crate) fn take(&self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
-/// A store before it, and a load or a try at a lock after it, keep their order.
+/// Keeps the order of a store before it and a load or a try at a lock after it.
 #[inline]
 fn between() {
     if cfg!(target_arch = "x86_64") {

@@ -1,4 +1,4 @@
-//! Python's log records in a ring: what `perfring.logging` is made on.
+//! The native half of `perfring.logging`: Python's log records in a ring.
 
 use crate::errors;
 use crate::kind::{At, Size, policy_of};
@@ -12,9 +12,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString};
 use std::time::{Duration, SystemTime};
 
-/// How often a ring that is made and removed under our hands is tried again.
+/// The number of attempts at a ring that other processes create and remove meanwhile.
 const TRIES: u32 = 100;
-/// A record that is older than this was made elsewhere, and has come through a queue.
+/// A record that is older than this was made elsewhere, and came through a queue.
 const LATE: Duration = Duration::from_millis(100);
 
 /// Defines the fields of a record, and the constants that number them, in one list.
@@ -42,7 +42,7 @@ fields! {
     THREAD_NAME = "thread.name",
     TRACE = names::TRACE_ID,
     SPAN = names::SPAN_ID,
-    // When a record was made that was written much later, ns since 1970: perfring's own name.
+    // When a record that was written much later was made, in ns since 1970: perfring's own name.
     CREATED = "log.created_unix_nano",
     TASK = "asyncio.task.name",
     EXCEPTION = "exception.type",
@@ -51,12 +51,12 @@ fields! {
     STACK = "code.stacktrace",
 }
 
-/// Where log records go.
+/// Writes log records into a ring.
 #[pyclass(frozen, module = "perfring._native", name = "_LogSink")]
 pub(crate) struct LogSink {
     sink: Sink,
     kind: RecordType,
-    /// The ring's table has had room for the type of [`FIELDS`].
+    /// Whether the ring's table had room for the type of [`FIELDS`].
     declared: bool,
     layout: Layout,
     other_shape: bool,
@@ -64,7 +64,7 @@ pub(crate) struct LogSink {
 
 #[pymethods]
 impl LogSink {
-    /// Attaches to the ring of this name, which is made if it is missing.
+    /// Attaches to the ring at this path, and creates it if it is missing.
     #[new]
     #[pyo3(signature = (path, size, policy, mode, resource))]
     fn new(
@@ -90,7 +90,7 @@ impl LogSink {
         })
     }
 
-    /// Whether it was published. If not, it is counted.
+    /// Publishes a record. Returns whether it was published; if not, it is counted.
     #[expect(clippy::too_many_arguments, reason = "a log record has as many")]
     #[pyo3(signature = (severity, level, body, logger, file, line, function, thread, thread_name,
         created, trace_id, span_id, more, /))]
@@ -111,7 +111,7 @@ impl LogSink {
         span_id: Option<&[u8]>,
         more: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<bool> {
-        // All that may run Python's code comes before the record: that code may log.
+        // Everything that may run Python code comes before the record: that code may log.
         let body = body.to_string_lossy();
         let texts = [
             (LEVEL, Some(level)),
@@ -167,31 +167,31 @@ impl LogSink {
         }
     }
 
-    /// Records that this process could not publish.
+    /// The records that this process could not publish.
     #[getter]
     fn dropped(&self) -> u64 {
         self.sink.dropped()
     }
 
-    /// Bytes of the longest record.
+    /// The bytes of the longest record.
     #[getter]
     fn max_len(&self) -> usize {
         self.sink.max_len()
     }
 
-    /// Bytes of the ring's data.
+    /// The bytes of the ring's data area.
     #[getter]
     fn size(&self) -> u64 {
         self.layout.data_size
     }
 
-    /// Whether the ring was there, and is not such as was asked for.
+    /// Whether the ring existed with other options.
     #[getter]
     fn other_shape(&self) -> bool {
         self.other_shape
     }
 
-    /// What the ring does when it is full.
+    /// ``"drop"`` or ``"overwrite"``.
     #[getter]
     fn policy(&self) -> &'static str {
         self.layout.policy.name()
@@ -199,7 +199,7 @@ impl LogSink {
 }
 
 impl LogSink {
-    /// A field by its number, or where the ring has no room for the type, by its name.
+    /// Returns the key of a field: its number, or its name if the ring had no room for the type.
     fn key(&self, field: usize) -> Key<'static> {
         match self.declared {
             true => Key::Field(FIRST + field as u16),
@@ -218,7 +218,7 @@ fn open(location: &Location, options: &Options, resource: &Resource) -> Result<L
             done => break done?,
         }
         match create(location.clone(), options) {
-            // Another process was quicker.
+            // Another process created it.
             Ok(()) | Err(CreateError::Exists { .. }) => {}
             Err(error) => return Err(SinkError::Create(error)),
         }
@@ -234,7 +234,7 @@ fn open(location: &Location, options: &Options, resource: &Resource) -> Result<L
     Ok(LogSink { sink, kind, declared, layout, other_shape })
 }
 
-/// When a record was made that is written much later.
+/// Returns when a record was made, if it is written much later.
 fn lateness(created: f64) -> Option<u64> {
     let created = Duration::try_from_secs_f64(created).ok()?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
@@ -254,7 +254,7 @@ enum Kept {
 }
 
 impl Kept {
-    /// What is no number, text or bytes stands as the text that `str()` makes of it.
+    /// Converts a value; one that is no number, text or bytes becomes its `str()`.
     fn of(value: &Bound<'_, PyAny>) -> PyResult<Self> {
         if value.is_none() {
             return Ok(Kept::None);

@@ -32,8 +32,8 @@ pub(crate) struct Merged {
     /// A `Record`, a `Lost`, a `RingGone` or a `RingFailed`.
     #[pyo3(get)]
     item: Py<PyAny>,
-    /// Its time, in ns of ``CLOCK_BOOTTIME``. For a loss, that of the record before it in its ring, or
-    /// 0; for a `RingGone` or `RingFailed`, 0.
+    /// Its time, in ns of ``CLOCK_BOOTTIME``. For a loss, that of the record before it in its ring,
+    /// or 0; for a `RingGone` or `RingFailed`, 0.
     #[pyo3(get)]
     time: u64,
     /// By how many ns it is too late: a later item was returned before it.
@@ -123,8 +123,8 @@ impl Merge {
         Ok(self.rings.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Calls `f` with the rings. An error becomes an exception after they are unlocked: constructing one
-    /// runs Python code, which may use them.
+    /// Calls `f` with the rings. An error becomes an exception after they are unlocked:
+    /// constructing one runs Python code, which may use them.
     fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&mut Rings) -> R) -> PyResult<R> {
         let done = self.lock(py)?.as_mut().map(f);
         done.ok_or_else(|| self.closed(py))
@@ -261,7 +261,8 @@ impl Merge {
         Ok(self.wait_for(py, timeout, Rings::expect)?.is_some())
     }
 
-    /// Iterate over items as they come, until there is none for so many seconds; ``None``: for ever.
+    /// Iterate over items as they come, until there is none for so many seconds; ``None``: for
+    /// ever.
     #[pyo3(signature = (timeout=Timeout::NEVER), text_signature = "($self, timeout=None)")]
     fn items(slf: Py<Self>, timeout: Timeout) -> MergeItems {
         MergeItems { merge: slf, timeout }

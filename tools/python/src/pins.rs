@@ -1,5 +1,5 @@
-//! A consumer or an observer that Python objects share, and records that stay in the ring for as long
-//! as Python uses them.
+//! A consumer or an observer that Python objects share, and records that stay in the ring for as
+//! long as Python uses them.
 //!
 //! The consumer of a drop ring is on hold: it reads ahead, and the tail follows once the oldest
 //! record is dead and acknowledged. Objects die in any thread. A thread that cannot lock the source
@@ -112,8 +112,8 @@ impl Pins {
         Ok(Turn { of: self, source: Some(source) })
     }
 
-    /// Calls `f` with the source. An error becomes an exception after the turn: constructing one runs
-    /// Python code, which may use the source.
+    /// Calls `f` with the source. An error becomes an exception after the turn: constructing one
+    /// runs Python code, which may use the source.
     pub(crate) fn with_source<R>(
         &self,
         py: Python<'_>,
@@ -146,8 +146,8 @@ impl Pins {
         true
     }
 
-    /// Moves the tail up to the oldest record in use; closes the source once there is none. If another
-    /// thread has the source, that thread does it at the end of its turn.
+    /// Moves the tail up to the oldest record in use; closes the source once there is none. If
+    /// another thread has the source, that thread does it at the end of its turn.
     fn settle(&self) {
         while self.unsettled.is_left() {
             let Some(mut source) = try_lock(&self.source) else { return };
@@ -158,7 +158,7 @@ impl Pins {
     fn settle_locked(&self, source: &mut Option<Source>) {
         self.unsettled.take();
         if self.is_closed() {
-            self.leave_copies(); // only what somebody has a view of stays in the ring
+            self.leave_copies(); // only records with views stay in the ring
             self.unsettled.take();
         }
         let mut entries = lock(&self.entries);
@@ -168,7 +168,7 @@ impl Pins {
             && entry.cell.strong_count() == 0
             && (entry.acknowledged || closed)
         {
-            // What is not acknowledged stands after everything that is, and stays in the ring.
+            // Unacknowledged records follow all acknowledged ones, and stay in the ring.
             let entry = entries.pop_front().filter(|entry| entry.acknowledged);
             free = entry.map(|entry| entry.resume_point).or(free);
         }
@@ -221,8 +221,8 @@ impl Pins {
         })
     }
 
-    /// Copies the pinned records that have no views. Returns whether there were any: then `settle` has
-    /// something to do.
+    /// Copies the pinned records that have no views. Returns whether there were any: then `settle`
+    /// has something to do.
     fn leave_copies(&self) -> bool {
         let mut cells = Vec::new(); // dropped after the entries' lock
         for entry in lock(&self.entries).iter_mut() {
@@ -236,8 +236,8 @@ impl Pins {
         !cells.is_empty()
     }
 
-    /// Gives space back when there is nothing to read: holes, and records that have no views. Else the
-    /// producer could wait for the space while this reader waits for the producer.
+    /// Gives space back when there is nothing to read: holes, and records that have no views. Else
+    /// the producer could wait for the space while this reader waits for the producer.
     pub(crate) fn make_room(&self, source: &mut Source) {
         if self.pinning {
             self.pass(source, Weak::new());

@@ -1,4 +1,4 @@
-//! The producer, as Python sees it.
+//! The native half of the producer.
 
 use crate::errors;
 use crate::kind::{At, Kind, Size, evict_of, policy_of, shown};
@@ -14,7 +14,7 @@ use pyo3::types::PyDict;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// One row of a contiguous array is a record.
+/// A contiguous array, each row of which is a record.
 struct Rows<'a> {
     kind: RecordType,
     bytes: &'a [u8],
@@ -47,7 +47,7 @@ impl Producer {
         Ok(Producer { shared: Shared::attach(py, path.0, name)? })
     }
 
-    /// Makes a ring; with `exist_ok` one of the same shape may be there.
+    /// Creates a ring; with `exist_ok`, a ring with the same options may exist.
     #[staticmethod]
     #[pyo3(signature = (path, *, size, policy, shared, slots, time, evict, mode, types_size, aux_size, exist_ok))]
     #[expect(clippy::too_many_arguments, reason = "keywords, with names, in Python")]
@@ -88,18 +88,19 @@ impl Producer {
     /// Publish one record.
     ///
     /// Args:
-    ///     data: Anything with the buffer protocol, contiguous; its bytes are copied. Or an object
+    ///     data: A contiguous object with the buffer protocol, whose bytes are copied; or an object
     ///         of a class made by `perfring.record`, which has its type.
-    ///     type: The record's type: its number, a `RecordType`, or a record's class. The ring's table
-    ///         gets it, unless it is a mere number.
-    ///     timeout: Seconds to wait for room, ``None`` for ever. Other threads run meanwhile.
+    ///     type: The record's type: a number, a `RecordType`, or a record's class. A type that is
+    ///         more than a number is registered in the ring's type table.
+    ///     timeout: The seconds to wait for room, ``None`` for ever. Other threads run meanwhile.
     ///
     /// Returns:
-    ///     Whether it was published. ``False``: there was no room in time, as the ring is full, or a
-    ///     shared one is held up. The record is counted as lost then, and its reader is told.
+    ///     Whether it was published. ``False``: there was no room within the timeout, because the
+    ///     ring is full or a shared ring is held up. The record is counted as lost and reported to
+    ///     readers.
     ///
     /// Raises:
-    ///     TooLarge: No ring of this size can hold it; counted as lost.
+    ///     TooLarge: The record is too large for the ring; it is counted as lost.
     ///     Closed: The producer was closed.
     ///     Forked: This process is a forked child of the one that attached.
     #[pyo3(
@@ -122,17 +123,17 @@ impl Producer {
         })
     }
 
-    /// Publish every item of an array, each as a record: as batches, without a call for each.
+    /// Publish every item of an array as a record, in batches.
     ///
     /// Args:
-    ///     array: A contiguous buffer, such as a numpy array, structured or not; of one with several
+    ///     array: A contiguous buffer, such as a numpy array, structured or not. With several
     ///         dimensions, every item of the first one is a record.
-    ///     type: The type of all of them.
-    ///     timeout: Seconds to wait for room, of each record that waits; ``None`` for ever. Once that
-    ///         was in vain, the rest goes without waiting.
+    ///     type: The type of all records.
+    ///     timeout: The seconds that each record waits for room; ``None`` for ever. After the first
+    ///         record that found none, the rest are published without waiting.
     ///
     /// Returns:
-    ///     How many were published. The others are counted as lost.
+    ///     The number of records published. The others are counted as lost.
     ///
     /// Example:
     ///     >>> import numpy as np
@@ -163,40 +164,40 @@ impl Producer {
         })
     }
 
-    /// Put a type into the ring's table, so that readers see its fields by name.
+    /// Register a type in the ring's type table, so that readers see its fields by name.
     ///
-    /// What publishes under a `RecordType` or a record's class does so by itself: this is for doing it,
-    /// and knowing that it can be done, at the start.
+    /// Publishing with a `RecordType` or a record's class registers it as well. Call this to do it,
+    /// and to find errors, at the start.
     ///
     /// Args:
-    ///     what: A class made by `perfring.record`, or a `RecordType`, of `perfring.record_type` or of
-    ///         another ring's table.
+    ///     what: A class made by `perfring.record`, or a `RecordType`, from `perfring.record_type`
+    ///         or another ring's table.
     ///
     /// Returns:
     ///     The type.
     ///
     /// Raises:
-    ///     BadType: The table is full, or has another type by this number.
+    ///     BadType: The table is full, or has another type with this number.
     fn register(&self, py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<Py<types::RecordType>> {
         let kind = types::type_of(what)?;
         self.shared.register(py, kind.get(), None)?;
         Ok(kind.unbind())
     }
 
-    /// Space for a record of ``size`` bytes, in the ring, to be written in place.
+    /// Reserve space for a record of ``size`` bytes in the ring, to be written in place.
     ///
     /// ``with producer.reserve(n) as view`` commits it at the end of the block, and discards it if
-    /// the block raises. The bytes are what the ring last held there: write all of them. An exclusive
-    /// producer has one reservation open at a time; of a shared one, nothing younger is seen while one
-    /// is open.
+    /// the block raises. The space holds old bytes of the ring at first: write all of it. An
+    /// exclusive producer has one open reservation at a time. In a shared ring, readers see no
+    /// later record while a reservation is open.
     ///
-    /// Nothing may have a view of it when the block ends: ``np.frombuffer(view, "u8")[:] = 7`` is fine;
-    /// of ``a = np.frombuffer(view, "u8")`` say ``del a`` before the end, or it is a ``BufferError`` and
-    /// the record is discarded.
+    /// No view may exist when the block ends: ``np.frombuffer(view, "u8")[:] = 7`` is fine; after
+    /// ``a = np.frombuffer(view, "u8")``, ``del a`` before the end, or a ``BufferError`` is raised
+    /// and the record is discarded.
     ///
     /// Raises:
-    ///     Full: There is no space, within ``timeout`` seconds; counted as lost.
-    ///     TooLarge: No ring of this size can hold it; counted as lost.
+    ///     Full: There is no room within ``timeout`` seconds; the record is counted as lost.
+    ///     TooLarge: The record is too large for the ring; it is counted as lost.
     ///
     /// Example:
     ///     >>> producer = perfring.Producer.create(tmp / "place")
@@ -204,7 +205,7 @@ impl Producer {
     ///     ...     view[:] = b"1234"
     ///     >>> reservation = producer.reserve(80)
     ///     >>> reservation.view[:5] = b"hello"
-    ///     >>> reservation.commit(5)  # shorter than reserved: the rest is given back
+    ///     >>> reservation.commit(5)  # shorter than reserved: the rest is released
     #[pyo3(
         signature = (size, r#type=Kind::BYTES, *, timeout=Timeout::NOW),
         text_signature = "($self, size, type=4096, *, timeout=0.0)"
@@ -222,10 +223,11 @@ impl Producer {
         Reservation::new(py, Arc::clone(shared), id, size, Py::new(py, space)?)
     }
 
-    /// Records that are put together first, and published at once at the end of a ``with`` block.
+    /// Return a `ProducerBatch`: it collects records, and publishes them at the end of a ``with``
+    /// block.
     ///
-    /// If the block raises, none of them is published. ``timeout`` is how long each of them that has
-    /// to may wait for room, in seconds. See `ProducerBatch`.
+    /// If the block raises, none of them is published. ``timeout`` is the seconds for which each
+    /// record may wait for room.
     ///
     /// Example:
     ///     >>> producer = perfring.Producer.create(tmp / "batch")
@@ -257,13 +259,13 @@ impl Producer {
         Ok(dict)
     }
 
-    /// The longest payload that this ring takes, in bytes.
+    /// The length of the longest payload, in bytes.
     #[getter]
     fn max_len(&self) -> usize {
         self.shared.layout.max_len()
     }
 
-    /// Where the ring is.
+    /// The ring's path.
     #[getter]
     fn path(&self) -> OsString {
         shown(&self.shared.spaces.location)
@@ -281,7 +283,7 @@ impl Producer {
         self.shared.layout.producers == Producers::Many
     }
 
-    /// Whether records are stamped.
+    /// Whether records have timestamps.
     #[getter]
     fn timed(&self) -> bool {
         self.shared.layout.time
@@ -293,10 +295,10 @@ impl Producer {
         self.shared.spaces.is_closed(py)
     }
 
-    /// Free the place for the next producer.
+    /// Detach from the ring, which frees the seat for the next producer.
     ///
-    /// What is open is discarded; if something still has a view of that, once this is gone. A second
-    /// time does nothing.
+    /// Discards an open reservation; if a view of it exists, once that is dead. A second call does
+    /// nothing.
     fn close(&self, py: Python<'_>) {
         self.shared.spaces.close(py);
     }

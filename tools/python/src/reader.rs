@@ -1,4 +1,4 @@
-//! What consumers and observers have in common: reading items and batches, waiting, and types.
+//! The common part of consumers and observers: reading items and batches, waiting, and types.
 
 use crate::batch::Batch;
 use crate::errors;
@@ -21,16 +21,16 @@ use waiting::Waiting;
 mod collect;
 mod waiting;
 
-/// The most bytes that a batch is made for before it is known how many come: a ring may lie.
+/// The most bytes that are allocated for a batch in advance: the ring's positions may be invalid.
 const GUESS: u64 = 1 << 20;
 
-/// A consumer or an observer, for all objects that come from it.
+/// A consumer or an observer, shared with the objects that come from it.
 pub(crate) struct Reader {
-    /// What it reads from.
+    /// The source, and its records in use.
     pub(crate) pins: Arc<Pins>,
     waiting: Waiting,
     pub(crate) layout: Layout,
-    /// What the ring's table said last.
+    /// The type table as it was last read.
     table: Mutex<(Arc<Types>, Arc<TypeTable>)>,
 }
 
@@ -56,12 +56,12 @@ impl Reader {
         self.waiting.wait(&self.pins, py, until)
     }
 
-    /// The next item that is there.
+    /// Returns the next item, if there is one.
     pub(crate) fn next<'py>(
         self: &Arc<Self>,
         py: Python<'py>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        // Only what is no container is made of Python's objects here, so that no collector runs.
+        // Constructs no Python container here, so that no garbage collection runs.
         let next = self.pins.with_source(py, |source| {
             Ok(match source.read()? {
                 None => {
@@ -96,7 +96,7 @@ impl Reader {
         })
     }
 
-    /// The next item, for which it may wait.
+    /// Returns the next item, and waits for it.
     pub(crate) fn read<'py>(
         self: &Arc<Self>,
         py: Python<'py>,
@@ -107,7 +107,7 @@ impl Reader {
             return Ok(next);
         }
         let until = timeout.begin();
-        // After a wait that was not in vain, somebody else may have been quicker.
+        // After a successful wait, another thread may have read the item.
         while self.wait(py, until)? {
             let next = self.next(py)?;
             if next.is_some() || until.is_over() {
@@ -117,7 +117,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// Copies of what is there, at most `max` records.
+    /// Returns copies of everything that the ring holds, at most `max` records.
     pub(crate) fn drain(
         self: &Arc<Self>,
         py: Python<'_>,
@@ -143,7 +143,7 @@ impl Reader {
         }
     }
 
-    /// What is there, in place, at most `max` records.
+    /// Returns everything that the ring holds, in place, at most `max` records.
     pub(crate) fn pin(
         self: &Arc<Self>,
         py: Python<'_>,
@@ -154,8 +154,8 @@ impl Reader {
             return Err(errors::named(
                 py,
                 "PerfringError",
-                "only the consumer of a drop ring can pin records, as others' are overwritten, and none \
-                 that trusts nobody: use drain()",
+                "only the consumer of a drop ring can pin records, as other readers' are overwritten, \
+                 and not one that trusts nobody: use drain()",
             ));
         }
         let (max, until) = (max.unwrap_or(usize::MAX), timeout.begin());
@@ -163,8 +163,8 @@ impl Reader {
             let got = self.pins.with_source(py, |source| {
                 let start = source.resume_point().pos;
                 let end = start.saturating_add(source.fill().unread);
-                // Those of the AUX area stand elsewhere: the batch ends before one, or is a copy of
-                // one.
+                // A record in the AUX area has no place among the others: the batch ends before it,
+                // or is a copy of it.
                 let plain = before_large(source, self.layout.aux_size, start, end);
                 if plain == 0 && max > 0 {
                     let mut batch = Builder::copies(0, self.layout.time);
@@ -193,7 +193,7 @@ impl Reader {
         }
     }
 
-    /// After items were taken into a batch, or none were there.
+    /// Releases what was passed, after items were added to a batch or there were none.
     fn passed(&self, source: &mut Source, batch: &Builder) {
         match batch.is_empty() {
             true => self.pins.make_room(source),
@@ -202,7 +202,7 @@ impl Reader {
         }
     }
 
-    /// The type table, as it is now.
+    /// Returns the type table as it is now.
     pub(crate) fn types(&self, py: Python<'_>) -> PyResult<Arc<TypeTable>> {
         let types = self.pins.ask(py, Source::types, |(types, _)| types.clone())?;
         Ok(Arc::new(TypeTable::from_words(types.words())))
@@ -212,7 +212,7 @@ impl Reader {
 impl Origin for Reader {
     fn table(&self, py: Python<'_>, kind: RecordType) -> PyResult<Arc<TypeTable>> {
         self.pins.process.check(py)?;
-        // Nobody has this lock and waits for something.
+        // No thread that has this lock waits for anything.
         let lock = || lock(&self.table);
         let (types, table) = lock().clone();
         if table.get(kind).is_some() {
@@ -222,7 +222,7 @@ impl Origin for Reader {
         let Some(types) =
             self.pins.ask(py, now, |(last, _)| (*last != *types).then(|| last.clone()))?
         else {
-            return Ok(table); // it has no such type
+            return Ok(table); // the ring has no such type
         };
         let table = Arc::new(TypeTable::from_words(types.words()));
         *lock() = (Arc::new(types), Arc::clone(&table));

@@ -1,4 +1,4 @@
-//! Records, as readers give them.
+//! Records, as readers return them.
 
 use crate::pins::Cell;
 use crate::runs::Data;
@@ -11,9 +11,9 @@ use pyo3::types::PyBytes;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where records are from: what tells their types' names and the wall-clock time.
+/// The source of records, which knows their types and the wall-clock time.
 pub(crate) trait Origin: Send + Sync {
-    /// The type table, with `kind` in it if the ring has it.
+    /// Returns the type table, with `kind` in it if the ring has it.
     fn table(&self, py: Python<'_>, kind: Id) -> PyResult<Arc<TypeTable>>;
 
     fn anchors(&self, py: Python<'_>) -> PyResult<Anchors>;
@@ -25,32 +25,33 @@ pub(crate) enum Body {
     Cell(Arc<Cell>),
     /// In a batch.
     Part(Arc<Data>, Range<usize>),
-    /// On its own.
+    /// A copy.
     Own(Py<PyBytes>),
 }
 
 /// One record.
 ///
-/// Its payload is behind the buffer protocol: ``record.view``, ``numpy.frombuffer(record.view, ...)``,
-/// ``bytes(record)``. Of a drop ring's consumer that is the ring itself, read-only: the space goes
-/// back to the producer when the record and all that was made of it are gone.
+/// The buffer protocol exports its payload: ``record.view``,
+/// ``numpy.frombuffer(record.view, ...)``, ``bytes(record)``. For a drop ring's consumer that is the
+/// ring's memory, read-only: the space goes back to the producer when the record and its views and
+/// arrays are dead.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct Record {
     pub(crate) origin: Arc<dyn Origin>,
-    /// Where its header stands in the stream.
+    /// The position of its header in the stream.
     #[pyo3(get)]
     pub(crate) pos: u64,
-    /// Its type's number.
+    /// The number of its type.
     #[pyo3(get, name = "type")]
     pub(crate) kind: u32,
-    /// When it was reserved, in ns of ``CLOCK_BOOTTIME``; ``None`` if the ring has no time.
+    /// When it was reserved, in ns of ``CLOCK_BOOTTIME``; ``None`` if the ring has no timestamps.
     #[pyo3(get)]
     pub(crate) time: Option<u64>,
     pub(crate) body: Body,
 }
 
 impl Record {
-    /// `f` is not to run Python code.
+    /// Calls `f`, which does not run Python code, with the payload.
     pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
         Ok(match &self.body {
             Body::Cell(cell) => {
@@ -65,7 +66,7 @@ impl Record {
         })
     }
 
-    /// Where the bytes stand, from now on and as long as this is there.
+    /// Returns the bytes, which stay where they are for as long as `self` is alive.
     pub(crate) fn export(&self, py: Python<'_>) -> PyResult<(*const u8, usize)> {
         Ok(match &self.body {
             Body::Cell(cell) => {
@@ -97,7 +98,7 @@ impl Record {
         self.with(py, <[u8]>::len)
     }
 
-    /// A copy of the payload.
+    /// Return a copy of the payload.
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         match &self.body {
             Body::Own(bytes) => Ok(bytes.bind(py).clone()),
@@ -109,43 +110,43 @@ impl Record {
         self.tobytes(py)
     }
 
-    /// The payload, without a copy: read-only.
+    /// The payload, read-only, without a copy.
     #[getter]
     fn view<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Ok(pyo3::types::PyMemoryView::from(slf.as_any())?.into_any())
     }
 
-    /// Its type's name, if the ring's table has it.
+    /// The name of its type, if the type table has it.
     #[getter]
     fn type_name(&self, py: Python<'_>) -> PyResult<Option<String>> {
         self.with_type(py, |kind| kind.map(|kind| kind.name.to_string()))
     }
 
-    /// Its type, if the ring's table has it.
+    /// Its type, if the type table has it.
     #[getter]
     fn record_type(&self, py: Python<'_>) -> PyResult<Option<RecordType>> {
         let Some(id) = Id::new(self.kind) else { return Ok(None) };
         Ok(RecordType::find(&self.origin.table(py, id)?, id))
     }
 
-    /// What it says, by the ring's own type table: a ``dict`` of its fields, text, or what else its
-    /// type makes of it. ``bytes``, if the table does not have its type.
+    /// The value, decoded with the ring's type table: a ``dict`` of its fields, text, or another
+    /// value according to its type. ``bytes``, if the table does not have its type.
     ///
     /// Raises:
-    ///     BadType: The payload is not what the type says.
+    ///     BadType: The payload does not match the type.
     #[getter]
     fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let id = Id::new(self.kind).unwrap_or(Id::BYTES);
         let table = self.origin.table(py, id)?;
         match table.get(id) {
-            // Of a copy: what is decoded is not to change meanwhile, and nothing is locked while
-            // objects are made.
+            // Decodes a copy, which does not change meanwhile; and no lock is held while objects
+            // are made.
             Some(kind) => types::decode(py, kind, &self.with(py, <[u8]>::to_vec)?),
             None => Ok(self.tobytes(py)?.into_any().unbind()),
         }
     }
 
-    /// When it was reserved, in ns since 1970; ``None`` if the ring has no time.
+    /// When it was reserved, in ns since 1970; ``None`` if the ring has no timestamps.
     #[getter]
     fn wall(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let Some(time) = self.time else { return Ok(None) };

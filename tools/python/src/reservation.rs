@@ -1,4 +1,4 @@
-//! What is open of a producer: a reservation written in place, and records put together in a batch.
+//! A producer's reservations, written in place, and its batches.
 
 use crate::errors;
 use crate::kind::Kind;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 
 /// Space in the ring for one record, open until it is committed or discarded.
 ///
-/// Made by `Producer.reserve`; dropped, it is discarded.
+/// Returned by `Producer.reserve`. Dropping it discards the record.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct Reservation {
     owner: Arc<Shared>,
@@ -49,13 +49,13 @@ impl Reservation {
         errors::named(py, "Closed", "the reservation has ended: make another one")
     }
 
-    /// Ends it if nobody has a view any more, but for the one that was given. Else it is discarded
-    /// once all of them are gone. Returns which.
+    /// Ends the reservation and returns true if no view exists besides the one that was returned.
+    /// Else returns false, and the record is discarded once all views are dead.
     fn end(&self, py: Python<'_>, commit: Option<usize>) -> PyResult<bool> {
         let Some(Views { space, view }) = lock(&self.open).take() else {
             return Err(Self::ended(py));
         };
-        // It fails if something was made of the view, such as an array: that shows below.
+        // Fails if an array or a slice of the view exists, which is found below.
         let _ = view.call_method0(py, "release");
         drop(view);
         if !is_only_reference(&space, py) {
@@ -68,19 +68,19 @@ impl Reservation {
 
 #[pymethods]
 impl Reservation {
-    /// The space, to be written.
+    /// The space of the record, writable.
     #[getter]
     fn view(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let view = lock(&self.open).as_ref().map(|views| views.view.clone_ref(py));
         view.ok_or_else(|| Self::ended(py))
     }
 
-    /// Publish the record, or its first ``size`` bytes. The view is of no use afterwards.
+    /// Publish the record, or its first ``size`` bytes. The view is invalid afterwards.
     ///
     /// Raises:
-    ///     BufferError: Something still has a view, such as an array, and could write to the ring
-    ///         later. The record is discarded, once that is gone; until then an exclusive producer
-    ///         cannot publish.
+    ///     BufferError: A view or an array of it still exists, and could write to the ring later.
+    ///         The record is discarded once that is dead; until then an exclusive producer cannot
+    ///         publish.
     #[pyo3(signature = (size=None))]
     fn commit(&self, py: Python<'_>, size: Option<usize>) -> PyResult<()> {
         let size = size.unwrap_or(self.size);
@@ -93,14 +93,14 @@ impl Reservation {
         match self.end(py, Some(size))? {
             true => Ok(()),
             false => Err(PyBufferError::new_err(
-                "something still has a view of the reservation, a slice or an array made of it, \
-                 and could write to the ring later: let go of it before the end. The record is \
-                 discarded, once that is gone",
+                "a view of the reservation, a slice or an array of it, still exists and could write to \
+                 the ring later: delete it before the end. The record is discarded once that is \
+                 dead",
             )),
         }
     }
 
-    /// Give the space back. Views that are still there keep it open until they are gone.
+    /// Discard the record. Existing views keep the reservation open until they are dead.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         self.end(py, None).map(|_| ())
     }
@@ -132,9 +132,9 @@ impl Reservation {
     }
 }
 
-/// Records that are put together, and published at the end of a ``with`` block.
+/// Records that are collected, and published at the end of a ``with`` block.
 ///
-/// Made by `Producer.batch`. If the block raises, none of them is published.
+/// Returned by `Producer.batch`. If the block raises, none of them is published.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct ProducerBatch {
     owner: Arc<Shared>,
@@ -145,14 +145,14 @@ pub(crate) struct ProducerBatch {
 #[derive(Default)]
 struct Pending {
     bytes: Vec<u8>,
-    /// Each one's type, and where it ends.
+    /// The type of each record, and where it ends.
     ends: Vec<(RecordType, usize)>,
     published: usize,
     lost: usize,
 }
 
 impl Pending {
-    /// The first ones.
+    /// Removes the first `count` records.
     fn remove(&mut self, count: usize) {
         let start = count.checked_sub(1).map_or(0, |last| self.ends[last].1);
         self.bytes.drain(..start);
@@ -192,7 +192,7 @@ impl ProducerBatch {
     /// Add a record: bytes, or an object of a record's class, as for `Producer.publish`.
     ///
     /// Raises:
-    ///     TooLarge: No ring of this size can hold it; nothing is counted, as it was not offered.
+    ///     TooLarge: The record is too large for the ring; it is not counted as lost.
     #[pyo3(
         signature = (data, r#type=Kind::BYTES),
         text_signature = "($self, data, type=4096)"
@@ -215,7 +215,7 @@ impl ProducerBatch {
         })
     }
 
-    /// Publish what there is, and begin anew. Returns how many there was room for.
+    /// Publish the records collected so far. Returns how many there was room for.
     fn flush(&self, py: Python<'_>) -> PyResult<usize> {
         let mut pending = {
             let mut records = lock(&self.records);
@@ -228,7 +228,7 @@ impl ProducerBatch {
         records.published += sent.published;
         records.lost += sent.offered - sent.published;
         if done.is_err() {
-            // What was not offered is still to come, before what was added since.
+            // Records that were not offered stay, before those added since.
             pending.remove(sent.offered);
             pending.append(&records);
             records.bytes = pending.bytes;
@@ -238,13 +238,13 @@ impl ProducerBatch {
         done.map(|()| sent.published)
     }
 
-    /// How many were published up to now.
+    /// The number of records published so far.
     #[getter]
     fn published(&self) -> usize {
         lock(&self.records).published
     }
 
-    /// How many there was no room for; counted as lost in the ring, too.
+    /// The number of records without room, which the ring counts as lost.
     #[getter]
     fn lost(&self) -> usize {
         lock(&self.records).lost
@@ -258,7 +258,7 @@ impl ProducerBatch {
         let Pending { ends, published, lost, .. } = &*lock(&self.records);
         let waiting = ends.len();
         format!(
-            "<perfring.ProducerBatch: {waiting} records wait, {published} published, {lost} lost>"
+            "<perfring.ProducerBatch: {waiting} records collected, {published} published, {lost} lost>"
         )
     }
 

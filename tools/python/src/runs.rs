@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Records of one type and length whose places follow one another.
+/// Records of one type and length at regular distances.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     /// The number of the first in the batch.
@@ -15,18 +15,18 @@ struct Run {
     count: usize,
     kind: u32,
     len: usize,
-    /// Where the first one's payload begins.
+    /// The offset of the first payload.
     at: usize,
-    /// The first one's place in the stream, and how far it is to the next.
+    /// The position of the first record, and the distance to the next.
     pos: u64,
     step: u64,
 }
 
-/// Where the payloads stand.
+/// Where the payloads are.
 enum Store {
     /// Copies, one after the other.
     Own(Vec<u8>),
-    /// In the ring: its bytes from the first record's header on, and what keeps them.
+    /// In the ring: its bytes from the first record's header on, and the cell that keeps them.
     Ring { bytes: Pinned, cell: Arc<Cell> },
 }
 
@@ -34,13 +34,13 @@ enum Store {
 pub(crate) struct Data {
     store: Store,
     runs: Vec<Run>,
-    /// A stamp for each record, if the ring has time.
+    /// A timestamp for each record, if the ring has timestamps.
     pub(crate) times: Option<Vec<u64>>,
-    /// Each with the number of the record that it stands before.
+    /// Each with the number of the record that follows it.
     pub(crate) lost: Vec<(usize, Lost)>,
 }
 
-/// Where a record is.
+/// The position of a record.
 pub(crate) struct Place {
     pub(crate) pos: u64,
     pub(crate) kind: u32,
@@ -53,12 +53,12 @@ impl Data {
         self.runs.last().map_or(0, |run| run.first + run.count)
     }
 
-    /// Whether the records stand in the ring.
+    /// Returns whether the records are in the ring.
     pub(crate) fn is_pinned(&self) -> bool {
         matches!(self.store, Store::Ring { .. })
     }
 
-    /// Refuses in a forked child what stands in the ring.
+    /// Returns an error in a forked child, if the records are in the ring.
     pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
         match &self.store {
             Store::Own(_) => Ok(()),
@@ -66,7 +66,7 @@ impl Data {
         }
     }
 
-    /// All bytes, whatever is between the payloads.
+    /// Returns all bytes, including those between the payloads.
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.store {
             Store::Own(bytes) => bytes,
@@ -74,7 +74,7 @@ impl Data {
         }
     }
 
-    /// The bytes of a record's payload.
+    /// Returns the bytes of a record's payload.
     pub(crate) fn part(&self, range: &Range<usize>) -> &[u8] {
         self.bytes().get(range.clone()).unwrap_or_default()
     }
@@ -94,14 +94,14 @@ impl Data {
         Place { pos: run.pos + run.step * nth as u64, kind: run.kind, range: at..at + run.len }
     }
 
-    /// Type, length, first, count, offset and stride of each run.
+    /// Returns type, length, first, count, offset and stride of each run.
     pub(crate) fn runs(&self) -> Vec<(u32, usize, usize, usize, usize, usize)> {
         let runs = self.runs.iter();
         runs.map(|run| (run.kind, run.len, run.first, run.count, run.at, self.stride(run)))
             .collect()
     }
 
-    /// From one payload of a run to the next.
+    /// Returns the distance from one payload of a run to the next.
     fn stride(&self, run: &Run) -> usize {
         match self.store {
             Store::Own(_) => run.len,
@@ -113,14 +113,14 @@ impl Data {
 pub(crate) struct Builder {
     place: Payloads,
     runs: Vec<Run>,
-    /// The run that goes on.
+    /// The current run.
     last: Option<Run>,
-    /// In a ring with time.
+    /// In a ring with timestamps.
     times: Option<Vec<u64>>,
     lost: Vec<(usize, Lost)>,
 }
 
-/// Where the payloads are to be.
+/// Where the payloads of the new batch are.
 enum Payloads {
     Copy(Vec<u8>),
     /// In the ring, from a position on, each after a header of so many bytes.
@@ -131,12 +131,12 @@ enum Payloads {
 }
 
 impl Builder {
-    /// Of copies; `bytes` are to come, as a guess.
+    /// Starts a batch of copies, of about `bytes` bytes.
     pub(crate) fn copies(bytes: usize, timed: bool) -> Self {
         Self::new(Payloads::Copy(Vec::with_capacity(bytes)), timed)
     }
 
-    /// Of records that stay in the ring, from position `start` on.
+    /// Starts a batch of records that stay in the ring, from position `start` on.
     pub(crate) fn in_place(start: u64, header: usize, timed: bool) -> Self {
         Self::new(Payloads::Stay { start, header }, timed)
     }
@@ -167,7 +167,7 @@ impl Builder {
         self.extend(Run { first: 0, count: 1, kind, len: bytes.len(), at, pos, step: 0 });
     }
 
-    /// Adds records behind the others.
+    /// Appends records.
     #[inline]
     fn extend(&mut self, run: Run) {
         if let Some(last) = &mut self.last {
@@ -186,14 +186,14 @@ impl Builder {
         self.last = Some(Run { first: self.len(), ..run });
     }
 
-    /// Many at once.
+    /// Appends a run.
     pub(crate) fn push_run(&mut self, run: &perfring_consumer::Run<'_>) {
         let (len, size, header) = (run.payload_len(), run.size() as usize, run.header_len());
         let at = match &mut self.place {
             Payloads::Copy(all) => {
                 let at = all.len();
                 let (before, after) = (header, header + len);
-                // Lengths that are known where they are copied spare a call for each.
+                // A length that is known at compile time saves a call for each copy.
                 match len {
                     8 => gather::<8>(all, run.bytes(), size, before),
                     16 => gather::<16>(all, run.bytes(), size, before),
@@ -230,7 +230,7 @@ impl Builder {
         self.last.is_none() && self.lost.is_empty()
     }
 
-    /// A batch of copies.
+    /// Returns the batch of copies.
     pub(crate) fn finish(mut self) -> Data {
         let bytes = match &mut self.place {
             Payloads::Copy(bytes) => std::mem::take(bytes),
@@ -239,7 +239,7 @@ impl Builder {
         self.with(Store::Own(bytes))
     }
 
-    /// A batch of records that stay in the ring, in `bytes`, as long as `cell` is there.
+    /// Returns the batch of records that stay in the ring, in `bytes`, while `cell` is alive.
     pub(crate) fn finish_in_place(self, bytes: Pinned, cell: Arc<Cell>) -> Data {
         self.with(Store::Ring { bytes, cell })
     }

@@ -1,4 +1,4 @@
-//! Publishing, with the type table and with waits for room.
+//! Publishing, with the type table and with waiting for room.
 
 use crate::errors;
 use crate::kind::{Kind, program};
@@ -21,21 +21,21 @@ pub(crate) mod many;
 pub(crate) struct Shared {
     pub(crate) spaces: Arc<Spaces>,
     pub(crate) layout: Layout,
-    /// Types that this producer has put into the ring's table.
+    /// The types that this producer has registered.
     known: Mutex<Vec<Known>>,
 }
 
-/// A type that the ring's table has.
+/// A type that is registered.
 struct Known {
     id: RecordType,
     layout: u64,
     class: Option<Py<PyType>>,
-    /// How many bytes each record of it has, if that is the same for all.
+    /// The bytes of each record, if they are the same for all.
     size: Option<u32>,
 }
 
 impl Known {
-    /// Whether it is what this means: a class, or a `RecordType`.
+    /// Returns whether `of`, a class or a `RecordType`, is this type.
     fn is(&self, of: &Bound<'_, PyAny>) -> bool {
         match of.cast::<types::RecordType>() {
             Ok(of) => (self.id, self.layout) == (of.get().id, of.get().layout()),
@@ -44,13 +44,13 @@ impl Known {
     }
 }
 
-/// What comes of an attempt that may wait for room: `None` if there was none.
+/// The outcome of an attempt that may wait for room: `None` if there was none.
 type Tried<T> = Result<Result<Option<T>, ReserveError>, StillOpen>;
 
-/// How often a thread looks whether another one's reservation has ended.
+/// The interval at which a thread checks whether another one's reservation has ended.
 const NAP: Duration = Duration::from_millis(1);
 
-/// For how long a thread that waits keeps others from the producer.
+/// The longest time for which a waiting thread keeps other threads from the producer.
 const TURN: Duration = Duration::from_millis(20);
 
 impl Shared {
@@ -61,10 +61,10 @@ impl Shared {
     ) -> PyResult<Arc<Self>> {
         let failed = |error| errors::attach(py, &error);
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
-        // Which kind it is for, told without a trace.
+        // An observer reads the kind of ring without a trace in it.
         let producers = match Observer::open(&location, Start::Latest) {
             Ok(observer) => observer.layout().producers,
-            Err(_) => Producers::One, // attaching says what is wrong
+            Err(_) => Producers::One, // attaching returns the error
         };
         let (held, layout) = match producers {
             Producers::One => {
@@ -84,8 +84,7 @@ impl Shared {
         Ok(Arc::new(Shared { spaces, layout, known: Mutex::default() }))
     }
 
-    /// The type of a record of `len` bytes, which the ring's table has from now on, if it is more
-    /// than a number.
+    /// Returns the type of a record of `len` bytes, and registers it if it is more than a number.
     pub(crate) fn kind(&self, py: Python<'_>, kind: Kind<'_>, len: usize) -> PyResult<RecordType> {
         let Kind(kind, Some(of)) = kind else { return Ok(kind.0) };
         let known = lock(&self.known).iter().find(|known| known.is(&of)).map(|known| known.size);
@@ -105,9 +104,8 @@ impl Shared {
         }
     }
 
-    /// Puts a type into the ring's table, unless it is there.
-    /// Returns the size of its records, if they all have the same. `class` is the Python class that
-    /// is meant by it, to be known at once the next time.
+    /// Registers a type, unless the ring's table has it. Returns the size of its records, if it is
+    /// the same for all. `class` is its Python class, which is recognized the next time.
     pub(crate) fn register(
         &self,
         py: Python<'_>,
@@ -130,7 +128,7 @@ impl Shared {
         Ok(size)
     }
 
-    /// Publishes one record. Returns whether there was room for it in time.
+    /// Publishes one record. Returns whether there was room within the timeout.
     pub(crate) fn publish(
         &self,
         py: Python<'_>,
@@ -150,7 +148,7 @@ impl Shared {
         taken(py, done)
     }
 
-    /// Waits for room; returns whether there was some. If not, nothing is counted.
+    /// Waits for room to publish. Returns whether there was room; if not, nothing is counted.
     fn publish_in_time(
         &self,
         py: Python<'_>,
@@ -158,7 +156,7 @@ impl Shared {
         bytes: &[u8],
         timeout: Timeout,
     ) -> PyResult<bool> {
-        // Others may change what was given while this waits without the interpreter's lock.
+        // The caller's bytes may change while this waits without the interpreter's lock.
         let bytes: Box<[u8]> = bytes.into();
         let done = self.in_time(py, timeout.begin(), |held, slice| {
             held.publish_in_time(kind, &bytes, slice)
@@ -166,8 +164,8 @@ impl Shared {
         Ok(done.is_some())
     }
 
-    /// Publishes one record if there is room, as there mostly is: then nobody looks at a clock or
-    /// gives the interpreter's lock away. If there is none, nothing is counted.
+    /// Publishes one record if there is room, without reading a clock or releasing the
+    /// interpreter's lock. If there is none, nothing is counted.
     fn offer(&self, py: Python<'_>, kind: RecordType, bytes: &[u8]) -> PyResult<bool> {
         let offer = |producer: Use<'_>| match producer {
             Use::One(producer) => {
@@ -188,12 +186,12 @@ impl Shared {
         let done = self.spaces.take(py)?.usable().map(|held| held.producer().map(offer));
         match done {
             Some(Ok(done)) => done.map_err(|error| errors::reserve(py, error)),
-            Some(Err(StillOpen)) => Ok(false), // it is waited for
+            Some(Err(StillOpen)) => Ok(false), // the caller waits for it
             None => Err(self.spaces.closed(py)),
         }
     }
 
-    /// Waits for an exclusive producer's open reservation, of another thread, to end.
+    /// Waits until the open reservation of another thread has ended, in an exclusive producer.
     fn wait_to_end(&self, py: Python<'_>, timeout: Timeout) -> PyResult<()> {
         let ended = |held: &mut Held, _| held.producer().map(|_| Ok(Some(())));
         let now = self.spaces.take(py)?.usable().is_some_and(|held| ended(held, ()).is_ok());
@@ -203,7 +201,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Tries again and again, each time for a while, without the interpreter's lock.
+    /// Calls `attempt` until it succeeds or the time is over, without the interpreter's lock.
     fn in_time<T: Send>(
         &self,
         py: Python<'_>,
@@ -219,7 +217,7 @@ impl Shared {
             };
             match tried {
                 Ok(Ok(None)) => None,
-                // Another thread has a reservation open, and is about to end it.
+                // Another thread has an open reservation, and is about to end it.
                 Err(StillOpen) if !slice.is_zero() => {
                     std::thread::sleep(slice.min(NAP));
                     None
@@ -242,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// Opens a reservation, and gives its space.
+    /// Opens a reservation and returns its space.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         py: Python<'_>,
@@ -266,7 +264,7 @@ impl Shared {
                 reserved.map(|id| {
                     let id = id?;
                     let window = held.window(id)?;
-                    // Whoever drops it gives the space back.
+                    // Dropping it releases the space.
                     Some((id, Space { of: Arc::clone(&self.spaces), id, window }))
                 })
             })
@@ -276,7 +274,7 @@ impl Shared {
         opened.ok_or_else(|| errors::reserve(py, ReserveError::Full))
     }
 
-    /// Publishes many, as batches. How far it came is told also when it fails.
+    /// Publishes many records, in batches. Returns how far it came, also when it fails.
     pub(crate) fn publish_all(
         &self,
         py: Python<'_>,
@@ -306,8 +304,8 @@ impl Shared {
             })?;
             done.map_err(|error| errors::reserve(py, error))?;
             if sent.offered == from {
-                // The ring is full: the next record waits, and if that is in vain, the rest goes
-                // the way of records that wait for nobody.
+                // The ring is full: the next record waits. If there is no room in time, the rest
+                // are published without waiting.
                 let (kind, bytes) = records.get(from);
                 let published = self.publish(py, kind, bytes, timeout)?;
                 sent.offered += 1;
@@ -321,7 +319,7 @@ impl Shared {
     }
 }
 
-/// Whether a record was taken; what is no want of room is an exception.
+/// Returns whether a record was published; errors other than a lack of room are exceptions.
 fn taken(py: Python<'_>, done: Result<(), ReserveError>) -> PyResult<bool> {
     match done {
         Ok(()) => Ok(true),

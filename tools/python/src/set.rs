@@ -1,4 +1,4 @@
-//! A directory of rings: what `perfring.RingSet` is made on.
+//! The native half of `perfring.RingSet`: a directory of rings.
 
 use crate::errors;
 use crate::kind::{Size, choice, evict_of, hex, policy_of};
@@ -18,7 +18,7 @@ pub(crate) struct RingSet {
     access: Access,
 }
 
-/// As [`errors::set`], and where Rust's words would be of no use, in Python's.
+/// Converts an error of a set; where the message names a Rust option, it names Python's instead.
 fn refused(py: Python<'_>, error: &SetError) -> PyErr {
     let path = match error {
         SetError::Foreign { path, .. } => path,
@@ -26,17 +26,17 @@ fn refused(py: Python<'_>, error: &SetError) -> PyErr {
         _ => return errors::set(py, error),
     };
     let text = error.to_string().replace("Access::Shared", "access=\"shared\"");
-    // EPERM: it is ours to say, and not the system's.
+    // EPERM, although the system returned no error.
     PyPermissionError::new_err((1, text, path.display().to_string()))
 }
 
 /// Name, path, uuid, policy, whether it is shared, size, whether it has time.
 type Row = (String, PathBuf, String, &'static str, bool, u64, bool);
 
-/// What is no ring, and why.
+/// The path of a file that is not a ring, and why.
 type Others = Vec<(PathBuf, String)>;
 
-/// Name, path, whether it goes, why it stays, bytes of the file.
+/// Name, path, whether it is removed, why it is kept, bytes of the file.
 type Pruned = (String, PathBuf, bool, String, u64);
 
 #[pymethods]
@@ -61,7 +61,7 @@ impl RingSet {
         set.map(|set| RingSet { set, mode, access }).map_err(|error| refused(py, &error))
     }
 
-    /// The arguments that make it again, but for the directory.
+    /// The arguments that make it again, except for the directory.
     #[getter]
     fn _reported(&self) -> (u32, &'static str) {
         let access = match self.access {
@@ -71,19 +71,19 @@ impl RingSet {
         (self.mode, access)
     }
 
-    /// Where rings are looked for unless another directory is said.
+    /// Return the default directory.
     #[staticmethod]
     fn default_dir() -> PathBuf {
         perfring_set::RingSet::default_dir()
     }
 
-    /// Where it is.
+    /// The directory.
     #[getter]
     fn dir(&self) -> PathBuf {
         self.set.dir().to_owned()
     }
 
-    /// The path of a ring of this name and shape.
+    /// Returns the path of a ring of this name and shape, which is created if it is missing.
     #[expect(clippy::too_many_arguments, reason = "keywords, with names, in Python")]
     #[pyo3(signature = (name, *, size, policy, shared, slots, time, evict, mode, types_size, aux_size))]
     fn _ready(
@@ -115,7 +115,7 @@ impl RingSet {
         self.set.ring_path(name, &options).map_err(|error| refused(py, &error))
     }
 
-    /// The rings, and what is none, with the reason.
+    /// Returns the rings, and the files that are not rings with the reason.
     fn _list(&self, py: Python<'_>) -> PyResult<(Vec<Row>, Others)> {
         let (rings, others) =
             py.detach(|| list(self.set.dir())).map_err(|error| refused(py, &error))?;
@@ -128,7 +128,7 @@ impl RingSet {
         Ok((rings.into_iter().map(row).collect(), others.collect()))
     }
 
-    /// Name, path, whether it goes, why it stays, bytes of the file.
+    /// Name, path, whether it is removed, why it is kept, bytes of the file.
     #[pyo3(signature = (*, dead_for, keep, max_bytes, flight_recorders, plan))]
     fn _prune(
         &self,

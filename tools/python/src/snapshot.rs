@@ -1,4 +1,4 @@
-//! A ring's content at one moment.
+//! Snapshots: a ring's content at one moment.
 
 use crate::batch::Batch;
 use crate::errors;
@@ -17,10 +17,10 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
 
-/// A copy of everything intact in a ring: of a live one while its producer runs at full speed, or of
-/// the file that dead processes left.
+/// A copy of everything intact in a ring: a live one, while its producer runs at full speed, or the
+/// file of dead processes.
 ///
-/// Iteration gives its records and losses, oldest first; damage ends it with `Corrupt`.
+/// Iteration returns its records and losses, oldest first; damage ends it with `Corrupt`.
 ///
 /// Example:
 ///     >>> producer = perfring.Producer.create(tmp / "flight", policy="overwrite")
@@ -80,7 +80,7 @@ impl Snapshot {
         Items { origin: self.origin(), items: Mutex::new(items.collect()) }
     }
 
-    /// All of it as a `Batch`.
+    /// Return all records as a `Batch`.
     fn drain(&self, py: Python<'_>) -> PyResult<Batch> {
         let mut batch = Builder::copies(0, self.taken.snapshot.layout().time);
         for item in &self.taken.snapshot {
@@ -95,19 +95,19 @@ impl Snapshot {
         Ok(Batch::new(self.origin(), batch.finish()))
     }
 
-    /// The ring's own types.
+    /// The ring's types.
     #[getter]
     fn types(&self) -> Types {
         Types { table: Arc::clone(&self.taken.table) }
     }
 
-    /// Where the ring is.
+    /// The ring's path.
     #[getter]
     fn path(&self) -> OsString {
         shown(&self.path)
     }
 
-    /// The ring's books just before it was taken, by the names that `stat` has.
+    /// The ring's totals just before the snapshot, by the names that `stat` has.
     #[getter]
     fn totals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let totals = PyDict::new(py);
@@ -127,7 +127,7 @@ enum Kept {
     Damage(perfring_consumer::ReadError),
 }
 
-/// A snapshot's items.
+/// An iterator over a snapshot's items.
 #[pyclass(frozen, module = "perfring._native")]
 pub(crate) struct Items {
     origin: Arc<dyn Origin>,
@@ -141,7 +141,7 @@ impl Items {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        // Exceptions are made when nothing is locked: that runs Python code.
+        // Exceptions are constructed without a lock: that runs Python code.
         let next = lock(&self.items).pop_front();
         Ok(match next {
             Some(Kept::Record(pos, kind, time, bytes)) => {

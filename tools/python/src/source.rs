@@ -1,17 +1,17 @@
-//! What Python reads from.
+//! The source of a reader: a consumer or an observer.
 
 use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{
     Anchors, Consumer, Count, Fill, Item, Layout, Location, Observer, ReadError, Types,
 };
 
-/// What is read from.
+/// The source of a reader.
 pub(crate) enum Source {
     Consumer(Consumer),
     Observer(Observer),
 }
 
-/// The same of either.
+/// Evaluates the same expression for either.
 macro_rules! of {
     ($source:expr, $it:ident => $said:expr) => {
         match $source {

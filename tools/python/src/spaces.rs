@@ -9,19 +9,19 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A producer, for itself and for what is open of it.
+/// A producer, shared with its open reservations.
 pub(crate) struct Spaces {
     state: Mutex<State>,
     pub(crate) process: Process,
     pub(crate) location: Location,
-    /// Reservations whose space has gone, and that are still to end.
+    /// Reservations whose space is dropped, and that are still to be ended.
     gone: Mutex<Vec<u64>>,
-    /// There are some.
+    /// Whether there are any.
     unsettled: Leftover,
 }
 
 struct State {
-    /// `None` once it is closed and nothing is open.
+    /// `None` once it is closed and no reservation is open.
     held: Option<Held>,
     closing: bool,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// `None` if it was closed.
+    /// Returns the producer; `None` if it was closed.
     pub(crate) fn usable(&mut self) -> Option<&mut Held> {
         let state = self.state.as_mut()?;
         if state.closing { None } else { state.held.as_mut() }
@@ -58,21 +58,22 @@ impl Spaces {
         })
     }
 
-    /// For a thread without the interpreter's lock.
+    /// Waits for a turn, in a thread without the interpreter's lock.
     pub(crate) fn lock(&self) -> Turn<'_> {
         let state = lock(&self.state);
         Turn { of: self, state: Some(state) }
     }
 
-    /// For a thread with the interpreter's lock.
+    /// Waits for a turn, in a thread that has the interpreter's lock.
     pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Turn<'_>> {
         self.process.check(py)?;
         let state = self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         Ok(Turn { of: self, state: Some(state) })
     }
 
-    /// Ends reservations whose space has gone; or leaves that to the thread that has the state. With
-    /// the interpreter's lock nobody waits for a state whose owner may wait for that lock.
+    /// Ends reservations whose space is dropped. If another thread has the state, that thread does
+    /// it: a thread with the interpreter's lock must not wait for a state whose owner may wait for
+    /// that lock.
     fn settle(&self) {
         while self.unsettled.is_left() {
             let Some(mut state) = try_lock(&self.state) else { return };
@@ -84,9 +85,9 @@ impl Spaces {
         }
     }
 
-    /// Does something with the producer, while nothing of an exclusive one is open.
+    /// Calls `f` with the producer. An exclusive one must not have an open reservation.
     pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(Use<'_>) -> R) -> PyResult<R> {
-        // Exceptions are made when others can have it again: that runs Python code.
+        // Exceptions are constructed after the turn: that runs Python code.
         let done = self.take(py)?.usable().map(|held| held.producer().map(f));
         match done {
             Some(Ok(done)) => Ok(done),
@@ -105,7 +106,7 @@ impl Spaces {
         errors::named(py, "Closed", format!("the producer of {} was closed", self.location))
     }
 
-    /// Ends a reservation whose space nobody sees any more, whether this was closed or not.
+    /// Ends a reservation whose space has no views, whether this was closed or not.
     pub(crate) fn end(&self, py: Python<'_>, id: u64, commit: Option<usize>) -> PyResult<()> {
         if let Some(state) = &mut self.take(py)?.state {
             state.end(id, commit);
@@ -114,7 +115,7 @@ impl Spaces {
         Ok(())
     }
 
-    /// In a forked child it is of no use, which is another thing: what is called says so.
+    /// Returns false in a forked child, where every call raises `Forked`.
     pub(crate) fn is_closed(&self, py: Python<'_>) -> bool {
         self.take(py).is_ok_and(|turn| turn.state.as_ref().is_some_and(|state| state.closing))
     }
@@ -144,28 +145,28 @@ impl State {
     }
 }
 
-/// The exception for what an exclusive producer has open.
+/// Returns the exception for an exclusive producer's open reservation.
 pub(crate) fn still_open(py: Python<'_>) -> PyErr {
     errors::named(
         py,
         "Busy",
-        "a reservation of this producer is open, or a view of one is still there: end it first, \
-         and let go of its views",
+        "a reservation of this producer is open, or a view of one still exists: end it first, \
+         and delete its views",
     )
 }
 
-/// The space of an open reservation, as Python writes it. The reservation stays open while this or
-/// any view of it is there.
+/// The space of an open reservation, which Python writes. The reservation stays open while this or
+/// any view of it is alive.
 #[pyclass(frozen, module = "perfring._native")]
 pub(crate) struct Space {
     pub(crate) of: Arc<Spaces>,
-    /// The reservation, and its bytes.
+    /// The number of the reservation.
     pub(crate) id: u64,
     pub(crate) window: Window,
 }
 
 impl Drop for Space {
-    /// The last view of the space has gone.
+    /// The last view of the space is dead.
     fn drop(&mut self) {
         if self.of.process.is_this() {
             lock(&self.of.gone).push(self.id);

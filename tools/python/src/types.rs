@@ -1,4 +1,4 @@
-//! Record types: what a ring's table says of them, and types that a program describes itself.
+//! Record types: those of a ring's type table, and those that a program describes.
 
 use crate::errors::bad_type;
 use crate::kind::Kind;
@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 mod schema;
 
-/// A record's type, as a ring's table tells of it, or as `record` and `record_type` made it.
+/// A record's type, from a ring's type table or from `record` or `record_type`.
 ///
-/// It says what a payload is: ``decode(payload)`` gives its values, ``dtype`` its layout. Two are
-/// equal if number, layout and text are.
+/// ``decode(payload)`` returns a payload's values, ``dtype`` is its layout. Two types are equal if
+/// their number, layout and text are.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct RecordType {
     table: Arc<Table>,
@@ -27,13 +27,13 @@ pub(crate) struct RecordType {
 }
 
 impl RecordType {
-    /// The type of this number, if the table has it.
+    /// Returns the type of this number, if the table has it.
     pub(crate) fn find(table: &Arc<Table>, id: Id) -> Option<Self> {
         table.get(id)?;
         Some(RecordType { table: table.clone(), id, dtype: PyOnceLock::new() })
     }
 
-    /// A type as its schema describes it, in no ring's table.
+    /// Returns the type that a schema describes, in no ring's table.
     pub(crate) fn described(py: Python<'_>, schema: &Schema<'_>) -> PyResult<Self> {
         let table = Arc::new(Table::from_words(&schema.to_entry()));
         match (Self::find(&table, schema.id), table.damage().first()) {
@@ -43,23 +43,23 @@ impl RecordType {
         }
     }
 
-    /// Its entry in a type table.
+    /// Returns its entry in a type table.
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         self.table.entries().find(|entry| entry.id == self.id)
     }
 
-    /// Bytes of its payload, if they are as many for every record.
+    /// Returns the bytes of its payload, if they are the same for every record.
     pub(crate) fn fixed_size(&self) -> Option<u32> {
         let kind = self.table.get(self.id)?;
         (kind.encoding.known() == Some(Encoding::Pod)).then_some(kind.size)
     }
 
     fn kind(&self) -> PyResult<&Type> {
-        // It was there when this was made, and a table in an `Arc` does not change.
+        // It existed when `self` was made, and a table in an `Arc` does not change.
         self.table.get(self.id).ok_or_else(|| PyKeyError::new_err(self.id.get()))
     }
 
-    /// What stands in the table: the layout's hash and the text.
+    /// Returns the table's entry: the layout's hash and the text.
     fn written(&self) -> (u64, &str) {
         self.entry().map_or((0, ""), |entry| (entry.layout, entry.text))
     }
@@ -67,7 +67,7 @@ impl RecordType {
 
 #[pymethods]
 impl RecordType {
-    /// Its number, which record headers have.
+    /// Its number, as in record headers.
     #[getter]
     fn id(&self) -> u32 {
         self.id.get()
@@ -79,51 +79,51 @@ impl RecordType {
         Ok(&self.kind()?.name)
     }
 
-    /// Counts up when the meaning changes.
+    /// The version, which is increased when the meaning changes.
     #[getter]
     fn version(&self) -> PyResult<u32> {
         Ok(self.kind()?.version)
     }
 
-    /// How a payload is to be read: ``"pod"``, ``"rkyv"``, ``"tagged"``, ``"json"``, ``"utf-8"`` or
+    /// The encoding of a payload: ``"pod"``, ``"rkyv"``, ``"tagged"``, ``"json"``, ``"utf-8"`` or
     /// ``"bytes"``.
     #[getter]
     fn encoding(&self) -> PyResult<&str> {
         Ok(self.kind()?.encoding.name())
     }
 
-    /// What it is to a sidecar: ``"plain"``, ``"log"``, ``"span_start"``, ``"span_end"``, ``"gauge"``,
-    /// ``"sum"``, ``"histogram"`` or ``"resource"``.
+    /// What the sidecar takes it for: ``"plain"``, ``"log"``, ``"span_start"``, ``"span_end"``,
+    /// ``"gauge"``, ``"sum"``, ``"histogram"`` or ``"resource"``.
     #[getter(kind)]
     fn class(&self) -> PyResult<&str> {
         Ok(self.kind()?.class.name())
     }
 
-    /// What it means, or nothing.
+    /// Its meaning, or an empty string.
     #[getter]
     fn help(&self) -> PyResult<&str> {
         Ok(&self.kind()?.help)
     }
 
-    /// Bytes of a payload, if all have the same number; else 0.
+    /// The bytes of a payload, if they are the same for all; else 0.
     #[getter]
     fn size(&self) -> PyResult<u32> {
         Ok(self.kind()?.size)
     }
 
-    /// The same number for types with the same payloads: a hash of all but units and help.
+    /// A hash of everything but units and help: types with the same payloads have the same number.
     #[getter]
     pub(crate) fn layout(&self) -> u64 {
         self.written().0
     }
 
-    /// The text in the type table, as it stands there.
+    /// The text in the type table, unchanged.
     #[getter]
     fn json(&self) -> &str {
         self.written().1
     }
 
-    /// The text as this version reads it: without what it does not know, each key once.
+    /// The text as this version reads it: without unknown keys, each key once.
     #[getter]
     fn _known(&self) -> PyResult<String> {
         Ok(self.kind()?.to_json())
@@ -146,7 +146,8 @@ impl RecordType {
         Ok(made.bind(py).clone())
     }
 
-    /// The values of a payload: a dict of the fields, or for the encodings without fields a value.
+    /// Return the values of a payload: a dict of the fields, or a value for an encoding without
+    /// fields.
     ///
     /// Raises:
     ///     BadType: The payload is not of this type.
@@ -168,7 +169,7 @@ impl RecordType {
         self.id.get().into()
     }
 
-    /// As its entry in a table: also what this version does not know of it arrives.
+    /// Pickles its table entry, including keys that this version does not know.
     fn __reduce__<'py>(
         &self,
         py: Python<'py>,
@@ -193,17 +194,19 @@ impl RecordType {
     }
 }
 
-/// The types of a ring, as they were when this was asked for.
+/// A copy of a ring's type table.
 ///
-/// ``table["app.Tick"]`` and ``table[number]`` find one; of several with one name the one that was
-/// registered last. Iteration gives all, in the order in which they were registered.
+/// ``table["app.Tick"]`` and ``table[number]`` return one type; of several with one name, the one
+/// that was registered last. Iteration returns all types, in the order in which they were
+/// registered.
 #[pyclass(frozen, module = "perfring")]
 pub(crate) struct TypeTable {
     pub(crate) table: Arc<Table>,
 }
 
 impl TypeTable {
-    /// By number, or by name: of several with one name the one that was registered last.
+    /// Returns a type by number or name: of several with one name, the one that was registered
+    /// last.
     fn find(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<RecordType>> {
         let id = if let Ok(name) = key.cast::<PyString>() {
             self.table.by_name(name.to_str()?).last().map(|kind| kind.id)
@@ -219,7 +222,7 @@ impl TypeTable {
 
 #[pymethods]
 impl TypeTable {
-    /// The type of this number or name, or ``default``.
+    /// Return the type of this number or name, or ``default``.
     #[pyo3(signature = (key, default=None, /))]
     fn get<'py>(
         &self,
@@ -232,12 +235,12 @@ impl TypeTable {
         }
     }
 
-    /// All types of this name, in the order in which they were registered.
+    /// Return all types of this name, in the order in which they were registered.
     fn named(&self, name: &str) -> Vec<RecordType> {
         self.table.by_name(name).filter_map(|kind| RecordType::find(&self.table, kind.id)).collect()
     }
 
-    /// What of the table cannot be read, a sentence each.
+    /// A message for each part of the table that cannot be read.
     #[getter]
     fn damage(&self) -> Vec<String> {
         self.table.damage().iter().map(ToString::to_string).collect()
@@ -266,13 +269,13 @@ impl TypeTable {
     }
 }
 
-/// The type that a spec describes, without a ring.
+/// Returns the type that a spec describes, without a ring.
 #[pyfunction]
 pub(crate) fn _describe(py: Python<'_>, spec: &str) -> PyResult<RecordType> {
     with_schema(py, spec, |schema| RecordType::described(py, schema))?
 }
 
-/// A type that was pickled.
+/// Returns a type that was pickled.
 #[pyfunction]
 pub(crate) fn _from_entry(
     py: Python<'_>,
@@ -286,7 +289,8 @@ pub(crate) fn _from_entry(
     RecordType::find(&table, id).ok_or_else(no_type)
 }
 
-/// The type of a record's class, or of an object of one; a `RecordType` is its own.
+/// Returns the type of a record's class, or of an object of one; a `RecordType` is returned
+/// unchanged.
 pub(crate) fn type_of<'py>(what: &Bound<'py, PyAny>) -> PyResult<Bound<'py, RecordType>> {
     if let Ok(kind) = what.cast::<RecordType>() {
         return Ok(kind.clone());
@@ -295,7 +299,7 @@ pub(crate) fn type_of<'py>(what: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Reco
     Ok(found.cast_into::<RecordType>()?)
 }
 
-/// Refuses an array whose dtype is not what its type says: its bytes would be read as something else.
+/// Refuses an array whose dtype does not match its type.
 pub(crate) fn check_array(data: &Bound<'_, PyAny>, kind: &Kind<'_>) -> PyResult<()> {
     let py = data.py();
     if let Some(of) = &kind.1
@@ -307,7 +311,7 @@ pub(crate) fn check_array(data: &Bound<'_, PyAny>, kind: &Kind<'_>) -> PyResult<
     Ok(())
 }
 
-/// What is to be published under which type: an object of a record's class has its own.
+/// Returns what to publish, and under which type: an object of a record's class has its own.
 pub(crate) fn object<'py>(
     data: &Bound<'py, PyAny>,
     kind: Kind<'py>,
@@ -329,9 +333,9 @@ pub(crate) fn object<'py>(
     Ok((class.extract()?, packed))
 }
 
-/// A record's values as Python's.
+/// Decodes a record's values to Python objects.
 pub(crate) fn decode(py: Python<'_>, kind: &Type, payload: &[u8]) -> PyResult<Py<PyAny>> {
-    // Bytes as they are: a copy is enough.
+    // Bytes are only copied.
     if matches!(kind.encoding.known(), Some(Encoding::Bytes) | None) {
         return Ok(PyBytes::new(py, payload).into_any().unbind());
     }

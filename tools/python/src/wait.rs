@@ -1,10 +1,10 @@
-//! Timeouts in seconds, and waits in which other threads run and Ctrl-C is answered.
+//! Timeouts in seconds, and waits during which other threads run and Ctrl-C is answered.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::time::{Duration, Instant};
 
-/// The longest time without a look at signals.
+/// The longest time without a check for signals.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// How long a call may wait: seconds, or `None` for ever.
@@ -16,7 +16,7 @@ impl Timeout {
     pub(crate) const NEVER: Timeout = Timeout(None);
 
     pub(crate) fn begin(self) -> Until {
-        // What cannot be counted is for ever.
+        // A timeout that overflows is for ever.
         Until(self.0.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
 
@@ -30,7 +30,7 @@ impl Timeout {
 pub(crate) struct Until(Option<Instant>);
 
 impl Until {
-    /// Looks at the clock, but for those who never waited.
+    /// Returns whether the time is over.
     pub(crate) fn is_over(self) -> bool {
         self.0.is_some_and(|until| Instant::now() >= until)
     }
@@ -49,23 +49,23 @@ impl<'py> FromPyObject<'_, 'py> for Timeout {
         }
         match Duration::try_from_secs_f64(seconds) {
             Ok(duration) => Ok(Timeout(Some(duration))),
-            Err(_) if seconds > 0.0 => Ok(Timeout::NEVER), // more than the universe has
+            Err(_) if seconds > 0.0 => Ok(Timeout::NEVER), // longer than a `Duration` can be
             Err(_) => Err(PyValueError::new_err(format!(
-                "a timeout of {seconds} s cannot be waited for: give seconds from 0, or None for ever"
+                "a timeout of {seconds} s is invalid: pass seconds from 0 on, or None for ever"
             ))),
         }
     }
 }
 
-/// Calls `once` with a time that it may take, until it returns something or the time is over. It is
-/// called without the interpreter's lock; in between, signals are looked at.
+/// Calls `once` with a time that it may take, until it returns a value or the time is over. Calls
+/// it without the interpreter's lock; checks for signals in between.
 pub(crate) fn slices<T: Send>(
     py: Python<'_>,
     until: Until,
     mut once: impl FnMut(Duration) -> Option<T> + Send,
 ) -> PyResult<Option<T>> {
     loop {
-        // Here, too, as a caller may come again and again.
+        // Here, too, as a caller may call this in a loop.
         py.check_signals()?;
         let left = match until.0 {
             Some(deadline) => deadline.saturating_duration_since(Instant::now()),

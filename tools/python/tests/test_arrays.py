@@ -87,13 +87,13 @@ def test_any_type_is_the_same_in_arrow() -> None:
             payloads.append(bytes(payload))
         batch = _arrays.to_arrow(Fake(kind, payloads))
         batch.validate(full=True)
-        told = json.loads(kind.json)["fields"]
+        fields = json.loads(kind.json)["fields"]
         for nth, payload in enumerate(payloads):  # type: ignore[assignment]
             values = kind.decode(payload)
-            for field in told:
+            for field in fields:
                 found = batch.column(field["name"])[nth].as_py()
                 assert found == as_arrow(field, values[field["name"]]), field
-        assert batch.to_pandas().shape == (len(payloads), 1 + len(told))
+        assert batch.to_pandas().shape == (len(payloads), 1 + len(fields))
 
 
 @pytest.fixture
@@ -156,9 +156,9 @@ def test_an_array_of_drained_records_is_a_view_and_of_several_stretches_too(tmp_
     array = batch.numpy(Numbers)
     assert array["h"].tolist() == list(range(80))
     assert not array.flags.writeable
-    with pytest.raises(perfring.BadType, match=r"several types: say which of 0x1000, 'agree"):
+    with pytest.raises(perfring.BadType, match=r"several types: pass one of 0x1000, 'agree"):
         batch.numpy()
-    with pytest.raises(perfring.BadType, match="nothing is known of type 0x1000"):
+    with pytest.raises(perfring.BadType, match="type table does not have type 0x1000"):
         batch.numpy(4096)
     with pytest.raises(perfring.BadType, match=r"the ring has no type 'app\.Tick'"):
         batch.numpy("app.Tick")
@@ -233,8 +233,8 @@ def test_arrow_of_several_types_has_payloads_without_a_copy(ring: Path) -> None:
 def test_arrow_of_pinned_records(ring: Path) -> None:
     with perfring.Consumer(ring) as consumer:
         batch = consumer.pin()
-        told = [bytes(record) for record in batch]  # type: ignore[arg-type]
-        assert batch.to_arrow()["payload"].to_pylist() == told
+        payloads = [bytes(record) for record in batch]  # type: ignore[arg-type]
+        assert batch.to_arrow()["payload"].to_pylist() == payloads
 
 
 def test_arrow_has_units_and_labels_and_never_two_columns_of_one_name() -> None:
@@ -288,7 +288,7 @@ def test_an_empty_batch(tmp_path: Path) -> None:
     batch = perfring.Snapshot(tmp_path / "ring").drain()
     assert batch.numpy(Trade).shape == (0,)
     assert batch.numpy(PACKED).dtype == PACKED
-    with pytest.raises(perfring.BadType, match="an empty batch does not tell its type"):
+    with pytest.raises(perfring.BadType, match="an empty batch has no type"):
         batch.numpy()
     assert batch.to_arrow().num_rows == 0
 

@@ -1,4 +1,4 @@
-"""What users are told: help(), the README's programs, the demo."""
+"""The documentation: help(), the README's programs, the demo."""
 
 import doctest
 import inspect
@@ -25,7 +25,7 @@ FUNCTIONS = {name: one for name, one in OBJECTS.items() if inspect.isroutine(one
 
 
 def members(of: type) -> Iterator[tuple[str, Any]]:
-    """What a class has for its users, from perfring."""
+    """The public members of a class that are perfring's."""
     for base in of.__mro__:
         if base.__module__.startswith("perfring"):
             for name, one in vars(base).items():
@@ -56,14 +56,14 @@ def test_all_is_sorted_and_nothing_public_is_missing() -> None:
     assert own == set(perfring.logging.__all__)
 
 
-def test_help_begins_with_all_there_is() -> None:
-    told = re.findall(r"(?<!`)`(?:perfring\.)?(\w+)`", perfring.__doc__ or "")
-    assert set(perfring.__all__) - {"__version__"} <= set(told)
-    assert all(hasattr(perfring, name) for name in told)
+def test_help_begins_with_all_names() -> None:
+    names = re.findall(r"(?<!`)`(?:perfring\.)?(\w+)`", perfring.__doc__ or "")
+    assert set(perfring.__all__) - {"__version__"} <= set(names)
+    assert all(hasattr(perfring, name) for name in names)
 
 
 @pytest.mark.parametrize("name", [*CLASSES, *FUNCTIONS])
-def test_whatever_is_public_has_a_docstring(name: str) -> None:
+def test_everything_public_has_a_docstring(name: str) -> None:
     one = OBJECTS[name]
     assert one.__module__ in ("perfring", "perfring.logging")
     assert inspect.getdoc(one)
@@ -81,7 +81,7 @@ def test_whatever_is_public_has_a_docstring(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*CLASSES, *FUNCTIONS])
-def test_signatures_say_what_defaults_are(name: str) -> None:
+def test_signatures_show_defaults(name: str) -> None:
     one = OBJECTS[name]
     callables = [one, *(method for _, method in members(one))] if inspect.isclass(one) else [one]
     for what in callables:
@@ -100,7 +100,7 @@ def test_signatures_say_what_defaults_are(name: str) -> None:
 
 
 def native() -> Iterator[tuple[str, object]]:
-    """Whatever may have an example and is none of a Python module's."""
+    """All native objects that can have an example."""
     for name, one in vars(_native).items():
         yield name, one
         if inspect.isclass(one):
@@ -125,10 +125,10 @@ def test_examples_of_native_docstrings(name: str, tmp_path: Path) -> None:
         None,
         None,
     )
-    told: list[str] = []
-    results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=told.append)
+    output: list[str] = []
+    results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=output.append)
     assert results.attempted > 0
-    assert not results.failed, "".join(told)
+    assert not results.failed, "".join(output)
 
 
 def test_there_are_native_examples() -> None:
@@ -156,11 +156,11 @@ def test_the_readmes_flight_recorder_survives_sigkill(tmp_path: Path) -> None:
         service.kill()
         service.wait()
     last = perfring.stat(ring)["written_records"] - 1
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "last_words.py", ring], cwd=tmp_path, capture_output=True, text=True
     )
-    assert told.returncode == 0, told.stderr
-    lines = told.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
     assert len(lines) == 3
     for number, line in zip(range(last - 2, last + 1), lines, strict=True):
         assert line.endswith(f"shop.Sale {{'number': {number}, 'price': 9.5}}")
@@ -168,25 +168,25 @@ def test_the_readmes_flight_recorder_survives_sigkill(tmp_path: Path) -> None:
 
 def test_the_demo_reads_what_a_killed_process_left() -> None:
     demo = [sys.executable, "-m", "perfring", "demo"]
-    told = subprocess.run(demo, capture_output=True, text=True)
-    assert told.returncode == 0, told.stderr
-    assert told.stderr == ""
-    assert "ended by SIGKILL" in told.stdout
+    done = subprocess.run(demo, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "ended by SIGKILL" in done.stdout
     published, present, gaps = (
-        int(re.search(pattern, told.stdout)[1].replace(",", ""))  # type: ignore[index]
+        int(re.search(pattern, done.stdout)[1].replace(",", ""))  # type: ignore[index]
         for pattern in (r"([\d,]+) hashes were", r"([\d,]+) are in the file", r"(\d+) gaps")
     )
     assert published > present > 30_000
     assert gaps == 0
-    last = re.search(r"\((\d+), \d+\)\],", told.stdout)
+    last = re.search(r"\((\d+), \d+\)\],", done.stdout)
     assert last is not None
     assert int(last[1]) == published - 1
-    ring = re.search(r"recorder (\S+)\.\n", told.stdout)
+    ring = re.search(r"recorder (\S+)\.\n", done.stdout)
     assert ring is not None
     assert not Path(ring[1]).parent.exists()  # it leaves nothing behind
 
 
 def test_the_module_says_how_it_is_run() -> None:
-    told = subprocess.run([sys.executable, "-m", "perfring"], capture_output=True, text=True)
-    assert (told.returncode, told.stdout) == (1, "")
-    assert told.stderr == "usage: python -m perfring demo\n"
+    done = subprocess.run([sys.executable, "-m", "perfring"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "usage: python -m perfring demo\n"

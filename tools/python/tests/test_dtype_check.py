@@ -68,7 +68,7 @@ def test_what_has_the_same_bytes_is_taken(dtype: Any) -> None:
         (np.dtype(FIELDS), "it has 120 bytes, and not 113"),  # not aligned
         (
             np.dtype([FIELDS[0], FIELDS[2], FIELDS[1], *FIELDS[3:]], align=True),
-            "field 'number' stands at byte 8, and not 12",
+            "field 'number' is at byte 8, and not 12",
         ),
         (with_(number="i4"), "field 'number': it is uint32, and not int32"),
         (with_(number="f4"), "field 'number': it is uint32, and not float32"),
@@ -83,7 +83,7 @@ def test_what_has_the_same_bytes_is_taken(dtype: Any) -> None:
         (with_(side="i1"), "field 'side': it is uint8, and not int8"),
         (with_(symbol=("u2", 3)), "field 'symbol': it is .S6, and not"),
         (with_(point=("i8", 2)), "field 'point': it is .*, and not"),
-        (with_(point=[("y", "f8"), ("x", "f8")]), "field 'point': field 'x' stands at byte 0, and"),
+        (with_(point=[("y", "f8"), ("x", "f8")]), "field 'point': field 'x' is at byte 0, and"),
         (with_(points=([("x", "f8"), ("y", "i8")], 2)), "field 'points': field 'y': it is float64"),
         (with_(matrix=("i4", (2, 3))), "field 'matrix': it is"),
         (with_("number"), "there is no field 'number'"),
@@ -93,7 +93,7 @@ def test_what_has_the_same_bytes_is_taken(dtype: Any) -> None:
     ],
 )
 def test_what_has_other_bytes_is_refused_with_the_field(dtype: Any, sentence: str) -> None:
-    with pytest.raises(perfring.BadType, match=rf"are no check\.Tick: {sentence}"):
+    with pytest.raises(perfring.BadType, match=rf"are not valid check\.Tick: {sentence}"):
         check(dtype, KIND)
 
 
@@ -108,7 +108,7 @@ def test_numbers_do_for_records_of_such_numbers() -> None:
     point = perfring.record_type("check.Point", POINT)
     check(np.dtype("f8"), point)  # a row of two is a record
     for other in ("i8", "f4", ">f8"):
-        with pytest.raises(perfring.BadType, match=r"are no check\.Point"):
+        with pytest.raises(perfring.BadType, match=r"are not valid check\.Point"):
             check(np.dtype(other), point)
 
 

@@ -160,9 +160,9 @@ def test_python_s_own_handler_stays(ring: str) -> None:
     image = Path(ring).read_bytes()
     for when in ["before", "after"]:
         Path(ring).write_bytes(image)
-        told = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-c", program, ring, when], capture_output=True, text=True, check=False
         )
-        assert told.stdout == "an exception\n", told
-        assert told.returncode < 0, told
-        assert "Bus error" in told.stderr, told
+        assert done.stdout == "an exception\n", done
+        assert done.returncode < 0, done
+        assert "Bus error" in done.stderr, done

@@ -169,10 +169,10 @@ def in_batches(consumer: perfring.Consumer, tally: Tally) -> None:
             assert np.array_equal(array[name], due[name]), name
         lost = sum(lost.records for lost in batch.lost)
         behind = lost - int(gaps.sum())
-        assert behind >= 0, "a gap that nobody told"
+        assert behind >= 0, "a gap that was not reported"
         tally.read += len(batch)
         tally.lost += lost
-        # A loss that was told after the last record of the batch.
+        # A loss that was reported after the last record of the batch.
         tally.next = (int(numbers[-1]) + 1 if len(numbers) else tally.next) + behind
 
 
@@ -296,10 +296,10 @@ def test_the_figures_are_those_of_the_command(
     perfring.Consumer(ring).drain(30)
     producer.reserve(8).discard()
     done = subprocess.run([command, "stat", "--json", ring], capture_output=True, check=True)
-    told = json.loads(done.stdout)
+    shown = json.loads(done.stdout)
     of_types = {"types_size", "types_used", "type_count", "types_damaged", "balanced"}
-    assert {name: what for name, what in told.items() if name not in of_types} == perfring.stat(
+    assert {name: what for name, what in shown.items() if name not in of_types} == perfring.stat(
         ring
     )
     totals = perfring.Snapshot(ring).totals
-    assert totals.items() <= told.items()
+    assert totals.items() <= shown.items()

@@ -79,7 +79,7 @@ def test_ranges_go_back_when_records_die(ring: Path) -> None:
         assert producer.publish(data)
         record = consumer.read()
         if n > 0:
-            # What was refused is told before what comes next.
+            # Refused records are reported before the next record.
             assert isinstance(record, perfring.Lost)
             assert record.records == 1
             record = consumer.read()

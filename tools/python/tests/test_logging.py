@@ -137,8 +137,8 @@ def test_every_part_of_a_record_has_its_place(shop: Shop, ring: Path, dump: Dump
     }
     log.warning("part %s", 1, extra=more, stack_info=True)
     (row,) = logs(dump(ring))
-    told = (row["text"], row["small"], row["half"], row["yes"], row["none"])
-    assert told == ("é", -3, 0.5, True, None)
+    values = (row["text"], row["small"], row["half"], row["yes"], row["none"])
+    assert values == ("é", -3, 0.5, True, None)
     assert (int(row["large"]), row["larger"]) == (2**100, str(2**200))
     assert row["list"] == "[1, 'a']"
     assert row["attributes.body"] == "an attribute"
@@ -229,7 +229,7 @@ class Unspeakable:
         raise RuntimeError("no words for it")
 
 
-def test_a_bad_record_is_told_and_never_raised(
+def test_a_bad_record_is_reported_and_never_raised(
     shop: Shop,
     ring: Path,
     dump: Dump,
@@ -238,9 +238,9 @@ def test_a_bad_record_is_told_and_never_raised(
     log, handler = shop
     log.info("%d of %d", "no number")
     log.info("odd", extra={"what": Unspeakable()})
-    told = capsys.readouterr().err
-    assert told.count("--- Logging error ---") == 2
-    assert "no words for it" in told
+    errors = capsys.readouterr().err
+    assert errors.count("--- Logging error ---") == 2
+    assert "no words for it" in errors
     assert handler.dropped == 2
     log.info("goes on")
     assert [row["body"] for row in logs(dump(ring))] == ["goes on"]
@@ -312,7 +312,7 @@ def test_it_is_set_up_by_dict_config(ring: Path, dump: Dump) -> None:
             handler.close()
 
 
-def test_who_the_process_is_without_being_told(ring: Path, tmp_path: Path, dump: Dump) -> None:
+def test_the_resource_has_defaults(ring: Path, tmp_path: Path, dump: Dump) -> None:
     script = tmp_path / "orders.py"
     script.write_text(f"from perfring.logging import RingHandler\nRingHandler({str(ring)!r})\n")
     bare = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
@@ -322,9 +322,9 @@ def test_who_the_process_is_without_being_told(ring: Path, tmp_path: Path, dump:
     assert names == ["orders.py", "by-env"]
 
 
-def test_a_ring_of_another_shape_stays_and_is_told(ring: Path) -> None:
+def test_a_ring_of_another_shape_stays_with_a_warning(ring: Path) -> None:
     first = RingHandler(ring, size="64K")
-    with pytest.warns(RuntimeWarning, match=r"65536 bytes and policy 'overwrite', and stays so"):
+    with pytest.warns(RuntimeWarning, match=r"65536 bytes and policy 'overwrite', and keeps them"):
         second = RingHandler(ring, size="1M")
     for handler in (first, second):
         handler.close()

@@ -73,7 +73,7 @@ def test_a_ring_that_was_removed_is_made_anew(
         other.close()
 
 
-def test_a_ring_that_cannot_be_made_anew_is_counted_and_told_once(
+def test_a_ring_that_cannot_be_made_anew_is_counted_and_reported_once(
     clock: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "there").mkdir()

@@ -28,7 +28,7 @@ USES: dict[str, tuple[str, str, Callable[[perfring.Batch], object]]] = {
 
 
 @pytest.mark.parametrize("use", USES)
-def test_what_is_missing_is_told_with_how_to_have_it(
+def test_a_missing_dependency_is_an_error_that_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str
 ) -> None:
     module, extra, call = USES[use]
@@ -40,9 +40,9 @@ def test_what_is_missing_is_told_with_how_to_have_it(
         patched.setitem(sys.modules, module, None)
         with pytest.raises(
             ModuleNotFoundError, match=rf"needs {module}.*: pip install .perfring\[{extra}\]"
-        ) as told:
+        ) as raised:
             call(batch)
-    assert told.value.name == module
+    assert raised.value.name == module
     call(batch)
 
 
@@ -51,5 +51,5 @@ def test_nothing_is_imported_that_is_not_needed() -> None:
 import sys, perfring, perfring.logging
 print([name for name in ("numpy", "pyarrow", "pandas", "asyncio") if name in sys.modules])
 """
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (told.stdout, told.stderr) == ("[]\n", "")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

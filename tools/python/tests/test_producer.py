@@ -58,7 +58,7 @@ def test_all_ways_to_publish_meet_in_one_order(ring: str, policy: str, shared: b
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_what_a_full_ring_refuses_is_counted_and_told(ring: str, shared: bool) -> None:
+def test_what_a_full_ring_refuses_is_counted_and_reported(ring: str, shared: bool) -> None:
     producer = perfring.Producer.create(ring, size=4096, shared=shared)
     published = sum(producer.publish(b"%064d" % n) for n in range(100))
     assert 0 < published < 100
@@ -163,7 +163,7 @@ def test_a_reservation_ends_once(ring: str) -> None:
     assert payloads(ring) == [b"1234", b"kept"]
 
 
-def test_figures_are_told_while_a_reservation_is_open(ring: str) -> None:
+def test_totals_are_available_while_a_reservation_is_open(ring: str) -> None:
     producer = perfring.Producer.create(ring)
     producer.publish(b"before")
     with producer.reserve(4) as view:

@@ -19,7 +19,7 @@ def producer(ring: str, request: pytest.FixtureRequest) -> perfring.Producer:
     return perfring.Producer.create(ring, policy=request.param, time=True)
 
 
-def test_every_way_to_read_gives_the_same(producer: perfring.Producer, ring: str) -> None:
+def test_every_method_to_read_returns_the_same(producer: perfring.Producer, ring: str) -> None:
     expected: list[bytes | tuple[int, str]] = [b"%d" % n * (n % 5) for n in range(100)]
     for nth, payload in enumerate(expected):
         assert isinstance(payload, bytes)
@@ -96,7 +96,7 @@ def test_an_observer_goes_on_where_another_stopped(producer: perfring.Producer, 
         perfring.Observer(ring, "first")  # type: ignore[arg-type]
 
 
-def test_lapped_readers_are_told_how_much_they_missed(ring: str) -> None:
+def test_lapped_readers_get_the_number_of_missed_records(ring: str) -> None:
     producer = perfring.Producer.create(ring, size=4096, policy="overwrite")
     observer, consumer = perfring.Observer(ring), perfring.Consumer(ring)
     for n in range(1000):
@@ -160,7 +160,7 @@ def overwrite_ring(ring: str) -> str:
     return ring + "2"
 
 
-def test_a_damaged_ring_is_told_after_what_is_good(ring: str) -> None:
+def test_damage_is_reported_after_the_valid_records(ring: str) -> None:
     with perfring.Producer.create(ring) as producer:
         for _ in range(3):
             producer.publish(b"12345678")

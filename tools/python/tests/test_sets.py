@@ -80,7 +80,7 @@ def test_a_directory_that_comes_later_is_followed(tmp_path: Path) -> None:
         assert records(until(merge, some(1))) == [("one", b"hello")]
 
 
-def test_a_ring_without_a_file_is_read_to_its_end_and_told(rings: RingSet) -> None:
+def test_a_ring_without_a_file_is_read_to_its_end_and_reported(rings: RingSet) -> None:
     producer = rings.producer("short")
     producer.publish(b"before")
     with rings.merge(delay=0.01) as merge:
@@ -199,7 +199,7 @@ def test_an_observer_leaves_everything_where_it_is(rings: RingSet) -> None:
         rings.merge(start="latest")
 
 
-def test_losses_are_told_with_their_ring_and_counted_exactly(rings: RingSet) -> None:
+def test_losses_are_reported_with_their_ring_and_counted_exactly(rings: RingSet) -> None:
     full = rings.producer("full", size="4K")
     lapped = rings.producer("lapped", size="4K", policy="overwrite")
     published = refused = 0
@@ -229,17 +229,17 @@ def test_losses_are_told_with_their_ring_and_counted_exactly(rings: RingSet) -> 
     assert (read("full"), lost("full")) == (published + 1, refused)
     assert read("lapped") + lost("lapped") == 1000
     assert lost("lapped") > 0
-    print(f"{lost('full')} refused, {lost('lapped')} overwritten, all told")
+    print(f"{lost('full')} refused, {lost('lapped')} overwritten, all reported")
 
 
-def test_what_is_no_ring_is_told_and_the_others_go_on(rings: RingSet) -> None:
+def test_a_file_that_is_not_a_ring_is_reported_and_the_others_are_read(rings: RingSet) -> None:
     (rings.dir / "readme").write_text("rings of the shop")
     with rings.producer("good") as producer:
         producer.publish(b"hello")
     assert [path.name for path, _ in rings.others()] == ["readme"]
     with rings.merge(delay=0.01) as merge:
         seen = until(merge, lambda seen: len(seen) >= 2)
-        assert merge.drain(timeout=0.05) == [], "told once"
+        assert merge.drain(timeout=0.05) == [], "reported once"
     assert records(seen) == [("good", b"hello")]
     (failed,) = (one for one in seen if isinstance(one.item, RingFailed))
     assert isinstance(failed.item, RingFailed)
@@ -249,7 +249,7 @@ def test_what_is_no_ring_is_told_and_the_others_go_on(rings: RingSet) -> None:
     assert not failed.item.retried
 
 
-def test_a_damaged_ring_is_told_and_set_aside(rings: RingSet) -> None:
+def test_a_damaged_ring_is_reported_and_set_aside(rings: RingSet) -> None:
     bad, good = rings.producer("bad"), rings.producer("good")
     bad.publish(b"x" * 100)
     with open(bad.path, "r+b") as file:
@@ -260,22 +260,22 @@ def test_a_damaged_ring_is_told_and_set_aside(rings: RingSet) -> None:
         seen = until(merge, lambda seen: len(seen) >= 2)
         assert merge.rings == ["good"]
         os.rename(bad.path, rings.dir / "bad.seen")
-        assert merge.drain(timeout=0.2) == [], "it is the same ring, told once"
+        assert merge.drain(timeout=0.2) == [], "it is the same ring, reported once"
     assert records(seen) == [("good", b"after")]
     (failed,) = (one.item for one in seen if isinstance(one.item, RingFailed))
     assert "set aside" in failed.why
 
 
-def test_a_ring_that_another_consumes_is_told_and_read_later(rings: RingSet) -> None:
+def test_a_ring_that_another_consumes_is_reported_and_read_later(rings: RingSet) -> None:
     producer = rings.producer("one")
     producer.publish(b"hello")
     other = perfring.Consumer(producer.path, name="the other one")
     with rings.merge(delay=0.01) as merge:
-        (told,) = until(merge, lambda seen: len(seen) >= 1)
-        assert isinstance(told.item, RingFailed)
-        assert told.item.retried
-        assert "the other one" in told.item.why
-        assert repr(told.item).count("tried again") == 1
+        (failed,) = until(merge, lambda seen: len(seen) >= 1)
+        assert isinstance(failed.item, RingFailed)
+        assert failed.item.retried
+        assert "the other one" in failed.item.why
+        assert repr(failed.item).count("tried again") == 1
         other.close()
         assert records(until(merge, some(1))) == [("one", b"hello")]
 
@@ -327,10 +327,10 @@ def test_whose_directory_it_may_be(tmp_path: Path) -> None:
     rings = tmp_path / "open"
     rings.mkdir(mode=0o777)
     rings.chmod(0o777)
-    with pytest.raises(PermissionError, match="others may write") as told:
+    with pytest.raises(PermissionError, match="others may write") as raised:
         RingSet(rings)
-    assert 'say that it is shared (access="shared")' in str(told.value)
-    assert (told.value.errno, told.value.filename) == (1, str(rings))
+    assert 'say that it is shared (access="shared")' in str(raised.value)
+    assert (raised.value.errno, raised.value.filename) == (1, str(rings))
     assert RingSet(rings, access="shared").dir == rings
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
@@ -367,17 +367,17 @@ def test_the_default_directory_is_that_of_rust(
 
 def test_pruning_removes_what_nobody_needs(rings: RingSet) -> None:
     rings.producer("quiet").close()
-    with rings.producer("told") as producer:
+    with rings.producer("lossy") as producer:
         producer.publish(b"something")
     busy = rings.producer("busy")
     plan = {ring.name: ring.removed for ring in rings.prune(0, plan=True)}
-    assert plan == {"quiet": True, "told": False, "busy": False}
+    assert plan == {"quiet": True, "lossy": False, "busy": False}
     assert len(rings.rings()) == 3
     done = {ring.name: ring for ring in rings.prune(0)}
     assert done["quiet"].removed
-    assert "not read" in done["told"].why
+    assert "not read" in done["lossy"].why
     assert "producer" in done["busy"].why
-    assert [ring.name for ring in rings.rings()] == ["busy", "told"]
+    assert [ring.name for ring in rings.rings()] == ["busy", "lossy"]
     busy.close()
 
 

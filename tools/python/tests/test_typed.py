@@ -151,7 +151,7 @@ def test_what_only_looks_like_a_record(ring: str) -> None:
         id = 5000
 
     producer = perfring.Producer.create(ring)
-    with pytest.raises(perfring.BadType, match="is no record"):
+    with pytest.raises(perfring.BadType, match="is not a record"):
         producer.publish(b"", Pretends)
     with pytest.raises(TypeError):
         producer.publish(Pretends())

@@ -132,11 +132,11 @@ PAYLOADS.append(("agree.Packed", PACKED_EXAMPLE))
 def test_a_type_is_the_same_in_rust(rust: Callable[..., list[str]]) -> None:
     lines = [line.split("\t") for line in rust("schemas")]
     assert sorted(TYPES) == sorted(name for name, *_ in lines)
-    for name, number, layout, told in lines:
+    for name, number, layout, theirs in lines:
         ours = TYPES[name]
-        assert (ours.id, ours.layout) == (int(number), int(layout)), (ours.json, told)
+        assert (ours.id, ours.layout) == (int(number), int(layout)), (ours.json, theirs)
         if name == "agree.Trade":  # units and help are no part of the layout
-            assert ours.json == told
+            assert ours.json == theirs
 
 
 def test_rust_sees_the_values_that_python_packed(rust: Callable[..., list[str]]) -> None:
@@ -205,7 +205,7 @@ def test_a_ring_says_what_python_said() -> None:
     }
 
 
-def test_a_type_that_was_told_is_told_on() -> None:
+def test_a_type_of_a_table_can_be_registered_in_another_ring() -> None:
     for kind in TYPES.values():
         assert _describe(spec_of(kind)) == kind
     assert perfring.type_of(Numbered2).id == 4711

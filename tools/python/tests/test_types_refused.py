@@ -38,7 +38,7 @@ def make(annotation: Any, **options: Any) -> Any:
     [
         (str, r"T\.a: say how many bytes the text may have: Annotated\[str, text\(16\)\]"),
         (bytes, r"T\.a: say how many bytes there are: Annotated\[bytes, raw\(16\)\]"),
-        (int | None, r"T\.a: there is no place for None: let one value mean none"),
+        (int | None, r"T\.a: None has no bytes: let one value mean none"),
         (list[int], r"T\.a: say how many values there are: .*array\(4\)"),
         (tuple[int, ...], r"T\.a: say how many values there are"),
         (tuple[int, float], r"T\.a: the layout of a tuple of different types is not stable"),
@@ -46,7 +46,7 @@ def make(annotation: Any, **options: Any) -> Any:
         (Big, r"T\.a: say how many bytes Big has: Annotated\[Big, U32\]"),
         (Annotated[Big, U8], r"T\.a: 1000 of Big is beyond u8"),
         (Annotated[Side, info(labels=("x",))], r"Side has 2 values, and 1 labels are given"),
-        (Plain, r"T\.a: Plain is a dataclass that is no record: decorate it"),
+        (Plain, r"T\.a: Plain is a dataclass that is not a record: decorate it"),
         (dict[str, int], r"T\.a: no shape is known for dict"),
         (Annotated[int, text(4)], r"T\.a: Text\(size=4\) does not go with int"),
         (Annotated[str, U8], r"T\.a: u8 is not what str stands as: use Char, or text\(n\)"),
@@ -54,7 +54,7 @@ def make(annotation: Any, **options: Any) -> Any:
         (Annotated[int, perfring.F32], r"T\.a: f32 is not what int stands as: use U8 and"),
         (Annotated[int, perfring.Char], r"T\.a: char is not what int stands as"),
         (Annotated[bool, perfring.F64], r"T\.a: f64 is not what bool stands as"),
-        (Annotated[int, perfring.U8, perfring.U16], r"T\.a: it is said twice"),
+        (Annotated[int, perfring.U8, perfring.U16], r"T\.a: it has two annotations"),
         (Annotated[bytes, raw(70_000)], r'"bad.T" cannot be: it has 70000 bytes'),
     ],
 )
@@ -89,7 +89,7 @@ def test_a_type_that_cannot_be_is_refused(options: dict[str, Any], sentence: str
 
 
 def test_classes_that_cannot_be_are_refused() -> None:
-    with pytest.raises(perfring.BadType, match=r"T\.id: the class has id of its own"):
+    with pytest.raises(perfring.BadType, match=r"T\.id: the class has its own id"):
         perfring.record(type("T", (), {"__annotations__": {"id": int}}))
     with pytest.raises(perfring.BadType, match="T has no fields"):
         perfring.record(type("T", (), {}))
@@ -99,13 +99,13 @@ def test_classes_that_cannot_be_are_refused() -> None:
     unset = type("T", (), {"__annotations__": {"a": int}, "a": field(init=False)})
     with pytest.raises(perfring.BadType, match="init=False"):
         perfring.record(unset)
-    with pytest.raises(perfring.BadType, match="int is no record: decorate it"):
+    with pytest.raises(perfring.BadType, match="int is not a record: decorate it"):
         perfring.pack(5)
 
     class Sub(Point):
         z: int
 
-    with pytest.raises(perfring.BadType, match="Sub is no record"):
+    with pytest.raises(perfring.BadType, match="Sub is not a record"):
         perfring.type_of(Sub)
     assert RECORD in vars(Point)
 
@@ -165,7 +165,7 @@ def bad_values() -> Sequence[tuple[Any, type[Exception], str]]:
         (with_(good, key=5), TypeError, r"Trade\.key: it takes bytes, and 5 is none"),
         (with_(good, key=[1, 2, 3, 4, 5]), TypeError, r"Trade\.key: it takes bytes, and \[1, 2"),
         (with_(nested, line=nested.line[:1]), ValueError, r"it has 1 values, and it takes 2"),
-        (with_(nested, point=good), TypeError, r"Nested\.point: Trade.* is no Point"),
+        (with_(nested, point=good), TypeError, r"Nested\.point: Trade.* is not a Point"),
         (Own(True, "ab", 1), TypeError, r"Own\.letter: "),
         (Own(True, "a", 1 << 127), ValueError, r"Own\.wide: "),
     ]

@@ -199,16 +199,16 @@ def test_async_for_lets_others_run_while_there_is_always_more(
     async def main() -> int:
         producer = perfring.Producer(ring)
         producer.publish(b"first")
-        told: list[bool] = []
-        asyncio.get_running_loop().call_later(0.01, told.append, True)
+        called: list[bool] = []
+        asyncio.get_running_loop().call_later(0.01, called.append, True)
         seen = 0
         async with aclosing(aiter(reader)) as items:
             async for _ in items:
                 seen += 1
-                if told or seen == 1_000_000:
+                if called or seen == 1_000_000:
                     break
                 assert producer.publish(b"more")
-        assert told, "a million items, and nobody else had a turn"
+        assert called, "a million items, and nobody else had a turn"
         return seen
 
     assert asyncio.run(main()) > 0

@@ -1,4 +1,4 @@
-"""``python -m perfring demo``: a process is killed, and its last words are read from the file."""
+"""``python -m perfring demo``: kills a process and reads its last records from the file."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from ._demo import demo
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the command."""
     if sys.argv[1:] != ["demo"]:
         raise SystemExit("usage: python -m perfring demo")
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -1,4 +1,4 @@
-"""Batches as numpy arrays, Arrow record batches and pandas frames."""
+"""Converts batches to numpy arrays, Arrow record batches and pandas frames."""
 
 import json
 import sys
@@ -22,18 +22,18 @@ __all__ = ["numpy", "to_arrow", "to_pandas"]
 
 builtin_type = type
 Run: TypeAlias = tuple[int, int, int, int, int, int]
-"""``(type, length, first, count, offset, stride)`` of records with regular places."""
+"""``(type, length, first, count, offset, stride)`` of records at regular distances."""
 
 
 class BatchLike(Protocol):
-    """What is asked of a batch."""
+    """The methods of a batch that are used here."""
 
     @property
     def _runs(self) -> list[Run]: ...
 
     @property
     def _span(self) -> Any:
-        """The buffer in which those places are."""
+        """The buffer of the runs."""
 
     @property
     def pinned(self) -> bool: ...
@@ -50,7 +50,7 @@ class BatchLike(Protocol):
 
 
 def numpy(batch: BatchLike, type: Any = None) -> "np.ndarray[Any, Any]":
-    """Make a structured array of a batch's records of one type."""
+    """Return a structured array of a batch's records of one type."""
     runs = batch._runs
     kind, dtype, number = _wanted(batch, runs, type)
     if number is not None:
@@ -62,7 +62,7 @@ def numpy(batch: BatchLike, type: Any = None) -> "np.ndarray[Any, Any]":
                 f"a record has {run[1]} bytes, and {kind.name if kind else dtype} takes {size}: "
                 "it was published with another layout, or as another type"
             )
-    # One stretch, as a rule: this is what a loop of reads pays for.
+    # Usually one run: this is the fast path.
     if len(runs) == 1 and size:
         _, _, _, count, at, stride = runs[0]
         if stride == size:
@@ -78,7 +78,7 @@ def _several(batch: BatchLike, runs: list[Run], dtype: "np.dtype[Any]") -> "np.n
     count, size = sum(run[3] for run in runs), dtype.itemsize
     if not count or not size:
         return _read_only(np.zeros(count, dtype))
-    # Copies stand one after the other, wherever the records stood; in the ring headers are between.
+    # Copies are contiguous; in the ring, headers are between the payloads.
     if all(before[4] + before[3] * size == after[4] for before, after in pairwise(runs)):
         return np.frombuffer(batch._span, dtype, count, runs[0][4])
     span, copy, end = np.frombuffer(batch._span, "u1"), np.empty(count, dtype), 0
@@ -90,7 +90,7 @@ def _several(batch: BatchLike, runs: list[Run], dtype: "np.dtype[Any]") -> "np.n
 
 @cache
 def _np() -> Any:
-    """The module numpy, which is not needed by all, without a look for it each time."""
+    """Return the module numpy, imported at the first call."""
     return need("numpy")
 
 
@@ -111,7 +111,7 @@ def _read_only(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
 def _wanted(
     batch: BatchLike, runs: list[Run], type: Any
 ) -> "tuple[RecordType | None, np.dtype[Any], int | None]":
-    """Find out which records are meant: their type, its dtype and their number; none for all."""
+    """Return the type, dtype and number of the wanted records; no number for all records."""
     if type is None:
         numbers = {run[0] for run in runs}
         if len(numbers) != 1:
@@ -132,7 +132,7 @@ def _wanted(
         return _wanted(batch, runs, _np().dtype(type))
     if isinstance(type, _np().dtype):
         if type.hasobject:
-            raise BadType(f"{type} is of Python objects: pointers, which no ring has")
+            raise BadType(f"{type} holds Python objects: pointers mean nothing in a ring")
         return None, type, None
     if isinstance(type, int):
         return _of_number(batch, type)
@@ -145,17 +145,17 @@ def _wanted(
 def _of_name(
     batch: BatchLike, runs: list[Run], name: str
 ) -> tuple[RecordType, "np.dtype[Any]", int]:
-    there = {run[0] for run in runs}
+    present = {run[0] for run in runs}
     named = batch._table.named(name)
-    found = [kind for kind in named if kind.id in there] or named[-1:]
+    found = [kind for kind in named if kind.id in present] or named[-1:]
     if not found:
         raise BadType(
-            f"the ring has no type {name!r}: nobody has published one yet, or it has another name "
+            f"the ring has no type {name!r}: none was published yet, or it has another name "
             "(see `types` of the reader)"
         )
     if len(found) > 1:
         ids = ", ".join(f"{kind.id:#x}" for kind in found)
-        raise BadType(f"there are several types {name!r} in the batch: say which, of {ids}")
+        raise BadType(f"there are several types {name!r} in the batch: pass one of {ids}")
     return found[0], found[0].dtype, found[0].id
 
 
@@ -163,24 +163,24 @@ def _of_number(batch: BatchLike, number: int) -> tuple[RecordType, "np.dtype[Any
     kind = batch._type_of(number)
     if kind is None:
         raise BadType(
-            f"nothing is known of type {number:#x} in this ring: say a dtype, as "
-            "numpy(np.dtype(...)), if you know what its records are"
+            f"the ring's type table does not have type {number:#x}: pass a dtype, as in "
+            "numpy(np.dtype(...)), if you know its layout"
         )
     return kind, kind.dtype, number
 
 
 def _say_which(batch: BatchLike, numbers: set[int]) -> str:
     if not numbers:
-        return "an empty batch does not tell its type: say which, as numpy('app.Tick')"
+        return "an empty batch has no type: pass one, as in numpy('app.Tick')"
     names = [
         repr(kind.name) if kind is not None else f"{number:#x}"
         for number, kind in ((number, batch._type_of(number)) for number in sorted(numbers))
     ]
-    return f"the batch has records of several types: say which of {', '.join(names)}"
+    return f"the batch has records of several types: pass one of {', '.join(names)}"
 
 
 def to_arrow(batch: BatchLike) -> "pa.RecordBatch":
-    """Make an Arrow record batch: columns of the fields, or of payloads if the types differ."""
+    """Return an Arrow record batch with columns of the fields, or of payloads if types differ."""
     need("pyarrow", "arrow")
     import numpy as np
     import pyarrow as pa
@@ -214,7 +214,7 @@ def to_arrow(batch: BatchLike) -> "pa.RecordBatch":
 
 
 def to_pandas(batch: BatchLike) -> "pd.DataFrame":
-    """Make a pandas frame, by way of `to_arrow`."""
+    """Return a pandas frame, made from `to_arrow`."""
     need("pandas")
     frame: pd.DataFrame = to_arrow(batch).to_pandas()
     return frame
@@ -226,7 +226,7 @@ def _names(batch: BatchLike, types: "np.ndarray[Any, Any]") -> "pa.Array":
 
     numbers, places = np.unique(types, return_inverse=True)
     kinds = [batch._type_of(int(number)) for number in numbers]
-    # Null where a type is not known: among the names, pandas takes none.
+    # Null where a type is unknown: pandas accepts no null among the names.
     names: dict[str, int] = {}
     known = [-1 if kind is None else names.setdefault(kind.name, len(names)) for kind in kinds]
     indices = np.array(known, np.int32)[places.reshape(-1)]
@@ -254,7 +254,7 @@ def _payloads(batch: BatchLike, count: int) -> "pa.Array":
 def _columns(
     array: "np.ndarray[Any, Any]", fields: list[dict[str, Any]], taken: set[str]
 ) -> "list[tuple[pa.Field, pa.Array]]":
-    """Make the columns of a struct's fields, constants among them, with names not taken."""
+    """Return the columns of a struct's fields, including constants, with unique names."""
     import pyarrow as pa
 
     places = iter(array.dtype.names or ())
@@ -278,7 +278,7 @@ def _columns(
 
 
 def _is_shown(shape: dict[str, Any]) -> bool:
-    """Whether it has a place in a dtype: not if it is of a later version, and without a size."""
+    """Return whether it fits in a dtype: not if it is of a later version, without a size."""
     from ._dtypes import _of_shape
 
     return _of_shape(shape) is not None
@@ -317,7 +317,7 @@ def _column(array: "np.ndarray[Any, Any]", shape: dict[str, Any]) -> "pa.Array":
             return pa.array(np.ascontiguousarray(array).view(np.uint8) != 0)
     if array.dtype.kind != "V":
         return pa.array(np.ascontiguousarray(array))
-    # Not Arrow's binary of fixed size: pandas takes no lists of those.
+    # Not Arrow's fixed-size binary: pandas accepts no lists of it.
     ends = (np.arange(count + 1) * array.dtype.itemsize).astype(np.int64)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(array.tobytes())]
     return pa.Array.from_buffers(pa.large_binary(), count, buffers)
@@ -334,7 +334,7 @@ def _wide(array: "np.ndarray[Any, Any]", kind: str) -> list[int]:
 
 
 def _labels(array: "np.ndarray[Any, Any]", shape: dict[str, Any]) -> "pa.Array":
-    """Make a dictionary of all labels, and of the numbers that have none."""
+    """Return a dictionary array of all labels, and of the numbers without one."""
     import pyarrow as pa
 
     of = shape["of"]["kind"]

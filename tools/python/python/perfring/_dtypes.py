@@ -1,4 +1,4 @@
-"""Between a ring's types and numpy's."""
+"""Converts between a ring's types and numpy's."""
 
 import json
 from functools import lru_cache
@@ -34,11 +34,11 @@ _UNITS = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "m": "min", "h": "h", "D
 
 
 def _dtype(kind: RecordType) -> "np.dtype[Any]":
-    """Make the dtype: for `RecordType.dtype`."""
+    """Return the dtype, for `RecordType.dtype`."""
     if kind.encoding != "pod":
         raise BadType(
-            f"records of {kind.name} are {kind.encoding}: their parts have no fixed places, so "
-            "they make no array; use record.value"
+            f"records of {kind.name} are {kind.encoding}: their fields have no fixed offsets, so "
+            "there is no array of them; use record.value"
         )
     need("numpy")
     try:
@@ -56,8 +56,8 @@ def _of_text(known: str) -> "np.dtype[Any]":
 def _structure(size: int, fields: list[dict[str, Any]]) -> "np.dtype[Any]":
     import numpy as np
 
-    told = [(field, _of_shape(field)) for field in fields if "constant" not in field]
-    known = [(field, dtype) for field, dtype in told if dtype is not None]
+    shown = [(field, _of_shape(field)) for field in fields if "constant" not in field]
+    known = [(field, dtype) for field, dtype in shown if dtype is not None]
     formats = []
     for field, dtype in known:
         about = {key: field[key] for key in ("unit", "help") if field.get(key)}
@@ -75,7 +75,7 @@ def _structure(size: int, fields: list[dict[str, Any]]) -> "np.dtype[Any]":
 
 
 def _of_shape(shape: dict[str, Any]) -> "np.dtype[Any] | None":
-    """Make the dtype of what stands in a place; none of what cannot be shown."""
+    """Return the dtype of a shape; ``None`` if it has none."""
     import numpy as np
 
     kind, size = shape["kind"], shape.get("size", 0)
@@ -107,13 +107,13 @@ def _of_shape(shape: dict[str, Any]) -> "np.dtype[Any] | None":
 
 @lru_cache(maxsize=256)
 def check(dtype: "np.dtype[Any]", record_type: RecordType) -> None:
-    """Refuse an array whose items are not what a type says of its records.
+    """Refuse an array whose items do not match a type.
 
-    Bytes (``V`` of the record's size, ``u1``) are taken as they are. A dtype without fields does
-    for a record whose fields are all such as it: floats for a record of three floats.
+    Bytes (``V`` of the record's size, ``u1``) are accepted unchecked. A dtype without fields
+    matches a record whose fields are all of it: floats for a record of three floats.
 
     Raises:
-        BadType: It has other fields, or has them elsewhere; the text says which.
+        BadType: It has other fields, or at other offsets; the message names the first.
     """
     if record_type.encoding != "pod":
         return
@@ -125,13 +125,13 @@ def check(dtype: "np.dtype[Any]", record_type: RecordType) -> None:
     wrong = _difference(dtype, known)
     if wrong:
         raise BadType(
-            f"the array's items are no {record_type.name}: {wrong}; perfring.dtype_of(type) is the "
-            f"dtype to use, and V{known.itemsize} that of bytes that are right as they are"
+            f"the array's items are not valid {record_type.name}: {wrong}; use the dtype "
+            f"perfring.dtype_of(type), or V{known.itemsize} for bytes that need no check"
         )
 
 
 def _difference(dtype: "np.dtype[Any]", known: "np.dtype[Any]") -> str:
-    """Say in what a dtype is another one; nothing if its bytes are the same."""
+    """Return how a dtype differs from another; an empty string if its bytes are the same."""
     if dtype.itemsize != known.itemsize:
         return f"it has {known.itemsize} bytes, and not {dtype.itemsize}"
     of, own = _item(dtype), _item(known)
@@ -150,9 +150,9 @@ def _difference(dtype: "np.dtype[Any]", known: "np.dtype[Any]") -> str:
         case "i" if of.kind in "mM" and of.isnative:
             unit, step = _unit(of)
             about: Any = known.metadata or own.metadata or {}
-            told = about.get("unit")
-            if step and told in _UNITS.values() and told != unit:
-                return f"its unit is {told}, and not {unit}"
+            known_unit = about.get("unit")
+            if step and known_unit in _UNITS.values() and known_unit != unit:
+                return f"its unit is {known_unit}, and not {unit}"
             is_same = own.itemsize == 8 and step == 1
         case _:
             is_same = of.str == own.str and of.names is None
@@ -160,23 +160,23 @@ def _difference(dtype: "np.dtype[Any]", known: "np.dtype[Any]") -> str:
 
 
 def _other_field(dtype: "np.dtype[Any]", known: "np.dtype[Any]") -> str:
-    names, there = known.names or (), dtype.names or ()
+    names, present = known.names or (), dtype.names or ()
     for name in names:
-        if name not in there:
+        if name not in present:
             return f"there is no field {name!r}"
         at, instead = _offset(known, name), _offset(dtype, name)
         if at != instead:
-            return f"field {name!r} stands at byte {at}, and not {instead}"
+            return f"field {name!r} is at byte {at}, and not {instead}"
         wrong = _difference(dtype[name], known[name])
         if wrong:
             return f"field {name!r}: {wrong}"
-    # What begins so is told of to nobody.
-    more = [name for name in there if name not in names and not name.startswith("_")]
+    # A field that begins with `_` is not in the type.
+    more = [name for name in present if name not in names and not name.startswith("_")]
     return f"the type has no field {more[0]!r}" if more else ""
 
 
 def _item(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
-    """Give what an array in a record is of; their count follows from the size."""
+    """Return the dtype of an array's items; their count follows from the size."""
     return dtype if dtype.subdtype is None else dtype.subdtype[0]
 
 
@@ -188,10 +188,10 @@ def _leaves(dtype: "np.dtype[Any]") -> "list[np.dtype[Any]]":
 
 
 def layout_of(dtype: Any) -> dict[str, Any]:
-    """Tell size and fields of a structured dtype, as the type table has them.
+    """Return size and fields of a structured dtype, as in the type table.
 
     Raises:
-        BadType: A field has no place in a record; the text says what to use.
+        BadType: A field cannot be in a record; the message says what to use.
     """
     need("numpy")
     import numpy as np
@@ -208,7 +208,7 @@ def layout_of(dtype: Any) -> dict[str, Any]:
 def _fields(dtype: "np.dtype[Any]") -> list[dict[str, Any]]:
     fields = []
     for name in dtype.names or ():
-        # As in Rust: padding, of which nothing is told.
+        # As in Rust: padding, which is not in the type.
         if name.startswith("_"):
             continue
         of, at = dtype[name], _offset(dtype, name)
@@ -278,7 +278,7 @@ def _unit(dtype: "np.dtype[Any]") -> tuple[str, int]:
 def _advice(dtype: "np.dtype[Any]") -> str:
     return {
         "U": "use S, which is UTF-8 here, or U1 for one character",
-        "O": "an object means nothing in another process",
+        "O": "a pointer means nothing in another process",
         "c": "use a nested dtype of two floats",
         "m": "use m8[ns], or i8",
         "M": "use M8[ns], or i8",

@@ -1,6 +1,6 @@
-"""Where the fields of a record stand: what ``#[repr(C)]`` would do, and codecs for values.
+"""Lays out the fields of a record as ``#[repr(C)]`` does, and encodes their values.
 
-A `Shape` is what stands in one place. `shape_of` finds it from an annotation.
+A `Shape` is the layout of one field. `shape_of` returns that of an annotation.
 """
 
 import enum
@@ -20,35 +20,35 @@ ORDER: typing.Literal["<", ">"] = "<" if sys.byteorder == "little" else ">"
 
 @dataclass(frozen=True)
 class Kind:
-    """Says in an ``Annotated`` which number it is: `U8` to `F64` are made of it."""
+    """In an ``Annotated``, the kind of a number: `U8` to `F64` use it."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Text:
-    """Says in ``Annotated[str, ...]`` how many bytes the text has."""
+    """In ``Annotated[str, ...]``, the bytes of the text."""
 
     size: int
 
 
 @dataclass(frozen=True)
 class Raw:
-    """Says in ``Annotated[bytes, ...]`` how many bytes there are."""
+    """In ``Annotated[bytes, ...]``, the number of bytes."""
 
     size: int
 
 
 @dataclass(frozen=True)
 class Array:
-    """Says in ``Annotated[tuple[T, ...], ...]`` how many values there are."""
+    """In ``Annotated[tuple[T, ...], ...]``, the number of values."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class Info:
-    """Says in an ``Annotated`` what else a reader may want to know of a field."""
+    """In an ``Annotated``, a description of the field for readers."""
 
     unit: str = ""
     help: str = ""
@@ -62,7 +62,7 @@ Take: TypeAlias = Callable[[Iterator[Any]], Any]
 
 @dataclass(frozen=True)
 class Shape:
-    """What stands in one place."""
+    """The shape of a field."""
 
     size: int
     align: int
@@ -71,9 +71,9 @@ class Shape:
     format: str
     """For `struct`, without the byte order."""
     put: Put | None = None
-    """Appends what `struct` packs; none if that is the value itself."""
+    """Appends what `struct` packs; ``None`` if that is the value itself."""
     take: Take | None = None
-    """Makes the value of what `struct` unpacked; none if that is the value itself."""
+    """Converts what `struct` unpacked; ``None`` if that is the value itself."""
 
 
 # Format and size of each plain kind; the size is the alignment as well.
@@ -90,14 +90,14 @@ _PLAIN = {
     "f64": ("d", 8),
     "bool": ("?", 1),
 }
-# Of a value's type, what it can stand as.
+# The kinds that each Python type can have.
 _STANDS_AS = {
     int: frozenset({"u8", "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i64", "i128"}),
     float: frozenset({"f32", "f64"}),
     str: frozenset({"char"}),
     bool: frozenset({"bool", "u8"}),
 }
-# Of the integers that an enumeration can be, as Rust's `#[repr(...)]` has them.
+# The integers that an enumeration can be, as Rust's `#[repr(...)]` has them.
 _RANGES = {
     name: range(1 << 8 * size) if name[0] == "u" else range(-(1 << 8 * size - 1), 1 << 8 * size - 1)
     for name, (_, size) in _PLAIN.items()
@@ -105,16 +105,16 @@ _RANGES = {
 }
 
 RECORD = "__record__"
-"""The attribute of a record's class that holds what is known of it."""
+"""The attribute of a record's class that holds its `_Record`."""
 
 
 def align_up(at: int, align: int) -> int:
-    """The next multiple of ``align``."""
+    """Return the next multiple of ``align``."""
     return -(-at // align) * align
 
 
 def plain(kind: str) -> Shape:
-    """The shape of a number, a truth value or a character."""
+    """Return the shape of a number, a truth value or a character."""
     if kind in _PLAIN:
         letter, size = _PLAIN[kind]
         return Shape(size, size, {"kind": kind}, letter)
@@ -135,12 +135,12 @@ def plain(kind: str) -> Shape:
     def take(leaves: Iterator[Any]) -> int:
         return int.from_bytes(next(leaves), sys.byteorder, signed=signed)
 
-    # A record begins at a multiple of 8, so nothing in it stands at multiples of more.
+    # A record begins at a multiple of 8, so no field has a larger alignment.
     return Shape(16, 8, {"kind": kind}, "16s", put, take)
 
 
 def text(size: int) -> Shape:
-    """UTF-8 with zeros after it."""
+    """Return the shape of a text: UTF-8, padded with zeros."""
 
     def put(value: str, out: list[Any]) -> None:
         if not isinstance(value, str):
@@ -158,7 +158,7 @@ def text(size: int) -> Shape:
 
 
 def raw(size: int) -> Shape:
-    """Bytes."""
+    """Return the shape of bytes."""
 
     def put(value: bytes, out: list[Any]) -> None:
         try:
@@ -174,7 +174,7 @@ def raw(size: int) -> Shape:
 
 
 def array(of: Shape, count: int) -> Shape:
-    """So many of one shape, one after the other."""
+    """Return the shape of an array."""
     put_one, take_one = of.put, of.take
 
     def put(value: Sequence[Any], out: list[Any]) -> None:
@@ -197,7 +197,7 @@ def array(of: Shape, count: int) -> Shape:
 
 
 def labelled(of: Shape, values: type[enum.IntEnum], names: Sequence[str]) -> Shape:
-    """An integer whose values have names."""
+    """Return the shape of an enumeration: an integer whose values have names."""
     members = list(values)
     if names and len(names) != len(members):
         raise BadType(
@@ -218,10 +218,10 @@ def labelled(of: Shape, values: type[enum.IntEnum], names: Sequence[str]) -> Sha
 
 
 def shape_of(annotation: Any) -> tuple[Shape, Info]:
-    """The shape that an annotation asks for, and what else it says.
+    """Return the shape of an annotation, and its description.
 
     Raises:
-        BadType: No shape is known for it; the text says what to write.
+        BadType: It has no shape; the message says what to write.
     """
     marks: list[Any] = []
     info = Info()
@@ -237,7 +237,7 @@ def shape_of(annotation: Any) -> tuple[Shape, Info]:
         elif isinstance(mark, Kind | Text | Raw | Array):
             found.append(mark)
     if len(found) > 1:
-        raise BadType(f"it is said twice what stands there: {found[0]} and {found[1]}")
+        raise BadType(f"it has two annotations: {found[0]} and {found[1]}")
     return _shape(annotation, found[0] if found else None, info), info
 
 
@@ -299,13 +299,13 @@ def _advice(annotation: Any, origin: Any, mark: object) -> str:
     if annotation is bytes:
         return "say how many bytes there are: Annotated[bytes, raw(16)]"
     if origin in (typing.Union, types.UnionType):
-        return "there is no place for None: let one value mean none"
+        return "None has no bytes: let one value mean none"
     if annotation in (list, tuple) or origin in (list, tuple):
         return "say how many values there are: Annotated[tuple[F64, ...], array(4)]"
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return f"let {name} be an enum.IntEnum: it stands as an integer"
+        return f"let {name} be an enum.IntEnum: its value is an integer"
     if isinstance(annotation, type) and hasattr(annotation, "__dataclass_fields__"):
-        return f"{name} is a dataclass that is no record: decorate it with @perfring.record"
+        return f"{name} is a dataclass that is not a record: decorate it with @perfring.record"
     return (
         f"no shape is known for {name}: use int, float, bool, perfring.U8 and the like, "
         "Annotated[str, text(n)], Annotated[bytes, raw(n)], an IntEnum, a record, or tuples of them"
@@ -314,18 +314,18 @@ def _advice(annotation: Any, origin: Any, mark: object) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """A field of a record and where it stands."""
+    """A field of a record and its offset."""
 
     attribute: str
     name: str | None
-    """As in the type table; none if it is padding, and not told of."""
+    """The name in the type table; ``None`` for padding, which is not in it."""
     at: int
     shape: Shape
     info: Info
 
 
 def lay_out(fields: Sequence[tuple[str, Shape, Info]]) -> tuple[list[Place], int, int]:
-    """The places of these fields, and size and alignment of the whole."""
+    """Return the places of the fields, and size and alignment of the record."""
     places, end, align = [], 0, 1
     for attribute, shape, info in fields:
         at = align_up(end, shape.align)
@@ -337,9 +337,9 @@ def lay_out(fields: Sequence[tuple[str, Shape, Info]]) -> tuple[list[Place], int
 
 
 def fields_json(places: Sequence[Place]) -> list[dict[str, Any]]:
-    """The fields as in the type table."""
-    told = [(place, place.name) for place in places if place.name is not None]
-    names = [name for _, name in told]
+    """Return the fields as in the type table."""
+    named = [(place, place.name) for place in places if place.name is not None]
+    names = [name for _, name in named]
     for name in names:
         if names.count(name) > 1:
             raise BadType(f"two fields have the name {name!r}")
@@ -351,12 +351,12 @@ def fields_json(places: Sequence[Place]) -> list[dict[str, Any]]:
             "unit": place.info.unit,
             "help": place.info.help,
         }
-        for place, name in told
+        for place, name in named
     ]
 
 
 def format_of(places: Sequence[Place], size: int) -> str:
-    """For `struct`: zeros where nothing stands."""
+    """Return the format for `struct`, with zeros in gaps."""
     parts, end = [], 0
     for place in places:
         if place.at > end:
@@ -367,5 +367,5 @@ def format_of(places: Sequence[Place], size: int) -> str:
 
 
 def packer(format: str) -> struct.Struct:
-    """A `struct.Struct` of this machine's byte order, without gaps of its own."""
+    """Return a `struct.Struct` in native byte order, without gaps of its own."""
     return struct.Struct(ORDER + format)

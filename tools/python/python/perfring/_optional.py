@@ -1,11 +1,11 @@
-"""What not all users need, and so is not installed with perfring."""
+"""Imports optional dependencies, which are not installed with perfring."""
 
 from importlib import import_module
 from typing import Any
 
 
 def need(module: str, extra: str = "") -> Any:
-    """Import a module, or say how to have it.
+    """Import a module, or say how to install it.
 
     Raises:
         ModuleNotFoundError: It is not installed.
@@ -13,7 +13,7 @@ def need(module: str, extra: str = "") -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        # If what it imports itself is missing, that is to be told.
+        # A missing dependency of the module itself is reported unchanged.
         if error.name != module:
             raise
         raise ModuleNotFoundError(

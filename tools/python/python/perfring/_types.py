@@ -1,4 +1,4 @@
-"""Records with a shape: dataclasses whose fields stand in the ring as those of a Rust struct do.
+"""Typed records: dataclasses with the layout of a Rust struct.
 
 ```rust
 #[repr(C)]
@@ -20,8 +20,8 @@ is the same type, with the same number, as
 >>> perfring.unpack(Trade, perfring.pack(trade)) == trade
 True
 
-Where Rust wants padding to be written down, as ``_pad: [u8; 3]``, it is left out here: zeros stand
-there. A field whose name begins with ``_`` takes its place and is in no table, as in Rust.
+Padding that Rust needs as a field, such as ``_pad: [u8; 3]``, is left out here and filled with
+zeros. A field whose name begins with ``_`` takes space and is not in the type table, as in Rust.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ __all__ = ["dtype_of", "pack", "record", "record_type", "spec_of", "type_of", "u
 C = TypeVar("C", bound=type[Any])
 R = TypeVar("R")
 
-# What the decorated class gets besides its fields.
+# The attributes that the decorated class gets besides its fields.
 _OWN = ("id", "pack", "unpack")
 
 
@@ -80,11 +80,11 @@ def record(
     help: str = "",
     kind: str = "plain",
 ) -> Any:
-    """Make a class a record: its fields are laid out as ``#[repr(C)]`` would.
+    """Make a class a record, with its fields laid out as by ``#[repr(C)]``.
 
-    A class that is no dataclass becomes one. `pack` makes a payload of its objects, and `unpack` an
-    object of a payload; `type_of` tells its type, whose ``id`` follows from name, version and
-    layout and is the same in Rust. The class has ``Trade.id``, ``trade.pack()`` and
+    A class that is not a dataclass becomes one. `pack` converts an object to a payload, and
+    `unpack` a payload to an object. `type_of` returns the type, whose ``id`` follows from name,
+    version and layout and is the same in Rust. The class has ``Trade.id``, ``trade.pack()`` and
     ``Trade.unpack(data)`` as shortcuts, which type checkers do not know.
 
     ==========================================  =================================
@@ -99,22 +99,23 @@ def record(
     ``bool``, `Char`, `U128`, `I128`            none that is `Pod`: see below
     ==========================================  =================================
 
-    Not every byte is a `bool`, so Rust's ``#[derive(Record)]`` has no such field. Readers show it
-    as it is; a Rust program that wants the struct itself implements ``Shaped`` for a ``u8`` of its
-    own. Likewise ``char`` for a ``u32``, and 128 bits, at multiples of 8, for two ``u64``.
+    Not every byte is a valid `bool`, so Rust's ``#[derive(Record)]`` has no such field. Readers
+    show it; a Rust program that needs the struct itself implements ``Shaped`` for a type around
+    a ``u8``. The same holds for ``char`` and a ``u32``, and for 128 bits, at multiples of 8,
+    and two ``u64``.
 
     Args:
-        cls: The class, if nothing else is said of it.
-        name: The type's name, by custom ``program.Type``. Without it, the module's first part, or a
+        cls: The class, for ``@record`` without arguments.
+        name: The type's name, usually ``program.Type``. By default the module's first part, or the
             script's name, and the class's.
-        version: Counts up when the meaning changes.
-        id: The type's number, if not the one that follows from its layout.
-        help: What it means; without it the first paragraph of the docstring.
-        kind: What it is to a sidecar: ``plain``, ``log``, ``span_start``, ``span_end``, ``gauge``,
-            ``sum``, ``histogram``, ``resource``.
+        version: Increase it when the meaning changes.
+        id: The type's number, by default a hash of its layout.
+        help: Its meaning, by default the first paragraph of the docstring.
+        kind: What the sidecar takes it for: ``plain``, ``log``, ``span_start``, ``span_end``,
+            ``gauge``, ``sum``, ``histogram``, ``resource``.
 
     Raises:
-        BadType: A field has no place in a record; the text says what to write.
+        BadType: A field cannot be in a record; the message says what to write.
 
     >>> import enum, perfring
     >>> class Side(enum.IntEnum):
@@ -125,7 +126,7 @@ def record(
     ...     price: float
     ...     side: Side
     >>> trade = Trade(9.5, Side.Sell)
-    >>> len(perfring.pack(trade)) # with seven bytes of padding, which Rust wants written down
+    >>> len(perfring.pack(trade)) # with seven bytes of padding, a field in Rust
     16
     >>> perfring.unpack(Trade, perfring.pack(trade))
     Trade(price=9.5, side=<Side.Sell: 1>)
@@ -161,7 +162,7 @@ def _default_name(cls: type[Any]) -> str:
 
 
 class _Record:
-    """What is known of a record's class."""
+    """The layout and type of a record's class."""
 
     def __init__(
         self, cls: type[Any], name: str, version: int, id: int | None, help: str, kind: str
@@ -170,8 +171,8 @@ class _Record:
             hints = typing.get_type_hints(cls, include_extras=True)
         except NameError as error:
             raise BadType(
-                f"{cls.__name__}: {error}: annotations are looked up in the module, so define what "
-                "they name there"
+                f"{cls.__name__}: {error}: annotations are looked up in the module, so define "
+                "their names there"
             ) from error
         fields = []
         self.by_name = False
@@ -179,8 +180,8 @@ class _Record:
             try:
                 if field.name in _OWN:
                     raise BadType(
-                        f"the class has {field.name} of its own: give the attribute another name, "
-                        f'and say Annotated[..., info(name="{field.name}")]'
+                        f"the class has its own {field.name}: give the attribute another name, "
+                        f'and write Annotated[..., info(name="{field.name}")]'
                     )
                 if not field.init:
                     raise BadType("a field with init=False could not be read back")
@@ -192,18 +193,25 @@ class _Record:
             raise BadType(f"{cls.__name__} has no fields")
         self.cls = cls
         self.places, self.size, align = _layout.lay_out(fields)
-        told = _layout.fields_json(self.places)
+        json_fields = _layout.fields_json(self.places)
         self.packer = _layout.packer(_layout.format_of(self.places, self.size))
         self.shape = Shape(
             self.size,
             align,
-            {"kind": "struct", "size": self.size, "fields": told},
+            {"kind": "struct", "size": self.size, "fields": json_fields},
             _layout.format_of(self.places, self.size),
             self.put,
             self.take,
         )
         self.type = _describe(
-            _spec(name, version, {"size": self.size, "fields": told}, id=id, help=help, kind=kind)
+            _spec(
+                name,
+                version,
+                {"size": self.size, "fields": json_fields},
+                id=id,
+                help=help,
+                kind=kind,
+            )
         )
         self.is_plain = not self.by_name and all(
             place.shape.put is None and place.shape.take is None for place in self.places
@@ -211,7 +219,7 @@ class _Record:
 
     def put(self, value: Any, out: list[Any]) -> None:
         if not isinstance(value, self.cls):
-            raise TypeError(f"{value!r} is no {self.cls.__name__}")
+            raise TypeError(f"{value!r} is not a {self.cls.__name__}")
         for place in self.places:
             item = getattr(value, place.attribute)
             if place.shape.put is None:
@@ -234,7 +242,7 @@ class _Record:
         return _packing(self)
 
     def unpack(self, buffer: "Buffer") -> Any:
-        """Make an object of a payload."""
+        """Convert a payload to an object."""
         try:
             leaves = self.packer.unpack(buffer)
         except struct.error:
@@ -246,7 +254,7 @@ class _Record:
 
 
 def _packing(of: _Record) -> Callable[[Any], bytes]:
-    """Make the method ``pack``, which is looked up on the object and so is a function."""
+    """Return the method ``pack``, a function as it is looked up on the object."""
     places, packer = of.places, of.packer
 
     if len(places) > 1 and all(place.shape.put is None for place in places):
@@ -259,17 +267,17 @@ def _packing(of: _Record) -> Callable[[Any], bytes]:
             return leaves
 
     def pack(self: Any) -> bytes:
-        """Make the payload of the object's fields."""
+        """Return the payload of the object's fields."""
         try:
             return packer.pack(*values(self))
         except (struct.error, ValueError, TypeError, OverflowError, AttributeError) as error:
-            raise _who(places, self, error) from error
+            raise _field_error(places, self, error) from error
 
     return pack
 
 
-def _who(places: list[Place], value: Any, error: Exception) -> Exception:
-    """Find the field that cannot be packed."""
+def _field_error(places: list[Place], value: Any, error: Exception) -> Exception:
+    """Return the error for the field that cannot be packed."""
     for place in places:
         leaves: list[Any] = []
         try:
@@ -305,23 +313,23 @@ def _record_of(what: object) -> _Record:
     cls = what if isinstance(what, type) else type(what)
     found: _Record | None = vars(cls).get(RECORD)
     if found is None:
-        raise BadType(f"{cls.__name__} is no record: decorate it with @perfring.record")
+        raise BadType(f"{cls.__name__} is not a record: decorate it with @perfring.record")
     return found
 
 
 def pack(value: Any) -> bytes:
-    """Make the payload of a record's object.
+    """Return the payload of a record's object.
 
     Raises:
-        ValueError: A value has no place in its field; the text names the field.
-        TypeError: It is of another type than its field.
+        ValueError: A value does not fit in its field; the message names the field.
+        TypeError: A value's type differs from its field's.
     """
     packed: bytes = _record_of(value).pack(value)
     return packed
 
 
 def unpack(cls: type[R], buffer: "Buffer") -> R:
-    """Make an object of a record's class of a payload, or of a `Record`.
+    """Convert a payload, or a `Record`, to an object of a record's class.
 
     Raises:
         BadType: The payload has another size, or the record another type.
@@ -335,7 +343,7 @@ def unpack(cls: type[R], buffer: "Buffer") -> R:
 
 
 def type_of(what: Any) -> RecordType:
-    """Tell the type of a record's class, or of an object of one.
+    """Return the type of a record's class, or of an object of one.
 
     >>> import perfring
     >>> @perfring.record(name="demo.Tick")
@@ -348,23 +356,23 @@ def type_of(what: Any) -> RecordType:
 
 
 def dtype_of(what: Any) -> "np.dtype[Any]":
-    """Make the numpy dtype of a plain type: a `RecordType`, or a class made by ``@record``.
+    """Return the numpy dtype of a plain type: a `RecordType`, or a class made by ``@record``.
 
-    Every field stands where it stands in the payload. What numpy has no type for is this:
+    Every field has its offset in the payload. Types that numpy does not have are converted:
 
     ===============  =====================================================================
     text             ``S``, bytes without the zeros at their end
     bytes, 128 bits  ``V``
     char             ``U1``; a NUL reads as the empty text
     an enumeration   its integer; ``dtype[name].metadata["labels"]`` has the names by value
-    constants        left out: they stand in no payload
+    constants        left out: they are not in the payload
     ===============  =====================================================================
 
     ``metadata`` also has ``unit`` and ``help``, where the type has them.
 
     Raises:
-        BadType: It is a tagged record, an rkyv archive, JSON, text or bytes, whose parts stand at
-            other places in each record: ``record.value`` shows those.
+        BadType: It is a tagged record, an rkyv archive, JSON, text or bytes, whose fields have no
+            fixed offsets; use ``record.value``.
 
     >>> import perfring
     >>> @perfring.record(name="demo.Reading")
@@ -387,23 +395,23 @@ def record_type(
     help: str = "",
     kind: str = "plain",
 ) -> RecordType:
-    """Make a type of a structured numpy dtype, its fields where they are.
+    """Return a type with the fields of a structured numpy dtype, at their offsets.
 
     A Rust struct with ``#[repr(C)]`` has the layout of ``np.dtype(..., align=True)``, one with
     ``#[repr(C, packed)]`` that of a dtype without ``align``. ``S`` is text, ``V`` bytes, ``U1`` a
     character; ``metadata`` of a field's dtype may have ``unit``, ``help`` and ``labels``, a dict
-    from numbers to names. Fields that begin with ``_`` are not told of.
+    from numbers to names. Fields that begin with ``_`` are not in the type.
 
     Args:
-        name: The type's name, by custom ``program.Type``.
-        dtype: What ``np.dtype`` takes.
-        version: Counts up when the meaning changes.
-        id: The type's number, if not the one that follows from its layout.
-        help: What it means.
-        kind: As of `record`.
+        name: The type's name, usually ``program.Type``.
+        dtype: A dtype, or an argument of ``np.dtype``.
+        version: Increase it when the meaning changes.
+        id: The type's number, by default a hash of its layout.
+        help: Its meaning.
+        kind: What the sidecar takes it for, as for `record`.
 
     Raises:
-        BadType: A field has no place in a record; the text says what to use.
+        BadType: A field cannot be in a record; the message says what to use.
 
     >>> import numpy as np, perfring
     >>> tick = np.dtype([("price", "f8"), ("symbol", "S6"), ("size", "u2")], align=True)
@@ -417,7 +425,7 @@ def record_type(
 
 
 def spec_of(what: Any) -> str:
-    """Make what ``Producer._register`` takes of a record's class, an object of one, or a type."""
+    """Return the spec of a record's class, an object of one, or a type."""
     kind = type_of(what)
     spec: dict[str, Any] = json.loads(kind._known)
     return json.dumps({**spec, "id": kind.id})

@@ -1,4 +1,4 @@
-"""Log records into a ring: a service's last words survive ``kill -9``.
+"""Writes log records into a ring: a service's last records survive ``kill -9``.
 
     >>> import logging, os, tempfile
     >>> from perfring.logging import RingHandler
@@ -10,10 +10,10 @@
     >>> handler.dropped
     0
 
-No thread, no queue and nothing to flush stands between the record and the ring: when the call of
-``log.warning`` returns, it is in memory that outlives the process. ``perfring dump RING`` and
-`perfring.Snapshot` read it, ``perfring sidecar`` forwards it. Put the ring on a tmpfs, such as
-``/dev/shm``: what is there outlives the process, not the machine.
+There is no thread, no queue and nothing to flush: when the call of ``log.warning`` returns, the
+record is in memory that outlives the process. ``perfring dump RING`` and `perfring.Snapshot` read
+it, ``perfring sidecar`` forwards it. Put the ring on a tmpfs, such as ``/dev/shm``: its content
+outlives the process, but not the machine.
 """
 
 import logging
@@ -31,64 +31,63 @@ from ._native import _LogSink
 __all__ = ["RingHandler"]
 
 _KNOWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message", "taskName"}
-"""What each record has; all else is from ``extra``."""
+"""The attributes of every record; all others are from ``extra``."""
 
 _PLAIN: Final = logging.Formatter()
-_AGAIN: Final = 1.0
-"""Seconds between two tries to attach after one has failed, and between two looks at the path."""
+_INTERVAL: Final = 1.0
+"""The seconds between two attempts to attach, and between two checks of the path."""
 
 
 class RingHandler(logging.Handler):
-    r"""Writes log records into a ring, as OpenTelemetry names their parts.
+    r"""Writes log records into a ring, with OpenTelemetry's names for their parts.
 
-    The ring is made if it is missing, and else gone on with: after a restart, what the last run
-    said is still there. It is shared: up to 64 handlers, in one process or many, write into one
-    ring of one order, and each record says by its ``process.pid`` whose it is.
+    Creates the ring if it is missing, and continues in an existing one: after a restart, the last
+    run's records are still present. The ring is shared: up to 64 handlers, in one process or many,
+    write into one ring in one order, and each record has its process's ``process.pid``.
 
-    A forked child (a worker of gunicorn's, a ``multiprocessing`` pool) goes on in the same ring,
-    under its own pid, from its first record on: as with a log file, one place has the words of
-    all. With ``{pid}`` in the path each process has a ring of its own instead, and none can push
-    out the last words of another::
+    A forked child (a gunicorn worker, a ``multiprocessing`` pool) continues in the same ring under
+    its own pid, from its first record on. With ``{pid}`` in the path each process has a ring of its
+    own instead, and cannot evict another's last records::
 
         RingHandler("/dev/shm/rings/web.{pid}")
 
-    What stands in the ring of a record:
+    A record in the ring has:
 
-    * the message as its body, or what the formatter makes of it if the handler has one,
+    * the message as its body, formatted if the handler has a formatter,
     * level, logger, file, line, function, thread and asyncio task,
-    * ``extra`` as attributes: text, numbers, truth values, bytes and ``None`` as they are, all else
-      as ``str()`` has it. ``trace_id`` and ``span_id`` (hex digits), and what OpenTelemetry's
-      logging instrumentation adds, become the record's trace and span,
-    * ``exception.type``, ``exception.message`` and ``exception.stacktrace``, and of ``stack_info``
-      ``code.stacktrace``. What is longer than half a record loses its middle.
+    * ``extra`` as attributes: text, numbers, truth values, bytes and ``None`` unchanged, all other
+      values as their ``str()``. ``trace_id`` and ``span_id`` (hex digits), and the attributes that
+      OpenTelemetry's logging instrumentation adds, become the record's trace and span,
+    * ``exception.type``, ``exception.message`` and ``exception.stacktrace``, and for ``stack_info``
+      ``code.stacktrace``. A stack longer than half a record loses its middle.
 
-    A record is at most 64 KiB; text beyond that is cut and ends with an ellipsis.
+    A record is at most 64 KiB; longer text is truncated and ends with an ellipsis.
 
-    A ring whose file was removed or replaced is left within a second, and the one at the path is
-    gone on with, or made anew: so directories can be tidied up under a service that runs.
+    If the ring's file is removed or replaced, the handler attaches to the ring at the path within a
+    second, and creates it if there is none: directories can be cleaned up under a running service.
 
-    It never raises into the program: what cannot be made a record goes the way of
-    `logging.Handler.handleError`, and what the ring does not take is counted in `dropped`.
+    The handler never raises into the program. A record that cannot be converted is passed to
+    `logging.Handler.handleError`, and a record that the ring refuses is counted in `dropped`.
 
     Args:
-        path: Where the ring is. The directory must exist.
-        size: Bytes of the ring's data, a power of two: a number, or text such as ``"1M"``.
-        policy: ``"overwrite"``: the oldest records go. ``"drop"``: it keeps the first ones until
-            somebody reads them, and new ones are counted as dropped.
-        resource: What the process is, by OpenTelemetry's names. ``service.name`` is otherwise
-            taken from ``OTEL_SERVICE_NAME``, or is the script's name.
-        mode: Permissions of a ring that is made.
-        level: As of every handler.
+        path: The ring. The directory must exist.
+        size: The bytes of the ring's data area, a power of two: a number, or text such as ``"1M"``.
+        policy: ``"overwrite"`` evicts the oldest records. ``"drop"`` keeps the first ones until
+            they are read, and counts new ones as dropped.
+        resource: The process, by OpenTelemetry's names. ``service.name`` defaults to
+            ``OTEL_SERVICE_NAME``, or to the script's name.
+        mode: The permissions of a new ring.
+        level: The handler's level.
 
     Raises:
-        OSError: The ring cannot be made, or may not be opened.
-        perfring.BadRing: The file is something else, or a ring for one producer.
-        perfring.Busy: As many processes as the ring has slots for are attached to it.
-        ValueError: Wrong arguments.
-        TypeError: Arguments of another type.
+        OSError: The ring cannot be created or opened.
+        perfring.BadRing: The file is not a ring, or a ring for one producer.
+        perfring.Busy: All slots of the ring are taken.
+        ValueError: An argument is invalid.
+        TypeError: An argument has a wrong type.
 
     Warns:
-        RuntimeWarning: The ring is there with another size or policy, and stays what it is.
+        RuntimeWarning: The ring exists with another size or policy, and keeps it.
 
     Example:
         In a ``logging.config.dictConfig``::
@@ -128,29 +127,29 @@ class RingHandler(logging.Handler):
         self._resource = _resource(resource or {})
         self._lost = 0
         self._closed = False
-        self._again = 0.0
+        self._next_try = 0.0
         self._sink: _LogSink | None
         self._attach()
         assert self._sink is not None
-        self._tell_other_shape(self._sink)
+        self._warn_of_other_shape(self._sink)
 
     @property
     def path(self) -> str:
-        """Where this process's ring is."""
+        """The path of this process's ring."""
         return self._template.replace("{pid}", str(os.getpid()))
 
     @property
     def dropped(self) -> int:
-        """Records of this process that are not in the ring.
+        """The number of this process's records that are not in the ring.
 
-        It was full, held up, not to be attached to or closed; or the record could not be made.
+        The ring was full, held up or closed, attaching failed, or a record could not be converted.
         """
         return self._lost + (self._sink.dropped if self._sink is not None else 0)
 
     def setFormatter(self, fmt: logging.Formatter | None) -> None:  # noqa: N802
-        """Set what makes the body.
+        """Set the formatter of the body.
 
-        That of `logging.basicConfig` is none: it says in text what the fields say already.
+        The default formatter of `logging.basicConfig` is ignored: the fields have its content.
         """
         basic = type(fmt) is logging.Formatter and fmt._fmt == logging.BASIC_FORMAT
         super().setFormatter(None if basic else fmt)
@@ -159,30 +158,30 @@ class RingHandler(logging.Handler):
         """Write a record."""
         try:
             sink = self._sink
-            if sink is not None and time.monotonic() >= self._look:
-                sink = self._look_again()
+            if sink is not None and time.monotonic() >= self._next_check:
+                sink = self._check_path()
             if sink is None:
-                sink = self._try_again(record)
+                sink = self._retry(record)
                 if sink is None:
                     return
-            told = _told(record, self.formatter, sink.max_len)
+            parts = _parts_of(record, self.formatter, sink.max_len)
             try:
-                sink.emit(*told)
+                sink.emit(*parts)
             except Forked:
-                # What the parent has dropped is the parent's.
-                self._sink, self._lost, self._again = None, 0, 0.0
-                sink = self._try_again(record)
+                # The parent's dropped records are not counted here.
+                self._sink, self._lost, self._next_try = None, 0, 0.0
+                sink = self._retry(record)
                 if sink is not None:
-                    sink.emit(*told)
+                    sink.emit(*parts)
         except RecursionError:
-            # To say so would need what there is no room for.
+            # There is no room on the stack to report it.
             self._lost += 1
         except Exception:
             self._lost += 1
             self.handleError(record)
 
     def close(self) -> None:
-        """Lets go of the ring, which stays. Records from now on are dropped."""
+        """Detach from the ring, which stays. Later records are dropped."""
         self.acquire()
         try:
             self._lost = self.dropped
@@ -197,31 +196,31 @@ class RingHandler(logging.Handler):
             before = _file(self.path)
             self._sink = _LogSink(self.path, size, policy, mode, self._resource)
             self._at, self._pid = _file(self.path), os.getpid()
-            self._look = time.monotonic() + _AGAIN
+            self._next_check = time.monotonic() + _INTERVAL
             if before is None or before == self._at:
-                break  # else another took its place meanwhile: which one is it?
+                break  # else the file was replaced meanwhile
 
-    def _look_again(self) -> _LogSink | None:
-        """Leave a ring whose file is gone, or another's by now: nobody would read it."""
-        self._look = time.monotonic() + _AGAIN
+    def _check_path(self) -> _LogSink | None:
+        """Detach from a ring whose file was removed or replaced: no reader would find it."""
+        self._next_check = time.monotonic() + _INTERVAL
         # A forked child attaches by itself.
         if os.getpid() == self._pid:
             try:
                 is_there = _file(self.path) == self._at
             except OSError:
-                # The process may not look there any more, but still write.
+                # The process may no longer read the directory, but can still write.
                 is_there = True
             if not is_there:
-                self._lost, self._sink, self._again = self.dropped, None, 0.0
+                self._lost, self._sink, self._next_try = self.dropped, None, 0.0
         return self._sink
 
-    def _try_again(self, record: logging.LogRecord) -> _LogSink | None:
-        """Attach in a forked child; where that fails, say so once and try again now and then."""
+    def _retry(self, record: logging.LogRecord) -> _LogSink | None:
+        """Attach in a forked child. Report the first failure, and retry at intervals."""
         now = time.monotonic()
-        if self._closed or now < self._again:
+        if self._closed or now < self._next_try:
             self._lost += 1
             return None
-        first, self._again = self._again == 0.0, now + _AGAIN
+        first, self._next_try = self._next_try == 0.0, now + _INTERVAL
         try:
             self._attach()
         except Exception:
@@ -230,11 +229,11 @@ class RingHandler(logging.Handler):
                 self.handleError(record)
         return self._sink
 
-    def _tell_other_shape(self, sink: _LogSink) -> None:
+    def _warn_of_other_shape(self, sink: _LogSink) -> None:
         if sink.other_shape:
             warnings.warn(
-                f"{self.path} is there already, of {sink.size} bytes and policy {sink.policy!r}, "
-                "and stays so: to have another size or policy, remove it or use another path",
+                f"{self.path} exists already, with {sink.size} bytes and policy {sink.policy!r}, "
+                "and keeps them: to get another size or policy, remove it or use another path",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -245,18 +244,18 @@ class RingHandler(logging.Handler):
 
 
 def _file(path: str) -> tuple[int, int] | None:
-    """Tell which file is there, if one is."""
+    """Return the device and inode of the file, if it exists."""
     try:
-        told = os.stat(f"/dev/shm/{path[4:]}" if path.startswith("shm:") else path)
+        found = os.stat(f"/dev/shm/{path[4:]}" if path.startswith("shm:") else path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return told.st_dev, told.st_ino
+    return found.st_dev, found.st_ino
 
 
-def _told(
+def _parts_of(
     record: logging.LogRecord, formatter: logging.Formatter | None, max_len: int
 ) -> tuple[Any, ...]:
-    """Give the arguments of `_LogSink.emit`."""
+    """Return the arguments of `_LogSink.emit`."""
     parts = record.__dict__
     trace = span = more = None
     extra = {name: value for name, value in parts.items() if name not in _KNOWN}
@@ -291,11 +290,11 @@ def _more(
     formatter: logging.Formatter,
     longest: int,
 ) -> dict[str, object]:
-    """Give the attributes, what matters most first, and what is long last."""
+    """Return the attributes, the most important first and long ones last."""
     more: dict[str, object] = {}
     trace = record.exc_text
     if record.exc_info and not isinstance(record.exc_info, tuple):
-        record.exc_info = sys.exc_info()  # as `Logger` does; other makers of records may not
+        record.exc_info = sys.exc_info()  # as `Logger` does, but not every creator of records
     if record.exc_info and record.exc_info[1] is not None:
         error = record.exc_info[1]
         more["exception.type"] = _class_name(type(error))
@@ -312,7 +311,7 @@ def _more(
 
 
 def _severity(level: int) -> int:
-    """Give OpenTelemetry's number of a level, 1 to 24; 0 if it says nothing."""
+    """Return OpenTelemetry's number of a level, 1 to 24; 0 for ``NOTSET``."""
     if level < 10:
         return 1 if level > 0 else 0
     ten = min(level // 10, 5)
@@ -320,7 +319,7 @@ def _severity(level: int) -> int:
 
 
 def _id(extra: dict[str, object], name: str, size: int) -> bytes | None:
-    """Take a trace's or span's id out of the attributes; what is none stays among them."""
+    """Remove a trace's or span's id from the attributes; an invalid one stays."""
     value = extra.get(name)
     if value is None:
         return None
@@ -332,12 +331,12 @@ def _id(extra: dict[str, object], name: str, size: int) -> bytes | None:
         del extra[name]
         return found
     if name.startswith("otel") and value == "0":
-        del extra[name]  # there is no span, in words
+        del extra[name]  # means that there is no span
     return None
 
 
 def _ends(text: str, longest: int) -> str:
-    """Cut the middle out: of a stack the first frames matter, and the last ones more."""
+    """Remove the middle: the first frames of a stack matter, and the last ones more."""
     if len(text) <= longest:
         return text
     half = longest // 2
@@ -356,8 +355,8 @@ def _text_of(error: BaseException) -> str:
         return "<its str() failed>"
 
 
-def _resource(told: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Give what Rust cannot know of a Python program, and what the user says."""
+def _resource(given: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the resource: what Rust cannot know of a Python program, and the user's."""
     known = {
         "telemetry.sdk.language": "python",
         "process.runtime.name": sys.implementation.name,
@@ -370,5 +369,5 @@ def _resource(told: Mapping[str, str]) -> list[tuple[str, str]]:
             script = os.path.dirname(script)
         if script not in ("", "-c", "-"):
             known["service.name"] = os.path.basename(script)
-    known.update({str(name): str(value) for name, value in told.items()})
+    known.update({str(name): str(value) for name, value in given.items()})
     return list(known.items())

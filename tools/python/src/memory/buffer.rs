@@ -1,4 +1,4 @@
-//! What Python gives through the buffer protocol.
+//! Buffers that Python passes through the buffer protocol.
 
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
@@ -21,7 +21,7 @@ pub(crate) fn with_buffer<R>(
     f(bytes, items)
 }
 
-/// What is behind the pointers of an array of objects is of no use to any other process.
+/// Refuses arrays of objects, whose pointers mean nothing in another process.
 fn refuse_objects(given: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = given.py();
     if let Some(dtype) = given.getattr_opt(pyo3::intern!(py, "dtype"))?
@@ -36,7 +36,7 @@ fn refuse_objects(given: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// The contiguous bytes of an object, until they are given back.
+/// The contiguous bytes of an object, until the buffer is released.
 struct Buffer {
     view: Box<ffi::Py_buffer>,
 }
@@ -60,7 +60,7 @@ impl Buffer {
         Ok(Buffer { view })
     }
 
-    /// The bytes, and the number of items of the first dimension: 1 if it has none.
+    /// Returns the bytes, and the number of items of the first dimension: 1 if it has none.
     fn bytes(&self) -> (&[u8], usize) {
         let view = &*self.view;
         let len = view.len.max(0) as usize;
@@ -68,16 +68,16 @@ impl Buffer {
             &[]
         } else {
             // SAFETY: the exporter keeps so many bytes there until the buffer is given back, which
-            // is when `self` is dropped. Asked for without strides, they are contiguous. Python code
-            // that writes them at this moment, in a thread of its own without the interpreter's
-            // lock, races with this read as it does with any other reader of that object; what is
-            // done with the bytes is to copy them.
+            // is when `self` is dropped. Asked for without strides, they are contiguous. Python
+            // code that writes them at this moment, in a thread of its own without the
+            // interpreter's lock, races with this read as it does with any other reader of that
+            // object; what is done with the bytes is to copy them.
             unsafe { std::slice::from_raw_parts(view.buf.cast::<u8>(), len) }
         };
         let items = if view.ndim < 1 || view.shape.is_null() {
             1
         } else {
-            // SAFETY: `ndim` numbers stand there, and it is at least one.
+            // SAFETY: the array has `ndim` numbers, and `ndim` is at least one.
             unsafe { *view.shape }.max(0) as usize
         };
         (bytes, items)

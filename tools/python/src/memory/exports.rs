@@ -1,7 +1,7 @@
-//! What classes give through the buffer protocol.
+//! Buffers that classes export through the buffer protocol.
 //!
-//! It is exported by an object that keeps the memory, so that it stays while the object does: also for
-//! users of the protocol that give the buffer back and keep only a reference to its owner, as
+//! The exporter is an object that keeps the memory for as long as it is alive: also for users of
+//! the protocol that release the buffer and keep only a reference to its owner, as
 //! `numpy.ndarray(buffer=...)` does.
 
 use crate::batch::{Batch, Span};
@@ -70,8 +70,8 @@ enum Access {
 }
 
 /// # Safety
-/// `view` is one that the interpreter gave to `__getbuffer__` of `owner`; `len` bytes at `start` stay
-/// there while `owner` does, and may be written if `access` says so.
+/// `view` is one that the interpreter gave to `__getbuffer__` of `owner`; `len` bytes at `start`
+/// stay there while `owner` does, and may be written if `access` says so.
 unsafe fn fill<T: PyClass>(
     owner: &Bound<'_, T>,
     view: *mut ffi::Py_buffer,

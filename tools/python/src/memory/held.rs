@@ -9,9 +9,9 @@ use pyo3::{PyClass, ffi};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// A producer and what of it is open in Python's hands.
+/// A producer and its open reservations.
 pub(crate) struct Held {
-    /// By the number of the reservation. Few.
+    /// The few open reservations, with their numbers.
     open: Vec<(u64, Open)>,
     next: u64,
     /// As of the last call that could read them.
@@ -53,7 +53,7 @@ impl Held {
         Held { open: Vec::new(), next: 0, totals: ProducerTotals::default(), producer }
     }
 
-    /// The producer; an exclusive one only while it has nothing open.
+    /// Returns the producer; an exclusive one only while it has no open reservation.
     pub(crate) fn producer(&mut self) -> Result<Use<'_>, StillOpen> {
         match self.producer {
             Owned::One(_) if !self.open.is_empty() => Err(StillOpen),
@@ -65,7 +65,7 @@ impl Held {
         }
     }
 
-    /// Opens a reservation. `None` if it was waited for in vain.
+    /// Opens a reservation. Returns `None` if there was no room within `wait`.
     pub(crate) fn reserve(
         &mut self,
         kind: RecordType,
@@ -80,7 +80,7 @@ impl Held {
                     Some(wait) => producer.offer_timeout(kind, len, wait),
                 };
                 match opened {
-                    // SAFETY: the producer stands still until `self` is dropped, where what is open
+                    // SAFETY: the producer is not moved until `self` is dropped, where what is open
                     // ends first; and is not touched by others while this is open, see `producer`.
                     Ok(Some(open)) => Open::One(unsafe {
                         std::mem::transmute::<Reservation<'_>, Reservation<'static>>(open)
@@ -112,7 +112,7 @@ impl Held {
         Ok(Ok(Some(id)))
     }
 
-    /// Publishes a record; waits for room as [`Held::reserve`] does. `None` if that was in vain.
+    /// Publishes a record. Returns `None` if there was no room within `wait`.
     pub(crate) fn publish_in_time(
         &mut self,
         kind: RecordType,
@@ -142,7 +142,7 @@ impl Held {
         self.totals
     }
 
-    /// Where the bytes of an open reservation are.
+    /// Returns the location of an open reservation's bytes.
     pub(crate) fn window(&mut self, id: u64) -> Option<Window> {
         self.bytes(id)
             .map(|bytes| Window { start: NonNull::from(&mut *bytes).cast(), len: bytes.len() })
@@ -156,8 +156,8 @@ impl Held {
         })
     }
 
-    /// Commits the first `len` bytes of an open reservation, or gives it back. Nothing is done if it
-    /// has ended.
+    /// Commits the first `len` bytes of an open reservation, or discards it. Does nothing if it has
+    /// ended.
     pub(crate) fn end(&mut self, id: u64, commit: Option<usize>) {
         let Some(at) = self.open.iter().position(|(open, _)| *open == id) else { return };
         match (self.open.swap_remove(at).1, commit) {
@@ -184,14 +184,14 @@ impl Drop for Held {
     }
 }
 
-/// Where the bytes of a reservation stand, for as long as it is open.
+/// The location of a reservation's bytes, for as long as it is open.
 pub(crate) struct Window {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the bytes are those of an open reservation, which only whoever has a view of them touches;
-// a program that writes one view from two threads races with itself, as with any `bytearray`.
+// SAFETY: the bytes are those of an open reservation, which only holders of a view touch; a program
+// that writes one view from two threads races with itself, as with any `bytearray`.
 unsafe impl Send for Window {}
 // SAFETY: as above.
 unsafe impl Sync for Window {}
@@ -202,8 +202,8 @@ impl Window {
     }
 }
 
-/// Whether nobody but the caller, who has one reference, can reach the object: each buffer that it
-/// exported has a reference, too.
+/// Returns whether only the caller, which has one reference, can reach the object. Each buffer that
+/// it exported has a reference, too.
 pub(crate) fn is_only_reference<T: PyClass>(this: &Py<T>, py: Python<'_>) -> bool {
     // SAFETY: `this` is a reference, so the object is there.
     (unsafe { ffi::Py_REFCNT(this.bind(py).as_ptr()) }) == 1

@@ -1,9 +1,9 @@
-//! Bytes of a ring that nobody writes while they are here.
+//! Bytes of a ring that no process writes while they are pinned.
 
 use crate::source::Source;
 use std::ptr::NonNull;
 
-/// Bytes that stand still, somewhere in a ring's mapping.
+/// Bytes of a ring's mapping that do not change.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     start: NonNull<u8>,
@@ -56,6 +56,6 @@ pub(crate) fn pinned_span(source: &mut Source, start: u64) -> Pinned {
     let at = data_offset + (start & (ring.data_size() - 1));
     let len = (end - start).min(ring.data_size());
     // SAFETY: as for `pinned`, of all records between. The data area is mapped twice in a row, so a
-    // span of up to its size stands in one piece wherever it begins.
+    // span of up to its size is contiguous wherever it begins.
     unsafe { Pinned::new(ring.base().wrapping_add(at as usize), len as usize) }
 }

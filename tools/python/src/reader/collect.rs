@@ -1,22 +1,23 @@
-//! From what is there to read to a batch.
+//! Collects the items of a ring into a batch.
 
 use crate::lost::Lost;
 use crate::runs::Builder;
 use crate::source::Source;
 use perfring_consumer::{Item, ReadError};
 
-/// Bytes that a record whose payload stands in the AUX area takes in the data area.
+/// The bytes of the data area that a record with its payload in the AUX area takes.
 const LARGE: u64 = 48;
 /// Its type in the stream, where raw words are looked at; and those of losses and holes.
 const LARGE_TYPE: u32 = 11;
 const NO_RECORDS: [u32; 2] = [2, 0x5046_0001];
 
-/// What stands before damage is good: the next call tells of it.
+/// Records before damage are valid: the next call returns the error.
 pub(super) fn good(done: Result<(), ReadError>, nothing: bool) -> Result<(), ReadError> {
     if nothing { done } else { Ok(()) }
 }
 
-/// Records before the first that stands in the AUX area; `usize::MAX` if there is no such.
+/// Returns the number of records before the first one in the AUX area; `usize::MAX` if there is
+/// none.
 pub(super) fn before_large(source: &mut Source, aux_size: u64, start: u64, end: u64) -> usize {
     let Source::Consumer(consumer) = source else { return usize::MAX };
     let Some(raw) = consumer.advanced().raw().filter(|_| aux_size > 0) else { return usize::MAX };
@@ -29,7 +30,7 @@ pub(super) fn before_large(source: &mut Source, aux_size: u64, start: u64, end: 
             return before;
         }
         if size < 8 {
-            break; // damage, which whoever reads it tells
+            break; // damage, which reading it returns
         }
         pos += u64::from(size);
         before += usize::from(!NO_RECORDS.contains(&kind));
@@ -37,8 +38,8 @@ pub(super) fn before_large(source: &mut Source, aux_size: u64, start: u64, end: 
     usize::MAX
 }
 
-/// Items that are there, up to `max` records; not for ever, of a producer that is faster: what comes
-/// at `end` or later is for the next time.
+/// Items that are there, up to `max` records; not for ever, of a producer that is faster: what
+/// comes at `end` or later is for the next time.
 pub(super) fn collect(
     source: &mut Source,
     batch: &mut Builder,
@@ -72,8 +73,8 @@ fn put(item: Option<Item<'_>>, batch: &mut Builder, end: u64) -> bool {
     match item {
         Some(Item::Record(record)) => {
             batch.push(record.kind, record.pos, record.time, record.bytes);
-            // Its size is not known here, but what follows it is no nearer than this: a long one may
-            // stand in the AUX area.
+            // Its size is not known here, but what follows it is no nearer than this: a long one
+            // may stand in the AUX area.
             record.pos + (record.bytes.len() as u64 + 8).min(LARGE) < end
         }
         Some(Item::Lost(lost)) => {

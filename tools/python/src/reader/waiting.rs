@@ -1,5 +1,5 @@
-//! Waiting for something to read. A thread that sleeps does not have the source: others read, and let
-//! go of records, meanwhile.
+//! Waiting for something to read. A thread that sleeps does not have the source: other threads read
+//! and release records meanwhile.
 
 use crate::errors;
 use crate::locks::lock;
@@ -13,12 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long a waiting reader spins before it sleeps; and the longest pause between two looks of an
+/// How long a waiting reader spins before it sleeps, and the longest pause between two polls of an
 /// observer.
 const SPIN: Duration = Duration::from_micros(50);
 const OBSERVE: Duration = Duration::from_millis(10);
 
-/// What sleeps for a consumer, once a thread has waited; and how many threads do.
+/// The handle that sleeps for a consumer, once a thread has waited, and the number of threads that
+/// do.
 #[derive(Default)]
 pub(super) struct Waiting {
     sleeper: Mutex<Option<Arc<Sleeper>>>,
@@ -51,13 +52,13 @@ impl Waiting {
                     return Some(Ok(true));
                 }
                 match source {
-                    // It cannot ask to be woken, and looks ever less often.
+                    // It cannot ask to be woken, and polls less and less often.
                     Source::Observer(_) => (None, None),
                     Source::Consumer(consumer) => match self.sleeper(consumer) {
                         Err(error) => return Some(Err(error)),
                         Ok(sleeper) => match consumer.advanced().prepare_sleep() {
                             None => {
-                                // It was said that nobody sleeps, and another thread may.
+                                // This cleared the sleep flag, and another thread may sleep.
                                 if self.sleeping.load(Ordering::Acquire) > 0 {
                                     sleeper.wake();
                                 }
@@ -108,7 +109,7 @@ impl Waiting {
     }
 }
 
-/// Returns whether there is something to read, for which it waits a moment.
+/// Spins for a moment. Returns whether there is something to read.
 fn spin(source: &mut Source, slice: Duration) -> bool {
     match source {
         Source::Consumer(consumer) => consumer.spin(SPIN.min(slice)),

@@ -1,17 +1,17 @@
-//! Many records at once: as few stores and locks as they allow.
+//! Publishes many records with few stores and locks.
 
 use perfring_producer::{Layout, Producer, RecordType, ReserveError, SharedProducer};
 
 /// The most bytes of a shared ring that one batch takes.
 const GROUP_MAX: u64 = 32 << 10;
 
-/// Records to be published, in order.
+/// Records to publish, in order.
 pub(crate) trait Records {
     fn len(&self) -> usize;
     fn get(&self, nth: usize) -> (RecordType, &[u8]);
 }
 
-/// How many of several records were dealt with.
+/// How far publishing came.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
     /// Published, or refused and counted.

@@ -1,4 +1,4 @@
-//! From a spec, the JSON of a type table with perhaps an `id` in it, to a `Schema`.
+//! Converts a spec, which is the JSON of a type table with an optional `id`, to a `Schema`.
 
 use crate::errors::bad_type;
 use perfring_producer::RecordType as Id;
@@ -8,11 +8,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::cell::{Cell, OnceCell};
 
-/// A payload is no longer, in a ring without time.
+/// The longest payload, in a ring without timestamps.
 const LONGEST: u32 = 65_520;
 
-/// The schema that a spec describes, with the id that the spec gives or else the hashed one, for as
-/// long as `use_it` runs.
+/// Calls `use_it` with the schema that a spec describes, and its id: the spec's or the hashed one.
 pub(crate) fn with_schema<R>(
     py: Python<'_>,
     spec: &str,
@@ -47,14 +46,14 @@ fn given_id(py: Python<'_>, spec: &str) -> PyResult<Option<Id>> {
     }
 }
 
-/// Holds what the parts of a schema point to.
+/// Owns what the parts of a schema borrow.
 struct Arena<'a> {
     shapes: Places<Shape<'a>>,
     fields: Places<Vec<Field<'a>>>,
     labels: Places<Vec<Label<'a>>>,
 }
 
-/// So many places, each filled once.
+/// A number of slots, each filled once.
 struct Places<T> {
     places: Vec<OnceCell<T>>,
     next: Cell<usize>,

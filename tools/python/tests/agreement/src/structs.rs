@@ -209,7 +209,7 @@ impl Example for Own {
     }
 }
 
-/// With a number that a person chose, and a field that is not told of.
+/// With a chosen number, and a field that is not in the type.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
 #[record(name = "agree.Numbered", id = 4711)]
