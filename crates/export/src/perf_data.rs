@@ -55,8 +55,8 @@ pub struct PerfDataOptions {
 /// use perfring_export::{Output, PerfData, PerfDataOptions};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("perf.data");
+/// let mut file = PerfData::open("perf", &PerfDataOptions { path: path.clone(), overwrite: false })?;
 /// // file.take(&event)? for each event
-/// // file.take(&event)? for each
 /// file.close(std::time::Instant::now())?; // now: perf script -i perf.data
 /// # assert!(path.exists());
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -65,8 +65,8 @@ pub struct PerfettoOptions {
 /// use perfring_export::{Output, Perfetto, PerfettoOptions};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("shop.pftrace");
+/// let mut trace = Perfetto::open("trace", &PerfettoOptions { path, overwrite: false })?;
 /// // trace.take(&event)? for each event
-/// // trace.take(&event)? for each
 /// trace.close(std::time::Instant::now())?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
