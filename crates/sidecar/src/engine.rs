@@ -39,7 +39,7 @@ const DAMAGED_MAX: usize = 65_536;
 /// ```
 /// use perfring_export::Null;
 /// use perfring_sidecar::{Engine, Turn, config::{Delivery, Input, InputSource}};
-/// # use perfring_producer::{Options, Producer, RecordType};
+/// # use perfring_producer::{Options, Producer};
 /// # use std::time::Duration;
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("ring");
@@ -48,7 +48,7 @@ const DAMAGED_MAX: usize = 65_536;
 /// engine.add_output("null", Delivery::Required, Default::default(), Box::new(Null::default()))?;
 /// let location = path.into();
 /// engine.attach(&location, &Input::new(InputSource::Ring(location.clone())), None, |_| None)?;
-/// producer.publish(RecordType::BYTES, b"a record")?;
+/// producer.publish(b"a record")?;
 /// while engine.rings().any(|ring| ring.figures.records == 0) {
 ///     if engine.turn() != Turn::More {
 ///         engine.wait(Duration::from_millis(10));
