@@ -68,7 +68,8 @@
 //! producer.publish_pod(&Request { took: 81_000, status: 200 })?;
 //! # let mut seen = 0;
 //! let mut consumer = Consumer::attach(&path)?;
-//! while let Some(Item::Record(record)) = consumer.read()? {
+//! while let Some(item) = consumer.read()? {
+//!     let Item::Record(record) = item else { continue }; // a loss otherwise
 //!     let request: &Request = record.as_pod()?; // borrowed from the ring
 //!     println!("{} took {} ns", request.status, request.took);
 //! #   seen += 1;

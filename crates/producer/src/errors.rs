@@ -48,7 +48,7 @@ pub enum ReserveError {
     /// This process is a forked child of the one that attached. Nothing is counted.
     #[error("{}", perfring_shm::Forked)]
     Forked,
-    /// A position in the ring is one that no producer and consumer leave.
+    /// A position in the ring is invalid: no producer or consumer can have written it.
     #[error(
         "data_tail is {tail}, which is no valid position: another program has corrupted the ring"
     )]

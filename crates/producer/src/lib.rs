@@ -1,5 +1,5 @@
 //! The producer of perfring: publishes records into a file-backed ring, at a few nanoseconds each. No
-//! call blocks unless its name ends in `_timeout`.
+//! call waits for space unless its name ends in `_timeout`.
 //!
 //! Most users depend on `perfring`, which re-exports all of this crate beside the consumer and the derive. This
 //! one is for programs that only publish.
@@ -26,11 +26,12 @@
 //! [`Producer::reserve`] reserves space and [`Reservation::commit`] publishes it.
 //! [`Producer::publish`] and [`Producer::publish_as`] do both for bytes that exist already, and
 //! [`Producer::batch`] publishes many records by one store. None of them makes a system call, allocates,
-//! takes a lock or executes a locked instruction.
+//! takes a lock or executes a locked instruction, unless a sleeping consumer must be woken.
 //!
 //! A full **drop** ring refuses records with [`ReserveError::Full`]; [`Producer::reserve_timeout`] waits.
-//! Losses are counted by cause and reported to the reader. An **overwrite** ring never refuses a record for
-//! lack of space: it overwrites the oldest records.
+//! Losses are counted by cause and reported to the reader. An **overwrite** ring never returns `Full`: it
+//! overwrites the oldest records. A shared one returns [`ReserveError::Pending`] while an open
+//! reservation is in the way.
 //!
 //! A process that is killed at any instruction leaves every committed record readable, and loses at most the
 //! record that it was writing. The next [`Producer::attach`] continues where it stopped.

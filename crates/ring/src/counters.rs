@@ -1,4 +1,4 @@
-//! The totals: what was written, read and lost, so that `written = read + lost + present`.
+//! The totals: what was written, read and lost, so that `written = read + present`.
 
 use perfring_abi::{
     CONSUMER_TOTALS, Cause, PRODUCER_TOTALS, consumer_totals as c, producer_totals as p,
