@@ -329,7 +329,7 @@ fn records_go_from_the_old_to_the_new_and_back() {
     }
 }
 
-/// A producer that publishes by every method until it is told to end, and notes how many it has
+/// A producer that publishes by every method until it gets the command to end, and notes how many it has
 /// committed.
 struct Stormer {
     process: std::process::Child,

@@ -7,7 +7,7 @@ use perfring_tests::foreign::{Build, Peer, c_peer};
 use perfring_tests::{NUMBERED, numbered, ring_dir};
 use std::fs;
 
-/// Whoever waits for records of a ring that is no longer there is told so, after the last of them.
+/// A reader that waits on a removed ring gets an error after the last record.
 #[test]
 fn a_c_reader_is_told_that_its_ring_was_removed_or_replaced() {
     const COUNT: u64 = 100;

@@ -188,7 +188,7 @@ impl Engine {
         self.by_uuid.insert(ring.uuid(), id);
         let ring = self.rings.entry(id).or_insert(ring);
         if self.pending.is_none() {
-            // At once, also for a ring that stays empty; a busy output is told later.
+            // At once, also for a ring that stays empty; a busy output is notified later.
             self.outlets.begin(&mut ring.began, ring.shapes.origin());
         }
         id

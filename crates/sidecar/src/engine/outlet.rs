@@ -1,4 +1,4 @@
-//! An output with its delivery guarantee, its filter, and the losses that it must still be told of.
+//! An output with its delivery guarantee, its filter, and the losses still to be reported to it.
 
 use crate::config::Delivery;
 use crate::config::filter::Filter;

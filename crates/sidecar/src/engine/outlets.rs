@@ -21,7 +21,7 @@ pub(super) struct Outlets {
     seq: u64,
 }
 
-/// Which outputs were told of something.
+/// Which outputs were notified of something.
 pub(super) struct Knows {
     /// All outputs with required delivery.
     pub(super) required: bool,
@@ -182,7 +182,7 @@ impl Outlets {
         for (at, outlet) in self.slots.iter_mut().enumerate() {
             let Some(outlet) = outlet else { continue };
             let (bit, origin) = (1 << at, ring.shapes.origin());
-            // Without the bit it does not know the ring, or was told already; but a loss may be
+            // Without the bit it does not know the ring, or was notified already; but a loss may be
             // left.
             let done = if ring.began & bit == 0 {
                 !outlet.has_unreported(origin)
@@ -190,7 +190,7 @@ impl Outlets {
             } else {
                 outlet.end(seq, origin)
             };
-            // A failed output is told nothing more.
+            // A failed output gets no more notifications.
             let gives_up = !outlet.is_required() && (crowded || outlet.failed.is_some());
             if done {
                 ring.began &= !bit;

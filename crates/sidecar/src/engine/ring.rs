@@ -129,7 +129,7 @@ pub(crate) enum Stage {
     /// Its end was reported to required outputs: it is released once all before this event is
     /// delivered.
     Leaving(u64),
-    /// It is released. Some best-effort outputs are not told yet.
+    /// It is released. Some best-effort outputs are not notified yet.
     Gone,
 }
 

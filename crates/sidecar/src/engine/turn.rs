@@ -14,7 +14,7 @@ const TURN: usize = 2048;
 
 /// The pause between two attempts to pass the held event to an output that is being removed.
 const PENDING_PAUSE: Duration = Duration::from_millis(1);
-/// The limit of rings that wait until a best-effort output is told of their end.
+/// The limit of rings that wait until a best-effort output is notified of their end.
 const LEAVING_MAX: usize = 1024;
 /// Turns between two checks whether a ring is a quarter full of undelivered records.
 const PRESSED_TURNS: u64 = 8;
