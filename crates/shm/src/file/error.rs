@@ -190,6 +190,16 @@ pub enum AttachError {
         /// How many slots it has.
         slots: u32,
     },
+    /// The seat is free, and cannot be taken: a process that may read the file has a read lock on its
+    /// byte, as no program of perfring does.
+    #[error(
+        "{location} has a read lock on it, which keeps everybody from attaching: `perfring doctor` names the \
+         process that has it; end that, and let only who must read the ring (its mode, or its directory's)"
+    )]
+    ReadLocked {
+        /// The ring's location.
+        location: Location,
+    },
     /// The ring is for the other kind of producers.
     #[error(
         "{location} is made for {} at a time: attach to it as such",

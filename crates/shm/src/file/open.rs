@@ -3,10 +3,10 @@
 use crate::file::error::AttachError;
 use crate::file::location::Location;
 use crate::sys::clock::{MachineClock, now_ns};
-use crate::sys::ofd_lock::{self, ByteLock};
+use crate::sys::ofd_lock::{ByteLock, LockFile, REMOVAL_BYTE, Range};
 use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers, RECOVER_LOCK_BYTE};
 use perfring_ring::{OwnerInfo, ReadError};
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub enum Seat {
 /// An open ring file whose header has been checked.
 #[derive(Clone, Debug)]
 pub struct RingFile {
-    pub(crate) file: Arc<File>,
+    pub(crate) file: Arc<LockFile>,
     pub(crate) location: Location,
     pub(crate) layout: Layout,
     /// A file that is only read holds no lock, so a forked child may go on with it.
@@ -101,7 +101,10 @@ impl RingFile {
             Err(source) => return Err(io("reading it", source)),
         };
         match page.and_then(|page| Layout::check(&page, meta.len())) {
-            Ok(layout) => Ok(RingFile { file: Arc::new(file), location, layout, access }),
+            Ok(layout) => {
+                let file = Arc::new(LockFile::new(file));
+                Ok(RingFile { file, location, layout, access })
+            }
             Err(source) => Err(AttachError::Bad { location, source }),
         }
     }
@@ -168,13 +171,24 @@ impl RingFile {
         }
     }
 
-    /// Returns whether a live process holds the seat. The kernel's lock decides, not a pid.
+    /// Returns whether a live process holds the seat, be it this one by this very handle. The
+    /// kernel's lock decides, not a pid. Only a process that may write the file can hold a seat.
     ///
     /// # Errors
     /// [`AttachError::Io`] where the file system has no such locks.
     pub fn is_held(&self, seat: Seat) -> Result<bool, AttachError> {
-        ofd_lock::is_held(&self.file, self.lock_byte(seat))
-            .map_err(|source| self.io("querying its locks", source))
+        let held = self.file.is_held(self.lock_byte(seat));
+        held.map_err(|source| self.io("querying its locks", source))
+    }
+
+    /// Returns the error for bytes that nobody holds, and that cannot be locked: a process that may
+    /// read the file has a read lock there. `None` if that is not so.
+    pub(crate) fn read_locked(&self, range: Range) -> Option<AttachError> {
+        match self.file.is_read_locked(range) {
+            Ok(true) => Some(AttachError::ReadLocked { location: self.location.clone() }),
+            Ok(false) => None,
+            Err(source) => Some(self.io("querying its locks", source)),
+        }
     }
 
     /// Returns whether a live process holds any seat.
@@ -225,7 +239,7 @@ impl RingFile {
             if polls == 0 {
                 return Ok(None);
             }
-            let removing = ofd_lock::is_held(&self.file, ofd_lock::REMOVAL_BYTE)
+            let removing = (self.file.is_held(REMOVAL_BYTE))
                 .map_err(|source| self.io("querying its locks", source))?;
             if removing {
                 polls -= 1;

@@ -3,7 +3,8 @@
 use crate::file::error::AttachError;
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
-use crate::sys::ofd_lock::ByteLock;
+use crate::sys::fork::{self, NotForChildren};
+use crate::sys::ofd_lock::{ALL, ByteLock};
 use std::{fs, io};
 
 /// Removes a ring's name. Attached processes keep their mapping. A process that attaches at this
@@ -71,8 +72,10 @@ pub enum Removal {
 /// ```
 #[derive(Debug)]
 pub struct Idle {
-    ring: RingFile,
+    // In drop order.
     _all: ByteLock,
+    _children: NotForChildren,
+    ring: RingFile,
 }
 
 impl Idle {
@@ -81,18 +84,23 @@ impl Idle {
     /// # Errors
     /// [`AttachError::Busy`] if a producer or consumer is attached; otherwise see [`AttachError`].
     pub fn hold(location: impl Into<Location>) -> Result<Self, AttachError> {
-        let ring = RingFile::open(location.into(), Access::Write)?;
+        let location = location.into();
+        let opening = fork::hold_off();
+        let ring = RingFile::open(location, Access::Write)?;
+        // Before it is locked: a child forked in between would keep the locks.
+        let children = NotForChildren::descriptor(&ring.file);
+        drop(opening);
         let taken = ring.take_with(|| {
             ByteLock::take_all(&ring.file).map_err(|source| ring.io("locking it", source))
         })?;
         match taken {
-            Some(all) => Ok(Idle { ring, _all: all }),
+            Some(all) => Ok(Idle { ring, _children: children, _all: all }),
             None => Err(match ring.held_seat()? {
                 Some(seat) => ring.busy(seat),
-                None => {
+                None => ring.read_locked(ALL).unwrap_or_else(|| {
                     let now = "another process is recovering it or has just detached: try again";
                     ring.io("locking it", io::Error::new(io::ErrorKind::WouldBlock, now))
-                }
+                }),
             }),
         }
     }

@@ -12,7 +12,7 @@ use crate::map::pages::{Pages, PagesError};
 use crate::map::plain::Plain;
 use crate::map::recover::recover_file;
 use crate::map::sleeper::{Sleeper, Ticket};
-use crate::sys::fork::NotForChildren;
+use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Policy, Producers};
@@ -36,14 +36,15 @@ pub enum Lines {
 /// A ring that this process consumes until the mapping is dropped.
 #[derive(Debug)]
 pub struct ConsumerMapping {
-    // Drop order: first the registration for forked children.
+    // Drop order: first the lock, as a child that another thread forks meanwhile would keep it; then
+    // the registration for forked children.
+    _lock: ByteLock,
     children: NotForChildren,
     pub(crate) map: Mirror,
     pub(crate) ring: RingFile,
     /// [`Lines::WriteTouch`] only where the data area is mapped writable.
     pub(crate) lines: Lines,
     presence: Presence,
-    _lock: ByteLock,
 }
 
 impl ConsumerMapping {
@@ -57,7 +58,9 @@ impl ConsumerMapping {
         lines: Lines,
         trust: Trust,
     ) -> Result<(Self, Trust), AttachError> {
-        let ring = RingFile::open(location.into(), Access::Write)?;
+        let location = location.into();
+        let opening = fork::hold_off();
+        let ring = RingFile::open(location, Access::Write)?;
         let trust = trust.prepare(&ring)?;
         // A consumer that copies needs no write access.
         let in_place = ring.layout.policy == Policy::Drop && trust == Trust::Peers;
@@ -67,6 +70,7 @@ impl ConsumerMapping {
         let map = Mirror::map(&ring, access)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
+        drop(opening);
         let (lock, presence) = (ring.take(Seat::Consumer)?, Presence::default());
         Ok((ConsumerMapping { children, map, ring, lines, presence, _lock: lock }, trust))
     }

@@ -61,8 +61,10 @@ impl RingFile {
     /// Takes a seat, or returns an error that names its holder.
     pub(crate) fn take(&self, seat: Seat) -> Result<ByteLock, AttachError> {
         let io = |source| self.io("locking its seat", source);
-        let take = || ByteLock::take(&self.file, self.lock_byte(seat)).map_err(io);
-        self.take_with(take)?.ok_or_else(|| self.busy(seat))
+        let byte = self.lock_byte(seat);
+        let take = || ByteLock::take(&self.file, byte).map_err(io);
+        self.take_with(take)?
+            .ok_or_else(|| self.read_locked((byte, 1)).unwrap_or_else(|| self.busy(seat)))
     }
 
     /// Returns the error for a seat that is taken.

@@ -3,7 +3,7 @@
 use crate::file::error::AttachError;
 use crate::file::open::{Access, RingFile, Seat};
 use crate::map::control::{slots, words_before};
-use crate::sys::fork::NotForChildren;
+use crate::sys::fork::{self, NotForChildren};
 use crate::sys::sigbus::Guarded;
 use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::atomic::AtomicU64;
@@ -28,14 +28,17 @@ pub(crate) struct Plain {
 impl Plain {
     pub(crate) fn map(ring: &RingFile) -> Result<Self, AttachError> {
         let layout = &ring.layout;
+        let locked = ring.access == Access::Write;
+        let opening = locked.then(fork::hold_off);
         let map = MmapOptions::new()
             .len(layout.file_size() as usize)
             .map_raw_read_only(&ring.file)
             .map_err(|source| ring.io("mapping it", source))?;
         let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
+        let children = locked.then(|| NotForChildren::mapping(base, map.len()));
+        drop(opening);
         Ok(Plain {
-            _children: (ring.access == Access::Write)
-                .then(|| NotForChildren::mapping(base, map.len())),
+            _children: children,
             guard: Guarded::new([(base, map.len()), (base, 0), (base, 0)], false),
             map,
             data_offset: layout.data_offset() as usize,

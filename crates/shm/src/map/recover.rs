@@ -7,6 +7,7 @@ use crate::file::open::{Access, RingFile};
 use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
 use crate::sys::clock::now_ns;
+use crate::sys::fork::{self, NoFork, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RECOVER_LOCK_BYTE};
@@ -19,20 +20,30 @@ use perfring_ring::{Recovered, Refusal};
 /// # Errors
 /// See [`AttachError`]; [`AttachError::HeldUp`] if a live producer holds the lock.
 pub fn recover(location: impl Into<Location>) -> Result<Recovered, AttachError> {
-    let ring = RingFile::open(location.into(), Access::Write)?;
+    let location = location.into();
+    let opening = fork::hold_off();
+    let ring = RingFile::open(location, Access::Write)?;
     if ring.layout.producers == Producers::One {
         return Ok(Recovered::default());
     }
-    recover_file(&ring)
+    recover_with(&ring, opening)
 }
 
-/// Recovers an open file. Does nothing if another process is recovering it.
+/// Recovers an open file. Does nothing if another process is recovering it; fails if one that may
+/// only read the file keeps everybody from it.
 pub(crate) fn recover_file(ring: &RingFile) -> Result<Recovered, AttachError> {
+    recover_with(ring, fork::hold_off())
+}
+
+fn recover_with(ring: &RingFile, opening: NoFork) -> Result<Recovered, AttachError> {
+    let map = Mirror::map(ring, DataAccess::Write)?;
+    // Before the lock is taken: a child forked in between would keep it.
+    let _children = NotForChildren::new(map.ranges(), &ring.file);
+    drop(opening);
     let io = |source| ring.io("locking it to recover it", source);
     let Some(_lock) = ByteLock::take(&ring.file, RECOVER_LOCK_BYTE).map_err(io)? else {
-        return Ok(Recovered::default());
+        return ring.read_locked((RECOVER_LOCK_BYTE, 1)).map_or(Ok(Recovered::default()), Err);
     };
-    let map = Mirror::map(ring, DataAccess::Write)?;
     let liveness = Kernel(ring.clone());
     // The time serves as an epoch that no other recovery of this ring had: recoveries hold a lock
     // in turn.

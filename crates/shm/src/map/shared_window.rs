@@ -17,7 +17,7 @@ use crate::map::shared_reservation::{BatchReservation, SharedReservation};
 use crate::map::types_window::TypesWindow;
 use crate::map::write_window::Forked;
 use crate::sys::clock::MachineClock;
-use crate::sys::fork::NotForChildren;
+use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Layout, Producers, RecordType};
@@ -35,11 +35,11 @@ const ATTACH_NAP: Duration = Duration::from_millis(1);
 /// two.
 #[derive(Debug)]
 pub struct SharedWindow {
-    // In drop order.
+    // In drop order. The lock first: a child that another thread forks meanwhile would keep it.
+    _lock: ByteLock,
     pair: SharedPair,
     clock: MachineClock,
     ring: RingFile,
-    _lock: ByteLock,
 }
 
 impl SharedWindow {
@@ -52,11 +52,14 @@ impl SharedWindow {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Slots`] when every slot has a producer.
     pub fn attach(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
-        let ring = RingFile::open(location.into(), Access::Write)?;
+        let location = location.into();
+        let opening = fork::hold_off();
+        let ring = RingFile::open(location, Access::Write)?;
         ring.expect(Producers::Many)?;
         let map = Mirror::map(&ring, DataAccess::Write)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
+        drop(opening);
         let (index, lock) = take_slot(&ring, &map)?;
         let liveness = Kernel(ring.clone());
         let clock = ring.timestamp_clock()?;
@@ -331,7 +334,10 @@ fn take_slot(ring: &RingFile, map: &Mirror) -> Result<(u32, ByteLock), AttachErr
     match lock {
         Some(lock) => Ok((taken, lock)),
         None => {
-            Err(AttachError::Slots { location: ring.location.clone(), slots: ring.layout.slots })
+            let location = ring.location.clone();
+            let mut bytes = all.clone().map(|slot| (ring.layout.slot_lock_byte(slot), 1));
+            let blocked = bytes.find_map(|byte| ring.read_locked(byte));
+            Err(blocked.unwrap_or(AttachError::Slots { location, slots: ring.layout.slots }))
         }
     }
 }

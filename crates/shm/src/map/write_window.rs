@@ -13,7 +13,7 @@ use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
 use crate::map::types_window::TypesWindow;
 use crate::sys::clock::MachineClock;
-use crate::sys::fork::NotForChildren;
+use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RecordType};
@@ -42,14 +42,15 @@ perfring_abi::debug_by_display!(Forked);
 /// The place of a ring's one producer, and its mapping.
 #[derive(Debug)]
 pub struct WriteWindow {
-    // Drop order: first the registration for forked children.
+    // Drop order: first the lock, as a child that another thread forks meanwhile would keep it; then
+    // the registration for forked children.
+    _lock: ByteLock,
     pub(super) children: NotForChildren,
     pub(super) map: Mirror,
     /// `write_loop` takes its position, and gives it back.
     pub(super) writer: Writer,
     clock: MachineClock,
     ring: RingFile,
-    _lock: ByteLock,
 }
 
 impl WriteWindow {
@@ -58,11 +59,14 @@ impl WriteWindow {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
     pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
-        let ring = RingFile::open(location.into(), Access::Write)?;
+        let location = location.into();
+        let opening = fork::hold_off();
+        let ring = RingFile::open(location, Access::Write)?;
         ring.expect(Producers::One)?;
         let map = Mirror::map(&ring, DataAccess::Write)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
+        drop(opening);
         let lock = ring.take(Seat::Producer(0))?;
         let clock = ring.timestamp_clock()?;
         let writer = Writer::attach(map.ring(), &ring.layout, futex::fences())

@@ -1,7 +1,7 @@
 //! The part of a ring that a waiter needs.
 
 use crate::file::open::RingFile;
-use crate::sys::fork::NotForChildren;
+use crate::sys::fork::{self, NotForChildren};
 use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::Header;
 use perfring_abi::atomic::AtomicU32;
@@ -20,6 +20,7 @@ pub(crate) struct FrontPage {
 impl FrontPage {
     pub(crate) fn map(ring: &RingFile) -> io::Result<Self> {
         let len = ring.layout.page_size as usize;
+        let _opening = fork::hold_off();
         let map = MmapOptions::new().len(len).map_raw_read_only(&ring.file)?;
         let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
         Ok(FrontPage { _children: NotForChildren::mapping(base, len), map })

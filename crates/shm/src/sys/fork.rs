@@ -5,7 +5,12 @@
 //! increments the generation by which handles detect a fork, puts private memory in the place of
 //! each mapping that the process could write through, and `/dev/null` in the place of each
 //! descriptor that holds a lock. The parent's ring, and its death, are then out of reach of the
-//! child. (A raw `clone(2)` runs no handler.)
+//! child. (A raw `clone(2)` runs no handler. Nor does `posix_spawn`, with which the standard library
+//! starts commands: its child runs nothing of this program and closes all descriptors when it
+//! executes another, some microseconds later.)
+//!
+//! A handler can detach a child from what is registered only. So no fork happens while another
+//! thread has opened a ring and not registered it yet: see [`hold_off`].
 
 use crate::sys::blocks::{self, Block};
 use nix::libc;
@@ -13,6 +18,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Incremented in every forked child.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -47,7 +53,57 @@ impl blocks::Entry for Entry {
 
 static TABLE: Block<Entry> = Block::new();
 
+/// Threads that have opened a ring, or are about to, and have not registered it.
+static OPENING: AtomicU32 = AtomicU32::new(0);
+/// Threads that are about to fork, or do.
+static FORKING: AtomicU32 = AtomicU32::new(0);
+/// For how long a fork waits: much longer than an attach takes. A signal handler that forks in the
+/// middle of one would wait for itself.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// No other thread forks while this lives.
+#[derive(Debug)]
+pub(crate) struct NoFork(());
+
+/// Holds off the forks of other threads from before a ring is opened until it is registered. To be
+/// held for a short time, and by a thread that does not hold it already.
+pub(crate) fn hold_off() -> NoFork {
+    generation(); // has the handlers installed
+    loop {
+        // Each side announces itself and then looks for the other, in one order for all: at least
+        // one of them sees the other.
+        OPENING.fetch_add(1, Ordering::SeqCst);
+        let held = NoFork(());
+        if FORKING.load(Ordering::SeqCst) == 0 {
+            return held;
+        }
+        drop(held);
+        std::thread::yield_now();
+    }
+}
+
+impl Drop for NoFork {
+    fn drop(&mut self) {
+        OPENING.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+extern "C" fn before_fork() {
+    FORKING.fetch_add(1, Ordering::SeqCst);
+    let began = Instant::now();
+    while OPENING.load(Ordering::SeqCst) != 0 && began.elapsed() < PATIENCE {
+        std::thread::yield_now();
+    }
+}
+
+extern "C" fn in_parent() {
+    FORKING.fetch_sub(1, Ordering::SeqCst);
+}
+
 extern "C" fn in_child() {
+    // Its only thread is this one.
+    FORKING.store(0, Ordering::SeqCst);
+    OPENING.store(0, Ordering::SeqCst);
     GENERATION.fetch_add(1, Ordering::Relaxed);
     // Everything here is async-signal-safe: system calls and loads.
     let null = NULL.load(Ordering::Relaxed);
@@ -61,10 +117,13 @@ extern "C" fn in_child() {
             // No reserve: a child need not have memory for as much as it is detached from.
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
         );
-        // SAFETY: the range is a mapping that this process registered and has not removed (it
-        // would have freed the entry first); in the child, whose only thread is here, nothing uses
-        // it at this moment. What reads it afterwards sees zeros, which any ring code survives.
-        unsafe { libc::mmap(base.cast(), len, prot, flags, -1, 0) };
+        if len > 0 {
+            // SAFETY: the range is a mapping that this process registered and has not removed (it
+            // would have freed the entry first); in the child, whose only thread is here, nothing
+            // uses it at this moment. What reads it afterwards sees zeros, which any ring code
+            // survives.
+            unsafe { libc::mmap(base.cast(), len, prot, flags, -1, 0) };
+        }
         let fd = entry.fd.load(Ordering::Relaxed);
         if null >= 0 && fd >= 0 {
             // SAFETY: the number stays an open descriptor, so its owner can close it.
@@ -80,10 +139,10 @@ pub(crate) fn generation() -> u32 {
         // SAFETY: a literal path, no memory of ours.
         let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
         NULL.store(null, Ordering::Relaxed);
-        // SAFETY: the handler is a function of this program, which is never unloaded: a
+        // SAFETY: the handlers are functions of this program, which is never unloaded: a
         // shared library that links this code and is closed would have to keep itself open,
         // as glibc does for it.
-        let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        let _ = unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
     });
     GENERATION.load(Ordering::Relaxed)
 }
@@ -100,8 +159,10 @@ impl NotForChildren {
     /// closed or unmapped.
     pub(crate) fn new(ranges: [(NonNull<u8>, usize); 3], fd: &impl AsRawFd) -> Self {
         let generation = generation();
+        let mut first = true;
         let entries = ranges.map(|(base, len)| {
-            if len == 0 {
+            // The first also if it is empty: it has the descriptor.
+            if !std::mem::take(&mut first) && len == 0 {
                 return None;
             }
             let entry = TABLE.claim();
@@ -118,6 +179,12 @@ impl NotForChildren {
     /// the open file description lives, and its locks. To be dropped before the mapping is.
     pub(crate) fn mapping(base: NonNull<u8>, len: usize) -> Self {
         Self::new([(base, len), (base, 0), (base, 0)], &-1)
+    }
+
+    /// Registers a descriptor that is locked, with no mapping. To be dropped before it is closed.
+    pub(crate) fn descriptor(fd: &impl AsRawFd) -> Self {
+        let none = (NonNull::dangling(), 0);
+        Self::new([none, none, none], fd)
     }
 
     /// Returns whether this process is a child of the one that registered.
