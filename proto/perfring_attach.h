@@ -104,7 +104,8 @@ static inline int perfring_corrupt(struct perfring *ring, uint64_t pos)
 }
 
 /* Forks. A child has its parent's mappings and, with its open file description, its lock: the handler
- * replaces both. Each source file has its own handles, and a list of them. */
+ * replaces both. Each source file has its own handles, and a list of them. No other thread forks from
+ * before a ring is opened until its handle is in the list. */
 static struct perfring *perfring_handles;
 static pthread_mutex_t perfring_handles_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t perfring_handler = PTHREAD_ONCE_INIT;
@@ -150,14 +151,24 @@ static inline int perfring_is_forked(const struct perfring *ring)
 	return ring->generation != PERFRING_LOAD(&perfring_generation);
 }
 
-static inline void perfring_register_handle(struct perfring *ring)
+/* Before a ring is opened; perfring_allow_forks after it is registered, or could not be. */
+static inline void perfring_hold_off_forks(void)
 {
 	pthread_once(&perfring_handler, perfring_install);
 	pthread_mutex_lock(&perfring_handles_lock);
+}
+
+static inline void perfring_allow_forks(void)
+{
+	pthread_mutex_unlock(&perfring_handles_lock);
+}
+
+/* While forks are held off. */
+static inline void perfring_register_handle(struct perfring *ring)
+{
 	ring->generation = perfring_generation;
 	ring->next = perfring_handles;
 	perfring_handles = ring;
-	pthread_mutex_unlock(&perfring_handles_lock);
 }
 
 /* Releases the lock, unmaps and closes. The lock first: a child that another thread forks after the handle
@@ -304,17 +315,24 @@ static inline void perfring_unlock_byte(struct perfring *ring, uint64_t byte)
 	fcntl(ring->fd, F_OFD_SETLK, &range);
 }
 
-/* Whether another process holds the byte; read permission is enough. */
-static inline int perfring_is_held(const struct perfring *ring, uint64_t byte)
+/* Whether another handle has a lock with which one of this type would conflict. */
+static inline int perfring_conflicts(const struct perfring *ring, short type, uint64_t byte)
 {
 	struct flock range;
 
 	memset(&range, 0, sizeof(range));
-	range.l_type = F_WRLCK;
+	range.l_type = type;
 	range.l_whence = SEEK_SET;
 	range.l_start = (off_t)byte;
 	range.l_len = 1;
 	return fcntl(ring->fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
+/* Whether a process holds the byte, by another handle; read permission is enough. Queried as if for a read
+ * lock: with that only a holder conflicts, and no process that may only read the file. */
+static inline int perfring_is_held(const struct perfring *ring, uint64_t byte)
+{
+	return perfring_conflicts(ring, F_RDLCK, byte);
 }
 
 /* Takes a seat. Waits for a removal in progress to end, and checks that the ring still has its name. */
@@ -331,8 +349,11 @@ static inline int perfring_lock_seat(struct perfring *ring, const char *path, ui
 		if (taken)
 			break;
 		if (checks == 0) {
-			snprintf(ring->why, sizeof(ring->why), "%s", perfring_error(PERFRING_E_BUSY));
-			return PERFRING_E_BUSY;
+			taken = PERFRING_E_BUSY;
+			if (!perfring_is_held(ring, byte) && perfring_conflicts(ring, F_WRLCK, byte))
+				taken = PERFRING_E_READ_LOCKED;
+			snprintf(ring->why, sizeof(ring->why), "%s", perfring_error(taken));
+			return taken;
 		}
 		/* Only a process that removes the ring locks byte 0. */
 		if (perfring_is_held(ring, 0)) {

@@ -35,6 +35,7 @@
 #define PERFRING_E_TABLE_FULL -21
 #define PERFRING_E_TAKEN -22
 #define PERFRING_E_TABLE_BUSY -23
+#define PERFRING_E_READ_LOCKED -24
 
 /* Features that this code reads. Not PERFRING_FEATURES_REQUIRED_KNOWN: this code refuses a feature that is
  * new in the layout until it implements it. */
@@ -66,6 +67,7 @@ static inline const char *perfring_error(int code)
 	case PERFRING_E_NO_TABLE: return "this ring has no type table: make it with types_size above 0 (`perfring create --types-size`)";
 	case PERFRING_E_TABLE_FULL: return "the type table is full: make the ring with a larger one (`perfring create --types-size`)";
 	case PERFRING_E_TAKEN: return "the record type is taken in this ring by another type: give one of them another id, or raise its version";
+	case PERFRING_E_READ_LOCKED: return "the ring has a read lock on it, which keeps everybody from attaching: `perfring doctor` names the process that has it; end that, and let only who must read the ring";
 	case PERFRING_E_TABLE_BUSY: return "another process holds the type table's lock and does not go on: try again";
 	}
 	return "unknown error";

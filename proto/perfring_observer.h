@@ -159,6 +159,7 @@ static inline int perfring_reader_open(struct perfring_observer *at, const char 
 	int error;
 
 	memset(at, 0, sizeof(*at));
+	perfring_hold_off_forks();
 	error = perfring_open_checked(&at->ring, path, role);
 	if (!error)
 		error = perfring_map(&at->ring, role);
@@ -169,12 +170,12 @@ static inline int perfring_reader_open(struct perfring_observer *at, const char 
 		if (!at->copy && (role == PERFRING_OBSERVER || at->ring.shape.policy))
 			error = perfring_io(&at->ring, "finding memory for copies");
 	}
-	if (!error) {
+	if (!error)
 		/* Before the lock is taken: a child forked in between would keep it. */
 		perfring_register_handle(&at->ring);
-		if (lock)
-			error = perfring_lock_seat(&at->ring, path, lock);
-	}
+	perfring_allow_forks();
+	if (!error && lock)
+		error = perfring_lock_seat(&at->ring, path, lock);
 	return error;
 }
 

@@ -410,6 +410,7 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 	int error, kept;
 
 	memset(producer, 0, sizeof(*producer));
+	perfring_hold_off_forks();
 	error = perfring_open_checked(ring, path, PERFRING_PRODUCER);
 	if (!error && (ring->timed || ring->shape.producers != PERFRING_PRODUCERS_ONE)) {
 		snprintf(ring->why, sizeof(ring->why), "the ring is shared, or has timestamps: this code publishes only into rings with one producer and without timestamps");
@@ -417,11 +418,12 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 	}
 	if (!error)
 		error = perfring_map(ring, PERFRING_PRODUCER);
-	if (!error) {
+	if (!error)
 		/* Before the lock is taken: a child forked in between would keep it. */
 		perfring_register_handle(ring);
+	perfring_allow_forks();
+	if (!error)
 		error = perfring_lock_seat(ring, path, ring->shape.control_offset);
-	}
 	if (error)
 		goto failed;
 	producer->pos = PERFRING_LOAD_ACQUIRE(&ring->header->data_head);  /* B, pairs with A of the last one */

@@ -572,6 +572,45 @@ static void fork_with_ring(const char *path)
 	raise(SIGKILL);
 }
 
+static void *fork_on(void *unused)
+{
+	char byte;
+	int children;
+
+	(void)unused;
+	for (children = 0; children < 500; children++)
+		if (fork() == 0) {
+			while (read(0, &byte, 1) > 0)
+				;
+			_exit(0);
+		}
+	return NULL;
+}
+
+/* Attaches to the rings 0 to count of a directory while another thread forks children that live on. */
+static void storm(uint64_t count, const char *dir)
+{
+	static struct perfring_producer producers[64];
+	static struct perfring_consumer consumers[64];
+	char path[512];
+	pthread_t thread;
+	uint64_t at;
+
+	if (pthread_create(&thread, NULL, fork_on, NULL))
+		fail("pthread_create", "no thread");
+	for (at = 0; at < count && at < 64; at++) {
+		snprintf(path, sizeof(path), "%s/%llu", dir, (unsigned long long)at);
+		if (perfring_producer_attach(&producers[at], path, "c_peer"))
+			fail("attach", producers[at].ring.why);
+		if (perfring_consumer_attach(&consumers[at], path, "c_peer"))
+			fail("attach", consumers[at].at.ring.why);
+	}
+	printf("%llu\n", (unsigned long long)(2 * count));
+	fflush(stdout);
+	/* The children that are forked until then live on. */
+	raise(SIGKILL);
+}
+
 /* The file whose seats are examined before anything is unmapped. */
 static struct perfring looked_at;
 
@@ -618,6 +657,8 @@ int main(int argc, char **argv)
 		fork_with_ring(ring);
 	else if (!strcmp(what, "close") && argc == 3)
 		close_both(ring);
+	else if (!strcmp(what, "storm") && argc == 4)
+		storm(count, ring);
 	else if (!strcmp(what, "endure") && argc == 4)
 		endure(count, ring);
 	else if (!strcmp(what, "try"))

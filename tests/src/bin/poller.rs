@@ -9,15 +9,18 @@
 //! `poller fork BY RING` uses a descriptor in a forked child.
 //! `poller survived HOW RING` forks a child that lives on with all that it inherited.
 //! `poller crowd COUNT DIR` does the same with the rings 0 to COUNT of a directory.
+//! `poller storm COUNT DIR` attaches to the rings 0 to COUNT while another thread forks children that live on.
 
 use nix::libc;
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork};
 use perfring_consumer::{Consumer, Item, PollBy, PollError, Pollable};
+use perfring_producer::{Producer, SharedProducer};
 use perfring_tests::number_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -38,6 +41,7 @@ fn main() -> Outcome {
         ["fork", how, ring] => forked(by(how)?, ring),
         ["survived", how, ring] => survived(how, ring),
         ["crowd", count, dir] => crowd(count.parse()?, Path::new(dir)),
+        ["storm", count, dir] => storm(count.parse()?, Path::new(dir)),
         _ => Err(format!("unknown arguments: {args:?}").into()),
     }
 }
@@ -320,4 +324,46 @@ fn crowd(count: u64, dir: &Path) -> Outcome {
     let attach = |number: u64| Consumer::attach(dir.join(number.to_string()));
     let _consumers = (0..count).map(attach).collect::<Result<Vec<_>, _>>()?;
     fork_and_stay()
+}
+
+/// Attaches to one ring after the other, the even ones with one producer and the odd ones with many,
+/// while another thread forks. The children live until their input ends; the parent until it is killed.
+fn storm(count: u64, dir: &Path) -> Outcome {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..500 {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                // SAFETY: the child makes system calls and nothing else.
+                if let Ok(ForkResult::Child) = unsafe { fork() } {
+                    let mut byte = 0u8;
+                    // SAFETY: one byte of its own. It ends with its input.
+                    while unsafe { libc::read(0, (&raw mut byte).cast(), 1) } > 0 {}
+                    // SAFETY: as `exit`, without the parent's handlers.
+                    unsafe { libc::_exit(0) };
+                }
+            }
+        });
+        let (mut one, mut many, mut read) = (vec![], vec![], vec![]);
+        for number in 0..count {
+            let ring = dir.join(number.to_string());
+            match number % 2 {
+                0 => one.push(Producer::attach(&ring)),
+                _ => many.push(SharedProducer::attach(&ring)),
+            }
+            read.push(Consumer::attach(&ring));
+            // Opens and locks the ring, and is done with it at once.
+            let _ = perfring_consumer::recover(&ring);
+        }
+        done.store(true, Ordering::Relaxed);
+        let attached = one.iter().filter(|done| done.is_ok()).count()
+            + many.iter().filter(|done| done.is_ok()).count()
+            + read.iter().filter(|done| done.is_ok()).count();
+        println!("{attached}");
+        loop {
+            nix::unistd::pause();
+        }
+    })
 }
