@@ -31,7 +31,8 @@ fn read_lock(ring: &Path, (start, len): (u64, i64)) -> File {
 }
 
 /// What an attach says that a read lock keeps from its seat.
-const SENTENCE: &str = "has a read lock on it, which keeps everybody from attaching: `perfring doctor` names";
+const SENTENCE: &str =
+    "has a read lock on it, which keeps everybody from attaching: `perfring doctor` names";
 
 #[test]
 fn a_read_lock_makes_no_dead_producer_look_alive() {
@@ -94,7 +95,9 @@ fn a_seat_that_a_read_lock_keeps_is_an_error_of_its_own() {
 fn held(dir: &Path, count: u64) -> Vec<u64> {
     let looks_held = |number: &u64| {
         let stat = Stat::read(dir.join(number.to_string())).unwrap();
-        stat.producer.alive || stat.consumer.alive || stat.producers.iter().any(|member| member.alive)
+        stat.producer.alive
+            || stat.consumer.alive
+            || stat.producers.iter().any(|member| member.alive)
     };
     (0..count).filter(looks_held).collect()
 }
@@ -122,7 +125,11 @@ fn a_fork_in_another_thread_keeps_no_dead_c_program_alive() {
     let dir = ring_dir();
     let c = c_peer(Build::C11, dir.path()).expect("a C compiler: install gcc");
     for number in 0..RINGS {
-        create(dir.path().join(number.to_string()), &Options { size: 1 << 16, ..Options::default() }).unwrap();
+        create(
+            dir.path().join(number.to_string()),
+            &Options { size: 1 << 16, ..Options::default() },
+        )
+        .unwrap();
     }
     let mut command = actor(c.to_str().unwrap(), &["storm", &RINGS.to_string()], dir.path());
     let (mut parent, line) = Driven::of(&mut command);

@@ -52,6 +52,8 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod aux_area;
 mod consumer;
@@ -69,6 +71,8 @@ mod recount;
 mod reserve;
 mod seq_latch;
 mod shared;
+#[cfg(all(test, not(loom)))]
+mod steps;
 mod time;
 mod totals;
 mod types;

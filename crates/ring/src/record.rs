@@ -73,6 +73,8 @@ impl<L: FnMut(u64) -> u64> Iterator for Walk<L> {
         let Some(len) = payload_of(word, self.end - pos) else {
             return Some(Err(Corrupt { pos }));
         };
+        #[cfg(all(test, not(loom)))]
+        crate::steps::step();
         self.pos = pos + word.size();
         Some(Ok(Record { pos, word, len }))
     }
@@ -101,9 +103,18 @@ impl<'a> Shared<'a> {
         self,
         head: u64,
     ) -> impl Iterator<Item = Result<Record, Corrupt>> + use<'a> {
+        self.unpublished_from(head, head)
+    }
+
+    /// The same records, from one of them on: the first if that is published by now.
+    pub(crate) fn unpublished_from(
+        self,
+        head: u64,
+        from: u64,
+    ) -> impl Iterator<Item = Result<Record, Corrupt>> + use<'a> {
         let end = self.producer_pos();
         let end = if sane(self.ring, end, head) { end } else { head };
-        self.records(head, end)
+        self.records(from.max(head), end)
     }
 }
 

@@ -54,14 +54,27 @@ pub(crate) fn producer_totals(ring: Ring<'_>) -> Option<ProducerTotals> {
 /// `data_head`, where only a shared ring's producers read, an open reservation counts as a record.
 pub(crate) fn bring_up(
     ring: Ring<'_>,
+    totals: ProducerTotals,
+    head: u64,
+) -> Result<ProducerTotals, Corrupt> {
+    bring_up_while(ring, totals, head, |_| true)
+}
+
+/// Like [`bring_up`], and stops before the first record to whose position `go_on` says no.
+pub(crate) fn bring_up_while(
+    ring: Ring<'_>,
     mut totals: ProducerTotals,
     head: u64,
+    mut go_on: impl FnMut(u64) -> bool,
 ) -> Result<ProducerTotals, Corrupt> {
     if !totals.pos.is_multiple_of(8) || totals.pos > head || head - totals.pos > ring.data_size() {
         return Err(Corrupt { pos: totals.pos });
     }
     for record in ring.records(totals.pos, head) {
         let Record { pos, word, .. } = record?;
+        if !go_on(pos) {
+            return Ok(ProducerTotals { pos, ..totals });
+        }
         let size = word.size();
         match word.kind() {
             RecordType::NOP => match Hole::of(word.misc()) {

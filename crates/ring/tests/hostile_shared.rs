@@ -18,6 +18,7 @@ use perfring_testkit::rng::Rng;
 use perfring_testkit::size::every;
 use spoiled::{SIZE, STEPS, Shape, Tally, corrupt, nasty};
 use std::cell::Cell;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Liveness with made-up answers. It detects a caller that asks without end.
@@ -411,4 +412,52 @@ fn a_group_of_any_size_is_refused_if_it_is_too_large() {
             writer.try_reserve(heap.shared(), &liveness, RecordType::BYTES, len, 0).map(|_| ());
         assert!(matches!(refused, Err(perfring_ring::Refusal::TooLarge { .. })), "{len}");
     }
+}
+
+/// A head that another process sets back all the time keeps a producer busy for no longer than a walk
+/// over what is reserved.
+#[test]
+fn a_head_that_is_set_back_all_the_time_keeps_nobody_busy() {
+    const ENOUGH: u64 = 100_000;
+    struct Alive;
+    impl Liveness for Alive {
+        fn is_alive(&self, _slot: u32) -> bool {
+            true
+        }
+        fn relax(&self, _round: u32) {}
+        fn now_ns(&self) -> u64 {
+            0
+        }
+    }
+    let heap = HeapRing::new(1 << 24, Policy::Drop).unwrap().many(MEMBERS);
+    let (at, who) = (heap.shared(), OwnerInfo::default());
+    let join =
+        |slot| SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &Alive).unwrap();
+    let (mut one, mut other) = (join(0), join(1));
+    // Half a ring of records behind an open one.
+    let open = one.try_reserve(at, &Alive, RecordType::BYTES, 8, 0).unwrap();
+    for _ in 0..(1 << 19) {
+        other.publish(at, &Alive, RecordType::BYTES, 8, Wake::Auto, |_| {}).unwrap();
+    }
+    let (begun, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let hostile = scope.spawn(|| {
+            let mut stores = 0;
+            while stores < ENOUGH && !ended.load(Ordering::Relaxed) {
+                heap.header().data_head.store(0, Ordering::SeqCst);
+                begun.store(true, Ordering::Relaxed);
+                stores += 1;
+                for _ in 0..1000 {
+                    std::hint::spin_loop();
+                }
+            }
+            stores
+        });
+        while !begun.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+        let _ = one.commit(at, &Alive, open, 8, Wake::Auto);
+        ended.store(true, Ordering::Relaxed);
+        assert!(hostile.join().unwrap() < ENOUGH, "it went on until nobody set the head back");
+    });
 }

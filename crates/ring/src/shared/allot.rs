@@ -5,7 +5,7 @@ use crate::record::Record;
 use crate::reserve::{Refusal, Reserved};
 use crate::shared::locked_room::LockedRoom;
 use crate::shared::running;
-use crate::shared::sweep::sweep;
+use crate::shared::sweep::{STEPS, sweep};
 use crate::time::rise;
 use crate::view::{Liveness, Shared};
 use perfring_abi::atomic::{Ordering, fence};
@@ -40,7 +40,7 @@ impl Allotted {
             Err(refusal) => {
                 // Nothing is reserved: the next may begin where the last ended.
                 room.floor = floor;
-                room.owner.unlock(at);
+                room.release(&at);
                 return Err(refusal);
             }
         };
@@ -88,7 +88,8 @@ impl Allotted {
 }
 
 /// Makes sure that no reservation before `start` is open whose range begins before `to`: ends those
-/// of dead producers. An open range is never overwritten.
+/// of dead producers. An open range is never overwritten. Behind a reservation that holds up more
+/// than [`STEPS`] records, nobody gets a range.
 fn close_ranges<P: Liveness>(
     at: Shared<'_>,
     liveness: &P,
@@ -97,7 +98,16 @@ fn close_ranges<P: Liveness>(
     to: u64,
 ) -> Result<(), Refusal> {
     let head = at.ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
-    for record in at.records(head, start) {
+    for (nth, record) in at.records(head, start).enumerate() {
+        if nth == STEPS {
+            let Some(slot) = at.word_at(head).owner() else {
+                return Err(Refusal::Pending { slot: me });
+            };
+            if (slot as usize) < at.slots.len() && slot != me && !liveness.is_alive(slot) {
+                sweep(at, slot, head);
+            }
+            return Err(Refusal::Pending { slot });
+        }
         let Record { pos, word, .. } = record.map_err(|bad| Refusal::Corrupt { tail: bad.pos })?;
         let Some(slot) = word.owner().filter(|_| word.is_busy_aux()) else { continue };
         // Relaxed: M orders it; it does not change while the reservation is open.
@@ -106,7 +116,7 @@ fn close_ranges<P: Liveness>(
             if (slot as usize) >= at.slots.len() || slot == me || liveness.is_alive(slot) {
                 return Err(Refusal::Pending { slot });
             }
-            sweep(at, slot);
+            sweep(at, slot, pos);
         }
     }
     Ok(())

@@ -102,9 +102,10 @@ impl Ends {
             // Checked again under the lock: its slot may have another holder by now, which has
             // swept it.
             if !liveness.is_alive(owner) {
-                sweep(at, owner);
+                sweep(at, owner, head);
             }
             self.me.unlock(at);
+            advance(at);
         } else {
             note_stuck(at, liveness, head);
         }

@@ -75,14 +75,16 @@ impl KnownTail {
         true
     }
 
-    /// Walks over the oldest records until `end` fits, and returns the position after them.
-    /// Publishes nothing. Stops at `head`: what is open, or behind it, remains.
+    /// Walks over the oldest records until `end` fits, and over up to `more` others, of half a ring at
+    /// most. Returns the position after them. Publishes nothing. Stops at `head`: what is open, or
+    /// behind it, remains.
     pub(crate) fn walk(
         &mut self,
         ring: Ring<'_>,
         tail: u64,
         head: u64,
         end: u64,
+        mut more: usize,
     ) -> Result<TailPosition, Corrupt> {
         if !self.is_at(ring, tail) {
             return Err(Corrupt { pos: tail });
@@ -90,9 +92,13 @@ impl KnownTail {
         let mask = ring.data_size() - 1;
         let (mut to, mut overwritten) = (tail, self.overwritten);
         let mut records = ring.records(tail, head);
-        while end - to > mask
-            && let Some(record) = records.next()
-        {
+        loop {
+            let fits = end - to <= mask;
+            if fits && (more == 0 || to - tail >= ring.data_size() / 2) {
+                break;
+            }
+            let Some(record) = records.next() else { break };
+            more -= usize::from(fits);
             let record = record?;
             if record.word.is_data() {
                 overwritten.add(record.size());

@@ -11,10 +11,16 @@ use crate::shared::evict::{KnownTail, TailPosition};
 use crate::shared::owner::Owner;
 use crate::shared::running;
 use crate::shared::slot::Figures;
-use crate::shared::sweep::{advance, note_stuck, sweep};
+use crate::shared::sweep::{STEPS, advance, advance_by, note_stuck, sweep};
 use crate::view::{Liveness, Ring, Shared, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Report};
+
+/// How many records an eviction by [`Evict::Half`] goes over beyond need: as many as make it rare, and
+/// few enough to be quick while others wait.
+const MORE: usize = if cfg!(loom) { 1 } else { 64 };
+/// How often one reservation finds out who is in its way.
+const BLOCKERS: u32 = 4;
 
 /// Why a producer could not attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +75,11 @@ impl LockedRoom {
         // The new epoch before anything else: then no lock word of an earlier holder is this one's.
         owner_info.sign(holder);
         let owner = Owner::new(index, OwnerInfo::read(holder).epoch);
-        owner.lock(at, liveness).map_err(|refusal| match refusal {
+        let unattached = |refusal| match refusal {
             Refusal::Contended { slot } => Unattached::Contended { slot },
             _ => Unattached::Corrupt(Corrupt { pos: at.ring.head() }),
-        })?;
+        };
+        owner.lock(at, liveness).map_err(unattached)?;
         let (head, tail) = (at.ring.head(), at.ring.tail());
         let end = at.producer_pos();
         let sane = sane(at.ring, end, tail) && head <= end && head >= tail;
@@ -80,9 +87,16 @@ impl LockedRoom {
             owner.unlock(at);
             return Err(Unattached::Corrupt(Corrupt { pos: tail }));
         }
-        sweep(at, index);
+        let mut rest = sweep(at, index, head);
+        while let Some(from) = rest {
+            owner.unlock(at);
+            advance(at);
+            owner.lock(at, liveness).map_err(unattached)?;
+            rest = sweep(at, index, from);
+        }
         let figures = Figures::take_over(at, index);
         owner.unlock(at);
+        advance(at);
         Ok(LockedRoom {
             owner,
             floor: 0,
@@ -123,7 +137,7 @@ impl LockedRoom {
             start = match self.make_room(*at, liveness, size) {
                 Ok(start) => start,
                 Err(refusal) => {
-                    self.owner.unlock(*at);
+                    self.release(at);
                     return Err(refusal);
                 }
             };
@@ -133,6 +147,14 @@ impl LockedRoom {
         fence(Ordering::Release);
         self.floor = start + size;
         Ok(start)
+    }
+
+    /// Releases the lock where nothing was reserved, and advances over what was ended under it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn release(&self, at: &Shared<'_>) {
+        self.owner.unlock(*at);
+        advance(*at);
     }
 
     /// Opens a reservation, and releases the lock.
@@ -188,8 +210,8 @@ impl LockedRoom {
     ) -> Result<u64, Refusal> {
         let mut found = self.find_room(at, size)?;
         // Each iteration ends what one dead producer left open, or finds that what was in the way
-        // has just ended.
-        for _ in 0..=at.slots.len() {
+        // has just ended. The next reservation goes on.
+        for _ in 0..BLOCKERS {
             let Err(positions) = found else { break };
             self.unblock(at, liveness, positions)?;
             found = self.find_room(at, size)?;
@@ -211,8 +233,9 @@ impl LockedRoom {
             return Ok(start);
         }
         let interval = totals_interval(at.ring);
-        // An open reservation can hold the totals back: then they are checked at intervals.
-        let totals = (self.totals_pos + interval).max(end + interval / 8);
+        // An open reservation can hold the totals back: then they are checked at shorter intervals,
+        // so short that the totals come nearer by more records than are written meanwhile.
+        let totals = (self.totals_pos + interval).max(end + interval / 64);
         let totals = totals.min(self.totals_pos + mask);
         self.limit = totals.min(tail.0 + mask);
         if self.policy == Policy::Overwrite && self.evict == Evict::Exact {
@@ -245,13 +268,13 @@ impl LockedRoom {
         let end = positions.end + markers + size;
         let mut tail = (positions.tail, Count::default());
         if self.policy == Policy::Overwrite && end - positions.tail > mask {
-            let enough = match self.evict {
-                Evict::Exact => end,
-                Evict::Half => end + ring.data_size() / 2,
+            let more = match self.evict {
+                Evict::Exact => 0,
+                Evict::Half => MORE,
             };
             tail = self
                 .tail
-                .walk(ring, positions.tail, positions.head, enough)
+                .walk(ring, positions.tail, positions.head, end, more)
                 .map_err(|_| Refusal::Corrupt { tail: positions.tail })?;
         }
         Ok(if end - tail.0 > mask { Err(positions) } else { Ok((positions, tail, markers)) })
@@ -267,13 +290,13 @@ impl LockedRoom {
     ) -> Result<(), Refusal> {
         match self.blocker(at, positions) {
             Some(slot) if slot != self.owner.index && !liveness.is_alive(slot) => {
-                sweep(at, slot);
+                sweep(at, slot, positions.head);
                 Ok(())
             }
             // It has ended since: the process that ended it is about to move the head.
             None if positions.head != positions.end => {
                 fence(Ordering::SeqCst); // O
-                advance(at);
+                advance_by(at, STEPS);
                 Ok(())
             }
             _ => Err(self.no_room(at, liveness, positions)),
@@ -334,8 +357,8 @@ impl LockedRoom {
         // With something open the records have to be counted: not before there is enough to count.
         let upto = if positions.head == positions.end { end } else { positions.head };
         if upto - pos >= interval || must(pos) {
-            running::write_totals(at, positions.head, positions.end).map_err(|_| damaged)?;
-            self.totals_pos = positions.head;
+            self.totals_pos = running::write_totals(at, positions.head, positions.end, must)
+                .map_err(|_| damaged)?;
         }
         Ok(())
     }
@@ -381,7 +404,8 @@ impl LockedRoom {
         } else {
             header.shared.producer_pos.store(pos, Ordering::Release);
             fence(Ordering::SeqCst); // O
-            advance(at);
+            // The end of the reservation that this makes room for goes on.
+            advance_by(at, STEPS);
         }
     }
 }

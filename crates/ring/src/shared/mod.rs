@@ -9,4 +9,6 @@ pub(crate) mod publish; // the producer
 pub(crate) mod running; // the running totals, kept under the lock
 pub(crate) mod slot; // what one slot's producers have done
 pub(crate) mod span; // several records in one reservation
+#[cfg(all(test, feature = "heap", not(loom)))]
+mod step_tests;
 pub(crate) mod sweep; // what a dead producer left open

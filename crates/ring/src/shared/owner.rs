@@ -46,10 +46,14 @@ impl Owner {
         liveness: &P,
     ) -> Result<Option<u32>, Refusal> {
         // M, pairs with the release of the last holder.
-        match at.lock().compare_exchange(0, self.id, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => Ok(None),
-            Err(_) => self.lock_slowly(at, liveness),
-        }
+        let locked =
+            match at.lock().compare_exchange(0, self.id, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => Ok(None),
+                Err(_) => self.lock_slowly(at, liveness),
+            };
+        #[cfg(all(test, not(loom)))]
+        crate::steps::locked();
+        locked
     }
 
     #[cold]
@@ -91,6 +95,8 @@ impl Owner {
 
     #[inline(always)]
     pub(crate) fn unlock(self, at: Shared<'_>) {
+        #[cfg(all(test, not(loom)))]
+        crate::steps::unlocked();
         at.lock().store(0, Ordering::Release); // M
     }
 }
@@ -119,18 +125,24 @@ pub fn recover<P: Liveness>(
     let counts = |index| slot::Losses::load(at, index).reclaimed.records;
     let slots = 0..at.slots.len() as u32;
     let old: Vec<u64> = slots.clone().map(counts).collect();
-    let lock = owner.lock(at, liveness)?;
+    let mut lock = owner.lock(at, liveness)?;
+    owner.unlock(at);
     // Only slots with something open: a system call for each of hundreds is slow. Each iteration
-    // ends everything that one of them left open.
-    for _ in 0..at.slots.len() {
-        let Some(slot) = next_dead(at, liveness) else { break };
-        sweep(at, slot);
+    // ends something of one of them, and goes on behind it.
+    let mut from = at.ring.head();
+    while let Some((record, slot)) = next_dead(at, liveness, from) {
+        lock = lock.or(owner.lock(at, liveness)?);
+        // Its slot may have another holder by now, which ends what was left.
+        if !liveness.is_alive(slot) {
+            sweep(at, slot, record.pos);
+        }
+        owner.unlock(at);
+        from = record.end();
     }
     // A producer may have died between the end of a record and this: nothing is open, and nothing
     // published.
     fence(Ordering::SeqCst); // O
     advance(at);
-    owner.unlock(at);
     let swept = slots.zip(old).filter_map(|(index, old)| {
         let more = counts(index).saturating_sub(old);
         (more > 0).then_some((index, more))

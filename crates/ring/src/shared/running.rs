@@ -3,8 +3,9 @@
 
 use crate::counters::{Count, ProducerTotals, Refused};
 use crate::record::Corrupt;
-use crate::recount::bring_up;
+use crate::recount::bring_up_while;
 use crate::seq_latch::{self, SeqLatchWriter};
+use crate::shared::sweep::STEPS;
 use crate::view::Shared;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Hole, LOST_SIZE, RUNNING, RecordWord, SharedLine, running};
@@ -48,11 +49,18 @@ fn set_running(at: Shared<'_>, totals: &ProducerTotals) {
     line.running_stale.store(0, Ordering::Relaxed);
 }
 
-/// Writes the producers' totals, true at `head`, under the lock.
+/// Writes the producers' totals under the lock, and returns where they are true: at `head`, or at a
+/// record before it.
 ///
 /// With nothing open they are the running totals. Otherwise, or after an end that the running
-/// totals did not count, the records since the last totals are counted.
-pub(crate) fn write_totals(at: Shared<'_>, head: u64, end: u64) -> Result<(), Corrupt> {
+/// totals did not count, the records since the last totals are counted: [`STEPS`] of them, and as many
+/// more as the totals must not stay behind.
+pub(crate) fn write_totals(
+    at: Shared<'_>,
+    head: u64,
+    end: u64,
+    must: impl Fn(u64) -> bool,
+) -> Result<u64, Corrupt> {
     let header = at.ring.header;
     let whole = seq_latch::find(&header.producer).ok_or(Corrupt { pos: head })?;
     let settled = head == end;
@@ -60,15 +68,19 @@ pub(crate) fn write_totals(at: Shared<'_>, head: u64, end: u64) -> Result<(), Co
         running_totals(at, head)
     } else {
         let old = ProducerTotals::from_words(&whole.words);
-        let totals = bring_up(at.ring, old, head)?;
-        if settled {
+        let mut steps = 0;
+        let totals = bring_up_while(at.ring, old, head, |pos| {
+            steps += 1;
+            steps <= STEPS || must(pos)
+        })?;
+        if settled && totals.pos == head {
             set_running(at, &totals);
         }
         totals
     };
     SeqLatchWriter::after(&header.producer, Some(&whole))
         .write(&header.producer, &totals.to_words());
-    Ok(())
+    Ok(totals.pos)
 }
 
 /// Expects so many more records. Under the lock.

@@ -1,4 +1,9 @@
 //! Ending what dead owners left open, and the advance of `data_head` over what has ended.
+//!
+//! While the lock is held, other producers can do nothing, and lose records if it takes long. So what
+//! is done under it goes over a number of records that does not depend on the ring's size
+//! ([`STEPS`]); what is left is done without the lock, at the next hold of it, or when it is in
+//! somebody's way.
 
 use crate::record::{Record, Walk};
 use crate::recount::totals_interval;
@@ -7,36 +12,66 @@ use crate::view::{Liveness, Shared};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{Hole, RecordWord};
 
-/// Moves `data_head` over every record that has ended, and returns its new position.
+/// Moves `data_head` over the records that have ended, and returns its new position.
 ///
 /// Called after a full fence (O) by a producer that ends a reservation, or publishes behind an open
 /// one: one side sees the other, so `data_head` is always before an open reservation or at the end.
 ///
 /// There is no ABA: a position is never reused, and the words that led from `head` on remain until
 /// `head` has passed them, so a swap that succeeds was right.
+///
+/// It takes at most a step and a swap for each record of a ring, whatever other processes store in
+/// the page:
+///
+/// * It goes no further than to where `producer_pos` was at first. What is reserved beyond ends after
+///   this caller's end (O), so that the advance which follows finds this caller's end, and passes it.
+/// * Where another process has moved the head, this goes on from there, and walks over no record a
+///   second time: what had ended stays so.
+/// * The head of a sound ring never goes back. Where it does, this returns it, and the next
+///   reservation that looks for room reports damage.
 pub(crate) fn advance(at: Shared<'_>) -> u64 {
+    advance_by(at, usize::MAX)
+}
+
+/// The most records that one piece of work under the lock goes over.
+pub(crate) const STEPS: usize = 256;
+
+/// Like [`advance`], over so many records and no further. The caller advances when it has released
+/// the lock.
+pub(crate) fn advance_by(at: Shared<'_>, most: usize) -> u64 {
     let header = at.ring.header;
+    let mut head = header.data_head.load(Ordering::SeqCst); // O, and B
+    let end = header.shared.producer_pos.load(Ordering::SeqCst); // O
+    // All records before this one have ended.
+    let mut to = head;
+    let mut left = most;
     loop {
-        let head = header.data_head.load(Ordering::SeqCst); // O, and B
-        let end = header.shared.producer_pos.load(Ordering::SeqCst); // O
-        if head >= end || end - head >= at.ring.data_size() {
+        if head >= end || left == 0 || end - head >= at.ring.data_size() {
             return head; // nothing to do, or invalid
         }
-        let upto = end.min(head.saturating_add(totals_interval(at.ring)));
-        let mut to = head;
-        let load = |pos| at.ring.word(pos).load(Ordering::SeqCst); // N, O
-        let mut records = Walk { pos: head, end, load };
-        while to < upto
-            && let Some(Ok(record)) = records.next()
-            && record.word.owner().is_none()
-        {
-            to = record.end();
-        }
+        to = to.max(head);
         if to == head {
-            return head;
+            let upto = end.min(head.saturating_add(totals_interval(at.ring)));
+            let load = |pos| at.ring.word(pos).load(Ordering::SeqCst); // N, O
+            let mut records = Walk { pos: head, end, load };
+            while to < upto
+                && left > 0
+                && let Some(Ok(record)) = records.next()
+                && record.word.owner().is_none()
+            {
+                to = record.end();
+                left -= 1;
+            }
+            if to == head {
+                return head;
+            }
         }
         // A, pairs with B: also passes on what N acquired of the records' own producers.
-        let _ = header.data_head.compare_exchange(head, to, Ordering::SeqCst, Ordering::Relaxed);
+        match header.data_head.compare_exchange(head, to, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => head = to,
+            Err(now) if now < head => return now,
+            Err(now) => head = now, // O, and B
+        }
     }
 }
 
@@ -55,22 +90,31 @@ pub(crate) fn repair(at: Shared<'_>, dead: u32) {
         line.producer_pos.store(head, Ordering::Release); // O
     }
     if (dead as usize) < at.slots.len() {
-        sweep(at, dead);
+        // What it left open further on is ended when it is in somebody's way.
+        sweep(at, dead, at.ring.head());
     }
 }
 
-/// Ends what a dead producer left open, under the lock: makes a hole of each of its reservations,
-/// counted as reclaimed. Returns how many.
-pub(crate) fn sweep(at: Shared<'_>, dead: u32) -> u64 {
+/// Ends what a dead producer left open among the next [`STEPS`] records from `from` on, under the
+/// lock: makes a hole of each of its reservations, counted as reclaimed. Returns where to go on, if
+/// there is more. The caller advances when it has released the lock.
+pub(crate) fn sweep(at: Shared<'_>, dead: u32, from: u64) -> Option<u64> {
     let slot = &at.slots[dead as usize];
     // Its counts first: the words of the records changed below show whether the newest of them are
     // true.
     slot::settle(at, dead, &slot.written);
     slot::settle(at, dead, &slot.losses);
     let mut figures = slot::Losses::load(at, dead);
-    let mut swept = 0;
-    // A damaged record ends the loop: making room reports it.
-    for Record { pos, word, .. } in at.unpublished(at.ring.head()).map_while(Result::ok) {
+    let (mut swept, mut rest) = (0, Some(from));
+    let mut records = at.unpublished_from(at.ring.head(), from);
+    for _ in 0..STEPS {
+        // A damaged record ends the loop: making room reports it.
+        let Some(Ok(record)) = records.next() else {
+            rest = None;
+            break;
+        };
+        let Record { pos, word, .. } = record;
+        rest = Some(record.end());
         if word.owner() == Some(dead) {
             // Batches or shorter records that it may have begun do not count.
             at.ring.header.shared.running_stale.store(1, Ordering::Relaxed);
@@ -85,21 +129,26 @@ pub(crate) fn sweep(at: Shared<'_>, dead: u32) -> u64 {
         figures.store(at, dead, NOWHERE);
     }
     fence(Ordering::SeqCst); // O, as at every end
-    advance(at);
-    swept
+    advance_by(at, STEPS);
+    rest
 }
 
-/// Returns the slot of the first open reservation whose owner is dead.
-pub(crate) fn next_dead<P: Liveness>(at: Shared<'_>, liveness: &P) -> Option<u32> {
+/// Returns the first open reservation from `from` on whose owner is dead, and the owner's slot.
+/// Without the lock: the caller checks it again.
+pub(crate) fn next_dead<P: Liveness>(
+    at: Shared<'_>,
+    liveness: &P,
+    from: u64,
+) -> Option<(Record, u32)> {
     let mut alive = None;
     // A damaged record cannot be ended.
-    for record in at.unpublished(at.ring.head()).map_while(Result::ok) {
+    for record in at.unpublished_from(at.ring.head(), from).map_while(Result::ok) {
         if let Some(owner) = record.word.owner()
             && alive != Some(owner)
             && (owner as usize) < at.slots.len()
         {
             if !liveness.is_alive(owner) {
-                return Some(owner);
+                return Some((record, owner));
             }
             alive = Some(owner);
         }

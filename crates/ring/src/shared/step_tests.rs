@@ -1,0 +1,192 @@
+//! How many records one hold of the lock, and one advance, go over: counted, not timed.
+
+use crate::heap::HeapRing;
+use crate::observer::intact::Snapshot;
+use crate::shared::owner::recover;
+use crate::shared::publish::SharedWriter;
+use crate::shared::sweep::STEPS;
+use crate::{Fences, Liveness, OwnerInfo, Reader, Reserved, RingTotals, Wake, steps};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use perfring_abi::atomic::Ordering;
+use perfring_abi::{Evict, Policy, RecordType};
+
+const KIND: RecordType = RecordType::BYTES;
+const PRODUCERS: u32 = 3;
+/// Whatever the ring's size: a few pieces of work, of [`STEPS`] records each at most.
+const MOST: u64 = 12 * STEPS as u64;
+
+/// Slots of the dead, as bits.
+#[derive(Default)]
+struct Dead(Cell<u64>);
+
+impl Liveness for Dead {
+    fn is_alive(&self, slot: u32) -> bool {
+        self.0.get() >> slot & 1 == 0
+    }
+    fn relax(&self, _round: u32) {}
+    fn now_ns(&self) -> u64 {
+        1
+    }
+}
+
+struct World {
+    heap: HeapRing,
+    dead: Dead,
+    most: u64,
+}
+
+impl World {
+    fn new(size: u64, policy: Policy, evict: Evict) -> Self {
+        let heap = HeapRing::new(size, policy).unwrap().evict(evict).many(PRODUCERS);
+        World { heap, dead: Dead::default(), most: 0 }
+    }
+
+    fn attach(&mut self, slot: u32) -> SharedWriter {
+        self.dead.0.set(self.dead.0.get() & !(1 << slot));
+        let (at, layout, who) = (self.heap.shared(), self.heap.layout(), OwnerInfo::default());
+        let writer = SharedWriter::attach(at, layout, Fences::Full, slot, &who, &self.dead);
+        self.check("attach");
+        writer.unwrap()
+    }
+
+    fn publish(&mut self, writer: &mut SharedWriter, len: usize) -> bool {
+        let (at, wake) = (self.heap.shared(), Wake::Auto);
+        let done = writer.publish(at, &self.dead, KIND, len, wake, |_| {});
+        if let Err(refusal) = done {
+            writer.refuse(at, refusal, len);
+        }
+        self.check("publish");
+        done.is_ok()
+    }
+
+    fn reserve(&mut self, writer: &mut SharedWriter) -> Option<Reserved> {
+        let reserved = writer.try_reserve(self.heap.shared(), &self.dead, KIND, 24, 0).ok();
+        self.check("reserve");
+        reserved
+    }
+
+    fn check(&mut self, what: &str) {
+        let most = steps::most_locked();
+        assert!(most <= MOST, "{what}: {most} records under the lock");
+        self.most = self.most.max(most);
+    }
+
+    /// What was written is present or gone, to the record.
+    fn balance(&self) {
+        let (at, policy) = (self.heap.shared(), self.heap.layout().policy);
+        let totals = RingTotals::of(at, policy, |slot| !self.dead.is_alive(slot)).unwrap();
+        let gone = totals.overwritten.plus(totals.consumer.passed());
+        assert_eq!(totals.producer.written, gone.plus(totals.present));
+        assert!(Snapshot::of(at, policy, |_| false).is_ok());
+    }
+}
+
+const SIZES: [u64; 4] = [4 << 10, 64 << 10, 1 << 20, 16 << 20];
+
+#[test]
+fn an_eviction_by_halves_is_as_short_in_a_large_ring() {
+    for size in SIZES {
+        let mut world = World::new(size, Policy::Overwrite, Evict::Half);
+        let mut writer = world.attach(0);
+        for record in 0..3 * size / 16 {
+            assert!(world.publish(&mut writer, 8 * (record as usize % 3)));
+        }
+        world.balance();
+    }
+}
+
+#[test]
+fn counting_behind_an_open_reservation_is_done_in_short_steps() {
+    for (policy, evict) in [
+        (Policy::Overwrite, Evict::Exact),
+        (Policy::Overwrite, Evict::Half),
+        (Policy::Drop, Evict::Exact),
+    ] {
+        for size in SIZES {
+            let mut world = World::new(size, policy, evict);
+            let mut reader = Reader::attach(world.heap.ring(), Fences::Full).unwrap();
+            let (mut one, mut other) = (world.attach(0), world.attach(1));
+            for _ in 0..4 {
+                // A ring of short records behind it, and then the next one is open at once.
+                let open = world.reserve(&mut one);
+                while world.publish(&mut other, 0) {}
+                let next = world.reserve(&mut other);
+                let at = world.heap.shared();
+                let _ = open.map(|open| one.commit(at, &world.dead, open, 24, Wake::Auto));
+                for _ in 0..size / 16 {
+                    if policy == Policy::Drop {
+                        let _ = reader.next(world.heap.ring()).unwrap();
+                        reader.release(world.heap.ring());
+                    }
+                    world.publish(&mut other, 8);
+                }
+                if let Some(next) = next {
+                    let _ = other.commit(world.heap.shared(), &world.dead, next, 24, Wake::Auto);
+                }
+                world.publish(&mut other, 200);
+                world.balance();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_dead_left_is_ended_in_short_steps() {
+    for size in SIZES {
+        for by in 0..3 {
+            let mut world = World::new(size, Policy::Overwrite, Evict::Exact);
+            let mut writers: Vec<_> = (0..PRODUCERS).map(|slot| world.attach(slot)).collect();
+            // A ring of records, every second one open.
+            while world.reserve(&mut writers[0]).is_some() && world.publish(&mut writers[1], 8) {}
+            world.dead.0.set(1);
+            writers.swap_remove(0);
+            match by {
+                0 => drop(world.attach(0)),
+                1 => {
+                    // A few at a time, as they are in the way.
+                    let mut publishes = 0;
+                    while world.heap.shared().held_up() == Some(0) {
+                        world.publish(&mut writers[1], 8);
+                        publishes += 1;
+                        assert!(publishes < size);
+                    }
+                }
+                _ => {
+                    // Its slot is the one after the last, as a dead process is asked for.
+                    let recovered = recover(world.heap.shared(), 7, &world.dead).unwrap();
+                    assert_eq!(recovered.swept.len(), 1);
+                    world.check("recover");
+                }
+            }
+            assert!(world.heap.shared().held_up() != Some(0));
+            world.balance();
+        }
+    }
+}
+
+/// The head is set back at every thousandth record that an advance goes over.
+#[test]
+fn an_advance_ends_although_the_head_is_set_back() {
+    let heap = Arc::new(HeapRing::new(1 << 20, Policy::Drop).unwrap().many(PRODUCERS));
+    let dead = Dead::default();
+    let at = heap.shared();
+    let join = |slot| {
+        let who = OwnerInfo::default();
+        SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &dead).unwrap()
+    };
+    let (mut one, mut other) = (join(0), join(1));
+    let open = one.try_reserve(at, &dead, KIND, 8, 0).unwrap();
+    for _ in 0..(1 << 15) {
+        other.publish(at, &dead, KIND, 8, Wake::Auto, |_| {}).unwrap();
+    }
+    let hostile = Arc::clone(&heap);
+    steps::at_each(move |steps| {
+        assert!(steps < 1 << 17, "a ring has {} records, and it goes on", 1 << 15);
+        if steps % 1000 == 0 {
+            hostile.header().data_head.store(0, Ordering::SeqCst);
+        }
+    });
+    let _ = one.commit(at, &dead, open, 8, Wake::Auto);
+}
