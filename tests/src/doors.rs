@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Longer than any case may take, on the slowest machine.
-const TOO_LONG: Duration = Duration::from_secs(120);
+const TOO_LONG: Duration = Duration::from_secs(20);
 
 /// The case that is being tried, for the message of the watchdog.
 #[derive(Debug, Default)]

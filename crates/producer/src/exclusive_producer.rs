@@ -122,6 +122,38 @@ impl Producer {
         self.publish_with(kind, payload, Wake::Auto)
     }
 
+    /// Publishes one record as [`Producer::publish`] does: no publish of the only producer waits for
+    /// anybody. For code that is written for both kinds of producers.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline(always)]
+    pub fn try_publish(&mut self, payload: &[u8]) -> Result<(), ReserveError> {
+        self.publish(payload)
+    }
+
+    /// Publishes one record of this type, as [`Producer::publish_as`] does.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline(always)]
+    pub fn try_publish_as(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
+        self.publish_as(kind, payload)
+    }
+
+    /// Reserves space as [`Producer::reserve`] does.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline(always)]
+    pub fn try_reserve(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<Reservation<'_>, ReserveError> {
+        self.reserve(kind, len)
+    }
+
     /// Publishes one record of this type, and chooses whether to wake a sleeping consumer.
     ///
     /// # Errors

@@ -42,7 +42,8 @@
 //! One ring for each thread is fastest. If all records must be in one order, or in one file, make the ring
 //! with [`SharedProducer::open_or_create`] and attach a [`SharedProducer`] for each thread. It has the
 //! methods of [`Producer`], with the same names, arguments and results; only batches differ: a shared one
-//! reserves its space first.
+//! reserves its space first. A publish takes a lock, and waits for at most 5 ms where the lock's holder was
+//! preempted: see [`SharedProducer::set_lock_wait`]. A call that begins with `try_` does not wait for it.
 //!
 //! # Records with a shape
 //!
@@ -100,6 +101,7 @@ mod each;
 mod errors;
 mod exclusive_producer;
 mod known_types;
+mod lock_wait;
 mod reserved_batch;
 mod shared_producer;
 mod space;

@@ -2,8 +2,8 @@
 
 use crate::errors::ReserveError;
 use crate::known_types::Known;
+use crate::lock_wait::LOCK_WAIT;
 use crate::reserved_batch::ReservedBatch;
-use crate::space::{SPINS, spin};
 use crate::timestamp::Clock;
 use perfring_abi::{HEADER_LEN, Producers, RecordType};
 use perfring_ring::{ProducerTotals, Refusal, Wake};
@@ -11,13 +11,8 @@ use perfring_shm::{
     AttachError, Location, MachineClock, OpenError, RingOptions, SharedReservation, SharedWindow,
     create, open_or_create, program_name,
 };
-use std::cell::RefCell;
-use std::time::{Duration, Instant};
-
-/// The first sleep of a producer that waits for an open reservation to end, which wakes nobody; it
-/// doubles.
-const NAP: Duration = Duration::from_micros(20);
-const NAP_MAX: Duration = Duration::from_millis(2);
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 /// One of the producers of a shared ring. There may be as many as the ring has slots, in any
 /// threads and processes.
@@ -30,7 +25,10 @@ const NAP_MAX: Duration = Duration::from_millis(2);
 /// nothing: in a ring that only they read, the producers end them.)
 ///
 /// Each thread attaches a handle of its own. A publish takes a lock for a few nanoseconds.
-/// Producers that publish all the time take turns; batches give more throughput.
+/// Producers that publish all the time take turns; batches give more throughput. A producer that is
+/// preempted while it holds the lock keeps the others waiting: for a few milliseconds, unless they
+/// say otherwise by [`SharedProducer::set_lock_wait`], or call [`SharedProducer::try_publish`]. Then
+/// the record is lost, as [`ReserveError::Contended`].
 ///
 /// ```
 /// use perfring_producer::{Options, RecordType, SharedProducer};
@@ -49,6 +47,7 @@ const NAP_MAX: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub struct SharedProducer {
     pub(crate) window: SharedWindow,
+    pub(crate) lock_wait: Cell<Duration>,
     clock: RefCell<Clock<MachineClock>>,
     pub(crate) known: Known,
     /// The buffer that archives are written into.
@@ -116,6 +115,7 @@ impl SharedProducer {
         }
         Ok(SharedProducer {
             window,
+            lock_wait: Cell::new(LOCK_WAIT),
             clock: RefCell::new(clock),
             known: Known::new(),
             #[cfg(feature = "rkyv")]
@@ -153,7 +153,7 @@ impl SharedProducer {
         payload: &[u8],
         wake: Wake,
     ) -> Result<(), ReserveError> {
-        let refused = |refusal| self.refuse(refusal, payload.len());
+        let refused = |refusal| self.publish_again(refusal, kind, payload, wake);
         self.window
             .publish(kind, payload, wake, refused, || self.publish_other(kind, payload, wake))
     }
@@ -169,8 +169,10 @@ impl SharedProducer {
         kind: RecordType,
         len: usize,
     ) -> Result<SharedReservation<'_>, ReserveError> {
-        let record = self.window.try_reserve(kind, len, || self.now());
-        record.map_err(|refusal| self.refuse(refusal, len))
+        match self.window.try_reserve(kind, len, || self.now()) {
+            Ok(record) => Ok(record),
+            Err(refusal) => self.reserve_again(refusal, kind, len),
+        }
     }
 
     /// Reserves space as [`SharedProducer::reserve`] does, and waits for at most `timeout` for
@@ -259,7 +261,8 @@ impl SharedProducer {
     /// See [`ReserveError`]; the loss is counted, as one record.
     #[inline]
     pub fn reserve_batch(&self, bytes: usize) -> Result<ReservedBatch<'_>, ReserveError> {
-        match self.window.try_batch(bytes, || self.now()) {
+        let attempt = || self.window.try_batch(bytes, || self.now());
+        match attempt().or_else(|refusal| self.wait_for_lock(refusal, attempt)) {
             Ok(batch) => Ok(ReservedBatch(batch)),
             Err(refusal) => Err(self.refuse(refusal, self.payload_of_batch(bytes))),
         }
@@ -300,7 +303,7 @@ impl SharedProducer {
         let len = payload.len();
         if len <= SharedWindow::UNDER_LOCK_MAX {
             let published = self.window.publish_at(kind, payload, wake, self.now());
-            return published.map_err(|refusal| self.refuse(refusal, len));
+            return published.or_else(|refusal| self.publish_again(refusal, kind, payload, wake));
         }
         let mut record = self.reserve(kind, len)?;
         record.copy_from_slice(payload);
@@ -316,55 +319,6 @@ impl SharedProducer {
         }
     }
 
-    /// Attempts once without reading the clock, then for at most `timeout`.
-    #[inline(always)]
-    fn wait_for<T>(
-        &self,
-        timeout: Duration,
-        len: usize,
-        mut attempt: impl FnMut() -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        attempt().or_else(|refusal| self.wait_on(refusal, timeout, len, attempt))
-    }
-
-    /// Waits and attempts again. Where the ring is full, spins for the time that a fast consumer
-    /// takes, then sleeps.
-    #[cold]
-    fn wait_on<T>(
-        &self,
-        mut refusal: Refusal,
-        timeout: Duration,
-        len: usize,
-        mut attempt: impl FnMut() -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let since = Instant::now();
-        let (mut nap, mut spun) = (NAP, 0);
-        loop {
-            let left = timeout.saturating_sub(since.elapsed());
-            if left.is_zero() {
-                return Err(refusal);
-            }
-            match refusal {
-                Refusal::Full if spun < SPINS => {
-                    spun += 1;
-                    spin();
-                }
-                Refusal::Full => self.window.sleep_for_space(len, left),
-                Refusal::Contended { .. } | Refusal::Pending { .. } => {
-                    std::thread::sleep(nap.min(left));
-                    nap = (nap * 2).min(NAP_MAX);
-                }
-                Refusal::TooLarge { .. } | Refusal::Forked | Refusal::Corrupt { .. } => {
-                    return Err(refusal);
-                }
-            }
-            refusal = match attempt() {
-                Ok(got) => return Ok(got),
-                Err(refusal) => refusal,
-            };
-        }
-    }
-
     /// Returns the payload length of one record that takes `bytes`, with its header and timestamp.
     fn payload_of_batch(&self, bytes: usize) -> usize {
         bytes.saturating_sub(HEADER_LEN as usize + self.layout().timestamp_len())
@@ -373,7 +327,7 @@ impl SharedProducer {
     /// Reads the timestamps' clock before the lock is taken. A producer that waits for the lock
     /// uses the time before its wait, or that of the lock's last holder if it is later.
     #[inline(always)]
-    fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         if !self.window.layout().time {
             return 0;
         }
@@ -398,7 +352,7 @@ impl SharedProducer {
     /// Counts a refusal, unless the ring is a parent's: a fork in the middle of a record is noticed here.
     #[cold]
     #[inline(never)]
-    fn refuse(&self, refusal: Refusal, len: usize) -> ReserveError {
+    pub(crate) fn refuse(&self, refusal: Refusal, len: usize) -> ReserveError {
         if self.window.forked() {
             return ReserveError::Forked;
         }

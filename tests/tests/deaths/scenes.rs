@@ -21,7 +21,7 @@ pub(crate) const VICTIM: u64 = 9;
 /// The others should return within this, and nearly always do; the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_millis(100);
 /// No call may take longer, on a busy machine either.
-pub(crate) const BOUND: Duration = Duration::from_secs(10);
+pub(crate) const BOUND: Duration = Duration::from_secs(4);
 
 /// Starts a victim and waits for its first stop.
 pub(crate) fn start(scenario: &str, ring: &Path) -> Stepped {

@@ -23,10 +23,11 @@ use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::{OwnerInfo, ProducerTotals, Reading, Refusal, SharedWriter, Unattached, Wake};
 use std::cell::RefCell;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Tries to attach while the ring's lock is held, and the sleep between them.
-const ATTACH_TRIES: u32 = 200;
+/// For how long an attach waits while a live producer holds the ring's lock, and the sleep between two
+/// attempts. By the clock: an attempt yields many times, which takes long where others use the core.
+const ATTACH_WAIT: Duration = Duration::from_secs(1);
 const ATTACH_NAP: Duration = Duration::from_millis(1);
 
 /// A slot of a shared ring, and the mapping of its producer.
@@ -64,15 +65,14 @@ impl SharedWindow {
         let liveness = Kernel(ring.clone());
         let clock = ring.timestamp_clock()?;
         let me = RingFile::me(name);
-        let mut tries = 0;
+        let since = Instant::now();
         let writer = loop {
             let (at, fences) = (map.shared(), futex::fences());
             match SharedWriter::attach(at, &ring.layout, fences, index, &me, &liveness) {
                 Ok(writer) => break writer,
                 Err(Unattached::Corrupt(source)) => return Err(ring.corrupt(source)),
                 Err(Unattached::Contended { slot }) => {
-                    tries += 1;
-                    if tries == ATTACH_TRIES {
+                    if since.elapsed() > ATTACH_WAIT {
                         return Err(ring.held_up(slot));
                     }
                     std::thread::sleep(ATTACH_NAP);
@@ -95,7 +95,8 @@ impl SharedWindow {
     /// # Errors
     /// [`AttachError::HeldUp`] if the lock cannot be taken.
     pub fn begin_time(&self, mut read: impl FnMut() -> Reading) -> Result<(), AttachError> {
-        for _ in 0..ATTACH_TRIES {
+        let since = Instant::now();
+        while since.elapsed() < ATTACH_WAIT {
             if self.pair.writer.borrow().begin_time(self.pair.at(), &self.pair.liveness, &mut read)
             {
                 return Ok(());
@@ -180,14 +181,14 @@ impl SharedWindow {
     /// `other`.
     ///
     /// # Errors
-    /// What `refused` makes of a refusal; what `other` returns; [`Forked`].
+    /// What `refused` and `other` return; [`Forked`].
     #[inline(always)]
     pub fn publish<E: From<Forked>>(
         &self,
         kind: RecordType,
         payload: &[u8],
         wake: Wake,
-        refused: impl FnOnce(Refusal) -> E,
+        refused: impl FnOnce(Refusal) -> Result<(), E>,
         other: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
         let (pair, len) = (&self.pair, payload.len());
@@ -211,7 +212,7 @@ impl SharedWindow {
                 futex::wake(at.ring().wait_word());
                 Ok(())
             }
-            Err(refusal) => Err(refused(refusal)),
+            Err(refusal) => refused(refusal),
         }
     }
 

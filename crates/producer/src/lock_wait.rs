@@ -1,0 +1,179 @@
+//! How a producer of a shared ring waits: for the lock, for space, and for an older reservation to end.
+
+use crate::errors::ReserveError;
+use crate::shared_producer::SharedProducer;
+use crate::space::{SPINS, spin};
+use perfring_abi::RecordType;
+use perfring_ring::{Refusal, Wake};
+use perfring_shm::SharedReservation;
+use std::time::{Duration, Instant};
+
+/// For how long a producer waits for the lock by default. A holder that the scheduler takes off its
+/// core comes back after a slice of those that share it: about 3 ms each by default (`base_slice_ns` of
+/// EEVDF, on machines with eight cores or more). This is one slice, and time to be woken.
+pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(5);
+/// The sleep between two attempts at the lock: long enough for others to use the core.
+const LOCK_NAP: Duration = Duration::from_micros(50);
+
+/// The first sleep of a producer that waits for an open reservation to end, which wakes nobody; it
+/// doubles.
+const NAP: Duration = Duration::from_micros(20);
+const NAP_MAX: Duration = Duration::from_millis(2);
+
+impl SharedProducer {
+    /// Sets for how long publishing and reserving wait for a live producer that holds the ring's lock and
+    /// is off its core: 5 ms by default, 0 for not at all. They wait for nothing else, unless their
+    /// name ends in `_timeout`. A stopped producer makes each wait that long, and then lose its record.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, SharedProducer};
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// let producer = SharedProducer::create(&path, &Options::many())?;
+    /// producer.set_lock_wait(Duration::from_millis(1)); // a thread with a deadline
+    /// producer.publish(b"in time, or counted as lost")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_lock_wait(&self, limit: Duration) {
+        self.lock_wait.set(limit);
+    }
+
+    /// Publishes one record as [`SharedProducer::publish`] does, but does not wait for a live producer
+    /// that is off its core: after some ten microseconds the record is lost.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, RecordType, SharedProducer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// let producer = SharedProducer::create(&path, &Options::many())?;
+    /// producer.try_publish(b"now or never")?;
+    /// producer.try_reserve(RecordType::BYTES, 8)?.commit();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    pub fn try_publish(&self, payload: &[u8]) -> Result<(), ReserveError> {
+        self.try_publish_as(RecordType::BYTES, payload)
+    }
+
+    /// Publishes one record of this type, as [`SharedProducer::try_publish`] does.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    pub fn try_publish_as(&self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
+        self.publish_timeout(kind, payload, Duration::ZERO)
+    }
+
+    /// Reserves space as [`SharedProducer::reserve`] does, and waits as little as
+    /// [`SharedProducer::try_publish`].
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    pub fn try_reserve(
+        &self,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<SharedReservation<'_>, ReserveError> {
+        self.reserve_timeout(kind, len, Duration::ZERO)
+    }
+
+    /// Publishes a record that was refused, if the refusal is one to wait for.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn publish_again(
+        &self,
+        refusal: Refusal,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+    ) -> Result<(), ReserveError> {
+        let attempt = || self.window.publish_at(kind, payload, wake, self.now());
+        self.wait_for_lock(refusal, attempt).map_err(|refusal| self.refuse(refusal, payload.len()))
+    }
+
+    /// Reserves space that was refused, if the refusal is one to wait for.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn reserve_again(
+        &self,
+        refusal: Refusal,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<SharedReservation<'_>, ReserveError> {
+        let attempt = || self.window.try_reserve(kind, len, || self.now());
+        self.wait_for_lock(refusal, attempt).map_err(|refusal| self.refuse(refusal, len))
+    }
+
+    /// Attempts again, for a bounded time, where a live producer holds the lock.
+    #[cold]
+    pub(crate) fn wait_for_lock<T>(
+        &self,
+        mut refusal: Refusal,
+        mut attempt: impl FnMut() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let since = Instant::now();
+        while let Refusal::Contended { .. } = refusal {
+            let left = self.lock_wait.get().saturating_sub(since.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(LOCK_NAP.min(left));
+            match attempt() {
+                Ok(got) => return Ok(got),
+                Err(again) => refusal = again,
+            }
+        }
+        Err(refusal)
+    }
+
+    /// Attempts once without reading the clock, then for at most `timeout`.
+    #[inline(always)]
+    pub(crate) fn wait_for<T>(
+        &self,
+        timeout: Duration,
+        len: usize,
+        mut attempt: impl FnMut() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        attempt().or_else(|refusal| self.wait_on(refusal, timeout, len, attempt))
+    }
+
+    /// Waits and attempts again. Where the ring is full, spins for the time that a fast consumer
+    /// takes, then sleeps.
+    #[cold]
+    fn wait_on<T>(
+        &self,
+        mut refusal: Refusal,
+        timeout: Duration,
+        len: usize,
+        mut attempt: impl FnMut() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let since = Instant::now();
+        let (mut nap, mut spun) = (NAP, 0);
+        loop {
+            let left = timeout.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                return Err(refusal);
+            }
+            match refusal {
+                Refusal::Full if spun < SPINS => {
+                    spun += 1;
+                    spin();
+                }
+                Refusal::Full => self.window.sleep_for_space(len, left),
+                Refusal::Contended { .. } | Refusal::Pending { .. } => {
+                    std::thread::sleep(nap.min(left));
+                    nap = (nap * 2).min(NAP_MAX);
+                }
+                Refusal::TooLarge { .. } | Refusal::Forked | Refusal::Corrupt { .. } => {
+                    return Err(refusal);
+                }
+            }
+            refusal = match attempt() {
+                Ok(got) => return Ok(got),
+                Err(refusal) => refusal,
+            };
+        }
+    }
+}
