@@ -4,6 +4,7 @@ use crate::aux_area;
 use crate::record::Record;
 use crate::reserve::{Refusal, Reserved};
 use crate::shared::locked_room::LockedRoom;
+use crate::shared::own_open::OwnOpen;
 use crate::shared::running;
 use crate::shared::sweep::{STEPS, sweep};
 use crate::time::rise;
@@ -17,10 +18,16 @@ pub(crate) struct Allotted {
     /// Size of the area in bytes; 0 if there is none.
     pub(super) size: u64,
     /// End of this producer's last range: none begins before it.
-    pub(super) floor: u64,
+    floor: u64,
+    pub(super) own_open: OwnOpen,
 }
 
 impl Allotted {
+    /// Nothing so far, of an area of so many bytes.
+    pub(crate) fn new(size: u64) -> Self {
+        Allotted { size, floor: 0, own_open: OwnOpen::new(size) }
+    }
+
     /// Reserves space for the record of a payload that is not too long, and for the payload: left
     /// open, under the lock. Adds a timestamp if a time is given.
     pub(crate) fn reserve<P: Liveness>(
@@ -48,6 +55,8 @@ impl Allotted {
         let time = now.map_or(0, |now| rise(at.ring, now));
         reserved.write_body(at.ring, len, time, policy);
         running::open(at, start, RecordWord::busy_aux(me));
+        room.own_open.add(start, start);
+        self.own_open.add(start, range);
         // After `producer_pos`: a reader that sees the range sees that something is reserved (O).
         // Under the lock.
         at.ring.header.aux.head.store(range + need, Ordering::Release);
@@ -78,6 +87,10 @@ impl Allotted {
             close_ranges(at, liveness, me, start, to)?;
             // Relaxed: the fence orders it before what is written over the old.
             at.ring.header.aux.tail.store(to, Ordering::Relaxed);
+        }
+        // `aux_tail` has passed what is open, or seems to.
+        if head + need > self.own_open.limit() {
+            return Err(Refusal::Corrupt { tail });
         }
         // E, pairs with F: if another process moved `aux_tail` over what is overwritten now, D or M
         // made that visible here, and this passes it on.

@@ -8,6 +8,7 @@ use crate::recount::totals_interval;
 use crate::reserve::Refusal;
 use crate::seq_latch;
 use crate::shared::evict::{KnownTail, TailPosition};
+use crate::shared::own_open::OwnOpen;
 use crate::shared::owner::Owner;
 use crate::shared::running;
 use crate::shared::slot::Figures;
@@ -38,6 +39,7 @@ pub enum Unattached {
 #[derive(Debug)]
 pub(crate) struct LockedRoom {
     pub(super) owner: Owner,
+    pub(super) own_open: OwnOpen,
     /// End of this producer's last reservation: none begins before it.
     pub(super) floor: u64,
     /// A reservation that ends here or before needs only the lock's line.
@@ -99,6 +101,7 @@ impl LockedRoom {
         advance(at);
         Ok(LockedRoom {
             owner,
+            own_open: OwnOpen::new(at.ring.data_size()),
             floor: 0,
             limit: 0,
             evict_limit: 0,
@@ -159,7 +162,8 @@ impl LockedRoom {
 
     /// Opens a reservation, and releases the lock.
     #[inline(always)]
-    pub(crate) fn open(&self, at: Shared<'_>, start: u64, size: u64) {
+    pub(crate) fn open(&mut self, at: Shared<'_>, start: u64, size: u64) {
+        self.own_open.add(start, start);
         running::open(at, start, RecordWord::busy(size, self.owner.index));
         self.owner.unlock(at);
     }
@@ -237,6 +241,9 @@ impl LockedRoom {
         // so short that the totals come nearer by more records than are written meanwhile.
         let totals = (self.totals_pos + interval).max(end + interval / 64);
         let totals = totals.min(self.totals_pos + mask);
+        // Nothing up to here overlaps what is open: not what is open now, and what is opened later
+        // begins at `positions.end` or after it. In a sound ring this limits nothing.
+        let totals = totals.min(self.own_open.limit());
         self.limit = totals.min(tail.0 + mask);
         if self.policy == Policy::Overwrite && self.evict == Evict::Exact {
             self.evict_limit = totals;
@@ -277,7 +284,14 @@ impl LockedRoom {
                 .walk(ring, positions.tail, positions.head, end, more)
                 .map_err(|_| Refusal::Corrupt { tail: positions.tail })?;
         }
-        Ok(if end - tail.0 > mask { Err(positions) } else { Ok((positions, tail, markers)) })
+        if end - tail.0 > mask {
+            return Ok(Err(positions));
+        }
+        // The tail has passed what is open, or seems to.
+        if end > self.own_open.limit() {
+            return Err(Refusal::Corrupt { tail: positions.tail });
+        }
+        Ok(Ok((positions, tail, markers)))
     }
 
     /// Ends what holds the room back, if its owner is dead. Returns when another attempt is

@@ -59,7 +59,7 @@ impl SharedWriter {
             max_len,
             plain_end: if layout.time { 0 } else { max_len + 1 },
             timestamp: layout.timestamp_len(),
-            allotted: Allotted { size: layout.aux_size, floor: 0 },
+            allotted: Allotted::new(layout.aux_size),
         })
     }
 
@@ -261,6 +261,7 @@ impl SharedWriter {
             running::leave(at, start + word.size(), size - word.size(), 0);
         }
         self.room.figures.add_written(at, start, 1, word.size());
+        self.room.own_open.remove(start);
         self.ends.end(at, liveness, start, word, size, wake)
     }
 
@@ -284,6 +285,7 @@ impl SharedWriter {
         let len_word = at.ring.word(start + 8 + 8 * aux_record::LEN as u64);
         len_word.store(len as u64, Ordering::Relaxed);
         self.room.figures.add_written(at, start, 1, word.size());
+        self.forget(start);
         self.ends.end(at, liveness, start, word, word.size(), wake)
     }
 
@@ -308,7 +310,14 @@ impl SharedWriter {
     ) -> bool {
         running::correct(at, u64::MAX, Count { records: 1, bytes: size }); // one written less
         self.room.figures.add_discarded(at, start, size);
+        self.forget(start);
         self.ends.end(at, liveness, start, RecordWord::nop(size, Hole::Discarded), size, Wake::Auto)
+    }
+
+    /// Forgets a reservation that ends, and its range if it has one.
+    fn forget(&mut self, start: u64) {
+        self.room.own_open.remove(start);
+        self.allotted.own_open.remove(start);
     }
 
     /// Returns the next record of a batch, to be filled, if it fits.
@@ -347,6 +356,7 @@ impl SharedWriter {
             running::leave(at, span.next(), span.left(), records - 1);
         }
         self.room.figures.add_written(at, start, records, span.used);
+        self.room.own_open.remove(start);
         self.ends.end(at, liveness, start, RecordWord::from_raw(span.first), span.size, wake)
     }
 
