@@ -4,16 +4,9 @@ use crate::errors::ReserveError;
 use crate::shared_producer::SharedProducer;
 use crate::space::{SPINS, spin};
 use perfring_abi::RecordType;
-use perfring_ring::{Refusal, Wake};
+use perfring_ring::Refusal;
 use perfring_shm::SharedReservation;
 use std::time::{Duration, Instant};
-
-/// For how long a producer waits for the lock by default. A holder that the scheduler takes off its
-/// core comes back after a slice of those that share it: about 3 ms each by default (`base_slice_ns` of
-/// EEVDF, on machines with eight cores or more). This is one slice, and time to be woken.
-pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(5);
-/// The sleep between two attempts at the lock: long enough for others to use the core.
-const LOCK_NAP: Duration = Duration::from_micros(50);
 
 /// The first sleep of a producer that waits for an open reservation to end, which wakes nobody; it
 /// doubles.
@@ -36,7 +29,7 @@ impl SharedProducer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_lock_wait(&self, limit: Duration) {
-        self.lock_wait.set(limit);
+        self.window.set_lock_wait(limit);
     }
 
     /// Publishes one record as [`SharedProducer::publish`] does, but does not wait for a live producer
@@ -77,55 +70,6 @@ impl SharedProducer {
         len: usize,
     ) -> Result<SharedReservation<'_>, ReserveError> {
         self.reserve_timeout(kind, len, Duration::ZERO)
-    }
-
-    /// Publishes a record that was refused, if the refusal is one to wait for.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn publish_again(
-        &self,
-        refusal: Refusal,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-    ) -> Result<(), ReserveError> {
-        let attempt = || self.window.publish_at(kind, payload, wake, self.now());
-        self.wait_for_lock(refusal, attempt).map_err(|refusal| self.refuse(refusal, payload.len()))
-    }
-
-    /// Reserves space that was refused, if the refusal is one to wait for.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn reserve_again(
-        &self,
-        refusal: Refusal,
-        kind: RecordType,
-        len: usize,
-    ) -> Result<SharedReservation<'_>, ReserveError> {
-        let attempt = || self.window.try_reserve(kind, len, || self.now());
-        self.wait_for_lock(refusal, attempt).map_err(|refusal| self.refuse(refusal, len))
-    }
-
-    /// Attempts again, for a bounded time, where a live producer holds the lock.
-    #[cold]
-    pub(crate) fn wait_for_lock<T>(
-        &self,
-        mut refusal: Refusal,
-        mut attempt: impl FnMut() -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let since = Instant::now();
-        while let Refusal::Contended { .. } = refusal {
-            let left = self.lock_wait.get().saturating_sub(since.elapsed());
-            if left.is_zero() {
-                break;
-            }
-            std::thread::sleep(LOCK_NAP.min(left));
-            match attempt() {
-                Ok(got) => return Ok(got),
-                Err(again) => refusal = again,
-            }
-        }
-        Err(refusal)
     }
 
     /// Attempts once without reading the clock, then for at most `timeout`.

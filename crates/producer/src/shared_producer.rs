@@ -2,7 +2,6 @@
 
 use crate::errors::ReserveError;
 use crate::known_types::Known;
-use crate::lock_wait::LOCK_WAIT;
 use crate::reserved_batch::ReservedBatch;
 use crate::timestamp::Clock;
 use perfring_abi::{HEADER_LEN, Producers, RecordType};
@@ -11,7 +10,7 @@ use perfring_shm::{
     AttachError, Location, MachineClock, OpenError, RingOptions, SharedReservation, SharedWindow,
     create, open_or_create, program_name,
 };
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::time::Duration;
 
 /// One of the producers of a shared ring. There may be as many as the ring has slots, in any
@@ -47,7 +46,6 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct SharedProducer {
     pub(crate) window: SharedWindow,
-    pub(crate) lock_wait: Cell<Duration>,
     clock: RefCell<Clock<MachineClock>>,
     pub(crate) known: Known,
     /// The buffer that archives are written into.
@@ -115,7 +113,6 @@ impl SharedProducer {
         }
         Ok(SharedProducer {
             window,
-            lock_wait: Cell::new(LOCK_WAIT),
             clock: RefCell::new(clock),
             known: Known::new(),
             #[cfg(feature = "rkyv")]
@@ -153,7 +150,7 @@ impl SharedProducer {
         payload: &[u8],
         wake: Wake,
     ) -> Result<(), ReserveError> {
-        let refused = |refusal| self.publish_again(refusal, kind, payload, wake);
+        let refused = |refusal| self.refuse(refusal, payload.len());
         self.window
             .publish(kind, payload, wake, refused, || self.publish_other(kind, payload, wake))
     }
@@ -169,10 +166,8 @@ impl SharedProducer {
         kind: RecordType,
         len: usize,
     ) -> Result<SharedReservation<'_>, ReserveError> {
-        match self.window.try_reserve(kind, len, || self.now()) {
-            Ok(record) => Ok(record),
-            Err(refusal) => self.reserve_again(refusal, kind, len),
-        }
+        let record = self.window.reserve(kind, len, || self.now());
+        record.map_err(|refusal| self.refuse(refusal, len))
     }
 
     /// Reserves space as [`SharedProducer::reserve`] does, and waits for at most `timeout` for
@@ -235,7 +230,7 @@ impl SharedProducer {
             record.commit();
             return Ok(());
         }
-        let attempt = || self.window.publish_at(kind, payload, Wake::Auto, self.now());
+        let attempt = || self.window.try_publish_at(kind, payload, Wake::Auto, self.now());
         self.wait_for(timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
     }
 
@@ -261,8 +256,7 @@ impl SharedProducer {
     /// See [`ReserveError`]; the loss is counted, as one record.
     #[inline]
     pub fn reserve_batch(&self, bytes: usize) -> Result<ReservedBatch<'_>, ReserveError> {
-        let attempt = || self.window.try_batch(bytes, || self.now());
-        match attempt().or_else(|refusal| self.wait_for_lock(refusal, attempt)) {
+        match self.window.batch(bytes, || self.now()) {
             Ok(batch) => Ok(ReservedBatch(batch)),
             Err(refusal) => Err(self.refuse(refusal, self.payload_of_batch(bytes))),
         }
@@ -303,7 +297,7 @@ impl SharedProducer {
         let len = payload.len();
         if len <= SharedWindow::UNDER_LOCK_MAX {
             let published = self.window.publish_at(kind, payload, wake, self.now());
-            return published.or_else(|refusal| self.publish_again(refusal, kind, payload, wake));
+            return published.map_err(|refusal| self.refuse(refusal, len));
         }
         let mut record = self.reserve(kind, len)?;
         record.copy_from_slice(payload);

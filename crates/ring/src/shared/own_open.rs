@@ -33,9 +33,15 @@ impl OwnOpen {
     /// Forgets a reservation that ends.
     #[inline]
     pub(crate) fn remove(&mut self, record: u64) {
-        if let Some(at) = self.open.iter().rposition(|(open, _)| *open == record) {
-            self.open.remove(at);
+        match self.open.last() {
+            Some((newest, _)) if *newest == record => drop(self.open.pop()),
+            _ => self.remove_older(record),
         }
+    }
+
+    #[cold]
+    fn remove_older(&mut self, record: u64) {
+        self.open.retain(|(open, _)| *open != record);
     }
 
     /// Returns the position up to which memory can be reserved beside what is open.

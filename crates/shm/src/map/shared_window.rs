@@ -6,7 +6,7 @@
 //! overlap. The window never parts with its mapping or its writer.
 
 use crate::file::error::AttachError;
-use crate::file::liveness::Kernel;
+use crate::file::liveness::{Kernel, Patient};
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
 use crate::map::address_range::DataAccess;
@@ -21,7 +21,9 @@ use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Layout, Producers, RecordType};
-use perfring_ring::{OwnerInfo, ProducerTotals, Reading, Refusal, SharedWriter, Unattached, Wake};
+use perfring_ring::{
+    Liveness, OwnerInfo, ProducerTotals, Reading, Refusal, SharedWriter, Unattached, Wake,
+};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
@@ -79,7 +81,9 @@ impl SharedWindow {
                 }
             }
         };
-        let pair = SharedPair { children, map, writer: RefCell::new(writer), liveness };
+        let patient = Patient::new(liveness.clone());
+        let writer = RefCell::new(writer);
+        let pair = SharedPair { children, map, writer, liveness, patient };
         Ok(SharedWindow { pair, clock, ring, _lock: lock })
     }
 
@@ -181,14 +185,14 @@ impl SharedWindow {
     /// `other`.
     ///
     /// # Errors
-    /// What `refused` and `other` return; [`Forked`].
+    /// What `refused` makes of a refusal; what `other` returns; [`Forked`].
     #[inline(always)]
     pub fn publish<E: From<Forked>>(
         &self,
         kind: RecordType,
         payload: &[u8],
         wake: Wake,
-        refused: impl FnOnce(Refusal) -> Result<(), E>,
+        refused: impl FnOnce(Refusal) -> E,
         other: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
         let (pair, len) = (&self.pair, payload.len());
@@ -201,7 +205,7 @@ impl SharedWindow {
         }
         let at = pair.at();
         let published =
-            pair.writer.borrow_mut().publish(at, &pair.liveness, kind, len, wake, |reserved| {
+            pair.writer.borrow_mut().publish(at, &pair.patient, kind, len, wake, |reserved| {
                 // SAFETY: the algorithm has just reserved the space for this producer, under the ring's
                 // lock; it is as long as the payload.
                 unsafe { pair.map.fill_open(reserved, payload) };
@@ -212,8 +216,13 @@ impl SharedWindow {
                 futex::wake(at.ring().wait_word());
                 Ok(())
             }
-            Err(refusal) => refused(refusal),
+            Err(refusal) => Err(refused(refusal)),
         }
+    }
+
+    /// Sets for how long calls wait for the lock, except those that begin with `try`.
+    pub fn set_lock_wait(&self, limit: Duration) {
+        self.pair.patient.limit.set(limit);
     }
 
     /// Publishes one record with the timestamp `now`, or with that of the record before it if it is
@@ -228,16 +237,41 @@ impl SharedWindow {
         wake: Wake,
         now: u64,
     ) -> Result<(), Refusal> {
+        self.publish_by(&self.pair.patient, kind, payload, wake, now)
+    }
+
+    /// Like [`SharedWindow::publish_at`], and does not wait for the lock.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn try_publish_at(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+        now: u64,
+    ) -> Result<(), Refusal> {
+        self.publish_by(&self.pair.liveness, kind, payload, wake, now)
+    }
+
+    #[inline(always)]
+    fn publish_by<P: Liveness>(
+        &self,
+        liveness: &P,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+        now: u64,
+    ) -> Result<(), Refusal> {
         if self.pair.children.forked() {
             return Err(Refusal::Forked);
         }
         let (pair, len) = (&self.pair, payload.len());
         let mut writer = pair.writer.borrow_mut();
-        let wake =
-            writer.publish_at(pair.at(), &pair.liveness, kind, len, now, wake, |reserved| {
-                // SAFETY: as in `publish`.
-                unsafe { pair.map.fill_open(reserved, payload) };
-            })?;
+        let wake = writer.publish_at(pair.at(), liveness, kind, len, now, wake, |reserved| {
+            // SAFETY: as in `publish`.
+            unsafe { pair.map.fill_open(reserved, payload) };
+        })?;
         drop(writer);
         pair.owed(wake);
         Ok(())
@@ -248,8 +282,33 @@ impl SharedWindow {
     /// # Errors
     /// See [`Refusal`].
     #[inline]
+    pub fn reserve(
+        &self,
+        kind: RecordType,
+        len: usize,
+        now: impl FnOnce() -> u64,
+    ) -> Result<SharedReservation<'_>, Refusal> {
+        self.reserve_by(&self.pair.patient, kind, len, now)
+    }
+
+    /// Like [`SharedWindow::reserve`], and does not wait for the lock.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[inline]
     pub fn try_reserve(
         &self,
+        kind: RecordType,
+        len: usize,
+        now: impl FnOnce() -> u64,
+    ) -> Result<SharedReservation<'_>, Refusal> {
+        self.reserve_by(&self.pair.liveness, kind, len, now)
+    }
+
+    #[inline(always)]
+    fn reserve_by<P: Liveness>(
+        &self,
+        liveness: &P,
         kind: RecordType,
         len: usize,
         now: impl FnOnce() -> u64,
@@ -259,7 +318,7 @@ impl SharedWindow {
             return Err(Refusal::Forked);
         }
         let (at, now) = (pair.at(), now());
-        let reserved = pair.writer.borrow_mut().try_reserve(at, &pair.liveness, kind, len, now)?;
+        let reserved = pair.writer.borrow_mut().try_reserve(at, liveness, kind, len, now)?;
         // SAFETY: reserved for this producer just now.
         unsafe { pair.map.zero_last_word(&reserved) };
         Ok(SharedReservation { pair, reserved })
@@ -271,8 +330,31 @@ impl SharedWindow {
     /// # Errors
     /// See [`Refusal`].
     #[inline]
+    pub fn batch(
+        &self,
+        bytes: usize,
+        now: impl FnOnce() -> u64,
+    ) -> Result<BatchReservation<'_>, Refusal> {
+        self.batch_by(&self.pair.patient, bytes, now)
+    }
+
+    /// Like [`SharedWindow::batch`], and does not wait for the lock.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[inline]
     pub fn try_batch(
         &self,
+        bytes: usize,
+        now: impl FnOnce() -> u64,
+    ) -> Result<BatchReservation<'_>, Refusal> {
+        self.batch_by(&self.pair.liveness, bytes, now)
+    }
+
+    #[inline(always)]
+    fn batch_by<P: Liveness>(
+        &self,
+        liveness: &P,
         bytes: usize,
         now: impl FnOnce() -> u64,
     ) -> Result<BatchReservation<'_>, Refusal> {
@@ -281,7 +363,7 @@ impl SharedWindow {
             return Err(Refusal::Forked);
         }
         let (at, now, bytes) = (pair.at(), now(), bytes as u64);
-        let span = pair.writer.borrow_mut().try_reserve_span(at, &pair.liveness, bytes, now)?;
+        let span = pair.writer.borrow_mut().try_reserve_span(at, liveness, bytes, now)?;
         Ok(BatchReservation { pair, span, wake: Wake::Auto })
     }
 
