@@ -47,7 +47,7 @@ impl Allotted {
             Err(refusal) => {
                 // Nothing is reserved: the next may begin where the last ended.
                 room.floor = floor;
-                room.release(&at);
+                room.release(at.ring.header, at.ring.data, at.slots);
                 return Err(refusal);
             }
         };

@@ -12,10 +12,10 @@ use crate::shared::own_open::OwnOpen;
 use crate::shared::owner::Owner;
 use crate::shared::running;
 use crate::shared::slot::Figures;
-use crate::shared::sweep::{STEPS, advance, advance_by, note_stuck, sweep};
+use crate::shared::sweep::{advance, advance_under_lock, note_stuck, sweep};
 use crate::view::{Liveness, Ring, Shared, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
-use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Report};
+use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Report, Slot};
 
 /// How many records an eviction by [`Evict::Half`] goes over beyond need: as many as make it rare, and
 /// few enough to be quick while others wait.
@@ -140,7 +140,7 @@ impl LockedRoom {
             start = match self.make_room(*at, liveness, size) {
                 Ok(start) => start,
                 Err(refusal) => {
-                    self.release(at);
+                    self.release(at.ring.header, at.ring.data, at.slots);
                     return Err(refusal);
                 }
             };
@@ -153,11 +153,14 @@ impl LockedRoom {
     }
 
     /// Releases the lock where nothing was reserved, and advances over what was ended under it.
+    ///
+    /// Takes the ring in parts, so that the call from the hot path passes it in registers.
     #[cold]
     #[inline(never)]
-    pub(crate) fn release(&self, at: &Shared<'_>) {
-        self.owner.unlock(*at);
-        advance(*at);
+    pub(crate) fn release(&self, header: &Header, data: &[AtomicU64], slots: &[Slot]) {
+        let at = Shared::new(Ring::new(header, data), slots);
+        self.owner.unlock(at);
+        advance(at);
     }
 
     /// Opens a reservation, and releases the lock.
@@ -310,7 +313,7 @@ impl LockedRoom {
             // It has ended since: the process that ended it is about to move the head.
             None if positions.head != positions.end => {
                 fence(Ordering::SeqCst); // O
-                advance_by(at, STEPS);
+                advance_under_lock(at);
                 Ok(())
             }
             _ => Err(self.no_room(at, liveness, positions)),
@@ -419,7 +422,7 @@ impl LockedRoom {
             header.shared.producer_pos.store(pos, Ordering::Release);
             fence(Ordering::SeqCst); // O
             // The end of the reservation that this makes room for goes on.
-            advance_by(at, STEPS);
+            advance_under_lock(at);
         }
     }
 }

@@ -7,47 +7,65 @@
 
 use alloc::vec::Vec;
 
-/// Reservations that are open at a time without an allocation.
-const USUAL: usize = 64;
+/// A reservation: the position of its record, and where its memory begins.
+type Open = (u64, u64);
+
+const NONE: Open = (u64::MAX, u64::MAX);
 
 /// The open reservations of one producer in one area of the ring.
 #[derive(Debug)]
 pub(crate) struct OwnOpen {
-    /// The position of each record, and where its memory begins; both rise.
-    open: Vec<(u64, u64)>,
+    oldest: Open,
+    /// The others, in the order of their positions. Mostly there are none.
+    others: Vec<Open>,
     area: u64,
 }
 
 impl OwnOpen {
     /// None so far, in an area of so many bytes.
     pub(crate) fn new(area: u64) -> Self {
-        OwnOpen { open: Vec::with_capacity(if area == 0 { 0 } else { USUAL }), area }
+        OwnOpen { oldest: NONE, others: Vec::new(), area }
     }
 
     /// Notes a reservation, and where its memory begins.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, record: u64, start: u64) {
-        self.open.push((record, start));
-    }
-
-    /// Forgets a reservation that ends.
-    #[inline]
-    pub(crate) fn remove(&mut self, record: u64) {
-        match self.open.last() {
-            Some((newest, _)) if *newest == record => drop(self.open.pop()),
-            _ => self.remove_older(record),
+        if self.oldest == NONE {
+            self.oldest = (record, start);
+        } else {
+            self.add_other((record, start));
         }
     }
 
     #[cold]
-    fn remove_older(&mut self, record: u64) {
-        self.open.retain(|(open, _)| *open != record);
+    #[inline(never)]
+    fn add_other(&mut self, open: Open) {
+        self.others.push(open);
+    }
+
+    /// Forgets a reservation that ends.
+    #[inline(always)]
+    pub(crate) fn remove(&mut self, record: u64) {
+        if self.others.is_empty() && self.oldest.0 == record {
+            self.oldest = NONE;
+        } else {
+            self.remove_of_several(record);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn remove_of_several(&mut self, record: u64) {
+        if self.oldest.0 != record {
+            self.others.retain(|(open, _)| *open != record);
+        } else if !self.others.is_empty() {
+            self.oldest = self.others.remove(0);
+        }
     }
 
     /// Returns the position up to which memory can be reserved beside what is open.
-    #[inline]
     pub(crate) fn limit(&self) -> u64 {
-        self.open.first().map_or(u64::MAX, |(_, start)| start.saturating_add(self.area))
+        self.oldest.1.saturating_add(self.area)
     }
 }
 

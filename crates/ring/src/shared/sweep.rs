@@ -29,38 +29,46 @@ use perfring_abi::{Hole, RecordWord};
 ///   second time: what had ended stays so.
 /// * The head of a sound ring never goes back. Where it does, this returns it, and the next
 ///   reservation that looks for room reports damage.
+#[inline(always)]
 pub(crate) fn advance(at: Shared<'_>) -> u64 {
-    advance_by(at, usize::MAX)
+    advance_by::<{ usize::MAX }>(at)
 }
 
 /// The most records that one piece of work under the lock goes over.
 pub(crate) const STEPS: usize = 256;
 
-/// Like [`advance`], over so many records and no further. The caller advances when it has released
+/// Like [`advance`], over [`STEPS`] records and no further. The caller advances when it has released
 /// the lock.
-pub(crate) fn advance_by(at: Shared<'_>, most: usize) -> u64 {
+pub(crate) fn advance_under_lock(at: Shared<'_>) -> u64 {
+    advance_by::<STEPS>(at)
+}
+
+#[inline(always)]
+fn advance_by<const MOST: usize>(at: Shared<'_>) -> u64 {
     let header = at.ring.header;
     let mut head = header.data_head.load(Ordering::SeqCst); // O, and B
     let end = header.shared.producer_pos.load(Ordering::SeqCst); // O
     // All records before this one have ended.
     let mut to = head;
-    let mut left = most;
+    let mut steps = 0;
     loop {
-        if head >= end || left == 0 || end - head >= at.ring.data_size() {
+        if head >= end || end - head >= at.ring.data_size() || steps == MOST {
             return head; // nothing to do, or invalid
         }
-        to = to.max(head);
-        if to == head {
+        if to <= head {
+            to = head;
             let upto = end.min(head.saturating_add(totals_interval(at.ring)));
             let load = |pos| at.ring.word(pos).load(Ordering::SeqCst); // N, O
             let mut records = Walk { pos: head, end, load };
             while to < upto
-                && left > 0
+                && steps != MOST
                 && let Some(Ok(record)) = records.next()
                 && record.word.owner().is_none()
             {
                 to = record.end();
-                left -= 1;
+                if MOST != usize::MAX {
+                    steps += 1;
+                }
             }
             if to == head {
                 return head;
@@ -129,7 +137,7 @@ pub(crate) fn sweep(at: Shared<'_>, dead: u32, from: u64) -> Option<u64> {
         figures.store(at, dead, NOWHERE);
     }
     fence(Ordering::SeqCst); // O, as at every end
-    advance_by(at, STEPS);
+    advance_under_lock(at);
     rest
 }
 

@@ -42,15 +42,14 @@ perfring_abi::debug_by_display!(Forked);
 /// The place of a ring's one producer, and its mapping.
 #[derive(Debug)]
 pub struct WriteWindow {
-    // Drop order: first the lock, as a child that another thread forks meanwhile would keep it; then
-    // the registration for forked children.
-    _lock: ByteLock,
+    // Drop order: first the registration for forked children.
     pub(super) children: NotForChildren,
     pub(super) map: Mirror,
     /// `write_loop` takes its position, and gives it back.
     pub(super) writer: Writer,
     clock: MachineClock,
     ring: RingFile,
+    _lock: ByteLock,
 }
 
 impl WriteWindow {
