@@ -45,6 +45,8 @@
 #define PERFRING_POS_MAX ((uint64_t)1 << 62)
 /* ns: the longest sleep where a wake may not come. */
 #define PERFRING_SLICE_NS 20000000
+/* ns: the longest sleep otherwise: a producer may die between taking a sleeper's flag and waking it. */
+#define PERFRING_LONG_NS 1000000000
 /* ns: how often a reader that waits checks whether the ring's file still exists. */
 #define PERFRING_REMOVED_NS 1000000000
 
@@ -411,7 +413,7 @@ static inline int64_t perfring_heavy_fence(void)
 	int fenced = syscall(SYS_membarrier, 2 /* GLOBAL_EXPEDITED */, 0, 0) == 0;
 
 	PERFRING_FENCE_FULL();
-	return fenced ? INT64_C(60000000000) : PERFRING_SLICE_NS;
+	return fenced ? PERFRING_LONG_NS : PERFRING_SLICE_NS;
 }
 
 /* Whether the ring's file was removed or replaced, found out at most once a second: no record of another

@@ -46,6 +46,7 @@ struct perfring_producer {
 	uint32_t open_type;
 	int is_open;
 	int wake; /* PERFRING_WAKE_*, of every publish */
+	uint64_t refused_at; /* 1 more than what was written at the last refusal; 0: there was none */
 };
 
 /* Publishes the totals, true at `pos`. */
@@ -211,12 +212,19 @@ static inline int perfring_refuse(struct perfring_producer *producer, int why, u
 {
 	unsigned at = why == PERFRING_E_TOO_LARGE ? PERFRING_PRODUCER_TOTALS_TOO_LARGE_RECORDS
 						  : PERFRING_PRODUCER_TOTALS_FULL_RECORDS;
+	uint64_t written;
 
 	producer->totals[at]++;
 	producer->totals[at + 1] += len > UINT64_MAX - 15 ? UINT64_MAX & ~UINT64_C(7) : PERFRING_RECORD_SIZE(len);
 	producer->limit = 0;
 	perfring_publish_head(producer, producer->pos, PERFRING_WAKE_FORCE);
 	perfring_write_totals(producer);
+	written = producer->totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS];
+	if (producer->refused_at != written + 1) {
+		/* The first of several: a consumer that sleeps beside a full ring has missed its wake. */
+		producer->refused_at = written + 1;
+		perfring_wake(&producer->ring.header->wait_seq);
+	}
 	return why;
 }
 
@@ -449,6 +457,8 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 	/* The records from the old totals to the head may be overwritten from now on. */
 	perfring_write_totals(producer);
 	perfring_write_owner_info(&ring->slots[0].holder, name);
+	/* A sleeper whose flag a dead producer took is awake again. */
+	perfring_wake(&ring->header->wait_seq);
 	return PERFRING_OK;
 failed:
 	perfring_close(ring);

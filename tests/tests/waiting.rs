@@ -5,13 +5,14 @@
 use perfring_abi::FIELDS;
 use perfring_consumer::{Consumer, Item, WakeAt};
 use perfring_producer::{Options, Producer, Wake, create};
+use perfring_tests::stepped::Stepped;
 use perfring_tests::{NUMBERED, actor, number_of, numbered, ring_dir};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Returns a header field of 32 bits, read without perfring's code.
 fn field(ring: &File, name: &str) -> u32 {
@@ -168,4 +169,39 @@ fn a_waiting_producer_gets_the_space_or_a_timeout() {
     while producer.publish_timeout(NUMBERED, &[0; 1000], Duration::from_millis(2)).is_ok() {}
     assert_eq!(producer.totals().refused.full.records, 1);
     assert_eq!(consumer.read_count().records, RECORDS);
+}
+
+/// A publisher that is stopped for ever, or killed, between taking a sleeper's flag and waking it.
+#[test]
+fn a_sleeper_whose_waker_stops_for_ever_wakes_by_itself() {
+    // A sleep by itself ends after a second; another limit would not end within this.
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let dir = ring_dir();
+    for is_killed in [false, true] {
+        let path = dir.path().join(format!("ring {is_killed}"));
+        create(&path, &Options::many()).unwrap();
+        let ring = File::open(&path).unwrap();
+        let mut consumer = Consumer::attach(&path).unwrap();
+        let sleeper = consumer.advanced().sleeper().unwrap();
+        let waker = Stepped::start(env!("CARGO_BIN_EXE_sharer"), &["step", "publish"], &path);
+        let ticket = consumer.advanced().prepare_sleep().expect("nothing to read");
+        assert_eq!(field(&ring, "wait_armed"), 1);
+        while field(&ring, "wait_armed") == 1 {
+            assert!(!waker.step(), "it takes the flag");
+        }
+        let stopped = if is_killed {
+            waker.kill();
+            None
+        } else {
+            Some(waker)
+        };
+        let began = Instant::now();
+        sleeper.sleep(ticket, Duration::MAX);
+        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+        consumer.advanced().end_sleep();
+        assert!(matches!(consumer.read().unwrap(), Some(Item::Record(_))), "it is there");
+        if let Some(waker) = stopped {
+            waker.go_on(false);
+        }
+    }
 }

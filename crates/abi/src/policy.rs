@@ -83,7 +83,8 @@ pub enum Evict {
     #[default]
     Exact,
     /// Evicts about half the ring at a time: cheaper per record. With records that are small
-    /// relative to the ring, it holds between three eighths and all of its size.
+    /// relative to the ring, it holds between three eighths and all of its size. A shared ring evicts
+    /// up to 64 records more than the new one needs, as other producers wait meanwhile.
     Half,
 }
 

@@ -75,8 +75,8 @@ impl KnownTail {
         true
     }
 
-    /// Walks over the oldest records until `end` fits, and over up to `more` others, of half a ring at
-    /// most. Returns the position after them. Publishes nothing. Stops at `head`: what is open, or
+    /// Walks over the oldest records until `end` fits, and over up to `more` others, until half a ring
+    /// fits after `end`. Returns the position after them. Publishes nothing. Stops at `head`: what is open, or
     /// behind it, remains.
     pub(crate) fn walk(
         &mut self,
@@ -94,7 +94,7 @@ impl KnownTail {
         let mut records = ring.records(tail, head);
         loop {
             let fits = end - to <= mask;
-            if fits && (more == 0 || to - tail >= ring.data_size() / 2) {
+            if fits && (more == 0 || end + ring.data_size() / 2 - to <= mask) {
                 break;
             }
             let Some(record) = records.next() else { break };

@@ -20,6 +20,9 @@ use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Report,
 /// How many records an eviction by [`Evict::Half`] goes over beyond need: as many as make it rare, and
 /// few enough to be quick while others wait.
 const MORE: usize = if cfg!(loom) { 1 } else { 64 };
+/// Bytes between two counts of records behind an open reservation. Each goes over 256 records, and so
+/// many bytes hold 128 at most.
+const LAGGING: u64 = 1024;
 /// How often one reservation finds out who is in its way.
 const BLOCKERS: u32 = 4;
 
@@ -242,7 +245,7 @@ impl LockedRoom {
         let interval = totals_interval(at.ring);
         // An open reservation can hold the totals back: then they are checked at shorter intervals,
         // so short that the totals come nearer by more records than are written meanwhile.
-        let totals = (self.totals_pos + interval).max(end + interval / 64);
+        let totals = (self.totals_pos + interval).max(end + (interval / 8).min(LAGGING));
         let totals = totals.min(self.totals_pos + mask);
         // Nothing up to here overlaps what is open: not what is open now, and what is opened later
         // begins at `positions.end` or after it. In a sound ring this limits nothing.

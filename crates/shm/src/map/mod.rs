@@ -15,6 +15,10 @@ pub(crate) mod plain;
 pub(crate) mod raw;
 pub(crate) mod read_window;
 pub(crate) mod recover;
+#[cfg(test)]
+mod rouse_tests;
+#[cfg(test)]
+mod seat_tests;
 mod shared_pair;
 pub(crate) mod shared_reservation;
 pub(crate) mod shared_window;

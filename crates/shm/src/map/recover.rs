@@ -48,7 +48,7 @@ fn recover_with(ring: &RingFile, opening: NoFork) -> Result<Recovered, AttachErr
     // The time serves as an epoch that no other recovery of this ring had: recoveries hold a lock
     // in turn.
     let recovered = perfring_ring::recover(map.shared(), now_ns(), &liveness);
-    futex::wake_if(map.ring().force_wake(), map.ring().wait_word());
+    futex::rouse(map.ring());
     recovered.map_err(|refusal| match refusal {
         Refusal::Contended { slot } => ring.held_up(slot),
         _ => ring.corrupt(perfring_ring::Corrupt { pos: map.ring().head() }),

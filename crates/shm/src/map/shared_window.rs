@@ -24,7 +24,7 @@ use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::{
     Liveness, OwnerInfo, ProducerTotals, Reading, Refusal, SharedWriter, Unattached, Wake,
 };
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 /// For how long an attach waits while a live producer holds the ring's lock, and the sleep between two
@@ -41,6 +41,8 @@ pub struct SharedWindow {
     // In drop order. The lock first: a child that another thread forks meanwhile would keep it.
     _lock: ByteLock,
     pair: SharedPair,
+    /// How many records were written at the last refusal.
+    refused_at: Cell<Option<u64>>,
     clock: MachineClock,
     ring: RingFile,
 }
@@ -84,7 +86,8 @@ impl SharedWindow {
         let patient = Patient::new(liveness.clone());
         let writer = RefCell::new(writer);
         let pair = SharedPair { children, map, writer, liveness, patient };
-        Ok(SharedWindow { pair, clock, ring, _lock: lock })
+        futex::rouse(pair.at().ring());
+        Ok(SharedWindow { pair, refused_at: Cell::new(None), clock, ring, _lock: lock })
     }
 
     /// Returns the clock that timestamps are taken from, if the ring has time.
@@ -372,8 +375,15 @@ impl SharedWindow {
     #[cold]
     pub fn refuse(&self, refusal: Refusal, len: usize) {
         if !self.forked() {
-            let wake = self.pair.writer.borrow_mut().refuse(self.pair.at(), refusal, len);
-            self.pair.owed(wake);
+            let at = self.pair.at();
+            let wake = self.pair.writer.borrow_mut().refuse(at, refusal, len);
+            let written = Some(self.totals().written.records);
+            if self.refused_at.replace(written) != written {
+                // The first of several: a consumer that sleeps beside a full ring has missed its wake.
+                futex::rouse(at.ring());
+            } else {
+                self.pair.owed(wake);
+            }
         }
     }
 

@@ -47,6 +47,8 @@ pub struct WriteWindow {
     pub(super) map: Mirror,
     /// `write_loop` takes its position, and gives it back.
     pub(super) writer: Writer,
+    /// How many records were written at the last refusal.
+    refused_at: Option<u64>,
     clock: MachineClock,
     ring: RingFile,
     _lock: ByteLock,
@@ -70,7 +72,8 @@ impl WriteWindow {
         let clock = ring.timestamp_clock()?;
         let writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(source))?;
-        Ok(WriteWindow { children, map, writer, clock, ring, _lock: lock })
+        futex::rouse(map.ring());
+        Ok(WriteWindow { children, map, writer, refused_at: None, clock, ring, _lock: lock })
     }
 
     /// Returns the clock that timestamps are taken from, if the ring has time.
@@ -281,7 +284,14 @@ impl WriteWindow {
     #[cold]
     pub fn refuse(&mut self, refusal: Refusal, len: usize) {
         let owed = self.writer.refuse(self.map.ring(), refusal, len);
-        futex::wake_if(owed, self.map.ring().wait_word());
+        let written = Some(self.writer.totals().written.records);
+        if self.refused_at != written {
+            // The first of several: a consumer that sleeps beside a full ring has missed its wake.
+            self.refused_at = written;
+            futex::rouse(self.map.ring());
+        } else {
+            futex::wake_if(owed, self.map.ring().wait_word());
+        }
     }
 
     /// Checks whether a record of `len` bytes fits now.

@@ -11,8 +11,9 @@ use std::time::Duration;
 /// The longest single sleep of a thread that may miss a wake: a producer waiting for a foreign perf
 /// reader, which wakes nobody, and any thread where `membarrier` is forbidden.
 pub const SLICE: Duration = Duration::from_millis(20);
-/// The longest single sleep of all other threads.
-const LONG: Duration = Duration::from_secs(60);
+/// The longest single sleep of all other threads. A process that dies or is stopped between taking a
+/// sleeper's flag and `FUTEX_WAKE` leaves it asleep with nobody to wake it, so it looks by itself.
+const LONG: Duration = Duration::from_secs(1);
 
 /// Registers this process for the heavy fences of sleepers, once.
 pub(crate) fn fences() -> Fences {
@@ -61,6 +62,15 @@ pub(crate) fn wake_if(owed: bool, word: &AtomicU32) {
     if owed {
         wake(word);
     }
+}
+
+/// Wakes a ring's consumer, if it sleeps, without asking its flag, which a process may have taken and
+/// then died. For the moments at which that may have happened, none of which is on the path of a
+/// record: an attach, a recovery, the first refusal of several. One that is about to sleep has yet to
+/// look for records.
+#[cold]
+pub(crate) fn rouse(ring: Ring<'_>) {
+    wake(ring.wait_word());
 }
 
 /// Wakes all threads that sleep on the word.

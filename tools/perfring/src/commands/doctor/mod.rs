@@ -3,6 +3,7 @@
 mod files;
 mod machine;
 mod owners;
+mod read_locks;
 mod report;
 mod ring;
 

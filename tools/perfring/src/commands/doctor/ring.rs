@@ -3,6 +3,7 @@
 use super::files::{self, FileSystem};
 use super::machine::about;
 use super::owners;
+use super::read_locks;
 use super::report::Report;
 use crate::args::show_size;
 use crate::failure::Failure;
@@ -21,6 +22,7 @@ pub(super) fn check(report: &mut Report, location: &Location) -> Result<(), Fail
     };
     layout(report, location, &stat.layout)?;
     file(report, location, &stat.layout)?;
+    read_locks::check(report, location)?;
     pages(report, &stat.layout)?;
     boot(report, &stat.layout)?;
     types(report, location)?;
