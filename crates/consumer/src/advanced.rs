@@ -14,7 +14,7 @@ use crate::observer::Observer;
 use perfring_ring::ReadError;
 use perfring_shm::{AttachError, ReadWindow};
 
-pub use perfring_ring::{Front, ResumePoint};
+pub use perfring_ring::{Front, ReaderId, ResumePoint};
 pub use perfring_shm::{Raw, RawReader, Sleeper, Ticket};
 
 /// The rarely used half of a [`Consumer`]: see [`Consumer::advanced`].

@@ -347,14 +347,14 @@ impl Consumer {
     /// Returns the position of the next record.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.cursor.resume_point().pos
+        self.cursor.resume_point().pos()
     }
 
     /// Returns how many records were read since the ring was made, by this consumer and those
     /// before it.
     #[must_use]
     pub fn read_count(&self) -> Count {
-        self.cursor.resume_point().before.since(self.lapped())
+        self.cursor.resume_point().before().since(self.lapped())
     }
 
     /// Returns how many records of an overwrite ring were overwritten before this consumer, or one

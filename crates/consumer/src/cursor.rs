@@ -79,14 +79,14 @@ impl Cursor {
     /// Returns whether there may be something to read.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
-        self.mapping().head() != self.resume_point().pos
+        self.mapping().head() != self.resume_point().pos()
     }
 
     /// Returns whether there may be something to read, for a reader that polls continuously:
     /// prefetches the next record's cache lines with the head's.
     #[inline]
     pub(crate) fn is_behind_near(&self) -> bool {
-        let next = self.resume_point().pos;
+        let next = self.resume_point().pos();
         self.mapping().prefetch(next);
         self.mapping().prefetch(next.wrapping_add(64));
         self.is_behind()

@@ -52,7 +52,7 @@ impl Observer {
     pub fn fill(&self) -> Fill {
         let (head, size) = (self.window.mapping().head(), self.layout().data_size);
         Fill {
-            unread: head.saturating_sub(self.window.observer().resume_point().pos).min(size),
+            unread: head.saturating_sub(self.window.observer().resume_point().pos()).min(size),
             held: 0,
             size,
         }

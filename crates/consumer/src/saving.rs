@@ -55,7 +55,7 @@ impl Saving {
 
     /// Saves a resume point, whose records were read.
     pub(crate) fn save_resume_point(&mut self, resume_point: &ResumePoint) {
-        if resume_point.pos <= self.window.observer().resume_point().pos {
+        if resume_point.pos() <= self.window.observer().resume_point().pos() {
             self.window.save_resume_point(resume_point);
             self.unsaved = 0;
         }

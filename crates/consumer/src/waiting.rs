@@ -2,7 +2,6 @@
 
 use crate::consumer::Consumer;
 use crate::wait_strategy::{Poll, SPIN, left};
-use perfring_ring::ResumePoint;
 use perfring_shm::{SLICE, Ticket};
 use std::time::{Duration, Instant};
 
@@ -88,7 +87,8 @@ impl Consumer {
         self.release();
         // The wake at the end of an open reservation may be missed.
         let most = if self.tend() { SLICE } else { Duration::MAX };
-        let ResumePoint { pos, before, .. } = self.cursor.resume_point();
+        let here = self.cursor.resume_point();
+        let (pos, before) = (here.pos(), here.before());
         self.cursor.mapping().prepare_sleep(pos, before.records, self.wake_at, most)
     }
 
@@ -103,7 +103,7 @@ impl Consumer {
         if lags {
             // A live producer's reservation is not seen twice at the same position; or its producer
             // is slow, and nothing can be done about it.
-            let cursor = self.cursor.resume_point().pos;
+            let cursor = self.cursor.resume_point().pos();
             if self.lagged_at == Some(cursor) {
                 mapping.end_dead();
             }

@@ -3,7 +3,7 @@
 //! checked.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_consumer::advanced::{Front, ResumePoint};
+use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
 use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, ReadError, Start, Stat};
 use perfring_producer::{Options, Producer, RecordType, ReserveError, SharedProducer};
 use std::collections::VecDeque;
@@ -99,11 +99,17 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
             check_totals(&fixture, written, released);
         }
     }
-    // Marks that are old, or of nowhere, do nothing.
+    // Those of other readers, at positions that this one has read, do nothing: there may be no record.
     let last = *resume_points.back().unwrap();
-    consumer.advanced().release_to(&ResumePoint { pos: last.pos + 8, ..last });
-    consumer.advanced().release_to(&ResumePoint { pos: 8, ..last });
-    consumer.advanced().release_to(&ResumePoint { pos: last.pos - 4, ..last });
+    let observer = Observer::open(fixture.ring(), Start::Latest).unwrap();
+    assert_eq!(observer.resume_point().pos(), consumer.resume_point().pos());
+    for other in [
+        observer.resume_point(),
+        ResumePoint::new(ReaderId::unique(), last.pos() - 8, last.before()),
+        ResumePoint::default(),
+    ] {
+        consumer.advanced().release_to(&other);
+    }
     check_totals(&fixture, written, released);
 
     // The next consumer gets what was read and not released.
@@ -171,7 +177,7 @@ fn the_front_is_what_comes_next() {
                     let same = next_copy == next || next == Front::Empty || policy != Policy::Drop;
                     assert!(same && next_copy != Front::Empty, "{next_copy:?} {next:?}");
                     // The observer may stand after a hole already.
-                    assert_eq!(consumer.resume_point().before, observer.resume_point().before);
+                    assert_eq!(consumer.resume_point().before(), observer.resume_point().before());
                     (expect, seen) = (next, seen + 1);
                 }
                 assert_eq!(seen, n + 1);
@@ -202,7 +208,7 @@ fn a_loss_that_was_found_and_not_taken_is_reported_by_the_next_observer() {
     assert_eq!(observer.advanced().peek().unwrap(), Front::Lost);
     assert_eq!(observer.advanced().peek().unwrap(), Front::Lost, "again");
     let resume_point = observer.resume_point();
-    assert_eq!(resume_point.before.records, 10);
+    assert_eq!(resume_point.before().records, 10);
     assert_eq!(resume_point.saved(), observer.saved());
     let mut next = Observer::open(fixture.ring(), Start::At(resume_point.saved())).unwrap();
     for (name, observer) in [("took", &mut observer), ("next", &mut next)] {
@@ -216,7 +222,7 @@ fn a_loss_that_was_found_and_not_taken_is_reported_by_the_next_observer() {
             assert_eq!(number(&observer.read().unwrap().unwrap()), n, "{name}");
         }
         assert!(observer.read().unwrap().is_none());
-        assert_eq!(observer.resume_point().before.records, 1000);
+        assert_eq!(observer.resume_point().before().records, 1000);
         println!("{name}: {} lapped, {} read", lost.records, 1000 - first);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::decode::{What, decode};
 use crate::event::EventKind;
-use perfring_consumer::advanced::{Front, ResumePoint};
+use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
 use perfring_consumer::{
     Anchor, Anchors, Cause, ClockError, Count, Fill, Item, Lost, MachineClock, ReadError, Record,
 };
@@ -51,6 +51,7 @@ const READINGS: u32 = 3;
 /// ```
 #[derive(Debug)]
 pub struct KernelRing {
+    id: ReaderId,
     mapped: MappedKernel,
     event: EventKind,
     cpu: i32,
@@ -123,6 +124,7 @@ impl KernelRing {
     pub(crate) fn new(mapped: MappedKernel, event: EventKind, cpu: i32, uuid: [u8; 16]) -> Self {
         let pos = mapped.released();
         KernelRing {
+            id: ReaderId::unique(),
             mapped,
             event,
             cpu,
@@ -242,19 +244,14 @@ impl KernelRing {
     /// Returns the resume point after everything that was taken.
     #[must_use]
     pub fn resume_point(&self) -> ResumePoint {
-        ResumePoint {
-            pos: self.here.end,
-            before: self.taken,
-            lapped: Count::default(),
-            range_end: 0,
-        }
+        ResumePoint::new(self.id, self.here.end, self.taken)
     }
 
     /// Releases the space of what was taken before this [`resume_point`](KernelRing::resume_point)
     /// to the kernel.
     pub fn release_to(&mut self, resume_point: &ResumePoint) {
-        if resume_point.pos <= self.here.end {
-            self.mapped.release(resume_point.pos);
+        if resume_point.is_of(self.id) && resume_point.pos() <= self.here.end {
+            self.mapped.release(resume_point.pos());
         }
     }
 

@@ -231,12 +231,12 @@ fn a_ring_of_one_page_is_read_for_many_laps_in_order() {
     let (types, mut seen) = (types(), Seen::default());
     let mut positions = vec![0; rings.len()];
     // Records that wrap, as 64 does not divide the size of a loss record.
-    while rings.iter().all(|ring| ring.resume_point().pos < 20 * 4096) {
+    while rings.iter().all(|ring| ring.resume_point().pos() < 20 * 4096) {
         child.ask("line");
         seen.drain(&mut rings, &types);
         for (ring, position) in rings.iter().zip(&mut positions) {
-            assert!(ring.resume_point().pos >= *position);
-            *position = ring.resume_point().pos;
+            assert!(ring.resume_point().pos() >= *position);
+            *position = ring.resume_point().pos();
         }
     }
     let switches = child.switches_at_rest() - before;

@@ -1,5 +1,6 @@
 //! The totals: what was written, read and lost, so that `written = read + present`.
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
     CONSUMER_TOTALS, Cause, PRODUCER_TOTALS, consumer_totals as c, producer_totals as p,
 };
@@ -225,21 +226,65 @@ pub enum Front {
     Lost,
 }
 
+/// Who made a resume point: a reader, which releases to none that another one made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ReaderId(u64);
+
+impl ReaderId {
+    /// Returns an id that no other reader of this process has.
+    #[must_use]
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        ReaderId(NEXT.fetch_add(1, Ordering::Relaxed)) // says nothing of other memory
+    }
+}
+
 /// A position in a ring after something that was read, with the totals that are true there: to be
 /// released later.
+///
+/// Only a reader makes one, after a whole record, and only that reader releases to it: nobody can
+/// release in the middle of a record, or by the totals of another ring. The default is no reader's,
+/// before everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResumePoint {
-    /// The position of the next record.
-    pub pos: u64,
-    /// What was before it since the ring was created.
-    pub before: Count,
+    pub(crate) of: ReaderId,
+    pub(crate) pos: u64,
+    pub(crate) before: Count,
     /// Of that, what was overwritten before the reader came to it.
-    pub lapped: Count,
+    pub(crate) lapped: Count,
     /// The end of the last AUX range that belongs to it, in a drop ring.
-    pub range_end: u64,
+    pub(crate) range_end: u64,
 }
 
 impl ResumePoint {
+    /// Makes one for a reader that is not of this crate. The readers of this crate know their own ids,
+    /// and release to no such point.
+    #[must_use]
+    pub fn new(of: ReaderId, pos: u64, before: Count) -> Self {
+        ResumePoint { of, pos, before, ..ResumePoint::default() }
+    }
+
+    /// Returns whether this reader made it.
+    #[must_use]
+    #[inline]
+    pub fn is_of(&self, reader: ReaderId) -> bool {
+        self.of == reader
+    }
+
+    /// Returns the position of the next record.
+    #[must_use]
+    #[inline]
+    pub fn pos(&self) -> u64 {
+        self.pos
+    }
+
+    /// Returns what was before it since the ring was created.
+    #[must_use]
+    #[inline]
+    pub fn before(&self) -> Count {
+        self.before
+    }
+
     /// Returns the position for an observer to continue from.
     #[must_use]
     pub fn saved(&self) -> Saved {

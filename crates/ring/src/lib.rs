@@ -80,7 +80,9 @@ mod view;
 mod wait;
 
 pub use consumer::borrow::Reader;
-pub use counters::{ConsumerTotals, Count, Front, ProducerTotals, Refused, ResumePoint, Saved};
+pub use counters::{
+    ConsumerTotals, Count, Front, ProducerTotals, ReaderId, Refused, ResumePoint, Saved,
+};
 pub use holder::OwnerInfo;
 pub use kernel::{KernelFrame, KernelReader};
 pub use observer::copy::{Observer, Seen, Start};

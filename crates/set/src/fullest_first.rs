@@ -147,7 +147,7 @@ impl FullestFirst {
             }
         }
         let Some((fill, at)) = most else { return Ok(None) };
-        let from = self.entries.get(at).map_or(0, |entry| entry.source.resume_point().pos);
+        let from = self.entries.get(at).map_or(0, |entry| entry.source.resume_point().pos());
         self.turn = Some((at, from.saturating_add(fill.size / TURN)));
         Ok(Some(at))
     }

@@ -2,8 +2,8 @@
 //! same, and in their order.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_consumer::advanced::{Front, ResumePoint};
-use perfring_consumer::{Anchors, Cause, Fill, Item, Lost, Record, Types};
+use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
+use perfring_consumer::{Anchors, Cause, Count, Fill, Item, Lost, Record, Types};
 use perfring_set::{About, Merge, Source, SourceError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +62,7 @@ impl Source for Flood {
     }
 
     fn resume_point(&self) -> ResumePoint {
-        ResumePoint { pos: self.pos, ..ResumePoint::default() }
+        ResumePoint::new(ReaderId::default(), self.pos, Count::default())
     }
 
     fn fill(&self) -> Fill {
@@ -127,7 +127,7 @@ impl Source for Honest {
     }
 
     fn resume_point(&self) -> ResumePoint {
-        ResumePoint { pos: self.taken, ..ResumePoint::default() }
+        ResumePoint::new(ReaderId::default(), self.taken, Count::default())
     }
 
     fn fill(&self) -> Fill {

@@ -215,6 +215,6 @@ fn observers_of_overwrite_rings_get_every_record_or_a_report_of_its_loss() {
         assert_eq!(read + lost, 4 * RECORDS);
     }
     for id in ids.keys() {
-        assert_eq!(merge.resume_point(*id).unwrap().before.records, 4 * RECORDS);
+        assert_eq!(merge.resume_point(*id).unwrap().before().records, 4 * RECORDS);
     }
 }

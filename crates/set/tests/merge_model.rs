@@ -3,8 +3,8 @@
 //! and everything comes once and in the order of its ring.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use perfring_consumer::advanced::{Front, ResumePoint};
-use perfring_consumer::{Anchors, Cause, Fill, Item, Lost, ReadError, Record, Types};
+use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
+use perfring_consumer::{Anchors, Cause, Count, Fill, Item, Lost, ReadError, Record, Types};
 use perfring_set::{About, Merge, Source, SourceError};
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
@@ -91,7 +91,7 @@ impl Source for Fake {
     }
 
     fn resume_point(&self) -> ResumePoint {
-        ResumePoint { pos: self.taken, ..ResumePoint::default() }
+        ResumePoint::new(ReaderId::default(), self.taken, Count::default())
     }
     fn release(&mut self, _: &ResumePoint) {}
     fn fill(&self) -> Fill {

@@ -343,7 +343,7 @@ impl Engine {
     #[must_use]
     pub fn is_past(&self, heads: &HashMap<SourceId, u64>) -> bool {
         heads.iter().all(|(id, head)| {
-            self.merge.resume_point(*id).is_none_or(|resume_point| resume_point.pos >= *head)
+            self.merge.resume_point(*id).is_none_or(|resume_point| resume_point.pos() >= *head)
         })
     }
 

@@ -128,7 +128,7 @@ impl Reader {
         loop {
             let batch = self.pins.with_source(py, |source| {
                 let unread = source.fill().unread;
-                let end = source.resume_point().pos.saturating_add(unread);
+                let end = source.resume_point().pos().saturating_add(unread);
                 let guess = unread.min(GUESS) as usize;
                 let guess = guess.min(max.saturating_mul(64));
                 let mut batch = Builder::copies(guess, self.layout.time);
@@ -161,7 +161,7 @@ impl Reader {
         let (max, until) = (max.unwrap_or(usize::MAX), timeout.begin());
         loop {
             let got = self.pins.with_source(py, |source| {
-                let start = source.resume_point().pos;
+                let start = source.resume_point().pos();
                 let end = start.saturating_add(source.fill().unread);
                 // A record in the AUX area has no place among the others: the batch ends before it,
                 // or is a copy of it.

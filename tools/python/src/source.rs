@@ -46,7 +46,7 @@ impl Source {
     pub(crate) fn position(&self) -> u64 {
         match self {
             Source::Consumer(consumer) => consumer.position(),
-            Source::Observer(observer) => observer.resume_point().pos,
+            Source::Observer(observer) => observer.resume_point().pos(),
         }
     }
 

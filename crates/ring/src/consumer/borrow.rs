@@ -3,7 +3,7 @@
 use crate::consumer::lines::Lines;
 use crate::consumer::passed::Passed;
 use crate::consumer::release::{Progress, Release};
-use crate::counters::{ConsumerTotals, Count};
+use crate::counters::{ConsumerTotals, Count, ReaderId};
 use crate::record::{Corrupt, Found, Frame, Range, Shape, payload_of, split, step};
 use crate::view::{Ring, sane};
 use crate::wait::Fences;
@@ -16,6 +16,7 @@ const IDLE_POLLS: u32 = 64;
 /// The private state of the consumer of a drop ring.
 #[derive(Debug)]
 pub struct Reader {
+    pub(super) id: ReaderId,
     progress: Progress,
     pub(super) release: Release,
     /// The fast path goes no further than this.
@@ -45,6 +46,7 @@ impl Reader {
         }
         let (release, passed) = Release::take_over(ring, tail, fences)?;
         Ok(Reader {
+            id: ReaderId::unique(),
             progress: Progress::at(tail, passed),
             release,
             stop: tail,

@@ -20,6 +20,7 @@ impl Reader {
     #[inline]
     pub fn resume_point(&self) -> ResumePoint {
         ResumePoint {
+            of: self.id,
             pos: self.cursor(),
             before: self.passed(),
             lapped: Count::default(),
@@ -28,10 +29,10 @@ impl Reader {
     }
 
     /// Releases everything before a resume point. Returns whether a waiting producer is to be
-    /// woken. A resume point that is not after the last one, or that has not been read yet, has no
-    /// effect.
+    /// woken. A resume point of another reader, or one that is not after the last one, has no effect.
     pub fn release_to(&mut self, ring: Ring<'_>, resume_point: &ResumePoint) -> bool {
-        if resume_point.pos <= self.release.pos
+        if resume_point.of != self.id
+            || resume_point.pos <= self.release.pos
             || resume_point.pos > self.cursor()
             || !resume_point.pos.is_multiple_of(8)
         {

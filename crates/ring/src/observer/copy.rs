@@ -2,7 +2,7 @@
 //! whether the copy is intact or was overwritten meanwhile.
 
 use crate::aux_area;
-use crate::counters::{ConsumerTotals, Count, Front, ResumePoint, Saved};
+use crate::counters::{ConsumerTotals, Count, Front, ReaderId, ResumePoint, Saved};
 use crate::oldest::oldest;
 use crate::read_error::ReadError;
 use crate::record::{
@@ -43,6 +43,7 @@ pub enum Seen<'a> {
 /// position in the page.
 #[derive(Debug)]
 pub struct Observer {
+    id: ReaderId,
     cursor: u64,
     head: u64,
     /// Count before `cursor`, since the ring was created: read and lost.
@@ -91,6 +92,7 @@ impl Observer {
             return Err(Corrupt { pos: place.pos });
         }
         Ok(Observer {
+            id: ReaderId::unique(),
             cursor: place.pos,
             head: place.pos,
             passed: place.before,
@@ -327,14 +329,17 @@ impl Observer {
             Some((_, before)) => *before,
             None => {
                 let (pos, before) = (self.cursor, self.passed);
-                ResumePoint { pos, before, lapped: self.lapped, range_end: 0 }
+                ResumePoint { of: self.id, pos, before, lapped: self.lapped, range_end: 0 }
             }
         }
     }
 
     /// Saves a resume point in the page, as [`Observer::save`] saves the present one: only for the
-    /// consumer of an overwrite ring.
+    /// consumer of an overwrite ring. One of another reader has no effect.
     pub fn save_resume_point(&mut self, ring: Ring<'_>, resume_point: &ResumePoint) {
+        if resume_point.of != self.id {
+            return;
+        }
         self.seq_latch.write(&ring.header.consumer, &resume_point.totals().to_words());
     }
 

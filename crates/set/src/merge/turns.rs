@@ -94,7 +94,7 @@ impl Merge {
     fn is_implausible(&mut self, slot: u32, time: u64, now: u64) -> bool {
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return false };
         let (from, at) = entry.since;
-        let pos = entry.source.resume_point().pos;
+        let pos = entry.source.resume_point().pos();
         if pos < from && from != u64::MAX {
             return false;
         }

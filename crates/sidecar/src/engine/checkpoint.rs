@@ -72,9 +72,11 @@ impl<K: Copy + Eq + Hash> Checkpoints<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perfring_consumer::Count;
+    use perfring_consumer::advanced::ReaderId;
 
     fn resume_point(pos: u64) -> ResumePoint {
-        ResumePoint { pos, ..ResumePoint::default() }
+        ResumePoint::new(ReaderId::default(), pos, Count::default())
     }
 
     #[test]
@@ -103,11 +105,11 @@ mod tests {
         // Merged checkpoints are released together, when the last of them is delivered.
         let before_last = checkpoints.delivered(10 * MAX as u64 - 1);
         assert!(
-            before_last.values().all(|resume_point| resume_point.pos < 8 * MAX as u64),
+            before_last.values().all(|resume_point| resume_point.pos() < 8 * MAX as u64),
             "{before_last:?}"
         );
         let last = checkpoints.delivered(10 * MAX as u64);
-        let furthest = last.values().map(|resume_point| resume_point.pos).max();
+        let furthest = last.values().map(|resume_point| resume_point.pos()).max();
         assert_eq!((last.len(), furthest), (7, Some(80 * MAX as u64)));
     }
 }

@@ -245,7 +245,7 @@ impl Ring {
         let idle = !self.observed
             && self.stage == Stage::Reading
             && !self.shapes.has_producer()
-            && self.delivered().pos == self.shapes.head();
+            && self.delivered().pos() == self.shapes.head();
         self.idle = idle.then(|| self.idle.unwrap_or(now));
         self.idle
     }
@@ -266,7 +266,7 @@ impl Ring {
             observed: self.observed,
             copied: self.copied,
             removed: self.removed,
-            lag: self.shapes.head().saturating_sub(self.delivered().pos),
+            lag: self.shapes.head().saturating_sub(self.delivered().pos()),
         }
     }
 }
