@@ -393,10 +393,25 @@ static inline void perfring_write_owner_info(struct perfring_holder *holder, con
 	PERFRING_STORE(&holder->epoch, PERFRING_LOAD(&holder->epoch) + 1);
 }
 
-/* Registers this process for the heavy fences of sleepers; without that its light fences are full ones. */
+/* Registers this process with membarrier(2), so that a publish needs no full fence. Returns 0, or -1 if
+ * the kernel refuses. With one thread it takes a microsecond, and the first attach does it. With more the
+ * kernel waits for each processor, 9 to 20 ms: a program that has threads before it attaches calls this as
+ * it starts, or its rings issue full fences. */
+static inline int perfring_register_process(void)
+{
+	return syscall(SYS_membarrier, 4 /* REGISTER_GLOBAL_EXPEDITED */, 0, 0) == 0 ? 0 : -1;
+}
+
+/* Decides this ring's light fences, and registers this process if that takes no time. */
 static inline void perfring_register_fences(struct perfring *ring)
 {
-	ring->asymmetric = syscall(SYS_membarrier, 4 /* REGISTER_GLOBAL_EXPEDITED */, 0, 0) == 0;
+	/* GET_REGISTRATIONS, since Linux 6.3; an older one has to be asked by the slow way, or not at all. */
+	long registered = syscall(SYS_membarrier, 512, 0, 0);
+	struct stat tasks; /* a directory's links are its subdirectories and two */
+
+	ring->asymmetric = registered > 0 && (registered & 4) != 0;
+	if (!ring->asymmetric && stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink == 3)
+		ring->asymmetric = perfring_register_process() == 0;
 }
 
 static inline void perfring_light_fence(const struct perfring *ring)

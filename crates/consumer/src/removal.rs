@@ -1,9 +1,7 @@
 //! Detecting that the ring's file was removed: no process wakes a reader for that.
 
+use perfring_shm::until_tick;
 use std::time::{Duration, Instant};
-
-/// How often a waiting reader asks the file system.
-const EVERY: Duration = Duration::from_secs(1);
 
 /// When a reader asks next.
 #[derive(Debug, Default)]
@@ -12,12 +10,13 @@ pub(crate) struct Removal {
 }
 
 impl Removal {
-    /// Returns whether it is time to ask, at most once in [`EVERY`].
+    /// Returns whether it is time to ask, at most once a second: at the same moments for all
+    /// rings.
     pub(crate) fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let due = self.next.is_none_or(|next| next <= now);
         if due {
-            self.next = now.checked_add(EVERY);
+            self.next = now.checked_add(until_tick());
         }
         due
     }

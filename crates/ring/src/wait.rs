@@ -7,6 +7,7 @@
 
 use crate::record::{Found, Shape, step};
 use crate::view::Ring;
+use core::sync::atomic::AtomicBool;
 use perfring_abi::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use perfring_abi::{SpaceLine, WaitLine};
 
@@ -16,9 +17,14 @@ pub enum Fences {
     /// Only a compiler fence: the process is registered for `MEMBARRIER_CMD_GLOBAL_EXPEDITED`, and
     /// sleepers issue it before they check.
     Asymmetric,
-    /// A full fence: `membarrier(2)` is unavailable.
+    /// A full fence, until [`Fences::registered`]: the process was not registered when this was
+    /// decided, or `membarrier(2)` is unavailable.
     Full,
 }
+
+/// Whether the process has been registered since. Of the process and not of a ring, so not in loom's
+/// hands.
+static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 impl Fences {
     /// Issues the publisher's fence (I, K).
@@ -28,7 +34,25 @@ impl Fences {
             // loom does not model membarrier: there both sides are full fences, which is what the
             // asymmetric pair amounts to.
             Fences::Asymmetric if cfg!(not(loom)) => compiler_fence(Ordering::SeqCst),
+            // The registration was over before it was stored, so a sleeper's fence comes here.
+            Fences::Full if REGISTERED.load(core::sync::atomic::Ordering::Acquire) => {
+                compiler_fence(Ordering::SeqCst);
+            }
             _ => fence(Ordering::SeqCst),
+        }
+    }
+
+    /// To be called once the process is registered: from now on all its fences are compiler fences.
+    pub fn registered() {
+        REGISTERED.store(true, core::sync::atomic::Ordering::Release);
+    }
+
+    /// Returns [`Fences::Asymmetric`] after [`Fences::registered`].
+    #[must_use]
+    pub fn now() -> Self {
+        match REGISTERED.load(core::sync::atomic::Ordering::Acquire) {
+            true => Fences::Asymmetric,
+            false => Fences::Full,
         }
     }
 }

@@ -73,6 +73,6 @@ pub use perf::mapped::MappedKernel;
 #[cfg(feature = "poll")]
 pub use poll::pollable::{PollBy, PollError, Pollable};
 pub use sys::clock::{ClockError, Clocks, CounterSample, MachineClock};
-pub use sys::futex::SLICE;
+pub use sys::futex::{SLICE, register_process, until_tick};
 pub use sys::host::program_name;
 pub use sys::sigbus::install_sigbus_handler;

@@ -3,25 +3,67 @@
 use perfring_ring::{Fences, Ring, full_fence};
 use rustix::io::Errno;
 use rustix::thread::futex;
-use rustix::thread::{MembarrierCommand, Timespec, membarrier};
-use std::sync::OnceLock;
+use rustix::thread::{ClockId, MembarrierCommand, Timespec, membarrier};
+use rustix::time::clock_gettime;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 /// The longest single sleep of a thread that may miss a wake: a producer waiting for a foreign perf
 /// reader, which wakes nobody, and any thread where `membarrier` is forbidden.
 pub const SLICE: Duration = Duration::from_millis(20);
-/// The longest single sleep of all other threads. A process that dies or is stopped between taking a
-/// sleeper's flag and `FUTEX_WAKE` leaves it asleep with nobody to wake it, so it looks by itself.
-const LONG: Duration = Duration::from_secs(1);
+/// How often everything that sleeps wakes by itself. A process that dies or is stopped between taking a
+/// sleeper's flag and `FUTEX_WAKE` leaves it asleep with nobody to wake it, and nobody wakes a reader
+/// whose ring's file is removed.
+const TICK: Duration = Duration::from_secs(1);
 
-/// Registers this process for the heavy fences of sleepers, once.
+/// Returns the time until the clock's next full second: the longest sleep of a thread that should miss
+/// no wake. All sleepers of a machine end theirs at the same moments, so that a process which sleeps
+/// on thousands of rings is woken once a second for all of them.
+#[must_use]
+pub fn until_tick() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    TICK.saturating_sub(Duration::from_nanos(now.tv_nsec.unsigned_abs()))
+}
+
+/// Registers this process with `membarrier(2)`, so that a publish needs no full fence (some 5 ns).
+/// Returns whether it is registered: the call may be forbidden, as in some containers.
+///
+/// The first attach does this by itself where it costs a microsecond, in a process with one thread.
+/// With more threads the kernel waits for each processor first: 9 to 20 ms, which no first record
+/// should wait for. So a program that has threads before it attaches (an async runtime) either calls
+/// this as it starts, or pays the full fences: until this is called by anybody, at any time, from
+/// when on the rings that are attached already are spared them too.
+///
+/// ```
+/// if !perfring_shm::register_process() {
+///     eprintln!("membarrier(2) is forbidden here: each record costs a full fence");
+/// }
+/// ```
+///
+/// Source: `membarrier_register_global_expedited` in Linux's `kernel/sched/membarrier.c`, which waits
+/// for an RCU grace period unless the address space has one user.
+pub fn register_process() -> bool {
+    if Fences::now() == Fences::Full
+        && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
+    {
+        Fences::registered();
+    }
+    Fences::now() == Fences::Asymmetric
+}
+
+/// Returns the fences of a ring that is being attached, and registers this process for the heavy
+/// fences of sleepers if that takes no time.
 pub(crate) fn fences() -> Fences {
-    static FENCES: OnceLock<Fences> = OnceLock::new();
-    *FENCES.get_or_init(|| match membarrier(MembarrierCommand::RegisterGlobalExpedited) {
-        Ok(()) => Fences::Asymmetric,
-        Err(_) => Fences::Full,
-    })
+    if Fences::now() == Fences::Full && has_one_thread() {
+        register_process();
+    }
+    Fences::now()
+}
+
+/// Returns whether this process is known to have one thread: a directory's links are its
+/// subdirectories and two.
+fn has_one_thread() -> bool {
+    rustix::fs::stat("/proc/self/task").is_ok_and(|tasks| tasks.st_nlink == 3)
 }
 
 /// Executes a fence in every thread of every registered process, and in this one. Returns how long
@@ -29,7 +71,7 @@ pub(crate) fn fences() -> Fences {
 pub(crate) fn heavy() -> Duration {
     let fenced = membarrier(MembarrierCommand::GlobalExpedited).is_ok();
     full_fence();
-    if fenced { LONG } else { SLICE }
+    if fenced { until_tick() } else { SLICE }
 }
 
 /// Sleeps while the word holds `value`, for at most `limit`. The futex is not private: the word is
