@@ -75,7 +75,7 @@ pub use perfring_ring::{
 };
 pub use perfring_shm::{
     AttachError, ClockError, Identity, Idle, Lines, Location, MachineClock, Pages, RingFile, Role,
-    Seat, Trust, install_sigbus_handler, recover,
+    Seat, Trust, install_sigbus_handler, recover, register_process,
 };
 #[cfg(feature = "poll")]
 pub use perfring_shm::{PollBy, PollError, Pollable};

@@ -121,7 +121,7 @@ pub use perfring_ring::{Count, ProducerTotals, Refused, Wake};
 pub use perfring_shm::{
     AttachError, ClockError, CreateError, Location, OpenError, Pages, PagesError, Removal,
     Reservation, RingOptions as Options, SharedReservation, create, create_if_missing,
-    install_sigbus_handler, remove,
+    install_sigbus_handler, register_process, remove,
 };
 pub use perfring_types as types;
 pub use reserved_batch::ReservedBatch;

@@ -28,6 +28,7 @@ fn main() -> ExitCode {
     if let Err(error) = perfring_consumer::install_sigbus_handler() {
         note(&format!("a ring whose file is truncated will end this process: {error}"));
     }
+    perfring_consumer::register_process(); // before there are threads
     let done = match Cli::try_parse() {
         Ok(cli) => cli.run(),
         Err(error) if error.use_stderr() => Err(Failure::Usage(usage_sentence(&error))),

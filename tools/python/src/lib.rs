@@ -58,6 +58,8 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         // A truncated ring file raises an exception and does not kill the interpreter.
         perfring_consumer::install_sigbus_handler()?;
+        // Before there are threads, most likely.
+        perfring_consumer::register_process();
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("BYTES", perfring_producer::RecordType::BYTES.get())
     }
