@@ -1,5 +1,5 @@
 //! The cost to a consumer of not trusting the processes that may write the ring: `Trust::Nobody`,
-//! which copies each record before it is examined, beside `Trust::Peers`, which borrows it in
+//! which copies each record before it is examined, beside `Trust::Auto`, which borrows it in
 //! place.
 //!
 //! Both compare every byte of every record. `alone` reads records that are already published, on
@@ -118,9 +118,9 @@ fn main() {
     println!("payload mode      alone, ns a record   of plain   beside, ns a record   of plain");
     for len in LENS {
         let mut modes = [
-            Mode::new(dir.path(), "read", Trust::Peers, false),
+            Mode::new(dir.path(), "read", Trust::Auto, false),
             Mode::new(dir.path(), "read copied", Trust::Nobody, false),
-            Mode::new(dir.path(), "drain", Trust::Peers, true),
+            Mode::new(dir.path(), "drain", Trust::Auto, true),
             Mode::new(dir.path(), "drain copied", Trust::Nobody, true),
         ];
         let payload: Vec<u8> = (0..len).map(|at| at as u8 ^ 0x5a).collect();

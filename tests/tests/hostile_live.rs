@@ -169,7 +169,7 @@ fn consumer(path: &Path, figures: &Figures, guard: Trust, see: fn(Item<'_>)) {
 
 const READERS: [(&str, Turn); 7] = [
     ("a guarded consumer", |path, figures| consumer(path, figures, Trust::Nobody, keep)),
-    ("a consumer", |path, figures| consumer(path, figures, Trust::Peers, touch)),
+    ("a consumer", |path, figures| consumer(path, figures, Trust::Auto, touch)),
     ("an observer", |path, figures| {
         let start = if figures.turns.load(Ordering::Relaxed) % 2 == 0 {
             Start::Oldest

@@ -9,7 +9,7 @@ use crate::run::Run;
 use crate::wait_strategy::{Distance, WaitStrategy};
 use perfring_ring::{Count, ReadError, WakeAt};
 use perfring_shm::{
-    AttachError, Location, Pages, PagesError, ReadWindow, Trust, program_name, when_there,
+    AttachError, Location, Pages, PagesError, ReadWindow, program_name, when_there,
 };
 use std::time::Duration;
 
@@ -334,14 +334,11 @@ impl Consumer {
         Ok(Some(Pinned { window: window.pin()? }))
     }
 
-    /// Returns [`Trust::Nobody`] if records of a drop ring are copied, else [`Trust::Peers`]: this
-    /// is what [`Trust::Auto`] has resolved to.
+    /// Returns whether records of a drop ring are copied before they are examined: what its
+    /// [`Trust`] came to. Those of an overwrite ring always are.
     #[must_use]
-    pub fn trust(&self) -> Trust {
-        match self.cursor {
-            Cursor::Guarded(_) => Trust::Nobody,
-            Cursor::InPlace(_) | Cursor::Saving(_) => Trust::Peers,
-        }
+    pub fn is_guarded(&self) -> bool {
+        matches!(self.cursor, Cursor::Guarded(_))
     }
 
     /// Returns the position of the next record.

@@ -25,17 +25,15 @@ impl Cursor {
         lines: Lines,
         trust: Trust,
     ) -> Result<Self, AttachError> {
-        let (mapping, trust) = ConsumerMapping::attach(location, lines, trust)?;
-        Ok(match (mapping.file().layout().policy, trust) {
+        let (mapping, guarded) = ConsumerMapping::attach(location, lines, trust)?;
+        Ok(match (mapping.file().layout().policy, guarded) {
             (Policy::Overwrite, _) => {
                 Cursor::Saving(Saving::new(CopyWindow::resume(mapping, name)?))
             }
-            (Policy::Drop, Trust::Nobody) => {
+            (Policy::Drop, true) => {
                 Cursor::Guarded(Guarded::new(ReadWindow::attach(mapping, name)?))
             }
-            (Policy::Drop, Trust::Peers | Trust::Auto) => {
-                Cursor::InPlace(ReadWindow::attach(mapping, name)?)
-            }
+            (Policy::Drop, false) => Cursor::InPlace(ReadWindow::attach(mapping, name)?),
         })
     }
 

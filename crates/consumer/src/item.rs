@@ -88,9 +88,10 @@ impl<'a> Record<'a> {
         bytemuck::try_from_bytes(self.bytes).map_err(|_| TypeMismatch::Length { len, needed })
     }
 
-    /// Returns the record as an rkyv archive, checked in full, in place as [`Record::as_pod`] does.
-    /// A producer that breaks the protocol can change what is in the ring after the check: use
-    /// [`Record::archived_copy`] if producers are not trusted.
+    /// Returns the record as an rkyv archive, checked in full where the record is: in the ring if only
+    /// this process's user may write it, or by a [`Promise`](crate::Promise), else in the consumer's
+    /// copy of it (see [`Trust`](crate::Trust)). So nobody who is not trusted can change it after the
+    /// check.
     ///
     /// # Errors
     /// [`TypeMismatch`] if it is of another type, or damaged.

@@ -62,7 +62,7 @@ impl Observer {
         options: &ObserverOptions,
     ) -> Result<Self, AttachError> {
         let &ObserverOptions { start, trust, wait } = options;
-        let window = CopyWindow::watch(ObserverMapping::open(location, trust)?, start)?;
+        let window = CopyWindow::watch(ObserverMapping::open_with(location, trust)?, start)?;
         let distance = Distance::of_observer(window.mapping().file().layout().data_size);
         Ok(Observer { window, wait_strategy: wait, distance, removal: Removal::default() })
     }

@@ -42,8 +42,8 @@ pub struct ConsumerOptions {
     pub name: Option<String>,
     /// What is done with the cache lines of records that were read in place.
     pub lines: Lines,
-    /// Whether records are borrowed in place, or copied because producers are not trusted. Default
-    /// [`Trust::Peers`].
+    /// Whether records are borrowed in place, or copied because others may change them. Default
+    /// [`Trust::Auto`]: copied if other users than this process's may write the file.
     pub trust: Trust,
     /// How the consumer polls and waits. Default [`WaitStrategy::Adaptive`].
     pub wait: WaitStrategy,
@@ -67,8 +67,9 @@ impl ConsumerOptions {
 pub struct ObserverOptions {
     /// Where it starts. Default [`Start::Oldest`].
     pub start: Start,
-    /// An observer always copies. With [`Trust::Nobody`] it also takes no more memory than
-    /// [`Trust::MAX_AUX`] for a payload, and survives a file that is truncated.
+    /// An observer always copies. With [`Trust::Nobody`], or where [`Trust::Auto`] (the default)
+    /// comes to it, it also takes no more memory than [`Trust::MAX_AUX`] for a payload, and survives a
+    /// file that is truncated.
     pub trust: Trust,
     /// How the observer polls. Default [`WaitStrategy::Adaptive`].
     pub wait: WaitStrategy,

@@ -4,7 +4,7 @@ use crate::item::{Item, Record};
 use crate::table::Types;
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Found, ReadError, RingTotals, Start};
-use perfring_shm::{AttachError, CopyWindow, Location, ObserverMapping, Trust, bytes_of};
+use perfring_shm::{AttachError, CopyWindow, Location, ObserverMapping, bytes_of};
 
 /// A copy of everything intact in a ring: of a live ring while its producer runs at full speed, or
 /// of the file that dead processes left.
@@ -39,8 +39,7 @@ impl Snapshot {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Corrupt`] if not even the positions are valid.
     pub fn take(location: impl Into<Location>) -> Result<Self, AttachError> {
-        let window =
-            CopyWindow::watch(ObserverMapping::open(location, Trust::Peers)?, Start::Oldest)?;
+        let window = CopyWindow::watch(ObserverMapping::open(location)?, Start::Oldest)?;
         Self::of(window.mapping()).map_err(|source| window.mapping().file().corrupt(source))
     }
 

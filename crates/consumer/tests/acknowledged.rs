@@ -25,9 +25,9 @@ fn next(consumer: &mut Consumer) -> Option<u64> {
 #[test]
 fn what_is_not_acknowledged_comes_again() {
     for (policy, trust) in [
-        (Policy::Drop, Trust::Peers),
+        (Policy::Drop, Trust::Auto),
         (Policy::Drop, Trust::Nobody),
-        (Policy::Overwrite, Trust::Peers),
+        (Policy::Overwrite, Trust::Auto),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
@@ -72,10 +72,10 @@ fn by_default_an_item_counts_as_read_at_the_next_call() {
     for number in 0..2u64 {
         producer.publish(&number.to_ne_bytes()).unwrap();
     }
-    let mut consumer = attach(&path, Trust::Peers, Acknowledge::default());
+    let mut consumer = attach(&path, Trust::Auto, Acknowledge::default());
     assert_eq!(next(&mut consumer), Some(0));
     drop(consumer);
-    assert_eq!(next(&mut attach(&path, Trust::Peers, Acknowledge::default())), Some(1));
+    assert_eq!(next(&mut attach(&path, Trust::Auto, Acknowledge::default())), Some(1));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_producer_waits_for_what_is_not_acknowledged() {
     let path = dir.path().join("ring");
     let mut producer =
         Producer::create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
-    let mut consumer = attach(&path, Trust::Peers, Acknowledge::Explicit);
+    let mut consumer = attach(&path, Trust::Auto, Acknowledge::Explicit);
     let mut published = 0u64;
     while producer.publish(&published.to_ne_bytes()).is_ok() {
         published += 1;
@@ -101,7 +101,7 @@ fn holes_of_a_ring_that_is_acknowledged_make_room_again() {
     let path = dir.path().join("ring");
     let mut producer =
         Producer::create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
-    for trust in [Trust::Peers, Trust::Nobody] {
+    for trust in [Trust::Auto, Trust::Nobody] {
         let mut consumer = attach(&path, trust, Acknowledge::Explicit);
         producer.publish(&7u64.to_ne_bytes()).unwrap();
         assert_eq!(next(&mut consumer), Some(7));

@@ -26,7 +26,7 @@ fn publish(producer: &mut Producer, byte: u8) {
 
 /// The consumers of every kind of ring, and how to read one byte of each.
 fn consumers() -> impl Iterator<Item = (Policy, Trust)> {
-    [(Policy::Drop, Trust::Peers), (Policy::Drop, Trust::Nobody), (Policy::Overwrite, Trust::Peers)]
+    [(Policy::Drop, Trust::Auto), (Policy::Drop, Trust::Nobody), (Policy::Overwrite, Trust::Auto)]
         .into_iter()
 }
 
@@ -105,7 +105,7 @@ fn attach_again(old: Consumer, path: &Path, trust: Trust) -> Consumer {
 fn a_sleeping_consumer_finds_its_ring_removed() {
     for policy in [Policy::Drop, Policy::Overwrite] {
         let (_dir, path, _producer) = ring(policy);
-        let mut consumer = attach(&path, Trust::Peers);
+        let mut consumer = attach(&path, Trust::Auto);
         // It has checked for the file, and found it.
         assert!(!consumer.wait(Duration::from_millis(1)));
         let (send, received) = std::sync::mpsc::channel();
@@ -145,7 +145,7 @@ fn a_descriptor_of_a_removed_ring_is_not_armed() {
     use rustix::event::{PollFd, PollFlags, poll};
     for by in [PollBy::Any, PollBy::Thread] {
         let (_dir, path, _producer) = ring(Policy::Drop);
-        let mut consumer = attach(&path, Trust::Peers);
+        let mut consumer = attach(&path, Trust::Auto);
         let mut pollable = consumer.pollable(by).unwrap();
         assert!(consumer.arm(&mut pollable, FOR_EVER).unwrap());
         fs::remove_file(&path).unwrap();

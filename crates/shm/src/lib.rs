@@ -29,9 +29,9 @@
 //! * A forked child has private memory instead of its parent's mappings, see `sys/fork.rs`: a slice
 //!   that it inherited is its own.
 //! * A process that breaks the protocol (it can, if it may write the file) can change bytes under
-//!   such a slice. That is no worse than any other shared file mapping, and no length or position
-//!   that this code uses is read from the shared page without a check. To read from an untrusted
-//!   producer, use an observer, or a consumer with [`Trust::Nobody`]: their records are copies.
+//!   such a slice. A consumer borrows in place only where nobody but its own user may write the file,
+//!   or by a [`Promise`], see `file/trust.rs`; elsewhere, and in an observer, records are copies. No
+//!   length or position that this code uses is read from the shared page without a check.
 //! * A file that is truncated loses its pages, and touching them raises SIGBUS. In a process that
 //!   called [`install_sigbus_handler`], private memory takes their place, see `sys/sigbus.rs`.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
@@ -50,7 +50,7 @@ pub use file::location::Location;
 pub use file::open::{Identity, RingFile, Seat};
 pub use file::open_or_create::{OpenError, create_if_missing, open_or_create};
 pub use file::remove::{Idle, Removal, remove};
-pub use file::trust::Trust;
+pub use file::trust::{Promise, Trust};
 pub use map::consumer_mapping::{ConsumerMapping, Lines};
 pub use map::copy_window::CopyWindow;
 pub use map::inspect::{SlotsSeen, anchors, peek, slots};

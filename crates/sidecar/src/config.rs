@@ -7,9 +7,8 @@ pub(crate) mod opened;
 pub(crate) mod rule;
 mod table;
 
-pub use input::{From, Input, InputSource, Mode};
+pub use input::{From, Input, InputSource, Mode, Trusted};
 pub use kinds::{Delivery, OutputConfig};
-pub use perfring_consumer::Trust;
 pub use table::ConfigError;
 
 use rule::Rule;

@@ -29,7 +29,7 @@
 //! as a loss with the cause "output busy", before the next record of the same ring.
 //!
 //! [key]: perfring_export::Key
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod config;
 mod engine;

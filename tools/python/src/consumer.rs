@@ -211,7 +211,7 @@ fn wait_strategy(wait_strategy: &str) -> PyResult<WaitStrategy> {
 fn trust(trust: &str) -> PyResult<Trust> {
     match trust {
         "auto" => Ok(Trust::Auto),
-        "peers" => Ok(Trust::Peers),
+        "peers" => Ok(crate::memory::trust_peers()),
         "nobody" => Ok(Trust::Nobody),
         other => Err(choice("trust", other, "\"auto\", \"peers\" or \"nobody\"")),
     }

@@ -6,6 +6,14 @@
 //! consumer; objects with such memory keep that alive.
 #![allow(unsafe_code)]
 
+use perfring_consumer::{Promise, Trust};
+
+/// Returns the trust of a program that asks for `trust="peers"`.
+pub(crate) fn trust_peers() -> Trust {
+    // SAFETY: by these words the program promises it, as the documentation of `Consumer` says.
+    Trust::Peers(unsafe { Promise::all_writers_keep_to_the_protocol() })
+}
+
 pub(crate) mod buffer;
 mod exports;
 pub(crate) mod held;

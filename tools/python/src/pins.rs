@@ -11,7 +11,7 @@ use crate::locks::{Leftover, lock, try_lock};
 use crate::memory::pinned::{Pinned, pinned, pinned_span};
 use crate::source::Source;
 use perfring_consumer::advanced::ResumePoint;
-use perfring_consumer::{Acknowledge, Anchors, Location, Policy, ReadError, Trust, Types};
+use perfring_consumer::{Acknowledge, Anchors, Location, Policy, ReadError, Types};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::collections::VecDeque;
@@ -75,7 +75,7 @@ impl Pins {
         if let Source::Consumer(consumer) = &mut source
             && consumer.layout().policy == Policy::Drop
             // Else what it lends is a copy of its own, until the next.
-            && consumer.trust() == Trust::Peers
+            && !consumer.is_guarded()
         {
             consumer.advanced().hold();
             pinning = true;

@@ -232,7 +232,7 @@ pub enum AttachError {
     /// be larger than its limit.
     #[error(
         "{location} has an AUX area of {size} bytes, and a reader that trusts nobody copies from no more than \
-         {}: use Trust::Peers if all processes that may write the file are trusted",
+         {}: use Trust::Peers if all processes that may write the file keep to the protocol",
         COPIED_AUX_MAX
     )]
     TooLargeToCopy {

@@ -1,4 +1,14 @@
-//! Whether the processes that may write a ring's file are trusted.
+//! Whether the processes that may write a ring's file are trusted, and when a borrow of the ring's bytes
+//! is sound.
+//!
+//! The language knows nothing of another process that writes a mapped file, and every crate that maps
+//! files has to say who promises that none does. `memmap2` makes `map` unsafe and leaves it to the
+//! caller. Here the protocol promises it for a record, from its commit to its release; what is left is
+//! a process that may write the file and breaks the protocol. The standard library counts what other
+//! processes do to this one's memory from outside (`/proc/self/mem`, `ptrace`) as beyond what safe code
+//! answers for. That holds of a process of the same user, who may do that anyway, and of root. It does
+//! not hold of other users. So records are borrowed in place where only this user may write the file,
+//! and copied elsewhere; who has read the other processes' code instead says so with [`Promise`].
 
 use crate::file::error::{AttachError, COPIED_AUX_MAX};
 use crate::file::open::RingFile;
@@ -12,36 +22,61 @@ const OTHERS_WRITE: u32 = 0o022;
 /// of them have no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Everybody who may write the file. Records of a drop ring are borrowed in place, and do not
-    /// change while every process keeps to the protocol.
-    #[default]
-    Peers,
+    /// Everybody who may write the file, by the caller's promise. Records of a drop ring are borrowed
+    /// in place.
+    Peers(Promise),
     /// Nobody. Each record is copied before it is returned, so no process can change it while it is
     /// read, and truncation of the file is an error instead of the end of this process
     /// ([`install_sigbus_handler`] is called). Rings with an AUX area of more than
     /// [`Trust::MAX_AUX`] are refused: a single payload could take that much memory.
     Nobody,
-    /// [`Trust::Peers`] if the file belongs to this process's user and nobody else may write it, else
-    /// [`Trust::Nobody`].
+    /// This process's user: records of a drop ring are borrowed in place if the file belongs to it and
+    /// nobody else may write it, else this is [`Trust::Nobody`]. What the file's mode says at the
+    /// attach counts.
+    #[default]
     Auto,
+}
+
+/// The promise that every process which may write a ring's file keeps to the protocol.
+///
+/// ```
+/// use perfring_shm::{Promise, Trust};
+/// // SAFETY: the group that may write our rings has one program, the collector of this repository.
+/// let trust = Trust::Peers(unsafe { Promise::all_writers_keep_to_the_protocol() });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise(());
+
+impl Promise {
+    /// Makes the promise.
+    ///
+    /// # Safety
+    /// While a consumer that was attached with it lives, no process changes the bytes of a record
+    /// between its commit and its release: none that may write the file (its mode, and descriptors
+    /// that were passed on) breaks the protocol. One that does changes what a `&[u8]` or a checked
+    /// archive of this process refers to, which is undefined behaviour.
+    #[must_use]
+    pub const unsafe fn all_writers_keep_to_the_protocol() -> Self {
+        Promise(())
+    }
 }
 
 impl Trust {
     /// The largest AUX area that [`Trust::Nobody`] reads: 256 MiB.
     pub const MAX_AUX: u64 = COPIED_AUX_MAX;
 
-    /// Decides [`Trust::Auto`] for this file, which is mapped next, and prepares for
-    /// [`Trust::Nobody`].
-    pub(crate) fn prepare(self, ring: &RingFile) -> Result<Self, AttachError> {
-        let trust = match self {
+    /// Decides for this file, which is mapped next, whether its records are to be guarded: copied
+    /// before they are examined. Prepares for that.
+    pub(crate) fn guards(self, ring: &RingFile) -> Result<bool, AttachError> {
+        let guarded = match self {
             Trust::Auto => {
                 let (owner, mode) = ring.owner()?;
-                let own = owner == nix::unistd::geteuid().as_raw() && mode & OTHERS_WRITE == 0;
-                if own { Trust::Peers } else { Trust::Nobody }
+                owner != nix::unistd::geteuid().as_raw() || mode & OTHERS_WRITE != 0
             }
-            Trust::Peers | Trust::Nobody => self,
+            Trust::Peers(_) => false,
+            Trust::Nobody => true,
         };
-        if trust == Trust::Nobody {
+        if guarded {
             let size = ring.layout.aux_size;
             if size > Trust::MAX_AUX {
                 return Err(AttachError::TooLargeToCopy { location: ring.location.clone(), size });
@@ -49,6 +84,6 @@ impl Trust {
             install_sigbus_handler()
                 .map_err(|source| ring.io("installing the SIGBUS handler", source))?;
         }
-        Ok(trust)
+        Ok(guarded)
     }
 }

@@ -48,22 +48,22 @@ pub struct ConsumerMapping {
 }
 
 impl ConsumerMapping {
-    /// Maps a ring and takes the consumer's seat. Returns the trust that applies to it:
-    /// [`Trust::Peers`] or [`Trust::Nobody`].
+    /// Maps a ring and takes the consumer's seat. Returns whether its records are to be guarded:
+    /// copied before they are examined.
     ///
-    /// With [`Lines::WriteTouch`] the data area of a drop ring is mapped writable, except with
-    /// [`Trust::Nobody`].
+    /// With [`Lines::WriteTouch`] the data area of a drop ring is mapped writable, except where it is
+    /// guarded.
     pub fn attach(
         location: impl Into<Location>,
         lines: Lines,
         trust: Trust,
-    ) -> Result<(Self, Trust), AttachError> {
+    ) -> Result<(Self, bool), AttachError> {
         let location = location.into();
         let opening = fork::hold_off();
         let ring = RingFile::open(location, Access::Write)?;
-        let trust = trust.prepare(&ring)?;
+        let guarded = trust.guards(&ring)?;
         // A consumer that copies needs no write access.
-        let in_place = ring.layout.policy == Policy::Drop && trust == Trust::Peers;
+        let in_place = ring.layout.policy == Policy::Drop && !guarded;
         let lines = if in_place { lines } else { Lines::Leave };
         let hands_back = lines == Lines::WriteTouch;
         let access = if hands_back { DataAccess::Write } else { DataAccess::Read };
@@ -72,7 +72,7 @@ impl ConsumerMapping {
         let children = NotForChildren::new(map.ranges(), &ring.file);
         drop(opening);
         let (lock, presence) = (ring.take(Seat::Consumer)?, Presence::default());
-        Ok((ConsumerMapping { children, map, ring, lines, presence, _lock: lock }, trust))
+        Ok((ConsumerMapping { children, map, ring, lines, presence, _lock: lock }, guarded))
     }
 
     /// Stores the owner info of the seat.

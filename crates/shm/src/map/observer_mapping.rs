@@ -20,9 +20,19 @@ pub struct ObserverMapping {
 
 impl ObserverMapping {
     /// Maps a ring, whether or not processes are attached to it.
-    pub fn open(location: impl Into<Location>, trust: Trust) -> Result<Self, AttachError> {
+    pub fn open(location: impl Into<Location>) -> Result<Self, AttachError> {
+        Self::map(RingFile::open(location.into(), Access::Read)?)
+    }
+
+    /// Maps a ring that somebody may truncate, or who may claim that its payloads are large: a guarded
+    /// one is refused if they could be, and does not end this process.
+    pub fn open_with(location: impl Into<Location>, trust: Trust) -> Result<Self, AttachError> {
         let ring = RingFile::open(location.into(), Access::Read)?;
-        trust.prepare(&ring)?;
+        trust.guards(&ring)?;
+        Self::map(ring)
+    }
+
+    fn map(ring: RingFile) -> Result<Self, AttachError> {
         Ok(ObserverMapping { map: Plain::map(&ring)?, ring, presence: Presence::default() })
     }
 

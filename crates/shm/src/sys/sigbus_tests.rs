@@ -4,7 +4,6 @@
 
 use super::*;
 use crate::file::create::{RingOptions, create};
-use crate::file::trust::Trust;
 use crate::map::observer_mapping::ObserverMapping;
 use crate::sys::blocks::ENTRIES;
 use memmap2::{MmapOptions, MmapRaw};
@@ -106,7 +105,7 @@ fn child() {
         }
     }
     // A ring that is mapped now is guarded, whichever handler was installed meanwhile.
-    let observer = ObserverMapping::open(&path, Trust::Peers).unwrap();
+    let observer = ObserverMapping::open(&path).unwrap();
     truncated(&path);
     assert_eq!(observer.snapshot().err(), Some(ReadError::Truncated));
     println!("{GUARDED}");
@@ -138,13 +137,13 @@ fn any_number_of_rings_is_guarded_while_others_come_and_go() {
     // More than a block of the table has.
     let rings: Vec<_> = (0..ENTRIES + 40).map(|_| ring()).collect();
     let observers: Vec<_> =
-        rings.iter().map(|(_, path)| ObserverMapping::open(path, Trust::Peers).unwrap()).collect();
+        rings.iter().map(|(_, path)| ObserverMapping::open(path).unwrap()).collect();
     let (stop, whole) = (AtomicBool::new(false), ring());
     std::thread::scope(|scope| {
         let come_and_go = || {
             let mut count = 0u64;
             while !stop.load(Ordering::Relaxed) {
-                let observer = ObserverMapping::open(&whole.1, Trust::Peers).unwrap();
+                let observer = ObserverMapping::open(&whole.1).unwrap();
                 assert!(observer.snapshot().is_ok(), "it is not cut");
                 count += 1;
             }
@@ -178,7 +177,7 @@ fn two_threads_may_find_the_same_ring_truncated() {
     install_sigbus_handler().unwrap();
     for _ in 0..200 {
         let (_dir, path) = ring();
-        let observer = ObserverMapping::open(&path, Trust::Peers).unwrap();
+        let observer = ObserverMapping::open(&path).unwrap();
         truncated(&path);
         std::thread::scope(|scope| {
             for _ in 0..2 {

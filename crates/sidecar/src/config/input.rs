@@ -1,7 +1,7 @@
 //! Inputs: where records come from.
 
 use super::table::{ConfigError, Table};
-use perfring_consumer::{Location, Trust};
+use perfring_consumer::{Location, Promise, Trust};
 use perfring_kernel::{EventKind, UnknownEvent};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub struct Input {
     pub from: From,
     /// Which drop rings' records are copied before they are decoded: by default those of rings that
     /// other users may write to. (A ring whose file is truncated is set aside in any case.)
-    pub trust: Trust,
+    pub trust: Trusted,
     /// After this many seconds a ring of a directory is removed that is read to its end, and whose
     /// producers are dead. An overwrite ring with records stays: they are a program's last words.
     pub prune_after_seconds: Option<u64>,
@@ -64,18 +64,31 @@ pub enum From {
     Latest,
 }
 
-/// [`Guard`] in its serialised form.
-#[derive(Deserialize)]
-#[serde(remote = "Trust", rename_all = "lowercase")]
-enum TrustKey {
+/// The operator's word for a [`Trust`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trusted {
+    /// `auto`: copies where other users than this process's may write.
+    #[default]
     Auto,
+    /// `peers`: the operator promises that all processes which may write the rings keep to the
+    /// protocol.
     Peers,
+    /// `nobody`: copies.
     Nobody,
 }
 
-/// Copies where other users than this process's may write.
-fn auto() -> Trust {
-    Trust::Auto
+impl Trusted {
+    #[allow(unsafe_code, reason = "the promise is the operator's, who is the one that can make it")]
+    pub(crate) fn trust(self) -> Trust {
+        match self {
+            Trusted::Auto => Trust::Auto,
+            // SAFETY: by choosing this word the operator promises it: see its documentation, and that
+            // of the command's `--trust`.
+            Trusted::Peers => Trust::Peers(unsafe { Promise::all_writers_keep_to_the_protocol() }),
+            Trusted::Nobody => Trust::Nobody,
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -87,8 +100,7 @@ struct Keys {
     pid: Option<u32>,
     mode: Mode,
     from: From,
-    #[serde(with = "TrustKey", default = "auto")]
-    trust: Trust,
+    trust: Trusted,
     prune_after_seconds: Option<u64>,
 }
 
@@ -96,7 +108,7 @@ impl Input {
     /// Creates an input of this source, read as suits the rings.
     #[must_use]
     pub fn new(source: InputSource) -> Self {
-        let (mode, from, trust) = (Mode::Auto, From::Oldest, Trust::Auto);
+        let (mode, from, trust) = (Mode::Auto, From::Oldest, Trusted::Auto);
         Input { source, mode, from, trust, prune_after_seconds: None }
     }
 
@@ -142,9 +154,9 @@ impl Input {
         });
         let trust = match self.trust {
             _ if self.mode == Mode::Observe => "",
-            Trust::Auto => "; copied where others may write",
-            Trust::Nobody => "; copied",
-            Trust::Peers => "; not copied",
+            Trusted::Auto => "; copied where others may write",
+            Trusted::Nobody => "; copied",
+            Trusted::Peers => "; not copied",
         };
         format!("reads {source}: {mode}{trust}{prune}")
     }

@@ -4,7 +4,7 @@ use crate::config::{From, Input, Mode};
 use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{
     Acknowledge, AttachError, Cause, Consumer, ConsumerOptions, Count, Location, Lost, Observer,
-    ObserverOptions, Policy, Saved, Start, Trust,
+    ObserverOptions, Policy, Saved, Start,
 };
 use perfring_export::{Origin, Shapes};
 use perfring_set::{Source, SourceId};
@@ -187,19 +187,19 @@ impl Ring {
                 (None, From::Latest) => Start::Latest,
             };
             let options =
-                ObserverOptions { start, trust: input.trust, ..ObserverOptions::default() };
+                ObserverOptions { start, trust: input.trust.trust(), ..ObserverOptions::default() };
             let observer = Observer::open_with(location.clone(), &options)?;
             let layout = *observer.layout();
             (Box::new(observer), layout)
         } else {
             let options = ConsumerOptions {
                 name: Some("perfring sidecar".to_owned()),
-                trust: input.trust,
+                trust: input.trust.trust(),
                 acknowledge: Acknowledge::Explicit,
                 ..ConsumerOptions::default()
             };
             let consumer = Consumer::attach_with(location.clone(), &options)?;
-            copied = consumer.trust() == Trust::Nobody;
+            copied = consumer.is_guarded();
             let layout = *consumer.layout();
             (Box::new(consumer), layout)
         };

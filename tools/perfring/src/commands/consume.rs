@@ -4,7 +4,7 @@ use crate::args;
 use crate::commands::follow::{self, FollowArgs, Source};
 use crate::failure::Failure;
 use crate::stop::Stop;
-use perfring_consumer::{Consumer, ConsumerOptions, Location, Trust};
+use perfring_consumer::{Consumer, ConsumerOptions, Location};
 
 /// Take records out of a ring
 ///
@@ -25,9 +25,6 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     args.follow.format.check()?;
     let stop = Stop::install()?;
-    let consumer = Consumer::attach_with(
-        &args.ring,
-        &ConsumerOptions { trust: Trust::Auto, ..ConsumerOptions::named("perfring consume") },
-    )?;
+    let consumer = Consumer::attach_with(&args.ring, &ConsumerOptions::named("perfring consume"))?;
     follow::run(&args.follow, &args.ring, Source::Consumer(consumer), &stop)
 }

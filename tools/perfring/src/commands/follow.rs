@@ -7,7 +7,7 @@ use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
-use perfring_consumer::{Consumer, Item, Layout, Location, Observer, ReadError, Stat, Trust};
+use perfring_consumer::{Consumer, Item, Layout, Location, Observer, ReadError, Stat};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
@@ -170,7 +170,7 @@ impl Source {
             });
         }
         if let Source::Consumer(consumer) = self
-            && consumer.trust() == Trust::Nobody
+            && consumer.is_guarded()
         {
             // Records are copies: the observer advances once stdout has taken them.
             consumer.advanced().hold();

@@ -2,7 +2,7 @@
 
 use crate::args;
 use crate::failure::{Failure, note};
-use perfring_sidecar::config::{Input, InputSource, Mode, Trust};
+use perfring_sidecar::config::{Input, InputSource, Mode, Trusted};
 use perfring_sidecar::{Config, ConfigError, End, Rule, Sidecar, Signals, StartError};
 use std::path::PathBuf;
 
@@ -37,11 +37,12 @@ pub(crate) struct Args {
     #[arg(long)]
     observe: bool,
     /// Which rings' records are copied before they are decoded: those of rings that other users may
-    /// write to (auto), of all (always), or of none (never). A ring whose file is truncated is set
-    /// aside in any case
+    /// write to (auto), of all (nobody), or of none (peers: you promise that every process which may
+    /// write to the rings keeps to the protocol; one that does not can make this one misbehave in any
+    /// way). A ring whose file is truncated is set aside in any case
     #[arg(long, value_name = "WHOM", value_parser = args::one_of([
-        ("auto", Trust::Auto), ("peers", Trust::Peers), ("nobody", Trust::Nobody)]))]
-    trust: Option<Trust>,
+        ("auto", Trusted::Auto), ("peers", Trusted::Peers), ("nobody", Trusted::Nobody)]))]
+    trust: Option<Trusted>,
     /// Save the positions in observed rings in this file, and continue there
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,

@@ -4,7 +4,7 @@ use super::held::{Given, Held};
 use crate::failure::{Failure, note};
 use crate::ring_name::Name;
 use perfring_consumer::{
-    AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Start, Stat, Trust,
+    AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Start, Stat,
 };
 use perfring_export::{Event, Origin, Shapes};
 use perfring_set::{Change, Follower, Merge, RingEntry, Source, SourceId};
@@ -98,13 +98,8 @@ impl Live {
                 (Box::new(observer), layout)
             }
             How::Consume => {
-                let consumer = Consumer::attach_with(
-                    location,
-                    &ConsumerOptions {
-                        trust: Trust::Auto,
-                        ..ConsumerOptions::named("perfring record")
-                    },
-                )?;
+                let consumer =
+                    Consumer::attach_with(location, &ConsumerOptions::named("perfring record"))?;
                 let layout = *consumer.layout();
                 (Box::new(consumer), layout)
             }
