@@ -200,3 +200,21 @@ fn a_closed_pipe_is_no_failure() {
         assert_eq!((done.code(), done.err().as_str()), (0, ""), "{args:?}");
     }
 }
+
+#[test]
+fn who_has_a_read_lock_on_a_ring_is_named() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    assert_eq!(check(&doctor(&ring), &ring, "read locks"), ("ok".to_owned(), "none".to_owned()));
+    // By a descriptor that can only read: this may anybody who may read the file.
+    let file = fs::File::open(&ring).unwrap();
+    rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::LockShared).unwrap();
+    let done = doctor(&ring);
+    let (level, said) = check(&done, &ring, "read locks");
+    let name = fs::read_to_string("/proc/self/comm").unwrap();
+    let named = format!("{} (pid {}) has a read lock on it", name.trim(), std::process::id());
+    assert!(level == "warn" && said.starts_with(&named), "{level} {said}");
+    assert_eq!(done.code(), 1);
+    drop(file);
+    assert_eq!(check(&doctor(&ring), &ring, "read locks").0, "ok");
+}
