@@ -48,6 +48,7 @@ fn a_publish_waits_for_a_holder_of_the_lock_that_comes_back() {
     let ring = dir.path().join("ring");
     create(&ring, &Options::many()).unwrap();
     let own = SharedProducer::attach(&ring).unwrap();
+    assert_eq!(own.lock_wait(), Duration::from_millis(5), "some milliseconds unless set otherwise");
     // However slow this machine is.
     own.set_lock_wait(Duration::from_secs(60));
     let mut own = Some(own);

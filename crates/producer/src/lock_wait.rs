@@ -32,6 +32,12 @@ impl SharedProducer {
         self.window.set_lock_wait(limit);
     }
 
+    /// Returns for how long publishing and reserving wait for the lock.
+    #[must_use]
+    pub fn lock_wait(&self) -> Duration {
+        self.window.lock_wait()
+    }
+
     /// Publishes one record as [`SharedProducer::publish`] does, but does not wait for a live producer
     /// that is off its core: after some ten microseconds the record is lost.
     ///

@@ -9,6 +9,7 @@
 //! | read the file of a process that has died | [`at_night`] |
 //! | use Python and numpy | [`python`] |
 //! | tune memory: huge pages, locking, NUMA | [`memory`] |
+//! | know what holds beside a process that breaks the protocol, and when a borrow is sound | [`trust`] |
 //! | compare perfring with something else | [`why_not`] |
 //!
 //! The format of a ring is specified in `proto/ABI.md`, with a glossary; all figures are in `benches/RESULTS.md`.
@@ -37,6 +38,9 @@ pub mod python {}
 
 #[doc = include_str!("sidecar.md")]
 pub mod sidecar {}
+
+#[doc = include_str!("trust.md")]
+pub mod trust {}
 
 #[doc = include_str!("why_not.md")]
 pub mod why_not {}

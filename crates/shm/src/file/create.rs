@@ -52,6 +52,9 @@ pub struct RingOptions {
     /// are too long for the data area, up to its size. Default 0.
     pub aux_size: u64,
     /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe.
+    /// Whoever may read the file can also take a read lock on it, which keeps others from attaching
+    /// ([`AttachError::ReadLocked`](crate::AttachError::ReadLocked)); `perfring doctor` names the
+    /// process that does.
     pub mode: u32,
 }
 

@@ -223,6 +223,11 @@ impl SharedWindow {
         }
     }
 
+    /// Returns for how long calls wait for the lock, except those that begin with `try`.
+    pub fn lock_wait(&self) -> Duration {
+        self.pair.patient.limit.get()
+    }
+
     /// Sets for how long calls wait for the lock, except those that begin with `try`.
     pub fn set_lock_wait(&self, limit: Duration) {
         self.pair.patient.limit.set(limit);
