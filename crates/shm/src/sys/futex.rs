@@ -108,8 +108,8 @@ pub(crate) fn wake_if(owed: bool, word: &AtomicU32) {
 
 /// Wakes a ring's consumer, if it sleeps, without asking its flag, which a process may have taken and
 /// then died. For the moments at which that may have happened, none of which is on the path of a
-/// record: an attach, a recovery, the first refusal of several. One that is about to sleep has yet to
-/// look for records.
+/// record: an attach, a recovery, the first refusal of several. One that is only about to sleep is not
+/// woken: that it sleeps for a second at most is what the promise rests on.
 #[cold]
 pub(crate) fn rouse(ring: Ring<'_>) {
     wake(ring.wait_word());
