@@ -78,6 +78,8 @@ mod totals;
 mod types;
 mod view;
 mod wait;
+#[cfg(all(test, not(any(loom, miri))))] // too many for them
+mod walk_tests;
 
 pub use consumer::borrow::Reader;
 pub use counters::{
