@@ -76,6 +76,7 @@ fn texts() -> Vec<String> {
         ReserveError::Contended { slot: 3 },
         ReserveError::Pending { slot: 3 },
         ReserveError::Forked,
+        ReserveError::Replaced,
         ReserveError::Corrupt { tail: 7 },
         ReserveError::Type(TypeError::NoTable),
         ReserveError::Type(TypeError::Taken { id: 5000 }),

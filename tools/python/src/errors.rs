@@ -137,6 +137,7 @@ pub(crate) fn reserve(py: Python<'_>, error: ReserveError) -> PyErr {
         ReserveError::TooLarge { .. } => "TooLarge",
         ReserveError::Type(_) => "BadType",
         ReserveError::Forked => "Forked",
+        ReserveError::Replaced => "Busy",
         _ => "PerfringError",
     };
     named(py, name, text)
