@@ -7,6 +7,7 @@ pub(crate) mod liveness;
 pub(crate) mod location;
 pub(crate) mod open;
 pub(crate) mod open_or_create;
+pub(crate) mod overlay;
 pub(crate) mod presence;
 pub(crate) mod remove;
 pub(crate) mod trust;
