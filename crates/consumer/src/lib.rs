@@ -74,8 +74,8 @@ pub use perfring_ring::{
     Refused, RingTotals, Saved, SlotFigures, Start, WakeAt,
 };
 pub use perfring_shm::{
-    AttachError, ClockError, Identity, Idle, Lines, Location, MachineClock, Pages, RingFile, Role,
-    Seat, Trust, install_sigbus_handler, recover,
+    AttachError, ClockError, FileSystem, Identity, Idle, Lines, Location, MachineClock, Pages,
+    RingFile, Role, Seat, Trust, install_sigbus_handler, recover,
 };
 #[cfg(feature = "poll")]
 pub use perfring_shm::{PollBy, PollError, Pollable};

@@ -1,6 +1,7 @@
 //! Opening a ring file and checking it before anything is mapped.
 
 use crate::file::error::AttachError;
+use crate::file::file_system::FileSystem;
 use crate::file::location::Location;
 use crate::file::overlay;
 use crate::sys::clock::{MachineClock, now_ns};
@@ -145,6 +146,16 @@ impl RingFile {
         let meta =
             self.file.metadata().map_err(|source| self.io("reading its metadata", source))?;
         Ok((meta.uid(), meta.mode() & 0o7777))
+    }
+
+    /// Returns the file system that the ring is on: its [`FileSystem::warning`] says which promise does not
+    /// hold there.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`].
+    pub fn file_system(&self) -> Result<FileSystem, AttachError> {
+        FileSystem::of_file(&self.file)
+            .map_err(|source| self.io("reading its file system's kind", source))
     }
 
     /// Returns where an overlay shows this file too: it is in the upper directory of that overlay, and
