@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::figures::accounts::{self, Balance, is_fed};
 use crate::figures::types::TypesUse;
 use crate::owner::{count, holding};
+use crate::process::State;
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{
     FileSystem, Layout, Location, Policy, Producers, Refused, RingFile, RingTotals, Stat,
@@ -194,10 +195,11 @@ fn consumer(
     stat: &Stat,
     totals: &RingTotals,
 ) -> Result<(), Failure> {
-    let last = holding(&stat.consumer);
+    let state = State::of(stat.consumer.alive, &stat.consumer.owner, location);
+    let last = holding(&stat.consumer, state);
     let waiting = totals.present.records;
     if stat.consumer.alive || stat.layout.policy == Policy::Overwrite || waiting == 0 {
-        return report.ok("consumer", last);
+        return owners::seat(report, "consumer", &stat.consumer, location);
     }
     let wait = if waiting == 1 { "waits" } else { "wait" };
     let message = format!("{last}, and {} {wait}", count(waiting, "record"));
