@@ -50,13 +50,13 @@ struct perfring_producer {
 };
 
 /* Whether another producer has attached since this one: the totals in the page, which each writes when it
- * attaches, are not this one's. The lock does not keep apart who opened an overlay and its upper directory. */
+ * attaches, are later than this one's. The lock does not keep apart who opened an overlay and its upper directory. */
 static inline int perfring_is_replaced(const struct perfring_producer *producer)
 {
 	const uint64_t *words = &producer->ring.header->producer_totals.copies[0][0];
 	uint64_t one = PERFRING_LOAD(&words[0]), other = PERFRING_LOAD(&words[PERFRING_PRODUCER_TOTALS_WORDS]);
 
-	return (one > other ? one : other) != producer->totals_writer.seq;
+	return (one > other ? one : other) > producer->totals_writer.seq;
 }
 
 static inline int perfring_replaced(struct perfring_producer *producer)

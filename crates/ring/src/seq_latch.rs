@@ -27,11 +27,12 @@ impl SeqLatchWriter {
         }
     }
 
-    /// Returns whether nobody else has written since: the newest number is this writer's.
-    pub(crate) fn is_only<const N: usize>(&self, seq_latch: &SeqLatch<N>) -> bool {
+    /// Returns whether another writer has continued after this one. A lesser number is none's: the page is
+    /// damaged, or its file was truncated.
+    pub(crate) fn is_passed<const N: usize>(&self, seq_latch: &SeqLatch<N>) -> bool {
         // Relaxed: another writer's number says enough, whatever of it is seen.
         let [one, other] = [0, 1].map(|copy| seq_latch.copies[copy][0].load(Ordering::Relaxed));
-        one.max(other) == self.seq
+        one.max(other) > self.seq
     }
 
     /// Writes a copy with the next number.

@@ -104,3 +104,15 @@ fn a_producer_whose_predecessor_died_while_it_wrote_its_totals_is_the_only_one()
     }
     assert!(torn.iter().all(|times| *times > 0), "torn: {torn:?}");
 }
+
+#[test]
+fn a_page_that_was_lost_is_not_taken_for_another_producer() {
+    let heap = HeapRing::new(SIZE, Policy::Drop).unwrap();
+    let mut writer = attach(&heap);
+    for _ in 0..100 {
+        publish(&heap, &mut writer, LEN).unwrap();
+        // Zeros, as in private memory that takes the place of a truncated file.
+        let words = heap.ring().header().producer.copies.iter().flatten();
+        words.for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+}

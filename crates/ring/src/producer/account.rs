@@ -116,9 +116,9 @@ impl Account {
     }
 
     /// Returns whether another producer has attached since this one: the totals in the page, which
-    /// each writes when it attaches, are not this one's.
+    /// each writes when it attaches, are later than this one's.
     pub(crate) fn is_replaced(&self, ring: Ring<'_>) -> bool {
-        !self.seq_latch.is_only(&ring.header.producer)
+        self.seq_latch.is_passed(&ring.header.producer)
     }
 
     /// Writes the totals into the page, true at the head. Everything committed must be published.
