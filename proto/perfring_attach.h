@@ -11,7 +11,8 @@
  *
  * Readers know rings of both policies, exclusive and shared, with and without timestamps; producers know
  * exclusive rings without timestamps. A ring with any other feature is refused. A file that is truncated
- * while it is mapped kills the process with SIGBUS, as any mapping does.
+ * while it is mapped kills the process with SIGBUS, as any mapping does; so does a full disk under a ring on btrfs
+ * and others that copy on write. ABI.md lists file systems.
  *
  * The letters at the atomics are those of the table in perfring.h.
  */

@@ -36,6 +36,7 @@
 #define PERFRING_E_TAKEN -22
 #define PERFRING_E_TABLE_BUSY -23
 #define PERFRING_E_READ_LOCKED -24
+#define PERFRING_E_REPLACED -25
 
 /* Features that this code reads. Not PERFRING_FEATURES_REQUIRED_KNOWN: this code refuses a feature that is
  * new in the layout until it implements it. */
@@ -68,6 +69,7 @@ static inline const char *perfring_error(int code)
 	case PERFRING_E_TABLE_FULL: return "the type table is full: make the ring with a larger one (`perfring create --types-size`)";
 	case PERFRING_E_TAKEN: return "the record type is taken in this ring by another type: give one of them another id, or raise its version";
 	case PERFRING_E_READ_LOCKED: return "the ring has a read lock on it, which keeps everybody from attaching: `perfring doctor` names the process that has it; end that, and let only who must read the ring";
+	case PERFRING_E_REPLACED: return "another producer has attached to this ring beside this one, which stops: the file is opened through two paths, of an overlay, or on a file system whose locks do not reach the other; `perfring doctor` says";
 	case PERFRING_E_TABLE_BUSY: return "another process holds the type table's lock and does not go on: try again";
 	}
 	return "unknown error";

@@ -49,9 +49,28 @@ struct perfring_producer {
 	uint64_t refused_at; /* 1 more than what was written at the last refusal; 0: there was none */
 };
 
-/* Publishes the totals, true at `pos`. */
+/* Whether another producer has attached since this one: the totals in the page, which each writes when it
+ * attaches, are later than this one's. The lock does not keep apart who opened an overlay and its upper directory. */
+static inline int perfring_is_replaced(const struct perfring_producer *producer)
+{
+	const uint64_t *words = &producer->ring.header->producer_totals.copies[0][0];
+	uint64_t one = PERFRING_LOAD(&words[0]), other = PERFRING_LOAD(&words[PERFRING_PRODUCER_TOTALS_WORDS]);
+
+	return (one > other ? one : other) > producer->totals_writer.seq;
+}
+
+static inline int perfring_replaced(struct perfring_producer *producer)
+{
+	producer->limit = 0; /* a smaller record is refused as well */
+	snprintf(producer->ring.why, sizeof(producer->ring.why), "%s", perfring_error(PERFRING_E_REPLACED));
+	return PERFRING_E_REPLACED;
+}
+
+/* Publishes the totals, true at `pos`, unless the page is another producer's. */
 static inline void perfring_write_totals(struct perfring_producer *producer)
 {
+	if (perfring_is_replaced(producer))
+		return;
 	producer->totals[PERFRING_PRODUCER_TOTALS_POS] = producer->totals_pos = producer->pos;
 	perfring_seq_latch_write(&producer->totals_writer, &producer->ring.header->producer_totals.copies[0][0],
 			     PERFRING_PRODUCER_TOTALS_WORDS, producer->totals);
@@ -160,6 +179,8 @@ static inline int perfring_make_room(struct perfring_producer *producer, uint64_
 	int overwrite = ring->shape.policy == PERFRING_POLICY_OVERWRITE;
 
 	*start = producer->pos;
+	if (perfring_is_replaced(producer))
+		return perfring_replaced(producer);
 	if (end - tail >= ring->data_size) {
 		if (overwrite) {
 			tail = perfring_evict(producer, end, &overwritten);
@@ -214,6 +235,8 @@ static inline int perfring_refuse(struct perfring_producer *producer, int why, u
 						  : PERFRING_PRODUCER_TOTALS_FULL_RECORDS;
 	uint64_t written;
 
+	if (perfring_is_replaced(producer))
+		return perfring_replaced(producer);
 	producer->totals[at]++;
 	producer->totals[at + 1] += len > UINT64_MAX - 15 ? UINT64_MAX & ~UINT64_C(7) : PERFRING_RECORD_SIZE(len);
 	producer->limit = 0;
@@ -350,6 +373,8 @@ static inline int perfring_wait_for_space(struct perfring_producer *producer, ui
 		return PERFRING_E_FORKED;
 	if (len > producer->max_len)
 		return PERFRING_E_TOO_LARGE;
+	if (perfring_is_replaced(producer))
+		return perfring_replaced(producer);
 	target = target > producer->ring.data_size ? target - producer->ring.data_size : 0;
 	/* A consumer that sleeps until a threshold would not make room. */
 	perfring_publish_head(producer, producer->pos, PERFRING_WAKE_FORCE);
@@ -377,7 +402,7 @@ static inline void perfring_producer_detach(struct perfring_producer *producer)
 {
 	uint64_t start;
 
-	if (!perfring_is_forked(&producer->ring)) {
+	if (!perfring_is_forked(&producer->ring) && !perfring_is_replaced(producer)) {
 		/* The markers before it are kept. */
 		if (producer->is_open)
 			perfring_publish_head(producer, producer->open_pos, PERFRING_WAKE_AUTO);

@@ -74,8 +74,8 @@ pub use perfring_ring::{
     Refused, RingTotals, Saved, SlotFigures, Start, WakeAt,
 };
 pub use perfring_shm::{
-    AttachError, ClockError, Identity, Idle, Lines, Location, MachineClock, Pages, Promise,
-    RingFile, Role, Seat, Trust, install_sigbus_handler, recover, register_process,
+    AttachError, ClockError, FileSystem, Identity, Idle, Lines, Location, MachineClock, Pages,
+    Promise, RingFile, Role, Seat, Trust, install_sigbus_handler, recover, register_process,
 };
 #[cfg(feature = "poll")]
 pub use perfring_shm::{PollBy, PollError, Pollable};

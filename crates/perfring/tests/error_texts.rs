@@ -53,6 +53,7 @@ fn of_rings() -> Vec<AttachError> {
         AttachError::Slots { location: location(), slots: 64 },
         AttachError::Kind { location: location(), producers: Producers::One },
         AttachError::HeldUp { location: location(), slot: 3, holder: holder() },
+        AttachError::UnderOverlay { location: location(), shown: "/merged/ticks".into() },
     ]);
     all
 }
@@ -76,6 +77,7 @@ fn texts() -> Vec<String> {
         ReserveError::Contended { slot: 3 },
         ReserveError::Pending { slot: 3 },
         ReserveError::Forked,
+        ReserveError::Replaced,
         ReserveError::Corrupt { tail: 7 },
         ReserveError::Type(TypeError::NoTable),
         ReserveError::Type(TypeError::Taken { id: 5000 }),

@@ -48,6 +48,13 @@ pub enum ReserveError {
     /// This process is a forked child of the one that attached. Nothing is counted.
     #[error("{}", perfring_shm::Forked)]
     Forked,
+    /// Another process has attached as the ring's one producer, and this one noticed: it has not seen this
+    /// one's lock. No further record of this producer is taken. Nothing is counted.
+    #[error(
+        "another producer has attached to this ring beside this one, which stops: the file is opened through \
+         two paths, of an overlay, or on a file system whose locks do not reach the other; `perfring doctor` says"
+    )]
+    Replaced,
     /// A position in the ring is invalid: no producer or consumer can have written it.
     #[error(
         "data_tail is {tail}, which is no valid position: another program has corrupted the ring"
@@ -66,6 +73,7 @@ impl From<Refusal> for ReserveError {
             Refusal::Contended { slot } => ReserveError::Contended { slot },
             Refusal::Pending { slot } => ReserveError::Pending { slot },
             Refusal::Forked => ReserveError::Forked,
+            Refusal::Replaced => ReserveError::Replaced,
             Refusal::Corrupt { tail } => ReserveError::Corrupt { tail },
         }
     }

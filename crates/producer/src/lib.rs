@@ -119,8 +119,8 @@ pub use perfring_abi::{
 };
 pub use perfring_ring::{Count, ProducerTotals, Refused, Wake};
 pub use perfring_shm::{
-    AttachError, ClockError, CreateError, Location, OpenError, Pages, PagesError, Removal,
-    Reservation, RingOptions as Options, SharedReservation, create, create_if_missing,
+    AttachError, ClockError, CreateError, FileSystem, Location, OpenError, Pages, PagesError,
+    Removal, Reservation, RingOptions as Options, SharedReservation, create, create_if_missing,
     install_sigbus_handler, register_process, remove,
 };
 pub use perfring_types as types;

@@ -116,7 +116,10 @@ impl SharedProducer {
                     std::thread::sleep(nap.min(left));
                     nap = (nap * 2).min(NAP_MAX);
                 }
-                Refusal::TooLarge { .. } | Refusal::Forked | Refusal::Corrupt { .. } => {
+                Refusal::TooLarge { .. }
+                | Refusal::Forked
+                | Refusal::Replaced
+                | Refusal::Corrupt { .. } => {
                     return Err(refusal);
                 }
             }

@@ -33,6 +33,9 @@ pub enum Refusal {
     /// This process is a forked child of the one that attached. `perfring-shm` returns this; no
     /// algorithm here does.
     Forked,
+    /// Another exclusive producer has attached since this one did: the lock did not keep them apart,
+    /// as with two paths of an overlay file system. Nothing is changed.
+    Replaced,
     /// A position, the totals or a record is such as no perfring process leaves: somebody damaged
     /// the ring. Nothing is changed.
     Corrupt {

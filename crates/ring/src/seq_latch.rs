@@ -27,6 +27,14 @@ impl SeqLatchWriter {
         }
     }
 
+    /// Returns whether another writer has continued after this one. A lesser number is none's: the page is
+    /// damaged, or its file was truncated.
+    pub(crate) fn is_passed<const N: usize>(&self, seq_latch: &SeqLatch<N>) -> bool {
+        // Relaxed: another writer's number says enough, whatever of it is seen.
+        let [one, other] = [0, 1].map(|copy| seq_latch.copies[copy][0].load(Ordering::Relaxed));
+        one.max(other) > self.seq
+    }
+
     /// Writes a copy with the next number.
     #[inline]
     pub(crate) fn write<const N: usize>(&mut self, seq_latch: &SeqLatch<N>, words: &[u64; N]) {

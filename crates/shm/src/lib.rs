@@ -46,6 +46,7 @@ mod sys;
 pub use file::appear::when_there;
 pub use file::create::{RingOptions, create};
 pub use file::error::{AttachError, CreateError, Role};
+pub use file::file_system::FileSystem;
 pub use file::location::Location;
 pub use file::open::{Identity, RingFile, Seat};
 pub use file::open_or_create::{OpenError, create_if_missing, open_or_create};

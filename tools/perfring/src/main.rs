@@ -13,6 +13,7 @@ mod failure;
 mod figures;
 mod output;
 mod owner;
+mod process;
 mod records;
 mod ring_name;
 mod stop;

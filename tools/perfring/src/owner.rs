@@ -1,5 +1,6 @@
 //! Descriptions of producers and consumers, and of the producer that holds the others up.
 
+use crate::process::State;
 use perfring_consumer::{HeldUp, Holding, Location, Member, OwnerInfo, Stat};
 use std::time::Duration;
 
@@ -17,12 +18,11 @@ pub(crate) fn printable(text: &str) -> String {
 }
 
 /// Formats the present or last holder of a seat.
-pub(crate) fn holding(holding: &Holding) -> String {
+pub(crate) fn holding(holding: &Holding, state: State) -> String {
     let owner = &holding.owner;
-    match (holding.alive, owner.epoch) {
-        (true, _) => format!("{}, pid {}, alive", name(owner), owner.pid),
-        (false, 0) => "none so far".to_owned(),
-        (false, _) => format!("{}, pid {}, detached", name(owner), owner.pid),
+    match (state, owner.epoch) {
+        (State::Gone, 0) => "none so far".to_owned(),
+        _ => format!("{}, pid {}, {}", name(owner), owner.pid, state.word("detached")),
     }
 }
 
@@ -70,6 +70,17 @@ pub(crate) fn count(number: u64, thing: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_holder_is_shown_with_its_state() {
+        let shop = OwnerInfo { epoch: 1, pid: 17, name: "shop".to_owned(), ..OwnerInfo::default() };
+        let seat = |owner: &OwnerInfo| Holding { owner: owner.clone(), alive: true };
+        let say = |state| holding(&seat(&shop), state);
+        assert_eq!(say(State::Alive), "shop, pid 17, alive");
+        assert_eq!(say(State::DumpingCore), "shop, pid 17, dumping core");
+        assert_eq!(say(State::Gone), "shop, pid 17, detached");
+        assert_eq!(holding(&seat(&OwnerInfo::default()), State::Gone), "none so far");
+    }
 
     #[test]
     fn times_and_numbers_are_formatted() {

@@ -77,7 +77,9 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
         AttachError::Busy { .. } | AttachError::Slots { .. } | AttachError::HeldUp { .. } => {
             named(py, "Busy", text)
         }
-        AttachError::Clock { .. } => named(py, "PerfringError", text),
+        AttachError::Clock { .. } | AttachError::UnderOverlay { .. } => {
+            named(py, "PerfringError", text)
+        }
         _ => named(py, "BadRing", text),
     }
 }
@@ -137,6 +139,7 @@ pub(crate) fn reserve(py: Python<'_>, error: ReserveError) -> PyErr {
         ReserveError::TooLarge { .. } => "TooLarge",
         ReserveError::Type(_) => "BadType",
         ReserveError::Forked => "Forked",
+        ReserveError::Replaced => "Busy",
         _ => "PerfringError",
     };
     named(py, name, text)

@@ -115,8 +115,23 @@ impl Account {
         self.last
     }
 
+    /// Returns whether another producer has attached since this one: the totals in the page, which
+    /// each writes when it attaches, are later than this one's.
+    pub(crate) fn is_replaced(&self, ring: Ring<'_>) -> bool {
+        self.seq_latch.is_passed(&ring.header.producer)
+    }
+
     /// Writes the totals into the page, true at the head. Everything committed must be published.
     pub(crate) fn write(&mut self, ring: Ring<'_>) {
+        // Otherwise the page is the other producer's.
+        if !self.is_replaced(ring) {
+            self.begin(ring);
+        }
+    }
+
+    /// Like [`Account::write`], for a producer that attaches: nothing in the page is its own yet, and
+    /// the last producer may have died while it wrote there.
+    pub(crate) fn begin(&mut self, ring: Ring<'_>) {
         if self.timed {
             // G publishes it: after the totals are written, the records before them are not read
             // for it.

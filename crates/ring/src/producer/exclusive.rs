@@ -51,7 +51,7 @@ impl Writer {
         let (mut room, from) = Room::attach(ring, layout, head, tail)?;
         let ranges = Ranges::attach(ring, layout, from, head)?;
         // The records from the old totals to the head may be overwritten from now on.
-        room.account.write(ring);
+        room.account.begin(ring);
         let max_len = max_len(ring, layout);
         let plain_end = if layout.time { 0 } else { max_len + 1 };
         Ok(Writer { room, max_len, plain_end, timestamp: layout.timestamp_len(), fences, ranges })
@@ -304,6 +304,9 @@ impl Writer {
     /// whether the caller owes the consumer a wake, since a full ring needs to be read.
     #[cold]
     pub fn refuse(&mut self, ring: Ring<'_>, refusal: Refusal, len: usize) -> bool {
+        if self.room.account.is_replaced(ring) {
+            return false; // what it would publish is the other producer's
+        }
         let size = if len > self.max_len {
             refused_size(self.ranges.size, len, self.timestamp)
         } else {
@@ -335,6 +338,9 @@ impl Writer {
     /// Prepares the producer's exit: publishes what is held back, reports an unreported loss if
     /// there is room, and writes the final totals. Returns whether a wake is owed.
     pub fn detach(&mut self, ring: Ring<'_>) -> bool {
+        if self.room.account.is_replaced(ring) {
+            return false; // the ring is the other producer's
+        }
         let owed = self.publish(ring, Wake::Auto);
         // Requesting room for nothing writes the markers, if they fit.
         let reported =

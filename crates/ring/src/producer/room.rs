@@ -153,6 +153,10 @@ impl Room {
         size: u64,
     ) -> Result<(), Refusal> {
         let ring = Ring::new(header, data);
+        if self.account.is_replaced(ring) {
+            self.poll_again(); // a smaller record comes here too
+            return Err(Refusal::Replaced);
+        }
         let mask = ring.data_size() - 1;
         let markers = self.marker_bytes(ring, size);
         let end = self.pos() + markers + size;

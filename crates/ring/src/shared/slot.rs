@@ -150,7 +150,9 @@ impl Figures {
             Refusal::TooLarge { .. } => Cause::TooLarge,
             Refusal::Contended { .. } => Cause::Contended,
             Refusal::Pending { .. } => Cause::Pending,
-            Refusal::Full | Refusal::Corrupt { .. } | Refusal::Forked => Cause::Full,
+            Refusal::Full | Refusal::Corrupt { .. } | Refusal::Forked | Refusal::Replaced => {
+                Cause::Full
+            }
         };
         self.losses.refused.of_mut(cause).add(bytes);
         self.write_losses(at, NOWHERE);

@@ -1,7 +1,8 @@
 //! Creation of a ring.
 //!
 //! A ring is made beside its final name and renamed into place, so no process sees a half-made one.
-//! Its space is allocated, so a full disk is an error here and not a SIGBUS later.
+//! Its space is allocated, so a full disk is an error here and not a SIGBUS later, except on file systems that
+//! copy on write: see [`FileSystem::warning`](crate::FileSystem::warning).
 
 use crate::file::error::CreateError;
 use crate::file::location::Location;
@@ -125,6 +126,9 @@ impl RingOptions {
 }
 
 /// Makes a ring. No process is attached to it yet.
+///
+/// Its space is allocated. On a file system that copies on write (btrfs, zfs, bcachefs; xfs after a reflink
+/// copy) that promises nothing for a full disk: [`FileSystem::of`](crate::FileSystem::of) says so.
 ///
 /// # Errors
 /// See [`CreateError`]; then no file is left behind.

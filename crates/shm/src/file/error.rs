@@ -5,6 +5,7 @@ use crate::sys::clock::ClockError;
 use perfring_abi::{BadRing, Producers};
 use perfring_ring::{OwnerInfo, ReadError};
 use std::io;
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// Why a ring could not be made. No file is left behind.
@@ -199,6 +200,19 @@ pub enum AttachError {
     ReadLocked {
         /// The ring's location.
         location: Location,
+    },
+    /// The file is in the upper directory of an overlay. Who opens it through the overlay has its locks
+    /// on another inode, so that neither would see that the other is there.
+    #[error(
+        "{location} is in the upper directory of an overlay, where the locks of those who open it as {} are not \
+         seen: attach by that path, or make the ring on a tmpfs that both mount",
+        .shown.display()
+    )]
+    UnderOverlay {
+        /// The ring's location.
+        location: Location,
+        /// Its path through the overlay.
+        shown: PathBuf,
     },
     /// The ring is for the other kind of producers.
     #[error(

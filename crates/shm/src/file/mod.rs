@@ -3,10 +3,12 @@
 pub(crate) mod appear;
 pub(crate) mod create;
 pub(crate) mod error;
+pub(crate) mod file_system;
 pub(crate) mod liveness;
 pub(crate) mod location;
 pub(crate) mod open;
 pub(crate) mod open_or_create;
+pub(crate) mod overlay;
 pub(crate) mod presence;
 pub(crate) mod remove;
 pub(crate) mod trust;

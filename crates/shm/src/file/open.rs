@@ -1,7 +1,9 @@
 //! Opening a ring file and checking it before anything is mapped.
 
 use crate::file::error::AttachError;
+use crate::file::file_system::FileSystem;
 use crate::file::location::Location;
+use crate::file::overlay;
 use crate::sys::clock::{MachineClock, now_ns};
 use crate::sys::ofd_lock::{ByteLock, LockFile, REMOVAL_BYTE, Range};
 use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers, RECOVER_LOCK_BYTE};
@@ -9,6 +11,7 @@ use perfring_ring::{OwnerInfo, ReadError};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,6 +105,10 @@ impl RingFile {
         };
         match page.and_then(|page| Layout::check(&page, meta.len())) {
             Ok(layout) => {
+                // Who only reads takes no lock; what it finds out about others' locks may be wrong.
+                if write && let Some(shown) = overlay::shown_at(&file) {
+                    return Err(AttachError::UnderOverlay { location, shown });
+                }
                 let file = Arc::new(LockFile::new(file));
                 Ok(RingFile { file, location, layout, access })
             }
@@ -139,6 +146,24 @@ impl RingFile {
         let meta =
             self.file.metadata().map_err(|source| self.io("reading its metadata", source))?;
         Ok((meta.uid(), meta.mode() & 0o7777))
+    }
+
+    /// Returns the file system that the ring is on: its [`FileSystem::warning`] says which promise does not
+    /// hold there.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`].
+    pub fn file_system(&self) -> Result<FileSystem, AttachError> {
+        FileSystem::of_file(&self.file)
+            .map_err(|source| self.io("reading its file system's kind", source))
+    }
+
+    /// Returns where an overlay shows this file too: it is in the upper directory of that overlay, and
+    /// who opened it there holds locks that this process does not see. `None` also where the mount is in
+    /// another mount namespace.
+    #[must_use]
+    pub fn shown_through_overlay(&self) -> Option<PathBuf> {
+        overlay::shown_at(&self.file)
     }
 
     /// Returns whether the ring's name still leads to this file.

@@ -1,13 +1,14 @@
 //! `perfring create`.
 
 use crate::args;
-use crate::failure::Failure;
-use perfring_consumer::Location;
+use crate::failure::{Failure, note};
+use perfring_consumer::{FileSystem, Location};
 use perfring_producer::{Evict, Options, Policy, Producers, Report, SLOTS_DEFAULT};
 
 /// Create a ring
 ///
-/// Allocates the ring's whole space now, so that a full disk is an error here and not later.
+/// Allocates the ring's whole space now, so that a full disk is an error here and not later. On a
+/// file system that promises less (btrfs and others that copy on write, a network's) it warns.
 ///
 /// Example: perfring create /dev/shm/ticks --size 64M --policy overwrite
 #[derive(Debug, clap::Args)]
@@ -75,5 +76,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         aux_size: args.aux_size,
     };
     perfring_producer::create(&args.ring, &options)?;
+    if let Ok(fs) = FileSystem::of(&args.ring)
+        && let Some(warning) = fs.warning()
+    {
+        note(&format!("warning: {} is on {}: {warning}", args.ring, fs.name()));
+    }
     Ok(())
 }

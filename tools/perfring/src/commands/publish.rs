@@ -200,10 +200,12 @@ impl Lines {
     }
 }
 
-/// A refused line is counted by the ring and the next one follows; a damaged ring ends the command.
+/// A refused line is counted by the ring and the next one follows; a damaged ring ends the command,
+/// and one that has another producer.
 fn outcome(result: Result<(), ReserveError>) -> Result<(), Failure> {
     match result {
         Err(error @ ReserveError::Corrupt { .. }) => Err(Failure::Damaged(error.to_string())),
+        Err(error @ ReserveError::Replaced) => Err(Failure::General(error.to_string())),
         _ => Ok(()),
     }
 }

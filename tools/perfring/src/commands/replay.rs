@@ -231,6 +231,9 @@ impl Replay<'_> {
             Err(error @ ReserveError::Corrupt { .. }) => {
                 Err(Failure::Damaged(format!("{}: {error}", self.args.ring)))
             }
+            Err(error @ ReserveError::Replaced) => {
+                Err(Failure::General(format!("{}: {error}", self.args.ring)))
+            }
             _ => Ok(()), // refusals are counted
         }
     }

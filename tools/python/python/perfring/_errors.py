@@ -32,7 +32,10 @@ class BadRing(PerfringError, ValueError):
 
 
 class Busy(PerfringError, BlockingIOError):
-    """Another process has the seat of the producer or consumer; the message names it."""
+    """Another process has the seat of the producer or consumer; the message names it.
+
+    A publish raises it too, if another producer has attached beside this one by another path.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

@@ -5,10 +5,6 @@ use crate::failure::Failure;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-use nix::sys::statfs::{
-    BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FUSE_SUPER_MAGIC, FsType, HUGETLBFS_MAGIC,
-    NFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, SMB_SUPER_MAGIC, TMPFS_MAGIC, XFS_SUPER_MAGIC, statfs,
-};
 use perfring_abi::{BadRing, FIELDS, HeaderPage, Layout};
 use std::fs::{self, DirEntry, File};
 use std::io;
@@ -18,58 +14,6 @@ use std::time::Duration;
 
 /// A draft older than this was left by a killed process: creating a ring takes less.
 const DRAFT_MAX_AGE: Duration = Duration::from_secs(60);
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FileSystem {
-    kind: FsType,
-    /// Bytes in all, and bytes free.
-    pub(super) size: u64,
-    pub(super) free: u64,
-}
-
-impl FileSystem {
-    pub(super) fn of(path: &Path) -> io::Result<Self> {
-        let stat = statfs(path)?;
-        let block = u64::try_from(stat.block_size()).unwrap_or_default();
-        Ok(FileSystem {
-            kind: stat.filesystem_type(),
-            size: stat.blocks().saturating_mul(block),
-            free: stat.blocks_available().saturating_mul(block),
-        })
-    }
-
-    pub(super) fn is_tmpfs(&self) -> bool {
-        self.kind == TMPFS_MAGIC
-    }
-
-    /// Returns whether its files are only in memory.
-    pub(super) fn is_memory(&self) -> bool {
-        const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
-        [TMPFS_MAGIC, HUGETLBFS_MAGIC, RAMFS_MAGIC].contains(&self.kind)
-    }
-
-    /// Returns whether writes by one process may reach others late, or never.
-    pub(super) fn is_remote(&self) -> bool {
-        const CIFS_MAGIC: FsType = FsType(0xff53_4d42);
-        const PLAN9_MAGIC: FsType = FsType(0x0102_1997);
-        [NFS_SUPER_MAGIC, SMB_SUPER_MAGIC, FUSE_SUPER_MAGIC, CIFS_MAGIC, PLAN9_MAGIC]
-            .contains(&self.kind)
-    }
-
-    pub(super) fn name(&self) -> String {
-        let known = [
-            (TMPFS_MAGIC, "tmpfs"),
-            (EXT4_SUPER_MAGIC, "ext4"),
-            (XFS_SUPER_MAGIC, "xfs"),
-            (BTRFS_SUPER_MAGIC, "btrfs"),
-            (OVERLAYFS_SUPER_MAGIC, "overlay"),
-            (NFS_SUPER_MAGIC, "nfs"),
-            (FUSE_SUPER_MAGIC, "fuse"),
-        ];
-        let found = known.iter().find(|(kind, _)| *kind == self.kind);
-        found.map_or_else(|| format!("type {:#x}", self.kind.0), |(_, name)| (*name).to_owned())
-    }
-}
 
 /// Returns the files in a directory with a ring's magic, sorted by name.
 pub(super) fn rings_in(folder: &Path) -> Vec<PathBuf> {

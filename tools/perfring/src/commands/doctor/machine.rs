@@ -1,11 +1,11 @@
 //! The machine: /dev/shm, its space, and what the kernel can do.
 
-use super::files::{self, FileSystem};
+use super::files;
 use super::report::{Report, SHM};
 use crate::args::show_size;
 use crate::failure::Failure;
 use nix::unistd::{AccessFlags, Uid, eaccess};
-use perfring_consumer::MachineClock;
+use perfring_consumer::{FileSystem, MachineClock};
 use rustix::thread::{MembarrierCommand, membarrier_query};
 use std::path::Path;
 
@@ -65,8 +65,8 @@ fn shm(report: &mut Report) -> Result<(), Failure> {
             );
         }
     };
-    let mut mount = format!("{SHM}: {}, {} in all", fs.name(), about(fs.size));
-    if fs.is_tmpfs() && fs.size == DOCKER_SHM {
+    let mut mount = format!("{SHM}: {}, {} in all", fs.name(), about(fs.size()));
+    if fs.name() == "tmpfs" && fs.size() == DOCKER_SHM {
         mount += ", as Docker gives by default: for more, start the container with --shm-size";
     }
     if !fs.is_memory() {
@@ -76,7 +76,7 @@ fn shm(report: &mut Report) -> Result<(), Failure> {
             format!("{mount}: not in memory, so rings there are written to disk"),
             advice,
         )?;
-    } else if fs.size <= DOCKER_SHM {
+    } else if fs.size() <= DOCKER_SHM {
         report.note("shm", mount)?;
     } else {
         report.ok("shm", mount)?;
@@ -93,8 +93,8 @@ fn shm(report: &mut Report) -> Result<(), Failure> {
             ),
         )?;
     }
-    let free = format!("{} free in {SHM}", about(fs.free));
-    if fs.free >= ONE_RING {
+    let free = format!("{} free in {SHM}", about(fs.free()));
+    if fs.free() >= ONE_RING {
         report.ok("space", free)?;
     } else {
         let advice = "remove unused files, or make the file system larger: mount -o \

@@ -3,13 +3,12 @@
 use super::report::Report;
 use crate::failure::Failure;
 use crate::owner::{count, held_up, holding, member, owner};
-use perfring_consumer::{HeldUp, Location, Member, Producers, Stat};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use crate::process::{State, WHILE_DUMPING, has_open};
+use perfring_consumer::{HeldUp, Holding, Location, Member, Producers, Stat};
 
 pub(super) fn check(report: &mut Report, location: &Location, stat: &Stat) -> Result<(), Failure> {
     if stat.layout.producers == Producers::One {
-        return report.ok("producer", holding(&stat.producer));
+        return seat(report, "producer", &stat.producer, location);
     }
     let alive = stat.producers.iter().filter(|member| member.alive).count() as u64;
     let slots = u64::from(stat.layout.slots);
@@ -20,6 +19,13 @@ pub(super) fn check(report: &mut Report, location: &Location, stat: &Stat) -> Re
         let advice = "end one before another can attach, or create the ring with more slots";
         report.warn("producers", used, advice)?;
     }
+    for member in &stat.producers {
+        let holder = &member.figures.owner;
+        if State::of(member.alive, holder, location) == State::DumpingCore {
+            let who = owner(stat, member.figures.slot);
+            report.note("producers", format!("{who} is dumping core: {WHILE_DUMPING}"))?;
+        }
+    }
     leftovers(report, location, stat)?;
     match &stat.held_up {
         None => report.ok("held up", "by no producer"),
@@ -29,6 +35,20 @@ pub(super) fn check(report: &mut Report, location: &Location, stat: &Stat) -> Re
             let (message, advice) = how.split_once(": ").unwrap_or((&how, ""));
             report.warn("held up", message, advice)
         }
+    }
+}
+
+/// Reports the holder of a seat.
+pub(super) fn seat(
+    report: &mut Report,
+    check: &str,
+    holder: &Holding,
+    location: &Location,
+) -> Result<(), Failure> {
+    let state = State::of(holder.alive, &holder.owner, location);
+    match holding(holder, state) {
+        who if state == State::DumpingCore => report.note(check, format!("{who}: {WHILE_DUMPING}")),
+        who => report.ok(check, who),
     }
 }
 
@@ -65,43 +85,39 @@ fn held_up_alive(
 ) -> Result<(), Failure> {
     let how = held_up(location, stat, held);
     let (message, advice) = how.split_once(": ").unwrap_or((&how, ""));
-    let pid = member(stat, held.slot).map(|member| member.figures.owner.pid);
-    let (message, advice) = match pid.and_then(|pid| Some((pid, state(pid, location)?))) {
-        Some((pid, 'T')) => (
-            format!("{message}; it was stopped by a signal"),
-            format!("kill -CONT {pid} to continue it, or end it"),
-        ),
-        Some((_, 't')) => (
-            format!("{message}; it is stopped by a debugger"),
-            "let the debugger continue it, or end it".to_owned(),
-        ),
-        Some((pid, 'D')) => (
-            format!("{message}; it waits in the kernel (see /proc/{pid}/wchan)"),
-            "wait for it; a signal will not end it now".to_owned(),
-        ),
-        Some((_, 'S')) => (
-            format!("{message}; it sleeps, or waits for something"),
-            "see what it waits for, or end it".to_owned(),
-        ),
-        Some((_, 'R')) => {
-            (format!("{message}; it is running"), "wait for it, or end it".to_owned())
-        }
-        _ => (message.to_owned(), advice.to_owned()),
-    };
+    let holder = member(stat, held.slot).map(|member| &member.figures.owner);
+    let dumps = |owner| State::of(true, owner, location) == State::DumpingCore;
+    let (message, advice) =
+        match holder.and_then(|owner| Some((owner.pid, state(owner.pid, location)?))) {
+            Some(_) if holder.is_some_and(dumps) => {
+                (format!("{message}; it is dumping core"), format!("wait for it: {WHILE_DUMPING}"))
+            }
+            Some((pid, 'T')) => (
+                format!("{message}; it was stopped by a signal"),
+                format!("kill -CONT {pid} to continue it, or end it"),
+            ),
+            Some((_, 't')) => (
+                format!("{message}; it is stopped by a debugger"),
+                "let the debugger continue it, or end it".to_owned(),
+            ),
+            Some((pid, 'D')) => (
+                format!("{message}; it waits in the kernel (see /proc/{pid}/wchan)"),
+                "wait for it; a signal will not end it now".to_owned(),
+            ),
+            Some((_, 'S')) => (
+                format!("{message}; it sleeps, or waits for something"),
+                "see what it waits for, or end it".to_owned(),
+            ),
+            Some((_, 'R')) => {
+                (format!("{message}; it is running"), "wait for it, or end it".to_owned())
+            }
+            _ => (message.to_owned(), advice.to_owned()),
+        };
     report.warn("held up", message, advice)
 }
 
-/// Returns the state of a process, if it is visible and has this very ring open: a pid of another
-/// namespace, or a reused one, is no evidence.
+/// Returns the state of a process, if it has this very ring open.
 fn state(pid: u32, location: &Location) -> Option<char> {
-    let ring = fs::metadata(location.path()).ok()?;
     let process = procfs::process::Process::new(i32::try_from(pid).ok()?).ok()?;
-    let has_it = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten().any(|fd| {
-        fs::metadata(fd.path())
-            .is_ok_and(|file| (file.dev(), file.ino()) == (ring.dev(), ring.ino()))
-    });
-    if !has_it {
-        return None;
-    }
-    process.stat().ok().map(|stat| stat.state)
+    has_open(pid, location).then(|| process.stat().ok().map(|stat| stat.state))?
 }

@@ -1,6 +1,6 @@
 //! One ring: its file, its totals, and its unread records.
 
-use super::files::{self, FileSystem};
+use super::files;
 use super::machine::about;
 use super::owners;
 use super::read_locks;
@@ -10,10 +10,16 @@ use crate::failure::Failure;
 use crate::figures::accounts::{self, Balance, is_fed};
 use crate::figures::types::TypesUse;
 use crate::owner::{count, holding};
+use crate::process::State;
 use nix::unistd::{AccessFlags, Uid, eaccess};
-use perfring_consumer::{Layout, Location, Policy, Producers, Refused, RingTotals, Stat};
+use perfring_consumer::{
+    FileSystem, Layout, Location, Policy, Producers, Refused, RingFile, RingTotals, Stat,
+};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+
+const ON_TMPFS: &str =
+    "create rings in /dev/shm or on another tmpfs, and forward what has to travel";
 
 pub(super) fn check(report: &mut Report, location: &Location) -> Result<(), Failure> {
     let stat = match accounts::read(location) {
@@ -66,21 +72,21 @@ fn file(report: &mut Report, location: &Location, layout: &Layout) -> Result<(),
     let (Ok(meta), Ok(fs)) = (fs::metadata(&path), FileSystem::of(&path)) else {
         return report.note("file", "it was removed a moment ago");
     };
-    let on = format!("on {}, {} free", fs.name(), about(fs.free));
+    let on = format!("on {}, {} free", fs.name(), about(fs.free()));
     let missing = layout.file_size().saturating_sub(meta.blocks() * 512);
-    if fs.is_remote() {
-        let advice = "create rings in /dev/shm, and forward what has to travel";
-        report.warn("file system", format!("{on}: it is not this machine's memory"), advice)?;
-    } else if fs.is_tmpfs() && missing > fs.free {
+    if let Some(warning) = fs.warning() {
+        report.warn("file system", format!("{on}: {warning}"), ON_TMPFS)?;
+    } else if fs.is_memory() && missing > fs.free() {
         let advice = "free some space, or a process that writes there is killed by SIGBUS";
         report.warn("file system", format!("{on}: {missing} bytes of it have no page"), advice)?;
     } else if fs.is_memory() {
         report.ok("file system", on)?;
     } else {
-        let message =
-            format!("{on}: the kernel writes it to disk now and then; /dev/shm is memory");
-        report.note("file system", message)?;
+        let disk = "the kernel writes it to disk now and then; /dev/shm is memory";
+        let note = fs.note().map_or_else(String::new, |note| format!("; {note}"));
+        report.note("file system", format!("{on}: {disk}{note}"))?;
     }
+    overlay(report, location)?;
     let (mode, owner) = (meta.mode() & 0o777, meta.uid());
     let whose = format!("mode {mode:04o}, owner uid {owner}");
     let me = Uid::effective();
@@ -102,6 +108,18 @@ fn file(report: &mut Report, location: &Location, layout: &Layout) -> Result<(),
         ),
         Err(error) => report.note("locks", format!("cannot be tested: {error}")),
     }
+}
+
+/// Reports a file whose locks say nothing of those who opened it through an overlay.
+fn overlay(report: &mut Report, location: &Location) -> Result<(), Failure> {
+    let ring = RingFile::inspect(location.clone()).ok();
+    let Some(shown) = ring.and_then(|ring| ring.shown_through_overlay()) else { return Ok(()) };
+    let path = shown.display();
+    report.warn(
+        "overlay",
+        format!("it is in an overlay's upper directory: who opened it as {path} has locks that are not seen here"),
+        format!("use that path: perfring doctor '{path}'"),
+    )
 }
 
 fn pages(report: &mut Report, layout: &Layout) -> Result<(), Failure> {
@@ -177,10 +195,11 @@ fn consumer(
     stat: &Stat,
     totals: &RingTotals,
 ) -> Result<(), Failure> {
-    let last = holding(&stat.consumer);
+    let state = State::of(stat.consumer.alive, &stat.consumer.owner, location);
+    let last = holding(&stat.consumer, state);
     let waiting = totals.present.records;
     if stat.consumer.alive || stat.layout.policy == Policy::Overwrite || waiting == 0 {
-        return report.ok("consumer", last);
+        return owners::seat(report, "consumer", &stat.consumer, location);
     }
     let wait = if waiting == 1 { "waits" } else { "wait" };
     let message = format!("{last}, and {} {wait}", count(waiting, "record"));

@@ -2,7 +2,8 @@
 
 use crate::columns::paragraph;
 use crate::owner::name;
-use perfring_consumer::Member;
+use crate::process::State;
+use perfring_consumer::{Location, Member};
 use std::io::{self, Write};
 
 /// Figures that have a column if any producer has a value for them.
@@ -27,37 +28,40 @@ fn figures(member: &Member) -> [u64; FIGURES.len()] {
 /// Writes all producers that have a slot, each with its records since it attached.
 pub(super) fn write(
     out: &mut impl Write,
+    location: &Location,
     members: &[Member],
     width: Option<usize>,
 ) -> io::Result<()> {
-    let rows = table(members);
+    let states = states(members, location);
+    let rows = table(members, &states);
     let widest = rows.iter().map(|row| row.chars().count()).max().unwrap_or_default();
     if width.is_none_or(|width| widest <= width) {
         return rows.iter().try_for_each(|row| writeln!(out, "{row}"));
     }
-    for member in members {
+    for (member, state) in members.iter().zip(states) {
         let title = format!("  {:<12} ", format!("slot {}", member.figures.slot));
-        writeln!(out, "{}", paragraph(&title, &sentence(member), width))?;
+        writeln!(out, "{}", paragraph(&title, &sentence(member, state), width))?;
     }
     Ok(())
 }
 
-fn state(member: &Member) -> &'static str {
-    if member.alive { "alive" } else { "dead" }
+fn states(members: &[Member], location: &Location) -> Vec<&'static str> {
+    let state = |member: &Member| State::of(member.alive, &member.figures.owner, location);
+    members.iter().map(|member| state(member).word("dead")).collect()
 }
 
-fn table(members: &[Member]) -> Vec<String> {
+fn table(members: &[Member], states: &[&str]) -> Vec<String> {
     let used = |column: &usize| members.iter().any(|member| figures(member)[*column] > 0);
     let columns: Vec<usize> = (0..FIGURES.len()).filter(used).collect();
     let mut titles = ["slot", "state", "pid", "epoch", "written"].map(str::to_owned).to_vec();
     titles.extend(columns.iter().map(|column| FIGURES[*column].to_owned()));
     let mut rows = vec![titles];
-    for member in members {
+    for (member, state) in members.iter().zip(states) {
         let (owner, figures) = (&member.figures.owner, figures(member));
         let written = member.figures.written.records;
         let numbers = [owner.pid.into(), owner.epoch, written].into_iter();
         let numbers = numbers.chain(columns.iter().map(|column| figures[*column]));
-        let mut row = vec![member.figures.slot.to_string(), state(member).to_owned()];
+        let mut row = vec![member.figures.slot.to_string(), (*state).to_owned()];
         row.extend(numbers.map(|number| number.to_string()));
         rows.push(row);
     }
@@ -72,11 +76,10 @@ fn table(members: &[Member]) -> Vec<String> {
     rows.iter().zip(names).map(line).collect()
 }
 
-fn sentence(member: &Member) -> String {
+fn sentence(member: &Member, state: &str) -> String {
     let owner = &member.figures.owner;
     let mut said = format!(
-        "{}: {}, pid {}, epoch {}; written {}",
-        state(member),
+        "{state}: {}, pid {}, epoch {}; written {}",
         name(owner),
         owner.pid,
         owner.epoch,

@@ -6,6 +6,7 @@ use crate::columns::paragraph;
 use crate::figures::accounts::{Balance, Fill, counts, is_fed};
 use crate::figures::types::TypesUse;
 use crate::owner::{held_up, name};
+use crate::process::State;
 use perfring_consumer::{
     Evict, Holding, Layout, Location, Policy, Producers, Report, RingTotals, Stat,
 };
@@ -46,9 +47,9 @@ impl<W: Write> Page<'_, W> {
         let creator = format!("by pid {}, uid {}", layout.creator_pid, layout.creator_uid);
         self.line("created", &format!("{} {creator}", utc(layout.created_ns)))?;
         if layout.producers == Producers::One {
-            self.line("producer", &holding(&stat.producer))?;
+            self.line("producer", &holding(&stat.producer, location))?;
         }
-        self.line("consumer", &holding(&stat.consumer))?;
+        self.line("consumer", &holding(&stat.consumer, location))?;
         if let Some(held) = &stat.held_up {
             self.line("held up", &held_up(location, stat, held))?;
         }
@@ -69,7 +70,7 @@ impl<W: Write> Page<'_, W> {
         }
         if !stat.producers.is_empty() {
             writeln!(self.out)?;
-            producers::write(self.out, &stat.producers, self.width)?;
+            producers::write(self.out, location, &stat.producers, self.width)?;
         }
         let Some(totals) = &stat.totals else { return Ok(()) };
         writeln!(self.out)?;
@@ -133,13 +134,13 @@ fn types_line(types: &TypesUse) -> String {
     }
 }
 
-fn holding(holding: &Holding) -> String {
+fn holding(holding: &Holding, location: &Location) -> String {
     let owner = &holding.owner;
     if owner.epoch == 0 {
         return if holding.alive { "attaching" } else { "none so far" }.to_owned();
     }
     let name = name(owner);
-    let state = if holding.alive { "alive" } else { "detached" };
+    let state = State::of(holding.alive, owner, location).word("detached");
     let since = utc(owner.attached_ns);
     let nth = owner.epoch;
     format!(

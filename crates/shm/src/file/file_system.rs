@@ -1,0 +1,185 @@
+//! The file system that a ring is on, and what does not hold there. `proto/ABI.md` has the whole table.
+
+use crate::file::location::Location;
+use nix::sys::statfs::{FsType, Statfs, fstatfs, statfs};
+use std::fs::File;
+use std::io;
+
+/// Rings are in memory, and nothing else: all promises hold.
+const MEMORY: [(i64, &str); 3] =
+    [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs"), (0x9584_58f6, "hugetlbfs")];
+/// A page that is written again gets another block.
+const COPY_ON_WRITE: [(i64, &str); 3] =
+    [(0x9123_683e, "btrfs"), (0x2fc1_2fc1, "zfs"), (0xca45_1a4e, "bcachefs")];
+/// The memory or the locks of other machines.
+const REMOTE: [(i64, &str); 8] = [
+    (0x6969, "nfs"),
+    (0x517b, "smb"),
+    (0xff53_4d42, "cifs"),
+    (0xfe53_4d42, "smb2"),
+    (0x0102_1997, "9p"),
+    // virtiofs says the same.
+    (0x6573_5546, "fuse"),
+    (0x00c3_6400, "ceph"),
+    (0x5346_414f, "afs"),
+];
+const XFS: i64 = 0x5846_5342;
+const OVERLAY: i64 = 0x794c_7630;
+const OTHERS: [(i64, &str); 4] =
+    [(0xef53, "ext4"), (XFS, "xfs"), (OVERLAY, "overlay"), (0xf2f5_2010, "f2fs")];
+
+/// A kind of file system, and what a ring on it is not promised.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("ring");
+/// perfring_shm::create(&path, &perfring_shm::RingOptions::default())?;
+/// if let Some(warning) = perfring_shm::FileSystem::of(&path)?.warning() {
+///     eprintln!("{}: {warning}", path.display());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// `f_type` of `statfs(2)`: 32 bits, with or without a sign.
+    kind: i64,
+    size: u64,
+    free: u64,
+}
+
+impl FileSystem {
+    /// Returns the file system of a ring, or of a directory for rings.
+    ///
+    /// # Errors
+    /// Those of `statfs(2)`.
+    pub fn of(location: impl Into<Location>) -> io::Result<Self> {
+        Ok(Self::new(&statfs(&location.into().path())?))
+    }
+
+    pub(crate) fn of_file(file: &File) -> io::Result<Self> {
+        Ok(Self::new(&fstatfs(file)?))
+    }
+
+    fn new(stat: &Statfs) -> Self {
+        let block = u64::try_from(stat.block_size()).unwrap_or_default();
+        let FsType(kind) = stat.filesystem_type();
+        FileSystem {
+            kind: i64::from(kind as u32),
+            size: stat.blocks().saturating_mul(block),
+            free: stat.blocks_available().saturating_mul(block),
+        }
+    }
+
+    /// Returns its bytes in all.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Returns its free bytes.
+    #[must_use]
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// Returns its name, such as "tmpfs"; "type" and a number for one that is not known here.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let mut known = [&MEMORY[..], &COPY_ON_WRITE, &REMOTE, &OTHERS].into_iter().flatten();
+        let found = known.find(|(kind, _)| *kind == self.kind);
+        found.map_or_else(|| format!("type {:#x}", self.kind), |(_, name)| (*name).to_owned())
+    }
+
+    /// Returns whether its files are only in memory.
+    #[must_use]
+    pub fn is_memory(&self) -> bool {
+        self.is_one_of(&MEMORY)
+    }
+
+    fn is_one_of(&self, kinds: &[(i64, &str)]) -> bool {
+        kinds.iter().any(|(kind, _)| *kind == self.kind)
+    }
+
+    /// Returns why rings should not be there, if they should not: a promise that does not hold.
+    #[must_use]
+    pub fn warning(&self) -> Option<&'static str> {
+        if self.is_one_of(&COPY_ON_WRITE) {
+            Some(
+                "a page that is written again takes a new block there, so the space allocated at creation is no \
+                 promise: on a full disk a producer is killed by SIGBUS",
+            )
+        } else if self.is_one_of(&REMOTE) {
+            Some(
+                "it is not this machine's memory: locks and records of other machines may be seen late, or never",
+            )
+        } else {
+            None
+        }
+    }
+
+    /// Returns what to know about rings there, where they work.
+    #[must_use]
+    pub fn note(&self) -> Option<&'static str> {
+        match self.kind {
+            XFS => Some(
+                "after a reflink copy of the ring (cp makes one) its blocks are shared, and on a full disk the \
+                 next producer that writes to one is killed by SIGBUS: copy with cp --reflink=never",
+            ),
+            OVERLAY => Some(
+                "who opens the file in the overlay's upper directory does not see the locks of those who open it \
+                 here; whether its space is certain depends on the file system of that directory",
+            ),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(kind: i64) -> FileSystem {
+        FileSystem { kind, size: 0, free: 0 }
+    }
+
+    #[test]
+    fn what_does_not_hold_is_said_of_each_file_system() {
+        // The kernel's numbers, as nix has them.
+        use nix::sys::statfs as magic;
+        let number = |kind: FsType| i64::from(kind.0 as u32);
+        for (kind, name, warns, notes) in [
+            (magic::TMPFS_MAGIC, "tmpfs", "", ""),
+            (magic::HUGETLBFS_MAGIC, "hugetlbfs", "", ""),
+            (magic::EXT4_SUPER_MAGIC, "ext4", "", ""),
+            (magic::XFS_SUPER_MAGIC, "xfs", "", "reflink"),
+            (magic::OVERLAYFS_SUPER_MAGIC, "overlay", "", "upper directory"),
+            (magic::BTRFS_SUPER_MAGIC, "btrfs", "SIGBUS", ""),
+            (FsType(0x2fc1_2fc1), "zfs", "SIGBUS", ""),
+            (magic::NFS_SUPER_MAGIC, "nfs", "other machines", ""),
+            (magic::SMB_SUPER_MAGIC, "smb", "other machines", ""),
+            (magic::FUSE_SUPER_MAGIC, "fuse", "other machines", ""),
+            (magic::AFS_SUPER_MAGIC, "afs", "other machines", ""),
+            (FsType(0x1234), "type 0x1234", "", ""),
+        ] {
+            let of = of(number(kind));
+            assert_eq!(of.name(), name);
+            for (said, says) in [(of.warning(), warns), (of.note(), notes)] {
+                let right =
+                    said.map_or(says.is_empty(), |said| !says.is_empty() && said.contains(says));
+                assert!(right, "{name}: {said:?}");
+            }
+        }
+        // The type has a sign on some architectures.
+        assert_eq!(of(i64::from(0x9123_683e_u32 as i32 as u32)).name(), "btrfs");
+    }
+
+    #[test]
+    fn a_ring_s_file_says_where_it_is() {
+        let proc = FileSystem::of("/proc/self/stat").unwrap();
+        assert_eq!((proc.name().as_str(), proc.is_memory()), ("type 0x9fa0", false));
+        let here = tempfile::NamedTempFile::new().unwrap();
+        let kinds = [FileSystem::of(here.path()), FileSystem::of_file(here.as_file())];
+        let [path, file] = kinds.map(|kind| kind.unwrap().kind);
+        assert_eq!(path, file);
+    }
+}

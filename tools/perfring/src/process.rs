@@ -1,0 +1,102 @@
+//! What /proc says of the process that holds a seat.
+
+use perfring_consumer::{Location, OwnerInfo};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// How the holder of a seat is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Alive,
+    /// A signal has ended it, and the kernel writes its memory to a file before it closes anything: until
+    /// then it holds its seat as a process does that is alive.
+    DumpingCore,
+    /// The seat is free.
+    Gone,
+}
+
+impl State {
+    /// Asks about the holder of a seat, which is held or not.
+    pub(crate) fn of(held: bool, owner: &OwnerInfo, location: &Location) -> Self {
+        let status = || fs::read_to_string(format!("/proc/{}/status", owner.pid));
+        match held {
+            false => State::Gone,
+            // The cheaper question first.
+            true if status().is_ok_and(|status| dumps_core(&status))
+                && has_open(owner.pid, location) =>
+            {
+                State::DumpingCore
+            }
+            true => State::Alive,
+        }
+    }
+
+    /// Returns the word for it; that for [`State::Gone`] depends on the seat.
+    pub(crate) fn word(self, gone: &'static str) -> &'static str {
+        match self {
+            State::Alive => "alive",
+            State::DumpingCore => "dumping core",
+            State::Gone => gone,
+        }
+    }
+}
+
+/// What is done about [`State::DumpingCore`].
+pub(crate) const WHILE_DUMPING: &str = "it keeps its seat, and what it has locked or reserved, until the core is \
+     written: that takes less time with a core_pattern that pipes to a fast program, or a smaller `ulimit -c` \
+     (0: no core)";
+
+/// Whether a `/proc/PID/status` says so: Linux 4.15 and later.
+fn dumps_core(status: &str) -> bool {
+    let mut values = status.lines().filter_map(|line| line.strip_prefix("CoreDumping:"));
+    values.any(|value| value.trim() == "1")
+}
+
+/// Returns whether a process is visible and has this very ring open: a pid of another namespace, or a
+/// reused one, is no evidence.
+pub(crate) fn has_open(pid: u32, location: &Location) -> bool {
+    let Ok(ring) = fs::metadata(location.path()) else { return false };
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    descriptors.into_iter().any(|descriptor| {
+        fs::metadata(descriptor.path())
+            .is_ok_and(|file| (file.dev(), file.ino()) == (ring.dev(), ring.ino()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_dumps_core_is_recognized_by_its_status() {
+        let status = |value: &str| {
+            format!(
+                "Name:\tshop\nUmask:\t0022\nState:\tD (disk sleep)\nCoreDumping:\t{value}\nTHP_enabled:\t1\n"
+            )
+        };
+        assert!(dumps_core(&status("1")));
+        assert!(!dumps_core(&status("0")));
+        assert!(!dumps_core("Name:\tCoreDumping: 1\nState:\tR (running)\n"), "a name says nothing");
+        let own = fs::read_to_string("/proc/self/status").unwrap();
+        assert!(
+            own.contains("\nCoreDumping:\t0\n") && !dumps_core(&own),
+            "the kernel has the line"
+        );
+    }
+
+    #[test]
+    fn a_pid_is_evidence_only_if_the_process_has_the_ring_open() {
+        let ring = tempfile::NamedTempFile::new().unwrap();
+        let (here, other) = (Location::from(ring.path()), Location::from("/proc/self/exe"));
+        let me = std::process::id();
+        assert!(has_open(me, &here));
+        assert!(!has_open(me, &other));
+        let owner = OwnerInfo { pid: me, ..OwnerInfo::default() };
+        let of = |held| State::of(held, &owner, &here);
+        assert_eq!((of(true), of(false)), (State::Alive, State::Gone));
+        assert_eq!(
+            [of(true), State::DumpingCore, of(false)].map(|state| state.word("dead")),
+            ["alive", "dumping core", "dead"]
+        );
+    }
+}
