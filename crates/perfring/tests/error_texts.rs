@@ -53,6 +53,7 @@ fn of_rings() -> Vec<AttachError> {
         AttachError::Slots { location: location(), slots: 64 },
         AttachError::Kind { location: location(), producers: Producers::One },
         AttachError::HeldUp { location: location(), slot: 3, holder: holder() },
+        AttachError::ReadLocked { location: location() },
         AttachError::UnderOverlay { location: location(), shown: "/merged/ticks".into() },
     ]);
     all

@@ -74,9 +74,10 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
         }
         AttachError::Corrupt { .. } => named(py, "Corrupt", text),
         AttachError::Truncated { .. } => named(py, "Truncated", text),
-        AttachError::Busy { .. } | AttachError::Slots { .. } | AttachError::HeldUp { .. } => {
-            named(py, "Busy", text)
-        }
+        AttachError::Busy { .. }
+        | AttachError::Slots { .. }
+        | AttachError::HeldUp { .. }
+        | AttachError::ReadLocked { .. } => named(py, "Busy", text),
         AttachError::Clock { .. } | AttachError::UnderOverlay { .. } => {
             named(py, "PerfringError", text)
         }

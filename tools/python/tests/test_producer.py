@@ -1,4 +1,5 @@
 import array
+import fcntl
 import threading
 from pathlib import Path
 
@@ -214,6 +215,16 @@ def test_one_producer_for_all_threads(ring: str) -> None:
         by_thread.setdefault(item.type, []).append(bytes(item))
     for nth in range(4):
         assert by_thread[5000 + nth] == [b"%d %d" % (nth, n) for n in range(1000)]
+
+
+def test_a_read_lock_on_a_ring_is_busy_and_says_so(ring: str) -> None:
+    perfring.Producer.create(ring).close()
+    with Path(ring).open("rb") as reader:
+        fcntl.lockf(reader, fcntl.LOCK_SH)
+        # A lock of a process does not conflict with itself, but with one of an open file description.
+        with pytest.raises(perfring.Busy, match="has a read lock on it"):
+            perfring.Producer(ring)
+    perfring.Producer(ring).close()
 
 
 def test_a_closed_producer_says_so_and_frees_its_place(ring: str) -> None:
