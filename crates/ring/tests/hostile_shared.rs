@@ -18,7 +18,6 @@ use perfring_testkit::rng::Rng;
 use perfring_testkit::size::every;
 use spoiled::{SIZE, STEPS, Shape, Tally, corrupt, nasty};
 use std::cell::Cell;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Liveness with made-up answers. It detects a caller that asks without end.

@@ -81,6 +81,25 @@ fn numbers(consumer: &mut Consumer) -> Result<Vec<u64>, Box<dyn std::error::Erro
     Ok(numbers)
 }
 
+/// Waits for records by an armed descriptor. It may be readable without one, at a producer's attach or
+/// when the clock's next second begins: then it is armed again.
+fn awaited(
+    consumer: &mut Consumer,
+    pollable: &mut Pollable,
+) -> Result<Vec<u64>, Box<dyn std::error::Error>> {
+    loop {
+        readable(&[&*pollable])?;
+        consumer.disarm(pollable)?;
+        let found = numbers(consumer)?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        if !consumer.arm(pollable, Duration::MAX)? {
+            return numbers(consumer);
+        }
+    }
+}
+
 fn read(by: PollBy, count: usize, ring: &str) -> Outcome {
     let mut consumer = Consumer::attach(ring)?;
     let mut pollable = consumer.pollable(by)?;
@@ -114,11 +133,9 @@ fn arm(by: PollBy, ring: &str) -> Outcome {
     raise(Signal::SIGSTOP)?;
     let armed = consumer.arm(&mut pollable, Duration::MAX)?;
     raise(Signal::SIGSTOP)?;
-    if armed {
-        readable(&[&pollable])?;
-        consumer.disarm(&mut pollable)?;
-    }
-    println!("armed {armed}, then {:?}", numbers(&mut consumer)?);
+    let found =
+        if armed { awaited(&mut consumer, &mut pollable)? } else { numbers(&mut consumer)? };
+    println!("armed {armed}, then {found:?}");
     Ok(())
 }
 
@@ -221,9 +238,7 @@ fn short(dir: &Path) -> Outcome {
             until_waiting()?;
             println!("waiting");
         }
-        readable(&[pollable])?;
-        consumer.disarm(pollable)?;
-        println!("{:?}", numbers(consumer)?);
+        println!("{:?}", awaited(consumer, pollable)?);
     }
     Ok(())
 }
@@ -263,9 +278,7 @@ fn refused(ring: &str) -> Outcome {
         println!("{reported:?}");
     }
     println!("{:?}", consumer.arm(&mut pollable, Duration::MAX)?);
-    readable(&[&pollable])?;
-    consumer.disarm(&mut pollable)?;
-    println!("{:?}", numbers(&mut consumer)?);
+    println!("{:?}", awaited(&mut consumer, &mut pollable)?);
     Ok(())
 }
 
@@ -294,9 +307,7 @@ fn forked(by: PollBy, ring: &str) -> Outcome {
         }
         ForkResult::Parent { child } => println!("child {:?}", waitpid(child, None)?),
     }
-    readable(&[&pollable])?;
-    consumer.disarm(&mut pollable)?;
-    println!("{:?}", numbers(&mut consumer)?);
+    println!("{:?}", awaited(&mut consumer, &mut pollable)?);
     Ok(())
 }
 
