@@ -1,9 +1,10 @@
 //! The checks of a file's header before the file is mapped.
 
 use crate::numbers::{
-    ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK,
-    FEATURE_AUX, FEATURE_TIME, FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES, PERF_HEADER_SIZE,
-    SLOT_SIZE, SLOTS_MAX, TIME_CLOCK, TIMESTAMP_LEN, TYPES_SIZE_MAX,
+    ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, CPUS_MAX, DATA_SIZE_MAX, DATA_SIZE_MIN,
+    ENDIAN_MARK, FEATURE_AUX, FEATURE_CPU, FEATURE_TIME, FEATURES_REQUIRED_KNOWN, MAGIC,
+    PERF_CAPABILITIES, PERF_HEADER_SIZE, SLOT_SIZE, SLOTS_MAX, TIME_CLOCK, TIMESTAMP_LEN,
+    TYPES_SIZE_MAX,
 };
 use crate::page::HeaderPage;
 use crate::policy::{Evict, Policy, Producers, Report};
@@ -24,8 +25,10 @@ pub struct Layout {
     pub evict: Evict,
     /// Where losses are reported.
     pub report: Report,
-    /// Whether the ring takes one producer at a time, or many.
+    /// Whether the ring takes one producer at a time, or many, or many on one CPU.
     pub producers: Producers,
+    /// The number of its CPU, of a ring of [`Producers::Cpu`]; else 0.
+    pub cpu: u32,
     /// Producer slots: 1 for an exclusive ring, the most producers at a time for a shared one.
     pub slots: u32,
     /// Whether each record has a timestamp of `CLOCK_BOOTTIME`.
@@ -194,6 +197,7 @@ impl Layout {
     fn features_required(&self) -> u64 {
         (if self.time { FEATURE_TIME } else { 0 })
             | (if self.aux_size != 0 { FEATURE_AUX } else { 0 })
+            | (if self.producers == Producers::Cpu { FEATURE_CPU } else { 0 })
     }
 
     /// Returns the bytes of a record's timestamp: 0 in a ring without timestamps.
@@ -244,6 +248,7 @@ impl Layout {
             types_size: self.types_size,
             aux_offset: self.aux_offset(),
             aux_size: self.aux_size,
+            cpu_number: self.cpu,
             ..HeaderPage::zeroed()
         }
     }
@@ -288,6 +293,14 @@ impl Layout {
         let report = Report::from_code(page.report).ok_or(bad("report", page.report.into()))?;
         let producers =
             Producers::from_code(page.producers).ok_or(bad("producers", page.producers.into()))?;
+        // Bytes that were zero before there were such rings.
+        let per_cpu = producers == Producers::Cpu;
+        if per_cpu != (page.features_required & FEATURE_CPU != 0) {
+            return Err(bad("producers", page.producers.into()));
+        }
+        if per_cpu && page.cpu_number >= CPUS_MAX {
+            return Err(bad("cpu_number", page.cpu_number.into()));
+        }
         let most = if producers == Producers::One { 1 } else { SLOTS_MAX };
         if page.slot_count == 0 || page.slot_count > most {
             return Err(bad("slot_count", page.slot_count.into()));
@@ -315,6 +328,7 @@ impl Layout {
             evict,
             report,
             producers,
+            cpu: if per_cpu { page.cpu_number } else { 0 },
             slots: page.slot_count,
             time,
             created_ns: page.created_ns,

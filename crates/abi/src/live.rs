@@ -183,6 +183,19 @@ pub struct AuxLine {
     _place: Gap<2>,
 }
 
+/// What the producers of a ring per CPU share beside the words of a shared ring. In any other ring all of
+/// it is zero.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CpuLine {
+    /// 0: open to restartable sequences on its CPU, which may store `data_head`. Else it is closed, and
+    /// the lock and the other rules of a shared ring hold: slot + 1 of the producer that closed it.
+    pub state: AtomicU64,
+    /// A restartable sequence may publish a record that ends here or before.
+    pub limit: AtomicU64,
+    _number: Gap<14>,
+}
+
 /// The fields of the first page that change while the ring is in use.
 #[repr(C)]
 #[derive(Debug)]
@@ -219,7 +232,10 @@ pub struct Header {
     pub shared: SharedLine,
     /// The anchors.
     pub time: TimeLine,
-    _reserved: Gap<88>,
+    _anchors_rest: Gap<8>,
+    /// What the producers of a ring per CPU share.
+    pub cpu: CpuLine,
+    _reserved: Gap<64>,
 }
 
 /// The initial state of a ring on the heap.
@@ -260,12 +276,13 @@ zero! {
     Holder { epoch, attached_ns, pid, uid, name, _rest }
     Slot { holder, written, _written_rest, losses, base, _rest }
     TimeLine { boot, anchors_written, _own_line, anchors }
+    CpuLine { state, limit, _number }
     PerfTime { lock, _index, _between, capabilities, scale, _offset, zero }
     AuxLine { head, tail, _place }
     Header {
         _perf_version, perf_time, _perf, data_head, data_tail, _data_place, aux, _aux_rest,
         _identity, tail_mark, _tail_mark_rest, producer, _producer_rest, wait, space, consumer,
-        consumer_holder, shared, time, _reserved
+        consumer_holder, shared, time, _anchors_rest, cpu, _reserved
     }
 }
 
@@ -328,6 +345,8 @@ mod agree {
         assert!(offset_of!(Header, shared.running) == offsets::SHARED as usize + 128);
         assert!(offset_of!(Header, shared.recover_byte) == RECOVER_LOCK_BYTE as usize);
         assert!(size_of::<SharedLine>() == 256);
+        assert!(offset_of!(Header, cpu) == offsets::CPU as usize);
+        assert!(size_of::<CpuLine>() == 128);
         assert!(offset_of!(Slot, written) == 128);
         assert!(offset_of!(Slot, losses) == 256);
         assert!(offset_of!(Slot, base) == 640);

@@ -15,9 +15,14 @@ pub const FEATURE_TIME: u64 = 1;
 /// Bit of `features_required`: there is an AUX area, which holds the payloads that are too long for
 /// the data area.
 pub const FEATURE_AUX: u64 = 2;
+/// Bit of `features_required`: the producers of one CPU publish in restartable sequences.
+pub const FEATURE_CPU: u64 = 4;
 /// The feature bits that this code understands, of those that a reader must understand to read the
 /// ring.
-pub const FEATURES_REQUIRED_KNOWN: u64 = FEATURE_TIME | FEATURE_AUX;
+pub const FEATURES_REQUIRED_KNOWN: u64 = FEATURE_TIME | FEATURE_AUX | FEATURE_CPU;
+/// The highest number of a CPU that a ring can be of, and one more: as in the kernel's largest
+/// configuration.
+pub const CPUS_MAX: u32 = 8192;
 /// The value of `time_clock` in a timed ring: `CLOCK_BOOTTIME`, by the kernel's number.
 pub const TIME_CLOCK: u32 = 7;
 /// Bytes of a record's timestamp, before its payload.

@@ -16,7 +16,8 @@ pub(crate) mod offsets {
     pub(crate) const SHARED: u64 = 2560;
     pub(crate) const TIME: u64 = 2816;
     pub(crate) const ANCHORS: u64 = 2880;
-    pub(crate) const END: u64 = 3392;
+    pub(crate) const CPU: u64 = 3456;
+    pub(crate) const END: u64 = 3584;
 }
 
 /// The first 4,096 bytes of a ring file. The named fields that are not live (all but `data_head`
@@ -84,7 +85,13 @@ pub struct HeaderPage {
     pub(crate) anchors_written: u64,
     pub(crate) time_rest: [u64; 6],
     pub(crate) anchors: [[u64; ANCHOR]; 16],
-    pub(crate) tail: [u64; 88],
+    pub(crate) anchors_rest: [u64; 8],
+    pub(crate) cpu_state: u64,
+    pub(crate) cpu_limit: u64,
+    pub(crate) cpu_number: u32,
+    pub(crate) cpu_rest_1: u32,
+    pub(crate) cpu_rest: [u64; 13],
+    pub(crate) tail: [u64; 64],
 }
 
 /// A named field of the header page.
@@ -147,6 +154,9 @@ fields! {
     "time_boot" @ offsets::TIME, 8;
     "anchors_written" @ offsets::TIME + 8, 8;
     "anchors" @ offsets::ANCHORS, 512;
+    "cpu_state" @ offsets::CPU, 8;
+    "cpu_limit" @ offsets::CPU + 8, 8;
+    "cpu_number" @ offsets::CPU + 16, 4;
 }
 
 const _: () = {
@@ -157,6 +167,8 @@ const _: () = {
     assert!(offset_of!(HeaderPage, live) == offsets::TAIL_MARK as usize);
     assert!(offset_of!(HeaderPage, time_boot) == offsets::TIME as usize);
     assert!(offset_of!(HeaderPage, anchors) == offsets::ANCHORS as usize);
+    assert!(offset_of!(HeaderPage, cpu_state) == offsets::CPU as usize);
+    assert!(offset_of!(HeaderPage, cpu_number) == offsets::CPU as usize + 16);
     assert!(offset_of!(HeaderPage, tail) == offsets::END as usize);
 };
 

@@ -27,7 +27,7 @@ macro_rules! codes {
     };
 }
 codes!(Policy: Drop = 0, Overwrite = 1);
-codes!(Producers: One = 1, Many = 2);
+codes!(Producers: One = 1, Many = 2, Cpu = 3);
 codes!(Evict: Exact = 0, Half = 1);
 codes!(Report: InStream = 0, CountersOnly = 1);
 
@@ -59,15 +59,19 @@ pub enum Producers {
     One,
     /// As many as the ring has slots, in any processes, in one order.
     Many,
+    /// As many, on one CPU: a ring of a directory that has one for each. They publish by plain stores,
+    /// in restartable sequences.
+    Cpu,
 }
 
 impl Producers {
-    /// Returns `one` or `many`, as the command line spells it.
+    /// Returns `one`, `many` or `cpu`, as the command line spells it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Producers::One => "one",
             Producers::Many => "many",
+            Producers::Cpu => "cpu",
         }
     }
 }

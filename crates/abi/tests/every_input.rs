@@ -94,7 +94,7 @@ fn is_possible(layout: &Layout) -> bool {
         && (layout.aux_size == 0 || power(layout.aux_size, AUX_SIZE_MIN.max(page), AUX_SIZE_MAX))
         && match layout.producers {
             Producers::One => layout.slots == 1,
-            Producers::Many => (1..=SLOTS_MAX).contains(&layout.slots),
+            Producers::Many | Producers::Cpu => (1..=SLOTS_MAX).contains(&layout.slots),
         }
 }
 
@@ -183,6 +183,7 @@ fn every_shape_of_a_ring_is_accepted_or_refused_as_the_document_says() {
         evict: Evict::Exact,
         report: Report::InStream,
         producers: Producers::One,
+        cpu: 0,
         slots: 1,
         time: false,
         created_ns: 0,

@@ -36,6 +36,7 @@ impl HeapRing {
                 evict: Evict::Exact,
                 report: Report::InStream,
                 producers: Producers::One,
+                cpu: 0,
                 slots: 1,
                 created_ns: 0,
                 creator_pid: 0,
@@ -68,6 +69,14 @@ impl HeapRing {
     pub fn many(mut self, slots: u32) -> Self {
         self.slots = (0..slots).map(|_| Slot::new()).collect();
         (self.layout.producers, self.layout.slots) = (Producers::Many, slots);
+        self
+    }
+
+    /// Makes it a ring per CPU, for so many processes at a time.
+    #[must_use]
+    pub fn per_cpu(mut self, slots: u32) -> Self {
+        self = self.many(slots);
+        self.layout.producers = Producers::Cpu;
         self
     }
 

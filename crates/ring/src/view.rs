@@ -163,6 +163,12 @@ impl<'a> Shared<'a> {
         pos
     }
 
+    /// Loads the position after everything that is published or reserved: `producer_pos`, or
+    /// `data_head` where a ring per CPU is open to sequences.
+    pub(crate) fn end(&self) -> u64 {
+        self.producer_pos().max(self.ring.head())
+    }
+
     /// Returns the slot of the current holder of the lock.
     #[must_use]
     pub fn locked_by(&self) -> Option<u32> {

@@ -15,7 +15,7 @@ use crate::shared::slot::Figures;
 use crate::shared::sweep::{advance, advance_under_lock, note_stuck, sweep};
 use crate::view::{Liveness, Ring, Shared, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
-use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, RecordWord, Report, Slot};
+use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, Producers, RecordWord, Report, Slot};
 
 /// How many records an eviction by [`Evict::Half`] goes over beyond need: as many as make it rare, and
 /// few enough to be quick while others wait.
@@ -49,6 +49,8 @@ pub(crate) struct LockedRoom {
     limit: u64,
     /// For a reservation that ends here or before, an overwrite ring need only evict.
     evict_limit: u64,
+    /// What both are in a ring per CPU, where every call of this comes to the slow path.
+    pub(super) cpu_limit: u64,
     tail: KnownTail,
     /// The position of the producers' totals when last loaded.
     totals_pos: u64,
@@ -56,6 +58,10 @@ pub(crate) struct LockedRoom {
     pub(super) policy: Policy,
     evict: Evict,
     report: Report,
+    /// A ring per CPU, see [`crate::shared::cpu`].
+    pub(super) per_cpu: bool,
+    /// The last refusal was none: the ring is open to sequences.
+    pub(super) found_open: bool,
 }
 
 /// The positions of a ring at one moment under the lock.
@@ -86,7 +92,10 @@ impl LockedRoom {
         };
         owner.lock(at, liveness).map_err(unattached)?;
         let (head, tail) = (at.ring.head(), at.ring.tail());
-        let end = at.producer_pos();
+        let per_cpu = layout.producers == Producers::Cpu;
+        // What sequences publish is beyond `producer_pos` until somebody closes the ring. Nothing is open
+        // then.
+        let end = if per_cpu { at.producer_pos().max(head) } else { at.producer_pos() };
         let sane = sane(at.ring, end, tail) && head <= end && head >= tail;
         if !sane || !head.is_multiple_of(8) {
             owner.unlock(at);
@@ -108,12 +117,15 @@ impl LockedRoom {
             floor: 0,
             limit: 0,
             evict_limit: 0,
+            cpu_limit: 0,
             tail: KnownTail::new(),
             totals_pos: 0,
             figures,
             policy: layout.policy,
             evict: layout.evict,
             report: layout.report,
+            per_cpu,
+            found_open: false,
         })
     }
 
@@ -218,6 +230,9 @@ impl LockedRoom {
         liveness: &P,
         size: u64,
     ) -> Result<u64, Refusal> {
+        if self.per_cpu {
+            self.count_sequences(at)?;
+        }
         let mut found = self.find_room(at, size)?;
         // Each iteration ends what one dead producer left open, or finds that what was in the way
         // has just ended. The next reservation goes on.
@@ -242,6 +257,10 @@ impl LockedRoom {
             self.poll_again();
             return Ok(start);
         }
+        if self.per_cpu {
+            self.cpu_limit = self.limit_of_sequences(at, tail.0);
+            return Ok(start);
+        }
         let interval = totals_interval(at.ring);
         // An open reservation can hold the totals back: then they are checked at shorter intervals,
         // so short that the totals come nearer by more records than are written meanwhile.
@@ -255,6 +274,12 @@ impl LockedRoom {
             self.evict_limit = totals;
         }
         Ok(start)
+    }
+
+    /// Returns up to where sequences may publish, if the tail is here.
+    fn limit_of_sequences(&self, at: Shared<'_>, tail: u64) -> u64 {
+        let mask = at.ring.data_size() - 1;
+        (tail + mask).min(self.totals_pos + mask).min(self.own_open.limit())
     }
 
     /// Returns where the tail must move for a record of `size` bytes, what is overwritten before
@@ -386,13 +411,17 @@ impl LockedRoom {
     /// Returns the tail that would let a record of `size` bytes in now.
     pub(crate) fn tail_for(&self, at: Shared<'_>, size: u64) -> u64 {
         let need = size + self.marker_bytes(at.ring, size);
-        (at.producer_pos().saturating_add(need + 8)).saturating_sub(at.ring.data_size())
+        (at.end().saturating_add(need + 8)).saturating_sub(at.ring.data_size())
     }
 
     /// Returns the bytes of the markers due before a record, like the exclusive producer's.
     fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
         let bytes = self.unreported() * u64::from(LOST_SIZE);
         if bytes + size < ring.data_size() { bytes } else { 0 }
+    }
+
+    pub(super) fn has_losses_to_report(&self) -> bool {
+        self.unreported() != 0
     }
 
     fn unreported(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! One of many producers of a shared ring.
 
 pub(crate) mod allot; // where a record, or a range, begins
+pub(crate) mod cpu; // a ring per CPU
 pub(crate) mod end; // commit, discard, and data_head's advance
 pub(crate) mod evict; // the oldest records of an overwrite ring
 pub(crate) mod locked_room; // the lock, and room under it

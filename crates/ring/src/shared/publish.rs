@@ -28,11 +28,11 @@ use perfring_abi::{
 /// The private state of one producer of a shared ring.
 #[derive(Debug)]
 pub struct SharedWriter {
-    room: LockedRoom,
+    pub(super) room: LockedRoom,
     max_len: usize,
     /// Records without a timestamp are shorter than this.
     plain_end: usize,
-    timestamp: usize,
+    pub(super) timestamp: usize,
     allotted: Allotted,
     ends: Ends,
 }
@@ -413,7 +413,7 @@ impl SharedWriter {
         self.room.under_lock(at, liveness, || {
             // Relaxed: M orders it.
             let newest = at.ring.header.shared.newest_timestamp.load(Ordering::Relaxed);
-            time::begin(at.ring, &read(), at.producer_pos(), newest);
+            time::begin(at.ring, &read(), at.end(), newest);
         })
     }
 
@@ -425,7 +425,7 @@ impl SharedWriter {
         liveness: &P,
         read: impl FnOnce() -> Reading,
     ) -> bool {
-        self.room.under_lock(at, liveness, || time::keep(at.ring, &read(), at.producer_pos()))
+        self.room.under_lock(at, liveness, || time::keep(at.ring, &read(), at.end()))
     }
 
     /// Returns the totals of this slot's producers, this one and those before it, since the ring was
