@@ -136,8 +136,10 @@ static inline void perfring_detach_child(void)
 		if (ring->slots)
 			mmap(ring->slots, ring->slots_mapped, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-		if (none < 0 || dup3(none, ring->fd, O_CLOEXEC) < 0)
+		if (none < 0 || dup3(none, ring->fd, O_CLOEXEC) < 0) {
 			close(ring->fd);
+			ring->fd = -1; /* its number may be another file's by the time of perfring_close */
+		}
 	}
 	if (none >= 0)
 		close(none);

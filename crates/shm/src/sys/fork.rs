@@ -7,13 +7,15 @@
 //! descriptor that holds a lock. The parent's ring, and its death, are then out of reach of the
 //! child. (A raw `clone(2)` runs no handler. Nor does `posix_spawn`, with which the standard library
 //! starts commands: its child runs nothing of this program and closes all descriptors when it
-//! executes another, some microseconds later.)
+//! executes another, some microseconds later. `proto/VERIFICATION.md`, "The dead that look alive",
+//! lists this with all other exceptions.)
 //!
 //! A handler can detach a child from what is registered only. So no fork happens while another
 //! thread has opened a ring and not registered it yet: see [`hold_off`].
 
 use crate::sys::blocks::{self, Block};
 use nix::libc;
+use std::ffi::CStr;
 use std::os::fd::AsRawFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Once;
@@ -24,7 +26,7 @@ use std::time::{Duration, Instant};
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// `/dev/null`, opened before there is any child: a child may have no descriptor left, or no
-/// `/dev`.
+/// `/dev`. As [`stand_in`] says, it may be something else.
 static NULL: AtomicI32 = AtomicI32::new(-1);
 
 #[derive(Debug)]
@@ -106,7 +108,11 @@ extern "C" fn in_child() {
     OPENING.store(0, Ordering::SeqCst);
     GENERATION.fetch_add(1, Ordering::Relaxed);
     // Everything here is async-signal-safe: system calls and loads.
-    let null = NULL.load(Ordering::Relaxed);
+    let mut null = NULL.load(Ordering::Relaxed);
+    if null < 0 {
+        null = stand_in(DEV_NULL);
+        NULL.store(null, Ordering::Relaxed);
+    }
     for entry in TABLE.entries() {
         if entry.state.load(Ordering::Acquire) != 2 {
             continue;
@@ -126,19 +132,32 @@ extern "C" fn in_child() {
         }
         let fd = entry.fd.load(Ordering::Relaxed);
         if null >= 0 && fd >= 0 {
-            // SAFETY: the number stays an open descriptor, so its owner can close it.
+            // SAFETY: the number stays an open descriptor, so its owner can close it. Closed here, it
+            // could be another file's by then.
             unsafe { libc::dup3(null, fd, libc::O_CLOEXEC) };
         }
     }
+}
+
+const DEV_NULL: &CStr = c"/dev/null";
+
+/// Returns a new descriptor that locks nothing: this file's, or an eventfd where it cannot be opened,
+/// as in a `chroot(2)` without a `/dev`. -1 if the process has no descriptor left.
+fn stand_in(path: &CStr) -> libc::c_int {
+    // SAFETY: the path ends with a zero byte; no other memory of ours is used.
+    let null = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if null >= 0 {
+        return null;
+    }
+    // SAFETY: numbers alone.
+    unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }
 }
 
 /// Returns the generation of this process among those that are forks of one another.
 pub(crate) fn generation() -> u32 {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(|| {
-        // SAFETY: a literal path, no memory of ours.
-        let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
-        NULL.store(null, Ordering::Relaxed);
+        NULL.store(stand_in(DEV_NULL), Ordering::Relaxed);
         // SAFETY: the handlers are functions of this program, which is never unloaded: a
         // shared library that links this code and is closed would have to keep itself open,
         // as glibc does for it.
@@ -198,6 +217,43 @@ impl Drop for NotForChildren {
     fn drop(&mut self) {
         for entry in self.entries.into_iter().flatten() {
             entry.state.store(0, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::fcntl::{FcntlArg, fcntl};
+    use std::os::fd::{FromRawFd, OwnedFd};
+
+    #[test]
+    fn a_child_without_dev_null_has_something_else_in_a_locks_place() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let request = |kind: libc::c_int| libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: 0,
+            l_len: 1,
+            l_pid: 0,
+        };
+        for path in [DEV_NULL, c"/there/is/no/such/file"] {
+            let (holder, other) = (file.reopen().unwrap(), file.reopen().unwrap());
+            let is_locked = || {
+                let mut probe = request(libc::F_RDLCK);
+                fcntl(&other, FcntlArg::F_OFD_GETLK(&mut probe)).unwrap();
+                libc::c_int::from(probe.l_type) != libc::F_UNLCK
+            };
+            fcntl(&holder, FcntlArg::F_OFD_SETLK(&request(libc::F_WRLCK))).unwrap();
+            assert!(is_locked());
+            let null = stand_in(path);
+            assert!(null >= 0, "{path:?}");
+            // SAFETY: it is open, and nobody else has it.
+            let null = unsafe { OwnedFd::from_raw_fd(null) };
+            // SAFETY: the number stays an open descriptor, which its owner closes.
+            let done = unsafe { libc::dup3(null.as_raw_fd(), holder.as_raw_fd(), libc::O_CLOEXEC) };
+            assert_eq!(done, holder.as_raw_fd());
+            assert!(!is_locked(), "{path:?}");
         }
     }
 }
