@@ -1,8 +1,9 @@
 //! Creation of a ring.
 //!
-//! A ring is made beside its final name and renamed into place, so no process sees a half-made one.
-//! Its space is allocated, so a full disk is an error here and not a SIGBUS later, except on file systems that
-//! copy on write: see [`FileSystem::warning`](crate::FileSystem::warning).
+//! A ring is made beside its final name, and gets that by a hard link, or by a rename that replaces
+//! nothing: no process sees a half-made one. Its space is allocated, so a full disk is an error here
+//! and not a SIGBUS later, except on file systems that copy on write: see
+//! [`FileSystem::warning`](crate::FileSystem::warning).
 
 use crate::file::error::CreateError;
 use crate::file::location::Location;

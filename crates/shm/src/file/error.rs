@@ -192,7 +192,8 @@ pub enum AttachError {
         slots: u32,
     },
     /// The seat is free, and cannot be taken: a process that may read the file has a read lock on its
-    /// byte, as no program of perfring does.
+    /// byte, as no program of perfring does. (`perfring doctor` has one for a moment on a byte that no
+    /// ring uses, which a removal at that moment meets.)
     #[error(
         "{location} has a read lock on it, which keeps everybody from attaching: `perfring doctor` names the \
          process that has it; end that, and let only who must read the ring (its mode, or its directory's)"

@@ -22,7 +22,8 @@ pub(crate) struct Kernel(pub(crate) RingFile);
 impl Liveness for Kernel {
     fn is_alive(&self, slot: u32) -> bool {
         // An invalid slot means that the ring is corrupt, so nothing is taken over. Nor is it if
-        // the query fails: a file system without such locks has no shared rings.
+        // the query fails: a file system without such locks has no shared rings. VERIFICATION.md's "The
+        // dead that look alive" has both.
         slot > self.0.layout.slots || self.0.is_held(Seat::Producer(slot)).unwrap_or(true)
     }
 

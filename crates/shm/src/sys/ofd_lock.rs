@@ -1,8 +1,8 @@
 //! Open-file-description locks on single bytes of the ring file: the holder of a seat is alive.
 //!
-//! The kernel drops such a lock when the last descriptor of its open file description is closed, by
-//! any death, in any pid namespace or container. A forked child shares the description and keeps
-//! it: see `fcntl(2)`.
+//! The kernel drops such a lock when the last descriptor or mapping of its open file description is
+//! gone, by any death, in any pid namespace or container. A forked child shares the description and
+//! keeps it: see `fcntl(2)`.
 //!
 //! Seats are held by write locks, which need write permission. Whoever may only read the file can
 //! take read locks, which say nothing of a seat: liveness is queried as if to take a read lock, as

@@ -1,4 +1,5 @@
-//! Read locks on a ring's file: no program of perfring takes one, and each keeps others from attaching.
+//! Read locks on a ring's file: each keeps others from attaching. No program of perfring takes one, but a doctor for
+//! a moment, on a byte that no ring uses (`files::locks_work`).
 
 use super::report::Report;
 use crate::failure::Failure;
