@@ -155,6 +155,7 @@ mod tests {
             (magic::OVERLAYFS_SUPER_MAGIC, "overlay", "", "upper directory"),
             (magic::BTRFS_SUPER_MAGIC, "btrfs", "SIGBUS", ""),
             (FsType(0x2fc1_2fc1), "zfs", "SIGBUS", ""),
+            (FsType(0xca45_1a4e), "bcachefs", "SIGBUS", ""),
             (magic::NFS_SUPER_MAGIC, "nfs", "other machines", ""),
             (magic::SMB_SUPER_MAGIC, "smb", "other machines", ""),
             (magic::FUSE_SUPER_MAGIC, "fuse", "other machines", ""),
@@ -171,6 +172,52 @@ mod tests {
         }
         // The type has a sign on some architectures.
         assert_eq!(of(i64::from(0x9123_683e_u32 as i32 as u32)).name(), "btrfs");
+    }
+
+    /// What a name in the document stands for here.
+    fn names_of(in_document: &str) -> Vec<&str> {
+        match in_document {
+            "overlayfs" => vec!["overlay"],
+            "smb" => vec!["smb", "cifs", "smb2"],
+            "virtiofs" => vec!["fuse"],
+            name => vec![name],
+        }
+    }
+
+    #[test]
+    fn the_documents_table_says_the_same() {
+        let document = include_str!("../../../../proto/ABI.md");
+        let section = document.split("\n## File systems\n").nth(1).unwrap();
+        let rows = section.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+        let all = [&MEMORY[..], &COPY_ON_WRITE, &REMOTE, &OTHERS].concat();
+        let mut missing = all.clone();
+        for row in rows.map_while(|line| line.strip_prefix("| ")) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            // Without what is in brackets, of which there is one at most.
+            let (before, bracket) = cells[0].split_once(" (").unwrap_or((cells[0], ")"));
+            let in_document =
+                format!("{before}{}", bracket.split_once(')').unwrap().1).to_lowercase();
+            // Empty: nothing is said of it.
+            let (warns, notes) = match (cells[1], cells[2], cells[3]) {
+                ("yes", "yes", "yes") | ("", "", "") => ("", false),
+                ("yes", "yes", "no") => ("SIGBUS", false),
+                (_, memory, _) if memory.starts_with("within one kernel") => {
+                    ("other machines", false)
+                }
+                _ => ("", true),
+            };
+            for name in in_document.split(", ").flat_map(names_of) {
+                let found = all.iter().find(|(_, known)| *known == name);
+                let (kind, _) = *found.unwrap_or_else(|| panic!("only ABI.md has {name}"));
+                let of = of(kind);
+                let warned = of.warning().map_or(warns.is_empty(), |warning| {
+                    !warns.is_empty() && warning.contains(warns)
+                });
+                assert!(warned && of.note().is_some() == notes, "{name}: {row}");
+                missing.retain(|(_, known)| *known != name);
+            }
+        }
+        assert!(missing.is_empty(), "ABI.md does not have {missing:?}");
     }
 
     #[test]
