@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use perfring::{
-    AttachError, BadRing, CreateError, Location, OpenError, OwnerInfo, Producers, ReadError,
-    ReserveError, Role, TypeError, TypeMismatch,
+    AttachError, BadRing, ClockError, CreateError, Location, OpenError, OwnerInfo, Producers,
+    ReadError, ReserveError, Role, TypeError, TypeMismatch,
 };
 
 const PAGE: &str = include_str!("../src/guide/errors.md");
@@ -55,6 +55,9 @@ fn of_rings() -> Vec<AttachError> {
         AttachError::HeldUp { location: location(), slot: 3, holder: holder() },
         AttachError::ReadLocked { location: location() },
         AttachError::UnderOverlay { location: location(), shown: "/merged/ticks".into() },
+        AttachError::TooLargeToCopy { location: location(), size: 1 << 30 },
+        AttachError::Clock { location: location(), source: ClockError::OtherNamespace },
+        AttachError::PageSize { location: location(), ring: 4096, host: 65_536 },
     ]);
     all
 }
@@ -65,6 +68,7 @@ fn texts() -> Vec<String> {
         CreateError::Exists { location: location() },
         CreateError::Size { size: 5, min: 4096 },
         CreateError::NoSpace { location: location(), needed: 1 << 30 },
+        CreateError::Clock { location: location(), source: ClockError::Offsets },
     ];
     let differs = OpenError::Differs {
         location: location(),
@@ -77,10 +81,12 @@ fn texts() -> Vec<String> {
         ReserveError::TooLarge { len: 70_000, max: 65_528 },
         ReserveError::Contended { slot: 3 },
         ReserveError::Pending { slot: 3 },
+        ReserveError::BatchFull,
         ReserveError::Forked,
         ReserveError::Replaced,
         ReserveError::Corrupt { tail: 7 },
         ReserveError::Type(TypeError::NoTable),
+        ReserveError::Type(TypeError::Full { needed: 300, left: 17 }),
         ReserveError::Type(TypeError::Taken { id: 5000 }),
     ];
     let read = [
