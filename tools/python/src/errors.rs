@@ -78,10 +78,12 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
         | AttachError::Slots { .. }
         | AttachError::HeldUp { .. }
         | AttachError::ReadLocked { .. } => named(py, "Busy", text),
-        AttachError::Clock { .. } | AttachError::UnderOverlay { .. } => {
-            named(py, "PerfringError", text)
-        }
-        _ => named(py, "BadRing", text),
+        AttachError::Bad { .. }
+        | AttachError::Kind { .. }
+        | AttachError::PageSize { .. }
+        | AttachError::TooLargeToCopy { .. } => named(py, "BadRing", text),
+        // `Clock` and `UnderOverlay`; also an error that is new, until it is decided here.
+        _ => named(py, "PerfringError", text),
     }
 }
 
