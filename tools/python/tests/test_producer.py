@@ -221,7 +221,7 @@ def test_a_read_lock_on_a_ring_is_busy_and_says_so(ring: str) -> None:
     perfring.Producer.create(ring).close()
     with Path(ring).open("rb") as reader:
         fcntl.lockf(reader, fcntl.LOCK_SH)
-        # A lock of a process does not conflict with itself, but with one of an open file description.
+        # A process's lock conflicts with that of an open file description, though not with its own.
         with pytest.raises(perfring.Busy, match="has a read lock on it"):
             perfring.Producer(ring)
     perfring.Producer(ring).close()

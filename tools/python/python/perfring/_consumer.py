@@ -36,10 +36,11 @@ class Consumer(_native.Consumer):
             without a pause, ``"throughput"`` with pauses, which lets the producer be faster;
             ``"adaptive"`` pauses if the producer is the faster one.
         trust: Whether records are read in place, or copied as somebody may change them meanwhile.
-            ``"auto"``: in place, unless other users may write to the file. ``"nobody"``: each record
-            is copied before it is returned, and there is no `pin`. ``"peers"``: in place; you promise
-            that every process which may write to the file keeps to the protocol. One that does not
-            changes the memory of your views, and what native code does then is undefined.
+            ``"auto"``: in place, unless other users may write to the file. ``"nobody"``: each
+            record is copied before it is returned, and there is no `pin`. ``"peers"``: in place;
+            you promise that every process which may write to the file keeps to the protocol. One
+            that does not changes the memory of your views, and what native code does then is
+            undefined.
         acknowledge: When items count as read. ``"at_next_read"``: at the next call that reads, once
             their views are dead. ``"explicit"``: when `acknowledge` is called; a consumer that ends
             before that leaves them for the next one (at-least-once delivery).
