@@ -253,7 +253,7 @@ fn transcript(programs: &[&Programs]) -> String {
             writeln!(text, "# {} {}", policy.name(), producers.name()).unwrap();
             text += &match producers {
                 Producers::One => one(programs, policy, seed, 300),
-                Producers::Many => many(programs, policy, seed, 400),
+                Producers::Many | Producers::Cpu => many(programs, policy, seed, 400),
             };
         }
     }

@@ -65,7 +65,7 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
     create(&ring, &options).unwrap();
     let (kind, count) = match producers {
         Producers::One => ("one", 1),
-        Producers::Many => ("many", 4),
+        Producers::Many | Producers::Cpu => ("many", 4),
     };
     let mut consumer = Consumer::attach(&ring).unwrap();
     let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
@@ -137,7 +137,7 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
             let payload = heavy(END, 0, MIB as usize);
             match producers {
                 Producers::One => Producer::attach(&ring).unwrap().publish_as(NUMBERED, &payload),
-                Producers::Many => {
+                Producers::Many | Producers::Cpu => {
                     // What discards left in a shared ring's area is freed when all is read.
                     while let Some(item) = consumer.read().unwrap() {
                         met.note(item);
@@ -270,7 +270,7 @@ fn unreleased_records_of_a_killed_consumer_come_again_and_none_is_missing() {
                             let mut one = Producer::attach(&ring).unwrap();
                             one.publish_timeout(NUMBERED, &last, limit)
                         }
-                        Producers::Many => {
+                        Producers::Many | Producers::Cpu => {
                             let many = SharedProducer::attach(&ring).unwrap();
                             many.publish_timeout(NUMBERED, &last, limit)
                         }

@@ -162,7 +162,7 @@ fn every_entry_point_gives_the_same_timestamps_and_true_dates() {
             let mut dates = Vec::new();
             let publish = |payload: &[u8]| match producers {
                 Producers::One => Producer::attach(&ring).unwrap().publish_as(NUMBERED, payload),
-                Producers::Many => {
+                Producers::Many | Producers::Cpu => {
                     SharedProducer::attach(&ring).unwrap().publish_as(NUMBERED, payload)
                 }
             };
@@ -234,7 +234,7 @@ fn a_stamp_takes_eight_bytes_of_the_longest_record() {
                     assert_eq!(producer.publish_as(NUMBERED, &vec![1; plain]), Err(refused));
                     *producer.layout()
                 }
-                Producers::Many => {
+                Producers::Many | Producers::Cpu => {
                     let producer = SharedProducer::attach(&ring).unwrap();
                     assert_eq!(producer.max_len(), max);
                     producer.publish_as(NUMBERED, &vec![1; max]).unwrap();

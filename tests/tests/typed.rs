@@ -34,7 +34,7 @@ impl Any {
             perfring_producer::Producers::One => {
                 Any::One(Box::new(Producer::attach(ring).unwrap()))
             }
-            perfring_producer::Producers::Many => {
+            perfring_producer::Producers::Many | perfring_producer::Producers::Cpu => {
                 Any::Many(Box::new(SharedProducer::attach(ring).unwrap()))
             }
         }

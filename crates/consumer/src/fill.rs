@@ -70,7 +70,7 @@ impl Observer {
 fn has_producer(ring: &RingFile) -> Result<bool, AttachError> {
     let slots = match ring.layout().producers {
         Producers::One => 1,
-        Producers::Many => ring.layout().slots,
+        Producers::Many | Producers::Cpu => ring.layout().slots,
     };
     for slot in 0..slots {
         if ring.is_held(Seat::Producer(slot))? {

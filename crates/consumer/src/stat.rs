@@ -94,7 +94,7 @@ impl Stat {
     pub fn epoch(&self) -> u64 {
         match self.layout.producers {
             Producers::One => self.producer.owner.epoch,
-            Producers::Many => {
+            Producers::Many | Producers::Cpu => {
                 let epochs = self.producers.iter().map(|member| member.figures.owner.epoch);
                 epochs.fold(0, u64::wrapping_add)
             }

@@ -55,6 +55,13 @@ pub enum ReserveError {
          two paths, of an overlay, or on a file system whose locks do not reach the other; `perfring doctor` says"
     )]
     Replaced,
+    /// The thread runs on a CPU whose ring could not be made or attached to. Counted by
+    /// [`CpuProducer::lost_without_ring`](crate::CpuProducer::lost_without_ring).
+    #[error("the ring of CPU {cpu} could not be made or attached to: `attach_to` says why")]
+    NoRing {
+        /// The CPU's number.
+        cpu: u32,
+    },
     /// A position in the ring is invalid: no producer or consumer can have written it.
     #[error(
         "data_tail is {tail}, which is no valid position: another program has corrupted the ring"

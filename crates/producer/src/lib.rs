@@ -97,6 +97,8 @@
 mod archive;
 mod batch;
 mod both_producers;
+mod cpu_producer;
+mod cpu_set;
 mod each;
 mod errors;
 mod exclusive_producer;
@@ -111,6 +113,8 @@ mod timestamp;
 pub use archive::PublishError;
 pub use batch::Batch;
 pub use both_producers::{PodReservation, SharedPodReservation};
+pub use cpu_producer::CpuProducer;
+pub use cpu_set::SetError;
 pub use each::Each;
 pub use errors::{ReserveError, TypeError};
 pub use exclusive_producer::Producer;
@@ -119,9 +123,9 @@ pub use perfring_abi::{
 };
 pub use perfring_ring::{Count, ProducerTotals, Refused, Wake};
 pub use perfring_shm::{
-    AttachError, ClockError, CreateError, FileSystem, Location, OpenError, Pages, PagesError,
-    Removal, Reservation, RingOptions as Options, SharedReservation, create, create_if_missing,
-    install_sigbus_handler, register_process, remove,
+    AttachError, ClockError, CpuReservation, CreateError, FileSystem, Location, NoRseq, OpenError,
+    Pages, PagesError, Removal, Reservation, RingOptions as Options, SharedReservation, create,
+    create_if_missing, install_sigbus_handler, register_process, remove,
 };
 pub use perfring_types as types;
 pub use reserved_batch::ReservedBatch;

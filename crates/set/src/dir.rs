@@ -419,7 +419,7 @@ impl RingSet {
 fn has_shape(layout: &Layout, options: &Options) -> bool {
     let slots = match options.producers {
         Producers::One => 1,
-        Producers::Many => options.slots,
+        Producers::Many | Producers::Cpu => options.slots,
     };
     layout.data_size == options.size
         && layout.policy == options.policy

@@ -122,7 +122,7 @@ impl Source for Consumer {
         self.advanced().hold();
         let front = self.advanced().peek()?;
         // This reader may be the only one left to end what a dead producer left open.
-        let shared = self.layout().producers == Producers::Many;
+        let shared = self.layout().producers != Producers::One;
         if front == Front::Empty && shared && self.advanced().tend() {
             return Ok(self.advanced().peek()?);
         }

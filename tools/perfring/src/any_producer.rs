@@ -1,21 +1,60 @@
 //! The producer of a command that publishes, for both kinds of ring.
 
-use crate::failure::note;
+use crate::failure::{Failure, note};
 use crate::stop::{POLL, Stop};
 use perfring_consumer::{AttachError, Location};
-use perfring_producer::{Count, Producer, RecordType, Refused, ReserveError, SharedProducer};
+use perfring_producer::record_size;
+use perfring_producer::{
+    Count, CpuProducer, Producer, RecordType, Refused, ReserveError, SharedProducer,
+};
 use perfring_types::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The producer of an exclusive or of a shared ring.
+/// The producer of an exclusive or of a shared ring, or of a directory with a ring per CPU.
 pub(crate) enum AnyProducer {
     One(Box<Producer>),
     Many(Box<SharedProducer>),
+    Cpu(Box<OfCpus>),
+}
+
+/// A producer of rings per CPU, and what it has done: the rings count for all processes together.
+pub(crate) struct OfCpus {
+    producer: CpuProducer,
+    written: Count,
+    refused: Refused,
+}
+
+impl OfCpus {
+    fn count(&mut self, len: usize, result: Result<(), ReserveError>) -> Result<(), ReserveError> {
+        let stamp = if self.producer.options().time { 8 } else { 0 };
+        let bytes = record_size(len + stamp);
+        let refused = &mut self.refused;
+        let counted = match result {
+            Ok(()) => &mut self.written,
+            Err(ReserveError::TooLarge { .. }) => &mut refused.too_large,
+            Err(ReserveError::Contended { .. }) => &mut refused.contended,
+            Err(ReserveError::Pending { .. }) => &mut refused.pending,
+            Err(_) => &mut refused.full,
+        };
+        *counted = counted.plus(Count { records: 1, bytes });
+        result
+    }
 }
 
 impl AnyProducer {
+    /// Attaches to a ring, or to the rings per CPU of a directory.
+    pub(crate) fn attach_any(location: &Location, name: &str) -> Result<Self, Failure> {
+        let Location::File(dir) = location else { return Ok(Self::attach(location, name)?) };
+        if !dir.is_dir() {
+            return Ok(Self::attach(location, name)?);
+        }
+        let producer = CpuProducer::attach_as(dir, name)?;
+        let (written, refused) = Default::default();
+        Ok(AnyProducer::Cpu(Box::new(OfCpus { producer, written, refused })))
+    }
+
     pub(crate) fn attach(location: &Location, name: &str) -> Result<Self, AttachError> {
         match Producer::attach_as(location, name) {
             Err(AttachError::Kind { .. }) => SharedProducer::attach_as(location, name)
@@ -28,6 +67,7 @@ impl AnyProducer {
         match self {
             AnyProducer::One(producer) => producer.max_len(),
             AnyProducer::Many(producer) => producer.max_len(),
+            AnyProducer::Cpu(of) => of.producer.max_len(),
         }
     }
 
@@ -35,6 +75,7 @@ impl AnyProducer {
         match self {
             AnyProducer::One(producer) => producer.register_entry(entry),
             AnyProducer::Many(producer) => producer.register_entry(entry),
+            AnyProducer::Cpu(of) => of.producer.register_entry(entry),
         }
     }
 
@@ -42,6 +83,7 @@ impl AnyProducer {
         match self {
             AnyProducer::One(producer) => producer.layout().time,
             AnyProducer::Many(producer) => producer.layout().time,
+            AnyProducer::Cpu(of) => of.producer.options().time,
         }
     }
 
@@ -51,6 +93,7 @@ impl AnyProducer {
         let totals = match self {
             AnyProducer::One(producer) => producer.totals(),
             AnyProducer::Many(producer) => producer.totals(),
+            AnyProducer::Cpu(of) => return (of.written, of.refused),
         };
         (totals.written, totals.refused)
     }
@@ -64,6 +107,14 @@ impl AnyProducer {
             }
             (AnyProducer::Many(producer), Line::TooLong(len)) => {
                 producer.reserve(kind, len).map(drop)
+            }
+            (AnyProducer::Cpu(of), Line::Whole(bytes)) => {
+                let result = of.producer.publish_as(kind, bytes);
+                of.count(bytes.len(), result)
+            }
+            (AnyProducer::Cpu(of), Line::TooLong(len)) => {
+                let result = of.producer.reserve(kind, len).map(drop);
+                of.count(len, result)
             }
         }
     }
@@ -80,6 +131,10 @@ impl AnyProducer {
             }
             (AnyProducer::Many(producer), Line::Whole(bytes)) => {
                 producer.publish_timeout(kind, bytes, wait)
+            }
+            (AnyProducer::Cpu(of), Line::Whole(bytes)) => {
+                let result = of.producer.publish_timeout(kind, bytes, wait);
+                of.count(bytes.len(), result)
             }
             (producer, too_long) => producer.publish(kind, too_long),
         }

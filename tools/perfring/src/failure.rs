@@ -3,7 +3,7 @@
 use perfring_consumer::{AttachError, Location, ReadError};
 use perfring_export::OutputError;
 use perfring_export::recording::is_recording;
-use perfring_producer::CreateError;
+use perfring_producer::{CreateError, OpenError, SetError};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -118,11 +118,23 @@ impl From<AttachError> for Failure {
     }
 }
 
+impl From<SetError> for Failure {
+    fn from(error: SetError) -> Self {
+        match error {
+            SetError::Ring(OpenError::Attach(error)) => error.into(),
+            SetError::Ring(OpenError::Create(error)) => error.into(),
+            SetError::Empty { .. } => Failure::NotFound(error.to_string()),
+            _ => Failure::general(error),
+        }
+    }
+}
+
 impl From<CreateError> for Failure {
     fn from(error: CreateError) -> Self {
         match &error {
             CreateError::Size { .. }
             | CreateError::Slots { .. }
+            | CreateError::Cpu { .. }
             | CreateError::Mode { .. }
             | CreateError::Types { .. }
             | CreateError::Aux { .. }

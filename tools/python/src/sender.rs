@@ -73,7 +73,8 @@ impl Shared {
                 let layout = *producer.layout();
                 (Held::one(producer), layout)
             }
-            Producers::Many => {
+            // Attaching to the ring of a CPU says what it is.
+            Producers::Many | Producers::Cpu => {
                 let producer = perfring_producer::SharedProducer::attach_as(&location, &name)
                     .map_err(failed)?;
                 let layout = *producer.layout();

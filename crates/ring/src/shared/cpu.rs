@@ -24,6 +24,7 @@
 //! The next producer on that CPU goes on from there. Nobody else needs to: in an open ring nothing is
 //! left to be ended.
 
+use crate::counters::Count;
 use crate::reserve::Refusal;
 use crate::shared::locked_room::LockedRoom;
 use crate::shared::publish::SharedWriter;
@@ -69,6 +70,12 @@ impl SharedWriter {
     /// Returns whether the last refusal was none, as the ring was found open to sequences; once.
     pub fn found_open(&mut self) -> bool {
         self.room.take_found_open()
+    }
+
+    /// Counts refusals of `bytes` in all, for the same reason, to be reported as one by
+    /// [`SharedWriter::refuse`] is.
+    pub fn refuse_many(&mut self, at: Shared<'_>, refusal: Refusal, records: u64, bytes: u64) {
+        self.room.figures.add_all_refused(at, refusal, Count { records, bytes });
     }
 
     /// Returns whether this producer has losses to report before its next record.

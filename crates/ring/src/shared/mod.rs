@@ -13,6 +13,6 @@ pub(crate) mod publish; // the producer
 pub(crate) mod running; // the running totals, kept under the lock
 pub(crate) mod slot; // what one slot's producers have done
 pub(crate) mod span; // several records in one reservation
-#[cfg(all(test, feature = "heap", not(loom)))]
+#[cfg(all(test, feature = "heap", not(any(loom, miri))))] // too many for them
 mod step_tests;
 pub(crate) mod sweep; // what a dead producer left open

@@ -146,6 +146,10 @@ impl Figures {
     }
 
     pub(crate) fn add_refused(&mut self, at: Shared<'_>, refusal: Refusal, bytes: u64) {
+        self.add_all_refused(at, refusal, Count { records: 1, bytes });
+    }
+
+    pub(crate) fn add_all_refused(&mut self, at: Shared<'_>, refusal: Refusal, all: Count) {
         let cause = match refusal {
             Refusal::TooLarge { .. } => Cause::TooLarge,
             Refusal::Contended { .. } => Cause::Contended,
@@ -154,7 +158,8 @@ impl Figures {
                 Cause::Full
             }
         };
-        self.losses.refused.of_mut(cause).add(bytes);
+        let refused = self.losses.refused.of_mut(cause);
+        *refused = refused.plus(all);
         self.write_losses(at, NOWHERE);
     }
 

@@ -12,8 +12,8 @@ use crate::sys::host::page_size;
 use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
 use perfring_abi::{
-    AUX_SIZE_MAX, AUX_SIZE_MIN, DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, HeaderPage, Layout, MAGIC,
-    Policy, Producers, Report, SLOTS_DEFAULT, SLOTS_MAX, TYPES_FIRST, TYPES_SIZE_DEFAULT,
+    AUX_SIZE_MAX, AUX_SIZE_MIN, CPUS_MAX, DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, HeaderPage, Layout,
+    MAGIC, Policy, Producers, Report, SLOTS_DEFAULT, SLOTS_MAX, TYPES_FIRST, TYPES_SIZE_DEFAULT,
     TYPES_SIZE_MAX,
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -43,7 +43,11 @@ pub struct RingOptions {
     pub report: Report,
     /// Whether one producer at a time, or many. Default [`Producers::One`].
     pub producers: Producers,
-    /// The most producers at a time, where they are many: 1 to 4096. Default 64.
+    /// The number of the CPU whose producers the ring is for, with [`Producers::Cpu`]; else ignored.
+    /// `CpuProducer` makes such rings. Default 0.
+    pub cpu: u32,
+    /// The most producers at a time, where they are many, and the most processes at a time in a ring per
+    /// CPU: 1 to 4096. Default 64.
     pub slots: u32,
     /// Bytes of the type table, rounded up to whole pages: up to 16 MiB, or 0 for none. An entry
     /// takes some hundred bytes. Default 64 KiB.
@@ -68,6 +72,7 @@ impl Default for RingOptions {
             evict: Evict::Exact,
             report: Report::InStream,
             producers: Producers::One,
+            cpu: 0,
             slots: SLOTS_DEFAULT,
             time: false,
             types_size: TYPES_SIZE_DEFAULT,
@@ -84,6 +89,30 @@ impl RingOptions {
         RingOptions { producers: Producers::Many, ..RingOptions::default() }
     }
 
+    /// Returns the options of a set of rings per CPU: what each of them is made with.
+    #[must_use]
+    pub fn per_cpu() -> Self {
+        RingOptions { producers: Producers::Cpu, ..RingOptions::default() }
+    }
+
+    /// Returns the options with which a ring of this layout, and this mode, would be made.
+    #[must_use]
+    pub fn like(layout: &Layout, mode: u32) -> Self {
+        RingOptions {
+            size: layout.data_size,
+            policy: layout.policy,
+            evict: layout.evict,
+            report: layout.report,
+            producers: layout.producers,
+            cpu: layout.cpu,
+            slots: layout.slots,
+            types_size: layout.types_size,
+            time: layout.time,
+            aux_size: layout.aux_size,
+            mode,
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), CreateError> {
         let page_size = page_size();
         let (min, aux_min) = (DATA_SIZE_MIN.max(page_size), AUX_SIZE_MIN.max(page_size));
@@ -92,6 +121,8 @@ impl RingOptions {
             CreateError::Size { size: self.size, min }
         } else if self.mode & !0o777 != 0 {
             CreateError::Mode { mode: self.mode }
+        } else if self.producers == Producers::Cpu && self.cpu >= CPUS_MAX {
+            CreateError::Cpu { cpu: self.cpu }
         } else if !(1..=SLOTS_MAX).contains(&self.slots) {
             CreateError::Slots { slots: self.slots }
         } else if self.types_size > TYPES_SIZE_MAX {
@@ -113,6 +144,7 @@ impl RingOptions {
             evict: self.evict,
             report: self.report,
             producers: self.producers,
+            cpu: if self.producers == Producers::Cpu { self.cpu } else { 0 },
             time: self.time,
             slots: if self.producers == Producers::One { 1 } else { self.slots },
             created_ns: now_ns(),

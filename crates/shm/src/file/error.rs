@@ -2,6 +2,7 @@
 
 use crate::file::location::Location;
 use crate::sys::clock::ClockError;
+use crate::sys::rseq::NoRseq;
 use perfring_abi::{BadRing, Producers};
 use perfring_ring::{OwnerInfo, ReadError};
 use std::io;
@@ -51,6 +52,12 @@ pub enum CreateError {
     Slots {
         /// The number that was asked for.
         slots: u32,
+    },
+    /// The number of a CPU that no machine has.
+    #[error("there is no CPU {cpu}: the highest is 8191")]
+    Cpu {
+        /// The number that was asked for.
+        cpu: u32,
     },
     /// A type table that is too large.
     #[error("a type table of {size} bytes is too large: up to 16 MiB")]
@@ -221,6 +228,7 @@ pub enum AttachError {
         match .producers {
             Producers::One => "one producer",
             Producers::Many => "many producers",
+            Producers::Cpu => "the producers of one CPU",
         }
     )]
     Kind {
@@ -228,6 +236,23 @@ pub enum AttachError {
         location: Location,
         /// The kind that it is made for.
         producers: Producers,
+    },
+    /// A ring per CPU that was made before the machine started, or by another kernel: which CPU its number
+    /// means there is not known.
+    #[error(
+        "{location} is the ring of a CPU of another boot or another machine: read it, and make a new directory          to publish in"
+    )]
+    OtherBoot {
+        /// The ring's location.
+        location: Location,
+    },
+    /// Rings per CPU cannot be published to from here.
+    #[error("{location} is a ring per CPU: {source}; use a ring for one producer, or for many")]
+    Rseq {
+        /// The ring's location.
+        location: Location,
+        /// What is missing.
+        source: NoRseq,
     },
     /// The lock of a shared ring is held by a live producer that does not go on.
     #[error(

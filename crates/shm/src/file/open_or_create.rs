@@ -104,8 +104,9 @@ impl RingOptions {
         let types_size = self.types_size.next_multiple_of(layout.page_size.into());
         let slots = match self.producers {
             Producers::One => layout.slots,
-            Producers::Many => self.slots,
+            Producers::Many | Producers::Cpu => self.slots,
         };
+        let cpu = if self.producers == Producers::Cpu { self.cpu } else { 0 };
         let evict = match self.policy {
             Policy::Drop => layout.evict,
             Policy::Overwrite => self.evict,
@@ -121,6 +122,7 @@ impl RingOptions {
             evict: evict, layout.evict;
             report: self.report, layout.report;
             slots: slots, layout.slots;
+            cpu: cpu, layout.cpu;
             types_size: types_size, layout.types_size;
             time: self.time, layout.time;
             aux_size: self.aux_size, layout.aux_size;

@@ -168,7 +168,7 @@ impl ConsumerMapping {
 
     /// Returns whether a reservation of a shared ring is open before what is published.
     pub fn lags(&self) -> bool {
-        self.ring.layout.producers == Producers::Many && self.map.shared().lags()
+        self.ring.layout.producers != Producers::One && self.map.shared().lags()
     }
 
     /// Ends the reservation of a dead producer, if publication is held up by one.

@@ -50,7 +50,7 @@ impl SharedReservation<'_> {
     }
 
     #[inline]
-    fn end(self, len: usize, wake: Wake) {
+    pub(super) fn end(self, len: usize, wake: Wake) {
         // Not `drop`, which would discard.
         let this = ManuallyDrop::new(self);
         let (pair, reserved) = (this.pair, this.reserved);

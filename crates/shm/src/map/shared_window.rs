@@ -40,7 +40,7 @@ const ATTACH_NAP: Duration = Duration::from_millis(1);
 pub struct SharedWindow {
     // In drop order. The lock first: a child that another thread forks meanwhile would keep it.
     _lock: ByteLock,
-    pair: SharedPair,
+    pub(super) pair: SharedPair,
     /// How many records were written at the last refusal.
     refused_at: Cell<Option<u64>>,
     clock: MachineClock,
@@ -57,10 +57,17 @@ impl SharedWindow {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Slots`] when every slot has a producer.
     pub fn attach(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
-        let location = location.into();
+        Self::attach_kind(location.into(), name, Producers::Many)
+    }
+
+    pub(super) fn attach_kind(
+        location: Location,
+        name: &str,
+        kind: Producers,
+    ) -> Result<Self, AttachError> {
         let opening = fork::hold_off();
         let ring = RingFile::open(location, Access::Write)?;
-        ring.expect(Producers::Many)?;
+        ring.expect(kind)?;
         let map = Mirror::map(&ring, DataAccess::Write)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
@@ -395,11 +402,16 @@ impl SharedWindow {
     /// Sleeps until the consumer has released enough for a record of `len` bytes, for at most
     /// `limit`. May return early, so the caller checks again.
     pub fn sleep_for_space(&self, len: usize, limit: Duration) {
+        let target = self.space_target(len);
+        futex::sleep_for_space(self.pair.at().ring(), target, limit);
+    }
+
+    /// Has the consumer read, and returns the tail that would let a record of `len` bytes in.
+    pub(super) fn space_target(&self, len: usize) -> u64 {
         let at = self.pair.at();
         // A consumer that sleeps for a watermark would not release space.
         self.pair.owed(at.ring().force_wake());
-        let target = self.pair.writer.borrow().tail_for(at, len);
-        futex::sleep_for_space(at.ring(), target, limit);
+        self.pair.writer.borrow().tail_for(at, len)
     }
 }
 

@@ -6,5 +6,6 @@ pub(crate) mod fork;
 pub(crate) mod futex;
 pub(crate) mod host;
 pub(crate) mod ofd_lock;
+pub(crate) mod rseq;
 pub(crate) mod sigbus;
 mod sigbus_passing;

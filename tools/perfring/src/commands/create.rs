@@ -3,7 +3,7 @@
 use crate::args;
 use crate::failure::{Failure, note};
 use perfring_consumer::{FileSystem, Location};
-use perfring_producer::{Evict, Options, Policy, Producers, Report, SLOTS_DEFAULT};
+use perfring_producer::{CpuProducer, Evict, Options, Policy, Producers, Report, SLOTS_DEFAULT};
 
 /// Create a ring
 ///
@@ -23,11 +23,12 @@ pub(crate) struct Args {
     #[arg(long, default_value = "drop",
         value_parser = args::one_of([("drop", Policy::Drop), ("overwrite", Policy::Overwrite)]))]
     policy: Policy,
-    /// One producer at a time, or many that share the ring
+    /// One producer at a time, or many that share the ring, or a directory with a ring for each CPU, of
+    /// which this makes the one of its own CPU and publishers make the others
     #[arg(long, default_value = "one",
-        value_parser = args::one_of([("one", Producers::One), ("many", Producers::Many)]))]
+        value_parser = args::one_of([("one", Producers::One), ("many", Producers::Many), ("cpu", Producers::Cpu)]))]
     producers: Producers,
-    /// With --producers many: the most producers at a time, 1 to 4096 [default: 64]
+    /// With --producers many or cpu: the most producers, or processes, at a time, 1 to 4096 [default: 64]
     #[arg(long, value_name = "N")]
     slots: Option<u32>,
     /// Store a timestamp with each record: 8 bytes and some ns each
@@ -61,7 +62,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     if args.slots.is_some() && args.producers == Producers::One {
-        return Err(Failure::Usage("--slots is for shared rings: add --producers many".to_owned()));
+        return Err(Failure::Usage(
+            "--slots is for shared rings: add --producers many, or cpu".to_owned(),
+        ));
     }
     let options = Options {
         size: args.size,
@@ -74,8 +77,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         mode: args.mode,
         types_size: args.types_size,
         aux_size: args.aux_size,
+        ..Options::default()
     };
-    perfring_producer::create(&args.ring, &options)?;
+    if args.producers == Producers::Cpu {
+        let Location::File(dir) = &args.ring else {
+            let message =
+                "rings per CPU need a directory, and no shm: name: try a path in /dev/shm";
+            return Err(Failure::Usage(message.to_owned()));
+        };
+        CpuProducer::create(dir, &options)?;
+    } else {
+        perfring_producer::create(&args.ring, &options)?;
+    }
     if let Ok(fs) = FileSystem::of(&args.ring)
         && let Some(warning) = fs.warning()
     {

@@ -160,12 +160,12 @@ fn cells(stat: &Stat, newest: Option<u64>) -> [String; 7] {
         Producers::One => {
             holder(stat.producer.alive, stat.producer.owner.epoch, stat.producer.owner.pid)
         }
-        Producers::Many if is_fed(stat) => {
+        Producers::Many | Producers::Cpu if is_fed(stat) => {
             let alive = stat.producers.iter().filter(|member| member.alive).count();
             format!("{alive} alive")
         }
-        Producers::Many if stat.epoch() == 0 => "none yet".to_owned(),
-        Producers::Many => "detached".to_owned(),
+        Producers::Many | Producers::Cpu if stat.epoch() == 0 => "none yet".to_owned(),
+        Producers::Many | Producers::Cpu => "detached".to_owned(),
     };
     let owner = &stat.consumer.owner;
     let (full, lost) = match &stat.totals {

@@ -16,12 +16,13 @@ use std::time::Duration;
 ///
 /// Each line is one record, without its line end; it may hold any bytes. The ring must exist. Lines
 /// that a full ring refuses, or that exceed its limit, are counted and reported to readers, and the
-/// next lines follow. Any number of these commands can publish into a shared ring at a time.
+/// next lines follow. Any number of these commands can publish into a shared ring at a time, or into a
+/// directory with a ring for each CPU (`perfring create DIR --producers cpu`).
 ///
 /// Example: vmstat 1 | perfring publish --wait 10 /dev/shm/vmstat
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A path, or shm:NAME
+    /// A path, or shm:NAME; or a directory with rings per CPU
     #[arg(value_parser = args::location())]
     ring: Location,
     /// The records' type
@@ -41,7 +42,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
-    let mut producer = AnyProducer::attach(&args.ring, &args.name)?;
+    let mut producer = AnyProducer::attach_any(&args.ring, &args.name)?;
     let before = producer.counts();
     let mut lines = Lines { max: producer.max_len(), line: Vec::new(), len: 0 };
     let ended = match args.wait {
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Some(wait) => publish_waiting(&mut producer, args.kind, &mut lines, &stop, wait),
     };
     let report = Report::between(before, producer.counts());
-    let shared = matches!(producer, AnyProducer::Many(_));
+    let shared = !matches!(producer, AnyProducer::One(_));
     drop(producer);
     note(&report.sentence(&args.ring, shared));
     match ended {

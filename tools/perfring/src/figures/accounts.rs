@@ -69,7 +69,7 @@ impl Balance {
 /// Returns the counts that apply to a ring of this kind.
 pub(crate) fn counts(layout: &Layout, totals: &RingTotals) -> Vec<(&'static str, Count)> {
     let producer = &totals.producer;
-    let shared = layout.producers == Producers::Many;
+    let shared = layout.producers != Producers::One;
     let mut counts = vec![("written", producer.written)];
     if layout.policy == Policy::Overwrite {
         counts.push(("overwritten", totals.overwritten));

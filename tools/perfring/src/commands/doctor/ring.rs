@@ -50,6 +50,9 @@ fn layout(report: &mut Report, location: &Location, layout: &Layout) -> Result<(
     let kind = match layout.producers {
         Producers::One => "one producer at a time".to_owned(),
         Producers::Many => format!("up to {}", count(layout.slots.into(), "producer")),
+        Producers::Cpu => {
+            format!("up to {} on CPU {}", count(layout.slots.into(), "process"), layout.cpu)
+        }
     };
     let (policy, mut size) = (layout.policy.name(), show_size(layout.data_size));
     if layout.aux_size != 0 {

@@ -97,6 +97,11 @@ fn kind(stat: &Stat) -> String {
             let alive = stat.producers.iter().filter(|member| member.alive).count();
             format!("many producers: {alive} of {} slots in use, epoch {epoch}", stat.layout.slots)
         }
+        Producers::Cpu => {
+            let alive = stat.producers.iter().filter(|member| member.alive).count();
+            let (cpu, slots) = (stat.layout.cpu, stat.layout.slots);
+            format!("the producers of CPU {cpu}: {alive} of {slots} slots in use, epoch {epoch}")
+        }
     }
 }
 

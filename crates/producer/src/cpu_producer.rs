@@ -1,0 +1,419 @@
+//! Publishing into a directory that has a ring for each CPU.
+
+use crate::cpu_set::{self, SetError};
+use crate::errors::ReserveError;
+use crate::known_types::put_entry;
+use crate::timestamp::Clock;
+use perfring_abi::{Layout, RecordType};
+use perfring_ring::{Refusal, Wake};
+use perfring_shm::{
+    CpuReservation, CpuThread, CpuWindow, MachineClock, NotHere, RingOptions, program_name,
+};
+use perfring_types::{Entries, Entry, PodRecord, Schema};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often a thread that is migrated in the middle of a call begins again on its new CPU.
+const MOVES_MOST: u32 = 64;
+/// Types are known by the low bits of their key, see [`Schema::key`].
+const KNOWN: usize = 64;
+
+/// Publishes into a directory with a ring for each CPU: any number of threads in any number of processes,
+/// without a lock or a locked instruction, at about the cost of an exclusive producer.
+///
+/// One value serves all threads of a process: it is `Sync`. A record goes to the ring of the CPU that the
+/// thread runs on, by a restartable sequence (`rseq`, Linux 4.18 and glibc 2.35): a few instructions which the
+/// kernel begins anew if the thread is preempted or migrated before the last of them. This is perf's own
+/// shape, a ring per CPU, and what LTTng-UST has prepared for. See `proto/ABI.md`, "A ring per CPU".
+///
+/// * **Order**: in each ring, the order of publication. Over all of them, by timestamp, with
+///   [`Options::time`](crate::Options::time): a reader merges them. A thread that migrates keeps its own order
+///   by timestamp only.
+/// * **Rings** are made when a process first finds itself on a CPU, with the options of the others, and
+///   attached to then: the first record there takes some hundred microseconds.
+/// * **Longer payloads** than 512 bytes, and [`CpuProducer::reserve`], close the ring for a moment: they cost
+///   what they cost in a shared ring. So does every record while a reservation is open in the ring.
+/// * **Losses** are counted and reported as in a shared ring.
+///
+/// ```
+/// use perfring_producer::{CpuProducer, Options, RecordType};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = dir.path().join("set");
+/// let producer = match CpuProducer::open_or_create(&dir, &Options::per_cpu()) {
+///     Ok(producer) => producer,
+///     Err(error) => {
+///         println!("{error}"); // names what is missing, and what to use instead
+///         return Ok(());
+///     }
+/// };
+/// std::thread::scope(|threads| {
+///     for _ in 0..4 {
+///         threads.spawn(|| producer.publish(b"from any thread"));
+///     }
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct CpuProducer {
+    dir: PathBuf,
+    name: String,
+    options: RingOptions,
+    clock: MachineClock,
+    /// By the CPU's number.
+    rings: Box<[OnceLock<Box<CpuWindow>>]>,
+    known: [AtomicU64; KNOWN],
+    /// The entries of all types that were registered here: each ring gets them before its first record.
+    types: Mutex<Vec<Vec<u64>>>,
+    without_ring: AtomicU64,
+}
+
+impl CpuProducer {
+    /// Makes a directory with the ring of this thread's CPU. All others will be made with the same options.
+    ///
+    /// # Errors
+    /// See [`SetError`]; [`SetError::Exists`] if the directory has rings already.
+    pub fn create(dir: impl Into<PathBuf>, options: &RingOptions) -> Result<Self, SetError> {
+        let dir = dir.into();
+        if cpu_set::found(&dir)?.is_some() {
+            return Err(SetError::Exists { dir });
+        }
+        Self::with(dir, cpu_set::wanted(options), &program_name())
+    }
+
+    /// Attaches to the rings of a directory, and makes it first if there is none. Processes that call this at
+    /// once get one set of rings.
+    ///
+    /// # Errors
+    /// See [`SetError`]; if the rings were made with other options, the error names the option.
+    pub fn open_or_create(
+        dir: impl Into<PathBuf>,
+        options: &RingOptions,
+    ) -> Result<Self, SetError> {
+        Self::with(dir.into(), cpu_set::wanted(options), &program_name())
+    }
+
+    /// Attaches to the rings of a directory, under the name of this program.
+    ///
+    /// # Errors
+    /// See [`SetError`]; [`SetError::Empty`] if the directory has no ring per CPU.
+    pub fn attach(dir: impl Into<PathBuf>) -> Result<Self, SetError> {
+        Self::attach_as(dir, &program_name())
+    }
+
+    /// Attaches as [`CpuProducer::attach`] does, under a name of up to 64 bytes, which `perfring stat` shows.
+    ///
+    /// # Errors
+    /// See [`CpuProducer::attach`].
+    pub fn attach_as(dir: impl Into<PathBuf>, name: &str) -> Result<Self, SetError> {
+        let dir = dir.into();
+        match cpu_set::found(&dir)? {
+            Some(options) => Self::with(dir, options, name),
+            None => Err(SetError::Empty { dir }),
+        }
+    }
+
+    fn with(dir: PathBuf, options: RingOptions, name: &str) -> Result<Self, SetError> {
+        let here = CpuThread::here().map_err(|source| SetError::Rseq { source })?;
+        let clock = MachineClock::find().map_err(|source| SetError::Clock { source })?;
+        cpu_set::make_dir(&dir, options.mode)?;
+        let producer = CpuProducer {
+            dir,
+            name: name.to_owned(),
+            options,
+            clock,
+            rings: std::iter::repeat_with(OnceLock::new).take(cpu_set::CPUS).collect(),
+            known: [const { AtomicU64::new(0) }; KNOWN],
+            types: Mutex::default(),
+            without_ring: AtomicU64::new(0),
+        };
+        producer.attach_to(here.cpu())?;
+        Ok(producer)
+    }
+
+    /// Makes and attaches to the ring of a CPU before the first record there, so that no record waits for
+    /// that. For those that a program will run on.
+    ///
+    /// # Errors
+    /// See [`SetError`].
+    pub fn attach_to(&self, cpu: u32) -> Result<(), SetError> {
+        let place = self.rings.get(cpu as usize).ok_or(SetError::Cpu { cpu })?;
+        // Held while the ring is attached: it gets every type that is registered before or after.
+        let types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.get().is_some() {
+            return Ok(());
+        }
+        let path = cpu_set::path(&self.dir, cpu);
+        let options = RingOptions { cpu, ..self.options };
+        let window = perfring_shm::open_or_create(
+            path,
+            &options,
+            |location| CpuWindow::attach(location.clone(), &self.name),
+            CpuWindow::layout,
+        )?;
+        if window.layout().time {
+            let mut clock = Clock::of(self.clock, window.layout());
+            window.begin_time(|| clock.read())?;
+        }
+        for entry in types.iter() {
+            register(&window, entry).map_err(|source| SetError::Types { cpu, source })?;
+        }
+        let _ = place.set(Box::new(window));
+        Ok(())
+    }
+
+    /// Publishes one record of type [`RecordType::BYTES`].
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline(always)]
+    pub fn publish(&self, payload: &[u8]) -> Result<(), ReserveError> {
+        self.publish_as(RecordType::BYTES, payload)
+    }
+
+    /// Publishes one record of this type.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline(always)]
+    pub fn publish_as(&self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
+        self.publish_with(kind, payload, Wake::Auto)
+    }
+
+    /// Publishes one record of this type, and chooses whether to wake a sleeping consumer.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    #[inline(always)]
+    pub fn publish_with(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+    ) -> Result<(), ReserveError> {
+        if let Ok(here) = CpuThread::here()
+            && let Some(ring) = self.ring(here)
+            && ring.publish(here, kind, payload, wake, self.now()) == Ok(())
+        {
+            return Ok(());
+        }
+        self.publish_slowly(kind, payload, wake)
+    }
+
+    #[inline(always)]
+    fn ring(&self, here: CpuThread) -> Option<&CpuWindow> {
+        self.rings.get(here.cpu() as usize)?.get().map(|ring| &**ring)
+    }
+
+    /// Publishes again: the thread has moved, or its CPU has no ring yet; or counts the refusal.
+    #[cold]
+    #[inline(never)]
+    fn publish_slowly(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+    ) -> Result<(), ReserveError> {
+        let attempt = |here, ring: &CpuWindow| ring.publish(here, kind, payload, wake, self.now());
+        self.on_this_cpu(attempt).map_err(|refusal| self.refuse(refusal, payload.len()))
+    }
+
+    /// Publishes one record, and waits for at most `timeout` for space in the ring of the CPU that the thread
+    /// runs on.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; only the refusal at the end is counted.
+    pub fn publish_timeout(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        timeout: Duration,
+    ) -> Result<(), ReserveError> {
+        let len = payload.len();
+        let attempt =
+            |here, ring: &CpuWindow| ring.publish(here, kind, payload, Wake::Auto, self.now());
+        self.wait_for(timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
+    }
+
+    /// Reserves space for a record of `len` bytes in the ring of the CPU that the thread runs on. It may be
+    /// ended on any CPU, by any thread. Until then the ring's other records wait for it, and cost what they
+    /// cost in a shared ring.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    pub fn reserve(
+        &self,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<CpuReservation<'_>, ReserveError> {
+        self.on_this_cpu(|here, ring| ring.reserve(here, kind, len, self.now()))
+            .map_err(|refusal| self.refuse(refusal, len))
+    }
+
+    /// Publishes a plain struct. Its bytes are the payload.
+    ///
+    /// The first record of a type puts the type into all rings' tables, see [`CpuProducer::register`].
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; a refusal is counted, except [`ReserveError::Type`].
+    #[inline(always)]
+    pub fn publish_pod<T: PodRecord>(&self, value: &T) -> Result<(), ReserveError> {
+        let key = const { T::SCHEMA.key() };
+        if self.known[key as usize % KNOWN].load(Ordering::Relaxed) != key {
+            self.register(const { &T::SCHEMA })?;
+        }
+        self.publish_as(T::SCHEMA.id, bytemuck::bytes_of(value))
+    }
+
+    /// Puts a type into the type table of every ring that this process is attached to, and of those that it
+    /// attaches to later, before its first record there.
+    ///
+    /// # Errors
+    /// [`ReserveError::Type`]; [`ReserveError::Forked`] in a forked child.
+    #[cold]
+    pub fn register(&self, schema: &Schema<'_>) -> Result<(), ReserveError> {
+        self.register_words(schema.to_entry())?;
+        let key = schema.key();
+        self.known[key as usize % KNOWN].store(key, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Puts the entry of another ring's type table into these rings' tables, as [`CpuProducer::register`]
+    /// does.
+    ///
+    /// # Errors
+    /// As for [`CpuProducer::register`].
+    pub fn register_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+        self.register_words(entry.to_words())
+    }
+
+    fn register_words(&self, entry: Vec<u64>) -> Result<(), ReserveError> {
+        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        if !types.contains(&entry) {
+            for ring in self.rings.iter().filter_map(OnceLock::get) {
+                register(ring, &entry)?;
+            }
+            types.push(entry);
+        }
+        Ok(())
+    }
+
+    /// Returns the longest payload that the rings take, in bytes.
+    #[must_use]
+    pub fn max_len(&self) -> usize {
+        self.attached().map(Layout::max_len).next().unwrap_or_default()
+    }
+
+    /// Returns how many records were refused because the ring of their CPU could not be made or attached
+    /// to: no ring has counted them. [`CpuProducer::attach_to`] says why.
+    #[must_use]
+    pub fn lost_without_ring(&self) -> u64 {
+        self.without_ring.load(Ordering::Relaxed)
+    }
+
+    /// Returns the directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the options that each ring of the set is made with.
+    #[must_use]
+    pub fn options(&self) -> &RingOptions {
+        &self.options
+    }
+
+    /// Returns the numbers of the CPUs to whose rings this process is attached.
+    pub fn cpus(&self) -> impl Iterator<Item = u32> + '_ {
+        self.attached().map(|layout| layout.cpu)
+    }
+
+    fn attached(&self) -> impl Iterator<Item = &Layout> {
+        self.rings.iter().filter_map(OnceLock::get).map(|ring| ring.layout())
+    }
+
+    #[inline(always)]
+    fn now(&self) -> u64 {
+        if self.options.time { self.clock.now_ns() } else { 0 }
+    }
+
+    /// Runs a call with the ring of the CPU that the thread runs on, and again where it has moved.
+    fn on_this_cpu<'a, T>(
+        &'a self,
+        mut call: impl FnMut(CpuThread, &'a CpuWindow) -> Result<T, NotHere>,
+    ) -> Result<T, Refused> {
+        for _ in 0..MOVES_MOST {
+            let here = CpuThread::here().map_err(|_| Refused::NoRing(0))?;
+            let cpu = here.cpu();
+            let Some(ring) = self.ring(here) else {
+                self.attach_to(cpu).map_err(|_| Refused::NoRing(cpu))?;
+                continue;
+            };
+            match call(here, ring) {
+                Ok(done) => return Ok(done),
+                Err(NotHere::Moved) => {}
+                Err(NotHere::Refused(refusal)) => return Err(Refused::By(cpu, refusal)),
+            }
+        }
+        Err(Refused::By(0, Refusal::Contended { slot: 0 }))
+    }
+
+    fn wait_for<'a, T>(
+        &'a self,
+        timeout: Duration,
+        len: usize,
+        mut attempt: impl FnMut(CpuThread, &'a CpuWindow) -> Result<T, NotHere>,
+    ) -> Result<T, Refused> {
+        let until = Instant::now() + timeout;
+        loop {
+            match self.on_this_cpu(&mut attempt) {
+                Err(Refused::By(cpu, Refusal::Full | Refusal::Pending { .. })) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(Refused::By(cpu, Refusal::Full));
+                    }
+                    let ring = self.rings.get(cpu as usize).and_then(OnceLock::get);
+                    if let (Some(ring), Ok(here)) = (ring, CpuThread::here()) {
+                        ring.sleep_for_space(here, len, left);
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse(&self, refused: Refused, len: usize) -> ReserveError {
+        match refused {
+            Refused::NoRing(cpu) => {
+                self.without_ring.fetch_add(1, Ordering::Relaxed);
+                ReserveError::NoRing { cpu }
+            }
+            Refused::By(cpu, refusal) => {
+                let ring = self.rings.get(cpu as usize).and_then(OnceLock::get);
+                match (ring, CpuThread::here()) {
+                    (Some(ring), Ok(here)) => ring.refuse(here, refusal, len),
+                    _ => _ = self.without_ring.fetch_add(1, Ordering::Relaxed),
+                }
+                refusal.into()
+            }
+        }
+    }
+}
+
+/// Why a record was not taken.
+enum Refused {
+    /// There is no ring of this CPU, and none could be made.
+    NoRing(u32),
+    /// By the ring of this CPU.
+    By(u32, Refusal),
+}
+
+fn register(ring: &CpuWindow, entry: &[u64]) -> Result<(), ReserveError> {
+    ring.with_types(|types| match Entries::new(entry).next() {
+        Some(Ok(entry)) => put_entry(types, &entry),
+        _ => Ok(()), // cannot be: a schema made it
+    })
+}

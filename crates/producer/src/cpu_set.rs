@@ -1,0 +1,128 @@
+//! The directory of a set of rings per CPU: a file for each CPU that somebody has published on, all made
+//! with the same options. Nothing else is in it: what is not yet made is made like what is.
+
+use crate::errors::ReserveError;
+use perfring_abi::Producers;
+use perfring_shm::{AttachError, ClockError, NoRseq, OpenError, RingFile, RingOptions};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// How many CPUs a machine can have.
+pub(crate) const CPUS: usize = 8192;
+
+/// Why a set of rings per CPU could not be made or attached to.
+#[derive(Error)]
+#[non_exhaustive]
+pub enum SetError {
+    /// A ring could not be made or attached to.
+    #[error(transparent)]
+    Ring(#[from] OpenError),
+    /// The directory has no ring per CPU.
+    #[error("{} has no ring per CPU: make it by `perfring create --producers cpu`", .dir.display())]
+    Empty {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The directory has rings per CPU already.
+    #[error("{} has rings per CPU already: attach to them, or remove them first", .dir.display())]
+    Exists {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The system has no restartable sequences for this thread.
+    #[error("no rings per CPU here: {source}; use a ring for one producer, or for many")]
+    Rseq {
+        /// What is missing.
+        source: NoRseq,
+    },
+    /// There is no clock for timestamps.
+    #[error("no rings per CPU here: {source}")]
+    Clock {
+        /// The clock's error.
+        source: ClockError,
+    },
+    /// No machine has a CPU of this number.
+    #[error("there is no CPU {cpu}: the highest is 8191")]
+    Cpu {
+        /// The number.
+        cpu: u32,
+    },
+    /// A type could not be put into the table of a new ring.
+    #[error("the ring of CPU {cpu}: {source}")]
+    Types {
+        /// The number of the CPU.
+        cpu: u32,
+        /// Why.
+        source: ReserveError,
+    },
+    /// The system refused.
+    #[error("{}: {source}", .dir.display())]
+    Io {
+        /// The directory.
+        dir: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+perfring_abi::debug_by_display!(SetError);
+
+impl From<AttachError> for SetError {
+    fn from(error: AttachError) -> Self {
+        SetError::Ring(error.into())
+    }
+}
+
+/// Returns the name of the ring of a CPU in its directory.
+pub(crate) fn path(dir: &Path, cpu: u32) -> PathBuf {
+    dir.join(format!("cpu{cpu}"))
+}
+
+/// Returns the options for each ring of a set.
+pub(crate) fn wanted(options: &RingOptions) -> RingOptions {
+    RingOptions { producers: Producers::Cpu, ..*options }
+}
+
+/// Returns the options of the set in a directory, if there is one.
+pub(crate) fn found(dir: &Path) -> Result<Option<RingOptions>, SetError> {
+    let failed = |source| SetError::Io { dir: dir.to_owned(), source };
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries.map_err(failed)?,
+    };
+    let mut refused = None;
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(Ok(cpu)) = name.strip_prefix("cpu").map(str::parse::<u32>) else { continue };
+        match RingFile::inspect(&path) {
+            Ok(ring) if ring.layout().producers == Producers::Cpu && ring.layout().cpu == cpu => {
+                let (_, mode) = ring.owner()?;
+                return Ok(Some(RingOptions::like(ring.layout(), mode & 0o777)));
+            }
+            Ok(_) => {}
+            Err(error) => refused = Some(error),
+        }
+    }
+    match refused {
+        Some(error) => Err(error.into()),
+        None => Ok(None),
+    }
+}
+
+/// Makes the directory if there is none, for whoever may read or write its rings.
+pub(crate) fn make_dir(dir: &Path, mode: u32) -> Result<(), SetError> {
+    let failed = |source| SetError::Io { dir: dir.to_owned(), source };
+    match fs::create_dir(dir) {
+        Ok(()) => {
+            // Who may read a ring may find it, and who may write one may make the next.
+            let search = (mode & 0o444) >> 2;
+            fs::set_permissions(dir, Permissions::from_mode(0o700 | mode | search)).map_err(failed)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
+}

@@ -1,0 +1,76 @@
+//! What a ring per CPU needs of the window of a shared ring: the same, without borrows of it.
+
+use crate::map::shared_reservation::SharedReservation;
+use crate::map::shared_window::SharedWindow;
+use perfring_abi::{Header, RecordType};
+use perfring_ring::{Refusal, Reserved, Wake};
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+impl SharedWindow {
+    /// For how long a producer waits for another thread of its process.
+    pub(super) const LOCK_WAIT: Duration = Duration::from_millis(5);
+
+    /// Returns where the header page and the data area are mapped, for as long as this lives.
+    pub(super) fn place(&self) -> (NonNull<Header>, NonNull<u8>) {
+        let map = &self.pair.map;
+        (NonNull::from(map.ring().header()), map.data_ranges()[0].0)
+    }
+
+    /// See [`SharedWriter::open_for_sequences`](perfring_ring::SharedWriter::open_for_sequences).
+    pub(super) fn open_for_sequences(&self, len: usize) -> Result<(), Refusal> {
+        let pair = &self.pair;
+        pair.writer.borrow_mut().open_for_sequences(pair.at(), &pair.patient, len)
+    }
+
+    /// Returns whether the last refusal was none, as the ring was found open to sequences.
+    pub(super) fn found_open(&self) -> bool {
+        self.pair.writer.borrow_mut().found_open()
+    }
+
+    /// Publishes a record of any length, as in a shared ring.
+    pub(super) fn publish_any(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+        now: u64,
+    ) -> Result<(), Refusal> {
+        if payload.len() <= Self::UNDER_LOCK_MAX {
+            return self.publish_at(kind, payload, wake, now);
+        }
+        let mut record = self.reserve(kind, payload.len(), || now)?;
+        record.copy_from_slice(payload);
+        record.commit_with(wake);
+        Ok(())
+    }
+
+    /// Reserves space, and returns it with the address of its bytes. To be ended by
+    /// [`SharedWindow::commit_loose`] or [`SharedWindow::discard_loose`].
+    pub(super) fn reserve_loose(
+        &self,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<(Reserved, NonNull<[u8]>), Refusal> {
+        let record = ManuallyDrop::new(self.reserve(kind, len, || now)?);
+        Ok((record.reserved, self.pair.map.open_bytes(&record.reserved)))
+    }
+
+    /// Commits a reservation of [`SharedWindow::reserve_loose`].
+    pub(super) fn commit_loose(&self, reserved: Reserved, len: usize, wake: Wake) {
+        SharedReservation { pair: &self.pair, reserved }.end(len, wake);
+    }
+
+    /// Discards a reservation of [`SharedWindow::reserve_loose`].
+    pub(super) fn discard_loose(&self, reserved: Reserved) {
+        drop(SharedReservation { pair: &self.pair, reserved });
+    }
+
+    /// Counts refusals that were not counted when they happened: another thread of this process was in the way.
+    pub(super) fn refuse_many(&self, records: u64, bytes: u64, slot: u32) {
+        let at = self.pair.at();
+        self.pair.writer.borrow_mut().refuse_many(at, Refusal::Contended { slot }, records, bytes);
+    }
+}

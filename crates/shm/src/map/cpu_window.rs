@@ -1,0 +1,446 @@
+//! The window of one process on a ring per CPU: restartable sequences, and behind them a producer of a
+//! shared ring.
+//!
+//! All threads of a process publish by one window. A sequence needs nothing of them but the ring's
+//! place. What it cannot do goes to the [`SharedWindow`], by one thread at a time: a thread that is
+//! there already, and is interrupted by a signal handler that publishes too, is refused at once.
+
+use crate::file::error::AttachError;
+use crate::file::location::Location;
+use crate::file::open::RingFile;
+use crate::map::cpu_reservation::CpuReservation;
+use crate::map::shared_window::SharedWindow;
+use crate::map::types_window::TypesWindow;
+use crate::sys::clock::boot_id;
+use crate::sys::fork;
+use crate::sys::futex;
+use crate::sys::rseq::{self, Ended, LONGEST, NoRseq, Place, Thread, Whole};
+use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType, RecordWord};
+use perfring_ring::{Fences, ProducerTotals, Reading, Refusal, Ring, Wake, owes_wake};
+use std::marker::PhantomData;
+use std::slice;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
+
+/// How often a sequence is begun again. A debugger's single steps and some emulators abort each one.
+const ABORTS_MOST: u32 = 256;
+/// How often a producer opens the ring, or finds it open, and does not get through.
+const ROUNDS: u32 = 64;
+/// In [`CpuWindow::held`]: there are losses to report.
+const REPORT: u32 = 1 << 31;
+
+/// The present thread, as restartable sequences know it.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuThread {
+    pub(super) thread: Thread,
+    not_send: PhantomData<*const ()>,
+}
+
+impl CpuThread {
+    /// Returns the present thread.
+    ///
+    /// # Errors
+    /// See [`NoRseq`].
+    #[inline(always)]
+    pub fn here() -> Result<Self, NoRseq> {
+        rseq::thread().map(|thread| CpuThread { thread, not_send: PhantomData })
+    }
+
+    /// Returns the number of the CPU that the thread runs on. It may run on another one at once.
+    #[must_use]
+    #[inline(always)]
+    pub fn cpu(self) -> u32 {
+        self.thread.cpu()
+    }
+}
+
+/// Why a record was not published in a ring per CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotHere {
+    /// The thread runs on another CPU by now: it publishes in that one's ring.
+    Moved,
+    /// The ring refuses it.
+    Refused(Refusal),
+}
+
+/// A slot of a ring per CPU, and its mapping, for all threads of a process.
+#[derive(Debug)]
+pub struct CpuWindow {
+    /// Of the mapping of `slow`.
+    place: Place,
+    timed: bool,
+    slot: u32,
+    fences: Fences,
+    generation: u32,
+    /// Why this process does without sequences for now: its open reservations, and [`REPORT`].
+    held: AtomicU32,
+    /// The thread that has `slow`, or 0.
+    inside: AtomicUsize,
+    /// Records and bytes that were refused while another thread had `slow`, and are to be counted.
+    uncounted: [AtomicU64; 2],
+    layout: Layout,
+    slow: Mutex<SharedWindow>,
+}
+
+// SAFETY: `place` is the only part that does not say so itself. It names a mapping that belongs to no
+// thread and is only touched by sequences, of which one at a time runs on a CPU, and by atomics.
+unsafe impl Send for CpuWindow {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for CpuWindow {}
+
+impl CpuWindow {
+    /// Takes a free slot of the ring of a CPU, with `name`.
+    ///
+    /// # Errors
+    /// See [`AttachError`]. [`AttachError::OtherBoot`] if the ring was made in another boot, or by another
+    /// kernel that shares the file system: its numbers of CPUs are not this one's. [`AttachError::Rseq`].
+    pub fn attach(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
+        let location = location.into();
+        rseq::thread()
+            .map_err(|source| AttachError::Rseq { location: location.clone(), source })?;
+        let window = SharedWindow::attach_kind(location, name, Producers::Cpu)?;
+        let layout = *window.layout();
+        if layout.boot_id != boot_id() {
+            return Err(AttachError::OtherBoot { location: window.file().location().clone() });
+        }
+        let (header, data) = window.place();
+        let place = Place { header, data, mask: layout.data_size - 1, cpu: layout.cpu };
+        Ok(CpuWindow {
+            place,
+            timed: layout.time,
+            slot: window.slot(),
+            fences: futex::fences(),
+            generation: fork::generation(),
+            held: AtomicU32::new(REPORT),
+            inside: AtomicUsize::new(0),
+            uncounted: [const { AtomicU64::new(0) }; 2],
+            layout,
+            slow: Mutex::new(window),
+        })
+    }
+
+    /// Returns the ring's shape.
+    #[must_use]
+    #[inline(always)]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Returns the slot's number.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Returns whether this process is a forked child of the one that attached.
+    #[must_use]
+    #[inline(always)]
+    pub fn forked(&self) -> bool {
+        fork::generation() != self.generation
+    }
+
+    /// Publishes one record, from the thread that calls it. `now` is the timestamp, in a ring that has
+    /// them. A refusal is not counted.
+    ///
+    /// # Errors
+    /// See [`NotHere`].
+    #[inline(always)]
+    pub fn publish(
+        &self,
+        from: CpuThread,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+        now: u64,
+    ) -> Result<(), NotHere> {
+        // Relaxed: other threads' reservations keep the ring closed. Only in a ring that somebody else has
+        // spoilt does this keep a record out of the bytes of one.
+        if payload.len() <= LONGEST && self.held.load(Ordering::Relaxed) == 0 {
+            // In a forked child, private zeros are mapped here, without a limit to publish before.
+            if self.sequence(from.thread, kind, payload, now) == Ended::Done {
+                self.wake(wake);
+                return Ok(());
+            }
+        }
+        self.publish_slowly(from.thread, kind, payload, wake, now)
+    }
+
+    #[inline(always)]
+    fn sequence(&self, thread: Thread, kind: RecordType, payload: &[u8], now: u64) -> Ended {
+        let stamp = if self.timed { 8 } else { 0 };
+        let word = RecordWord::of(kind, payload.len() + stamp);
+        // All words but the last, and the last one with its padding.
+        let words = payload.len().saturating_sub(1) / 8;
+        let whole = Whole {
+            word: word.raw(),
+            size: word.size(),
+            from: payload.as_ptr(),
+            words: words as u64,
+            last: last_word(payload, payload.len() - words * 8),
+            now,
+        };
+        // SAFETY: the place is that of a mapping which lives as long as this, with a power of two of at least
+        // 4,096 bytes of data, twice. The payload is no longer than `LONGEST`, and its words are in it. What is
+        // free in the ring is in no slice of this process: it has no open reservation (`held`).
+        unsafe {
+            match self.timed {
+                true => rseq::publish::<true>(thread, &self.place, whole),
+                false => rseq::publish::<false>(thread, &self.place, whole),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn wake(&self, wake: Wake) {
+        let ring = self.ring();
+        if owes_wake(ring, self.fences, wake) {
+            futex::wake(ring.wait_word());
+        }
+    }
+
+    #[inline(always)]
+    fn ring(&self) -> Ring<'_> {
+        let Place { header, data, mask, .. } = &self.place;
+        // SAFETY: as in `Mirror::ring`, whose mapping this is: it is mapped for as long as `self`, aligned, and
+        // all atomics.
+        unsafe {
+            let words = (*mask as usize + 1) / 8;
+            Ring::new(header.as_ref(), slice::from_raw_parts(data.as_ptr().cast(), words))
+        }
+    }
+
+    /// The way past the sequence: closes the ring, makes room, and opens it; or publishes as in a shared ring.
+    #[cold]
+    #[inline(never)]
+    fn publish_slowly(
+        &self,
+        thread: Thread,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+        now: u64,
+    ) -> Result<(), NotHere> {
+        if self.forked() {
+            return Err(NotHere::Refused(Refusal::Forked));
+        }
+        let len = payload.len();
+        for _ in 0..ROUNDS {
+            if len <= LONGEST && self.held.load(Ordering::Relaxed) == 0 {
+                match self.again(|| self.sequence(thread, kind, payload, now))? {
+                    Ended::Done => {
+                        self.wake(wake);
+                        return Ok(());
+                    }
+                    _ => {}
+                }
+            }
+            let slow = self.enter(thread)?;
+            self.close(thread)?;
+            let alone = self.held.load(Ordering::Relaxed) & !REPORT == 0;
+            if len <= LONGEST && alone && slow.open_for_sequences(len).is_ok() {
+                self.held.fetch_and(!REPORT, Ordering::Relaxed);
+                continue;
+            }
+            match slow.publish_any(kind, payload, wake, now) {
+                Ok(()) => return Ok(()),
+                Err(_) if slow.found_open() => {}
+                Err(refusal) => return Err(NotHere::Refused(refusal)),
+            }
+        }
+        Err(NotHere::Refused(Refusal::Contended { slot: self.slot }))
+    }
+
+    /// Reserves space for one record, in place: as in a shared ring. The ring is closed to sequences until
+    /// it has ended, and somebody has published after it. A refusal is not counted.
+    ///
+    /// # Errors
+    /// See [`NotHere`].
+    pub fn reserve(
+        &self,
+        from: CpuThread,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<CpuReservation<'_>, NotHere> {
+        if self.forked() {
+            return Err(NotHere::Refused(Refusal::Forked));
+        }
+        for _ in 0..ROUNDS {
+            let slow = self.enter(from.thread)?;
+            self.close(from.thread)?;
+            self.held.fetch_add(1, Ordering::Relaxed);
+            match slow.reserve_loose(kind, len, now) {
+                Ok((reserved, bytes)) => {
+                    return Ok(CpuReservation { window: self, reserved, bytes });
+                }
+                Err(refusal) => {
+                    self.held.fetch_sub(1, Ordering::Relaxed);
+                    if !slow.found_open() {
+                        return Err(NotHere::Refused(refusal));
+                    }
+                }
+            }
+        }
+        Err(NotHere::Refused(Refusal::Contended { slot: self.slot }))
+    }
+
+    /// Runs `end` with the producer whose reservation ends, whatever CPU this is. Waits for other threads.
+    pub(super) fn end_reservation(&self, end: impl FnOnce(&SharedWindow)) {
+        if self.forked() {
+            return;
+        }
+        let slow = self.slow.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        end(&slow);
+        drop(slow);
+        self.held.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a refusal, to be reported in the stream before this process's next record in this ring. Does
+    /// nothing in a forked child.
+    #[cold]
+    pub fn refuse(&self, from: CpuThread, refusal: Refusal, len: usize) {
+        if self.forked() {
+            return;
+        }
+        match self.enter(from.thread) {
+            Ok(slow) => slow.refuse(refusal, len),
+            Err(_) => {
+                let size = self.layout.record_size(len);
+                for (count, more) in self.uncounted.iter().zip([1, size]) {
+                    count.fetch_add(more, Ordering::Relaxed);
+                }
+            }
+        }
+        self.held.fetch_or(REPORT, Ordering::Relaxed);
+    }
+
+    /// Sleeps until the consumer has released enough for a record of `len` bytes, for at most `limit`. May
+    /// return early, so the caller checks again.
+    pub fn sleep_for_space(&self, from: CpuThread, len: usize, limit: Duration) {
+        let Ok(slow) = self.enter(from.thread) else { return };
+        let target = slow.space_target(len);
+        drop(slow);
+        futex::sleep_for_space(self.ring(), target, limit);
+    }
+
+    /// What this process, and those that had its slot before, published without sequences, discarded and
+    /// were refused. `None` in a signal handler that interrupted a producer of this ring.
+    pub fn totals(&self, from: CpuThread) -> Option<ProducerTotals> {
+        self.enter(from.thread).ok().map(|slow| slow.totals())
+    }
+
+    /// Stores in a ring with time what the clocks say. Returns false if that could not be done now.
+    pub fn keep_time(&self, from: CpuThread, read: impl FnOnce() -> Reading) -> bool {
+        self.enter(from.thread).is_ok_and(|slow| slow.keep_time(read))
+    }
+
+    /// Calls a function with the ring's type table.
+    pub fn with_types<T>(&self, then: impl FnOnce(TypesWindow<'_>) -> T) -> T {
+        let slow = self.slow.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        then(slow.types())
+    }
+
+    /// Returns the ring's open file, by a function, as another thread may use it.
+    pub fn with_file<T>(&self, then: impl FnOnce(&RingFile) -> T) -> T {
+        let slow = self.slow.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        then(slow.file())
+    }
+
+    /// Stores in a ring with time what the clocks say, before the first record.
+    ///
+    /// # Errors
+    /// [`AttachError::HeldUp`] if the ring's lock cannot be taken.
+    pub fn begin_time(&self, read: impl FnMut() -> Reading) -> Result<(), AttachError> {
+        self.slow.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).begin_time(read)
+    }
+
+    /// Returns the longest payload that the ring takes.
+    #[must_use]
+    pub fn max_len(&self) -> usize {
+        self.layout.max_len()
+    }
+
+    /// Closes the ring, if it is open.
+    fn close(&self, thread: Thread) -> Result<(), NotHere> {
+        // SAFETY: as in `sequence`.
+        self.again(|| unsafe { rseq::close(thread, &self.place, self.slot) }).map(drop)
+    }
+
+    /// Begins a sequence until it is not aborted.
+    fn again(&self, mut sequence: impl FnMut() -> Ended) -> Result<Ended, NotHere> {
+        for _ in 0..ABORTS_MOST {
+            match sequence() {
+                Ended::Aborted => {}
+                Ended::Moved => return Err(NotHere::Moved),
+                ended => return Ok(ended),
+            }
+        }
+        Err(NotHere::Refused(Refusal::Contended { slot: self.slot }))
+    }
+
+    /// Takes what one thread at a time may use. Waits for the others as long as a producer waits for the lock.
+    fn enter(&self, thread: Thread) -> Result<Entered<'_>, NotHere> {
+        let contended = NotHere::Refused(Refusal::Contended { slot: self.slot });
+        if self.inside.load(Ordering::Relaxed) == thread.id() {
+            return Err(contended);
+        }
+        let mut since = None;
+        let slow = loop {
+            match self.slow.try_lock() {
+                Ok(slow) => break slow,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    // Yields and does not spin: who has it may be off this very core.
+                    std::thread::yield_now();
+                    if since.get_or_insert_with(Instant::now).elapsed() > SharedWindow::LOCK_WAIT {
+                        return Err(contended);
+                    }
+                }
+            }
+        };
+        self.inside.store(thread.id(), Ordering::Relaxed);
+        let [records, bytes] = &self.uncounted;
+        if records.load(Ordering::Relaxed) != 0 {
+            let count = records.swap(0, Ordering::Relaxed);
+            slow.refuse_many(count, bytes.swap(0, Ordering::Relaxed), self.slot);
+        }
+        Ok(Entered { inside: &self.inside, slow })
+    }
+}
+
+/// The last `len` bytes of a payload, 0 to 8, as a word with zeros behind.
+#[inline(always)]
+fn last_word(payload: &[u8], len: usize) -> u64 {
+    match payload.last_chunk::<8>() {
+        // The bytes before them are shifted out.
+        Some(last) => u64::from_le_bytes(*last) >> (8 * (8 - len)),
+        None => {
+            let mut word = [0; 8];
+            word[..payload.len()].copy_from_slice(payload);
+            u64::from_le_bytes(word)
+        }
+    }
+}
+
+/// The producer of the shared ring, for one thread.
+struct Entered<'a> {
+    inside: &'a AtomicUsize,
+    slow: MutexGuard<'a, SharedWindow>,
+}
+
+impl std::ops::Deref for Entered<'_> {
+    type Target = SharedWindow;
+
+    fn deref(&self) -> &SharedWindow {
+        &self.slow
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.inside.store(0, Ordering::Relaxed);
+    }
+}
+
+const _: () = assert!(LONGEST <= SharedWindow::UNDER_LOCK_MAX && HEADER_LEN == 8);
