@@ -19,7 +19,10 @@ pub use loom::sync::atomic::fence as compiler_fence;
 /// 64-bit atomics before whose stores a thread may die.
 #[cfg(loom)]
 mod mortal {
+    extern crate std;
     use super::Ordering;
+    use loom::sync::Arc;
+    use std::sync::OnceLock;
 
     /// Death at a store: what other processes see of a killed process is the stores that it has
     /// made.
@@ -66,36 +69,55 @@ mod mortal {
 
     /// Like loom's, with a possible death before each store.
     #[derive(Debug)]
-    pub struct AtomicU64(loom::sync::atomic::AtomicU64);
+    pub struct AtomicU64(loom::sync::atomic::AtomicU64, OnceLock<Arc<()>>);
 
     #[allow(missing_docs)]
     impl AtomicU64 {
         #[must_use]
         pub fn new(value: u64) -> Self {
-            AtomicU64(loom::sync::atomic::AtomicU64::new(value))
+            AtomicU64(loom::sync::atomic::AtomicU64::new(value), OnceLock::new())
+        }
+
+        /// From now on, has loom try both orders of any two accesses to this word.
+        ///
+        /// By itself loom (0.7) compares a store with the last access alone: a thread that loads a word
+        /// and then stores it hides the loads that others made before, and the runs in which they come
+        /// after are never tried.
+        pub fn watch(&self) {
+            let _ = self.1.set(Arc::new(()));
+        }
+
+        /// A step that conflicts with every other one of this word, and orders nothing in memory.
+        fn turn(&self) {
+            drop(self.1.get().cloned());
         }
 
         pub fn load(&self, order: Ordering) -> u64 {
+            self.turn();
             self.0.load(order)
         }
 
         pub fn store(&self, value: u64, order: Ordering) {
             death::store();
+            self.turn();
             self.0.store(value, order);
         }
 
         pub fn swap(&self, value: u64, order: Ordering) -> u64 {
             death::store();
+            self.turn();
             self.0.swap(value, order)
         }
 
         pub fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
             death::store();
+            self.turn();
             self.0.fetch_add(value, order)
         }
 
         pub fn fetch_min(&self, value: u64, order: Ordering) -> u64 {
             death::store();
+            self.turn();
             self.0.fetch_min(value, order)
         }
 
@@ -111,6 +133,7 @@ mod mortal {
             failure: Ordering,
         ) -> Result<u64, u64> {
             death::store();
+            self.turn();
             self.0.compare_exchange(current, new, success, failure)
         }
     }
