@@ -193,7 +193,11 @@ pub struct CpuLine {
     pub state: AtomicU64,
     /// A restartable sequence may publish a record that ends here or before.
     pub limit: AtomicU64,
-    _number: Gap<14>,
+    /// How many records sequences have published since the ring was opened, in the high 32 bits, and the
+    /// low 32 of the position after the last of them. A sequence stores it before `data_head`: if the low
+    /// bits are not those of `data_head`, the last one was aborted and does not count.
+    pub count: AtomicU64,
+    _number: Gap<13>,
 }
 
 /// The fields of the first page that change while the ring is in use.
@@ -276,7 +280,7 @@ zero! {
     Holder { epoch, attached_ns, pid, uid, name, _rest }
     Slot { holder, written, _written_rest, losses, base, _rest }
     TimeLine { boot, anchors_written, _own_line, anchors }
-    CpuLine { state, limit, _number }
+    CpuLine { state, limit, count, _number }
     PerfTime { lock, _index, _between, capabilities, scale, _offset, zero }
     AuxLine { head, tail, _place }
     Header {

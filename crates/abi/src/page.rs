@@ -88,9 +88,10 @@ pub struct HeaderPage {
     pub(crate) anchors_rest: [u64; 8],
     pub(crate) cpu_state: u64,
     pub(crate) cpu_limit: u64,
+    pub(crate) cpu_count: u64,
     pub(crate) cpu_number: u32,
     pub(crate) cpu_rest_1: u32,
-    pub(crate) cpu_rest: [u64; 13],
+    pub(crate) cpu_rest: [u64; 12],
     pub(crate) tail: [u64; 64],
 }
 
@@ -156,7 +157,8 @@ fields! {
     "anchors" @ offsets::ANCHORS, 512;
     "cpu_state" @ offsets::CPU, 8;
     "cpu_limit" @ offsets::CPU + 8, 8;
-    "cpu_number" @ offsets::CPU + 16, 4;
+    "cpu_count" @ offsets::CPU + 16, 8;
+    "cpu_number" @ offsets::CPU + 24, 4;
 }
 
 const _: () = {
@@ -168,7 +170,7 @@ const _: () = {
     assert!(offset_of!(HeaderPage, time_boot) == offsets::TIME as usize);
     assert!(offset_of!(HeaderPage, anchors) == offsets::ANCHORS as usize);
     assert!(offset_of!(HeaderPage, cpu_state) == offsets::CPU as usize);
-    assert!(offset_of!(HeaderPage, cpu_number) == offsets::CPU as usize + 16);
+    assert!(offset_of!(HeaderPage, cpu_number) == offsets::CPU as usize + 24);
     assert!(offset_of!(HeaderPage, tail) == offsets::END as usize);
 };
 

@@ -83,7 +83,7 @@ pub(crate) fn path(dir: &Path, cpu: u32) -> PathBuf {
 
 /// Returns the options for each ring of a set.
 pub(crate) fn wanted(options: &RingOptions) -> RingOptions {
-    RingOptions { producers: Producers::Cpu, ..*options }
+    RingOptions { producers: Producers::Cpu, cpu: 0, ..*options }
 }
 
 /// Returns the options of the set in a directory, if there is one.
@@ -101,7 +101,8 @@ pub(crate) fn found(dir: &Path) -> Result<Option<RingOptions>, SetError> {
         match RingFile::inspect(&path) {
             Ok(ring) if ring.layout().producers == Producers::Cpu && ring.layout().cpu == cpu => {
                 let (_, mode) = ring.owner()?;
-                return Ok(Some(RingOptions::like(ring.layout(), mode & 0o777)));
+                let options = RingOptions::like(ring.layout(), mode & 0o777);
+                return Ok(Some(RingOptions { cpu: 0, ..options }));
             }
             Ok(_) => {}
             Err(error) => refused = Some(error),

@@ -12,7 +12,7 @@
 //! 1. If the ring is open it closes it, by a sequence too: so nobody is inside one then.
 //! 2. It takes the lock. Under the lock a closed ring stays closed until its holder opens it: now it is a
 //!    shared ring like any other, but that `data_head` is ahead of `producer_pos`.
-//! 3. It counts what sequences have published since, makes room for a block, and opens the ring
+//! 3. It adds what sequences have published since to the running totals, makes room for a block, and opens the ring
 //!    ([`SharedWriter::open_for_sequences`]), unless something is reserved: then it publishes as in a
 //!    shared ring, and so does everybody until nothing is.
 //!
@@ -37,9 +37,9 @@ use perfring_abi::{RecordWord, record_size};
 /// The `cpu_state` of a ring that is open to sequences.
 pub const OPEN: u64 = 0;
 
-/// Bytes for which room is made at a time: as many as make it rare, and few enough to be quick, as they
-/// are counted and evicted under the lock.
-const BLOCK: u64 = if cfg!(loom) { 32 } else { 16 << 10 };
+/// Bytes for which room is made at a time: as many as make it rare, and few enough to be quick, as what
+/// was there is evicted under the lock.
+const BLOCK: u64 = if cfg!(loom) { 32 } else { 32 << 10 };
 
 impl SharedWriter {
     /// Opens a ring per CPU to sequences, with room for a payload of `len` bytes at least; or finds that
@@ -112,8 +112,9 @@ impl LockedRoom {
             // The markers did not fit beside the block.
             return Err(Refusal::Full);
         }
-        // Relaxed: the next store publishes it.
+        // Relaxed: the next store publishes them.
         header.cpu.limit.store(self.cpu_limit.min(start + block), Ordering::Relaxed);
+        header.cpu.count.store(u64::from(start as u32), Ordering::Relaxed);
         // M, as the lock's release: the next sequence acquires it, and with it the tail (E).
         header.cpu.state.store(OPEN, Ordering::Release);
         Ok(())
@@ -139,11 +140,10 @@ impl LockedRoom {
         if head - pos >= at.ring.data_size() {
             return Err(Refusal::Corrupt { tail });
         }
-        let mut records = 0;
-        for record in at.ring.records(pos, head) {
-            record.map_err(|_| Refusal::Corrupt { tail })?;
-            records += 1;
-        }
+        // Relaxed: as the head.
+        let count = header.cpu.count.load(Ordering::Relaxed);
+        let aborted = u64::from(count as u32 != head as u32);
+        let records = (count >> 32).wrapping_sub(aborted);
         // A death between the two is one under the lock: its successor counts anew.
         running::expect(at, records);
         header.shared.producer_pos.store(head, Ordering::Release); // O
@@ -208,6 +208,13 @@ pub fn section(
     }
     // E, pairs with F: passes on the tail that was moved over what is overwritten now.
     fence(Ordering::Release);
+    let counted = line.count.load(Ordering::Relaxed);
+    let more = u64::from(counted as u32 == head as u32); // else it counts one that was aborted
+    if !step() {
+        return None;
+    }
+    line.count
+        .store((counted >> 32).wrapping_add(more) << 32 | u64::from(end as u32), Ordering::Relaxed);
     let mut pos = head + 8;
     let mut store = |pos, value| {
         let go_on = step();

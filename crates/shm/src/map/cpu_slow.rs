@@ -6,12 +6,8 @@ use perfring_abi::{Header, RecordType};
 use perfring_ring::{Refusal, Reserved, Wake};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::time::Duration;
 
 impl SharedWindow {
-    /// For how long a producer waits for another thread of its process.
-    pub(super) const LOCK_WAIT: Duration = Duration::from_millis(5);
-
     /// Returns where the header page and the data area are mapped, for as long as this lives.
     pub(super) fn place(&self) -> (NonNull<Header>, NonNull<u8>) {
         let map = &self.pair.map;

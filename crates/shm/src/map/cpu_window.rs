@@ -20,13 +20,16 @@ use perfring_ring::{Fences, ProducerTotals, Reading, Refusal, Ring, Wake, owes_w
 use std::marker::PhantomData;
 use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// How often a sequence is begun again. A debugger's single steps and some emulators abort each one.
 const ABORTS_MOST: u32 = 256;
 /// How often a producer opens the ring, or finds it open, and does not get through.
 const ROUNDS: u32 = 64;
+/// For how long a producer waits for the ring's lock. Whoever has it runs on this very core: it comes back
+/// after a slice of each of the others there.
+const LOCK_WAIT: Duration = Duration::from_millis(20);
 /// In [`CpuWindow::held`]: there are losses to report.
 const REPORT: u32 = 1 << 31;
 
@@ -100,6 +103,7 @@ impl CpuWindow {
         rseq::thread()
             .map_err(|source| AttachError::Rseq { location: location.clone(), source })?;
         let window = SharedWindow::attach_kind(location, name, Producers::Cpu)?;
+        window.set_lock_wait(LOCK_WAIT);
         let layout = *window.layout();
         if layout.boot_id != boot_id() {
             return Err(AttachError::OtherBoot { location: window.file().location().clone() });
@@ -290,7 +294,7 @@ impl CpuWindow {
         if self.forked() {
             return;
         }
-        let slow = self.slow.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
         end(&slow);
         drop(slow);
         self.held.fetch_sub(1, Ordering::Relaxed);
@@ -337,13 +341,13 @@ impl CpuWindow {
 
     /// Calls a function with the ring's type table.
     pub fn with_types<T>(&self, then: impl FnOnce(TypesWindow<'_>) -> T) -> T {
-        let slow = self.slow.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
         then(slow.types())
     }
 
     /// Returns the ring's open file, by a function, as another thread may use it.
     pub fn with_file<T>(&self, then: impl FnOnce(&RingFile) -> T) -> T {
-        let slow = self.slow.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
         then(slow.file())
     }
 
@@ -352,7 +356,7 @@ impl CpuWindow {
     /// # Errors
     /// [`AttachError::HeldUp`] if the ring's lock cannot be taken.
     pub fn begin_time(&self, read: impl FnMut() -> Reading) -> Result<(), AttachError> {
-        self.slow.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).begin_time(read)
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner).begin_time(read)
     }
 
     /// Returns the longest payload that the ring takes.
@@ -379,26 +383,14 @@ impl CpuWindow {
         Err(NotHere::Refused(Refusal::Contended { slot: self.slot }))
     }
 
-    /// Takes what one thread at a time may use. Waits for the others as long as a producer waits for the lock.
+    /// Takes what one thread at a time may use, and waits for who has it: that is a thread of this process,
+    /// and waits for no more than the ring's lock. It sleeps meanwhile, as who has it may be off this very core.
     fn enter(&self, thread: Thread) -> Result<Entered<'_>, NotHere> {
-        let contended = NotHere::Refused(Refusal::Contended { slot: self.slot });
         if self.inside.load(Ordering::Relaxed) == thread.id() {
-            return Err(contended);
+            // In a signal handler, in the middle of this.
+            return Err(NotHere::Refused(Refusal::Contended { slot: self.slot }));
         }
-        let mut since = None;
-        let slow = loop {
-            match self.slow.try_lock() {
-                Ok(slow) => break slow,
-                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => {
-                    // Yields and does not spin: who has it may be off this very core.
-                    std::thread::yield_now();
-                    if since.get_or_insert_with(Instant::now).elapsed() > SharedWindow::LOCK_WAIT {
-                        return Err(contended);
-                    }
-                }
-            }
-        };
+        let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
         self.inside.store(thread.id(), Ordering::Relaxed);
         let [records, bytes] = &self.uncounted;
         if records.load(Ordering::Relaxed) != 0 {

@@ -119,6 +119,7 @@ mod imp {
         assert!(offset_of!(Header, data_head) == 1024);
         assert!(offset_of!(Header, shared.newest_timestamp) == 2592);
         assert!(offset_of!(Header, cpu.state) == 3456 && offset_of!(Header, cpu.limit) == 3464);
+        assert!(offset_of!(Header, cpu.count) == 3472);
     };
 
     /// Where each thread's area is, from its thread pointer on; `UNKNOWN` before the first call.
@@ -277,12 +278,24 @@ mod imp {
                 sequence!(
                     [
                         "mov {end}, [{header} + 1024]",
-                        "mov {at}, {end}",
-                        "and {at}, [{place} + 16]",
-                        "add {at}, [{place} + 8]",
+                        // One more, unless the last one was aborted after it had been counted.
+                        "mov {c}, [{header} + 3472]",
+                        "mov {at:e}, {c:e}",
+                        "shr {c}, 32",
+                        "cmp {at:e}, {end:e}",
+                        "jne 23f",
+                        "add {c}, 1",
+                        "23: shl {c}, 32",
                         "add {end}, {size}",
                         "cmp {end}, [{header} + 3464]",
                         "ja 8f",
+                        "mov {at:e}, {end:e}",
+                        "or {c}, {at}",
+                        "mov [{header} + 3472], {c}",
+                        "mov {at}, {end}",
+                        "sub {at}, {size}",
+                        "and {at}, [{place} + 16]",
+                        "add {at}, [{place} + 8]",
                         "mov {c}, [{header} + 2592]",
                         "cmp {now}, {c}",
                         "cmovb {now}, {c}",
@@ -290,41 +303,67 @@ mod imp {
                         "mov [{at} + {size} - 8], {last}",
                         "mov [{at} + 8], {now}",
                         "mov [{at}], {word}",
-                        "2: sub {words}, 1",
+                        // An odd one by itself, then two at a time.
+                        "test {words:l}, 1",
+                        "jz 21f",
+                        "mov {c}, [{from} + 8*{words} - 8]",
+                        "mov [{at} + 8*{words} + 8], {c}",
+                        "sub {words}, 1",
+                        "21: sub {words}, 2",
                         "jb 22f",
-                        "mov {c}, [{from} + 8*{words}]",
-                        "mov [{at} + 8*{words} + 16], {c}",
-                        "jmp 2b",
+                        "2: movups {two}, [{from} + 8*{words}]",
+                        "movups [{at} + 8*{words} + 16], {two}",
+                        "sub {words}, 2",
+                        "jae 2b",
                         "22: mov [{header} + 1024], {end}",
                     ]
                     area = in(reg) thread.0.as_ptr(), place = in(reg) place, word = in(reg) word,
                     size = in(reg) size, from = in(reg) from, words = inout(reg) words => _,
                     last = in(reg) last, now = inout(reg) now => _, header = out(reg) _, at = out(reg) _,
-                    end = out(reg) _, c = out(reg) code, options(nostack)
+                    end = out(reg) _, c = out(reg) code, two = out(xmm_reg) _, options(nostack)
                 );
             } else {
                 sequence!(
                     [
                         "mov {end}, [{header} + 1024]",
-                        "mov {at}, {end}",
-                        "and {at}, [{place} + 16]",
-                        "add {at}, [{place} + 8]",
+                        // One more, unless the last one was aborted after it had been counted.
+                        "mov {c}, [{header} + 3472]",
+                        "mov {at:e}, {c:e}",
+                        "shr {c}, 32",
+                        "cmp {at:e}, {end:e}",
+                        "jne 23f",
+                        "add {c}, 1",
+                        "23: shl {c}, 32",
                         "add {end}, {size}",
                         "cmp {end}, [{header} + 3464]",
                         "ja 8f",
+                        "mov {at:e}, {end:e}",
+                        "or {c}, {at}",
+                        "mov [{header} + 3472], {c}",
+                        "mov {at}, {end}",
+                        "sub {at}, {size}",
+                        "and {at}, [{place} + 16]",
+                        "add {at}, [{place} + 8]",
                         "mov [{at} + {size} - 8], {last}",
                         "mov [{at}], {word}",
-                        "2: sub {words}, 1",
+                        // An odd one by itself, then two at a time.
+                        "test {words:l}, 1",
+                        "jz 21f",
+                        "mov {c}, [{from} + 8*{words} - 8]",
+                        "mov [{at} + 8*{words} + 0], {c}",
+                        "sub {words}, 1",
+                        "21: sub {words}, 2",
                         "jb 22f",
-                        "mov {c}, [{from} + 8*{words}]",
-                        "mov [{at} + 8*{words} + 8], {c}",
-                        "jmp 2b",
+                        "2: movups {two}, [{from} + 8*{words}]",
+                        "movups [{at} + 8*{words} + 8], {two}",
+                        "sub {words}, 2",
+                        "jae 2b",
                         "22: mov [{header} + 1024], {end}",
                     ]
                     area = in(reg) thread.0.as_ptr(), place = in(reg) place, word = in(reg) word,
                     size = in(reg) size, from = in(reg) from, words = inout(reg) words => _,
                     last = in(reg) last, header = out(reg) _, at = out(reg) _, end = out(reg) _,
-                    c = out(reg) code, options(nostack)
+                    c = out(reg) code, two = out(xmm_reg) _, options(nostack)
                 );
             }
         }
@@ -334,14 +373,23 @@ mod imp {
             sequence!(
                 [
                     "ldr {end}, [{header}, #1024]",
-                    "ldr {c}, [{place}, #16]",
-                    "and {at}, {end}, {c}",
-                    "ldr {c}, [{place}, #8]",
-                    "add {at}, {at}, {c}",
+                    "add {t}, {header}, #3456",
+                    "ldr {c}, [{t}, #16]",
+                    "lsr {at}, {c}, #32",
+                    "cmp {c:w}, {end:w}",
+                    "cinc {at}, {at}, eq",
                     "add {end}, {end}, {size}",
-                    "ldr {c}, [{header}, #3464]",
+                    "ldr {c}, [{t}, #8]",
                     "cmp {end}, {c}",
                     "b.hi 8f",
+                    "lsl {at}, {at}, #32",
+                    "bfi {at}, {end}, #0, #32",
+                    "str {at}, [{t}, #16]",
+                    "sub {at}, {end}, {size}",
+                    "ldr {c}, [{place}, #16]",
+                    "and {at}, {at}, {c}",
+                    "ldr {c}, [{place}, #8]",
+                    "add {at}, {at}, {c}",
                     "sub {t}, {size}, #8",
                     "str {last}, [{at}, {t}]",
                     // Without a timestamp this stores one, and the payload or the next record over it.
