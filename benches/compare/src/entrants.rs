@@ -90,6 +90,7 @@ pub static ALL: &[Entry] = contestants! {
     "perfring half" Ours perfring::Half;
     "perfring shared" Ours perfring::Shared;
     "perfring shared batch" Ours perfring::SharedBatched;
+    "perfring cpu" Ours perfring::Cpu;
     "perfring rings" Ours perfring::Rings;
     "perfring rings in turn" Ours perfring::InTurn;
     "perfring rings merged" Ours perfring::InOrder;

@@ -193,13 +193,17 @@ impl CpuProducer {
         payload: &[u8],
         wake: Wake,
     ) -> Result<(), ReserveError> {
-        if let Ok(here) = CpuThread::here()
-            && let Some(ring) = self.ring(here)
-            && ring.publish(here, kind, payload, wake, self.now()) == Ok(())
-        {
+        if self.publish_here(kind, payload, wake) {
             return Ok(());
         }
         self.publish_slowly(kind, payload, wake)
+    }
+
+    #[inline(always)]
+    fn publish_here(&self, kind: RecordType, payload: &[u8], wake: Wake) -> bool {
+        let Ok(here) = CpuThread::here() else { return false };
+        let Some(ring) = self.ring(here) else { return false };
+        ring.publish(here, kind, payload, wake, self.now()).is_ok()
     }
 
     #[inline(always)]
@@ -225,7 +229,22 @@ impl CpuProducer {
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.
+    #[inline(always)]
     pub fn publish_timeout(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        timeout: Duration,
+    ) -> Result<(), ReserveError> {
+        if self.publish_here(kind, payload, Wake::Auto) {
+            return Ok(());
+        }
+        self.publish_waiting(kind, payload, timeout)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn publish_waiting(
         &self,
         kind: RecordType,
         payload: &[u8],

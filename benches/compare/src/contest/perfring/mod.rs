@@ -1,6 +1,7 @@
 //! perfring, through its public API, in each of its modes.
 
 mod batch;
+mod cpu;
 mod exclusive;
 mod merged;
 mod pods;
@@ -10,6 +11,7 @@ mod rings;
 mod shared;
 
 pub use batch::{Batched, SharedBatched};
+pub use cpu::Cpu;
 pub use exclusive::{Exclusive, Half};
 pub use merged::InOrder;
 pub use pods::Pods;

@@ -266,7 +266,7 @@ impl Contestant for InTurn {
     fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<Turns, CompareError> {
         let open = |index| Reader::open(&ring(path, index), setup);
         let readers = (0..setup.senders).map(open).collect::<Result<_, _>>()?;
-        Ok(Turns { readers, at: 0 })
+        Ok(Turns::new(readers))
     }
 }
 
@@ -274,6 +274,12 @@ impl Contestant for InTurn {
 pub struct Turns {
     readers: Vec<Reader>,
     at: usize,
+}
+
+impl Turns {
+    pub(super) fn new(readers: Vec<Reader>) -> Self {
+        Turns { readers, at: 0 }
+    }
 }
 
 impl Receiver for Turns {
