@@ -91,7 +91,9 @@ impl LockedRoom {
             _ => Unattached::Corrupt(Corrupt { pos: at.ring.head() }),
         };
         owner.lock(at, liveness).map_err(unattached)?;
-        let (head, tail) = (at.ring.head(), at.ring.tail());
+        // The tail first (D): a head that is loaded after it is not before it, however both move on.
+        let tail = at.ring.header.data_tail.load(Ordering::Acquire);
+        let head = at.ring.head();
         let per_cpu = layout.producers == Producers::Cpu;
         // What sequences publish is beyond `producer_pos` until somebody closes the ring. Nothing is open
         // then.
