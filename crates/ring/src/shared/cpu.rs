@@ -113,7 +113,8 @@ impl LockedRoom {
             return Err(Refusal::Full);
         }
         // Relaxed: the next store publishes them.
-        header.cpu.limit.store(self.cpu_limit.min(start + block), Ordering::Relaxed);
+        let limit = self.cpu_limit.min(start + block).max(start + size);
+        header.cpu.limit.store(limit, Ordering::Relaxed);
         header.cpu.count.store(u64::from(start as u32), Ordering::Relaxed);
         // M, as the lock's release: the next sequence acquires it, and with it the tail (E).
         header.cpu.state.store(OPEN, Ordering::Release);

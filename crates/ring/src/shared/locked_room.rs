@@ -4,7 +4,6 @@
 use crate::counters::{Count, ProducerTotals};
 use crate::holder::OwnerInfo;
 use crate::record::{Corrupt, write_lost};
-use crate::recount::totals_interval;
 use crate::reserve::Refusal;
 use crate::seq_latch;
 use crate::shared::evict::{KnownTail, TailPosition};
@@ -20,9 +19,6 @@ use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, Producers, RecordWo
 /// How many records an eviction by [`Evict::Half`] goes over beyond need: as many as make it rare, and
 /// few enough to be quick while others wait.
 const MORE: usize = if cfg!(loom) { 1 } else { 64 };
-/// Bytes between two counts of records behind an open reservation. Each goes over 256 records, and so
-/// many bytes hold 128 at most.
-const LAGGING: u64 = 1024;
 /// How often one reservation finds out who is in its way.
 const BLOCKERS: u32 = 4;
 
@@ -260,14 +256,10 @@ impl LockedRoom {
             return Ok(start);
         }
         if self.per_cpu {
-            self.cpu_limit = self.limit_of_sequences(at, tail.0);
+            self.cpu_limit = self.limit_of_sequences(at, start, tail.0);
             return Ok(start);
         }
-        let interval = totals_interval(at.ring);
-        // An open reservation can hold the totals back: then they are checked at shorter intervals,
-        // so short that the totals come nearer by more records than are written meanwhile.
-        let totals = (self.totals_pos + interval).max(end + (interval / 8).min(LAGGING));
-        let totals = totals.min(self.totals_pos + mask);
+        let totals = self.next_totals(at, end).min(self.totals_pos + mask);
         // Nothing up to here overlaps what is open: not what is open now, and what is opened later
         // begins at `positions.end` or after it. In a sound ring this limits nothing.
         let totals = totals.min(self.own_open.limit());
@@ -278,10 +270,18 @@ impl LockedRoom {
         Ok(start)
     }
 
-    /// Returns up to where sequences may publish, if the tail is here.
-    fn limit_of_sequences(&self, at: Shared<'_>, tail: u64) -> u64 {
+    /// Returns up to where sequences may publish from `start` on, if the tail is here.
+    fn limit_of_sequences(&self, at: Shared<'_>, start: u64, tail: u64) -> u64 {
         let mask = at.ring.data_size() - 1;
-        (tail + mask).min(self.totals_pos + mask).min(self.own_open.limit())
+        let totals = self.next_totals(at, start).min(self.totals_pos + mask);
+        (tail + mask).min(totals).min(self.own_open.limit())
+    }
+
+    /// Returns where to check the totals next, after a reservation that ends at `end`.
+    fn next_totals(&self, at: Shared<'_>, end: u64) -> u64 {
+        // An open reservation can hold the totals back: then they are checked at shorter intervals,
+        // so short that the totals come nearer by more records than are written meanwhile.
+        (self.totals_pos + running::interval(at)).max(end + running::lagging(at))
     }
 
     /// Returns where the tail must move for a record of `size` bytes, what is overwritten before
@@ -382,7 +382,7 @@ impl LockedRoom {
         tail: u64,
         end: u64,
     ) -> Result<(), Refusal> {
-        let (interval, mask) = (totals_interval(at.ring), at.ring.data_size() - 1);
+        let (interval, mask) = (running::interval(at), at.ring.data_size() - 1);
         let damaged = Refusal::Corrupt { tail: positions.tail };
         let must = |totals: u64| {
             end - totals > mask || (self.policy == Policy::Overwrite && tail > totals)

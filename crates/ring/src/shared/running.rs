@@ -3,12 +3,30 @@
 
 use crate::counters::{Count, ProducerTotals, Refused};
 use crate::record::Corrupt;
-use crate::recount::bring_up_while;
+use crate::recount::{bring_up_while, totals_interval};
 use crate::seq_latch::{self, SeqLatchWriter};
 use crate::shared::sweep::STEPS;
 use crate::view::Shared;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Hole, LOST_SIZE, RUNNING, RecordWord, SharedLine, running};
+
+/// Bytes between two counts of records that the running totals do not have. Each goes over 256 records,
+/// and so many bytes hold 128 at most.
+const LAGGING: u64 = 1024;
+
+pub(crate) fn lagging(at: Shared<'_>) -> u64 {
+    LAGGING.min(totals_interval(at.ring) / 8)
+}
+
+/// Returns the bytes after which the producers' totals are due: few until what the running totals were
+/// before a death has been counted.
+pub(crate) fn interval(at: Shared<'_>) -> u64 {
+    // Relaxed: the lock orders it.
+    match at.ring.header.shared.running_stale.load(Ordering::Relaxed) {
+        0 => totals_interval(at.ring),
+        _ => lagging(at),
+    }
+}
 
 /// Returns the running totals as totals that are true at `producer_pos`, if nothing is open: then
 /// they do not change without the lock either.

@@ -2,15 +2,18 @@
 
 use crate::heap::HeapRing;
 use crate::observer::intact::Snapshot;
+use crate::shared::cpu::{Sequence, close, section};
 use crate::shared::owner::recover;
 use crate::shared::publish::SharedWriter;
 use crate::shared::sweep::STEPS;
 use crate::{Fences, Liveness, OwnerInfo, Reader, Reserved, RingTotals, Wake, steps};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Evict, Policy, RecordType};
+use perfring_abi::{Evict, Policy, RecordType, RecordWord};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 const KIND: RecordType = RecordType::BYTES;
 const PRODUCERS: u32 = 3;
@@ -71,6 +74,18 @@ impl World {
         let most = steps::most_locked();
         assert!(most <= MOST, "{what}: {most} records under the lock");
         self.most = self.most.max(most);
+    }
+
+    /// A producer is killed under the lock: the running totals are not known any more.
+    fn dies_locked(&self, writer: &mut SharedWriter) {
+        let (at, die) = (self.heap.shared(), |_: &Reserved| resume_unwind(Box::new(())));
+        let life = || writer.publish(at, &self.dead, KIND, 8, Wake::No, die);
+        assert!(catch_unwind(AssertUnwindSafe(life)).is_err());
+    }
+
+    /// The running totals are known.
+    fn has_counted(&self) -> bool {
+        self.heap.header().shared.running_stale.load(Ordering::Relaxed) == 0
     }
 
     /// What was written is present or gone, to the record.
@@ -161,6 +176,65 @@ fn what_the_dead_left_is_ended_in_short_steps() {
                 }
             }
             assert!(world.heap.shared().held_up() != Some(0));
+            world.balance();
+        }
+    }
+}
+
+#[test]
+fn after_a_death_the_records_are_counted_in_short_steps_until_all_are() {
+    for size in SIZES {
+        let mut world = World::new(size, Policy::Overwrite, Evict::Exact);
+        let mut writer = world.attach(0);
+        for _ in 0..size / 8 {
+            assert!(world.publish(&mut writer, 0));
+        }
+        world.dies_locked(&mut writer);
+        let mut writer = world.attach(0);
+        for _ in 0..size / 8 {
+            assert!(world.publish(&mut writer, 0));
+        }
+        assert!(world.has_counted(), "{size}");
+        world.balance();
+    }
+}
+
+/// Publishes in sequences, the shortest records, until there is no more room before the limit.
+fn fill_block(world: &World) {
+    let word = RecordWord::of(KIND, 0);
+    while section(world.heap.ring(), word, &[], None, || true) == Some(Sequence::Done) {}
+}
+
+#[test]
+fn a_ring_per_cpu_is_opened_in_short_steps() {
+    for (policy, evict) in [
+        (Policy::Overwrite, Evict::Exact),
+        (Policy::Overwrite, Evict::Half),
+        (Policy::Drop, Evict::Exact),
+    ] {
+        for size in SIZES {
+            let mut world = World::new(size, policy, evict);
+            world.heap = HeapRing::new(size, policy).unwrap().evict(evict).per_cpu(PRODUCERS);
+            let mut reader = Reader::attach(world.heap.ring(), Fences::Full).unwrap();
+            let (mut one, mut longest) = (world.attach(0), 0);
+            for round in 0..80 {
+                fill_block(&world);
+                close(world.heap.ring(), 0);
+                if round == 40 {
+                    world.dies_locked(&mut one);
+                    one = world.attach(0);
+                }
+                let at = world.heap.shared();
+                while policy == Policy::Drop && reader.next(at.ring()).unwrap().0.is_some() {}
+                reader.release(at.ring());
+                one.open_for_sequences(at, &world.dead, 0).unwrap();
+                let header = world.heap.header();
+                let block = header.cpu.limit.load(Ordering::Relaxed) - at.ring().head();
+                longest = block.max(longest);
+                let (most, may) = (steps::most_locked(), MOST + 2 * longest / 8);
+                assert!(block <= 64 << 10 && most <= may, "{block}, {most} records under the lock");
+            }
+            assert!(world.has_counted());
             world.balance();
         }
     }
