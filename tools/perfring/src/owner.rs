@@ -63,7 +63,11 @@ pub(crate) fn time(time: Duration) -> String {
 }
 
 pub(crate) fn count(number: u64, thing: &str) -> String {
-    let s = if number == 1 { "" } else { "s" };
+    let s = match thing {
+        _ if number == 1 => "",
+        _ if thing.ends_with('s') => "es",
+        _ => "s",
+    };
     format!("{number} {thing}{s}")
 }
 

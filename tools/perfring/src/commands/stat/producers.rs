@@ -4,6 +4,7 @@ use crate::columns::paragraph;
 use crate::owner::name;
 use crate::process::State;
 use perfring_consumer::{Location, Member};
+use perfring_producer::Producers;
 use std::io::{self, Write};
 
 /// Figures that have a column if any producer has a value for them.
@@ -25,22 +26,25 @@ fn figures(member: &Member) -> [u64; FIGURES.len()] {
     .map(|count| count.records)
 }
 
-/// Writes all producers that have a slot, each with its records since it attached.
+/// Writes all producers that have a slot, each with its records since it attached. In a ring per CPU nobody
+/// counts whose the records are that were published in sequences: then only the others, under the lock.
 pub(super) fn write(
     out: &mut impl Write,
     location: &Location,
+    kind: Producers,
     members: &[Member],
     width: Option<usize>,
 ) -> io::Result<()> {
     let states = states(members, location);
-    let rows = table(members, &states);
+    let written = if kind == Producers::Cpu { "by lock" } else { "written" };
+    let rows = table(members, &states, written);
     let widest = rows.iter().map(|row| row.chars().count()).max().unwrap_or_default();
     if width.is_none_or(|width| widest <= width) {
         return rows.iter().try_for_each(|row| writeln!(out, "{row}"));
     }
     for (member, state) in members.iter().zip(states) {
         let title = format!("  {:<12} ", format!("slot {}", member.figures.slot));
-        writeln!(out, "{}", paragraph(&title, &sentence(member, state), width))?;
+        writeln!(out, "{}", paragraph(&title, &sentence(member, state, written), width))?;
     }
     Ok(())
 }
@@ -50,10 +54,10 @@ fn states(members: &[Member], location: &Location) -> Vec<&'static str> {
     members.iter().map(|member| state(member).word("dead")).collect()
 }
 
-fn table(members: &[Member], states: &[&str]) -> Vec<String> {
+fn table(members: &[Member], states: &[&str], written: &str) -> Vec<String> {
     let used = |column: &usize| members.iter().any(|member| figures(member)[*column] > 0);
     let columns: Vec<usize> = (0..FIGURES.len()).filter(used).collect();
-    let mut titles = ["slot", "state", "pid", "epoch", "written"].map(str::to_owned).to_vec();
+    let mut titles = ["slot", "state", "pid", "epoch", written].map(str::to_owned).to_vec();
     titles.extend(columns.iter().map(|column| FIGURES[*column].to_owned()));
     let mut rows = vec![titles];
     for (member, state) in members.iter().zip(states) {
@@ -76,10 +80,10 @@ fn table(members: &[Member], states: &[&str]) -> Vec<String> {
     rows.iter().zip(names).map(line).collect()
 }
 
-fn sentence(member: &Member, state: &str) -> String {
+fn sentence(member: &Member, state: &str, written: &str) -> String {
     let owner = &member.figures.owner;
     let mut said = format!(
-        "{state}: {}, pid {}, epoch {}; written {}",
+        "{state}: {}, pid {}, epoch {}; {written} {}",
         name(owner),
         owner.pid,
         owner.epoch,

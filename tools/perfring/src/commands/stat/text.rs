@@ -70,7 +70,8 @@ impl<W: Write> Page<'_, W> {
         }
         if !stat.producers.is_empty() {
             writeln!(self.out)?;
-            producers::write(self.out, location, &stat.producers, self.width)?;
+            let kind = layout.producers;
+            producers::write(self.out, location, kind, &stat.producers, self.width)?;
         }
         let Some(totals) = &stat.totals else { return Ok(()) };
         writeln!(self.out)?;

@@ -1,0 +1,82 @@
+//! Rings per CPU read as one: threads that migrate all the time, in each one's order by timestamp.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use perfring_consumer::Stat;
+use perfring_producer::types::{Encoding, Schema};
+use perfring_producer::{CpuProducer, Options, ReserveError};
+use perfring_set::{DirEvent, Merge};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const THREADS: u64 = 3;
+const RECORDS: u64 = 20_000;
+const KIND: Schema<'static> = Schema::new("tests.Step", Encoding::Bytes).with_hashed_id();
+
+fn cpus() -> Vec<usize> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap_or(false)).collect()
+}
+
+fn move_to(cpu: usize) {
+    let mut only = CpuSet::new();
+    only.set(cpu).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &only).unwrap();
+}
+
+#[test]
+fn a_merge_has_each_threads_records_in_its_order_wherever_it_ran() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("set");
+    let options = Options { size: 4 << 20, time: true, ..Options::per_cpu() };
+    let producer = CpuProducer::create(&dir, &options).unwrap();
+    producer.register(&KIND).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let producer = &producer;
+            scope.spawn(move || {
+                let cpus = cpus();
+                for number in 0..RECORDS {
+                    move_to(cpus[(number + thread) as usize % cpus.len()]);
+                    let mut bytes = thread.to_le_bytes().to_vec();
+                    bytes.extend(number.to_le_bytes());
+                    producer.publish_as(KIND.id, &bytes).unwrap();
+                }
+            });
+        }
+    });
+    // What is there when a reader comes is in order; what comes later is as far as the merge's delay allows.
+    let mut merge = Merge::follow(&dir).unwrap();
+    let mut read: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut left = THREADS * RECORDS;
+    while left > 0 {
+        assert!(merge.wait(Duration::from_secs(30)), "{left} records are missing");
+        while let Some(item) = merge.read() {
+            assert_eq!(item.late, 0, "{item}");
+            // Made after the type was registered, or before: each ring has it.
+            assert_eq!(item.record_type().map(|kind| &*kind.name), Some("tests.Step"));
+            let DirEvent::Record(record) = item.event else { panic!("{item}") };
+            let number =
+                |at: usize| u64::from_le_bytes(record.bytes[at..at + 8].try_into().unwrap());
+            read.entry(number(0)).or_default().push(number(8));
+            left -= 1;
+        }
+        merge.acknowledge();
+    }
+    for (thread, numbers) in read {
+        assert!(numbers.into_iter().eq(0..RECORDS), "thread {thread} is out of order");
+    }
+    let rings: Vec<_> = producer.cpus().map(|cpu| dir.join(format!("cpu{cpu}"))).collect();
+    assert_eq!(rings.len(), cpus().len());
+    let written: u64 = rings
+        .iter()
+        .map(|ring| Stat::read(ring).unwrap().totals.unwrap())
+        .inspect(|totals| assert_eq!(totals.producer.written, totals.consumer.read))
+        .map(|totals| totals.producer.written.records)
+        .sum();
+    assert_eq!(written, THREADS * RECORDS);
+    let other = Schema { id: KIND.id, ..Schema::new("tests.Other", Encoding::Json) };
+    let taken = producer.register(&other);
+    assert!(matches!(taken, Err(ReserveError::Type(_))), "{taken:?}");
+}
