@@ -1,6 +1,6 @@
 //! What a process has reserved in a ring per CPU.
 
-use crate::map::cpu_window::CpuWindow;
+use crate::map::cpu_slow::Slow;
 use perfring_ring::{Reserved, Wake};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is discarded"]
 pub struct CpuReservation<'a> {
-    pub(super) window: &'a CpuWindow,
+    pub(super) slow: &'a Slow,
     pub(super) reserved: Reserved,
     pub(super) bytes: NonNull<[u8]>,
 }
@@ -49,7 +49,7 @@ impl CpuReservation<'_> {
     fn end(self, len: usize, wake: Wake) {
         // Not `drop`, which would discard.
         let this = ManuallyDrop::new(self);
-        this.window.end_reservation(|slow| slow.commit_loose(this.reserved, len, wake));
+        this.slow.end_reservation(|slow| slow.commit_loose(this.reserved, len, wake));
     }
 }
 
@@ -66,13 +66,13 @@ impl DerefMut for CpuReservation<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: in the mapping of the window, which lives longer. The reservation is open and this process's,
         // and no other overlaps it: see `shared_window`; and while one is open no sequence of this process runs
-        // (`CpuWindow::held`). `&mut self` makes this the only slice of it. In a forked child it is private memory.
+        // (`Slow::held`). `&mut self` makes this the only slice of it. In a forked child it is private memory.
         unsafe { self.bytes.as_mut() }
     }
 }
 
 impl Drop for CpuReservation<'_> {
     fn drop(&mut self) {
-        self.window.end_reservation(|slow| slow.discard_loose(self.reserved));
+        self.slow.end_reservation(|slow| slow.discard_loose(self.reserved));
     }
 }

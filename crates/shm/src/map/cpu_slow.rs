@@ -2,10 +2,48 @@
 
 use crate::map::shared_reservation::SharedReservation;
 use crate::map::shared_window::SharedWindow;
+use crate::sys::fork;
 use perfring_abi::{Header, RecordType};
 use perfring_ring::{Refusal, Reserved, Wake};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The producer of the shared ring behind a ring per CPU, for one thread of the process at a time.
+#[derive(Debug)]
+pub(super) struct Slow {
+    generation: u32,
+    /// Why this process does without sequences for now: its open reservations, and a bit of the window's.
+    pub(super) held: AtomicU32,
+    window: Mutex<SharedWindow>,
+}
+
+impl Slow {
+    pub(super) fn new(window: SharedWindow, held: u32) -> Self {
+        let (generation, held) = (fork::generation(), AtomicU32::new(held));
+        Slow { generation, held, window: Mutex::new(window) }
+    }
+
+    /// Returns whether this process is a forked child of the one that attached.
+    #[inline(always)]
+    pub(super) fn forked(&self) -> bool {
+        fork::generation() != self.generation
+    }
+
+    /// Waits asleep for the thread that has it: it may be off this very core.
+    pub(super) fn lock(&self) -> MutexGuard<'_, SharedWindow> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a reservation by `end`, whatever CPU this is. Does nothing in a forked child.
+    pub(super) fn end_reservation(&self, end: impl FnOnce(&SharedWindow)) {
+        if !self.forked() {
+            end(&self.lock());
+            self.held.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
 
 impl SharedWindow {
     /// Returns where the header page and the data area are mapped, for as long as this lives.

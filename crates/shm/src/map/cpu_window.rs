@@ -9,18 +9,19 @@ use crate::file::error::AttachError;
 use crate::file::location::Location;
 use crate::file::open::RingFile;
 use crate::map::cpu_reservation::CpuReservation;
+use crate::map::cpu_slow::Slow;
 use crate::map::shared_window::SharedWindow;
 use crate::map::types_window::TypesWindow;
 use crate::sys::clock::boot_id;
-use crate::sys::fork;
 use crate::sys::futex;
-use crate::sys::rseq::{self, Ended, LONGEST, NoRseq, Place, Thread, Whole};
+use crate::sys::rseq::{Ended, LONGEST, NoRseq, Place, Thread, Whole};
+use crate::sys::sequence;
 use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType, RecordWord};
 use perfring_ring::{Fences, ProducerTotals, Reading, Refusal, Ring, Wake, owes_wake};
 use std::marker::PhantomData;
 use std::slice;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How often a sequence is begun again. A debugger's single steps and some emulators abort each one.
@@ -30,7 +31,7 @@ const ROUNDS: u32 = 64;
 /// For how long a producer waits for the ring's lock. Whoever has it runs on this very core: it comes back
 /// after a slice of each of the others there.
 const LOCK_WAIT: Duration = Duration::from_millis(20);
-/// In [`CpuWindow::held`]: there are losses to report.
+/// In [`Slow::held`]: there are losses to report.
 const REPORT: u32 = 1 << 31;
 
 /// The present thread, as restartable sequences know it.
@@ -47,7 +48,7 @@ impl CpuThread {
     /// See [`NoRseq`].
     #[inline(always)]
     pub fn here() -> Result<Self, NoRseq> {
-        rseq::thread().map(|thread| CpuThread { thread, not_send: PhantomData })
+        sequence::thread().map(|thread| CpuThread { thread, not_send: PhantomData })
     }
 
     /// Returns the number of the CPU that the thread runs on. It may run on another one at once.
@@ -75,15 +76,12 @@ pub struct CpuWindow {
     timed: bool,
     slot: u32,
     fences: Fences,
-    generation: u32,
-    /// Why this process does without sequences for now: its open reservations, and [`REPORT`].
-    held: AtomicU32,
     /// The thread that has `slow`, or 0.
     inside: AtomicUsize,
     /// Records and bytes that were refused while another thread had `slow`, and are to be counted.
     uncounted: [AtomicU64; 2],
     layout: Layout,
-    slow: Mutex<SharedWindow>,
+    slow: Slow,
 }
 
 // SAFETY: `place` is the only part that does not say so itself. It names a mapping that belongs to no
@@ -100,7 +98,7 @@ impl CpuWindow {
     /// kernel that shares the file system: its numbers of CPUs are not this one's. [`AttachError::Rseq`].
     pub fn attach(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
         let location = location.into();
-        rseq::thread()
+        sequence::thread()
             .map_err(|source| AttachError::Rseq { location: location.clone(), source })?;
         let window = SharedWindow::attach_kind(location, name, Producers::Cpu)?;
         window.set_lock_wait(LOCK_WAIT);
@@ -115,12 +113,10 @@ impl CpuWindow {
             timed: layout.time,
             slot: window.slot(),
             fences: futex::fences(),
-            generation: fork::generation(),
-            held: AtomicU32::new(REPORT),
             inside: AtomicUsize::new(0),
             uncounted: [const { AtomicU64::new(0) }; 2],
             layout,
-            slow: Mutex::new(window),
+            slow: Slow::new(window, REPORT),
         })
     }
 
@@ -141,7 +137,7 @@ impl CpuWindow {
     #[must_use]
     #[inline(always)]
     pub fn forked(&self) -> bool {
-        fork::generation() != self.generation
+        self.slow.forked()
     }
 
     /// Publishes one record, from the thread that calls it. `now` is the timestamp, in a ring that has
@@ -160,7 +156,7 @@ impl CpuWindow {
     ) -> Result<(), NotHere> {
         // Relaxed: other threads' reservations keep the ring closed. Only in a ring that somebody else has
         // spoilt does this keep a record out of the bytes of one.
-        if payload.len() <= LONGEST && self.held.load(Ordering::Relaxed) == 0 {
+        if payload.len() <= LONGEST && self.slow.held.load(Ordering::Relaxed) == 0 {
             // In a forked child, private zeros are mapped here, without a limit to publish before.
             if self.sequence(from.thread, kind, payload, now) == Ended::Done {
                 self.wake(wake);
@@ -184,14 +180,14 @@ impl CpuWindow {
             last: last_word(payload, payload.len() - words * 8),
             now,
         };
-        // SAFETY: the place is that of a mapping which lives as long as this, with a power of two of at least
-        // 4,096 bytes of data, twice. The payload is no longer than `LONGEST`, and its words are in it. What is
-        // free in the ring is in no slice of this process: it has no open reservation (`held`).
-        unsafe {
-            match self.timed {
-                true => rseq::publish::<true>(thread, &self.place, whole),
-                false => rseq::publish::<false>(thread, &self.place, whole),
-            }
+        if self.timed {
+            // SAFETY: the place is that of a mapping which lives as long as this, with a power of two of at least
+            // 4,096 bytes of data, twice. The payload is no longer than `LONGEST`, and its words are in it. What is
+            // free in the ring is in no slice of this process: it has no open reservation (`held`).
+            unsafe { sequence::publish::<true>(thread, &self.place, whole) }
+        } else {
+            // SAFETY: as above.
+            unsafe { sequence::publish::<false>(thread, &self.place, whole) }
         }
     }
 
@@ -206,12 +202,12 @@ impl CpuWindow {
     #[inline(always)]
     fn ring(&self) -> Ring<'_> {
         let Place { header, data, mask, .. } = &self.place;
-        // SAFETY: as in `Mirror::ring`, whose mapping this is: it is mapped for as long as `self`, aligned, and
-        // all atomics.
-        unsafe {
-            let words = (*mask as usize + 1) / 8;
-            Ring::new(header.as_ref(), slice::from_raw_parts(data.as_ptr().cast(), words))
-        }
+        // SAFETY: as in `Mirror::ring`, whose mapping this is, for as long as `self`: a page of atomics.
+        let header = unsafe { header.as_ref() };
+        let words = (*mask as usize + 1) / 8;
+        // SAFETY: as above: so many aligned words of atomics.
+        let data = unsafe { slice::from_raw_parts(data.as_ptr().cast(), words) };
+        Ring::new(header, data)
     }
 
     /// The way past the sequence: closes the ring, makes room, and opens it; or publishes as in a shared ring.
@@ -230,20 +226,18 @@ impl CpuWindow {
         }
         let len = payload.len();
         for _ in 0..ROUNDS {
-            if len <= LONGEST && self.held.load(Ordering::Relaxed) == 0 {
-                match self.again(|| self.sequence(thread, kind, payload, now))? {
-                    Ended::Done => {
-                        self.wake(wake);
-                        return Ok(());
-                    }
-                    _ => {}
+            if len <= LONGEST && self.slow.held.load(Ordering::Relaxed) == 0 {
+                let ended = self.again(|| self.sequence(thread, kind, payload, now))?;
+                if ended == Ended::Done {
+                    self.wake(wake);
+                    return Ok(());
                 }
             }
             let slow = self.enter(thread)?;
             self.close(thread)?;
-            let alone = self.held.load(Ordering::Relaxed) & !REPORT == 0;
+            let alone = self.slow.held.load(Ordering::Relaxed) & !REPORT == 0;
             if len <= LONGEST && alone && slow.open_for_sequences(len).is_ok() {
-                self.held.fetch_and(!REPORT, Ordering::Relaxed);
+                self.slow.held.fetch_and(!REPORT, Ordering::Relaxed);
                 continue;
             }
             match slow.publish_any(kind, payload, wake, now) {
@@ -273,13 +267,13 @@ impl CpuWindow {
         for _ in 0..ROUNDS {
             let slow = self.enter(from.thread)?;
             self.close(from.thread)?;
-            self.held.fetch_add(1, Ordering::Relaxed);
+            self.slow.held.fetch_add(1, Ordering::Relaxed);
             match slow.reserve_loose(kind, len, now) {
                 Ok((reserved, bytes)) => {
-                    return Ok(CpuReservation { window: self, reserved, bytes });
+                    return Ok(CpuReservation { slow: &self.slow, reserved, bytes });
                 }
                 Err(refusal) => {
-                    self.held.fetch_sub(1, Ordering::Relaxed);
+                    self.slow.held.fetch_sub(1, Ordering::Relaxed);
                     if !slow.found_open() {
                         return Err(NotHere::Refused(refusal));
                     }
@@ -287,17 +281,6 @@ impl CpuWindow {
             }
         }
         Err(NotHere::Refused(Refusal::Contended { slot: self.slot }))
-    }
-
-    /// Runs `end` with the producer whose reservation ends, whatever CPU this is. Waits for other threads.
-    pub(super) fn end_reservation(&self, end: impl FnOnce(&SharedWindow)) {
-        if self.forked() {
-            return;
-        }
-        let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
-        end(&slow);
-        drop(slow);
-        self.held.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Counts a refusal, to be reported in the stream before this process's next record in this ring. Does
@@ -316,7 +299,7 @@ impl CpuWindow {
                 }
             }
         }
-        self.held.fetch_or(REPORT, Ordering::Relaxed);
+        self.slow.held.fetch_or(REPORT, Ordering::Relaxed);
     }
 
     /// Sleeps until the consumer has released enough for a record of `len` bytes, for at most `limit`. May
@@ -341,13 +324,13 @@ impl CpuWindow {
 
     /// Calls a function with the ring's type table.
     pub fn with_types<T>(&self, then: impl FnOnce(TypesWindow<'_>) -> T) -> T {
-        let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        let slow = self.slow.lock();
         then(slow.types())
     }
 
     /// Returns the ring's open file, by a function, as another thread may use it.
     pub fn with_file<T>(&self, then: impl FnOnce(&RingFile) -> T) -> T {
-        let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        let slow = self.slow.lock();
         then(slow.file())
     }
 
@@ -356,7 +339,7 @@ impl CpuWindow {
     /// # Errors
     /// [`AttachError::HeldUp`] if the ring's lock cannot be taken.
     pub fn begin_time(&self, read: impl FnMut() -> Reading) -> Result<(), AttachError> {
-        self.slow.lock().unwrap_or_else(PoisonError::into_inner).begin_time(read)
+        self.slow.lock().begin_time(read)
     }
 
     /// Returns the longest payload that the ring takes.
@@ -368,7 +351,7 @@ impl CpuWindow {
     /// Closes the ring, if it is open.
     fn close(&self, thread: Thread) -> Result<(), NotHere> {
         // SAFETY: as in `sequence`.
-        self.again(|| unsafe { rseq::close(thread, &self.place, self.slot) }).map(drop)
+        self.again(|| unsafe { sequence::close(thread, &self.place, self.slot) }).map(drop)
     }
 
     /// Begins a sequence until it is not aborted.
@@ -390,7 +373,7 @@ impl CpuWindow {
             // In a signal handler, in the middle of this.
             return Err(NotHere::Refused(Refusal::Contended { slot: self.slot }));
         }
-        let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        let slow = self.slow.lock();
         self.inside.store(thread.id(), Ordering::Relaxed);
         let [records, bytes] = &self.uncounted;
         if records.load(Ordering::Relaxed) != 0 {

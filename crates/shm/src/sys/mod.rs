@@ -7,5 +7,15 @@ pub(crate) mod futex;
 pub(crate) mod host;
 pub(crate) mod ofd_lock;
 pub(crate) mod rseq;
+#[cfg_attr(
+    not(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        target_endian = "little",
+        target_pointer_width = "64",
+        not(miri)
+    )),
+    path = "no_sequence.rs"
+)]
+pub(crate) mod sequence;
 pub(crate) mod sigbus;
 mod sigbus_passing;

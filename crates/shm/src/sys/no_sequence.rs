@@ -1,0 +1,15 @@
+//! In the place of `sequence` where there are none.
+
+use crate::sys::rseq::{Ended, NoRseq, Place, Thread, Whole};
+
+pub(crate) fn thread() -> Result<Thread, NoRseq> {
+    Err(NoRseq::Architecture)
+}
+
+pub(crate) unsafe fn publish<const TIMED: bool>(_: Thread, _: &Place, _: Whole) -> Ended {
+    Ended::Slow
+}
+
+pub(crate) unsafe fn close(_: Thread, _: &Place, _: u32) -> Ended {
+    Ended::Slow
+}

@@ -1,0 +1,348 @@
+//! The restartable sequences themselves. Numbers in them are offsets in [`Place`], in the header page and in the kernel's
+//! `struct rseq`; they are compared with the fields below.
+
+use crate::sys::rseq::{Ended, NoRseq, Place, Thread, Whole};
+use core::arch::asm;
+use core::mem::offset_of;
+use nix::libc;
+use perfring_abi::Header;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicIsize, Ordering};
+
+const _: () = {
+    assert!(offset_of!(Place, header) == 0 && offset_of!(Place, data) == 8);
+    assert!(offset_of!(Place, mask) == 16 && offset_of!(Place, cpu) == 24);
+    assert!(offset_of!(Header, data_head) == 1024);
+    assert!(offset_of!(Header, shared.newest_timestamp) == 2592);
+    assert!(offset_of!(Header, cpu.state) == 3456 && offset_of!(Header, cpu.limit) == 3464);
+    assert!(offset_of!(Header, cpu.count) == 3472);
+};
+
+/// Where each thread's area is, from its thread pointer on; `UNKNOWN` before the first call.
+static OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
+const UNKNOWN: isize = isize::MIN;
+const NONE: isize = isize::MIN + 1;
+
+/// Returns the present thread's area.
+#[inline(always)]
+pub(crate) fn thread() -> Result<Thread, NoRseq> {
+    let mut offset = OFFSET.load(Ordering::Relaxed);
+    if offset <= NONE {
+        offset = find_offset().ok_or(NoRseq::Libc)?;
+    }
+    let pointer: *mut u8;
+    // SAFETY: reads the thread pointer, and nothing else.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!("mov {}, fs:0", out(reg) pointer, options(nostack, pure, readonly, preserves_flags));
+        #[cfg(target_arch = "aarch64")]
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, pure, nomem, preserves_flags));
+    }
+    let thread = NonNull::new(pointer.wrapping_offset(offset)).map(Thread);
+    // The numbers of no CPU, -1 and -2: not registered, or in vain.
+    thread.filter(|thread| thread.cpu() < u32::MAX - 1).ok_or(NoRseq::Unregistered)
+}
+
+#[cold]
+#[inline(never)]
+fn find_offset() -> Option<isize> {
+    // SAFETY: names of symbols that are, in a libc that has them, an `isize` and a `u32` for ever.
+    let symbol = |name: &core::ffi::CStr| unsafe {
+        NonNull::new(libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()))
+    };
+    let found = symbol(c"__rseq_offset").zip(symbol(c"__rseq_size")).and_then(|(offset, size)| {
+        // SAFETY: as above; it is constant once the program runs.
+        let offset = unsafe { offset.cast::<isize>().read() };
+        // SAFETY: as above.
+        let size = unsafe { size.cast::<u32>().read() };
+        (size > 0).then_some(offset)
+    });
+    OFFSET.store(found.unwrap_or(NONE), Ordering::Relaxed);
+    found
+}
+
+fn ended(code: u64) -> Ended {
+    match code {
+        0 => Ended::Done,
+        1 => Ended::Aborted,
+        2 => Ended::Moved,
+        _ => Ended::Slow,
+    }
+}
+
+/// A sequence: `$enter` compares the CPU, `$body` ends with the store that counts.
+#[cfg(target_arch = "x86_64")]
+macro_rules! sequence {
+    ([$($line:literal),+ $(,)?] $($operands:tt)*) => {
+        asm!(
+            // The descriptor: version and flags, start, length, abort address.
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "3: .long 0, 0",
+            ".quad 4f, 5f - 4f, 6f",
+            ".popsection",
+            "lea {c}, [rip + 3b]",
+            "mov [{area} + 8], {c}",
+            "4:",
+            "mov {c:e}, [{place} + 24]",
+            "cmp {c:e}, [{area} + 4]",
+            "jne 7f",
+            "mov {header}, [{place}]",
+            "cmp qword ptr [{header} + 3456], 0",
+            "jne 8f",
+            $($line,)+
+            "5:",
+            "xor {c:e}, {c:e}",
+            "jmp 9f",
+            // What is before an abort address must be the signature (here in a `ud1`).
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "6: mov {c:e}, 1",
+            "jmp 9f",
+            "7: mov {c:e}, 2",
+            "jmp 9f",
+            "8: mov {c:e}, 3",
+            "9:",
+            $($operands)*
+        )
+    };
+}
+
+/// See the other one. A load-acquire of the state orders all after it; what an older holder of the lock
+/// stored before it opened the ring is then seen by whoever sees a store of the sequence.
+#[cfg(target_arch = "aarch64")]
+macro_rules! sequence {
+    ([$($line:literal),+ $(,)?] $($operands:tt)*) => {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "3: .word 0, 0",
+            ".quad 4f, 5f - 4f, 6f",
+            ".popsection",
+            "adrp {c}, 3b",
+            "add {c}, {c}, :lo12:3b",
+            "str {c}, [{area}, #8]",
+            "4:",
+            "ldr {c:w}, [{place}, #24]",
+            "ldr {t:w}, [{area}, #4]",
+            "cmp {c:w}, {t:w}",
+            "b.ne 7f",
+            "ldr {header}, [{place}]",
+            "add {t}, {header}, #3456",
+            "ldar {c}, [{t}]",
+            "cbnz {c}, 8f",
+            $($line,)+
+            "5:",
+            "mov {c}, #0",
+            "b 9f",
+            ".inst 0xd428bc00",
+            "6: mov {c}, #1",
+            "b 9f",
+            "7: mov {c}, #2",
+            "b 9f",
+            "8: mov {c}, #3",
+            "9:",
+            $($operands)*
+        )
+    };
+}
+
+/// Publishes a record, with a timestamp if `TIMED`.
+///
+/// # Safety
+/// `place` names a writable mapping: a header page, and `mask + 1` bytes of data twice in a row, a power
+/// of two of at least 4,096. `whole.size` is 8, and 8 more if `TIMED`, and the payload's length rounded up
+/// to 8: [`LONGEST`](crate::sys::rseq::LONGEST) at most. `whole.from` has `words` words to be read, one less than the
+/// payload has, if it has any. No slice of this process covers what is free in the ring.
+///
+/// What another process stores in the page changes only where in the data area the record goes: the
+/// position is masked, and a record that begins in the first copy ends inside the second.
+#[inline(always)]
+pub(crate) unsafe fn publish<const TIMED: bool>(
+    thread: Thread,
+    place: &Place,
+    whole: Whole,
+) -> Ended {
+    let code: u64;
+    let Whole { word, size, from, words, last, now } = whole;
+    #[cfg(target_arch = "x86_64")]
+    if TIMED {
+        // SAFETY: the caller's promise. Inside the sequence no other thread of this CPU runs; the stores go
+        // to the mapping, the last one with release, as all stores on x86-64. An abort leaves registers
+        // alone, all of which are declared here.
+        unsafe {
+            sequence!(
+                [
+                    "mov {end}, [{header} + 1024]",
+                    // One more, unless the last one was aborted after it had been counted.
+                    "mov {c}, [{header} + 3472]",
+                    "mov {at:e}, {c:e}",
+                    "shr {c}, 32",
+                    "cmp {at:e}, {end:e}",
+                    "jne 23f",
+                    "add {c}, 1",
+                    "23: shl {c}, 32",
+                    "add {end}, {size}",
+                    "cmp {end}, [{header} + 3464]",
+                    "ja 8f",
+                    "mov {at:e}, {end:e}",
+                    "or {c}, {at}",
+                    "mov [{header} + 3472], {c}",
+                    "mov {at}, {end}",
+                    "sub {at}, {size}",
+                    "and {at}, [{place} + 16]",
+                    "add {at}, [{place} + 8]",
+                    "mov {c}, [{header} + 2592]",
+                    "cmp {now}, {c}",
+                    "cmovb {now}, {c}",
+                    "mov [{header} + 2592], {now}",
+                    "mov [{at} + {size} - 8], {last}",
+                    "mov [{at} + 8], {now}",
+                    "mov [{at}], {word}",
+                    // An odd one by itself, then two at a time.
+                    "test {words:l}, 1",
+                    "jz 21f",
+                    "mov {c}, [{from} + 8*{words} - 8]",
+                    "mov [{at} + 8*{words} + 8], {c}",
+                    "sub {words}, 1",
+                    "21: sub {words}, 2",
+                    "jb 22f",
+                    "2: movups {two}, [{from} + 8*{words}]",
+                    "movups [{at} + 8*{words} + 16], {two}",
+                    "sub {words}, 2",
+                    "jae 2b",
+                    "22: mov [{header} + 1024], {end}",
+                ]
+                area = in(reg) thread.0.as_ptr(), place = in(reg) place, word = in(reg) word,
+                size = in(reg) size, from = in(reg) from, words = inout(reg) words => _,
+                last = in(reg) last, now = inout(reg) now => _, header = out(reg) _, at = out(reg) _,
+                end = out(reg) _, c = out(reg) code, two = out(xmm_reg) _, options(nostack)
+            );
+        }
+    } else {
+        // SAFETY: as above.
+        unsafe {
+            sequence!(
+                [
+                    "mov {end}, [{header} + 1024]",
+                    // One more, unless the last one was aborted after it had been counted.
+                    "mov {c}, [{header} + 3472]",
+                    "mov {at:e}, {c:e}",
+                    "shr {c}, 32",
+                    "cmp {at:e}, {end:e}",
+                    "jne 23f",
+                    "add {c}, 1",
+                    "23: shl {c}, 32",
+                    "add {end}, {size}",
+                    "cmp {end}, [{header} + 3464]",
+                    "ja 8f",
+                    "mov {at:e}, {end:e}",
+                    "or {c}, {at}",
+                    "mov [{header} + 3472], {c}",
+                    "mov {at}, {end}",
+                    "sub {at}, {size}",
+                    "and {at}, [{place} + 16]",
+                    "add {at}, [{place} + 8]",
+                    "mov [{at} + {size} - 8], {last}",
+                    "mov [{at}], {word}",
+                    // An odd one by itself, then two at a time.
+                    "test {words:l}, 1",
+                    "jz 21f",
+                    "mov {c}, [{from} + 8*{words} - 8]",
+                    "mov [{at} + 8*{words} + 0], {c}",
+                    "sub {words}, 1",
+                    "21: sub {words}, 2",
+                    "jb 22f",
+                    "2: movups {two}, [{from} + 8*{words}]",
+                    "movups [{at} + 8*{words} + 8], {two}",
+                    "sub {words}, 2",
+                    "jae 2b",
+                    "22: mov [{header} + 1024], {end}",
+                ]
+                area = in(reg) thread.0.as_ptr(), place = in(reg) place, word = in(reg) word,
+                size = in(reg) size, from = in(reg) from, words = inout(reg) words => _,
+                last = in(reg) last, header = out(reg) _, at = out(reg) _, end = out(reg) _,
+                c = out(reg) code, two = out(xmm_reg) _, options(nostack)
+            );
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above; the last store has release.
+    unsafe {
+        sequence!(
+            [
+                "ldr {end}, [{header}, #1024]",
+                "add {t}, {header}, #3456",
+                "ldr {c}, [{t}, #16]",
+                "lsr {at}, {c}, #32",
+                "cmp {c:w}, {end:w}",
+                "cinc {at}, {at}, eq",
+                "add {end}, {end}, {size}",
+                "ldr {c}, [{t}, #8]",
+                "cmp {end}, {c}",
+                "b.hi 8f",
+                "lsl {at}, {at}, #32",
+                "bfi {at}, {end}, #0, #32",
+                "str {at}, [{t}, #16]",
+                "sub {at}, {end}, {size}",
+                "ldr {c}, [{place}, #16]",
+                "and {at}, {at}, {c}",
+                "ldr {c}, [{place}, #8]",
+                "add {at}, {at}, {c}",
+                "sub {t}, {size}, #8",
+                "str {last}, [{at}, {t}]",
+                // Without a timestamp this stores one, and the payload or the next record over it.
+                "cbz {timed}, 21f",
+                "add {t}, {header}, #2592",
+                "ldr {c}, [{t}]",
+                "cmp {now}, {c}",
+                "csel {now}, {now}, {c}, hs",
+                "str {now}, [{t}]",
+                "str {now}, [{at}, #8]",
+                "21: str {word}, [{at}]",
+                "add {at}, {at}, {timed}",
+                "add {at}, {at}, #8",
+                "2: cbz {words}, 22f",
+                "sub {words}, {words}, #1",
+                "ldr {c}, [{from}, {words}, lsl #3]",
+                "str {c}, [{at}, {words}, lsl #3]",
+                "b 2b",
+                "22: add {t}, {header}, #1024",
+                "stlr {end}, [{t}]",
+            ]
+            area = in(reg) thread.0.as_ptr(), place = in(reg) place, word = in(reg) word,
+            size = in(reg) size, from = in(reg) from, words = inout(reg) words => _, last = in(reg) last,
+            now = inout(reg) now => _, timed = in(reg) if TIMED { 8u64 } else { 0 }, header = out(reg) _,
+            at = out(reg) _, end = out(reg) _, t = out(reg) _, c = out(reg) code, options(nostack)
+        );
+    }
+    ended(code)
+}
+
+/// Closes the ring for the producer in a slot, if it is open: then nobody is inside a sequence.
+///
+/// # Safety
+/// As for [`publish`], of the mapping.
+pub(crate) unsafe fn close(thread: Thread, place: &Place, slot: u32) -> Ended {
+    let code: u64;
+    let closed = u64::from(slot) + 1;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as in `publish`; the only store is that of the state.
+    unsafe {
+        sequence!(
+            ["mov [{header} + 3456], {closed}"]
+            area = in(reg) thread.0.as_ptr(), place = in(reg) place, closed = in(reg) closed,
+            header = out(reg) _, c = out(reg) code, options(nostack)
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        sequence!(
+            ["stlr {closed}, [{t}]"]
+            area = in(reg) thread.0.as_ptr(), place = in(reg) place, closed = in(reg) closed,
+            header = out(reg) _, t = out(reg) _, c = out(reg) code, options(nostack)
+        );
+    }
+    ended(code)
+}
