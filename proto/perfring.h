@@ -14,7 +14,8 @@
  * All numbers are in the byte order of the machine that created the ring (`endian` says which).
  *
  * Positions are 64-bit byte counts that only grow: offset = position & (data_size - 1).
- * data_tail <= data_head <= producer_pos, and producer_pos - data_tail < data_size, always.
+ * data_tail <= data_head <= producer_pos, and producer_pos - data_tail < data_size, always; but in a ring
+ * per CPU that is open to sequences, data_head is ahead of producer_pos.
  *
  * Fields are plain integers here. Those that change while the ring is in use are shared between
  * processes: load and store them with atomics (`__atomic_load_n`, `_Atomic`, `std::atomic_ref`) in
@@ -46,7 +47,8 @@
  *  L       K       a producer stores space_armed, a heavy fence, loads data_tail: it never sleeps
  *                  past free space
  *  M       M       a producer of a shared ring takes the lock word by compare-and-swap (acquire) and
- *                  releases it (release): it sees all that was written under the lock before
+ *                  releases it (release): it sees all that was written under the lock before. In a ring
+ *                  per CPU cpu_state is stored (release) and loaded (acquire) likewise
  *  N       N       a reservation of a shared ring is ended by a swap of its header word (release),
  *                  and a process that reads a word that may be open loads it (acquire): a record that
  *                  is seen to have ended is whole
@@ -88,7 +90,8 @@
 #define PERFRING_ENDIAN_MARK 0x01020304
 #define PERFRING_FEATURE_TIME 1 /* each record that an application publishes has a timestamp */
 #define PERFRING_FEATURE_AUX 2 /* there is an AUX area, and records whose payloads are in it */
-#define PERFRING_FEATURES_REQUIRED_KNOWN 3
+#define PERFRING_FEATURE_CPU 4 /* the producers of one CPU publish in restartable sequences */
+#define PERFRING_FEATURES_REQUIRED_KNOWN 7
 #define PERFRING_TIME_CLOCK 7 /* `time_clock` of a ring with time: CLOCK_BOOTTIME */
 #define PERFRING_PERF_CAPABILITIES 2
 #define PERFRING_PERF_CAP_TIME_ZERO 16 /* time_shift, time_mult and time_zero can be used */
@@ -105,7 +108,8 @@
 #define PERFRING_TYPES_FIRST 64
 #define PERFRING_TYPES_SIZE_MAX 16777216
 #define PERFRING_SLOTS_MAX 4096
-#define PERFRING_SLOTS_DEFAULT 64 /* of a shared ring */
+#define PERFRING_SLOTS_DEFAULT 64 /* of a shared ring, and of a ring per CPU */
+#define PERFRING_CPUS_MAX 8192 /* `cpu_number` is less */
 #define PERFRING_NAME_LEN 64
 
 /* The byte of the file whose open-file-description lock the consumer holds. The producer in slot n
@@ -121,6 +125,7 @@
 /* `producers`: how many at a time. */
 #define PERFRING_PRODUCERS_ONE 1
 #define PERFRING_PRODUCERS_MANY 2
+#define PERFRING_PRODUCERS_CPU 3 /* as many, on one CPU; with PERFRING_FEATURE_CPU, and never without */
 
 /* `evict`: how an overwrite ring makes room. */
 #define PERFRING_EVICT_EXACT 0
@@ -338,6 +343,10 @@
 #define PERFRING_OFF_TIME_BOOT 2816
 #define PERFRING_OFF_ANCHORS_WRITTEN 2824
 #define PERFRING_OFF_ANCHORS 2880
+#define PERFRING_OFF_CPU_STATE 3456
+#define PERFRING_OFF_CPU_LIMIT 3464
+#define PERFRING_OFF_CPU_COUNT 3472
+#define PERFRING_OFF_CPU_NUMBER 3480
 
 /* struct perf_event_header: one aligned 64-bit word, stored and loaded as such. */
 struct perfring_record {
@@ -511,7 +520,8 @@ struct perfring_header {
 	uint8_t gap_consumer[40];
 
 	/* Live: shared by the producers of a shared ring (zero in an exclusive one). Written under
-	 * the lock, except for additions to running_more and to the discarded in running. */
+	 * the lock, except for additions to running_more and to the discarded in running, and in a ring
+	 * per CPU for newest_timestamp. */
 	uint64_t shared_lock; /* 0, or its holder: see PERFRING_LOCK_SLOT_BITS */
 	uint64_t producer_pos; /* end of the last reservation */
 	uint64_t running_written;
@@ -530,8 +540,16 @@ struct perfring_header {
 	uint64_t anchors_written; /* the next goes to anchors[anchors_written % PERFRING_ANCHORS] */
 	uint8_t gap_anchors[48];
 	uint64_t anchors[PERFRING_ANCHORS][PERFRING_ANCHOR_WORDS];
+	uint8_t gap_cpu[64];
 
-	uint8_t gap_end[704];
+	/* Live, in a ring per CPU (zero in any other): shared by its producers. */
+	uint64_t cpu_state; /* 0: open to sequences; else slot + 1 of the producer that closed it */
+	uint64_t cpu_limit; /* a sequence may publish up to here */
+	uint64_t cpu_count; /* records since it was opened << 32 | low 32 bits of the position after them */
+	uint32_t cpu_number; /* not live: the CPU */
+	uint8_t gap_cpu_number[100];
+
+	uint8_t gap_end[512];
 };
 
 PERFRING_ASSERT(sizeof(struct perfring_record) == PERFRING_HEADER_LEN);
@@ -610,6 +628,10 @@ PERFRING_ASSERT_OFF(recover_byte, PERFRING_OFF_RECOVER_BYTE);
 PERFRING_ASSERT_OFF(time_boot, PERFRING_OFF_TIME_BOOT);
 PERFRING_ASSERT_OFF(anchors_written, PERFRING_OFF_ANCHORS_WRITTEN);
 PERFRING_ASSERT_OFF(anchors, PERFRING_OFF_ANCHORS);
+PERFRING_ASSERT_OFF(cpu_state, PERFRING_OFF_CPU_STATE);
+PERFRING_ASSERT_OFF(cpu_limit, PERFRING_OFF_CPU_LIMIT);
+PERFRING_ASSERT_OFF(cpu_count, PERFRING_OFF_CPU_COUNT);
+PERFRING_ASSERT_OFF(cpu_number, PERFRING_OFF_CPU_NUMBER);
 #undef PERFRING_ASSERT_OFF
 
 /* The consumer's seat is a holder, on the byte that it locks. */

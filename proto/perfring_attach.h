@@ -9,8 +9,8 @@
  * Every function that can fail returns 0 or a negative PERFRING_E_*; perfring_error(code) is a
  * sentence for each, and `why` of the handle says more. A handle belongs to one thread at a time.
  *
- * Readers know rings of both policies, exclusive and shared, with and without timestamps; producers know
- * exclusive rings without timestamps. A ring with any other feature is refused. A file that is truncated
+ * Readers know rings of both policies, exclusive, shared and per CPU, with and without timestamps; producers
+ * know exclusive rings without timestamps. A ring with any other feature is refused. A file that is truncated
  * while it is mapped kills the process with SIGBUS, as any mapping does; so does a full disk under a ring on btrfs
  * and others that copy on write. ABI.md lists file systems.
  *

@@ -40,7 +40,7 @@
 
 /* Features that this code reads. Not PERFRING_FEATURES_REQUIRED_KNOWN: this code refuses a feature that is
  * new in the layout until it implements it. */
-#define PERFRING_C_FEATURES PERFRING_FEATURE_TIME
+#define PERFRING_C_FEATURES (PERFRING_FEATURE_TIME | PERFRING_FEATURE_CPU)
 
 static inline const char *perfring_error(int code)
 {
@@ -97,6 +97,7 @@ static inline int perfring_check(const struct perfring_header *page, uint64_t fi
 				 size_t len)
 {
 	uint64_t magic, unknown, control, slots, types;
+	int per_cpu;
 
 	memcpy(&magic, PERFRING_MAGIC_BYTES, sizeof(magic));
 	if (page->magic != magic && page->magic != __builtin_bswap64(magic)) {
@@ -132,8 +133,11 @@ static inline int perfring_check(const struct perfring_header *page, uint64_t fi
 	PERFRING_MUST(policy, page->policy <= PERFRING_POLICY_OVERWRITE);
 	PERFRING_MUST(evict, page->evict <= PERFRING_EVICT_HALF);
 	PERFRING_MUST(report, page->report <= PERFRING_REPORT_COUNTERS_ONLY);
-	PERFRING_MUST(producers, page->producers == PERFRING_PRODUCERS_ONE ||
-					 page->producers == PERFRING_PRODUCERS_MANY);
+	per_cpu = page->producers == PERFRING_PRODUCERS_CPU;
+	PERFRING_MUST(producers, page->producers >= PERFRING_PRODUCERS_ONE &&
+					 page->producers <= PERFRING_PRODUCERS_CPU &&
+					 per_cpu == ((page->features_required & PERFRING_FEATURE_CPU) != 0));
+	PERFRING_MUST(cpu_number, !per_cpu || page->cpu_number < PERFRING_CPUS_MAX);
 	PERFRING_MUST(slot_count, page->slot_count >= 1 &&
 					  page->slot_count <= (page->producers == PERFRING_PRODUCERS_ONE
 								       ? 1u : PERFRING_SLOTS_MAX));

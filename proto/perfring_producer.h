@@ -445,6 +445,10 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 	memset(producer, 0, sizeof(*producer));
 	perfring_hold_off_forks();
 	error = perfring_open_checked(ring, path, PERFRING_PRODUCER);
+	if (!error && ring->shape.producers == PERFRING_PRODUCERS_CPU) {
+		snprintf(ring->why, sizeof(ring->why), "the ring is made for the producers of one CPU at a time: attach to it as such");
+		error = PERFRING_E_KIND;
+	}
 	if (!error && (ring->timed || ring->shape.producers != PERFRING_PRODUCERS_ONE)) {
 		snprintf(ring->why, sizeof(ring->why), "the ring is shared, or has timestamps: this code publishes only into rings with one producer and without timestamps");
 		error = PERFRING_E_KIND;

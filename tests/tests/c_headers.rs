@@ -434,6 +434,22 @@ fn c_and_rust_do_the_same_in_the_same_case() {
     println!("{steps} steps by both");
 }
 
+/// C publishes in rings with one producer alone, and says of any other what it is.
+#[test]
+fn a_c_producer_refuses_a_ring_per_cpu_in_rusts_words() {
+    let dir = ring_dir();
+    let exe = peer(dir.path());
+    let ring = dir.path().join("cpu3");
+    let options = Options { cpu: 3, ..Options::per_cpu() };
+    perfring_producer::create(&ring, &options).unwrap();
+    let said = refused(&exe, &["write", "1"], &ring);
+    let rusts = Producer::attach(&ring).unwrap_err().to_string();
+    let sentence = rusts.split_once(" is ").unwrap().1;
+    assert!(said.contains(sentence), "{said}: {rusts}");
+    // Its readers know such a ring.
+    assert_eq!(lines(&exe, &["unread"], &ring), Vec::<String>::new());
+}
+
 #[test]
 fn a_killed_c_producer_is_followed_by_rust_and_the_other_way() {
     let dir = ring_dir();
