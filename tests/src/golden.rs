@@ -10,6 +10,7 @@ mod account;
 mod exclusive;
 mod large;
 mod members;
+mod per_cpu;
 mod script;
 mod shared;
 mod types;
@@ -19,5 +20,5 @@ pub use account::{Golden, hex, record};
 /// Makes all of them.
 #[must_use]
 pub fn all() -> Vec<Golden> {
-    [exclusive::all(), shared::all(), types::all(), large::all()].concat()
+    [exclusive::all(), shared::all(), types::all(), large::all(), per_cpu::all()].concat()
 }

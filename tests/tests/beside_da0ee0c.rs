@@ -329,6 +329,30 @@ fn records_go_from_the_old_to_the_new_and_back() {
     }
 }
 
+/// A ring per CPU came after da0ee0c, with a bit of its own. Its programs name the bit, whatever they want
+/// of the ring, and change nothing.
+#[test]
+fn the_old_programs_refuse_a_ring_per_cpu_and_name_the_feature_that_they_do_not_know() {
+    let Some(old) = old() else { return };
+    let dir = ring_dir();
+    let ring = dir.path().join("cpu0");
+    create(&ring, &Options { size: 4096, ..Options::per_cpu() }).unwrap();
+    let before = digest(&ring);
+    let (_, said) = drive(&old.sharer, &["drive", "p0"], &ring);
+    let sentence = "the ring needs features that this perfring does not know (bits 0x4)";
+    assert!(said.contains(sentence), "{said}");
+    for args in [&["observe"][..], &["hold", "consumer"], &["hold", "producer"]] {
+        let mut program = actor(&old.actor.to_string_lossy(), args, &ring);
+        let ended = program.stdin(Stdio::null()).output().unwrap();
+        // This program prints an error's fields.
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.contains("Features { unknown: 4 }"), "{args:?}: {said}");
+        assert!(ended.stdout.is_empty(), "{args:?}");
+    }
+    assert_eq!(digest(&ring), before, "nothing has changed");
+}
+
 /// A producer that publishes by every method until it gets the command to end, and notes how many it has
 /// committed.
 struct Stormer {

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rings of each kind to start from.
-const BASES: [&str; 8] = [
+const BASES: [&str; 9] = [
     "drop_wrapped_with_losses",
     "drop_foreign_reader",
     "overwrite_wrapped",
@@ -27,6 +27,7 @@ const BASES: [&str; 8] = [
     "timed_drop",
     "shared_overwrite_lapped",
     "typed",
+    "per_cpu_overwrite",
 ];
 
 /// The result of an observer: the code of the C headers, the number of items, the sum of their
@@ -170,7 +171,8 @@ fn compare<'a>(cases: impl Iterator<Item = invalid::Case> + 'a) {
 
 #[test]
 fn a_broken_field_is_judged_in_c_as_in_rust() {
-    let bases = golden(&["drop_wrapped_with_losses", "overwrite_wrapped", "timed_drop"]);
+    let bases =
+        golden(&["drop_wrapped_with_losses", "overwrite_wrapped", "timed_drop", "per_cpu_drop"]);
     let fields = bases.iter().enumerate().flat_map(|(nth, base)| invalid::fields(base, nth, 24));
     let short = bases.iter().flat_map(|base| {
         [0, 1, 4095, 4096, 8192, base.bytes.len() - 1].map(|len| {

@@ -193,9 +193,13 @@ fn slots(stat: &Stat) -> Value {
     stat.producers.iter().map(member).collect()
 }
 
-/// Returns whether the file is a shared ring's.
+/// Returns whether the file is a shared ring's, or a ring's per CPU, which has slots, too.
 fn is_shared(expect: &Value) -> bool {
-    expect["layout"]["producers"] == "many"
+    expect["layout"]["producers"] != "one"
+}
+
+fn is_per_cpu(expect: &Value) -> bool {
+    expect["layout"]["producers"] == "cpu"
 }
 
 fn holding(place: &Holding) -> Value {
@@ -296,7 +300,7 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
             );
             assert_eq!(json!(held_up), expect["held_up"], "{name}: held up");
         }
-        let layout = json!({
+        let mut layout = json!({
             "page_size": stat.layout.page_size,
             "data_size": stat.layout.data_size,
             "policy": stat.layout.policy.name(),
@@ -311,6 +315,9 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
             "uuid": golden::hex(&stat.layout.uuid),
             "boot_id": golden::hex(&stat.layout.boot_id),
         });
+        if is_per_cpu(&expect) {
+            layout["cpu_number"] = stat.layout.cpu.into();
+        }
         assert_eq!(layout, expect["layout"], "{name}: layout");
         assert_eq!(fs::read(&path).unwrap(), untouched, "{name}: reading changed the file");
     }
@@ -385,6 +392,18 @@ fn a_producer_goes_on_where_the_file_ends() {
         if !readable(&copy) {
             return;
         }
+        if is_per_cpu(&expect) {
+            // It is made for the producers of another machine's CPU.
+            let before = fs::read(&copy).unwrap();
+            for error in [
+                SharedProducer::attach_as(&copy, "test").unwrap_err(),
+                Producer::attach_as(&copy, "test").unwrap_err(),
+            ] {
+                assert!(error.to_string().contains("the producers of one CPU"), "{name}: {error}");
+            }
+            assert_eq!(fs::read(&copy).unwrap(), before, "{name}");
+            continue;
+        }
         let refused = if is_shared(&expect) {
             let producer = match SharedProducer::attach_as(&copy, "test") {
                 Err(AttachError::PageSize { .. }) => return,
@@ -422,7 +441,7 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
     let mut reclaimed = 0;
     for name in names() {
         let mut expect = expectation(&name);
-        if !is_shared(&expect) {
+        if !is_shared(&expect) || is_per_cpu(&expect) {
             continue;
         }
         let copy = dir.path().join(&name);
@@ -491,6 +510,31 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
     }
     assert!(reclaimed > 0);
     println!("{reclaimed} reservations of the dead were reclaimed, in three ways each");
+}
+
+/// Nothing is left to be ended in a ring per CPU without a reservation, open or closed: what sequences have
+/// published is published.
+#[test]
+fn a_recovery_finds_nothing_to_do_in_a_ring_per_cpu_without_a_reservation() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tried = 0;
+    for name in names().into_iter().filter(|name| is_per_cpu(&expectation(name))) {
+        let copy = dir.path().join(&name);
+        fs::copy(folder().join(format!("{name}.perfring")), &copy).unwrap();
+        if !readable(&copy) {
+            return;
+        }
+        let before = fs::read(&copy).unwrap();
+        let recovered = match recover(&copy) {
+            Err(AttachError::PageSize { .. }) => return,
+            recovered => recovered.unwrap(),
+        };
+        assert_eq!((recovered.lock, recovered.swept), (None, vec![]), "{name}");
+        assert_eq!(fs::read(&copy).unwrap(), before, "{name}: there is nothing to recover");
+        tried += 1;
+    }
+    println!("{tried} rings per CPU");
+    assert!(tried >= 2);
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub(super) struct Item {
 
 /// Returns the shape in the expectation's form.
 pub(super) fn layout(options: &Options, file: &[u8]) -> Value {
-    json!({
+    let mut layout = json!({
         "page_size": PAGE,
         "data_size": options.size,
         "policy": options.policy.name(),
@@ -95,7 +95,11 @@ pub(super) fn layout(options: &Options, file: &[u8]) -> Value {
         "creator_uid": 1000,
         "uuid": hex(&file[at("uuid")]),
         "boot_id": hex(&file[at("boot_id")]),
-    })
+    });
+    if options.producers == Producers::Cpu {
+        layout["cpu_number"] = options.cpu.into();
+    }
+    layout
 }
 
 /// Returns all figures of the totals: these, and zero for the others.
@@ -248,7 +252,7 @@ pub(super) fn anonymise(file: &mut [u8], name: &str) {
         anonymise_times(file);
     }
     let place = at("consumer_epoch").start;
-    let shared = file[at("producers")] == Producers::Many.code().to_ne_bytes();
+    let shared = file[at("producers")] != Producers::One.code().to_ne_bytes();
     let slots = u32::from_ne_bytes(file[at("slot_count")].try_into().unwrap());
     let slots = (0..slots).map(|index| {
         (control(file) + index as usize * SLOT_SIZE as usize, slot_pid(shared, index))

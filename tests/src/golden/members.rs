@@ -1,4 +1,4 @@
-//! A shared ring under construction.
+//! A shared ring, or a ring per CPU, under construction.
 
 use super::account::{
     Area, Count, Golden, Item, Kind, Refused, add_times, anonymise, control, count_in, holder,
@@ -15,11 +15,11 @@ use std::path::PathBuf;
 
 /// What a producer in one slot of a shared ring has done.
 #[derive(Clone, Copy, Default)]
-struct SlotAccount {
-    written: Count,
+pub(super) struct SlotAccount {
+    pub(super) written: Count,
     discarded: Count,
     reclaimed: Count,
-    refused: Refused,
+    pub(super) refused: Refused,
     reported: Refused,
 }
 
@@ -27,13 +27,13 @@ struct SlotAccount {
 pub(super) struct Members {
     what: &'static str,
     _dir: tempfile::TempDir,
-    path: PathBuf,
-    options: Options,
+    pub(super) path: PathBuf,
+    pub(super) options: Options,
     consumer: Option<Consumer>,
     /// Everything that was ever reserved, in order.
     pub(super) items: Vec<Item>,
     pub(super) tail: u64,
-    slots: Vec<SlotAccount>,
+    pub(super) slots: Vec<SlotAccount>,
     pub(super) consumed: u64,
     read: Count,
     aux: Area,
@@ -48,7 +48,11 @@ impl Members {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
         let options = Options { slots: 4, ..options };
-        let options = Options { producers: Producers::Many, ..options };
+        let producers = match options.producers {
+            Producers::One => Producers::Many,
+            others => others,
+        };
+        let options = Options { producers, ..options };
         create(&path, &options).unwrap();
         let slots = vec![SlotAccount::default(); options.slots as usize];
         let (items, consumer) = (Vec::new(), None);
@@ -93,9 +97,9 @@ impl Members {
         &mut self.slots[producer.slot() as usize]
     }
 
-    /// Notes a new reservation, after the markers that precede it, and what is evicted for it.
-    fn stands(&mut self, producer: &SharedProducer, size: u64, kind: Kind) {
-        let account = self.account(producer);
+    /// Notes the markers with which the producer in a slot reports its losses.
+    pub(super) fn reports(&mut self, slot: u32) {
+        let account = &mut self.slots[slot as usize];
         let unreported = std::array::from_fn::<_, { Cause::REFUSED.len() }, _>(|cause| {
             account.refused[cause].since(account.reported[cause])
         });
@@ -106,8 +110,18 @@ impl Members {
                 self.items.push(Item { pos: self.end(), size: 32, kind: lost });
             }
         }
+    }
+
+    /// Notes a new reservation, after the markers that precede it, and what is evicted for it.
+    fn stands(&mut self, producer: &SharedProducer, size: u64, kind: Kind) {
+        self.reports(producer.slot());
+        self.follows(size, kind);
+    }
+
+    /// Notes what is reserved next, and what is evicted for it; in a ring per CPU that is not known.
+    pub(super) fn follows(&mut self, size: u64, kind: Kind) {
         self.items.push(Item { pos: self.end(), size, kind });
-        if self.options.policy == Policy::Overwrite {
+        if self.options.policy == Policy::Overwrite && self.options.producers == Producers::Many {
             while self.end() - self.tail >= self.options.size {
                 self.tail = self.items.iter().find(|i| i.pos > self.tail).unwrap().pos;
             }
@@ -149,21 +163,32 @@ impl Members {
             true => all,
             false => size_of(&self.options, payload.len()),
         };
+        self.committed(producer.slot(), pos, payload, size);
+    }
+
+    /// Notes what the reservation at a position has become.
+    pub(super) fn committed(&mut self, slot: u32, pos: u64, payload: &[u8], size: u64) {
+        let at = self.items.iter().position(|item| item.pos == pos).unwrap();
+        let all = self.items[at].size;
         let kind = Kind::Record { kind: 4096, payload: payload.to_vec() };
         self.items[at] = Item { pos, size, kind };
         if size < all {
             let rest = Item { pos: pos + size, size: all - size, kind: Kind::Rest };
             self.items.insert(at + 1, rest);
         }
-        self.account(producer).written.add(size);
+        self.slots[slot as usize].written.add(size);
     }
 
     pub(super) fn discard(&mut self, producer: &SharedProducer, open: SharedReservation<'_>) {
-        let item = self.items.iter_mut().find(|item| item.pos == open.pos()).unwrap();
-        item.kind = Kind::Hole;
-        let size = item.size;
-        self.account(producer).discarded.add(size);
+        self.discarded(producer.slot(), open.pos());
         open.discard();
+    }
+
+    /// Notes that the reservation at a position is a hole.
+    pub(super) fn discarded(&mut self, slot: u32, pos: u64) {
+        let item = self.items.iter_mut().find(|item| item.pos == pos).unwrap();
+        item.kind = Kind::Hole;
+        self.slots[slot as usize].discarded.add(item.size);
     }
 
     /// Publishes records together, in a reservation that is larger by `more` bytes.

@@ -1,0 +1,311 @@
+//! The golden files of rings per CPU.
+//!
+//! Such a ring is filled on the heap: what runs in a restartable sequence there is its twin in Rust, which
+//! needs no CPU of its own. Then its words go into a file that was made for one.
+
+use super::account::{
+    Count, Golden, Kind, SMALL, anchors, options, refused_size, size_of, text, timestamp_at,
+};
+use super::members::Members;
+use perfring_abi::atomic::{AtomicU64, Ordering};
+use perfring_abi::{Cause, Header, Policy, Producers, RecordType, RecordWord, SLOT_SIZE, Slot};
+use perfring_producer::Options;
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{
+    Fences, Liveness, OwnerInfo, Refusal, Reserved, Sequence, SharedWriter, Wake, close, section,
+};
+use perfring_testkit::image::{at, word};
+use std::fs;
+use std::mem::offset_of;
+
+/// Makes all of them.
+pub(super) fn all() -> Vec<Golden> {
+    vec![per_cpu_drop(), per_cpu_overwrite()]
+}
+
+fn per_cpu_drop() -> Golden {
+    let what = "A drop ring per CPU, open: records of sequences and of two producers on the slow path, a hole, \
+                a rest and a loss that is reported. Two sequences have published since `producer_pos`, and \
+                a third was killed before its last store, having been counted.";
+    let mut ring = PerCpu::new(what, Policy::Drop, false);
+    ring.open(0);
+    ring.sequence(5000, b"in a sequence");
+    ring.sequence(5001, b"");
+    ring.sequence(4096, b"12345678");
+    ring.slowly(1, 4096, &text(0, 600));
+    let given_back = ring.reserve(0, 40);
+    let shorter = ring.reserve(1, 100);
+    ring.discard(0, given_back);
+    ring.commit(1, shorter, b"shorter");
+    ring.too_large(1);
+    ring.open(1);
+    ring.sequence(5000, b"after the loss");
+    ring.open(0);
+    ring.sequence(4096, &text(1, 300));
+    ring.sequence(5002, b"the last");
+    ring.killed(b"never published");
+    ring.take("per_cpu_drop", 3)
+}
+
+fn per_cpu_overwrite() -> Golden {
+    let what = "An overwrite ring per CPU, with time, that went round several times: a block of it is free. Closed \
+                by a producer that was killed before it took the lock, so that the last records are not \
+                counted. The wall clock was set an hour ahead before position 100.";
+    let mut ring = PerCpu::new(what, Policy::Overwrite, true);
+    for n in 0.. {
+        let slot = n as u32 % 2;
+        if n % 20 == 7 {
+            ring.slowly(slot, 5001, &text(n, 600));
+        }
+        let payload = text(n, [100, 7, 333, 40][n % 4]);
+        if !ring.has_room(payload.len()) {
+            ring.open(slot);
+        }
+        ring.sequence(5000, &payload);
+        if ring.members.end() > 4 * SMALL + 1000 {
+            break;
+        }
+    }
+    ring.open(0);
+    for n in 0..4 {
+        ring.sequence(5002, &text(n, 20 * n));
+    }
+    ring.close(1);
+    ring.take("per_cpu_overwrite", 0)
+}
+
+/// A ring per CPU under construction.
+struct PerCpu {
+    heap: HeapRing,
+    writers: Vec<SharedWriter>,
+    members: Members,
+}
+
+/// Everybody has ended who was in the way.
+struct Dead;
+
+impl Liveness for Dead {
+    fn is_alive(&self, _slot: u32) -> bool {
+        false
+    }
+
+    fn relax(&self, _round: u32) {}
+
+    fn now_ns(&self) -> u64 {
+        1
+    }
+}
+
+impl PerCpu {
+    /// Makes one with two producers.
+    fn new(what: &'static str, policy: Policy, time: bool) -> Self {
+        let options = Options { producers: Producers::Cpu, cpu: 5, time, ..options(policy) };
+        let members = Members::with(what, options);
+        let mut heap = HeapRing::new(options.size, policy).unwrap().per_cpu(members.options.slots);
+        if time {
+            heap = heap.timed();
+            let line = &heap.header().time;
+            line.boot.store(u64::from_ne_bytes([0xb0; 8]), Ordering::Relaxed);
+            line.anchors_written.store(anchors().len() as u64, Ordering::Relaxed);
+            for (to, word) in line.anchors.as_flattened().iter().zip(anchors().as_flattened()) {
+                to.store(*word, Ordering::Relaxed);
+            }
+        }
+        let (at, layout) = (heap.shared(), heap.layout());
+        let attach = |slot: u32| {
+            let who = OwnerInfo { name: format!("golden producer {slot}"), ..OwnerInfo::default() };
+            SharedWriter::attach(at, layout, Fences::Full, slot, &who, &Dead).unwrap()
+        };
+        let writers = vec![attach(0), attach(1)];
+        PerCpu { heap, writers, members }
+    }
+
+    fn now(&self) -> u64 {
+        timestamp_at(self.members.end())
+    }
+
+    /// Returns whether a sequence may publish this payload.
+    fn has_room(&self, len: usize) -> bool {
+        let line = &self.heap.header().cpu;
+        let end = self.members.end() + size_of(&self.members.options, len);
+        line.state.load(Ordering::Relaxed) == 0 && end <= line.limit.load(Ordering::Relaxed)
+    }
+
+    /// A producer closes the ring.
+    fn close(&self, slot: u32) {
+        assert_eq!(close(self.heap.ring(), slot), Sequence::Done);
+    }
+
+    /// A producer closes the ring if it is open, and opens it.
+    fn open(&mut self, slot: u32) {
+        let _ = close(self.heap.ring(), slot);
+        let at = self.heap.shared();
+        self.writers[slot as usize].open_for_sequences(at, &Dead, 0).unwrap();
+        self.members.reports(slot);
+    }
+
+    /// Publishes a record in a sequence, up to one of its steps.
+    fn run(&self, kind: u32, payload: &[u8], mut step: impl FnMut() -> bool) -> Option<Sequence> {
+        let timed = self.members.options.time;
+        let kind = RecordType::new(kind).unwrap();
+        let header = RecordWord::of(kind, payload.len() + if timed { 8 } else { 0 });
+        section(self.heap.ring(), header, &words(payload), timed.then(|| self.now()), &mut step)
+    }
+
+    fn sequence(&mut self, kind: u32, payload: &[u8]) {
+        assert_eq!(self.run(kind, payload, || true), Some(Sequence::Done));
+        let size = size_of(&self.members.options, payload.len());
+        self.members.follows(size, Kind::Record { kind, payload: payload.to_vec() });
+    }
+
+    /// A sequence is aborted before its last store, and its thread is killed.
+    fn killed(&self, payload: &[u8]) {
+        // The steps before the stores: of the state, of the count, of each word, and of the head.
+        let mut left = 3 + words(payload).len();
+        let step = || {
+            let go_on = left > 0;
+            left = left.saturating_sub(1);
+            go_on
+        };
+        assert_eq!(self.run(4096, payload, step), None);
+        assert_eq!(self.heap.ring().head(), self.members.end());
+    }
+
+    /// Publishes a record under the lock.
+    fn slowly(&mut self, slot: u32, kind: u32, payload: &[u8]) {
+        let _ = close(self.heap.ring(), slot);
+        let (at, now) = (self.heap.shared(), self.now());
+        let put = |reserved: &Reserved| fill(self.heap.data(), reserved, payload);
+        let (writer, of) = (&mut self.writers[slot as usize], RecordType::new(kind).unwrap());
+        writer.publish_at(at, &Dead, of, payload.len(), now, Wake::No, put).unwrap();
+        let size = size_of(&self.members.options, payload.len());
+        self.members.follows(size, Kind::Record { kind, payload: payload.to_vec() });
+        self.members.slots[slot as usize].written.add(size);
+    }
+
+    fn reserve(&mut self, slot: u32, len: usize) -> Reserved {
+        let _ = close(self.heap.ring(), slot);
+        let (at, now) = (self.heap.shared(), self.now());
+        let writer = &mut self.writers[slot as usize];
+        let reserved = writer.try_reserve(at, &Dead, RecordType::BYTES, len, now).unwrap();
+        self.members.follows(size_of(&self.members.options, len), Kind::Open(slot));
+        reserved
+    }
+
+    fn commit(&mut self, slot: u32, reserved: Reserved, payload: &[u8]) {
+        fill(self.heap.data(), &reserved, payload);
+        let (at, len) = (self.heap.shared(), payload.len());
+        let _ = self.writers[slot as usize].commit(at, &Dead, reserved, len, Wake::No);
+        let size = size_of(&self.members.options, len);
+        self.members.committed(slot, reserved.pos(), payload, size);
+    }
+
+    fn discard(&mut self, slot: u32, reserved: Reserved) {
+        let _ = self.writers[slot as usize].discard(self.heap.shared(), &Dead, reserved);
+        self.members.discarded(slot, reserved.pos());
+    }
+
+    /// A record of a producer is refused for its size.
+    fn too_large(&mut self, slot: u32) {
+        let writer = &mut self.writers[slot as usize];
+        let max = writer.max_len();
+        let refusal = Refusal::TooLarge { len: max + 1, max };
+        let _ = writer.refuse(self.heap.shared(), refusal, max + 1);
+        let cause = Cause::REFUSED.iter().position(|known| *known == Cause::TooLarge).unwrap();
+        let refused: &mut Count = &mut self.members.slots[slot as usize].refused[cause];
+        refused.add(refused_size(&self.members.options, max + 1));
+    }
+
+    /// Returns the ring as a file, of which a consumer has read some items.
+    fn take(mut self, name: &'static str, read: usize) -> Golden {
+        let mut file = self.members.bytes();
+        self.image(&mut file);
+        fs::write(&self.members.path, &file).unwrap();
+        if read > 0 {
+            self.members.consume(read);
+        }
+        if self.members.options.policy == Policy::Overwrite {
+            // The one thing that is read from the file: up to where the producers evicted.
+            self.members.tail = word(&file, "data_tail");
+            let (tail, end) = (self.members.tail, self.members.end());
+            assert!(
+                self.members.items.iter().any(|item| item.pos == tail),
+                "a record begins there"
+            );
+            assert!(end - tail >= SMALL * 5 / 8 && word(&file, "cpu_limit") - tail < SMALL);
+        }
+        assert!(word(&file, "producer_pos") < self.members.end(), "something is not counted");
+        self.members.take(name, self.members.bytes())
+    }
+
+    /// Stores everything that changes while the ring is in use.
+    fn image(&self, file: &mut [u8]) {
+        let (header, data) = (self.heap.header(), word(file, "data_offset") as usize);
+        for (name, words) in live(header) {
+            put(file, at(name).start, words);
+        }
+        put(file, data, self.heap.data());
+        let slots = word(file, "control_offset") as usize;
+        for (index, slot) in self.heap.shared().slots().iter().enumerate() {
+            put_slot(file, slots + index * SLOT_SIZE as usize, slot);
+        }
+    }
+}
+
+fn words(payload: &[u8]) -> Vec<u64> {
+    let word = |chunk: &[u8]| {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(bytes)
+    };
+    payload.chunks(8).map(word).collect()
+}
+
+/// Writes a payload, and its padding.
+fn fill(data: &[AtomicU64], reserved: &Reserved, payload: &[u8]) {
+    let first = reserved.payload_pos() as usize / 8;
+    for (word, index) in words(payload).into_iter().zip(first..) {
+        data[index % data.len()].store(word, Ordering::Relaxed);
+    }
+}
+
+fn put(file: &mut [u8], offset: usize, words: &[AtomicU64]) {
+    for (to, word) in file[offset..].chunks_exact_mut(8).zip(words) {
+        to.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    }
+}
+
+/// Returns the fields of the header page that producers change, as far as they are words.
+fn live(header: &Header) -> Vec<(&'static str, &[AtomicU64])> {
+    let one = std::slice::from_ref;
+    let Header { shared, time, cpu, .. } = header;
+    vec![
+        ("data_head", one(&header.data_head)),
+        ("data_tail", one(&header.data_tail)),
+        ("tail_mark", header.tail_mark.copies.as_flattened()),
+        ("producer_totals", header.producer.copies.as_flattened()),
+        ("shared_lock", one(&shared.lock)),
+        ("producer_pos", one(&shared.producer_pos)),
+        ("running_written", one(&shared.running_written)),
+        ("running_stale", one(&shared.running_stale)),
+        ("newest_timestamp", one(&shared.newest_timestamp)),
+        ("running_more", one(&shared.running_more)),
+        ("running", &shared.running),
+        ("time_boot", one(&time.boot)),
+        ("anchors_written", one(&time.anchors_written)),
+        ("anchors", time.anchors.as_flattened()),
+        ("cpu_state", one(&cpu.state)),
+        ("cpu_limit", one(&cpu.limit)),
+        ("cpu_count", one(&cpu.count)),
+    ]
+}
+
+fn put_slot(file: &mut [u8], start: usize, slot: &Slot) {
+    let Slot { holder, written, losses, base, .. } = slot;
+    let of_holder = at("consumer_epoch").start;
+    put(file, start, std::slice::from_ref(&holder.epoch));
+    put(file, start + at("consumer_name").start - of_holder, &holder.name);
+    put(file, start + offset_of!(Slot, written), written.copies.as_flattened());
+    put(file, start + offset_of!(Slot, losses), losses.copies.as_flattened());
+    put(file, start + offset_of!(Slot, base), base);
+}
