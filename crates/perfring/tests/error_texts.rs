@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use perfring::{
-    AttachError, BadRing, ClockError, CreateError, Location, OpenError, OwnerInfo, Producers,
-    ReadError, ReserveError, Role, TypeError, TypeMismatch,
+    AttachError, BadRing, ClockError, CreateError, Location, NoRseq, OpenError, OwnerInfo,
+    Producers, ReadError, ReserveError, Role, SetError, TypeError, TypeMismatch,
 };
 
 const PAGE: &str = include_str!("../src/guide/errors.md");
@@ -58,6 +58,8 @@ fn of_rings() -> Vec<AttachError> {
         AttachError::TooLargeToCopy { location: location(), size: 1 << 30 },
         AttachError::Clock { location: location(), source: ClockError::OtherNamespace },
         AttachError::PageSize { location: location(), ring: 4096, host: 65_536 },
+        AttachError::OtherBoot { location: location() },
+        AttachError::Rseq { location: location(), source: NoRseq::Libc },
     ]);
     all
 }
@@ -69,7 +71,18 @@ fn texts() -> Vec<String> {
         CreateError::Size { size: 5, min: 4096 },
         CreateError::NoSpace { location: location(), needed: 1 << 30 },
         CreateError::Clock { location: location(), source: ClockError::Offsets },
+        CreateError::Cpu { cpu: 9000 },
     ];
+    let dir = || "/dev/shm/set".into();
+    let set = [
+        SetError::Empty { dir: dir() },
+        SetError::Exists { dir: dir() },
+        SetError::Rseq { source: NoRseq::Unregistered },
+        SetError::Clock { source: ClockError::Offsets },
+        SetError::Cpu { cpu: 9000 },
+        SetError::Types { cpu: 3, source: ReserveError::Type(TypeError::Busy) },
+    ];
+    let rseq = [NoRseq::Architecture, NoRseq::Libc, NoRseq::Unregistered];
     let differs = OpenError::Differs {
         location: location(),
         option: "size",
@@ -84,6 +97,7 @@ fn texts() -> Vec<String> {
         ReserveError::BatchFull,
         ReserveError::Forked,
         ReserveError::Replaced,
+        ReserveError::NoRing { cpu: 3 },
         ReserveError::Corrupt { tail: 7 },
         ReserveError::Type(TypeError::NoTable),
         ReserveError::Type(TypeError::Full { needed: 300, left: 17 }),
@@ -103,6 +117,8 @@ fn texts() -> Vec<String> {
         error => error.to_string(),
     }));
     all.extend(create.iter().map(ToString::to_string));
+    all.extend(set.iter().map(ToString::to_string));
+    all.extend(rseq.iter().map(ToString::to_string));
     all.extend(reserve.iter().map(ToString::to_string));
     all.extend(read.iter().map(ToString::to_string));
     all

@@ -39,7 +39,11 @@
 //!
 //! # Many producers
 //!
-//! One ring for each thread is fastest. If all records must be in one order, or in one file, make the ring
+//! For many threads or processes and one directory use a [`CpuProducer`]: a ring for each CPU, about as fast as a
+//! ring for each thread. One value serves all threads of a process. Where it cannot be, its error says so:
+//! [`NoRseq`].
+//!
+//! If all records must be in one order, or in one file, make the ring
 //! with [`SharedProducer::open_or_create`] and attach a [`SharedProducer`] for each thread. It has the
 //! methods of [`Producer`], with the same names, arguments and results; only batches differ: a shared one
 //! reserves its space first. A publish takes a lock, and waits for at most 5 ms where the lock's holder was
