@@ -394,8 +394,8 @@ impl CpuProducer {
                         return Err(Refused::By(cpu, Refusal::Full));
                     }
                     let ring = self.rings.get(cpu as usize).and_then(OnceLock::get);
-                    if let (Some(ring), Ok(here)) = (ring, CpuThread::here()) {
-                        ring.sleep_for_space(here, len, left);
+                    if let Some(ring) = ring {
+                        ring.sleep_for_space(len, left);
                     }
                 }
                 other => return other,
@@ -412,9 +412,9 @@ impl CpuProducer {
             }
             Refused::By(cpu, refusal) => {
                 let ring = self.rings.get(cpu as usize).and_then(OnceLock::get);
-                match (ring, CpuThread::here()) {
-                    (Some(ring), Ok(here)) => ring.refuse(here, refusal, len),
-                    _ => _ = self.without_ring.fetch_add(1, Ordering::Relaxed),
+                match ring {
+                    Some(ring) => ring.refuse(refusal, len),
+                    None => _ = self.without_ring.fetch_add(1, Ordering::Relaxed),
                 }
                 refusal.into()
             }

@@ -5,9 +5,11 @@ use crate::map::shared_window::SharedWindow;
 use crate::sys::fork;
 use perfring_abi::{Header, RecordType};
 use perfring_ring::{Refusal, Reserved, Wake};
+use std::cell::Cell;
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The producer of the shared ring behind a ring per CPU, for one thread of the process at a time.
@@ -32,8 +34,15 @@ impl Slow {
     }
 
     /// Waits asleep for the thread that has it: it may be off this very core.
-    pub(super) fn lock(&self) -> MutexGuard<'_, SharedWindow> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> Locked<'_> {
+        let here = AtSlow::note();
+        Locked { window: self.window.lock().unwrap_or_else(PoisonError::into_inner), _here: here }
+    }
+
+    /// Takes it, unless this is a signal handler that has interrupted its thread while that had one, or was
+    /// about to: it would wait for itself.
+    pub(super) fn lock_unless_interrupted(&self) -> Option<Locked<'_>> {
+        (!AT_SLOW.get()).then(|| self.lock())
     }
 
     /// Ends a reservation by `end`, whatever CPU this is. Does nothing in a forked child.
@@ -42,6 +51,47 @@ impl Slow {
             end(&self.lock());
             self.held.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+thread_local! {
+    /// This thread has a [`Slow`], or waits for one.
+    static AT_SLOW: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes [`AT_SLOW`] while it lives.
+#[derive(Debug)]
+struct AtSlow;
+
+impl AtSlow {
+    fn note() -> Self {
+        AT_SLOW.set(true);
+        // A handler of this thread sees it before the mutex is taken.
+        compiler_fence(Ordering::SeqCst);
+        AtSlow
+    }
+}
+
+impl Drop for AtSlow {
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        AT_SLOW.set(false);
+    }
+}
+
+/// A producer of the shared ring, for one thread.
+#[derive(Debug)]
+pub(super) struct Locked<'a> {
+    window: MutexGuard<'a, SharedWindow>,
+    /// Dropped last.
+    _here: AtSlow,
+}
+
+impl Deref for Locked<'_> {
+    type Target = SharedWindow;
+
+    fn deref(&self) -> &SharedWindow {
+        &self.window
     }
 }
 

@@ -9,7 +9,7 @@ use crate::file::error::AttachError;
 use crate::file::location::Location;
 use crate::file::open::RingFile;
 use crate::map::cpu_reservation::CpuReservation;
-use crate::map::cpu_slow::Slow;
+use crate::map::cpu_slow::{Locked, Slow};
 use crate::map::shared_window::SharedWindow;
 use crate::map::types_window::TypesWindow;
 use crate::sys::clock::boot_id;
@@ -20,8 +20,7 @@ use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType, RecordWord};
 use perfring_ring::{Fences, ProducerTotals, Reading, Refusal, Ring, Wake, owes_wake};
 use std::marker::PhantomData;
 use std::slice;
-use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How often a sequence is begun again. A debugger's single steps and some emulators abort each one.
@@ -76,8 +75,6 @@ pub struct CpuWindow {
     timed: bool,
     slot: u32,
     fences: Fences,
-    /// The thread that has `slow`, or 0.
-    inside: AtomicUsize,
     /// Records and bytes that were refused while another thread had `slow`, and are to be counted.
     uncounted: [AtomicU64; 2],
     layout: Layout,
@@ -113,7 +110,6 @@ impl CpuWindow {
             timed: layout.time,
             slot: window.slot(),
             fences: futex::fences(),
-            inside: AtomicUsize::new(0),
             uncounted: [const { AtomicU64::new(0) }; 2],
             layout,
             slow: Slow::new(window, REPORT),
@@ -233,7 +229,7 @@ impl CpuWindow {
                     return Ok(());
                 }
             }
-            let slow = self.enter(thread)?;
+            let slow = self.enter()?;
             self.close(thread)?;
             let alone = self.slow.held.load(Ordering::Relaxed) & !REPORT == 0;
             if len <= LONGEST && alone && slow.open_for_sequences(len).is_ok() {
@@ -265,7 +261,7 @@ impl CpuWindow {
             return Err(NotHere::Refused(Refusal::Forked));
         }
         for _ in 0..ROUNDS {
-            let slow = self.enter(from.thread)?;
+            let slow = self.enter()?;
             self.close(from.thread)?;
             self.slow.held.fetch_add(1, Ordering::Relaxed);
             match slow.reserve_loose(kind, len, now) {
@@ -286,11 +282,11 @@ impl CpuWindow {
     /// Counts a refusal, to be reported in the stream before this process's next record in this ring. Does
     /// nothing in a forked child.
     #[cold]
-    pub fn refuse(&self, from: CpuThread, refusal: Refusal, len: usize) {
+    pub fn refuse(&self, refusal: Refusal, len: usize) {
         if self.forked() {
             return;
         }
-        match self.enter(from.thread) {
+        match self.enter() {
             Ok(slow) => slow.refuse(refusal, len),
             Err(_) => {
                 let size = self.layout.record_size(len);
@@ -304,8 +300,8 @@ impl CpuWindow {
 
     /// Sleeps until the consumer has released enough for a record of `len` bytes, for at most `limit`. May
     /// return early, so the caller checks again.
-    pub fn sleep_for_space(&self, from: CpuThread, len: usize, limit: Duration) {
-        let Ok(slow) = self.enter(from.thread) else { return };
+    pub fn sleep_for_space(&self, len: usize, limit: Duration) {
+        let Ok(slow) = self.enter() else { return };
         let target = slow.space_target(len);
         drop(slow);
         futex::sleep_for_space(self.ring(), target, limit);
@@ -313,13 +309,13 @@ impl CpuWindow {
 
     /// What this process, and those that had its slot before, published without sequences, discarded and
     /// were refused. `None` in a signal handler that interrupted a producer of this ring.
-    pub fn totals(&self, from: CpuThread) -> Option<ProducerTotals> {
-        self.enter(from.thread).ok().map(|slow| slow.totals())
+    pub fn totals(&self) -> Option<ProducerTotals> {
+        self.enter().ok().map(|slow| slow.totals())
     }
 
     /// Stores in a ring with time what the clocks say. Returns false if that could not be done now.
-    pub fn keep_time(&self, from: CpuThread, read: impl FnOnce() -> Reading) -> bool {
-        self.enter(from.thread).is_ok_and(|slow| slow.keep_time(read))
+    pub fn keep_time(&self, read: impl FnOnce() -> Reading) -> bool {
+        self.enter().is_ok_and(|slow| slow.keep_time(read))
     }
 
     /// Calls a function with the ring's type table.
@@ -368,19 +364,15 @@ impl CpuWindow {
 
     /// Takes what one thread at a time may use, and waits for who has it: that is a thread of this process,
     /// and waits for no more than the ring's lock. It sleeps meanwhile, as who has it may be off this very core.
-    fn enter(&self, thread: Thread) -> Result<Entered<'_>, NotHere> {
-        if self.inside.load(Ordering::Relaxed) == thread.id() {
-            // In a signal handler, in the middle of this.
-            return Err(NotHere::Refused(Refusal::Contended { slot: self.slot }));
-        }
-        let slow = self.slow.lock();
-        self.inside.store(thread.id(), Ordering::Relaxed);
+    fn enter(&self) -> Result<Locked<'_>, NotHere> {
+        let refused = NotHere::Refused(Refusal::Contended { slot: self.slot });
+        let slow = self.slow.lock_unless_interrupted().ok_or(refused)?;
         let [records, bytes] = &self.uncounted;
         if records.load(Ordering::Relaxed) != 0 {
             let count = records.swap(0, Ordering::Relaxed);
             slow.refuse_many(count, bytes.swap(0, Ordering::Relaxed), self.slot);
         }
-        Ok(Entered { inside: &self.inside, slow })
+        Ok(slow)
     }
 }
 
@@ -395,26 +387,6 @@ fn last_word(payload: &[u8], len: usize) -> u64 {
             word[..payload.len()].copy_from_slice(payload);
             u64::from_le_bytes(word)
         }
-    }
-}
-
-/// The producer of the shared ring, for one thread.
-struct Entered<'a> {
-    inside: &'a AtomicUsize,
-    slow: MutexGuard<'a, SharedWindow>,
-}
-
-impl std::ops::Deref for Entered<'_> {
-    type Target = SharedWindow;
-
-    fn deref(&self) -> &SharedWindow {
-        &self.slow
-    }
-}
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.inside.store(0, Ordering::Relaxed);
     }
 }
 

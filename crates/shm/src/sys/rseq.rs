@@ -90,9 +90,4 @@ impl Thread {
         // begins with two numbers of 32 bits; the kernel writes them, while the thread is not in user space.
         unsafe { number.read_volatile() }
     }
-
-    /// A number that no other living thread of this process has.
-    pub(crate) fn id(self) -> usize {
-        self.0.addr().get()
-    }
 }
