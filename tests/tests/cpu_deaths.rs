@@ -1,0 +1,75 @@
+//! A process that publishes in a ring per CPU is killed, stopped, moved to another CPU, interrupted by
+//! a signal handler that publishes too, or forked, at each instruction of its restartable sequences; and
+//! killed, stopped and interrupted between those, under the lock. Three other producers go on meanwhile:
+//! two on its CPU and one on another.
+//!
+//! Inside a sequence it is stopped by a breakpoint, see [`cpu::traced`]. Between them it is stepped, and the ring
+//! compared after each instruction: it dies after each that has changed the ring, and at every n-th. With
+//! `PERFRING_LONG`, at all of them.
+//!
+//! Verified by breaking the library on purpose, see below.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[cfg(target_arch = "x86_64")]
+mod cpu {
+    pub(crate) mod others;
+    pub(crate) mod play;
+    pub(crate) mod traced;
+}
+
+#[cfg(target_arch = "x86_64")]
+use cpu::play::{Fate, between, forked, inside};
+
+#[cfg(not(target_arch = "x86_64"))]
+#[test]
+fn at_each_instruction() {
+    perfring_tests::skip("only the instructions of x86-64 are stopped at");
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_death_in_a_sequence_leaves_the_whole_record_or_nothing() {
+    inside(Fate::Death);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_thread_that_stands_in_a_sequence_hinders_nobody_and_begins_it_anew() {
+    inside(Fate::Stop);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_thread_that_is_migrated_in_a_sequence_publishes_on_its_new_cpu() {
+    inside(Fate::Move);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_signal_handler_publishes_in_the_middle_of_a_sequence() {
+    inside(Fate::Signal);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_child_that_is_forked_in_a_sequence_of_another_thread_publishes_nothing() {
+    forked();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_death_between_closing_and_opening_costs_its_own_record_at_most() {
+    between(Fate::Death);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn who_stands_between_closing_and_opening_is_not_robbed_and_nobody_waits_for_ever() {
+    between(Fate::Stop);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_signal_handler_that_publishes_under_the_lock_is_refused_at_once() {
+    between(Fate::Signal);
+}
