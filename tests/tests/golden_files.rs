@@ -9,7 +9,7 @@ use perfring_consumer::{
     Anchors, AttachError, Consumer, ConsumerOptions, Count, Holding, Item, Member, Observer,
     RingTotals, Snapshot, Start, Stat, recover,
 };
-use perfring_testkit::image::word;
+use perfring_testkit::image::{Image, word};
 use perfring_tests::golden;
 use perfring_types::Entry;
 use perfring_types::read::TypeTable;
@@ -510,6 +510,39 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
     }
     assert!(reclaimed > 0);
     println!("{reclaimed} reservations of the dead were reclaimed, in three ways each");
+}
+
+/// Its CPU's number means another one here.
+#[test]
+fn a_ring_per_cpu_of_another_boot_is_read_and_not_published_to() {
+    use nix::sched::{CpuSet, sched_getaffinity};
+    use perfring_producer::{CpuProducer, SetError};
+    let allowed = sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
+    let cpus: Vec<_> =
+        (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu) == Ok(true)).collect();
+    for name in ["per_cpu_drop", "per_cpu_overwrite"] {
+        let dir = tempfile::tempdir().unwrap();
+        for &cpu in &cpus {
+            let mut image = Image::golden(name);
+            image.set_field("cpu_number", cpu as u64);
+            let path = dir.path().join(format!("cpu{cpu}"));
+            fs::write(&path, &image.bytes).unwrap();
+            if !readable(&path) {
+                return;
+            }
+        }
+        let refused = CpuProducer::attach(dir.path()).unwrap_err();
+        match refused {
+            SetError::Rseq { .. } => println!("no rings per CPU here: {refused}"),
+            refused => assert!(refused.to_string().contains("another boot"), "{refused}"),
+        }
+        for &cpu in &cpus {
+            let path = dir.path().join(format!("cpu{cpu}"));
+            assert_eq!(Stat::read(&path).unwrap().layout.cpu as usize, cpu);
+            assert!(Observer::open(&path, Start::Oldest).unwrap().read().unwrap().is_some());
+        }
+    }
+    println!("on {} CPUs", cpus.len());
 }
 
 /// Nothing is left to be ended in a ring per CPU without a reservation, open or closed: what sequences have
