@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use perfring_abi::{
-    AUX_SIZE_MAX, AUX_SIZE_MIN, DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, FIELDS, HeaderPage, Hole,
-    Layout, MAGIC, Policy, Producers, RecordType, RecordWord, Report, SLOTS_MAX, TYPES_SIZE_MAX,
+    AUX_SIZE_MAX, AUX_SIZE_MIN, CPUS_MAX, DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, FEATURE_CPU, FIELDS,
+    HeaderPage, Hole, Layout, MAGIC, Policy, Producers, RecordType, RecordWord, Report, SLOTS_MAX,
+    TYPES_SIZE_MAX,
 };
 use std::iter::once;
 
@@ -77,6 +78,26 @@ fn every_word_that_a_producer_makes_is_read_as_it_was_made() {
     }
 }
 
+/// A ring of one page, for one producer.
+const SMALLEST: Layout = Layout {
+    page_size: 4096,
+    data_size: 4096,
+    policy: Policy::Drop,
+    evict: Evict::Exact,
+    report: Report::InStream,
+    producers: Producers::One,
+    cpu: 0,
+    slots: 1,
+    time: false,
+    created_ns: 0,
+    creator_pid: 0,
+    creator_uid: 0,
+    uuid: [0; 16],
+    boot_id: [0; 16],
+    types_size: 0,
+    aux_size: 0,
+};
+
 /// Powers of two, what is beside them, and nothing.
 fn sizes(to: u32) -> impl Iterator<Item = u64> + Clone {
     let beside = (0..to).map(|bit| 1u64 << bit).flat_map(|size| [size - 1, size, size + 1]);
@@ -96,6 +117,7 @@ fn is_possible(layout: &Layout) -> bool {
             Producers::One => layout.slots == 1,
             Producers::Many | Producers::Cpu => (1..=SLOTS_MAX).contains(&layout.slots),
         }
+        && layout.cpu < CPUS_MAX
 }
 
 fn set(page: &mut HeaderPage, name: &str, value: u64) {
@@ -109,7 +131,7 @@ fn set(page: &mut HeaderPage, name: &str, value: u64) {
 fn impossible(layout: &Layout) -> HeaderPage {
     let aux_size = if layout.aux_size == 0 { 0 } else { AUX_SIZE_MIN };
     let like = Layout { page_size: 4096, data_size: 4096, types_size: 0, aux_size, ..*layout };
-    let mut page = Layout { slots: 1, producers: Producers::One, ..like }.to_page();
+    let mut page = Layout { slots: 1, ..like }.to_page();
     let page_size = u64::from(layout.page_size);
     let control_size = match page_size {
         0 => 0,
@@ -123,7 +145,6 @@ fn impossible(layout: &Layout) -> HeaderPage {
         ("data_size", layout.data_size),
         ("types_size", layout.types_size),
         ("slot_count", layout.slots.into()),
-        ("producers", layout.producers.code().into()),
         ("aux_size", layout.aux_size),
         ("data_offset", page_size),
         ("control_offset", control),
@@ -176,39 +197,46 @@ fn every_shape_of_a_ring_is_accepted_or_refused_as_the_document_says() {
         true => accepted += 1,
         false => refused += 1,
     };
-    let some = Layout {
-        page_size: 4096,
-        data_size: 4096,
-        policy: Policy::Drop,
-        evict: Evict::Exact,
-        report: Report::InStream,
-        producers: Producers::One,
-        cpu: 0,
-        slots: 1,
-        time: false,
-        created_ns: 0,
-        creator_pid: 0,
-        creator_uid: 0,
-        uuid: [0; 16],
-        boot_id: [0; 16],
-        types_size: 0,
-        aux_size: 0,
-    };
     for page_size in sizes(31).filter_map(|size| u32::try_from(size).ok()) {
         for data_size in sizes(64) {
-            for producers in [Producers::One, Producers::Many] {
+            for producers in [Producers::One, Producers::Many, Producers::Cpu] {
                 for slots in [0, 1, 2, 4, 5, SLOTS_MAX - 1, SLOTS_MAX, SLOTS_MAX + 1, u32::MAX] {
-                    count(&Layout { page_size, data_size, producers, slots, ..some });
+                    count(&Layout { page_size, data_size, producers, slots, ..SMALLEST });
                 }
             }
+        }
+        for cpu in sizes(32).filter_map(|cpu| u32::try_from(cpu).ok()) {
+            let (data_size, producers) = (1 << 20, Producers::Cpu);
+            count(&Layout { page_size, data_size, producers, cpu, ..SMALLEST });
         }
         for types_size in sizes(40) {
             for (aux_size, time) in sizes(64).zip([false, true].into_iter().cycle()) {
                 let data_size = 1 << 20;
-                count(&Layout { page_size, data_size, types_size, aux_size, time, ..some });
+                count(&Layout { page_size, data_size, types_size, aux_size, time, ..SMALLEST });
             }
         }
     }
     println!("{accepted} accepted, {refused} refused");
     assert!(accepted > 1000 && refused > 100_000);
+}
+
+#[test]
+fn a_ring_per_cpu_has_a_bit_of_its_own_and_no_other_ring_has() {
+    for code in (0..=u16::MAX.into()).chain([u32::MAX]) {
+        for bits in [0, FEATURE_CPU] {
+            let mut page = SMALLEST.to_page();
+            for (name, value) in
+                [("magic", MAGIC), ("producers", u64::from(code)), ("features_required", bits)]
+            {
+                set(&mut page, name, value);
+            }
+            let found = Layout::check(&page, SMALLEST.file_size()).map(|layout| layout.producers);
+            match Producers::from_code(code) {
+                Some(producers) if (producers == Producers::Cpu) == (bits != 0) => {
+                    assert_eq!(found, Ok(producers));
+                }
+                _ => assert!(found.is_err(), "{code} {bits}: {found:?}"),
+            }
+        }
+    }
 }
