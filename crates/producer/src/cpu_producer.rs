@@ -140,6 +140,10 @@ impl CpuProducer {
     /// See [`SetError`].
     pub fn attach_to(&self, cpu: u32) -> Result<(), SetError> {
         let place = self.rings.get(cpu as usize).ok_or(SetError::Cpu { cpu })?;
+        // Before the lock: a thread may have had it when this process was forked.
+        if self.forked() {
+            return Err(SetError::Types { cpu, source: ReserveError::Forked });
+        }
         // Held while the ring is attached: it gets every type that is registered before or after.
         let types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
         if place.get().is_some() {
@@ -309,6 +313,9 @@ impl CpuProducer {
     }
 
     fn register_words(&self, entry: Vec<u64>) -> Result<(), ReserveError> {
+        if self.forked() {
+            return Err(ReserveError::Forked);
+        }
         let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
         if !types.contains(&entry) {
             for ring in self.rings.iter().filter_map(OnceLock::get) {
@@ -353,6 +360,13 @@ impl CpuProducer {
         self.rings.iter().filter_map(OnceLock::get).map(|ring| ring.layout())
     }
 
+    /// Returns whether this process is a forked child of the one that made this: then it has no ring to itself,
+    /// on no CPU.
+    #[cold]
+    fn forked(&self) -> bool {
+        self.rings.iter().find_map(OnceLock::get).is_some_and(|ring| ring.forked())
+    }
+
     #[inline(always)]
     fn now(&self) -> u64 {
         if self.options.time { self.clock.now_ns() } else { 0 }
@@ -367,6 +381,9 @@ impl CpuProducer {
             let here = CpuThread::here().map_err(|_| Refused::NoRing(0))?;
             let cpu = here.cpu();
             let Some(ring) = self.ring(here) else {
+                if self.forked() {
+                    return Err(Refused::By(cpu, Refusal::Forked));
+                }
                 self.attach_to(cpu).map_err(|_| Refused::NoRing(cpu))?;
                 continue;
             };

@@ -50,7 +50,7 @@ pub enum SetError {
         /// The number.
         cpu: u32,
     },
-    /// A type could not be put into the table of a new ring.
+    /// A type could not be put into the table of a new ring, or nothing may be done with it: in a forked child.
     #[error("the ring of CPU {cpu}: {source}")]
     Types {
         /// The number of the CPU.
