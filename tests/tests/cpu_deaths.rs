@@ -13,12 +13,18 @@
 #[cfg(target_arch = "x86_64")]
 mod cpu {
     pub(crate) mod others;
-    pub(crate) mod play;
+    pub(crate) mod sections;
+    pub(crate) mod stage;
     pub(crate) mod traced;
+    pub(crate) mod under_lock;
 }
 
 #[cfg(target_arch = "x86_64")]
-use cpu::play::{Fate, between, forked, inside};
+use cpu::sections::{forked, inside};
+#[cfg(target_arch = "x86_64")]
+use cpu::stage::Fate;
+#[cfg(target_arch = "x86_64")]
+use cpu::under_lock::between;
 
 #[cfg(not(target_arch = "x86_64"))]
 #[test]

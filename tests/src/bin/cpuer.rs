@@ -11,8 +11,8 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use perfring_producer::{CpuProducer, CpuReservation, ReserveError};
 use perfring_testkit::rng::Rng;
+use perfring_tests::NUMBERED;
 use perfring_tests::shared::{answer, said};
-use perfring_tests::{NUMBERED, numbered};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::fs::File;
@@ -29,6 +29,8 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 static PRODUCER: OnceLock<CpuProducer> = OnceLock::new();
 
 fn main() -> Outcome {
+    // It does not outlive a test that is killed.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
@@ -192,11 +194,12 @@ fn drive(producer: &'static CpuProducer, traced: bool) -> Outcome {
     Ok(())
 }
 
-/// Forks, and says what the child was told when it published a record.
+/// Forks, and says what the child was told when it published a record on the CPU that the line names.
 fn fork_for(producer: &CpuProducer, mut stream: UnixStream) -> Outcome {
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line)?;
-    let payload = numbered(line.trim().parse()?, 40);
+    let mut only = CpuSet::new();
+    only.set(line.trim().parse()?)?;
     // SAFETY: the child only uses what libc and std keep usable in one: it writes a line, and ends.
     if let ForkResult::Parent { child } = unsafe { fork() }? {
         return match waitpid(child, None)? {
@@ -204,11 +207,12 @@ fn fork_for(producer: &CpuProducer, mut stream: UnixStream) -> Outcome {
             other => Err(format!("the child: {other:?}").into()),
         };
     }
-    let published = said_of(producer.publish_as(NUMBERED, &payload));
+    let moved = sched_setaffinity(Pid::from_raw(0), &only);
+    let published = said_of(producer.publish_as(NUMBERED, &[0xaa; 24]));
     let reserved = said_of(producer.reserve(NUMBERED, 40).map(drop));
     let written = writeln!(stream, "{published} {reserved}");
     // SAFETY: ends the child, and runs nothing of the parent's.
-    unsafe { nix::libc::_exit(i32::from(written.is_err())) }
+    unsafe { nix::libc::_exit(i32::from(moved.is_err() || written.is_err())) }
 }
 
 /// In the log of a storm: the byte of a record that was accepted.
@@ -223,13 +227,17 @@ const OPEN_MOST: usize = 3;
 /// was accepted. What a signal handler publishes meanwhile is numbered by itself. Another thread forks.
 /// After every few calls a line goes to the standard output.
 fn storm(who: u64, seed: u64, calls: u64, log: &str, dir: &str) -> Outcome {
-    // It does not outlive a test that is killed.
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let cpus = cpus()?;
     let log = File::options().read(true).write(true).open(log)?;
     let log = LOG.get_or_init(|| log);
     HANDLER_NEXT.store((who + HANDLERS) << 32, Ordering::Relaxed);
-    let producer = attach("storm", dir)?;
+    let producer = match attach("storm", dir) {
+        // Whoever has a lock is stopped.
+        Err(error) if error.to_string().contains("held up") => {
+            return Ok(say(&format!("end {who}"))?);
+        }
+        attached => attached?,
+    };
     let note = |seq: u64, noted: u8| log.write_all_at(&[noted], seq);
     let forker = std::thread::spawn(move || forks(producer, calls / 256));
     let mut rng = Rng::new(seed);
@@ -283,7 +291,10 @@ fn storm(who: u64, seed: u64, calls: u64, log: &str, dir: &str) -> Outcome {
         match outcome {
             Ok(()) => note(seq, ACCEPTED)?,
             Err(
-                ReserveError::Full | ReserveError::Pending { .. } | ReserveError::Contended { .. },
+                ReserveError::Full
+                | ReserveError::Pending { .. }
+                | ReserveError::Contended { .. }
+                | ReserveError::NoRing { .. },
             ) => note(seq, REFUSED)?,
             Err(error) => return Err(error.into()),
         }
