@@ -50,6 +50,8 @@ pub(crate) struct LockedRoom {
     tail: KnownTail,
     /// The position of the producers' totals when last loaded.
     totals_pos: u64,
+    /// They did not come to the head when this producer last wrote them.
+    lags: bool,
     pub(super) figures: Figures,
     pub(super) policy: Policy,
     evict: Evict,
@@ -118,6 +120,7 @@ impl LockedRoom {
             cpu_limit: 0,
             tail: KnownTail::new(),
             totals_pos: 0,
+            lags: false,
             figures,
             policy: layout.policy,
             evict: layout.evict,
@@ -281,7 +284,7 @@ impl LockedRoom {
     fn next_totals(&self, at: Shared<'_>, end: u64) -> u64 {
         // An open reservation can hold the totals back: then they are checked at shorter intervals,
         // so short that the totals come nearer by more records than are written meanwhile.
-        (self.totals_pos + running::interval(at)).max(end + running::lagging(at))
+        (self.totals_pos + running::interval(at, self.lags)).max(end + running::lagging(at))
     }
 
     /// Returns where the tail must move for a record of `size` bytes, what is overwritten before
@@ -382,7 +385,7 @@ impl LockedRoom {
         tail: u64,
         end: u64,
     ) -> Result<(), Refusal> {
-        let (interval, mask) = (running::interval(at), at.ring.data_size() - 1);
+        let (interval, mask) = (running::interval(at, self.lags), at.ring.data_size() - 1);
         let damaged = Refusal::Corrupt { tail: positions.tail };
         let must = |totals: u64| {
             end - totals > mask || (self.policy == Policy::Overwrite && tail > totals)
@@ -406,6 +409,7 @@ impl LockedRoom {
         if upto - pos >= interval || must(pos) {
             self.totals_pos = running::write_totals(at, positions.head, positions.end, must)
                 .map_err(|_| damaged)?;
+            self.lags = positions.head == positions.end && self.totals_pos < positions.head;
         }
         Ok(())
     }

@@ -18,13 +18,14 @@ pub(crate) fn lagging(at: Shared<'_>) -> u64 {
     LAGGING.min(totals_interval(at.ring) / 8)
 }
 
-/// Returns the bytes after which the producers' totals are due: few until what the running totals were
-/// before a death has been counted.
-pub(crate) fn interval(at: Shared<'_>) -> u64 {
+/// Returns the bytes after which the producers' totals are due: few where the last count after a death did
+/// not come to the end, until one has. (Where it does, which is nearly always, they are due when they have always
+/// been: GROWTH.md.)
+pub(crate) fn interval(at: Shared<'_>, lags: bool) -> u64 {
     // Relaxed: the lock orders it.
     match at.ring.header.shared.running_stale.load(Ordering::Relaxed) {
-        0 => totals_interval(at.ring),
-        _ => lagging(at),
+        stale if stale != 0 && lags => lagging(at),
+        _ => totals_interval(at.ring),
     }
 }
 
