@@ -240,7 +240,8 @@ pub enum AttachError {
     /// A ring per CPU that was made before the machine started, or by another kernel: which CPU its number
     /// means there is not known.
     #[error(
-        "{location} is the ring of a CPU of another boot or another machine: read it, and make a new directory          to publish in"
+        "{location} is the ring of a CPU of another boot or another machine: read it, and make a new directory \
+         to publish in"
     )]
     OtherBoot {
         /// The ring's location.
