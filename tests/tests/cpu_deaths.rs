@@ -7,7 +7,9 @@
 //! compared after each instruction: it dies after each that has changed the ring, and at every n-th. With
 //! `PERFRING_LONG`, at all of them.
 //!
-//! Verified by breaking the library on purpose, see below.
+//! Seen red: with `data_head` stored before the payload, the plays inside sequences; with a sequence hidden from the
+//! kernel while another process publishes, those that stand under the lock; with a handler that waits for the mutex
+//! which it has interrupted, those of signals under the lock.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[cfg(target_arch = "x86_64")]
