@@ -179,7 +179,7 @@ impl<'a> Crowd<'a> {
 /// Returns how many records were published by sequences.
 fn crowd(policy: Policy, size: u64, time: bool) -> u64 {
     const PRODUCERS: u32 = 3;
-    const EACH: u64 = if cfg!(miri) { 50 } else { 200_000 };
+    const EACH: u64 = if cfg!(miri) { 50 } else { 40_000 };
     let heap = HeapRing::new(size, policy).unwrap().per_cpu(PRODUCERS);
     let (heap, cpu) = (if time { heap.timed() } else { heap }, Mutex::new(()));
     let since = std::time::Instant::now();

@@ -83,7 +83,8 @@ fn a_reservation_beside_sequences() {
 #[test]
 fn a_sequence_sees_what_was_done_under_the_lock() {
     model("lock, open, sequence", 5, |hits| {
-        let world = World::watched(128, Policy::Drop);
+        // So large that no totals are due, whose fences order more.
+        let world = World::watched(256, Policy::Drop);
         let mut reader = world.reader();
         let mut writer = world.attach(0);
         world.on_cpu(|ring| close(ring, 0));

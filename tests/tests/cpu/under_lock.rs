@@ -86,7 +86,7 @@ fn bring(stage: &mut Stage<'_>, at: At) -> bool {
 }
 
 /// Instructions between those that change the ring, per scene.
-const SPREAD: u64 = 24;
+const SPREAD: u64 = 8;
 
 /// Plays the instructions between closing a ring and opening it, and those of a publish under the lock.
 pub(crate) fn between(fate: Fate) {
@@ -101,8 +101,13 @@ pub(crate) fn between(fate: Fate) {
             let since = Instant::now();
             let spread = cases(SPREAD, 1 << 20) as usize;
             let some = (0..steps).step_by(steps / spread + 1).map(At::Step);
-            // Where one stands with the lock, others wait for some milliseconds: not everywhere.
-            let every = if fate == Fate::Stop && !long() { 2 } else { 1 };
+            // A death is tried at all changes. Where one stands with the lock, others wait for some milliseconds.
+            let every = match fate {
+                Fate::Death => 1,
+                _ if long() => 1,
+                Fate::Stop => 4,
+                _ => 2,
+            };
             // The way is not as long each time: all changes there are.
             let all = some.chain((1..).map(At::Change)).step_by(every);
             let (mut published, mut longest, mut reclaimed, mut count) =
