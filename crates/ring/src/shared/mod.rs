@@ -6,7 +6,7 @@ pub(crate) mod end; // commit, discard, and data_head's advance
 pub(crate) mod evict; // the oldest records of an overwrite ring
 pub(crate) mod locked_room; // the lock, and room under it
 pub(crate) mod own_open; // what this producer must not get a second time
-#[cfg(all(test, feature = "heap", not(loom)))]
+#[cfg(all(test, feature = "heap", not(any(loom, miri))))] // too many for them
 mod own_open_tests;
 pub(crate) mod owner; // taking the lock, also from dead owners
 pub(crate) mod publish; // the producer
