@@ -174,7 +174,20 @@ impl Raw {
     /// Returns what is reserved and not published: positions and header words.
     #[must_use]
     pub fn beyond(&self) -> Vec<(u64, RecordWord)> {
-        let (mut pos, end) = (self.head(), self.field("producer_pos"));
+        self.from(self.head())
+    }
+
+    /// Returns the end of the last record, published or reserved.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        // In a ring per CPU that is open, the other position is behind.
+        self.head().max(self.field("producer_pos"))
+    }
+
+    /// Returns what is published or reserved from a position on: positions and header words.
+    #[must_use]
+    pub fn from(&self, mut pos: u64) -> Vec<(u64, RecordWord)> {
+        let end = self.end();
         let (offset, size) = (self.field("data_offset"), self.field("data_size"));
         let mut found = Vec::new();
         while pos < end {

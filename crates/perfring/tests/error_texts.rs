@@ -80,6 +80,7 @@ fn texts() -> Vec<String> {
         SetError::Rseq { source: NoRseq::Unregistered },
         SetError::Clock { source: ClockError::Offsets },
         SetError::Cpu { cpu: 9000 },
+        SetError::Interrupted { cpu: 3 },
         SetError::Types { cpu: 3, source: ReserveError::Type(TypeError::Busy) },
     ];
     let rseq = [NoRseq::Architecture, NoRseq::Libc, NoRseq::Unregistered];

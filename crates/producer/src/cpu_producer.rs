@@ -1,24 +1,27 @@
 //! Publishing into a directory that has a ring for each CPU.
 
 use crate::cpu_set::{self, SetError};
-use crate::errors::ReserveError;
+use crate::errors::{ReserveError, TypeError};
 use crate::known_types::put_entry;
 use crate::timestamp::Clock;
 use perfring_abi::{Layout, RecordType};
 use perfring_ring::{Refusal, Wake};
 use perfring_shm::{
-    CpuReservation, CpuThread, CpuWindow, MachineClock, NotHere, RingOptions, program_name,
+    CpuReservation, CpuThread, CpuWindow, HandlerMutex, MachineClock, NotHere, RingOptions,
+    program_name,
 };
 use perfring_types::{Entries, Entry, PodRecord, Schema};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a thread that is migrated in the middle of a call begins again on its new CPU.
 const MOVES_MOST: u32 = 64;
 /// Types are known by the low bits of their key, see [`Schema::key`].
 const KNOWN: usize = 64;
+/// The bit of the mutex of types, see [`HandlerMutex`].
+const TYPES: u32 = 2;
 
 /// Publishes into a directory with a ring for each CPU: any number of threads in any number of processes,
 /// without a lock or a locked instruction, at about the cost of an exclusive producer.
@@ -35,6 +38,8 @@ const KNOWN: usize = 64;
 ///   attached to then: the first record there takes some hundred microseconds.
 /// * **Longer payloads** than 512 bytes, and [`CpuProducer::reserve`], close the ring for a moment: they cost
 ///   what they cost in a shared ring. So does every record while a reservation is open in the ring.
+/// * **Signal handlers** may publish what is no longer than 512 bytes, in rings that were attached to before. One that
+///   has interrupted this producer's slow path is refused, and counted.
 /// * **Losses** are counted and reported as in a shared ring.
 ///
 /// ```
@@ -66,7 +71,7 @@ pub struct CpuProducer {
     rings: Box<[OnceLock<Box<CpuWindow>>]>,
     known: [AtomicU64; KNOWN],
     /// The entries of all types that were registered here: each ring gets them before its first record.
-    types: Mutex<Vec<Vec<u64>>>,
+    types: HandlerMutex<Vec<Vec<u64>>, TYPES>,
     without_ring: AtomicU64,
 }
 
@@ -126,7 +131,7 @@ impl CpuProducer {
             clock,
             rings: std::iter::repeat_with(OnceLock::new).take(cpu_set::CPUS).collect(),
             known: [const { AtomicU64::new(0) }; KNOWN],
-            types: Mutex::default(),
+            types: HandlerMutex::default(),
             without_ring: AtomicU64::new(0),
         };
         producer.attach_to(here.cpu())?;
@@ -145,7 +150,7 @@ impl CpuProducer {
             return Err(SetError::Types { cpu, source: ReserveError::Forked });
         }
         // Held while the ring is attached: it gets every type that is registered before or after.
-        let types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        let types = self.types.lock_unless_interrupted().ok_or(SetError::Interrupted { cpu })?;
         if place.get().is_some() {
             return Ok(());
         }
@@ -316,7 +321,8 @@ impl CpuProducer {
         if self.forked() {
             return Err(ReserveError::Forked);
         }
-        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut types =
+            self.types.lock_unless_interrupted().ok_or(ReserveError::Type(TypeError::Busy))?;
         if !types.contains(&entry) {
             for ring in self.rings.iter().filter_map(OnceLock::get) {
                 register(ring, &entry)?;
@@ -453,3 +459,7 @@ fn register(ring: &CpuWindow, entry: &[u64]) -> Result<(), ReserveError> {
         _ => Ok(()), // cannot be: a schema made it
     })
 }
+
+#[cfg(test)]
+#[path = "cpu_producer_tests.rs"]
+mod tests;

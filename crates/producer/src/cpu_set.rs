@@ -50,6 +50,16 @@ pub enum SetError {
         /// The number.
         cpu: u32,
     },
+    /// A signal handler needs a ring that its process has not attached to, and has interrupted its thread while that
+    /// attached to one.
+    #[error(
+        "the ring of CPU {cpu}: this signal handler has interrupted what attaches to rings; call attach_to for the \
+         rings of all CPUs before there can be signals"
+    )]
+    Interrupted {
+        /// The number of the CPU.
+        cpu: u32,
+    },
     /// A type could not be put into the table of a new ring, or nothing may be done with it: in a forked child.
     #[error("the ring of CPU {cpu}: {source}")]
     Types {

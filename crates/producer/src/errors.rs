@@ -127,7 +127,8 @@ pub enum TypeError {
         /// The number.
         id: u32,
     },
-    /// Another process holds the table's lock for longer than a registration takes.
+    /// Another process holds the table's lock for longer than a registration takes. Also in a signal handler that
+    /// has interrupted its thread while that registered a type for rings per CPU.
     #[error("another process holds the type table's lock and does not go on: try again")]
     Busy,
     /// An entry of the table is invalid.

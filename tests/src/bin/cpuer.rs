@@ -231,7 +231,16 @@ fn storm(who: u64, seed: u64, calls: u64, log: &str, dir: &str) -> Outcome {
     let log = File::options().read(true).write(true).open(log)?;
     let log = LOG.get_or_init(|| log);
     HANDLER_NEXT.store((who + HANDLERS) << 32, Ordering::Relaxed);
-    let producer = match attach("storm", dir) {
+    let attached = attach("storm", dir).and_then(|producer| {
+        // To those too that this process may not run on now: no handler should attach to a ring.
+        for ring in std::fs::read_dir(dir)? {
+            let name = ring?.file_name();
+            let cpu = name.to_str().and_then(|name| name.strip_prefix("cpu")?.parse().ok());
+            cpu.map_or(Ok(()), |cpu| producer.attach_to(cpu))?;
+        }
+        Ok(producer)
+    });
+    let producer = match attached {
         // Whoever has a lock is stopped.
         Err(error) if error.to_string().contains("held up") => {
             return Ok(say(&format!("end {who}"))?);

@@ -1,16 +1,17 @@
 //! What a ring per CPU needs of the window of a shared ring: the same, without borrows of it.
 
+use crate::map::handler_mutex::{HandlerGuard, HandlerMutex};
 use crate::map::shared_reservation::SharedReservation;
 use crate::map::shared_window::SharedWindow;
 use crate::sys::fork;
 use perfring_abi::{Header, RecordType};
 use perfring_ring::{Refusal, Reserved, Wake};
-use std::cell::Cell;
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The bit of its [`HandlerMutex`].
+const WINDOW: u32 = 1;
 
 /// The producer of the shared ring behind a ring per CPU, for one thread of the process at a time.
 #[derive(Debug)]
@@ -18,13 +19,13 @@ pub(super) struct Slow {
     generation: u32,
     /// Why this process does without sequences for now: its open reservations, and a bit of the window's.
     pub(super) held: AtomicU32,
-    window: Mutex<SharedWindow>,
+    window: HandlerMutex<SharedWindow, WINDOW>,
 }
 
 impl Slow {
     pub(super) fn new(window: SharedWindow, held: u32) -> Self {
         let (generation, held) = (fork::generation(), AtomicU32::new(held));
-        Slow { generation, held, window: Mutex::new(window) }
+        Slow { generation, held, window: HandlerMutex::new(window) }
     }
 
     /// Returns whether this process is a forked child of the one that attached.
@@ -33,16 +34,14 @@ impl Slow {
         fork::generation() != self.generation
     }
 
-    /// Waits asleep for the thread that has it: it may be off this very core.
+    /// See [`HandlerMutex::lock`].
     pub(super) fn lock(&self) -> Locked<'_> {
-        let here = AtSlow::note();
-        Locked { window: self.window.lock().unwrap_or_else(PoisonError::into_inner), _here: here }
+        self.window.lock()
     }
 
-    /// Takes it, unless this is a signal handler that has interrupted its thread while that had one, or was
-    /// about to: it would wait for itself.
+    /// See [`HandlerMutex::lock_unless_interrupted`].
     pub(super) fn lock_unless_interrupted(&self) -> Option<Locked<'_>> {
-        (!AT_SLOW.get()).then(|| self.lock())
+        self.window.lock_unless_interrupted()
     }
 
     /// Ends a reservation by `end`, whatever CPU this is. Does nothing in a forked child.
@@ -54,46 +53,8 @@ impl Slow {
     }
 }
 
-thread_local! {
-    /// This thread has a [`Slow`], or waits for one.
-    static AT_SLOW: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Notes [`AT_SLOW`] while it lives.
-#[derive(Debug)]
-struct AtSlow;
-
-impl AtSlow {
-    fn note() -> Self {
-        AT_SLOW.set(true);
-        // A handler of this thread sees it before the mutex is taken.
-        compiler_fence(Ordering::SeqCst);
-        AtSlow
-    }
-}
-
-impl Drop for AtSlow {
-    fn drop(&mut self) {
-        compiler_fence(Ordering::SeqCst);
-        AT_SLOW.set(false);
-    }
-}
-
 /// A producer of the shared ring, for one thread.
-#[derive(Debug)]
-pub(super) struct Locked<'a> {
-    window: MutexGuard<'a, SharedWindow>,
-    /// Dropped last.
-    _here: AtSlow,
-}
-
-impl Deref for Locked<'_> {
-    type Target = SharedWindow;
-
-    fn deref(&self) -> &SharedWindow {
-        &self.window
-    }
-}
+pub(super) type Locked<'a> = HandlerGuard<'a, SharedWindow, WINDOW>;
 
 impl SharedWindow {
     /// Returns where the header page and the data area are mapped, for as long as this lives.

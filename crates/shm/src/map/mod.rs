@@ -8,6 +8,7 @@ pub(crate) mod copy_window;
 pub(crate) mod cpu_reservation;
 mod cpu_slow;
 pub(crate) mod cpu_window;
+pub(crate) mod handler_mutex;
 pub(crate) mod inspect;
 pub(crate) mod mirror;
 pub(crate) mod next;
