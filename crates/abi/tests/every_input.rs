@@ -110,7 +110,7 @@ fn is_possible(layout: &Layout) -> bool {
     let power = |size: u64, from: u64, to| size.is_power_of_two() && (from..=to).contains(&size);
     power(page, 4096, 1 << 20)
         && power(layout.data_size, DATA_SIZE_MIN.max(page), DATA_SIZE_MAX)
-        && layout.types_size % page == 0
+        && layout.types_size.is_multiple_of(page)
         && layout.types_size <= TYPES_SIZE_MAX
         && (layout.aux_size == 0 || power(layout.aux_size, AUX_SIZE_MIN.max(page), AUX_SIZE_MAX))
         && match layout.producers {

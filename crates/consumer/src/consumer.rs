@@ -40,7 +40,7 @@ impl Consumer {
 
     /// Attaches as the consumer, with these options.
     ///
-    /// With [`Trust::Nobody`], a ring that another process truncates is an error:
+    /// With [`Trust::Nobody`](crate::Trust::Nobody), a ring that another process truncates is an error:
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, ConsumerOptions, Item, ReadError, Trust};
@@ -335,7 +335,7 @@ impl Consumer {
     }
 
     /// Returns whether records of a drop ring are copied before they are examined: what its
-    /// [`Trust`] came to. Those of an overwrite ring always are.
+    /// [`Trust`](crate::Trust) came to. Those of an overwrite ring always are.
     #[must_use]
     pub fn is_guarded(&self) -> bool {
         matches!(self.cursor, Cursor::Guarded(_))

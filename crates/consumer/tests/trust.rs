@@ -10,7 +10,7 @@ use std::path::Path;
 fn is_in_place(ring: &Path, options: &ConsumerOptions) -> bool {
     let mut consumer = Consumer::attach_with(ring, options).unwrap();
     let in_place = !consumer.is_guarded();
-    let Some(Item::Record(record)) = consumer.read().unwrap() else { panic!() };
+    let Some(Item::Record(record)) = consumer.read().unwrap() else { unreachable!("a record") };
     let at = record.bytes.as_ptr().addr();
     assert_eq!(record.bytes, [7; 100]);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();

@@ -3,11 +3,13 @@
 use alloc::boxed::Box;
 use core::cell::{Cell, RefCell};
 
+type Hook = Box<dyn FnMut(u64)>;
+
 std::thread_local! {
     static STEPS: Cell<u64> = const { Cell::new(0) };
     static LOCKED_AT: Cell<u64> = const { Cell::new(0) };
     static MOST: Cell<u64> = const { Cell::new(0) };
-    static HOOK: RefCell<Option<Box<dyn FnMut(u64)>>> = const { RefCell::new(None) };
+    static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
 }
 
 /// A record was stepped over by this thread.
