@@ -1,9 +1,10 @@
 //! Publishing into a directory that has a ring for each CPU.
 
+use crate::cpu_rings::{CpuRings, Refused};
 use crate::cpu_set::{self, SetError};
 use crate::errors::{ReserveError, TypeError};
 use crate::known_types::put_entry;
-use crate::timestamp::Clock;
+use crate::threads_clock::ThreadsClock;
 use perfring_abi::{Layout, RecordType};
 use perfring_ring::{Refusal, Wake};
 use perfring_shm::{
@@ -12,12 +13,9 @@ use perfring_shm::{
 };
 use perfring_types::{Entries, Entry, PodRecord, Schema};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a thread that is migrated in the middle of a call begins again on its new CPU.
-const MOVES_MOST: u32 = 64;
 /// Types are known by the low bits of their key, see [`Schema::key`].
 const KNOWN: usize = 64;
 /// The bit of the mutex of types, see [`HandlerMutex`].
@@ -66,13 +64,11 @@ pub struct CpuProducer {
     dir: PathBuf,
     name: String,
     options: RingOptions,
-    clock: MachineClock,
-    /// By the CPU's number.
-    rings: Box<[OnceLock<Box<CpuWindow>>]>,
+    clock: ThreadsClock<MachineClock>,
+    rings: CpuRings,
     known: [AtomicU64; KNOWN],
     /// The entries of all types that were registered here: each ring gets them before its first record.
     types: HandlerMutex<Vec<Vec<u64>>, TYPES>,
-    without_ring: AtomicU64,
 }
 
 impl CpuProducer {
@@ -128,11 +124,10 @@ impl CpuProducer {
             dir,
             name: name.to_owned(),
             options,
-            clock,
-            rings: std::iter::repeat_with(OnceLock::new).take(cpu_set::CPUS).collect(),
+            clock: ThreadsClock::new(clock),
+            rings: CpuRings::new(),
             known: [const { AtomicU64::new(0) }; KNOWN],
             types: HandlerMutex::default(),
-            without_ring: AtomicU64::new(0),
         };
         producer.attach_to(here.cpu())?;
         Ok(producer)
@@ -144,9 +139,9 @@ impl CpuProducer {
     /// # Errors
     /// See [`SetError`].
     pub fn attach_to(&self, cpu: u32) -> Result<(), SetError> {
-        let place = self.rings.get(cpu as usize).ok_or(SetError::Cpu { cpu })?;
+        let place = self.rings.place(cpu).ok_or(SetError::Cpu { cpu })?;
         // Before the lock: a thread may have had it when this process was forked.
-        if self.forked() {
+        if self.rings.forked() {
             return Err(SetError::Types { cpu, source: ReserveError::Forked });
         }
         // Held while the ring is attached: it gets every type that is registered before or after.
@@ -163,8 +158,7 @@ impl CpuProducer {
             CpuWindow::layout,
         )?;
         if window.layout().time {
-            let mut clock = Clock::of(self.clock, window.layout());
-            window.begin_time(|| clock.read())?;
+            window.begin_time(|| self.clock.read_now())?;
         }
         for entry in types.iter() {
             register(&window, entry).map_err(|source| SetError::Types { cpu, source })?;
@@ -211,13 +205,8 @@ impl CpuProducer {
     #[inline(always)]
     fn publish_here(&self, kind: RecordType, payload: &[u8], wake: Wake) -> bool {
         let Ok(here) = CpuThread::here() else { return false };
-        let Some(ring) = self.ring(here) else { return false };
+        let Some(ring) = self.rings.of(here.cpu()) else { return false };
         ring.publish(here, kind, payload, wake, self.now()).is_ok()
-    }
-
-    #[inline(always)]
-    fn ring(&self, here: CpuThread) -> Option<&CpuWindow> {
-        self.rings.get(here.cpu() as usize)?.get().map(|ring| &**ring)
     }
 
     /// Publishes again: the thread has moved, or its CPU has no ring yet; or counts the refusal.
@@ -229,8 +218,16 @@ impl CpuProducer {
         payload: &[u8],
         wake: Wake,
     ) -> Result<(), ReserveError> {
-        let attempt = |here, ring: &CpuWindow| ring.publish(here, kind, payload, wake, self.now());
-        self.on_this_cpu(attempt).map_err(|refusal| self.refuse(refusal, payload.len()))
+        let attempt = |here, ring: &CpuWindow| {
+            let now = self.now();
+            ring.publish(here, kind, payload, wake, now)?;
+            // Now and then is enough: this is where each block of records begins.
+            ring.keep_time(now, || self.clock.read());
+            Ok(())
+        };
+        self.rings
+            .on_this_cpu(|cpu| self.attach_to(cpu), attempt)
+            .map_err(|refusal| self.rings.refuse(refusal, payload.len()))
     }
 
     /// Publishes one record, and waits for at most `timeout` for space in the ring of the CPU that the thread
@@ -262,7 +259,7 @@ impl CpuProducer {
         let len = payload.len();
         let attempt =
             |here, ring: &CpuWindow| ring.publish(here, kind, payload, Wake::Auto, self.now());
-        self.wait_for(timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
+        self.wait_for(timeout, len, attempt).map_err(|refusal| self.rings.refuse(refusal, len))
     }
 
     /// Reserves space for a record of `len` bytes in the ring of the CPU that the thread runs on. It may be
@@ -276,8 +273,12 @@ impl CpuProducer {
         kind: RecordType,
         len: usize,
     ) -> Result<CpuReservation<'_>, ReserveError> {
-        self.on_this_cpu(|here, ring| ring.reserve(here, kind, len, self.now()))
-            .map_err(|refusal| self.refuse(refusal, len))
+        self.rings
+            .on_this_cpu(
+                |cpu| self.attach_to(cpu),
+                |here, ring| ring.reserve(here, kind, len, self.now()),
+            )
+            .map_err(|refusal| self.rings.refuse(refusal, len))
     }
 
     /// Publishes a plain struct. Its bytes are the payload.
@@ -318,13 +319,13 @@ impl CpuProducer {
     }
 
     fn register_words(&self, entry: Vec<u64>) -> Result<(), ReserveError> {
-        if self.forked() {
+        if self.rings.forked() {
             return Err(ReserveError::Forked);
         }
         let mut types =
             self.types.lock_unless_interrupted().ok_or(ReserveError::Type(TypeError::Busy))?;
         if !types.contains(&entry) {
-            for ring in self.rings.iter().filter_map(OnceLock::get) {
+            for ring in self.rings.attached() {
                 register(ring, &entry)?;
             }
             types.push(entry);
@@ -335,14 +336,14 @@ impl CpuProducer {
     /// Returns the longest payload that the rings take, in bytes.
     #[must_use]
     pub fn max_len(&self) -> usize {
-        self.attached().map(Layout::max_len).next().unwrap_or_default()
+        self.rings.attached().map(CpuWindow::layout).map(Layout::max_len).next().unwrap_or_default()
     }
 
     /// Returns how many records were refused because the ring of their CPU could not be made or attached
     /// to: no ring has counted them. [`CpuProducer::attach_to`] says why.
     #[must_use]
     pub fn lost_without_ring(&self) -> u64 {
-        self.without_ring.load(Ordering::Relaxed)
+        self.rings.lost_without_ring()
     }
 
     /// Returns the directory.
@@ -359,47 +360,12 @@ impl CpuProducer {
 
     /// Returns the numbers of the CPUs to whose rings this process is attached.
     pub fn cpus(&self) -> impl Iterator<Item = u32> + '_ {
-        self.attached().map(|layout| layout.cpu)
-    }
-
-    fn attached(&self) -> impl Iterator<Item = &Layout> {
-        self.rings.iter().filter_map(OnceLock::get).map(|ring| ring.layout())
-    }
-
-    /// Returns whether this process is a forked child of the one that made this: then it has no ring to itself,
-    /// on no CPU.
-    #[cold]
-    fn forked(&self) -> bool {
-        self.rings.iter().find_map(OnceLock::get).is_some_and(|ring| ring.forked())
+        self.rings.attached().map(CpuWindow::layout).map(|layout| layout.cpu)
     }
 
     #[inline(always)]
     fn now(&self) -> u64 {
-        if self.options.time { self.clock.now_ns() } else { 0 }
-    }
-
-    /// Runs a call with the ring of the CPU that the thread runs on, and again where it has moved.
-    fn on_this_cpu<'a, T>(
-        &'a self,
-        mut call: impl FnMut(CpuThread, &'a CpuWindow) -> Result<T, NotHere>,
-    ) -> Result<T, Refused> {
-        for _ in 0..MOVES_MOST {
-            let here = CpuThread::here().map_err(|_| Refused::NoRing(0))?;
-            let cpu = here.cpu();
-            let Some(ring) = self.ring(here) else {
-                if self.forked() {
-                    return Err(Refused::By(cpu, Refusal::Forked));
-                }
-                self.attach_to(cpu).map_err(|_| Refused::NoRing(cpu))?;
-                continue;
-            };
-            match call(here, ring) {
-                Ok(done) => return Ok(done),
-                Err(NotHere::Moved) => {}
-                Err(NotHere::Refused(refusal)) => return Err(Refused::By(cpu, refusal)),
-            }
-        }
-        Err(Refused::By(0, Refusal::Contended { slot: 0 }))
+        if self.options.time { self.clock.now() } else { 0 }
     }
 
     fn wait_for<'a, T>(
@@ -410,14 +376,13 @@ impl CpuProducer {
     ) -> Result<T, Refused> {
         let until = Instant::now() + timeout;
         loop {
-            match self.on_this_cpu(&mut attempt) {
+            match self.rings.on_this_cpu(|cpu| self.attach_to(cpu), &mut attempt) {
                 Err(Refused::By(cpu, Refusal::Full | Refusal::Pending { .. })) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         return Err(Refused::By(cpu, Refusal::Full));
                     }
-                    let ring = self.rings.get(cpu as usize).and_then(OnceLock::get);
-                    if let Some(ring) = ring {
+                    if let Some(ring) = self.rings.of(cpu) {
                         ring.sleep_for_space(len, left);
                     }
                 }
@@ -425,32 +390,6 @@ impl CpuProducer {
             }
         }
     }
-
-    #[cold]
-    fn refuse(&self, refused: Refused, len: usize) -> ReserveError {
-        match refused {
-            Refused::NoRing(cpu) => {
-                self.without_ring.fetch_add(1, Ordering::Relaxed);
-                ReserveError::NoRing { cpu }
-            }
-            Refused::By(cpu, refusal) => {
-                let ring = self.rings.get(cpu as usize).and_then(OnceLock::get);
-                match ring {
-                    Some(ring) => ring.refuse(refusal, len),
-                    None => _ = self.without_ring.fetch_add(1, Ordering::Relaxed),
-                }
-                refusal.into()
-            }
-        }
-    }
-}
-
-/// Why a record was not taken.
-enum Refused {
-    /// There is no ring of this CPU, and none could be made.
-    NoRing(u32),
-    /// By the ring of this CPU.
-    By(u32, Refusal),
 }
 
 fn register(ring: &CpuWindow, entry: &[u64]) -> Result<(), ReserveError> {

@@ -102,6 +102,7 @@ mod archive;
 mod batch;
 mod both_producers;
 mod cpu_producer;
+mod cpu_rings;
 mod cpu_set;
 mod each;
 mod errors;
@@ -111,6 +112,7 @@ mod lock_wait;
 mod reserved_batch;
 mod shared_producer;
 mod space;
+mod threads_clock;
 mod timestamp;
 
 #[cfg(feature = "rkyv")]

@@ -34,15 +34,33 @@ const KEEP_NS: u64 = 100_000_000;
 #[cfg(test)]
 const ERROR_NS: u64 = 12_000;
 
+/// A line through the clock: ns by the processor's counter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    pub(crate) base: u64,
+    pub(crate) base_ns: u64,
+    pub(crate) mult: u64,
+    pub(crate) shift: u32,
+    /// The counts for which the line is valid. 0: there is none.
+    pub(crate) span: u64,
+}
+
+impl Line {
+    pub(crate) const NONE: Self = Line { base: 0, base_ns: 0, mult: 0, shift: 0, span: 0 };
+
+    /// Returns the time at this count, if the line reaches so far.
+    #[inline(always)]
+    pub(crate) fn at(&self, counter: u64) -> Option<u64> {
+        // A counter that went back is far beyond any line, too.
+        let since = counter.wrapping_sub(self.base);
+        (since < self.span).then(|| self.base_ns + ((since * self.mult) >> self.shift))
+    }
+}
+
 /// The clock that a producer's timestamps come from.
 #[derive(Debug)]
 pub(crate) struct Clock<S> {
-    base: u64,
-    base_ns: u64,
-    mult: u64,
-    shift: u32,
-    /// The counts for which the line is valid. 0: there is none.
-    span: u64,
+    line: Line,
     source: S,
     /// The last reading.
     last: Option<CounterSample>,
@@ -59,11 +77,7 @@ pub(crate) struct Clock<S> {
 impl<S: Clocks> Clock<S> {
     pub(crate) fn new(source: S) -> Self {
         Clock {
-            base: 0,
-            base_ns: 0,
-            mult: 0,
-            shift: 0,
-            span: 0,
+            line: Line::NONE,
             source,
             last: None,
             rate: None,
@@ -103,12 +117,15 @@ impl<S: Clocks> Clock<S> {
     /// Returns the time by the line, if the line reaches so far.
     #[inline(always)]
     pub(crate) fn by_line(&self) -> Option<u64> {
-        if self.span == 0 {
+        if self.line.span == 0 {
             return None;
         }
-        // A counter that went back is far beyond any line, too.
-        let since = self.source.counter().wrapping_sub(self.base);
-        (since < self.span).then(|| self.base_ns + ((since * self.mult) >> self.shift))
+        self.line.at(self.source.counter())
+    }
+
+    /// Returns the line, which may have ended.
+    pub(crate) fn line(&self) -> Line {
+        self.line
     }
 
     /// Returns the time by the clock, and draws the next line where that is possible.
@@ -129,7 +146,7 @@ impl<S: Clocks> Clock<S> {
     }
 
     fn draw(&mut self, sample: CounterSample) {
-        self.span = 0;
+        self.line.span = 0;
         let Some(last) = self.last else {
             self.last = Some(sample);
             return;
@@ -155,10 +172,10 @@ impl<S: Clocks> Clock<S> {
         while shift > 0 && rate * (1u64 << shift) as f64 >= f64::from(u32::MAX) {
             shift -= 1;
         }
-        self.mult = (rate * (1u64 << shift) as f64).round() as u64;
-        self.shift = shift;
-        (self.base, self.base_ns) = (sample.counter, sample.ns);
-        self.span = (self.line_ns as f64 / rate) as u64;
+        self.line.mult = (rate * (1u64 << shift) as f64).round() as u64;
+        self.line.shift = shift;
+        (self.line.base, self.line.base_ns) = (sample.counter, sample.ns);
+        self.line.span = (self.line_ns as f64 / rate) as u64;
         self.line_ns = (2 * self.line_ns).min(LONGEST_NS);
     }
 
@@ -172,9 +189,10 @@ impl<S: Clocks> Clock<S> {
     pub(crate) fn read(&mut self) -> Reading {
         let mut reading = self.source.reading();
         self.keep_at = reading.clock_ns.saturating_add(KEEP_NS);
-        reading.scale = (self.span != 0).then(|| {
-            let mut scale = Scale { shift: self.shift as u16, mult: self.mult as u32, zero: 0 };
-            scale.zero = self.base_ns.wrapping_sub(scale.scaled(self.base));
+        reading.scale = (self.line.span != 0).then(|| {
+            let mut scale =
+                Scale { shift: self.line.shift as u16, mult: self.line.mult as u32, zero: 0 };
+            scale.zero = self.line.base_ns.wrapping_sub(scale.scaled(self.line.base));
             scale
         });
         reading

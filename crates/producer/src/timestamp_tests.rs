@@ -198,7 +198,7 @@ fn a_line_is_drawn_after_a_millisecond_and_grows_to_eight() {
     }
     // A second of timestamps, a microsecond apart.
     assert!(by_line > 998_000, "{by_line} of a million by the line");
-    let span_ns = clock.span as f64 / 3.0;
+    let span_ns = clock.line.span as f64 / 3.0;
     assert!((7.9e6..8.1e6).contains(&span_ns), "{span_ns}");
 }
 

@@ -43,7 +43,12 @@ impl Stage<'_> {
     pub(crate) fn with<T>(&self, act: impl FnOnce(Others<'_>, Stepped, u32) -> T) -> T {
         let _ = std::fs::remove_file(&self.ring);
         std::fs::copy(&self.template, &self.ring).unwrap();
-        let attach = || SharedProducer::attach(&self.ring).unwrap();
+        let attach = || {
+            let producer = SharedProducer::attach(&self.ring).unwrap();
+            // Long enough to meet who stands with the lock, in each of many plays.
+            producer.set_lock_wait(Duration::from_millis(1));
+            producer
+        };
         let producers = [attach(), attach(), attach()];
         let mut others = Others {
             ring: &self.ring,

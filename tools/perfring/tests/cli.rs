@@ -522,7 +522,13 @@ fn a_file_that_is_no_ring_is_4_and_is_not_changed() {
             assert!(fs::read(&path).unwrap() == bytes, "{command} changed it");
         }
     }
-    run(&["tail", place.0.path().to_str().unwrap()], b"").refuses(1, "not a regular file");
+    let dir = place.0.path().to_str().unwrap();
+    run(&["consume", dir], b"").refuses(1, "Is a directory");
+    let shown = run(&["tail", dir], b"");
+    assert_eq!(
+        (shown.code(), shown.out(), shown.err().lines().count()),
+        (0, "ring: line\n".into(), 5)
+    );
 }
 
 #[test]

@@ -53,3 +53,50 @@ fn what_is_no_such_directory_is_refused() {
     fs::create_dir(&empty).unwrap();
     run(&["publish", empty.to_str().unwrap()], b"").refuses(3, "has no ring per CPU");
 }
+
+#[test]
+fn tail_shows_a_directory_s_rings_in_the_order_of_time() {
+    let place = Place::new();
+    let set = place.path("set");
+    let dir = set.to_str().unwrap();
+    let tail = |args: &[&str]| run(&[&["tail", dir][..], args].concat(), b"");
+    run(&["create", dir, "--producers", "cpu", "--time"], b"");
+    // Whatever ring per CPU it takes, and one more ring beside.
+    for (word, ring) in [("one", "a"), ("two", "b"), ("three", "a")] {
+        let ring = set.join(ring);
+        let ring = ring.to_str().unwrap();
+        if !fs::exists(ring).unwrap() {
+            assert_eq!(run(&["create", ring, "--time"], b"").code(), 0);
+        }
+        assert_eq!(run(&["publish", dir], word.as_bytes()).code(), 0);
+        assert_eq!(run(&["publish", ring], word.as_bytes()).code(), 0);
+    }
+    let shown = tail(&["--format", "json"]);
+    assert_eq!(shown.code(), 0, "{}", shown.err());
+    let lines = json_lines(&shown.out());
+    let texts: Vec<_> = lines.iter().map(|line| line["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["one", "one", "two", "two", "three", "three"]);
+    let rings: Vec<_> = lines.iter().map(|line| line["ring"].as_str().unwrap()).collect();
+    assert!(rings.iter().step_by(2).all(|ring| ring.starts_with("cpu")), "{rings:?}");
+    assert_eq!([rings[1], rings[3], rings[5]], ["a", "b", "a"]);
+
+    let text = tail(&["-n", "2"]).out();
+    let second = text.lines().nth(1).unwrap();
+    assert!(second.starts_with("a: 20") && second.ends_with("Z one"), "{text}");
+    // Waits for more, of the same order.
+    let waited = tail(&["--timeout", "0.5", "--format", "json"]);
+    assert_eq!((waited.code(), json_lines(&waited.out())), (124, lines));
+    let enough = tail(&["-f", "-n", "6"]);
+    assert_eq!((enough.code(), enough.out()), (0, tail(&[]).out()));
+
+    tail(&["--perf", "page-faults", "--all"]).refuses(2, "name a ring of the directory");
+    let unknown = tail(&["--type", "nothing"]);
+    assert!(unknown.err().contains("no type is called \"nothing\""), "{}", unknown.err());
+    // A damaged one is named, and the others are shown.
+    fs::write(set.join("c"), vec![0; 8192]).unwrap();
+    let damaged = tail(&["-n", "1"]);
+    assert!(damaged.out().lines().count() == 1 && damaged.err().contains("is left out"));
+    let none = place.path("none");
+    fs::create_dir(&none).unwrap();
+    run(&["tail", none.to_str().unwrap()], b"").refuses(3, "there is no ring in");
+}

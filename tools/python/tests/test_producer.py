@@ -1,5 +1,6 @@
 import array
-import fcntl
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -219,9 +220,18 @@ def test_one_producer_for_all_threads(ring: str) -> None:
 
 def test_a_read_lock_on_a_ring_is_busy_and_says_so(ring: str) -> None:
     perfring.Producer.create(ring).close()
-    with Path(ring).open("rb") as reader:
-        fcntl.lockf(reader, fcntl.LOCK_SH)
-        # A process's lock conflicts with that of an open file description, though not with its own.
+    # In another process: this one's would end with the first descriptor of the file that it closes.
+    reader = (
+        "import fcntl, sys\n"
+        "with open(sys.argv[1], 'rb') as ring:\n"
+        "    fcntl.lockf(ring, fcntl.LOCK_SH)\n"
+        "    print(flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", reader, ring]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
         with pytest.raises(perfring.Busy, match="has a read lock on it"):
             perfring.Producer(ring)
     perfring.Producer(ring).close()

@@ -30,6 +30,8 @@ const ROUNDS: u32 = 64;
 /// For how long a producer waits for the ring's lock. Whoever has it runs on this very core: it comes back
 /// after a slice of each of the others there.
 const LOCK_WAIT: Duration = Duration::from_millis(20);
+/// How often a ring gets a reading of the clocks.
+const KEEP_NS: u64 = 100_000_000;
 /// In [`Slow::held`]: there are losses to report.
 const REPORT: u32 = 1 << 31;
 
@@ -77,6 +79,8 @@ pub struct CpuWindow {
     fences: Fences,
     /// Records and bytes that were refused while another thread had `slow`, and are to be counted.
     uncounted: [AtomicU64; 2],
+    /// When the ring gets the next reading of the clocks.
+    keep_at: AtomicU64,
     layout: Layout,
     slow: Slow,
 }
@@ -111,6 +115,7 @@ impl CpuWindow {
             slot: window.slot(),
             fences: futex::fences(),
             uncounted: [const { AtomicU64::new(0) }; 2],
+            keep_at: AtomicU64::new(0),
             layout,
             slow: Slow::new(window, REPORT),
         })
@@ -313,9 +318,16 @@ impl CpuWindow {
         self.enter().ok().map(|slow| slow.totals())
     }
 
-    /// Stores in a ring with time what the clocks say. Returns false if that could not be done now.
-    pub fn keep_time(&self, read: impl FnOnce() -> Reading) -> bool {
-        self.enter().is_ok_and(|slow| slow.keep_time(read))
+    /// Stores in a ring with time what the clocks say, if this process has not done so for a while before `now`.
+    /// Does nothing if it cannot be done at once.
+    #[inline]
+    pub fn keep_time(&self, now: u64, read: impl FnOnce() -> Option<Reading>) {
+        if self.timed && now >= self.keep_at.load(Ordering::Relaxed) {
+            let Some(reading) = read() else { return };
+            if self.enter().is_ok_and(|slow| slow.keep_time(|| reading)) {
+                self.keep_at.store(now.saturating_add(KEEP_NS), Ordering::Relaxed);
+            }
+        }
     }
 
     /// Calls a function with the ring's type table.

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     output.flush()?;
     let ended = output.end(Some(&args.ring));
     counters(snapshot.totals(), &output.sum());
-    damage.map_or(ended, |error| Err(damaged(&args.ring, error, output.seen)))
+    damage.map_or(ended, |error| Err(damaged(&args.ring, error, output.seen())))
 }
 
 /// Shows what can be read of a ring whose totals are invalid: a snapshot would not be trustworthy,
@@ -75,7 +75,7 @@ fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
     // Report the worse damage.
     let _ = output.end(Some(&args.ring));
     output.flush()?;
-    Err(damaged(&args.ring, ended, output.seen))
+    Err(damaged(&args.ring, ended, output.seen()))
 }
 
 /// Returns the timestamp of the last record that can be read.

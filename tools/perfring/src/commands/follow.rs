@@ -93,7 +93,7 @@ pub(crate) fn run(
                 Ok(()) | Err(Failure::Damaged(_)) => {}
                 Err(failure) => return Err(failure),
             }
-            let lost = output.lost.saturating_add(unreported(ring));
+            let lost = output.lost().saturating_add(unreported(ring));
             if lost > 0 {
                 return Err(Failure::Loss(format!(
                     "{lost} records of {ring} were lost: see `perfring stat {ring}`"
@@ -267,7 +267,7 @@ fn head(location: &Location) -> u64 {
 }
 
 /// Returns the losses that the ring counts and has not reported in its stream.
-fn unreported(location: &Location) -> u64 {
+pub(crate) fn unreported(location: &Location) -> u64 {
     let totals = Stat::read(location).ok().and_then(|stat| stat.totals);
     totals.map_or(0, |totals| totals.unreported().records)
 }

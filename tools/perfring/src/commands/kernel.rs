@@ -122,7 +122,7 @@ pub(crate) fn tail(
         Err(Failure::ClosedPipe) => Ok(()),
         _ => output.end(timeline.ring),
     };
-    let lost = output.lost;
+    let lost = output.lost();
     if follow.fail_on_loss
         && lost > 0
         && matches!(ended, Ok(_) | Err(Failure::Timeout(_) | Failure::Signal(_)))

@@ -30,6 +30,7 @@ pub(crate) mod rm;
 pub(crate) mod sidecar;
 pub(crate) mod stat;
 pub(crate) mod tail;
+mod tail_dir;
 #[cfg(feature = "top")]
 pub(crate) mod top;
 pub(crate) mod types;

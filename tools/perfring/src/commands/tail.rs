@@ -1,8 +1,9 @@
-//! `perfring tail`: shows records of a ring as they arrive, as an observer.
+//! `perfring tail`: shows records of a ring, or of a directory's rings, as they arrive, as an observer.
 
 use crate::args;
 use crate::commands::follow::{self, FollowArgs, Source};
 use crate::commands::kernel::{self, KernelArgs};
+use crate::commands::tail_dir;
 use crate::failure::Failure;
 use crate::stop::Stop;
 use perfring_consumer::{Location, Observer, Start};
@@ -13,11 +14,17 @@ use perfring_consumer::{Location, Observer, Start};
 /// ring, it reports how much it missed. With --perf, kernel events are merged with the ring's
 /// records in the order of time, until their process ends.
 ///
+/// The rings of a directory are merged in the order of time, and each line begins with the ring's name; with -f,
+/// rings that come later too. Without timestamps, the order is that in which they are read.
+///
 /// Example: perfring tail -f --format json /dev/shm/ticks
+///
+/// Example: perfring tail -f /dev/shm/rings
+///
 /// Example: perfring tail --perf context-switches --pid 1234 /dev/shm/log
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A path, or shm:NAME; optional with --perf
+    /// A path, or shm:NAME, or a directory of rings; optional with --perf
     #[arg(value_parser = args::location(), required_unless_present = "perf")]
     ring: Option<Location>,
     /// Where to begin: at the oldest record present, or with new records only. Older records are
@@ -40,6 +47,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
     let observe = |ring: &Location| Observer::open(ring, start);
     match &args.ring {
+        Some(Location::File(dir)) if dir.is_dir() => {
+            if args.kernel.is_wanted() {
+                let why =
+                    "--perf merges the kernel's events with one ring: name a ring of the directory";
+                return Err(Failure::Usage(why.to_owned()));
+            }
+            tail_dir::run(&args.follow, dir, start, &stop)
+        }
         ring if args.kernel.is_wanted() => {
             let ring = match ring {
                 Some(ring) => Some((ring, observe(ring)?)),

@@ -4,13 +4,14 @@ use crate::records::time::exact_utc;
 use crate::records::typed::Seen;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use perfring_consumer::Lost;
 use perfring_types::read::Value;
 use serde::Serialize;
 use std::io::{self, Write};
 
 #[derive(Serialize)]
 struct RecordLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ring: Option<&'a str>,
     pos: u64,
     r#type: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,22 +36,26 @@ struct RecordLine<'a> {
 }
 
 #[derive(Serialize)]
-struct LostLine {
-    lost: LostBody,
+struct LostLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ring: Option<&'a str>,
+    lost: Missing,
 }
 
-#[derive(Serialize)]
-struct LostBody {
-    pos: u64,
-    records: u64,
-    bytes: u64,
-    cause: &'static str,
+/// A loss.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Missing {
+    pub(super) pos: u64,
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+    pub(super) cause: &'static str,
 }
 
 pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<()> {
     let record = &seen.record;
     let wall = seen.when.and_then(|when| when.wall);
     let mut object = RecordLine {
+        ring: seen.ring,
         pos: record.pos,
         r#type: record.kind,
         type_name: seen.kind.filter(|_| seen.value.is_some()).map(|kind| &*kind.name),
@@ -75,10 +80,8 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<()> {
     line(out, &object)
 }
 
-pub(super) fn lost(out: &mut impl Write, lost: &Lost) -> io::Result<()> {
-    let cause = lost.cause.name();
-    let lost = LostBody { pos: lost.pos, records: lost.records, bytes: lost.bytes, cause };
-    line(out, &LostLine { lost })
+pub(super) fn lost(out: &mut impl Write, ring: Option<&str>, lost: Missing) -> io::Result<()> {
+    line(out, &LostLine { ring, lost })
 }
 
 pub(crate) fn line(mut out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {

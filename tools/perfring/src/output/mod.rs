@@ -11,8 +11,11 @@ use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
 use crate::records::shapes::Shapes;
 use crate::records::time::{self, Bound, Since};
+use crate::records::typed::Seen;
 use clap::ValueEnum;
-use perfring_consumer::{Anchors, Item, Layout, Location, Lost, Record};
+use json::Missing;
+use perfring_consumer::{Anchors, Item, Layout, Location, Lost};
+use perfring_export::{Event, Loss, What};
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 /// The format of records.
@@ -47,18 +50,24 @@ pub(crate) struct FormatArgs {
     pub(crate) select: SelectArgs,
 }
 
-/// Stdout, buffered, with the counts of what was written.
+/// Stdout, and the rings of which records are shown there.
 #[derive(Debug)]
 pub(crate) struct Output<'a> {
-    out: BufWriter<StdoutLock<'static>>,
-    args: &'a FormatArgs,
+    writer: Writer<'a>,
     /// One for each ring.
     shapes: Vec<Shapes>,
+}
+
+/// Stdout, buffered, with the counts of what was written.
+#[derive(Debug)]
+struct Writer<'a> {
+    out: BufWriter<StdoutLock<'static>>,
+    args: &'a FormatArgs,
     filter: Filter<'a>,
     /// Records that were reported as lost so far.
-    pub(crate) lost: u64,
+    lost: u64,
     /// Records that were read.
-    pub(crate) seen: u64,
+    seen: u64,
     shown: u64,
     bad: u64,
 }
@@ -103,7 +112,7 @@ impl<'a> Output<'a> {
         damage.for_each(|damage| note(&damage.to_string()));
         let out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
         let filter = Filter::new(&args.select, since);
-        Output { out, args, shapes, filter, lost: 0, seen: 0, shown: 0, bad: 0 }
+        Output { writer: Writer { out, args, filter, lost: 0, seen: 0, shown: 0, bad: 0 }, shapes }
     }
 
     /// Writes a record to stdout, if it is selected. A loss goes to stderr, and in JSON also to
@@ -114,20 +123,37 @@ impl<'a> Output<'a> {
 
     /// Writes an item like [`Output::item`], for the ring with this index.
     pub(crate) fn item_of(&mut self, ring: usize, item: Item<'_>) -> Result<u64, Failure> {
-        let before = self.shown;
-        let written = match item {
-            Item::Record(record) => self.record(ring, record),
-            Item::Lost(lost) => {
-                self.lost = self.lost.saturating_add(lost.records);
-                if self.args.format == Format::Json {
-                    json::lost(&mut self.out, &lost)
-                } else {
-                    self.report(ring, &lost)
-                }
+        let Some(shapes) = self.shapes.get_mut(ring) else { return Ok(0) };
+        match item {
+            Item::Record(record) => self.writer.record(shapes.see(record)),
+            Item::Lost(Lost { pos, records, bytes, cause }) => {
+                let lost = Missing { pos, records, bytes, cause: cause.name() };
+                self.writer.lost(None, shapes.name.as_deref(), lost)
             }
-        };
-        written.map_err(Failure::output)?;
-        Ok(self.shown - before)
+        }
+    }
+
+    /// Writes an event of one of several rings, with the ring's name.
+    pub(crate) fn event(&mut self, event: &Event<'_>) -> Result<u64, Failure> {
+        let ring = Some(&*event.origin.name);
+        match &event.what {
+            What::Record(record) => self.writer.record(Seen { ring, ..Seen::of(record) }),
+            &What::Lost(Loss { pos, records, bytes, cause, .. }) => {
+                let lost = Missing { pos, records, bytes, cause: cause.name() };
+                self.writer.lost(ring, ring, lost)
+            }
+            What::Began | What::Ended => Ok(0),
+        }
+    }
+
+    /// Returns how many records were reported as lost so far.
+    pub(crate) fn lost(&self) -> u64 {
+        self.writer.lost
+    }
+
+    /// Returns how many records were read.
+    pub(crate) fn seen(&self) -> u64 {
+        self.writer.seen
     }
 
     /// Sets the anchors that convert this ring's timestamps from now on.
@@ -137,34 +163,17 @@ impl<'a> Output<'a> {
         }
     }
 
-    fn record(&mut self, ring: usize, record: Record<'_>) -> io::Result<()> {
-        let args = self.args;
-        let shown = args.format != Format::Raw && !args.untyped;
-        self.seen += 1;
-        let Some(shapes) = self.shapes.get_mut(ring) else { return Ok(()) };
-        let Some(mut seen) = self.filter.choose(shapes.see(record), shown) else { return Ok(()) };
-        self.shown += 1;
-        if !shown {
-            seen.value = None;
-        }
-        self.bad += u64::from(seen.bad().is_some());
-        match args.format {
-            Format::Text => text::record(&mut self.out, &seen, args.positions),
-            Format::Json => json::record(&mut self.out, &seen),
-            Format::Raw => self.out.write_all(seen.record.bytes),
-        }
-    }
-
     /// Reports records that did not match their types, after everything was shown.
     pub(crate) fn end(&mut self, location: Option<&Location>) -> Result<(), Failure> {
         self.flush()?;
-        if self.bad > 0 {
-            let (do_not, are) = if self.bad == 1 { ("does not", "is") } else { ("do not", "are") };
-            let records = count(self.bad, "record");
+        let Writer { args, filter, bad, .. } = &self.writer;
+        if *bad > 0 {
+            let (do_not, are) = if *bad == 1 { ("does not", "is") } else { ("do not", "are") };
+            let records = count(*bad, "record");
             note(&format!("{records} {do_not} match the type table, and {are} shown as bytes"));
         }
-        self.filter.report_undated("no wall-clock time any more");
-        self.args.select.report_unknown(location, &self.shapes);
+        filter.report_undated("no wall-clock time any more");
+        args.select.report_unknown(location, &self.shapes);
         let Some(location) = location else { return Ok(()) };
         if self.shapes.iter().all(|shapes| shapes.damage().is_empty()) {
             return Ok(());
@@ -175,32 +184,62 @@ impl<'a> Output<'a> {
 
     /// Formats how many records were shown, and of how many if some were not.
     pub(crate) fn sum(&self) -> String {
-        match self.shown {
-            shown if self.args.select.is_any() => {
-                format!("{shown} of {} records shown", self.seen)
-            }
+        let Writer { args, seen, shown, .. } = &self.writer;
+        match shown {
+            shown if args.select.is_any() => format!("{shown} of {seen} records shown"),
             shown => format!("{shown} records shown"),
         }
     }
 
-    /// Writes a loss on stderr, between the records when both are the same terminal.
-    fn report(&mut self, ring: usize, lost: &Lost) -> io::Result<()> {
-        self.out.flush()?;
-        let (records, pos, cause) = (lost.records, lost.pos, lost.cause.name());
-        note(&match self.shapes.get(ring).and_then(|shapes| shapes.name.as_deref()) {
-            // The kernel does not report how many bytes.
-            Some(name) if lost.bytes == 0 => {
-                format!("LOST {records} records of {name} before position {pos}: {cause}")
-            }
-            _ => {
-                let bytes = lost.bytes;
-                format!("LOST {records} records ({bytes} bytes) before position {pos}: {cause}")
-            }
-        });
-        Ok(())
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.writer.out.flush().map_err(Failure::output)
+    }
+}
+
+impl Writer<'_> {
+    /// Writes a record, if it is selected. Returns whether it was, as a number.
+    fn record(&mut self, seen: Seen<'_>) -> Result<u64, Failure> {
+        let args = self.args;
+        let shown = args.format != Format::Raw && !args.untyped;
+        self.seen += 1;
+        let Some(mut seen) = self.filter.choose(seen, shown) else { return Ok(0) };
+        self.shown += 1;
+        if !shown {
+            seen.value = None;
+        }
+        self.bad += u64::from(seen.bad().is_some());
+        match args.format {
+            Format::Text => text::record(&mut self.out, &seen, args.positions),
+            Format::Json => json::record(&mut self.out, &seen),
+            Format::Raw => self.out.write_all(seen.record.bytes),
+        }
+        .map(|()| 1)
+        .map_err(Failure::output)
     }
 
-    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(Failure::output)
+    /// Reports a loss: in JSON by an object, of this ring; else on stderr, by this name.
+    fn lost(
+        &mut self,
+        ring: Option<&str>,
+        name: Option<&str>,
+        lost: Missing,
+    ) -> Result<u64, Failure> {
+        self.lost = self.lost.saturating_add(lost.records);
+        match self.args.format {
+            Format::Json => json::lost(&mut self.out, ring, lost),
+            // Between the records when both are the same terminal.
+            _ => self.out.flush().map(|()| report(name, lost)),
+        }
+        .map(|()| 0)
+        .map_err(Failure::output)
     }
+}
+
+/// Writes a loss on stderr.
+fn report(name: Option<&str>, lost: Missing) {
+    let Missing { pos, records, bytes, cause } = lost;
+    let of = name.map(|name| format!(" of {name}")).unwrap_or_default();
+    // The kernel does not report how many bytes.
+    let bytes = if bytes == 0 { String::new() } else { format!(" ({bytes} bytes)") };
+    note(&format!("LOST {records} records{of}{bytes} before position {pos}: {cause}"));
 }

@@ -7,6 +7,9 @@ use std::io::{self, Write};
 
 pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> io::Result<()> {
     let record = &seen.record;
+    if let Some(ring) = seen.ring {
+        write!(out, "{}: ", word(ring))?;
+    }
     if positions {
         write!(out, "{:>10} {:>6}  ", record.pos, record.kind)?;
     }

@@ -3,10 +3,9 @@
 use crate::failure::note;
 use crate::owner::count;
 use crate::records::select::SelectArgs;
-use crate::records::time::{Bound, When};
+use crate::records::time::Bound;
 use crate::records::typed::Seen;
-use perfring_consumer::Record;
-use perfring_export::{Event, Rec, What};
+use perfring_export::{Event, What};
 
 /// Selects events by `--type`, `--where` and `--since`. Losses are always selected.
 #[derive(Debug)]
@@ -28,11 +27,7 @@ impl<'a> Filter<'a> {
         if !self.select.is_any() {
             return true;
         }
-        let &Rec { pos, kind, bytes, time, wall, .. } = record;
-        let when = time.map(|timestamp| When { timestamp, wall });
-        let (kind_of, of) = (record.kind_of(), Record { pos, kind, bytes, time });
-        let seen = Seen { record: of, when, kind: kind_of, value: None };
-        let takes = self.choose(seen, false).is_some();
+        let takes = self.choose(Seen::of(record), false).is_some();
         self.left_out += u64::from(!takes);
         takes
     }

@@ -2,12 +2,15 @@
 
 use crate::records::time::When;
 use perfring_consumer::{Anchors, Record};
+use perfring_export::Rec;
 use perfring_types::Encoding;
 use perfring_types::read::{BadPayload, Type, Value};
 
 #[derive(Debug)]
 pub(crate) struct Seen<'a> {
     pub(crate) record: Record<'a>,
+    /// The name of its ring, where the records of several are shown.
+    pub(crate) ring: Option<&'a str>,
     /// When it was published, if the ring has timestamps.
     pub(crate) when: Option<When>,
     /// Its type, if the ring's table has it.
@@ -18,7 +21,15 @@ pub(crate) struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     pub(crate) fn new(record: Record<'a>, kind: Option<&'a Type>, anchors: &Anchors) -> Self {
-        Seen { record, when: When::of(&record, anchors), kind, value: None }
+        Seen { record, ring: None, when: When::of(&record, anchors), kind, value: None }
+    }
+
+    /// From a record of an event.
+    pub(crate) fn of(record: &Rec<'a>) -> Self {
+        let &Rec { pos, kind, bytes, time, wall, .. } = record;
+        let when = time.map(|timestamp| When { timestamp, wall });
+        let of = Record { pos, kind, bytes, time };
+        Seen { record: of, ring: None, when, kind: record.kind_of(), value: None }
     }
 
     pub(crate) fn read(mut self) -> Self {

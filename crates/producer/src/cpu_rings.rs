@@ -1,0 +1,102 @@
+//! The rings of a [`CpuProducer`](crate::CpuProducer), by CPU.
+
+use crate::cpu_set;
+use crate::errors::ReserveError;
+use perfring_ring::Refusal;
+use perfring_shm::{CpuThread, CpuWindow, NotHere};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How often a thread that is migrated in the middle of a call begins again on its new CPU.
+const MOVES_MOST: u32 = 64;
+
+/// The rings that a process is attached to.
+#[derive(Debug)]
+pub(crate) struct CpuRings {
+    /// By the CPU's number.
+    rings: Box<[OnceLock<Box<CpuWindow>>]>,
+    without_ring: AtomicU64,
+}
+
+/// Why a record was not taken.
+pub(crate) enum Refused {
+    /// There is no ring of this CPU, and none could be made.
+    NoRing(u32),
+    /// By the ring of this CPU.
+    By(u32, Refusal),
+}
+
+impl CpuRings {
+    pub(crate) fn new() -> Self {
+        let rings = std::iter::repeat_with(OnceLock::new).take(cpu_set::CPUS).collect();
+        CpuRings { rings, without_ring: AtomicU64::new(0) }
+    }
+
+    /// Returns where the ring of a CPU is put, if there can be such a CPU.
+    pub(crate) fn place(&self, cpu: u32) -> Option<&OnceLock<Box<CpuWindow>>> {
+        self.rings.get(cpu as usize)
+    }
+
+    #[inline(always)]
+    pub(crate) fn of(&self, cpu: u32) -> Option<&CpuWindow> {
+        self.rings.get(cpu as usize)?.get().map(|ring| &**ring)
+    }
+
+    pub(crate) fn attached(&self) -> impl Iterator<Item = &CpuWindow> {
+        self.rings.iter().filter_map(OnceLock::get).map(|ring| &**ring)
+    }
+
+    /// Returns whether this process is a forked child of the one that attached: then it has no ring to itself, on
+    /// no CPU.
+    #[cold]
+    pub(crate) fn forked(&self) -> bool {
+        self.attached().next().is_some_and(CpuWindow::forked)
+    }
+
+    /// Runs a call with the ring of the CPU that the thread runs on, and again where it has moved. `attach` attaches
+    /// to a ring that is not there yet.
+    pub(crate) fn on_this_cpu<'a, T, E>(
+        &'a self,
+        attach: impl Fn(u32) -> Result<(), E>,
+        mut call: impl FnMut(CpuThread, &'a CpuWindow) -> Result<T, NotHere>,
+    ) -> Result<T, Refused> {
+        for _ in 0..MOVES_MOST {
+            let here = CpuThread::here().map_err(|_| Refused::NoRing(0))?;
+            let cpu = here.cpu();
+            let Some(ring) = self.of(cpu) else {
+                if self.forked() {
+                    return Err(Refused::By(cpu, Refusal::Forked));
+                }
+                attach(cpu).map_err(|_| Refused::NoRing(cpu))?;
+                continue;
+            };
+            match call(here, ring) {
+                Ok(done) => return Ok(done),
+                Err(NotHere::Moved) => {}
+                Err(NotHere::Refused(refusal)) => return Err(Refused::By(cpu, refusal)),
+            }
+        }
+        Err(Refused::By(0, Refusal::Contended { slot: 0 }))
+    }
+
+    /// Counts a refusal.
+    #[cold]
+    pub(crate) fn refuse(&self, refused: Refused, len: usize) -> ReserveError {
+        let (cpu, refusal) = match refused {
+            Refused::NoRing(cpu) => {
+                self.without_ring.fetch_add(1, Ordering::Relaxed);
+                return ReserveError::NoRing { cpu };
+            }
+            Refused::By(cpu, refusal) => (cpu, refusal),
+        };
+        match self.of(cpu) {
+            Some(ring) => ring.refuse(refusal, len),
+            None => _ = self.without_ring.fetch_add(1, Ordering::Relaxed),
+        }
+        refusal.into()
+    }
+
+    pub(crate) fn lost_without_ring(&self) -> u64 {
+        self.without_ring.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,81 @@
+//! Readers beside who draws, and what a thread sees.
+
+use super::*;
+use std::sync::atomic::AtomicBool;
+
+/// A counter that its test sets, and a clock that is behind it.
+#[derive(Clone, Copy)]
+struct Fixed<'a> {
+    counter: &'a AtomicU64,
+}
+
+/// How far the clock is behind the counter.
+const BEHIND: u64 = 5000;
+
+impl Clocks for Fixed<'_> {
+    fn counts(&self) -> bool {
+        true
+    }
+    fn counter(&self) -> u64 {
+        self.counter.load(Ordering::Relaxed)
+    }
+    fn clock_ns(&self) -> u64 {
+        self.counter() - BEHIND
+    }
+    fn realtime_ns(&self) -> u64 {
+        0
+    }
+    fn boot(&self) -> u64 {
+        0
+    }
+}
+
+/// A line by which the time is the counter.
+fn line(base: u64) -> Line {
+    Line { base, base_ns: base, mult: 1, shift: 0, span: 1 << 40 }
+}
+
+#[test]
+fn a_line_is_read_whole_beside_who_draws_it() {
+    const COUNTER: u64 = 1 << 39;
+    let counter = AtomicU64::new(COUNTER);
+    let clock = ThreadsClock::new(Fixed { counter: &counter });
+    clock.publish(line(0));
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut read = 0;
+                    while !over.load(Ordering::Relaxed) || read == 0 {
+                        if let Some(now) = clock.by_line() {
+                            assert_eq!(now, COUNTER, "parts of two lines");
+                            read += 1;
+                        }
+                    }
+                })
+            })
+            .collect();
+        (0..if cfg!(miri) { 100 } else { 100_000 }).for_each(|base| clock.publish(line(base)));
+        over.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
+}
+
+#[test]
+fn a_thread_that_comes_from_the_line_to_the_clock_does_not_go_back() {
+    let counter = AtomicU64::new(1_000_000);
+    let clock = ThreadsClock::new(Fixed { counter: &counter });
+    clock.publish(line(0));
+    assert_eq!(clock.now(), 1_000_000);
+    // Another thread draws, and is off its core.
+    let drawer = clock.drawer.lock().unwrap();
+    clock.publish(Line { span: 1, ..line(0) });
+    assert_eq!((clock.by_clock(), clock.now()), (1_000_000 - BEHIND, 1_000_001));
+    assert!(clock.read().is_none());
+    drop(drawer);
+    assert_eq!(clock.now(), 1_000_002);
+    counter.store(2_000_000, Ordering::Relaxed);
+    assert_eq!(clock.now(), 2_000_000 - BEHIND);
+    assert!(clock.read().is_some());
+}

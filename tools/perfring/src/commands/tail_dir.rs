@@ -1,0 +1,128 @@
+//! `perfring tail DIR`: records of all rings of a directory, as an observer: those that are there now, or as they
+//! arrive.
+
+use crate::commands::follow::{FollowArgs, TURN, unreported};
+use crate::events::input;
+use crate::events::live::{How, Live};
+use crate::failure::{Failure, note};
+use crate::output::Output;
+use crate::owner::count;
+use crate::records::shapes::Shapes;
+use crate::records::time::Since;
+use crate::stop::Stop;
+use perfring_consumer::{Layout, Location, Start};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// For how long a record is held back so that others can be put before it.
+const DELAY: Duration = Duration::from_millis(100);
+
+pub(crate) fn run(args: &FollowArgs, dir: &Path, start: Start, stop: &Stop) -> Result<(), Failure> {
+    let mut since = args.format.select.since;
+    for (location, layout) in rings(dir)? {
+        since = args.format.since(&location, &layout)?;
+    }
+    let since = since.map(Since::before_now).transpose()?;
+    let mut output = Output::of_many(&args.format, Vec::new(), since);
+    let ended = if args.waits() {
+        follow(args, dir, start, &mut output, stop)
+    } else {
+        show(args, dir, &mut output, stop)
+    };
+    if matches!(ended, Err(Failure::ClosedPipe)) {
+        return ended;
+    }
+    let flushed = output.end(None);
+    let rings = rings(dir)?;
+    report_unknown(args, &rings);
+    if args.fail_on_loss && matches!(ended, Ok(()) | Err(Failure::Timeout(_) | Failure::Signal(_)))
+    {
+        let counted: u64 = rings.iter().map(|(location, _)| unreported(location)).sum();
+        let lost = output.lost().saturating_add(counted);
+        if lost > 0 {
+            let dir = dir.display();
+            let what = format!("{lost} records of the rings in {dir} were lost");
+            return flushed.and(Err(Failure::Loss(format!("{what}: see `perfring ls {dir}`"))));
+        }
+    }
+    ended.and(flushed)
+}
+
+/// Shows what the rings hold now.
+fn show(
+    args: &FollowArgs,
+    dir: &Path,
+    output: &mut Output<'_>,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let mut events = input::open(&[Location::from(dir)])?;
+    let mut left = args.records.unwrap_or(u64::MAX);
+    while left > 0 {
+        stop.check()?;
+        for _ in 0..TURN.min(left) {
+            let Some(event) = events.next()? else { return Ok(()) };
+            left -= output.event(&event)?;
+        }
+    }
+    Ok(())
+}
+
+/// Shows what the rings hold and what arrives, of rings that come later too.
+fn follow(
+    args: &FollowArgs,
+    dir: &Path,
+    start: Start,
+    output: &mut Output<'_>,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let mut live = Live::new(How::Observe(start), DELAY)?;
+    live.follow(dir.to_owned())?;
+    let deadline = args.deadline();
+    let mut left = args.records.unwrap_or(u64::MAX);
+    let mut names_at = Instant::now();
+    loop {
+        stop.check()?;
+        let mut some = false;
+        for _ in 0..TURN.min(left) {
+            let Some(event) = live.next()? else { break };
+            some = true;
+            left -= output.event(&event)?;
+        }
+        output.flush()?;
+        if left == 0 {
+            break;
+        }
+        let wait = args.wait(deadline, left)?;
+        if names_at.elapsed() >= NAMES {
+            names_at = Instant::now();
+            live.poll_names();
+            if live.rings() == 0 && !dir.exists() {
+                note(&format!("{} was removed: the end", dir.display()));
+                break;
+            }
+        }
+        if !some {
+            live.wait(wait.min(NAMES));
+        }
+    }
+    if live.damaged > 0 {
+        let rings = count(live.damaged, "ring");
+        return Err(Failure::Damaged(format!("{rings} in {} could not be read on", dir.display())));
+    }
+    Ok(())
+}
+
+/// Between two looks which rings have come or gone.
+const NAMES: Duration = Duration::from_millis(20);
+
+fn rings(dir: &Path) -> Result<Vec<(Location, Layout)>, Failure> {
+    let (rings, _) = perfring_set::list(dir).map_err(Failure::general)?;
+    Ok(rings.into_iter().map(|(ring, _)| (Location::from(ring.path), ring.layout)).collect())
+}
+
+/// Reports names of types that no ring has.
+fn report_unknown(args: &FollowArgs, rings: &[(Location, Layout)]) {
+    let Some((first, _)) = rings.first() else { return };
+    let shapes = rings.iter().filter_map(|(ring, layout)| Shapes::follow(ring, layout).ok());
+    args.format.select.report_unknown(Some(first), &shapes.collect::<Vec<_>>());
+}
