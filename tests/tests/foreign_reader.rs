@@ -3,10 +3,12 @@
 //! `data_head`, wrap, skip unknown records, and move `data_tail`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use perfring_consumer::{Item, Observer, Start, Stat};
 use perfring_producer::{
-    Options, Producer, RecordType, ReserveError, SharedProducer, SharedReservation,
+    CpuProducer, Options, Producer, RecordType, ReserveError, SharedProducer, SharedReservation,
 };
 use perfring_tests::shared::{Driven, Raw, balance, until};
 use perfring_tests::{numbered, ring_dir, skip, workspace};
@@ -287,4 +289,59 @@ fn libbcc_reads_what_many_producers_publish() {
     assert_eq!(totals.producer.written.records, records);
     assert_eq!((totals.present.records, totals.producer.reclaimed.records), (0, 1));
     balance(&ring, true);
+}
+
+/// Two producers on one CPU: most records by restartable sequences, some reserved, with others behind them.
+#[test]
+fn libbcc_reads_a_ring_per_cpu() {
+    const RECORDS: u64 = 300_000;
+    const LIMIT: Duration = Duration::from_secs(60);
+    let Some(library) = libbcc() else {
+        return skip("libbcc.so.0 is not installed (Debian: libbpfcc)");
+    };
+    let dir = ring_dir();
+    let (set, reader) = (dir.path().join("set"), dir.path().join("bcc_reader"));
+    compile(&library, &reader);
+    let options = Options { size: 64 << 10, ..Options::per_cpu() };
+    let producers = [
+        CpuProducer::create(&set, &options).unwrap(),
+        CpuProducer::attach_as(&set, "two").unwrap(),
+    ];
+    let cpu = producers[0].cpus().next().unwrap();
+    producers[1].attach_to(cpu).unwrap();
+    let ring = set.join(format!("cpu{cpu}"));
+    let foreign = Foreign::start(&ring, &reader, RECORDS);
+    let mut only = CpuSet::new();
+    only.set(cpu as usize).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &only).unwrap();
+
+    let (mut who, mut refused) = (0, 0u64);
+    for number in 0..RECORDS {
+        let payload = sample(number, 1 + number as usize % 12);
+        let producer = &producers[who];
+        let last = number + 1 == RECORDS;
+        let outcome = if last || (number % 64 == 63 && !(refused == 0 && number > RECORDS / 4)) {
+            producer.publish_timeout(RecordType::SAMPLE, &payload, LIMIT)
+        } else if number % 50 == 0 {
+            producer.reserve(RecordType::SAMPLE, payload.len()).map(|mut record| {
+                record.copy_from_slice(&payload);
+                record.commit();
+            })
+        } else {
+            producer.publish_as(RecordType::SAMPLE, &payload)
+        };
+        match outcome {
+            Ok(()) => who = 1 - who,
+            // Publishes next: the loss is reported where the number is missing.
+            Err(ReserveError::Full) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let [records, lost, markers, gaps, torn] = foreign.figures();
+    println!("{refused} refused");
+    assert_eq!((gaps, torn), (0, 0));
+    assert!(markers > 0, "no loss: the test would not see a LOST record");
+    assert_eq!((lost, records + lost), (refused, RECORDS));
+    let totals = balance(&ring, false).totals.unwrap();
+    assert_eq!((totals.producer.written.records, totals.present.records), (records, 0));
 }

@@ -3,8 +3,10 @@
 //! shows who is alive, not a pid.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use perfring_consumer::{Consumer, Count, Stat};
-use perfring_producer::{Options, SharedProducer, create};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use perfring_consumer::{Consumer, Count, Stat, recover};
+use perfring_producer::{CpuProducer, Options, SharedProducer, create};
 use perfring_tests::shared::{Driven, Raw, Reported, balance, said, until};
 use perfring_tests::{NUMBERED, ring_dir, skip};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -32,9 +34,11 @@ impl Yard {
         }
         let dir = ring_dir();
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        for (name, exe) in
-            [("sharer", env!("CARGO_BIN_EXE_sharer")), ("actor", env!("CARGO_BIN_EXE_actor"))]
-        {
+        for (name, exe) in [
+            ("sharer", env!("CARGO_BIN_EXE_sharer")),
+            ("actor", env!("CARGO_BIN_EXE_actor")),
+            ("cpuer", env!("CARGO_BIN_EXE_cpuer")),
+        ] {
             std::fs::copy(exe, dir.path().join(name)).unwrap();
         }
         let ring = dir.path().join("ring");
@@ -43,8 +47,20 @@ impl Yard {
         Some(Yard { dir, ring })
     }
 
-    /// Returns a program as this user and group, in namespaces of its own if `inside`.
+    /// Returns a program as this user and group, on the ring, in namespaces of its own if `inside`.
     fn command(&self, inside: bool, who: (u32, u32), program: &str, args: &[&str]) -> Command {
+        self.command_on(&self.ring, inside, who, program, args)
+    }
+
+    fn command_on(
+        &self,
+        path: &Path,
+        inside: bool,
+        who: (u32, u32),
+        program: &str,
+        args: &[&str],
+    ) -> Command {
+        let on = path;
         let path = self.dir.path().join(program);
         let mut command = if inside {
             let mut command = Command::new("unshare");
@@ -56,7 +72,7 @@ impl Yard {
         } else {
             Command::new(path)
         };
-        command.args(args).arg(&self.ring).uid(who.0).gid(who.1).current_dir("/");
+        command.args(args).arg(on).uid(who.0).gid(who.1).current_dir("/");
         command
     }
 
@@ -206,4 +222,57 @@ fn permission_on_the_file_is_what_it_takes() {
     assert_eq!((reported.by(0), reported.by(1)), (&[7][..], &[1][..]));
     drop((own, consumer));
     assert_eq!(balance(&yard.ring, true).totals.unwrap().producer.reclaimed.records, 1);
+}
+
+/// All of them on one CPU, each in namespaces of its own.
+#[test]
+fn a_ring_per_cpu_is_published_to_from_containers_and_outlives_a_death_in_one() {
+    let Some(yard) = Yard::new(0o660) else { return };
+    if !yard.can_unshare() {
+        return;
+    }
+    let set = yard.dir.path().join("set");
+    let options = Options { size: 1 << 14, mode: 0o660, ..Options::per_cpu() };
+    let own = CpuProducer::create(&set, &options).unwrap();
+    let cpu = own.cpus().next().unwrap();
+    let ring = set.join(format!("cpu{cpu}"));
+    for path in [&set, &ring] {
+        chown(path, Some(0), Some(GROUP)).unwrap();
+    }
+    let mut only = CpuSet::new();
+    only.set(cpu as usize).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &only).unwrap();
+    let drive = |name| {
+        let mut command = yard.command_on(&set, true, MEMBER, "cpuer", &["drive", name]);
+        Driven::of(&mut command).0
+    };
+    let (mut one, mut two) = (drive("one"), drive("two"));
+    let mut consumer = Consumer::attach(&ring).unwrap();
+    for seq in 0..100 {
+        assert_eq!(one.ask(&format!("publish 1 {seq} 40")), "ok");
+        assert_eq!(two.ask(&format!("publish 2 {seq} 40")), "ok");
+        own.publish_as(NUMBERED, &said(3, seq, 40)).unwrap();
+    }
+    assert_eq!(one.ask("reserve 1 1 100 40"), "ok");
+    assert_eq!(two.ask("publish 2 100 40"), "ok");
+    own.publish_as(NUMBERED, &said(3, 100, 40)).unwrap();
+    one.kill();
+    until("the kernel to release the lock", || {
+        let stat = Stat::read(&ring).unwrap();
+        stat.producers.iter().filter(|one| one.alive).count() == 2
+    });
+    // Whoever comes next finds out, and opens the ring again.
+    assert_eq!(two.ask("publish 2 101 40"), "ok");
+    own.publish_as(NUMBERED, &said(3, 101, 40)).unwrap();
+    let mut reported = Reported::default();
+    while reported.records < 304 {
+        assert!(consumer.wait(std::time::Duration::from_secs(60)), "{reported:?}");
+        reported.drain(&mut consumer);
+    }
+    let all: Vec<u64> = (0..102).collect();
+    assert_eq!([1, 2, 3].map(|who| reported.by(who)), [&all[..100], &all[..], &all[..]]);
+    two.end();
+    drop((own, consumer));
+    recover(&ring).unwrap();
+    assert_eq!(balance(&ring, false).totals.unwrap().producer.reclaimed.records, 1);
 }

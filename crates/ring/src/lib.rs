@@ -37,7 +37,7 @@
 //! | J | a consumer stores `wait.armed`, a heavy fence, loads `data_head` | I | |
 //! | K | the consumer stores `data_tail`, a light fence, loads `space.armed` | L | a producer never sleeps past free space |
 //! | L | a producer stores `space.armed`, a heavy fence, loads `data_tail` | K | |
-//! | M | a producer of a shared ring takes the lock word by compare-and-swap (acquire) and releases it (release) | M | the holder of the lock sees all earlier writes made under it |
+//! | M | a producer of a shared ring takes the lock word by compare-and-swap (acquire) and releases it (release); in a ring per CPU `cpu_state` is stored (release) and loaded (acquire) likewise | M | the holder of the lock sees all earlier writes made under it |
 //! | N | a reservation of a shared ring is ended by a swap of its header word (release); a reader of a word that may be open loads it (acquire) | N | a record that is seen as ended is whole |
 //! | O | a producer of a shared ring has ended a record, or has stored `producer_pos` (release); a full fence, then it loads `data_head`, `producer_pos` (acquire) and the header words from there on | O | of an older record that ends and a younger one that has ended, one side sees the other; and no word before `producer_pos` is an older one |
 //! | P | a producer that holds the type table's lock has written an entry, then stores `types_used` (release) | P | a reader that sees the count (relaxed, then an acquire fence) sees every entry before it |

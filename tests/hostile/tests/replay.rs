@@ -1,11 +1,13 @@
-//! Replays past findings: every input in `crashes/`, and every initial one, without libFuzzer.
+//! Replays past findings: every input in `crashes/`, every initial one, and those that are kept of what fuzzing
+//! found worth going on from, without libFuzzer.
 
 use perfring_testkit::rng::Rng;
 use std::path::Path;
 
 #[test]
 fn what_was_found_is_survived() {
-    let crashes = Path::new(env!("CARGO_MANIFEST_DIR")).join("crashes");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let dirs = [here.join("crashes"), here.join("../fuzz/corpus")];
     let (mut found, mut seeds) = (0, 0);
     for (target, run) in perfring_hostile::TARGETS {
         for (name, bytes) in perfring_hostile::seeds::of(target) {
@@ -13,15 +15,14 @@ fn what_was_found_is_survived() {
             run(&bytes);
             seeds += 1;
         }
-        let Ok(files) = crashes.join(target).read_dir() else { continue };
-        for file in files {
+        for file in dirs.iter().filter_map(|dir| dir.join(target).read_dir().ok()).flatten() {
             let path = file.expect("a file").path();
             println!("{target}: {}", path.display());
             run(&std::fs::read(path).expect("it can be read"));
             found += 1;
         }
     }
-    println!("{found} past findings, {seeds} seeds");
+    println!("{found} past findings and kept inputs, {seeds} seeds");
     assert!(seeds > 300);
 }
 

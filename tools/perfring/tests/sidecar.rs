@@ -6,7 +6,7 @@ mod command;
 use command::{Live, Place, close_and_wait, json_lines, perfring, run, until};
 use nix::sys::signal::Signal;
 use perfring_consumer::Stat;
-use perfring_producer::{Options, Policy, Producer};
+use perfring_producer::{CpuProducer, Options, Policy, Producer};
 use perfring_telemetry::{Gauge, Log, Resource, Severity, Sink, options};
 use perfring_testkit::rng::Rng;
 use serde_json::Value;
@@ -247,6 +247,28 @@ fn sigterm_delivers_what_was_read_and_the_next_one_continues_there() {
     assert!(lost > 0);
     assert_eq!(came + lost, 10_000, "came {came}, lost {lost}");
     assert_eq!(lines.iter().filter(|line| line["ring"] == "drops").count(), 20);
+}
+
+#[test]
+fn rings_per_cpu_are_forwarded_like_any_others() {
+    let rings = Rings::new();
+    let options = Options { time: true, ..Options::per_cpu() };
+    let producer = CpuProducer::create(rings.dir(), &options).unwrap();
+    let publish = |from: u64, to: u64| {
+        (from..to).for_each(|n| producer.publish(text(n).as_bytes()).unwrap());
+    };
+    publish(0, 100);
+    let out = format!("json:{}", rings.path("out.jsonl"));
+    let sidecar = rings.sidecar(&["--output", &*out]);
+    until("a hundred come", || rings.lines("out").len() == 100);
+    publish(100, 200);
+    until("a hundred more come", || rings.lines("out").len() == 200);
+    sidecar.signal(Signal::SIGTERM);
+    assert_eq!(rings_end(sidecar).2, 143);
+    let lines = rings.lines("out");
+    assert!(lines.iter().all(|line| line["ring"].as_str().unwrap().starts_with("cpu")));
+    let texts: BTreeSet<_> = lines.iter().map(|line| line["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, (0..200).map(text).collect::<Vec<_>>().iter().map(|text| &**text).collect());
 }
 
 #[test]

@@ -60,6 +60,21 @@ def test_records_of_many_rings_come_in_the_order_of_time(rings: RingSet) -> None
     assert all(isinstance(one.item, Record) and one.time == one.item.time for one in seen)
 
 
+def test_rings_per_cpu_are_read_like_any_others(command: str, tmp_path: Path) -> None:
+    rings = str(tmp_path / "rings")
+    subprocess.run([command, "create", rings, "--producers", "cpu", "--time"], check=True)
+    for text in (b"one\ntwo\n", b"three\n"):
+        subprocess.run([command, "publish", rings], check=True, input=text)
+    with Merge(rings, 0.02) as merge:
+        seen = until(merge, some(3))
+    assert [bytes(one.item) for one in seen if isinstance(one.item, Record)] == [
+        b"one",
+        b"two",
+        b"three",
+    ]
+    assert all(one.ring.startswith("cpu") for one in seen)
+
+
 def test_rings_that_come_later_are_read_too(rings: RingSet) -> None:
     with rings.merge(delay=0.01) as merge:
         assert merge.read() is None

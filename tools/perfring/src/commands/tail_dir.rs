@@ -33,7 +33,7 @@ pub(crate) fn run(args: &FollowArgs, dir: &Path, start: Start, stop: &Stop) -> R
         return ended;
     }
     let flushed = output.end(None);
-    let rings = rings(dir)?;
+    let rings = rings(dir).unwrap_or_default(); // removed meanwhile
     report_unknown(args, &rings);
     if args.fail_on_loss && matches!(ended, Ok(()) | Err(Failure::Timeout(_) | Failure::Signal(_)))
     {

@@ -3,7 +3,7 @@
 use super::exclusive::refusal;
 use super::reader::Reader;
 use super::ring::{PATIENCE, about, error, options};
-use super::rings::{Turns, rings_can};
+use super::rings::{Turns, rings_can, waits};
 use crate::CompareError;
 use crate::contestant::{About, Can, Cannot, Contestant, Sender, Setup};
 use nix::unistd::{SysconfVar, sysconf};
@@ -36,7 +36,7 @@ impl Contestant for Cpu {
 
     fn about(setup: &Setup) -> About {
         let how = format!("{} rings, one for each processor, read in turn", cpus());
-        about("perfring cpu", setup, &how)
+        About { waits: waits(setup), ..about("perfring cpu", setup, &how) }
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
@@ -53,7 +53,7 @@ impl Contestant for Cpu {
 
     fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<Turns, CompareError> {
         let open = |cpu| Reader::open(&path.join(format!("cpu{cpu}")), setup);
-        Ok(Turns::new((0..cpus()).map(open).collect::<Result<_, _>>()?))
+        Ok(Turns::new((0..cpus()).map(open).collect::<Result<_, _>>()?, setup))
     }
 }
 

@@ -248,7 +248,7 @@ impl Contestant for InTurn {
 
     fn about(setup: &Setup) -> About {
         let how = format!("{} rings of one producer each, a reader each, in turn", setup.senders);
-        about("perfring rings in turn", setup, &how)
+        About { waits: waits(setup), ..about("perfring rings in turn", setup, &how) }
     }
 
     fn own_channels() -> bool {
@@ -266,19 +266,19 @@ impl Contestant for InTurn {
     fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<Turns, CompareError> {
         let open = |index| Reader::open(&ring(path, index), setup);
         let readers = (0..setup.senders).map(open).collect::<Result<_, _>>()?;
-        Ok(Turns::new(readers))
+        Ok(Turns::new(readers, setup))
     }
 }
 
 /// The reading end of [`InTurn`].
 pub struct Turns {
     readers: Vec<Reader>,
-    at: usize,
+    pauses: u32,
 }
 
 impl Turns {
-    pub(super) fn new(readers: Vec<Reader>) -> Self {
-        Turns { readers, at: 0 }
+    pub(super) fn new(readers: Vec<Reader>, setup: &Setup) -> Self {
+        Turns { readers, pauses: pauses(setup) }
     }
 }
 
@@ -310,11 +310,8 @@ impl Receiver for Turns {
 
     #[inline]
     fn wait(&mut self) {
-        // The wait of one ring, for all of them: a few microseconds at most, and each in turn.
-        self.at = (self.at + 1) % self.readers.len().max(1);
-        if let Some(reader) = self.readers.get_mut(self.at) {
-            reader.wait();
-        }
+        // Not the wait of one ring, which may be idle while another fills up.
+        (0..self.pauses).for_each(|_| spin_loop());
     }
 
     fn reported_lost(&mut self) -> Option<u64> {
