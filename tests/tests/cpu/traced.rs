@@ -216,6 +216,9 @@ impl Traced {
         self.begin(call);
         while let Stop::At(start) = self.go(&starts) {
             let section = *self.sections.iter().find(|section| section.start == start).unwrap();
+            // By itself: later it is this that says so, see `show`.
+            let told = self.read(self.area + RSEQ_CS);
+            assert_eq!(told, section.descriptor, "the kernel knows nothing of the sequence");
             let mut note = |address: u64, stored| {
                 let from = address.wrapping_sub(self.base);
                 let before = points.iter().filter(|point| point.from == from).count();
