@@ -8,7 +8,8 @@ use perfring_consumer::{Consumer, Item, Observer, Policy, Start, Stat};
 use perfring_producer::{
     CpuProducer, Options, Producers, RecordType, ReserveError, SetError, SharedProducer, create,
 };
-use perfring_tests::{NUMBERED, number_of, numbered, ring_dir};
+use perfring_tests::shared::{Raw, until};
+use perfring_tests::{NUMBERED, number_of, numbered, ring_dir, skip};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -194,6 +195,32 @@ fn threads_that_are_migrated_all_the_time_lose_nothing() {
 fn with_timestamps_too() {
     let options = Options { size: 64 << 10, time: true, ..Options::per_cpu() };
     threads_publish(&options, 3, 200_000);
+}
+
+/// perf's fields for the time follow the clocks while one thread publishes on one CPU and nothing is refused.
+#[test]
+fn a_ring_with_time_gets_readings_of_the_clocks_again_and_again() {
+    let source =
+        std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let trusted = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
+    if !source.as_ref().is_ok_and(|source| trusted.contains(&source.trim())) {
+        return skip(&format!("the clock is no counter: {source:?}"));
+    }
+    let dir = ring_dir();
+    let dir = dir.path().join("set");
+    move_to(cpus()[0]);
+    let options = Options { time: true, policy: Policy::Overwrite, ..Options::per_cpu() };
+    let producer = CpuProducer::create(&dir, &options).unwrap();
+    // Odd while it is written.
+    let perf_lock = || Raw::read(&rings(&dir)[0]).at(8) as u32;
+    let mut last = perf_lock();
+    for _ in 0..3 {
+        until("a reading of the clocks", || {
+            (0..2000).for_each(|_| producer.publish(&[7; 40]).unwrap());
+            perf_lock() != last
+        });
+        last = perf_lock();
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use perfring_shm::{
 };
 use perfring_types::{Entries, Entry, PodRecord, Schema};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ const TYPES: u32 = 2;
 ///   [`Options::time`](crate::Options::time): a reader merges them. A thread that migrates keeps its own order
 ///   by timestamp only.
 /// * **Rings** are made when a process first finds itself on a CPU, with the options of the others, and
-///   attached to then: the first record there takes some hundred microseconds.
+///   attached to then: the first record there takes a millisecond or two.
 /// * **Longer payloads** than 512 bytes, and [`CpuProducer::reserve`], close the ring for a moment: they cost
 ///   what they cost in a shared ring. So does every record while a reservation is open in the ring.
 /// * **Signal handlers** may publish what is no longer than 512 bytes, in rings that were attached to before. One that
@@ -64,7 +65,7 @@ pub struct CpuProducer {
     dir: PathBuf,
     name: String,
     options: RingOptions,
-    clock: ThreadsClock<MachineClock>,
+    clock: Arc<ThreadsClock<MachineClock>>,
     rings: CpuRings,
     known: [AtomicU64; KNOWN],
     /// The entries of all types that were registered here: each ring gets them before its first record.
@@ -124,7 +125,7 @@ impl CpuProducer {
             dir,
             name: name.to_owned(),
             options,
-            clock: ThreadsClock::new(clock),
+            clock: Arc::new(ThreadsClock::new(clock)),
             rings: CpuRings::new(),
             known: [const { AtomicU64::new(0) }; KNOWN],
             types: HandlerMutex::default(),
@@ -151,14 +152,16 @@ impl CpuProducer {
         }
         let path = cpu_set::path(&self.dir, cpu);
         let options = RingOptions { cpu, ..self.options };
-        let window = perfring_shm::open_or_create(
+        let mut window = perfring_shm::open_or_create(
             path,
             &options,
             |location| CpuWindow::attach(location.clone(), &self.name),
             CpuWindow::layout,
         )?;
         if window.layout().time {
-            window.begin_time(|| self.clock.read_now())?;
+            window.begin_time(|| self.clock.read())?;
+            let clock = Arc::clone(&self.clock);
+            window.keep_time_by(move || clock.read());
         }
         for entry in types.iter() {
             register(&window, entry).map_err(|source| SetError::Types { cpu, source })?;
@@ -206,7 +209,11 @@ impl CpuProducer {
     fn publish_here(&self, kind: RecordType, payload: &[u8], wake: Wake) -> bool {
         let Ok(here) = CpuThread::here() else { return false };
         let Some(ring) = self.rings.of(here.cpu()) else { return false };
-        ring.publish(here, kind, payload, wake, self.now()).is_ok()
+        let published = ring.publish(here, kind, payload, wake, self.now()).is_ok();
+        if published {
+            self.published(ring);
+        }
+        published
     }
 
     /// Publishes again: the thread has moved, or its CPU has no ring yet; or counts the refusal.
@@ -219,10 +226,8 @@ impl CpuProducer {
         wake: Wake,
     ) -> Result<(), ReserveError> {
         let attempt = |here, ring: &CpuWindow| {
-            let now = self.now();
-            ring.publish(here, kind, payload, wake, now)?;
-            // Now and then is enough: this is where each block of records begins.
-            ring.keep_time(now, || self.clock.read());
+            ring.publish(here, kind, payload, wake, self.now())?;
+            self.published(ring);
             Ok(())
         };
         self.rings
@@ -257,8 +262,11 @@ impl CpuProducer {
         timeout: Duration,
     ) -> Result<(), ReserveError> {
         let len = payload.len();
-        let attempt =
-            |here, ring: &CpuWindow| ring.publish(here, kind, payload, Wake::Auto, self.now());
+        let attempt = |here, ring: &CpuWindow| {
+            ring.publish(here, kind, payload, Wake::Auto, self.now())?;
+            self.published(ring);
+            Ok(())
+        };
         self.wait_for(timeout, len, attempt).map_err(|refusal| self.rings.refuse(refusal, len))
     }
 
@@ -276,7 +284,11 @@ impl CpuProducer {
         self.rings
             .on_this_cpu(
                 |cpu| self.attach_to(cpu),
-                |here, ring| ring.reserve(here, kind, len, self.now()),
+                |here, ring| {
+                    let record = ring.reserve(here, kind, len, self.now())?;
+                    self.published(ring); // it has its timestamp
+                    Ok(record)
+                },
             )
             .map_err(|refusal| self.rings.refuse(refusal, len))
     }
@@ -368,6 +380,14 @@ impl CpuProducer {
         if self.options.time { self.clock.now() } else { 0 }
     }
 
+    /// After this thread has published in a ring, which may have raised the timestamp to that of a record before.
+    #[inline(always)]
+    fn published(&self, ring: &CpuWindow) {
+        if self.options.time {
+            self.clock.stored(ring.newest_timestamp());
+        }
+    }
+
     fn wait_for<'a, T>(
         &'a self,
         timeout: Duration,
@@ -377,10 +397,10 @@ impl CpuProducer {
         let until = Instant::now() + timeout;
         loop {
             match self.rings.on_this_cpu(|cpu| self.attach_to(cpu), &mut attempt) {
-                Err(Refused::By(cpu, Refusal::Full | Refusal::Pending { .. })) => {
+                Err(Refused::By(cpu, refusal @ (Refusal::Full | Refusal::Pending { .. }))) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
-                        return Err(Refused::By(cpu, Refusal::Full));
+                        return Err(Refused::By(cpu, refusal));
                     }
                     if let Some(ring) = self.rings.of(cpu) {
                         ring.sleep_for_space(len, left);
@@ -393,10 +413,11 @@ impl CpuProducer {
 }
 
 fn register(ring: &CpuWindow, entry: &[u64]) -> Result<(), ReserveError> {
-    ring.with_types(|types| match Entries::new(entry).next() {
+    let done = ring.with_types(|types| match Entries::new(entry).next() {
         Some(Ok(entry)) => put_entry(types, &entry),
         _ => Ok(()), // cannot be: a schema made it
-    })
+    });
+    done.unwrap_or(Err(ReserveError::Type(TypeError::Busy)))
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Timestamps for all threads of a process: a [`Line`] for all of them, drawn anew by whoever first finds that it
 //! has ended. Nobody waits for that one, who may be off its core: meanwhile the others read the clock itself.
 //!
-//! The line and the clock are apart by what [`crate::timestamp`] says. So that this puts no thread's records into
-//! another order, whichever rings they are in, each of its timestamps is greater than the one before.
+//! The line and the clock are apart by what [`crate::timestamp`] says, and so are the lines of two processes. So that
+//! this puts no thread's records into another order, whichever rings they are in, each of its timestamps is greater than
+//! the one before, and than that to which a ring has raised it. (A signal handler that comes between the two steps of
+//! [`ThreadsClock::now`] and publishes is a thread of its own in this.)
 
 use crate::timestamp::{Clock, Line};
 use perfring_ring::Reading;
@@ -10,6 +12,9 @@ use perfring_shm::Clocks;
 use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// A timestamp that is so far ahead of the last one, in ns, is none.
+const FUTURE: u64 = 1_000_000_000;
 
 thread_local! {
     /// This thread's last timestamp.
@@ -85,14 +90,22 @@ impl<S: Clocks + Copy> ThreadsClock<S> {
         self.lines.store(lines, Ordering::Release);
     }
 
-    /// Returns what the clocks say, for a new ring.
-    pub(crate) fn read_now(&self) -> Reading {
-        self.read().unwrap_or_else(|| Clock::new(self.source).read())
+    /// Notes the timestamp that a ring has, once this thread has published there: its next one is greater.
+    #[inline(always)]
+    pub(crate) fn stored(&self, newest: u64) {
+        let last = LAST.get();
+        // A later one is of a damaged ring. It is no less, unless another process says so.
+        if newest.wrapping_sub(last) < FUTURE {
+            LAST.set(newest);
+        }
     }
 
-    /// Returns what the clocks say, for a ring. `None` if another thread draws a line.
-    pub(crate) fn read(&self) -> Option<Reading> {
-        Some(self.drawer.try_lock().ok()?.read())
+    /// Returns what the clocks say, for a ring; without the rate of the counter if another thread draws a line.
+    pub(crate) fn read(&self) -> Reading {
+        match self.drawer.try_lock() {
+            Ok(mut drawer) => drawer.read(),
+            Err(_) => Clock::new(self.source).read(),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::sys::rseq::{Ended, LONGEST, NoRseq, Place, Thread, Whole};
 use crate::sys::sequence;
 use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType, RecordWord};
 use perfring_ring::{Fences, ProducerTotals, Reading, Refusal, Ring, Wake, owes_wake};
+use std::fmt;
 use std::marker::PhantomData;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,10 +80,21 @@ pub struct CpuWindow {
     fences: Fences,
     /// Records and bytes that were refused while another thread had `slow`, and are to be counted.
     uncounted: [AtomicU64; 2],
-    /// When the ring gets the next reading of the clocks.
-    keep_at: AtomicU64,
+    keep: Option<Keep>,
     layout: Layout,
     slow: Slow,
+}
+
+/// What a ring gets readings of the clocks from, and when the next time.
+struct Keep {
+    at: AtomicU64,
+    read: Box<dyn Fn() -> Reading + Send + Sync>,
+}
+
+impl fmt::Debug for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keep").field("at", &self.at).finish_non_exhaustive()
+    }
 }
 
 // SAFETY: `place` is the only part that does not say so itself. It names a mapping that belongs to no
@@ -115,7 +127,7 @@ impl CpuWindow {
             slot: window.slot(),
             fences: futex::fences(),
             uncounted: [const { AtomicU64::new(0) }; 2],
-            keep_at: AtomicU64::new(0),
+            keep: None,
             layout,
             slow: Slow::new(window, REPORT),
         })
@@ -235,6 +247,7 @@ impl CpuWindow {
                 }
             }
             let slow = self.enter()?;
+            self.keep_time(&slow, now);
             self.close(thread)?;
             let alone = self.slow.held.load(Ordering::Relaxed) & !REPORT == 0;
             if len <= LONGEST && alone && slow.open_for_sequences(len).is_ok() {
@@ -267,6 +280,7 @@ impl CpuWindow {
         }
         for _ in 0..ROUNDS {
             let slow = self.enter()?;
+            self.keep_time(&slow, now);
             self.close(from.thread)?;
             self.slow.held.fetch_add(1, Ordering::Relaxed);
             match slow.reserve_loose(kind, len, now) {
@@ -318,22 +332,34 @@ impl CpuWindow {
         self.enter().ok().map(|slow| slow.totals())
     }
 
-    /// Stores in a ring with time what the clocks say, if this process has not done so for a while before `now`.
-    /// Does nothing if it cannot be done at once.
-    #[inline]
-    pub fn keep_time(&self, now: u64, read: impl FnOnce() -> Option<Reading>) {
-        if self.timed && now >= self.keep_at.load(Ordering::Relaxed) {
-            let Some(reading) = read() else { return };
-            if self.enter().is_ok_and(|slow| slow.keep_time(|| reading)) {
-                self.keep_at.store(now.saturating_add(KEEP_NS), Ordering::Relaxed);
-            }
+    /// Has the ring get what the clocks say, by this function, where room is made, if this process has not done so
+    /// for a while. In a ring with time.
+    pub fn keep_time_by(&mut self, read: impl Fn() -> Reading + Send + Sync + 'static) {
+        self.keep = Some(Keep { at: AtomicU64::new(0), read: Box::new(read) });
+    }
+
+    fn keep_time(&self, slow: &Locked<'_>, now: u64) {
+        if let Some(keep) = &self.keep
+            && now >= keep.at.load(Ordering::Relaxed)
+            && slow.keep_time(|| (keep.read)())
+        {
+            keep.at.store(now.saturating_add(KEEP_NS), Ordering::Relaxed);
         }
     }
 
-    /// Calls a function with the ring's type table.
-    pub fn with_types<T>(&self, then: impl FnOnce(TypesWindow<'_>) -> T) -> T {
-        let slow = self.slow.lock();
-        then(slow.types())
+    /// Returns a timestamp that no record of the ring's so far is younger than. Another process may say anything here.
+    #[must_use]
+    #[inline(always)]
+    pub fn newest_timestamp(&self) -> u64 {
+        // Relaxed: a record of this thread is not younger than what it stored itself.
+        self.ring().header().shared.newest_timestamp.load(Ordering::Relaxed)
+    }
+
+    /// Calls a function with the ring's type table. `None` in a signal handler that interrupted a producer of such a
+    /// ring.
+    pub fn with_types<T>(&self, then: impl FnOnce(TypesWindow<'_>) -> T) -> Option<T> {
+        let slow = self.slow.lock_unless_interrupted()?;
+        Some(then(slow.types()))
     }
 
     /// Returns the ring's open file, by a function, as another thread may use it.

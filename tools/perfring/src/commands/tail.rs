@@ -14,8 +14,9 @@ use perfring_consumer::{Location, Observer, Start};
 /// ring, it reports how much it missed. With --perf, kernel events are merged with the ring's
 /// records in the order of time, until their process ends.
 ///
-/// The rings of a directory are merged in the order of time, and each line begins with the ring's name; with -f,
-/// rings that come later too. Without timestamps, the order is that in which they are read.
+/// The rings of a directory are merged in the order of time; each line of text begins with the ring's name, and
+/// JSON has it as "ring". With -f, rings that come later are read too, and records are shown a tenth of a second late, so
+/// that they are in order. Rings without timestamps are shown one after the other.
 ///
 /// Example: perfring tail -f --format json /dev/shm/ticks
 ///
@@ -24,7 +25,7 @@ use perfring_consumer::{Location, Observer, Start};
 /// Example: perfring tail --perf context-switches --pid 1234 /dev/shm/log
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A path, or shm:NAME, or a directory of rings; optional with --perf
+    /// A path, or shm:NAME, or a directory of rings (not with --perf); optional with --perf
     #[arg(value_parser = args::location(), required_unless_present = "perf")]
     ring: Option<Location>,
     /// Where to begin: at the oldest record present, or with new records only. Older records are
