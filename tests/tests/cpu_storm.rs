@@ -12,11 +12,11 @@
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use perfring_consumer::{Cause, Consumer, Item, Policy, Stat, recover};
+use perfring_consumer::{Cause, Consumer, Item, Policy, ReadError, Stat, recover};
 use perfring_producer::{CpuProducer, Options};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::cases;
-use perfring_tests::shared::{balance, reporter, said};
+use perfring_tests::shared::{Raw, balance, reporter, said};
 use perfring_tests::{NUMBERED, actor, ring_dir};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, PipeWriter};
@@ -174,8 +174,8 @@ struct Seen {
 }
 
 impl Seen {
-    fn read(&mut self, consumer: &mut Consumer) {
-        while let Some(item) = consumer.read().unwrap() {
+    fn read(&mut self, ring: &Path, consumer: &mut Consumer) {
+        while let Some(item) = consumer.read().unwrap_or_else(|error| damaged(ring, &error)) {
             match item {
                 Item::Record(record) => {
                     let (who, seq) = reporter(record.bytes);
@@ -187,6 +187,14 @@ impl Seen {
             }
         }
     }
+}
+
+/// Fails with the positions of a damaged ring.
+fn damaged(ring: &Path, error: &ReadError) -> ! {
+    let raw = Raw::read(ring);
+    let fields = ["producer_pos", "shared_lock", "cpu_state", "cpu_limit", "cpu_count"];
+    let fields = fields.map(|name| format!("{name} {:#x}", raw.field(name)));
+    panic!("{error}: head {:#x}, tail {:#x}, {fields:?}", raw.head(), raw.tail());
 }
 
 /// Marks the storm as over, also if it ends by a failure.
@@ -238,7 +246,7 @@ fn storm(policy: Policy) {
                         // In this order: what was there when it was over is read.
                         let last = over.load(Ordering::SeqCst);
                         consumer.wait(Duration::from_millis(50));
-                        seen.read(&mut consumer);
+                        seen.read(ring, &mut consumer);
                         if last {
                             return seen;
                         }

@@ -183,8 +183,9 @@ pub enum Sequence {
     Slow,
 }
 
-/// Publishes a record as the restartable sequence does, store for store, and calls `step` before each:
-/// one that returns false is where the thread is preempted, so that nothing after it happens. Not to be
+/// Publishes a record as the restartable sequence does, by the same stores (those between the count and `data_head` in
+/// another order, which means nothing), and calls `step` before them: one that returns false is where the thread is
+/// preempted, so that nothing after it happens. Not to be
 /// called by two threads at a time: they would be on one CPU.
 ///
 /// `payload` are whole words; `now` the timestamp, in a ring that has them.
