@@ -13,10 +13,13 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// A timestamp that is so far ahead of the last one, in ns, is none.
+/// A timestamp that is so far ahead of the clock, in ns, is none: one ring's writers could have a thread's records in all
+/// others bear it.
 const FUTURE: u64 = 1_000_000_000;
 
 thread_local! {
+    /// What the clock was for this thread's last timestamp.
+    static CLOCK: Cell<u64> = const { Cell::new(0) };
     /// This thread's last timestamp.
     static LAST: Cell<u64> = const { Cell::new(0) };
 }
@@ -48,6 +51,7 @@ impl<S: Clocks + Copy> ThreadsClock<S> {
             Some(now) => now,
             None => self.by_clock(),
         };
+        CLOCK.set(now);
         let now = now.max(LAST.get() + 1);
         LAST.set(now);
         now
@@ -93,10 +97,9 @@ impl<S: Clocks + Copy> ThreadsClock<S> {
     /// Notes the timestamp that a ring has, once this thread has published there: its next one is greater.
     #[inline(always)]
     pub(crate) fn stored(&self, newest: u64) {
-        let last = LAST.get();
-        // A later one is of a damaged ring. It is no less, unless another process says so.
-        if newest.wrapping_sub(last) < FUTURE {
-            LAST.set(newest);
+        // Compared with the clock: bounded for each record, it could still be raised without end.
+        if newest.wrapping_sub(CLOCK.get()) < FUTURE {
+            LAST.set(LAST.get().max(newest));
         }
     }
 

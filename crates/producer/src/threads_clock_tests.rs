@@ -88,8 +88,13 @@ fn what_a_ring_has_raised_a_timestamp_to_is_before_the_next_one() {
     clock.stored(now + 12_000);
     assert_eq!(clock.now(), now + 12_001);
     // What no producer has stored.
-    for damaged in [0, now, now + 12_001 + FUTURE, u64::MAX] {
+    for damaged in [0, now, now + FUTURE, u64::MAX] {
         clock.stored(damaged);
     }
     assert_eq!(clock.now(), now + 12_002);
+    // Nor is it raised by as much again and again.
+    for _ in 0..3 {
+        clock.stored(clock.now() + FUTURE - 20_000);
+    }
+    assert!(clock.now() < now + FUTURE);
 }
