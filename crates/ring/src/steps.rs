@@ -16,11 +16,11 @@ std::thread_local! {
 pub(crate) fn step() {
     let steps = STEPS.get() + 1;
     STEPS.set(steps);
-    HOOK.with_borrow_mut(|hook| {
-        if let Some(hook) = hook {
-            hook(steps);
-        }
-    });
+    // Not for the steps of the hook itself.
+    if let Some(mut hook) = HOOK.take() {
+        hook(steps);
+        HOOK.set(Some(hook));
+    }
 }
 
 pub(crate) fn locked() {
@@ -36,7 +36,7 @@ pub(crate) fn most_locked() -> u64 {
     MOST.replace(0)
 }
 
-/// Calls a function at each step of this thread, with their number.
+/// Calls a function at each step of this thread, with their number: what other processes do meanwhile.
 pub(crate) fn at_each(hook: impl FnMut(u64) + 'static) {
     STEPS.set(0);
     HOOK.set(Some(Box::new(hook)));

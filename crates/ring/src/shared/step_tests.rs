@@ -1,8 +1,10 @@
-//! How many records one hold of the lock, and one advance, go over: counted, not timed.
+//! How many records one hold of the lock, and one advance, go over: counted, not timed. And walks without the lock
+//! that are overtaken in the middle.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use crate::heap::HeapRing;
 use crate::observer::intact::Snapshot;
+use crate::reserve::fill;
 use crate::shared::cpu::{Sequence, close, section};
 use crate::shared::owner::recover;
 use crate::shared::publish::SharedWriter;
@@ -241,9 +243,8 @@ fn a_ring_per_cpu_is_opened_in_short_steps() {
     }
 }
 
-/// The head is set back at every thousandth record that an advance goes over.
-#[test]
-fn an_advance_ends_although_the_head_is_set_back() {
+/// Another process moves the head at every thousandth record that an advance goes over.
+fn an_advance_ends_although(move_head: fn(u64) -> u64) {
     let heap = Arc::new(HeapRing::new(1 << 20, Policy::Drop).unwrap().many(PRODUCERS));
     let dead = Dead::default();
     let at = heap.shared();
@@ -260,8 +261,116 @@ fn an_advance_ends_although_the_head_is_set_back() {
     steps::at_each(move |steps| {
         assert!(steps < 1 << 17, "a ring has {} records, and it goes on", 1 << 15);
         if steps % 1000 == 0 {
-            hostile.header().data_head.store(0, Ordering::SeqCst);
+            let head = &hostile.header().data_head;
+            head.store(move_head(head.load(Ordering::SeqCst)), Ordering::SeqCst);
         }
     });
     let _ = one.commit(at, &dead, open, 8, Wake::Auto);
+}
+
+#[test]
+fn an_advance_ends_although_the_head_is_set_back() {
+    an_advance_ends_although(|_| 0);
+}
+
+#[test]
+fn an_advance_ends_although_the_head_is_moved_on_under_it() {
+    an_advance_ends_although(|head| head + 16);
+}
+
+/// A ring with a reservation of slot 0 at the head, a record, a reservation of slot 1, which stays open, and records
+/// of slot 2. What walks from the head on is overtaken after its first step.
+struct Overtaken {
+    heap: Arc<HeapRing>,
+    one: (SharedWriter, Reserved),
+    two: (SharedWriter, Reserved),
+    three: SharedWriter,
+}
+
+impl Overtaken {
+    const SIZE: u64 = 4 << 10;
+    /// Where the walk's second record is, and where the reservation of slot 1.
+    const SECOND: u64 = 16;
+    const OPEN: u64 = 32;
+    /// A slot that nobody has.
+    const DEAD: u32 = 3;
+
+    fn new() -> Self {
+        let heap = HeapRing::new(Self::SIZE, Policy::Overwrite).unwrap().many(Self::DEAD + 1);
+        let (heap, dead) = (Arc::new(heap), Dead::default());
+        let at = heap.shared();
+        let join = |slot| {
+            let who = OwnerInfo::default();
+            SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &dead).unwrap()
+        };
+        let (mut one, mut two, mut three) = (join(0), join(1), join(2));
+        let first = one.try_reserve(at, &dead, KIND, 8, 0).unwrap();
+        two.publish(at, &dead, KIND, 8, Wake::No, |_| {}).unwrap();
+        let open = two.try_reserve(at, &dead, KIND, 8, 0).unwrap();
+        assert_eq!((first.pos(), open.pos()), (0, Self::OPEN));
+        for _ in 0..4 {
+            publish_words(&mut three, &heap, RecordWord::busy(24, Self::DEAD));
+        }
+        Overtaken { heap, one: (one, first), two: (two, open), three }
+    }
+
+    /// Others publish until the ring is full up to the open reservation: over the walk's second record comes a payload
+    /// that looks like this record.
+    fn overtake(mut by: SharedWriter, heap: &HeapRing, forged: RecordWord) {
+        let (at, dead) = (heap.shared(), Dead::default());
+        while at.producer_pos() < Self::SIZE {
+            by.publish(at, &dead, KIND, 8, Wake::No, |_| {}).unwrap();
+        }
+        publish_words(&mut by, heap, forged);
+        assert_eq!(heap.ring().load(Self::SECOND), forged.raw());
+        assert_eq!((at.ring().tail(), at.ring().head()), (Self::OPEN, Self::OPEN));
+    }
+
+    /// Nothing has passed the open reservation, or changed what is behind it.
+    fn check(heap: &HeapRing, (mut two, open): (SharedWriter, Reserved)) {
+        let (at, dead) = (heap.shared(), Dead::default());
+        assert_eq!(at.ring().head(), Self::OPEN);
+        for record in 0..4 {
+            let payload = Self::OPEN + 16 + 24 * record + 8;
+            let word = RecordWord::busy(24, Self::DEAD).raw();
+            assert_eq!([payload, payload + 8].map(|pos| at.ring().load(pos)), [word; 2]);
+        }
+        let _ = two.commit(at, &dead, open, 8, Wake::No);
+        assert_eq!(at.ring().head(), at.producer_pos());
+        assert!(Snapshot::of(at, Policy::Overwrite, |_| false).is_ok());
+    }
+}
+
+/// Publishes a record whose payload is a word twice.
+fn publish_words(by: &mut SharedWriter, heap: &HeapRing, word: RecordWord) {
+    let payload = [word.raw().to_le_bytes(); 2].concat();
+    let write = |reserved: &Reserved| fill(heap.ring(), reserved, &payload);
+    by.publish(heap.shared(), &Dead::default(), KIND, 16, Wake::No, write).unwrap();
+}
+
+#[test]
+fn an_advance_that_is_overtaken_does_not_pass_what_is_open() {
+    let Overtaken { heap, one: (mut one, first), two, three } = Overtaken::new();
+    let (hooked, mut three) = (Arc::clone(&heap), Some(three));
+    steps::at_each(move |_| {
+        let Some(three) = three.take() else { return };
+        Overtaken::overtake(three, &hooked, RecordWord::of(KIND, 40));
+    });
+    let _ = one.commit(heap.shared(), &Dead::default(), first, 8, Wake::No);
+    Overtaken::check(&heap, two);
+}
+
+#[test]
+fn a_recovery_that_is_overtaken_makes_no_holes_in_payloads() {
+    let Overtaken { heap, one, two, three } = Overtaken::new();
+    let (hooked, mut others) = (Arc::clone(&heap), Some((one, three)));
+    steps::at_each(move |_| {
+        let Some(((mut one, first), three)) = others.take() else { return };
+        let _ = one.commit(hooked.shared(), &Dead::default(), first, 8, Wake::No);
+        Overtaken::overtake(three, &hooked, RecordWord::busy(48, Overtaken::DEAD));
+    });
+    let dead = Dead(Cell::new(1 << Overtaken::DEAD));
+    let recovered = recover(heap.shared(), 7, &dead).unwrap();
+    assert_eq!(recovered.swept, []);
+    Overtaken::check(&heap, two);
 }

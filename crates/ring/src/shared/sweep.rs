@@ -18,15 +18,15 @@ use perfring_abi::{Hole, RecordWord};
 /// one: one side sees the other, so `data_head` is always before an open reservation or at the end.
 ///
 /// There is no ABA: a position is never reused, and the words that led from `head` on remain until
-/// `head` has passed them, so a swap that succeeds was right.
+/// `head` has passed them, so a swap that succeeds was right. One that fails says nothing of them: the walk may have
+/// been overtaken by a whole ring, and have read what is in their place. So it is done again.
 ///
-/// It takes at most a step and a swap for each record of a ring, whatever other processes store in
+/// It takes at most two steps and a swap for each record of a ring, whatever other processes store in
 /// the page:
 ///
 /// * It goes no further than to where `producer_pos` was at first. What is reserved beyond ends after
 ///   this caller's end (O), so that the advance which follows finds this caller's end, and passes it.
-/// * Where another process has moved the head, this goes on from there, and walks over no record a
-///   second time: what had ended stays so.
+/// * Where another process has moved the head, this goes on from there. It goes over no more than a ring a second time.
 /// * The head of a sound ring never goes back. Where it does, this returns it, and the next
 ///   reservation that looks for room reports damage.
 #[inline(always)]
@@ -48,37 +48,41 @@ fn advance_by<const MOST: usize>(at: Shared<'_>) -> u64 {
     let header = at.ring.header;
     let mut head = header.data_head.load(Ordering::SeqCst); // O, and B
     let end = header.shared.producer_pos.load(Ordering::SeqCst); // O
-    // All records before this one have ended.
-    let mut to = head;
-    let mut steps = 0;
+    let (mut steps, mut again) = (0, 0);
     loop {
         if head >= end || end - head >= at.ring.data_size() || steps == MOST {
             return head; // nothing to do, or invalid
         }
-        if to <= head {
-            to = head;
-            let upto = end.min(head.saturating_add(totals_interval(at.ring)));
-            let load = |pos| at.ring.word(pos).load(Ordering::SeqCst); // N, O
-            let mut records = Walk { pos: head, end, load };
-            while to < upto
-                && steps != MOST
-                && let Some(Ok(record)) = records.next()
-                && record.word.owner().is_none()
-            {
-                to = record.end();
-                if MOST != usize::MAX {
-                    steps += 1;
-                }
+        // All records before this one have ended.
+        let mut to = head;
+        let upto = end.min(head.saturating_add(totals_interval(at.ring)));
+        let load = |pos| at.ring.word(pos).load(Ordering::SeqCst); // N, O
+        let mut records = Walk { pos: head, end, load };
+        while to < upto
+            && steps != MOST
+            && let Some(Ok(record)) = records.next()
+            && record.word.owner().is_none()
+        {
+            to = record.end();
+            if MOST != usize::MAX {
+                steps += 1;
             }
-            if to == head {
-                return head;
-            }
+        }
+        if to == head {
+            return head;
         }
         // A, pairs with B: also passes on what N acquired of the records' own producers.
         match header.data_head.compare_exchange(head, to, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => head = to,
             Err(now) if now < head => return now,
-            Err(now) => head = now, // O, and B
+            // O, and B
+            Err(now) => {
+                again += to.saturating_sub(now);
+                if again > at.ring.data_size() {
+                    return now;
+                }
+                head = now;
+            }
         }
     }
 }
@@ -141,6 +145,10 @@ pub(crate) fn sweep(at: Shared<'_>, dead: u32, from: u64) -> Option<u64> {
     rest
 }
 
+/// How often a walk without the lock is begun again. It has nothing to find where it is overtaken so often: the head
+/// stops at what a dead producer has left open.
+const OVERTAKEN: u32 = if cfg!(loom) { 2 } else { 100 };
+
 /// Returns the first open reservation from `from` on whose owner is dead, and the owner's slot.
 /// Without the lock: the caller checks it again.
 pub(crate) fn next_dead<P: Liveness>(
@@ -148,6 +156,18 @@ pub(crate) fn next_dead<P: Liveness>(
     liveness: &P,
     from: u64,
 ) -> Option<(Record, u32)> {
+    for _ in 0..OVERTAKEN {
+        let from = from.max(at.ring.head());
+        let found = find_dead(at, liveness, from);
+        // F, pairs with E: where the tail has passed `from`, the walk may have read what is in its records' place.
+        if at.ring.tail() <= from {
+            return found;
+        }
+    }
+    None
+}
+
+fn find_dead<P: Liveness>(at: Shared<'_>, liveness: &P, from: u64) -> Option<(Record, u32)> {
     let mut alive = None;
     // A damaged record cannot be ended.
     for record in at.unpublished_from(at.ring.head(), from).map_while(Result::ok) {
