@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub enum WaitStrategy {
     /// Polls all the time.
     Latency,
-    /// Executes 64 `PAUSE` instructions (a microsecond or two) before every poll; an observer, 512.
+    /// Executes 256 `PAUSE` instructions (some microseconds) before every poll; an observer, 512.
     Throughput,
     /// Keeps its distance from a producer that publishes faster than it reads, and stays close to
     /// one that does not.
@@ -22,6 +22,9 @@ pub enum WaitStrategy {
 
 /// An adaptive reader that found less than this many bytes at a poll is too close.
 const TOO_CLOSE: u64 = 16 << 10;
+/// Bytes that a producer publishes for each `PAUSE`, about 1 GB/s, if it is worth a greater distance than
+/// [`Distance::near`]; a quarter of them is too few to keep it.
+const FAST: u64 = 16;
 /// How long a waiting reader spins before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
 
@@ -38,7 +41,9 @@ pub(crate) enum Poll {
 #[derive(Debug)]
 pub(crate) struct Distance {
     pauses: u32,
-    /// `PAUSE` instructions before a poll of a reader that keeps its distance.
+    /// `PAUSE` instructions before a poll of a reader that keeps its distance, whatever it finds.
+    near: u32,
+    /// The most of them.
     far: u32,
     /// At more bytes than this at a poll, the distance is too great.
     most: u64,
@@ -47,14 +52,15 @@ pub(crate) struct Distance {
 }
 
 impl Distance {
-    /// The distance of a consumer: 64 `PAUSE` instructions, a microsecond or two.
+    /// The distance of a consumer: 64 `PAUSE` instructions, a microsecond or two, and up to four times as many from
+    /// a producer that fills them.
     pub(crate) fn of_consumer(data_size: u64) -> Self {
-        Distance { pauses: 0, far: 64, most: data_size / 8, cursor: 0 }
+        Distance { pauses: 0, near: 64, far: 256, most: data_size / 8, cursor: 0 }
     }
 
-    /// The distance of an observer, which is to cost a producer little: eight times a consumer's.
+    /// The distance of an observer, which is to cost a producer little.
     pub(crate) fn of_observer(data_size: u64) -> Self {
-        Distance { far: 512, ..Distance::of_consumer(data_size) }
+        Distance { near: 512, far: 512, ..Distance::of_consumer(data_size) }
     }
 
     /// Waits before a reader that has read all it knows of, up to `cursor`, polls the head again.
@@ -70,17 +76,25 @@ impl Distance {
             WaitStrategy::Latency => 0,
             WaitStrategy::Throughput => self.far,
             WaitStrategy::Adaptive => {
-                let pauses = self.pauses;
-                if found > self.most {
-                    self.pauses /= 2;
-                } else if found < TOO_CLOSE {
-                    self.pauses = (pauses * 2).clamp(1, self.far);
-                }
-                pauses
+                let next = self.next(found);
+                std::mem::replace(&mut self.pauses, next)
             }
         };
         for _ in 0..pauses {
             spin_loop();
+        }
+    }
+
+    /// Returns how many pauses are right where these found so many bytes.
+    fn next(&self, found: u64) -> u32 {
+        let pauses = self.pauses;
+        let came = |bytes| found >= bytes * u64::from(pauses);
+        if found > self.most || (pauses > self.near && !came(FAST / 4)) {
+            pauses / 2
+        } else if found < TOO_CLOSE && (pauses < self.near || came(FAST)) {
+            (pauses * 2).clamp(1, self.far)
+        } else {
+            pauses
         }
     }
 
@@ -127,4 +141,44 @@ impl Distance {
 pub(crate) fn left(deadline: Option<Instant>) -> Option<Duration> {
     let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
     (!left.is_zero()).then_some(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Distance, TOO_CLOSE};
+
+    /// The pauses of a reader that finds what a producer publishes at so many bytes for each, and records of 16.
+    fn settled(mut distance: Distance, bytes: u64) -> u32 {
+        let mut steps = Vec::new();
+        for _ in 0..64 {
+            distance.pauses = distance.next((bytes * u64::from(distance.pauses)).max(16));
+            steps.push(distance.pauses);
+        }
+        assert_eq!(steps[62], steps[63], "it goes to and fro: {steps:?}");
+        steps[63]
+    }
+
+    #[test]
+    fn a_consumer_goes_as_far_from_a_producer_as_that_is_fast() {
+        let consumer = || Distance::of_consumer(1 << 20);
+        assert_eq!([0, 1, 15].map(|bytes| settled(consumer(), bytes)), [64; 3]);
+        assert_eq!([16, 63].map(|bytes| settled(consumer(), bytes)), [256; 2]);
+        // Until it finds enough at a poll.
+        assert_eq!(settled(consumer(), 200), 128);
+        const { assert!(200 * 128 >= TOO_CLOSE) };
+        // Nearer where the producer becomes slower, but not because records come one at a time.
+        let was_fast = |pauses| Distance { pauses, ..consumer() };
+        assert_eq!([3, 4].map(|bytes| settled(was_fast(256), bytes)), [64, 256]);
+        assert_eq!(was_fast(64).next(16), 64);
+        // Before the ring is full.
+        assert_eq!(was_fast(256).next((1 << 17) + 1), 128);
+    }
+
+    #[test]
+    fn an_observer_keeps_the_same_distance_from_all() {
+        assert_eq!(
+            [0, 15, 16].map(|bytes| settled(Distance::of_observer(1 << 20), bytes)),
+            [512; 3]
+        );
+    }
 }
