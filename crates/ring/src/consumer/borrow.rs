@@ -397,9 +397,13 @@ impl Reader {
     /// them at once with [`Reader::pass`].
     ///
     /// # Errors
-    /// [`Corrupt`] if there is no valid record at that position.
+    /// [`Corrupt`] if there is no valid record at that position, or it is before [`Reader::cursor`]: from there to
+    /// the head it may be more than a ring, and a record longer than one.
     #[inline]
     pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<(Found, u64)>, Corrupt> {
+        if cursor < self.cursor() {
+            return Err(Corrupt { pos: cursor });
+        }
         step(ring, self.shape(), cursor, self.progress.head)
     }
 
