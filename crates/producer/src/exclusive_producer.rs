@@ -4,7 +4,7 @@ use crate::batch::Batch;
 use crate::each::Each;
 use crate::errors::ReserveError;
 use crate::known_types::Known;
-use crate::space::{offer_timeout, put, reserve, reserve_slowly, reserve_timeout};
+use crate::space::{offer_timeout, put, put_timeout, reserve, reserve_slowly, reserve_timeout};
 use crate::timestamp::Clock;
 use perfring_abi::{Producers, RecordType};
 use perfring_ring::{Count, ProducerTotals, Wake};
@@ -222,20 +222,19 @@ impl Producer {
         reserve_timeout(&mut self.window, &mut self.clock, kind, len, timeout)
     }
 
-    /// Publishes one record, and waits for space for at most `timeout`.
+    /// Publishes one record, and waits for space for at most `timeout`. Where there is space this is
+    /// [`Producer::publish_as`].
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.
+    #[inline(always)]
     pub fn publish_timeout(
         &mut self,
         kind: RecordType,
         payload: &[u8],
         timeout: Duration,
     ) -> Result<(), ReserveError> {
-        let mut record = self.reserve_timeout(kind, payload.len(), timeout)?;
-        record.copy_from_slice(payload);
-        record.commit();
-        Ok(())
+        put_timeout(&mut self.window, &mut self.clock, kind, payload, timeout)
     }
 
     /// Reserves space as [`Producer::reserve_timeout`] does, but returns `None`, and counts

@@ -92,7 +92,7 @@ impl SharedProducer {
     /// Waits and attempts again. Where the ring is full, spins for the time that a fast consumer
     /// takes, then sleeps.
     #[cold]
-    fn wait_on<T>(
+    pub(crate) fn wait_on<T>(
         &self,
         mut refusal: Refusal,
         timeout: Duration,

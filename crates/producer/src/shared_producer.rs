@@ -175,14 +175,28 @@ impl SharedProducer {
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.
+    #[inline(always)]
     pub fn reserve_timeout(
         &self,
         kind: RecordType,
         len: usize,
         timeout: Duration,
     ) -> Result<SharedReservation<'_>, ReserveError> {
+        let record = self.window.try_reserve(kind, len, || self.now());
+        record.or_else(|refusal| self.reserve_after(refusal, kind, len, timeout))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reserve_after(
+        &self,
+        refusal: Refusal,
+        kind: RecordType,
+        len: usize,
+        timeout: Duration,
+    ) -> Result<SharedReservation<'_>, ReserveError> {
         let attempt = || self.window.try_reserve(kind, len, || self.now());
-        self.wait_for(timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
+        self.wait_on(refusal, timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
     }
 
     /// Reserves space as [`SharedProducer::reserve_timeout`] does, but returns `None`, and counts
@@ -213,25 +227,48 @@ impl SharedProducer {
         self.offered(self.wait_for(timeout, len, attempt), len)
     }
 
-    /// Publishes one record, and waits as [`SharedProducer::reserve_timeout`] does.
+    /// Publishes one record, and waits as [`SharedProducer::reserve_timeout`] does. Where there is space this is
+    /// [`SharedProducer::publish_as`].
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.
+    #[inline(always)]
     pub fn publish_timeout(
         &self,
         kind: RecordType,
         payload: &[u8],
         timeout: Duration,
     ) -> Result<(), ReserveError> {
-        let len = payload.len();
-        if len > SharedWindow::UNDER_LOCK_MAX {
-            let mut record = self.reserve_timeout(kind, len, timeout)?;
-            record.copy_from_slice(payload);
-            record.commit();
-            return Ok(());
+        let other = || self.try_publish_other(kind, payload);
+        match self.window.try_publish(kind, payload, Wake::Auto, other) {
+            Ok(()) => Ok(()),
+            Err(refusal) => self.publish_after(refusal, kind, payload, timeout),
         }
-        let attempt = || self.window.try_publish_at(kind, payload, Wake::Auto, self.now());
-        self.wait_for(timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn publish_after(
+        &self,
+        refusal: Refusal,
+        kind: RecordType,
+        payload: &[u8],
+        timeout: Duration,
+    ) -> Result<(), ReserveError> {
+        let attempt = || self.try_publish_other(kind, payload);
+        self.wait_on(refusal, timeout, payload.len(), attempt)
+            .map_err(|refusal| self.refuse(refusal, payload.len()))
+    }
+
+    /// Publishes a record of any length in a ring with timestamps or without.
+    fn try_publish_other(&self, kind: RecordType, payload: &[u8]) -> Result<(), Refusal> {
+        if payload.len() <= SharedWindow::UNDER_LOCK_MAX {
+            return self.window.try_publish_at(kind, payload, Wake::Auto, self.now());
+        }
+        let mut record = self.window.try_reserve(kind, payload.len(), || self.now())?;
+        record.copy_from_slice(payload);
+        record.commit();
+        Ok(())
     }
 
     /// Reserves `bytes` for a batch: many records in one reservation, published at once. Pass the

@@ -34,6 +34,38 @@ pub(crate) fn put(
     window.put(kind, payload, end, |keeper| clock.timestamp(keeper), refused)
 }
 
+/// Writes one record as [`put`] does, and waits for space for at most `timeout`.
+#[inline(always)]
+pub(crate) fn put_timeout(
+    window: &mut WriteWindow,
+    clock: &mut Clock<MachineClock>,
+    kind: RecordType,
+    payload: &[u8],
+    timeout: Duration,
+) -> Result<(), ReserveError> {
+    let end = End::Publish(Wake::Auto);
+    let refused = |_: &mut WriteWindow, refusal| refusal;
+    match window.put(kind, payload, end, |keeper| clock.timestamp(keeper), refused) {
+        Ok(()) => Ok(()),
+        Err(refusal) => put_after(refusal, window, clock, kind, payload, timeout),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn put_after(
+    refusal: Refusal,
+    window: &mut WriteWindow,
+    clock: &mut Clock<MachineClock>,
+    kind: RecordType,
+    payload: &[u8],
+    timeout: Duration,
+) -> Result<(), ReserveError> {
+    let len = payload.len();
+    wait(window, refusal, len, timeout).map_err(|refusal| refuse(window, refusal, len))?;
+    put(window, clock, kind, payload, End::Publish(Wake::Auto))
+}
+
 /// Reserves space for one record, in place.
 #[inline(always)]
 pub(crate) fn reserve<'a>(

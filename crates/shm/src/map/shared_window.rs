@@ -205,6 +205,34 @@ impl SharedWindow {
         refused: impl FnOnce(Refusal) -> E,
         other: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
+        self.publish_plain(&self.pair.patient, kind, payload, wake, refused, other)
+    }
+
+    /// Like [`SharedWindow::publish`], and does not wait for the lock.
+    ///
+    /// # Errors
+    /// A [`Refusal`]; what `other` returns.
+    #[inline(always)]
+    pub fn try_publish(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+        other: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        self.publish_plain(&self.pair.liveness, kind, payload, wake, |refusal| refusal, other)
+    }
+
+    #[inline(always)]
+    fn publish_plain<P: Liveness, E: From<Forked>>(
+        &self,
+        liveness: &P,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+        refused: impl FnOnce(Refusal) -> E,
+        other: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
         let (pair, len) = (&self.pair, payload.len());
         if pair.children.forked() {
             return Err(Forked.into());
@@ -215,7 +243,7 @@ impl SharedWindow {
         }
         let at = pair.at();
         let published =
-            pair.writer.borrow_mut().publish(at, &pair.patient, kind, len, wake, |reserved| {
+            pair.writer.borrow_mut().publish(at, liveness, kind, len, wake, |reserved| {
                 // SAFETY: the algorithm has just reserved the space for this producer, under the ring's
                 // lock; it is as long as the payload.
                 unsafe { pair.map.fill_open(reserved, payload) };
@@ -310,7 +338,7 @@ impl SharedWindow {
     ///
     /// # Errors
     /// See [`Refusal`].
-    #[inline]
+    #[inline(always)]
     pub fn try_reserve(
         &self,
         kind: RecordType,

@@ -39,6 +39,12 @@ pub struct Forked;
 
 perfring_abi::debug_by_display!(Forked);
 
+impl From<Forked> for Refusal {
+    fn from(_: Forked) -> Self {
+        Refusal::Forked
+    }
+}
+
 /// The place of a ring's one producer, and its mapping.
 #[derive(Debug)]
 pub struct WriteWindow {
