@@ -85,6 +85,8 @@ pub static ALL: &[Entry] = contestants! {
     "floor back" Limit limits::Slots<1, true>;
     "floor batch back" Limit limits::Slots<64, true>;
     "perfring" Ours perfring::Exclusive;
+    "perfring publish" Ours perfring::Calls<false>;
+    "perfring reserve" Ours perfring::Calls<true>;
     "perfring batch" Ours perfring::Batched;
     "perfring pods" Ours perfring::Pods;
     "perfring half" Ours perfring::Half;

@@ -1,6 +1,7 @@
 //! perfring, through its public API, in each of its modes.
 
 mod batch;
+mod calls;
 mod cpu;
 mod exclusive;
 mod merged;
@@ -11,6 +12,7 @@ mod rings;
 mod shared;
 
 pub use batch::{Batched, SharedBatched};
+pub use calls::Calls;
 pub use cpu::Cpu;
 pub use exclusive::{Exclusive, Half};
 pub use merged::InOrder;
