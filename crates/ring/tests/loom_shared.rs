@@ -32,7 +32,7 @@ fn model(name: &str, switches: usize, run: impl Fn(&Plain) + Sync + Send + 'stat
     builder.preemption_bound = Some(switches);
     builder.max_branches = 50_000;
     let long = std::env::var_os("PERFRING_LONG").is_some();
-    builder.max_duration = Some(std::time::Duration::from_secs(if long { 600 } else { 30 }));
+    builder.max_duration = Some(std::time::Duration::from_secs(if long { 600 } else { 15 }));
     let counts = std::sync::Arc::new((Plain::new(0), Plain::new(0)));
     let inner = std::sync::Arc::clone(&counts);
     let started = std::time::Instant::now();
