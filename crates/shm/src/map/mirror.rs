@@ -5,6 +5,7 @@ use crate::file::open::RingFile;
 use crate::map::address_range::{AddressRange, DataAccess};
 use crate::map::aux_mirror::AuxMirror;
 use crate::map::control::{self, slots, words_before};
+use crate::sys::copy::copy_fresh;
 use crate::sys::host::page_size;
 use crate::sys::sigbus::Guarded;
 use memmap2::MmapRaw;
@@ -132,7 +133,7 @@ impl Mirror {
         let to = self.open_bytes(reserved).cast::<u8>().as_ptr();
         // SAFETY: as in `open_bytes`. The payload is not in this mapping: a reader has one of its
         // own, and its records are pinned, so no part of what is free.
-        unsafe { std::ptr::copy_nonoverlapping(payload.as_ptr(), to, payload.len()) };
+        unsafe { copy_fresh(payload.as_ptr(), to, payload.len()) };
     }
 
     /// Zeroes a reservation's last word if it is to hold padding, so that no record carries bytes

@@ -2,6 +2,7 @@
 
 mod blocks;
 pub(crate) mod clock;
+pub(crate) mod copy;
 pub(crate) mod fork;
 pub(crate) mod futex;
 pub(crate) mod host;
