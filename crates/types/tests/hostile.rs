@@ -240,6 +240,15 @@ fn parts_of_a_later_version_are_skipped_or_shown_as_bytes() {
 }
 
 #[test]
+fn an_empty_text_is_one_that_is_left_out() {
+    let text = r#"{"name":"t.T","encoding":"","class":""}"#;
+    let kind = Type::parse(id(), text).unwrap();
+    assert_eq!((kind.encoding.name(), kind.class.name()), ("bytes", "plain"));
+    let written = kind.to_json();
+    assert_eq!(Type::parse(id(), &written).unwrap().to_json(), written);
+}
+
+#[test]
 fn a_tagged_value_of_no_field_is_refused() {
     let kind = Type::parse(id(), r#"{"name":"t.T","encoding":"tagged"}"#).unwrap();
     let mut payload = Vec::new();

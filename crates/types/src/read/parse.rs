@@ -291,7 +291,8 @@ impl<'a> Object<'a> {
     fn text_or(self, key: &str, other: &'static str) -> Result<&'a str, String> {
         match self.get(key) {
             None => Ok(other),
-            Some(Value::Str(text)) => Ok(text),
+            // As who writes a type leaves empty texts out.
+            Some(Value::Str(text)) => Ok(if text.is_empty() { other } else { text }),
             Some(_) => Err(format!("{key} is not text")),
         }
     }
