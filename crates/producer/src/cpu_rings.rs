@@ -60,6 +60,7 @@ impl CpuRings {
         attach: impl Fn(u32) -> Result<(), E>,
         mut call: impl FnMut(CpuThread, &'a CpuWindow) -> Result<T, NotHere>,
     ) -> Result<T, Refused> {
+        let mut last = 0;
         for _ in 0..MOVES_MOST {
             let here = CpuThread::here().map_err(|_| Refused::NoRing(0))?;
             let cpu = here.cpu();
@@ -70,13 +71,15 @@ impl CpuRings {
                 attach(cpu).map_err(|_| Refused::NoRing(cpu))?;
                 continue;
             };
+            last = cpu;
             match call(here, ring) {
                 Ok(done) => return Ok(done),
                 Err(NotHere::Moved) => {}
                 Err(NotHere::Refused(refusal)) => return Err(Refused::By(cpu, refusal)),
             }
         }
-        Err(Refused::By(0, Refusal::Contended { slot: 0 }))
+        let slot = self.of(last).map_or(0, CpuWindow::slot);
+        Err(Refused::By(last, Refusal::Contended { slot }))
     }
 
     /// Counts a refusal.

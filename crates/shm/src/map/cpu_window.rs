@@ -250,9 +250,16 @@ impl CpuWindow {
             self.keep_time(&slow, now);
             self.close(thread)?;
             let alone = self.slow.held.load(Ordering::Relaxed) & !REPORT == 0;
-            if len <= LONGEST && alone && slow.open_for_sequences(len).is_ok() {
-                self.slow.held.fetch_and(!REPORT, Ordering::Relaxed);
-                continue;
+            if len <= LONGEST && alone {
+                match slow.open_for_sequences(len) {
+                    Ok(()) => {
+                        self.slow.held.fetch_and(!REPORT, Ordering::Relaxed);
+                        continue;
+                    }
+                    // It has waited for the lock.
+                    Err(held @ Refusal::Contended { .. }) => return Err(NotHere::Refused(held)),
+                    Err(_) => {}
+                }
             }
             match slow.publish_any(kind, payload, wake, now) {
                 Ok(()) => return Ok(()),
