@@ -82,17 +82,22 @@ impl RingFile {
             .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY | flags)
             .open(location.path());
         let wanted = if write { "reading and writing" } else { "reading" };
+        let no_file = |kind, what: &str| io("opening it", io::Error::new(kind, what));
+        const DIRECTORY: &str = "it is a directory: name a ring in it";
         let file = opened.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => AttachError::NotFound { location: location.clone() },
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 AttachError::Permission { location: location.clone(), wanted }
             }
+            io::ErrorKind::IsADirectory => no_file(source.kind(), DIRECTORY),
             _ => io("opening it", source),
         })?;
         let meta = file.metadata().map_err(|source| io("reading its metadata", source))?;
+        if meta.is_dir() {
+            return Err(no_file(io::ErrorKind::IsADirectory, DIRECTORY));
+        }
         if !meta.is_file() {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
-            return Err(io("opening it", source));
+            return Err(no_file(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
         let mut bytes = [0; HeaderPage::LEN];
         let page = match file.read_exact_at(&mut bytes, 0) {
