@@ -78,55 +78,67 @@ impl SharedProducer {
         self.reserve_timeout(kind, len, Duration::ZERO)
     }
 
-    /// Attempts once without reading the clock, then for at most `timeout`.
+    /// Attempts once without reading the clock, then for at most `timeout`. Returns what `refused` makes of the last
+    /// refusal.
     #[inline(always)]
-    pub(crate) fn wait_for<T>(
+    pub(crate) fn wait_for<T, E>(
         &self,
         timeout: Duration,
         len: usize,
         mut attempt: impl FnMut() -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        attempt().or_else(|refusal| self.wait_on(refusal, timeout, len, attempt))
-    }
-
-    /// Waits and attempts again. Where the ring is full, spins for the time that a fast consumer
-    /// takes, then sleeps.
-    #[cold]
-    pub(crate) fn wait_on<T>(
-        &self,
-        mut refusal: Refusal,
-        timeout: Duration,
-        len: usize,
-        mut attempt: impl FnMut() -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let since = Instant::now();
-        let (mut nap, mut spun) = (NAP, 0);
+        refused: impl FnOnce(Refusal) -> E,
+    ) -> Result<T, E> {
+        let mut waiting = None;
         loop {
-            let left = timeout.saturating_sub(since.elapsed());
-            if left.is_zero() {
-                return Err(refusal);
-            }
-            match refusal {
-                Refusal::Full if spun < SPINS => {
-                    spun += 1;
-                    spin();
-                }
-                Refusal::Full => self.window.sleep_for_space(len, left),
-                Refusal::Contended { .. } | Refusal::Pending { .. } => {
-                    std::thread::sleep(nap.min(left));
-                    nap = (nap * 2).min(NAP_MAX);
-                }
-                Refusal::TooLarge { .. }
-                | Refusal::Forked
-                | Refusal::Replaced
-                | Refusal::Corrupt { .. } => {
-                    return Err(refusal);
-                }
-            }
-            refusal = match attempt() {
+            // Here alone: the compiler then knows what was got where it is used.
+            let refusal = match attempt() {
                 Ok(got) => return Ok(got),
                 Err(refusal) => refusal,
             };
+            if let Err(refusal) = self.wait_once(&mut waiting, refusal, timeout, len) {
+                return Err(refused(refusal));
+            }
         }
     }
+
+    /// Waits before another attempt. Where the ring is full, spins for the time that a fast consumer takes, then
+    /// sleeps.
+    #[cold]
+    #[inline(never)]
+    fn wait_once(
+        &self,
+        waiting: &mut Option<Waiting>,
+        refusal: Refusal,
+        timeout: Duration,
+        len: usize,
+    ) -> Result<(), Refusal> {
+        let waiting =
+            waiting.get_or_insert_with(|| Waiting { since: Instant::now(), nap: NAP, spun: 0 });
+        let left = timeout.saturating_sub(waiting.since.elapsed());
+        match refusal {
+            _ if left.is_zero() => return Err(refusal),
+            Refusal::Full if waiting.spun < SPINS => {
+                waiting.spun += 1;
+                spin();
+            }
+            Refusal::Full => self.window.sleep_for_space(len, left),
+            Refusal::Contended { .. } | Refusal::Pending { .. } => {
+                std::thread::sleep(waiting.nap.min(left));
+                waiting.nap = (waiting.nap * 2).min(NAP_MAX);
+            }
+            Refusal::TooLarge { .. }
+            | Refusal::Forked
+            | Refusal::Replaced
+            | Refusal::Corrupt { .. } => return Err(refusal),
+        }
+        Ok(())
+    }
+}
+
+/// A call that waits.
+struct Waiting {
+    since: Instant,
+    nap: Duration,
+    /// Checks of a full ring, without a sleep between them.
+    spun: u32,
 }

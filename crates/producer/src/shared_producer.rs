@@ -182,21 +182,8 @@ impl SharedProducer {
         len: usize,
         timeout: Duration,
     ) -> Result<SharedReservation<'_>, ReserveError> {
-        let record = self.window.try_reserve(kind, len, || self.now());
-        record.or_else(|refusal| self.reserve_after(refusal, kind, len, timeout))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn reserve_after(
-        &self,
-        refusal: Refusal,
-        kind: RecordType,
-        len: usize,
-        timeout: Duration,
-    ) -> Result<SharedReservation<'_>, ReserveError> {
         let attempt = || self.window.try_reserve(kind, len, || self.now());
-        self.wait_on(refusal, timeout, len, attempt).map_err(|refusal| self.refuse(refusal, len))
+        self.wait_for(timeout, len, attempt, |refusal| self.refuse(refusal, len))
     }
 
     /// Reserves space as [`SharedProducer::reserve_timeout`] does, but returns `None`, and counts
@@ -224,7 +211,7 @@ impl SharedProducer {
         timeout: Duration,
     ) -> Result<Option<SharedReservation<'_>>, ReserveError> {
         let attempt = || self.window.try_reserve(kind, len, || self.now());
-        self.offered(self.wait_for(timeout, len, attempt), len)
+        self.offered(self.wait_for(timeout, len, attempt, |refusal| refusal), len)
     }
 
     /// Publishes one record, and waits as [`SharedProducer::reserve_timeout`] does. Where there is space this is
@@ -240,24 +227,10 @@ impl SharedProducer {
         timeout: Duration,
     ) -> Result<(), ReserveError> {
         let other = || self.try_publish_other(kind, payload);
-        match self.window.try_publish(kind, payload, Wake::Auto, other) {
-            Ok(()) => Ok(()),
-            Err(refusal) => self.publish_after(refusal, kind, payload, timeout),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn publish_after(
-        &self,
-        refusal: Refusal,
-        kind: RecordType,
-        payload: &[u8],
-        timeout: Duration,
-    ) -> Result<(), ReserveError> {
-        let attempt = || self.try_publish_other(kind, payload);
-        self.wait_on(refusal, timeout, payload.len(), attempt)
-            .map_err(|refusal| self.refuse(refusal, payload.len()))
+        let attempt = || self.window.try_publish(kind, payload, Wake::Auto, other);
+        self.wait_for(timeout, payload.len(), attempt, |refusal| {
+            self.refuse(refusal, payload.len())
+        })
     }
 
     /// Publishes a record of any length in a ring with timestamps or without.
