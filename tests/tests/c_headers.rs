@@ -2,7 +2,9 @@
 //! records are accounted for, and each takes over what the other leaves behind.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Snapshot, Start, Stat};
+use perfring_consumer::{
+    Cause, Consumer, Item, Observer, Policy, Snapshot, Start, Stat, register_process,
+};
 use perfring_producer::{Evict, Options, Producer, Report, ReserveError};
 use perfring_testkit::image::at;
 use perfring_testkit::rng::Rng;
@@ -265,7 +267,10 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
         assert!(Peer::start(&exe, &["write", "1"], &ring).end().starts_with("written 2"));
         assert!(sleeper.join().unwrap(), "it was woken, and there is a record");
     });
-    assert_eq!(field("wait_seq"), before + 1, "by a wake, and not by its timeout");
+    // Without membarrier, as in qemu, it sleeps in slices of 20 ms, and may be awake between two of them.
+    if register_process() {
+        assert_eq!(field("wait_seq"), before + 1, "by a wake, and not by its timeout");
+    }
 
     // A C producer that waits for space, and a Rust consumer that releases it.
     let before = field("space_seq");
