@@ -268,9 +268,8 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
         assert!(sleeper.join().unwrap(), "it was woken, and there is a record");
     });
     // Without membarrier, as in qemu, it sleeps in slices of 20 ms, and may be awake between two of them.
-    if register_process() {
-        assert_eq!(field("wait_seq"), before + 1, "by a wake, and not by its timeout");
-    }
+    let wakes = field("wait_seq") - before;
+    assert!(wakes == 1 || (wakes == 0 && !register_process()), "{wakes} wakes, not its timeout");
 
     // A C producer that waits for space, and a Rust consumer that releases it.
     let before = field("space_seq");
