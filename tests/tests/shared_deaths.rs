@@ -97,7 +97,7 @@ fn run_of(scenes: &[Scene], fate: Fate, wanted: &[&str]) -> BTreeMap<String, u64
             plays_of.extend(finders.clone().map(|finder| (At::Change(at), round + finder)));
         }
         let calls = (0..=walk.calls).step_by(walk.calls / 16 + 1).map(At::Call);
-        let steps = (1..=walk.steps).step_by(walk.steps / spread() + 1).map(At::Step);
+        let steps = (1..=walk.steps).step_by(walk.steps / SPREAD + 1).map(At::Step);
         plays_of.extend(calls.chain(steps).chain([At::Step(walk.steps)]).zip(0..));
         let (mut reclaimed, mut committed) = (0, None);
         let since = Instant::now();

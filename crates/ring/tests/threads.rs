@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Instant;
 
 // Miri takes a microsecond per word, and snapshots copy whole rings again and again.
-const RECORDS: u64 = if cfg!(miri) { 50 } else { 300_000 };
+const RECORDS: u64 = if cfg!(miri) { 100 } else { 300_000 };
 const LARGE: u64 = if cfg!(miri) { 8 << 10 } else { 1 << 20 };
 const MIDDLE: u64 = if cfg!(miri) { 8 << 10 } else { 64 << 10 };
 const KIND: RecordType = RecordType::new(5000).unwrap();

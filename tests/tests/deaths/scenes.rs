@@ -4,7 +4,6 @@ use perfring_consumer::{Consumer, Policy};
 use perfring_producer::{
     Evict, Options, ReserveError, SharedProducer, SharedReservation, record_size,
 };
-use perfring_testkit::size::cases;
 use perfring_tests::NUMBERED;
 use perfring_tests::shared::{Raw, Reported, answer, said};
 use perfring_tests::stepped::Stepped;
@@ -16,9 +15,7 @@ use std::time::{Duration, Instant};
 /// Enough for the longest scenario; more steps are a failure.
 pub(crate) const STEPS_MAX: usize = 200_000;
 /// Deaths of a scene that are spread over its steps, besides those after each change.
-pub(crate) fn spread() -> usize {
-    cases(3, 8) as usize
-}
+pub(crate) const SPREAD: usize = 8;
 /// The producer that steps, as named in its payloads.
 pub(crate) const VICTIM: u64 = 9;
 /// The others should return within this, and nearly always do; the machine may be busy.
