@@ -41,7 +41,7 @@ pub(crate) enum Poll {
 #[derive(Debug)]
 pub(crate) struct Distance {
     pauses: u32,
-    /// `PAUSE` instructions before a poll of a reader that keeps its distance, whatever it finds.
+    /// Up to so many `PAUSE` instructions before a poll, from 0 on, however slow the producer is.
     near: u32,
     /// The most of them.
     far: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Distance {
 }
 
 impl Distance {
-    /// The distance of a consumer: 64 `PAUSE` instructions, a microsecond or two, and up to four times as many from
+    /// The distance of a consumer: from 0 up to 64 `PAUSE` instructions, a microsecond or two, and up to four times as many from
     /// a producer that fills them.
     pub(crate) fn of_consumer(data_size: u64) -> Self {
         Distance { pauses: 0, near: 64, far: 256, most: data_size / 8, cursor: 0 }

@@ -19,7 +19,8 @@ use perfring_abi::{Hole, RecordWord};
 ///
 /// There is no ABA: a position is never reused, and the words that led from `head` on remain until
 /// `head` has passed them, so a swap that succeeds was right. One that fails says nothing of them: the walk may have
-/// been overtaken by a whole ring, and have read what is in their place. So it is done again.
+/// been overtaken by a whole ring, and have read what is in their place. It is
+/// done again, as whoever moved the head may have stopped at this caller's record, which nobody else would pass.
 ///
 /// It takes at most two steps and a swap for each record of a ring, whatever other processes store in
 /// the page:
