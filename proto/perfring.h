@@ -91,7 +91,8 @@
 #define PERFRING_FEATURE_TIME 1 /* each record that an application publishes has a timestamp */
 #define PERFRING_FEATURE_AUX 2 /* there is an AUX area, and records whose payloads are in it */
 #define PERFRING_FEATURE_CPU 4 /* the producers of one CPU publish in restartable sequences */
-#define PERFRING_FEATURES_REQUIRED_KNOWN 7
+#define PERFRING_FEATURE_SAMPLE_ID 8 /* and the pid and tid of its writer; with _TIME and _CPU, without _AUX */
+#define PERFRING_FEATURES_REQUIRED_KNOWN 15
 #define PERFRING_TIME_CLOCK 7 /* `time_clock` of a ring with time: CLOCK_BOOTTIME */
 #define PERFRING_PERF_CAPABILITIES 2
 #define PERFRING_PERF_CAP_TIME_ZERO 16 /* time_shift, time_mult and time_zero can be used */
@@ -150,6 +151,7 @@
 #define PERFRING_MISC_PAD 0x7
 #define PERFRING_LOST_SIZE 32
 #define PERFRING_TIMESTAMP_LEN 8
+#define PERFRING_WRITER_LEN 8
 #define PERFRING_AUX_SIZE 48 /* of a PERFRING_TYPE_AUX, header and body */
 
 /* Record types: those below 64 are the kernel's, 0x50460000 to 0x5046ffff perfring's own. */
@@ -369,8 +371,16 @@ struct perfring_timestamped {
 	uint64_t time; /* CLOCK_BOOTTIME of the initial time namespace, ns */
 };
 
+/* In a ring with PERFRING_FEATURE_SAMPLE_ID, the same. */
+struct perfring_sample_id {
+	struct perfring_record header;
+	uint64_t time;
+	uint32_t pid; /* the thread that wrote it, in its own pid namespace */
+	uint32_t tid;
+};
+
 /* Bytes that a payload of `len` bytes (at most 65520) takes in the ring; of a ring with time, add
- * PERFRING_TIMESTAMP_LEN to `len`. */
+ * PERFRING_TIMESTAMP_LEN to `len`, and of one with PERFRING_FEATURE_SAMPLE_ID PERFRING_WRITER_LEN as well. */
 #define PERFRING_RECORD_SIZE(len) (((uint64_t)(len) + 15u) & ~(uint64_t)7u)
 
 /* At types_offset. A process that adds an entry holds the lock on its first byte. */
@@ -555,6 +565,8 @@ struct perfring_header {
 PERFRING_ASSERT(sizeof(struct perfring_record) == PERFRING_HEADER_LEN);
 PERFRING_ASSERT(sizeof(struct perfring_lost) == PERFRING_LOST_SIZE);
 PERFRING_ASSERT(sizeof(struct perfring_timestamped) == PERFRING_HEADER_LEN + PERFRING_TIMESTAMP_LEN);
+PERFRING_ASSERT(sizeof(struct perfring_sample_id) ==
+		PERFRING_HEADER_LEN + PERFRING_TIMESTAMP_LEN + PERFRING_WRITER_LEN);
 PERFRING_ASSERT(sizeof(struct perfring_types) == PERFRING_TYPES_FIRST);
 PERFRING_ASSERT(sizeof(struct perfring_type) == 24);
 PERFRING_ASSERT(sizeof(struct perfring_holder) == 128);

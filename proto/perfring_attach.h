@@ -79,6 +79,7 @@ struct perfring {
 	int generation;
 	int asymmetric; /* this process is registered for the heavy fences of others */
 	int timed;
+	int sample_id;
 	uint32_t removed;   /* the file lost its name, or another has it now */
 	int64_t check_next; /* when that is to be found out again: ns */
 	char *path;	    /* absolute; NULL if it could not be had */
@@ -240,6 +241,7 @@ static inline int perfring_open_checked(struct perfring *ring, const char *path,
 	ring->path = realpath(path, NULL);
 	ring->check_next = perfring_now() + PERFRING_REMOVED_NS;
 	ring->timed = (ring->shape.features_required & PERFRING_FEATURE_TIME) != 0;
+	ring->sample_id = (ring->shape.features_required & PERFRING_FEATURE_SAMPLE_ID) != 0;
 	return perfring_check(&ring->shape, (uint64_t)meta.st_size, ring->why, sizeof(ring->why));
 }
 

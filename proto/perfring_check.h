@@ -40,7 +40,7 @@
 
 /* Features that this code reads. Not PERFRING_FEATURES_REQUIRED_KNOWN: this code refuses a feature that is
  * new in the layout until it implements it. */
-#define PERFRING_C_FEATURES (PERFRING_FEATURE_TIME | PERFRING_FEATURE_CPU)
+#define PERFRING_C_FEATURES (PERFRING_FEATURE_TIME | PERFRING_FEATURE_CPU | PERFRING_FEATURE_SAMPLE_ID)
 
 static inline const char *perfring_error(int code)
 {
@@ -146,6 +146,8 @@ static inline int perfring_check(const struct perfring_header *page, uint64_t fi
 					  page->types_size <= PERFRING_TYPES_SIZE_MAX);
 	PERFRING_MUST(time_clock, page->time_clock == (page->features_required & PERFRING_FEATURE_TIME
 							       ? (uint32_t)PERFRING_TIME_CLOCK : 0));
+	PERFRING_MUST(features_required, !(page->features_required & PERFRING_FEATURE_SAMPLE_ID) ||
+						 (per_cpu && (page->features_required & PERFRING_FEATURE_TIME)));
 	/* An AUX area is a required feature, which was refused above. */
 	PERFRING_MUST(aux_size, page->aux_size == 0);
 	control = page->page_size + page->data_size;

@@ -36,6 +36,8 @@ struct perfring_item {
 	uint32_t len;
 	const void *bytes;
 	uint64_t time; /* in a ring with time: ns of CLOCK_BOOTTIME */
+	uint32_t pid;  /* in a ring whose records say so, who wrote it; otherwise 0 */
+	uint32_t tid;
 	/* A loss. */
 	uint32_t cause; /* PERFRING_CAUSE_* */
 	struct perfring_count lost;
@@ -294,6 +296,17 @@ static inline int perfring_fill_item(struct perfring *ring, struct perfring_reco
 		item->time = PERFRING_LOAD(&body[0]);
 		item->len -= PERFRING_TIMESTAMP_LEN;
 		item->bytes = body + 1;
+	}
+	if (ring->sample_id) {
+		uint64_t writer;
+
+		if (item->len < PERFRING_WRITER_LEN)
+			return perfring_corrupt(ring, pos);
+		writer = PERFRING_LOAD(&body[1]);
+		item->pid = (uint32_t)writer;
+		item->tid = (uint32_t)(writer >> 32);
+		item->len -= PERFRING_WRITER_LEN;
+		item->bytes = body + 2;
 	}
 	return 1;
 }

@@ -92,6 +92,10 @@ static void print_item(const struct perfring *ring, const struct perfring_item *
 		printf("%" PRIu64 " %" PRIu64 " ", item->time, wall);
 	else
 		printf("%" PRIu64 " - ", item->time);
+	if (ring->sample_id)
+		printf("%" PRIu32 " %" PRIu32 " ", item->pid, item->tid);
+	else
+		printf("- - ");
 	for (at = 0; at < item->len; at++)
 		printf("%02x", bytes[at]);
 	printf("\n");

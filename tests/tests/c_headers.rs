@@ -37,13 +37,17 @@ fn item(line: &str) -> Value {
         });
     }
     assert_eq!(words[0], "record", "{line}");
-    let hex = words[5].as_bytes().chunks(2);
+    let hex = words[7].as_bytes().chunks(2);
     let bytes: Vec<u8> =
         hex.map(|two| u8::from_str_radix(str::from_utf8(two).unwrap(), 16).unwrap()).collect();
     let mut shown = golden::record(number(1), number(2) as u32, &bytes);
     if words[3] != "-" {
         shown["time"] = number(3).into();
         shown["wall"] = number(4).into();
+    }
+    if words[5] != "-" {
+        shown["pid"] = number(5).into();
+        shown["tid"] = number(6).into();
     }
     shown
 }

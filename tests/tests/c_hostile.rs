@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rings of each kind to start from.
-const BASES: [&str; 9] = [
+const BASES: [&str; 10] = [
     "drop_wrapped_with_losses",
     "drop_foreign_reader",
     "overwrite_wrapped",
@@ -28,6 +28,7 @@ const BASES: [&str; 9] = [
     "shared_overwrite_lapped",
     "typed",
     "per_cpu_overwrite",
+    "per_cpu_sample_id",
 ];
 
 /// The result of an observer: the code of the C headers, the number of items, the sum of their

@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
-use perfring_consumer::{Consumer, Item, Observer, Policy, Start, Stat};
+use nix::unistd::{Pid, gettid};
+use perfring_consumer::{Consumer, Item, Observer, Policy, Record, Start, Stat};
 use perfring_producer::{
     CpuProducer, Options, Producers, RecordType, ReserveError, SetError, SharedProducer, create,
 };
 use perfring_tests::shared::{Raw, until};
 use perfring_tests::{NUMBERED, number_of, numbered, ring_dir, skip};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,14 +37,16 @@ fn rings(dir: &Path) -> Vec<std::path::PathBuf> {
 /// Thread in the high bits, its record's number in the others.
 const THREAD: u32 = 40;
 
-/// What one reader has read of each thread: the numbers, in order.
+/// What one reader has read of each thread: the numbers, in order, and who wrote them by what they say.
 #[derive(Default)]
-struct Threads(BTreeMap<u64, Vec<u64>>);
+struct Threads(BTreeMap<u64, Vec<u64>>, BTreeMap<u64, BTreeSet<Option<(u32, u32)>>>);
 
 impl Threads {
-    fn add(&mut self, bytes: &[u8]) {
-        let number = number_of(bytes);
+    fn add(&mut self, record: &Record<'_>) {
+        let (number, writer) = (number_of(record.bytes), record.writer);
         self.0.entry(number >> THREAD).or_default().push(number & ((1 << THREAD) - 1));
+        let writer = writer.map(|writer| (writer.pid.get(), writer.tid));
+        self.1.entry(number >> THREAD).or_default().insert(writer);
     }
 
     /// In each ring, each thread's records are in its order.
@@ -59,7 +61,7 @@ fn drain(consumer: &mut Consumer, into: &mut Threads) -> u64 {
     let mut lost = 0;
     while let Some(item) = consumer.read().unwrap() {
         match item {
-            Item::Record(record) => into.add(record.bytes),
+            Item::Record(record) => into.add(&record),
             Item::Lost(loss) => lost += loss.records,
         }
     }
@@ -96,7 +98,7 @@ fn threads_publish(options: &Options, threads: u64, records: u64) {
         producer.attach_to(cpu as u32).unwrap();
     }
     let done = AtomicBool::new(false);
-    let (read, lost, refused) = std::thread::scope(|scope| {
+    let (read, writers, lost, refused) = std::thread::scope(|scope| {
         let (producer, done) = (&producer, &done);
         let readers: Vec<_> = rings(&dir)
             .into_iter()
@@ -146,14 +148,17 @@ fn threads_publish(options: &Options, threads: u64, records: u64) {
                         }
                         done.is_ok()
                     });
-                    refused
+                    (refused, gettid().as_raw() as u32)
                 })
             })
             .collect();
         // All of them, whether they panicked or not: then the readers end.
         let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         done.store(true, Ordering::Release);
-        let refused: u64 = ended.into_iter().map(Result::unwrap).sum();
+        let ended: Vec<_> = ended.into_iter().map(Result::unwrap).collect();
+        let refused: u64 = ended.iter().map(|(refused, _)| refused).sum();
+        let tids: Vec<_> = ended.into_iter().map(|(_, tid)| tid).collect();
+        let mut writers: BTreeMap<u64, BTreeSet<Option<(u32, u32)>>> = BTreeMap::new();
         let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         let mut lost = 0;
         for reader in readers {
@@ -162,9 +167,16 @@ fn threads_publish(options: &Options, threads: u64, records: u64) {
             for (thread, numbers) in seen.0 {
                 all.entry(thread).or_default().extend(numbers);
             }
+            for (thread, said) in seen.1 {
+                writers.entry(thread).or_default().extend(said);
+            }
         }
-        (all, lost, refused)
+        (all, (tids, writers), lost, refused)
     });
+    for (thread, said) in writers.1 {
+        let who = (std::process::id(), writers.0[thread as usize]);
+        assert_eq!(said, [options.sample_id.then_some(who)].into(), "thread {thread}");
+    }
     for (thread, mut numbers) in read {
         numbers.sort_unstable();
         assert!(numbers.into_iter().eq(0..records), "thread {thread}");
@@ -195,6 +207,13 @@ fn threads_that_are_migrated_all_the_time_lose_nothing() {
 fn with_timestamps_too() {
     let options = Options { size: 64 << 10, time: true, ..Options::per_cpu() };
     threads_publish(&options, 3, 200_000);
+}
+
+/// In sequences, under the lock and in reservations: `threads_publish` compares.
+#[test]
+fn each_record_says_which_thread_wrote_it() {
+    let options = Options { size: 64 << 10, time: true, sample_id: true, ..Options::per_cpu() };
+    threads_publish(&options, 3, 100_000);
 }
 
 /// perf's fields for the time follow the clocks while one thread publishes on one CPU and nothing is refused.
@@ -253,7 +272,7 @@ fn an_overwrite_ring_keeps_the_newest_and_counts_the_others() {
         let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
         let (mut seen, mut present) = (Threads::default(), 0);
         while let Some(Item::Record(record)) = observer.read().unwrap() {
-            seen.add(record.bytes);
+            seen.add(&record);
             present += 1;
         }
         seen.are_in_order();

@@ -7,7 +7,7 @@
 use perfring_abi::{Cause, RecordType};
 use perfring_consumer::{
     Anchors, AttachError, Consumer, ConsumerOptions, Count, Holding, Item, Member, Observer,
-    RingTotals, Snapshot, Start, Stat, recover,
+    RingTotals, Snapshot, Start, Stat, Writer, recover,
 };
 use perfring_testkit::image::{Image, word};
 use perfring_tests::golden;
@@ -126,6 +126,10 @@ fn item(found: Item<'_>, anchors: &Anchors) -> Value {
             if let Some(time) = found.time {
                 shown["time"] = time.into();
                 shown["wall"] = found.wall(anchors).into();
+            }
+            if let Some(Writer { pid, tid }) = found.writer {
+                shown["pid"] = pid.get().into();
+                shown["tid"] = tid.into();
             }
             shown
         }
@@ -317,6 +321,9 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
         });
         if is_per_cpu(&expect) {
             layout["cpu_number"] = stat.layout.cpu.into();
+        }
+        if stat.layout.sample_id {
+            layout["sample_id"] = true.into();
         }
         assert_eq!(layout, expect["layout"], "{name}: layout");
         assert_eq!(fs::read(&path).unwrap(), untouched, "{name}: reading changed the file");

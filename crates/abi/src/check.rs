@@ -1,10 +1,11 @@
 //! The checks of a file's header before the file is mapped.
 
+use crate::lead::Lead;
 use crate::numbers::{
     ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, CPUS_MAX, DATA_SIZE_MAX, DATA_SIZE_MIN,
-    ENDIAN_MARK, FEATURE_AUX, FEATURE_CPU, FEATURE_TIME, FEATURES_REQUIRED_KNOWN, MAGIC,
-    PERF_CAPABILITIES, PERF_HEADER_SIZE, SLOT_SIZE, SLOTS_MAX, TIME_CLOCK, TIMESTAMP_LEN,
-    TYPES_SIZE_MAX,
+    ENDIAN_MARK, FEATURE_AUX, FEATURE_CPU, FEATURE_SAMPLE_ID, FEATURE_TIME,
+    FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES, PERF_HEADER_SIZE, SLOT_SIZE, SLOTS_MAX,
+    TIME_CLOCK, TYPES_SIZE_MAX,
 };
 use crate::page::HeaderPage;
 use crate::policy::{Evict, Policy, Producers, Report};
@@ -33,6 +34,8 @@ pub struct Layout {
     pub slots: u32,
     /// Whether each record has a timestamp of `CLOCK_BOOTTIME`.
     pub time: bool,
+    /// Whether each record says which thread wrote it: only in a ring of a CPU that has timestamps.
+    pub sample_id: bool,
     /// When the ring was created: `CLOCK_REALTIME`, ns.
     pub created_ns: u64,
     /// The process that created it, in its own pid namespace.
@@ -191,28 +194,29 @@ impl Layout {
     /// by the ring, which is never quite full. Longer ones are stored in the AUX area.
     #[must_use]
     pub const fn max_small_len(&self) -> usize {
-        max_len(self.data_size) - self.timestamp_len()
+        max_len(self.data_size) - self.lead().len()
     }
 
     fn features_required(&self) -> u64 {
         (if self.time { FEATURE_TIME } else { 0 })
             | (if self.aux_size != 0 { FEATURE_AUX } else { 0 })
             | (if self.producers == Producers::Cpu { FEATURE_CPU } else { 0 })
+            | (if self.sample_id { FEATURE_SAMPLE_ID } else { 0 })
     }
 
-    /// Returns the bytes of a record's timestamp: 0 in a ring without timestamps.
+    /// Returns what each record has before its payload.
     #[must_use]
     #[inline]
-    pub const fn timestamp_len(&self) -> usize {
-        if self.time { TIMESTAMP_LEN as usize } else { 0 }
+    pub const fn lead(&self) -> Lead {
+        Lead::of(self.time, self.sample_id)
     }
 
-    /// Returns the bytes that a payload of `len` uses in this ring: header, timestamp if there is
-    /// one, payload, padding to eight. Saturates.
+    /// Returns the bytes that a payload of `len` uses in this ring: header, what is before it,
+    /// payload, padding to eight. Saturates.
     #[must_use]
     #[inline]
     pub const fn record_size(&self, len: usize) -> u64 {
-        record_size(len.saturating_add(self.timestamp_len()))
+        record_size(len.saturating_add(self.lead().len()))
     }
 
     /// Returns the header page of a new ring of this shape. `magic` is left zero: it is written
@@ -321,6 +325,10 @@ impl Layout {
         if aux != (page.aux_size != 0) || (aux && !aux_fits(page.aux_size, page.page_size)) {
             return Err(bad("aux_size", page.aux_size));
         }
+        let sample_id = page.features_required & FEATURE_SAMPLE_ID != 0;
+        if sample_id && !(per_cpu && time && !aux) {
+            return Err(bad("features_required", page.features_required));
+        }
         let layout = Layout {
             page_size: page.page_size,
             data_size: page.data_size,
@@ -331,6 +339,7 @@ impl Layout {
             cpu: if per_cpu { page.cpu_number } else { 0 },
             slots: page.slot_count,
             time,
+            sample_id,
             created_ns: page.created_ns,
             creator_pid: page.creator_pid,
             creator_uid: page.creator_uid,

@@ -23,6 +23,7 @@
 pub mod atomic;
 mod check;
 mod error_debug;
+mod lead;
 mod live;
 mod numbers;
 mod page;
@@ -31,16 +32,17 @@ mod record_word;
 mod words;
 
 pub use check::{BadRing, Layout};
+pub use lead::{Lead, Writer};
 pub use live::{
     AuxLine, CpuLine, Header, Holder, PerfTime, SeqLatch, SharedLine, Slot, SpaceLine, TimeLine,
     WaitLine,
 };
 pub use numbers::{
     ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, CONSUMER_LOCK_BYTE, CPUS_MAX,
-    DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK, FEATURE_AUX, FEATURE_CPU, FEATURE_TIME,
-    FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAP_TIME_ZERO, PERF_CAPABILITIES, PERF_HEADER_SIZE,
-    RANGE_ALIGN, RECOVER_LOCK_BYTE, SLOT_SIZE, SLOTS_DEFAULT, SLOTS_MAX, TIME_CLOCK, TIMESTAMP_LEN,
-    TYPES_FIRST, TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX,
+    DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK, FEATURE_AUX, FEATURE_CPU, FEATURE_SAMPLE_ID,
+    FEATURE_TIME, FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAP_TIME_ZERO, PERF_CAPABILITIES,
+    PERF_HEADER_SIZE, RANGE_ALIGN, RECOVER_LOCK_BYTE, SLOT_SIZE, SLOTS_DEFAULT, SLOTS_MAX,
+    TIME_CLOCK, TIMESTAMP_LEN, TYPES_FIRST, TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX, WRITER_LEN,
 };
 pub use page::{FIELDS, Field, HeaderPage};
 pub use policy::{Cause, Evict, Policy, Producers, Report};

@@ -17,9 +17,13 @@ pub const FEATURE_TIME: u64 = 1;
 pub const FEATURE_AUX: u64 = 2;
 /// Bit of `features_required`: the producers of one CPU publish in restartable sequences.
 pub const FEATURE_CPU: u64 = 4;
+/// Bit of `features_required`: after its timestamp, every record has the pid and the tid of its writer. Only with
+/// [`FEATURE_TIME`] and [`FEATURE_CPU`], and without [`FEATURE_AUX`].
+pub const FEATURE_SAMPLE_ID: u64 = 8;
 /// The feature bits that this code understands, of those that a reader must understand to read the
 /// ring.
-pub const FEATURES_REQUIRED_KNOWN: u64 = FEATURE_TIME | FEATURE_AUX | FEATURE_CPU;
+pub const FEATURES_REQUIRED_KNOWN: u64 =
+    FEATURE_TIME | FEATURE_AUX | FEATURE_CPU | FEATURE_SAMPLE_ID;
 /// The highest number of a CPU that a ring can be of, and one more: as in the kernel's largest
 /// configuration.
 pub const CPUS_MAX: u32 = 8192;
@@ -27,6 +31,8 @@ pub const CPUS_MAX: u32 = 8192;
 pub const TIME_CLOCK: u32 = 7;
 /// Bytes of a record's timestamp, before its payload.
 pub const TIMESTAMP_LEN: u32 = 8;
+/// Bytes of a record's pid and tid, between its timestamp and its payload.
+pub const WRITER_LEN: u32 = 8;
 /// The smallest data area: one 4 KiB page.
 pub const DATA_SIZE_MIN: u64 = 4096;
 /// The largest data area: 1 TiB.

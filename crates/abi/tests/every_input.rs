@@ -89,6 +89,7 @@ const SMALLEST: Layout = Layout {
     cpu: 0,
     slots: 1,
     time: false,
+    sample_id: false,
     created_ns: 0,
     creator_pid: 0,
     creator_uid: 0,
@@ -118,6 +119,8 @@ fn is_possible(layout: &Layout) -> bool {
             Producers::Many | Producers::Cpu => (1..=SLOTS_MAX).contains(&layout.slots),
         }
         && layout.cpu < CPUS_MAX
+        && (!layout.sample_id
+            || (layout.producers == Producers::Cpu && layout.time && layout.aux_size == 0))
 }
 
 fn set(page: &mut HeaderPage, name: &str, value: u64) {
@@ -213,6 +216,12 @@ fn every_shape_of_a_ring_is_accepted_or_refused_as_the_document_says() {
             for (aux_size, time) in sizes(64).zip([false, true].into_iter().cycle()) {
                 let data_size = 1 << 20;
                 count(&Layout { page_size, data_size, types_size, aux_size, time, ..SMALLEST });
+            }
+        }
+        for producers in [Producers::One, Producers::Many, Producers::Cpu] {
+            for (time, aux_size) in [(false, 0), (true, 0), (false, 1 << 20), (true, 1 << 20)] {
+                let like = Layout { page_size, data_size: 1 << 20, ..SMALLEST };
+                count(&Layout { producers, time, aux_size, sample_id: true, ..like });
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Items that a reader returns, and records as Rust types.
 
+use perfring_abi::Writer;
 use perfring_ring::{Anchors, Frame, Lost};
 use perfring_shm::Next;
 use perfring_types::PodRecord;
@@ -39,12 +40,15 @@ pub struct Record<'a> {
     /// initial time namespace, the same clock for all processes of the machine. In the order of the
     /// ring it never decreases within one boot. [`Anchors`] convert it to wall-clock time.
     pub time: Option<u64>,
+    /// The thread that wrote it, in a ring per CPU that was made with `Options::sample_id`; the CPU is
+    /// [`Layout::cpu`](crate::Layout). As for any content of a ring, it is what its writer said.
+    pub writer: Option<Writer>,
 }
 
 impl<'a> Record<'a> {
     #[inline]
     pub(crate) fn new(frame: &Frame, bytes: &'a [u8]) -> Self {
-        Record { pos: frame.pos, kind: frame.kind, bytes, time: frame.time }
+        Record { pos: frame.pos, kind: frame.kind, bytes, time: frame.time, writer: frame.writer }
     }
 
     /// Returns the wall-clock time of the timestamp, ns since 1970: what the clock showed then.

@@ -68,7 +68,9 @@ pub use fill::Fill;
 pub use item::{Item, Record, TypeMismatch};
 pub use observer::Observer;
 pub use options::{Acknowledge, ConsumerOptions, ObserverOptions};
-pub use perfring_abi::{BadRing, Cause, Evict, Layout, Policy, Producers, RecordType, Report};
+pub use perfring_abi::{
+    BadRing, Cause, Evict, Layout, Lead, Policy, Producers, RecordType, Report, Writer,
+};
 pub use perfring_ring::{
     Anchor, Anchors, ConsumerTotals, Count, Lost, OwnerInfo, ProducerTotals, ReadError, Recovered,
     Refused, RingTotals, Saved, SlotFigures, Start, WakeAt,

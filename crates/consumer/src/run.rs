@@ -1,12 +1,13 @@
 //! Columns: many records of one type and one length.
 
 use crate::item::Record;
+use perfring_abi::{Lead, Writer};
 use perfring_ring::Frame;
 
 /// Records in a row of one type and one length, in place.
 ///
-/// They are [`Run::size`] bytes apart: a header, a timestamp in a ring with time, and the payload,
-/// padded to eight bytes.
+/// They are [`Run::size`] bytes apart: a header, a timestamp in a ring with time, the writer in one whose
+/// records say so, and the payload, padded to eight bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     pub(crate) first: Frame,
@@ -52,7 +53,7 @@ impl<'a> Run<'a> {
         self.first.size
     }
 
-    /// Returns how many bytes of each record precede its payload: its header, and its timestamp.
+    /// Returns how many bytes of each record precede its payload: its header, its timestamp and its writer.
     #[must_use]
     #[inline]
     pub fn header_len(&self) -> usize {
@@ -82,13 +83,18 @@ impl<'a> Run<'a> {
             pos: first.pos + nth as u64 * first.size,
             kind: first.kind,
             bytes: &bytes[before..before + first.len],
-            time: first.time.map(|_| timestamp(bytes)),
+            time: (first.lead != Lead::None).then(|| word(bytes, 1)),
+            writer: match first.lead {
+                Lead::SampleId => Writer::from_word(word(bytes, 2)),
+                Lead::None | Lead::Time => None,
+            },
         })
     }
 }
 
-/// Returns the word after the header.
+/// Returns a word of a record; the header is word 0.
 #[inline]
-fn timestamp(record: &[u8]) -> u64 {
-    record.get(8..16).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
+fn word(record: &[u8], nth: usize) -> u64 {
+    let word = record.get(8 * nth..8 * nth + 8).and_then(|word| word.try_into().ok());
+    word.map_or(0, u64::from_ne_bytes)
 }

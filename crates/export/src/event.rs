@@ -1,6 +1,6 @@
 //! The events that outputs receive.
 
-use perfring_consumer::{Anchors, Cause, OwnerInfo, Policy, RecordType};
+use perfring_consumer::{Anchors, Cause, OwnerInfo, Policy, RecordType, Writer};
 use perfring_types::read::{BadPayload, Type, TypeTable, Value};
 use std::cell::OnceCell;
 use std::fmt;
@@ -75,6 +75,8 @@ pub struct Rec<'a> {
     pub bytes: &'a [u8],
     /// Its timestamp: ns of the machine's `CLOCK_BOOTTIME`, if its ring has timestamps.
     pub time: Option<u64>,
+    /// The thread that wrote it, if its ring's records say so.
+    pub writer: Option<Writer>,
     /// The wall-clock time of the timestamp, ns since 1970, if known.
     pub wall: Option<u64>,
     /// How many ns it arrived too late for the order of time; 0 if it did not.
@@ -101,6 +103,7 @@ impl<'a> Rec<'a> {
             kind: record.kind,
             bytes: record.bytes,
             time: record.time,
+            writer: record.writer,
             wall: record.wall(&origin.anchors),
             late,
             kind_of: RecordType::new(record.kind).and_then(|kind| origin.types.get(kind)),

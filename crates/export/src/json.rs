@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `time`, `time_unix_ns` | the wall-clock time of the timestamp, in UTC and in ns since 1970; missing if it is unknown |
 //! | `time_ns` | the timestamp: ns of the machine's boot clock; missing in a ring without time |
+//! | `pid`, `tid` | the thread that wrote it, in its own pid namespace; missing in a ring whose records do not say |
 //! | `ring`, `uuid`, `epoch` | the ring's name, its own id, and how many producers had attached when it was opened |
 //! | `pos` | with `uuid` the record's key: identifies a line that is received twice |
 //! | `type`, `type_name`, `len` | the record's type, by number and, if the ring has it, by name; bytes of the payload |

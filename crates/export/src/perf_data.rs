@@ -152,8 +152,15 @@ impl PerfData {
         };
         let is_kernels = origin.policy.is_none();
         let pid = number(if is_kernels { "pid" } else { "process.pid" });
-        let pid = pid.unwrap_or_else(|| producer(origin));
-        let tid = number(if is_kernels { "tid" } else { "thread.id" }).unwrap_or(pid);
+        let tid = number(if is_kernels { "tid" } else { "thread.id" });
+        // What the record itself says, or who wrote it, or whose ring it is.
+        let (pid, tid) = match (pid, record.writer) {
+            (None, Some(writer)) => (writer.pid.get(), tid.unwrap_or(writer.tid)),
+            (pid, _) => {
+                let pid = pid.unwrap_or_else(|| producer(origin));
+                (pid, tid.unwrap_or(pid))
+            }
+        };
         if let Some(Value::Str(service)) = value.and_then(|value| value.get("service.name")) {
             self.comm(pid, service, time)?;
         }

@@ -11,6 +11,7 @@ use crate::event::{Event, Loss, Origin, Rec, What};
 use crate::output::{Figures, Output, OutputError, Took};
 use crate::timeline::Timeline;
 use names::Names;
+use perfring_consumer::Writer;
 use perfring_types::Class;
 use perfring_types::read::Value;
 use proto::{
@@ -236,6 +237,10 @@ impl Perfetto {
     fn details(&mut self, record: &Rec<'_>) -> Vec<DebugAnnotation> {
         let names = &mut self.names;
         let mut details = vec![annotate::number(names, "ring.pos", record.pos)];
+        if let Some(Writer { pid, tid }) = record.writer {
+            details.push(annotate::number(names, "pid", pid.get().into()));
+            details.push(annotate::number(names, "tid", tid.into()));
+        }
         if record.late > 0 {
             details.push(annotate::number(names, "late_ns", record.late));
         }

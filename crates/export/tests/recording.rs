@@ -371,7 +371,7 @@ fn a_full_disk_has_a_message_and_nothing_counts_as_delivered() {
     let origin = origin(1);
     let mut taken = 0;
     let error = loop {
-        let record = Record { pos: taken, kind: 4096, bytes: &[1; 100], time: None };
+        let record = Record { pos: taken, kind: 4096, bytes: &[1; 100], time: None, writer: None };
         let what = What::Record(Rec::new(record, &origin));
         match recording.take(&Event { seq: taken, origin: &origin, what }) {
             Ok(_) if taken % 3 == 2 => match recording.flush() {

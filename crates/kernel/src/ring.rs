@@ -336,9 +336,13 @@ impl Read {
     fn item(&self) -> Option<Item<'_>> {
         let (pos, bytes) = (self.pos, &*self.payload);
         Some(match self.what? {
-            What::Record(kind) => {
-                Item::Record(Record { pos, kind: kind.get(), bytes, time: Some(self.time) })
-            }
+            What::Record(kind) => Item::Record(Record {
+                pos,
+                kind: kind.get(),
+                bytes,
+                time: Some(self.time),
+                writer: None,
+            }),
             // The kernel does not report their length.
             What::Lost(records, cause) => Item::Lost(Lost { pos, records, bytes: 0, cause }),
         })

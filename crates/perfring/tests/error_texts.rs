@@ -71,6 +71,7 @@ fn texts() -> Vec<String> {
         CreateError::Size { size: 5, min: 4096 },
         CreateError::NoSpace { location: location(), needed: 1 << 30 },
         CreateError::Clock { location: location(), source: ClockError::Offsets },
+        CreateError::SampleId,
         CreateError::Cpu { cpu: 9000 },
     ];
     let dir = || "/dev/shm/set".into();

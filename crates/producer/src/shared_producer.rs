@@ -325,7 +325,7 @@ impl SharedProducer {
 
     /// Returns the payload length of one record that takes `bytes`, with its header and timestamp.
     fn payload_of_batch(&self, bytes: usize) -> usize {
-        bytes.saturating_sub(HEADER_LEN as usize + self.layout().timestamp_len())
+        bytes.saturating_sub(HEADER_LEN as usize + self.layout().lead().len())
     }
 
     /// Reads the timestamps' clock before the lock is taken. A producer that waits for the lock

@@ -44,6 +44,7 @@ impl HeapRing {
                 uuid: [0; 16],
                 boot_id: [0; 16],
                 time: false,
+                sample_id: false,
                 types_size: 0,
                 aux_size: 0,
             },
@@ -84,6 +85,13 @@ impl HeapRing {
     #[must_use]
     pub fn timed(mut self) -> Self {
         self.layout.time = true;
+        self
+    }
+
+    /// Gives each record a timestamp, and its writer.
+    #[must_use]
+    pub fn with_sample_id(mut self) -> Self {
+        (self.layout.time, self.layout.sample_id) = (true, true);
         self
     }
 

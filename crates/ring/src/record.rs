@@ -9,9 +9,9 @@
 
 use crate::counters::{Count, Refused};
 use crate::view::{POS_MAX, Ring, Shared, sane};
-use perfring_abi::atomic::{AtomicU64, Ordering};
+use perfring_abi::atomic::Ordering;
 use perfring_abi::{
-    AUX_SIZE, Cause, HEADER_LEN, RANGE_ALIGN, RecordType, RecordWord, TIMESTAMP_LEN, aux_record,
+    AUX_SIZE, Cause, HEADER_LEN, Lead, RANGE_ALIGN, RecordType, RecordWord, Writer, aux_record,
     range_size,
 };
 
@@ -173,6 +173,10 @@ pub struct Frame {
     pub size: u64,
     /// Its timestamp, in a timed ring: ns.
     pub time: Option<u64>,
+    /// Who wrote it, in a ring whose records say so.
+    pub writer: Option<Writer>,
+    /// What it has before its payload.
+    pub lead: Lead,
 }
 
 impl Frame {
@@ -180,8 +184,7 @@ impl Frame {
     #[must_use]
     #[inline]
     pub fn payload_pos(&self) -> u64 {
-        let timestamp = if self.time.is_some() { TIMESTAMP_LEN } else { 0 };
-        self.pos + u64::from(HEADER_LEN + timestamp)
+        self.pos + u64::from(HEADER_LEN) + self.lead.len() as u64
     }
 }
 
@@ -215,8 +218,7 @@ pub(crate) fn step(
             return Ok(Some((Found::Large(frame, range), after)));
         }
         if word.is_data() {
-            let (len, time) = split(shape.timed, len, ring.word(pos + 8)).ok_or(bad)?;
-            let frame = Frame { pos, kind: word.kind(), len, size, time };
+            let frame = split(ring, shape.lead, pos, word, len).ok_or(bad)?;
             return Ok(Some((Found::Record(frame), after)));
         }
         if word.kind() == RecordType::LOST {
@@ -229,31 +231,41 @@ pub(crate) fn step(
     Ok(None)
 }
 
-/// Returns the payload's length, and the timestamp if there is one, of a record with a body of
-/// `len` bytes; `None` if the body is too short for a timestamp. Takes the word by reference, since
-/// there may be none to load.
+/// Returns the frame of a record with a body of `len` bytes; `None` if the body is too short for what
+/// is before the payload.
 #[inline(always)]
-pub(crate) fn split(timed: bool, len: usize, word: &AtomicU64) -> Option<(usize, Option<u64>)> {
-    if !timed {
-        return Some((len, None));
-    }
-    let len = len.checked_sub(TIMESTAMP_LEN as usize)?;
+pub(crate) fn split(
+    ring: Ring<'_>,
+    lead: Lead,
+    pos: u64,
+    word: RecordWord,
+    len: usize,
+) -> Option<Frame> {
     // Relaxed, like the header word.
-    Some((len, Some(word.load(Ordering::Relaxed))))
+    let nth = |nth: u64| ring.word(pos + 8 * nth).load(Ordering::Relaxed);
+    let (time, writer) = match lead {
+        Lead::None => (None, None),
+        Lead::Time => (Some(nth(1)), None),
+        Lead::SampleId => (Some(nth(1)), Writer::from_word(nth(2))),
+    };
+    let len = len.checked_sub(lead.len())?;
+    Some(Frame { pos, kind: word.kind(), len, size: word.size(), time, writer, lead })
 }
 
-/// Like [`split`], for a copy: also returns the payload's words.
+/// Like [`split`], of a copy of the body: also returns the payload's words.
 #[inline]
-pub(crate) fn split_body(
-    timed: bool,
-    len: usize,
-    body: &[u64],
-) -> Option<(usize, Option<u64>, &[u64])> {
-    if !timed {
-        return Some((len, None, body));
-    }
-    let (timestamp, body) = body.split_first()?;
-    Some((len.checked_sub(TIMESTAMP_LEN as usize)?, Some(*timestamp), body))
+pub(crate) fn split_body(lead: Lead, record: Record, body: &[u64]) -> Option<(Frame, &[u64])> {
+    let Record { pos, word, len } = record;
+    let (time, writer, body) = match (lead, body) {
+        (Lead::None, body) => (None, None, body),
+        (Lead::Time, [time, body @ ..]) => (Some(*time), None, body),
+        (Lead::SampleId, [time, writer, body @ ..]) => {
+            (Some(*time), Writer::from_word(*writer), body)
+        }
+        _ => return None,
+    };
+    let len = len.checked_sub(lead.len())?;
+    Some((Frame { pos, kind: word.kind(), len, size: word.size(), time, writer, lead }, body))
 }
 
 /// Returns the `PERF_RECORD_LOST` at `pos`.
@@ -322,7 +334,7 @@ pub(crate) struct Bounds {
 /// The shape of the records in a ring.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shape {
-    pub(crate) timed: bool,
+    pub(crate) lead: Lead,
     pub(crate) aux: Bounds,
 }
 
@@ -340,9 +352,9 @@ impl Shape {
         if floor.is_some_and(|floor| at < floor || range.end() - floor > size) {
             return None;
         }
-        let time = self.timed.then_some(body[aux_record::TIME]);
-        let size = AUX_SIZE.into();
-        Some((Frame { pos, kind: kind.get(), len: range.len, size, time }, range))
+        let time = (self.lead != Lead::None).then_some(body[aux_record::TIME]);
+        let (len, size, writer, lead) = (range.len, AUX_SIZE.into(), None, self.lead);
+        Some((Frame { pos, kind: kind.get(), len, size, time, writer, lead }, range))
     }
 
     /// Returns whether the payload of a record with this word may be in the AUX area.

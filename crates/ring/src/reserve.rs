@@ -53,7 +53,7 @@ pub struct Reserved {
     pub(crate) start: u64,
     pub(crate) kind: RecordType,
     pub(crate) len: usize,
-    /// Bytes of the timestamp before the payload; or, for a payload in the AUX area, its position
+    /// Bytes between header and payload; or, for a payload in the AUX area, its position
     /// there.
     pub(crate) lead: u64,
 }
@@ -136,10 +136,10 @@ impl Reserved {
 }
 
 /// Returns the bytes that a refused payload would have used in a ring with an AUX area of `area`
-/// bytes and timestamps of `timestamp` bytes.
-pub(crate) fn refused_size(area: u64, len: usize, timestamp: usize) -> u64 {
+/// bytes and `lead` bytes before the payload of every record.
+pub(crate) fn refused_size(area: u64, len: usize, lead: usize) -> u64 {
     match area {
-        0 => record_size(len.saturating_add(timestamp)),
+        0 => record_size(len.saturating_add(lead)),
         _ => range_size(len).saturating_add(AUX_SIZE.into()),
     }
 }
@@ -159,5 +159,5 @@ pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
 /// Like [`Layout::max_small_len`], computed from the ring: models have rings smaller than a page.
 pub(crate) fn max_len(ring: Ring<'_>, layout: &Layout) -> usize {
     let size = (ring.data_size() - 8).min(perfring_abi::SIZE_MAX.into());
-    (size - u64::from(HEADER_LEN)) as usize - layout.timestamp_len()
+    (size - u64::from(HEADER_LEN)) as usize - layout.lead().len()
 }

@@ -31,7 +31,11 @@ fn run(name: &str, policy: Policy, sizes: &[u64], cases: u64, steps: u64) -> Tal
         let evict = [Evict::Exact, Evict::Half][rng.index(2)];
         let report = [Report::InStream, Report::CountersOnly][rng.index(2)];
         let heap = HeapRing::new(size, policy).unwrap().evict(evict).report(report).per_cpu(SLOTS);
-        let heap = if rng.below(2) == 0 { heap.timed() } else { heap };
+        let heap = match rng.below(4) {
+            0 | 1 => heap,
+            2 => heap.timed(),
+            _ => heap.with_sample_id(),
+        };
         let mut world = World::new(&heap, rng.any(), &mut tally);
         for _ in 0..steps {
             world.step();
@@ -223,8 +227,9 @@ fn crowd(policy: Policy, size: u64, time: bool) -> u64 {
     };
     let sums: Vec<_> = std::thread::scope(|scope| {
         let (ring, mut done) = (heap.ring(), false);
-        let mut reader = Reader::attach(ring, Fences::Full).unwrap().with_time(time);
-        let mut observer = Observer::new(ring, policy, Start::Oldest).unwrap().with_time(time);
+        let lead = heap.layout().lead();
+        let mut reader = Reader::attach(ring, Fences::Full).unwrap().with_lead(lead);
+        let mut observer = Observer::new(ring, policy, Start::Oldest).unwrap().with_lead(lead);
         let produce = &produce;
         let threads: Vec<_> =
             (0..PRODUCERS).map(|slot| scope.spawn(move || produce(slot))).collect();

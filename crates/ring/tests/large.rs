@@ -385,7 +385,7 @@ fn no_lie_about_ranges_is_believed() {
 fn meet(heap: &HeapRing) {
     let (ring, layout) = (heap.ring(), heap.layout());
     if let Ok(reader) = Reader::attach(ring, Fences::Full) {
-        let mut reader = reader.with_aux(ring, AUX).with_time(layout.time);
+        let mut reader = reader.with_aux(ring, AUX).with_lead(layout.lead());
         for _ in 0..100 {
             match reader.next(ring) {
                 Ok((Some(Found::Large(_, range)), _)) => assert!(range.len as u64 <= AUX),
@@ -397,7 +397,7 @@ fn meet(heap: &HeapRing) {
         let _ = reader.release(ring);
     }
     if let Ok(observer) = Observer::new(ring, layout.policy, Start::Oldest) {
-        let mut observer = observer.with_aux(AUX).with_time(layout.time);
+        let mut observer = observer.with_aux(AUX).with_lead(layout.lead());
         for _ in 0..100 {
             match observer.next_in(ring, heap.aux()) {
                 Ok(Some(Seen::Record(frame, words))) => assert!(frame.len <= words.len() * 8),
@@ -407,7 +407,7 @@ fn meet(heap: &HeapRing) {
         }
     }
     if let Ok(snapshot) = Snapshot::of(heap.shared(), layout.policy, |_| true)
-        && let Ok(snapshot) = snapshot.with_time(layout.time).with_aux(ring, heap.aux())
+        && let Ok(snapshot) = snapshot.with_lead(layout.lead()).with_aux(ring, heap.aux())
     {
         let mut cursor = snapshot.start();
         while let Ok(Some((found, words, after))) = snapshot.step(cursor) {

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Reported, attach_at};
-use perfring_abi::{Evict, Policy, RecordType, RecordWord, Report};
+use perfring_abi::{Evict, Lead, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     BatchSpan, Count, Fences, Found, Liveness, Reader, Recovered, Refusal, Refused, Reserved,
@@ -295,7 +295,7 @@ impl<'a> Model<'a> {
                 match writer.try_reserve(at, &self.liveness, RecordType::BYTES, len, now) {
                     Ok(reserved) => {
                         let start = reserved.pos();
-                        let timestamp = self.heap.layout().timestamp_len() as u64;
+                        let timestamp = self.heap.layout().lead().len() as u64;
                         assert_eq!(reserved.payload_pos(), start + 8 + timestamp);
                         self.granted(start, self.size_of(len), Kind::Open(slot));
                         self.open.push((slot, start, Held::One(reserved)));
@@ -474,7 +474,9 @@ impl<'a> Model<'a> {
 
     fn timestamps_never_go_back(&self) {
         let dead = |slot: u32| self.liveness.dead.borrow().contains(&slot);
-        let snapshot = Snapshot::of(self.at(), self.policy, dead).unwrap().with_time(self.time);
+        let snapshot = Snapshot::of(self.at(), self.policy, dead)
+            .unwrap()
+            .with_lead(Lead::of(self.time, false));
         let (mut cursor, mut newest) = (snapshot.start(), 0);
         while let Some((found, words, after)) = snapshot.step(cursor).unwrap() {
             if let Found::Record(frame) = found {
@@ -606,10 +608,11 @@ fn crowd(policy: Policy, time: bool) {
     let written: u64 = std::thread::scope(|scope| {
         let mut done = false;
         let ring = heap.ring();
-        let mut reader = Reader::attach(ring, Fences::Full).unwrap().with_time(time);
+        let mut reader =
+            Reader::attach(ring, Fences::Full).unwrap().with_lead(Lead::of(time, false));
         let observer =
             perfring_ring::Observer::new(ring, policy, perfring_ring::Start::Oldest).unwrap();
-        let mut observer = observer.with_time(time);
+        let mut observer = observer.with_lead(Lead::of(time, false));
         let threads: Vec<_> = writers.into_iter().map(|w| scope.spawn(|| produce(w))).collect();
         loop {
             let empty = match policy {

@@ -56,7 +56,9 @@ impl Source for Flood {
         (self.known, self.pos) = (self.known - 1, pos + 1);
         let item = match self.of {
             Of::Losses => Item::Lost(Lost { pos, records: 1, bytes: 1, cause: Cause::Full }),
-            Of::Records | Of::Lapping => Item::Record(Record { pos, kind: 64, bytes: &[], time }),
+            Of::Records | Of::Lapping => {
+                Item::Record(Record { pos, kind: 64, bytes: &[], time, writer: None })
+            }
         };
         Ok(Some((item, self.front())))
     }
@@ -122,7 +124,7 @@ impl Source for Honest {
     fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
         let (pos, time) = (self.taken, Some(Self::timestamp(self.taken)));
         self.taken += 1;
-        let item = Item::Record(Record { pos, kind: 64, bytes: &[], time });
+        let item = Item::Record(Record { pos, kind: 64, bytes: &[], time, writer: None });
         Ok(Some((item, self.front())))
     }
 

@@ -83,7 +83,9 @@ impl Source for Fake {
         let Some((pos, thing)) = self.known.pop_front() else { return Ok(None) };
         self.taken += 1;
         let item = match thing {
-            Thing::Record(time) => Item::Record(Record { pos, kind: 64, bytes: &[], time }),
+            Thing::Record(time) => {
+                Item::Record(Record { pos, kind: 64, bytes: &[], time, writer: None })
+            }
             Thing::Loss => Item::Lost(Lost { pos, records: 1, bytes: 8, cause: Cause::Full }),
             Thing::Damage => return Err(ReadError::Corrupt { pos }.into()),
         };

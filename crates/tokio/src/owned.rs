@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use bytes::Bytes;
-use perfring_consumer::{Anchors, Item, Lost, ReadError, Record};
+use perfring_consumer::{Anchors, Item, Lost, ReadError, Record, Writer};
 
 /// A record whose payload was copied once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct OwnedRecord {
     pub bytes: Bytes,
     /// The time at which it was reserved: see [`Record::time`].
     pub time: Option<u64>,
+    /// The thread that wrote it: see [`Record::writer`].
+    pub writer: Option<Writer>,
 }
 
 impl OwnedRecord {
@@ -22,13 +24,13 @@ impl OwnedRecord {
     ///
     /// ```
     /// # use perfring_tokio::OwnedRecord;
-    /// let owned = OwnedRecord { pos: 0, kind: 64, bytes: vec![0; 8].into(), time: None };
+    /// let owned = OwnedRecord { pos: 0, kind: 64, bytes: vec![0; 8].into(), time: None, writer: None };
     /// assert_eq!(owned.as_record().bytes, owned.bytes);
     /// ```
     #[must_use]
     pub fn as_record(&self) -> Record<'_> {
-        let OwnedRecord { pos, kind, ref bytes, time } = *self;
-        Record { pos, kind, bytes, time }
+        let OwnedRecord { pos, kind, ref bytes, time, writer } = *self;
+        Record { pos, kind, bytes, time, writer }
     }
 
     /// Returns its wall-clock time: see [`Record::wall`].
@@ -40,8 +42,8 @@ impl OwnedRecord {
 
 impl From<Record<'_>> for OwnedRecord {
     fn from(record: Record<'_>) -> Self {
-        let Record { pos, kind, bytes, time } = record;
-        OwnedRecord { pos, kind, bytes: Bytes::copy_from_slice(bytes), time }
+        let Record { pos, kind, bytes, time, writer } = record;
+        OwnedRecord { pos, kind, bytes: Bytes::copy_from_slice(bytes), time, writer }
     }
 }
 

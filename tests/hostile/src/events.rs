@@ -164,7 +164,8 @@ impl Script {
                 Made::Ended => What::Ended,
                 Made::Lost(loss) => What::Lost(*loss),
                 Made::Record { pos, kind, bytes, time, late } => {
-                    let record = Record { pos: *pos, kind: *kind, bytes, time: *time };
+                    let record =
+                        Record { pos: *pos, kind: *kind, bytes, time: *time, writer: None };
                     What::Record(Rec::new_late(record, origin, *late))
                 }
             };

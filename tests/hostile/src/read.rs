@@ -44,7 +44,7 @@ impl Sides {
             8 => {
                 let layout = heap.layout();
                 self.reader = Reader::attach(heap.ring(), Fences::Full).ok().map(|reader| {
-                    let reader = reader.with_time(layout.time).with_hands(input.u8() % 2 == 1);
+                    let reader = reader.with_lead(layout.lead()).with_hands(input.u8() % 2 == 1);
                     let reader = match layout.aux_size {
                         0 => reader,
                         size => reader.with_aux(heap.ring(), size),
@@ -65,7 +65,7 @@ impl Sides {
                 };
                 let layout = heap.layout();
                 self.observer =
-                    observer.ok().map(|o| o.with_time(layout.time).with_aux(layout.aux_size));
+                    observer.ok().map(|o| o.with_lead(layout.lead()).with_aux(layout.aux_size));
             }
             12 | 13 => self.observe(heap, input),
             14 => snapshot(heap, input),
@@ -290,7 +290,7 @@ fn snapshot(heap: &HeapRing, input: &mut Input<'_>) {
     assert!(anchors.all().len() <= 16);
     let _ = anchors.wall(input.number(0, layout.data_size), input.u64());
     if let Ok(snapshot) = Snapshot::take(ring, policy) {
-        all_of(snapshot.with_time(layout.time), heap);
+        all_of(snapshot.with_lead(layout.lead()), heap);
     }
 }
 

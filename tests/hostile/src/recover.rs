@@ -189,7 +189,7 @@ fn inspect(heap: &HeapRing, liveness: &FakeSystem) {
     let is_dead = |slot| !liveness.is_alive(slot);
     let _ = RingTotals::of(at, layout.policy, is_dead).map(|totals| totals.unreported());
     if let Ok(snapshot) = Snapshot::of(at, layout.policy, is_dead) {
-        all_of(snapshot.with_time(layout.time), heap);
+        all_of(snapshot.with_lead(layout.lead()), heap);
     }
     assert!(SlotFigures::all(at).len() <= at.slots().len());
     let _ = (at.held_up(), at.locked_by(), at.lags());
@@ -201,7 +201,7 @@ fn read(heap: &HeapRing, input: &mut Input<'_>) {
     let most = 4 * layout.data_size + 64;
     if input.u8().is_multiple_of(2) {
         let Ok(reader) = Reader::attach(ring, Fences::Full) else { return };
-        let reader = reader.with_time(layout.time);
+        let reader = reader.with_lead(layout.lead());
         let mut reader = match layout.aux_size {
             0 => reader,
             size => reader.with_aux(ring, size),
@@ -214,7 +214,7 @@ fn read(heap: &HeapRing, input: &mut Input<'_>) {
         let _ = reader.release(ring);
     } else {
         let Ok(observer) = Observer::new(ring, layout.policy, Start::Oldest) else { return };
-        let mut observer = observer.with_time(layout.time).with_aux(layout.aux_size);
+        let mut observer = observer.with_lead(layout.lead()).with_aux(layout.aux_size);
         for at in 0.. {
             assert!(at < most, "an endless stream");
             let Ok(Some(next)) = observer.next_in(ring, heap.aux()) else { break };

@@ -1,12 +1,13 @@
 //! The expected content of a golden file, computed from what was done to the ring.
 
 use perfring_abi::{
-    ANCHOR, AUX_SIZE, Cause, Evict, FEATURE_TIME, PERF_CAPABILITIES, Policy, Producers, RecordType,
-    RecordWord, Report, SLOT_SIZE, TIMESTAMP_LEN, range_size, record_size,
+    ANCHOR, AUX_SIZE, Cause, Evict, FEATURE_TIME, Lead, PERF_CAPABILITIES, Policy, Producers,
+    RecordType, RecordWord, Report, SLOT_SIZE, Writer, range_size, record_size,
 };
 use perfring_producer::Options;
 use perfring_testkit::image::{at, word};
 use serde_json::{Value, json};
+use std::num::NonZeroU32;
 
 /// The data area of most of them: the smallest size.
 pub(super) const SMALL: u64 = 4096;
@@ -99,6 +100,9 @@ pub(super) fn layout(options: &Options, file: &[u8]) -> Value {
     if options.producers == Producers::Cpu {
         layout["cpu_number"] = options.cpu.into();
     }
+    if options.sample_id {
+        layout["sample_id"] = true.into();
+    }
     layout
 }
 
@@ -146,7 +150,7 @@ pub(super) fn size_of(options: &Options, len: usize) -> u64 {
     if is_large(options, len) {
         return AUX_SIZE.into();
     }
-    record_size(if options.time { len + TIMESTAMP_LEN as usize } else { len })
+    record_size(len + Lead::of(options.time, options.sample_id).len())
 }
 
 /// Returns the bytes that a refused payload would have taken, in both areas.
@@ -160,6 +164,11 @@ pub(super) fn timestamp_at(pos: u64) -> u64 {
     BOOT_CLOCK + 10 * pos
 }
 
+/// Returns who wrote the record at a position.
+pub(super) fn writer_at(pos: u64) -> Writer {
+    Writer { pid: NonZeroU32::new(4100 + pos as u32 % 3).unwrap(), tid: 4200 + pos as u32 }
+}
+
 /// Returns the replacement of the anchors: the wall clock was set an hour ahead before `SET_AT`.
 pub(super) fn anchors() -> [[u64; ANCHOR]; 2] {
     let hour = 3_600_000_000_000;
@@ -167,10 +176,10 @@ pub(super) fn anchors() -> [[u64; ANCHOR]; 2] {
         .map(|[pos, ahead]| [pos, timestamp_at(pos), TIME + 10 * pos + ahead, 40])
 }
 
-/// Adds to every record of an expectation its timestamp and its wall-clock time.
-pub(super) fn add_times(value: &mut Value) {
+/// Adds to every record of an expectation its timestamp and its wall-clock time, and who wrote it.
+pub(super) fn add_leads(value: &mut Value, sample_id: bool) {
     match value {
-        Value::Array(values) => values.iter_mut().for_each(add_times),
+        Value::Array(values) => values.iter_mut().for_each(|value| add_leads(value, sample_id)),
         Value::Object(object) => {
             if let (Some(pos), Some(_)) =
                 (object.get("pos").and_then(Value::as_u64), object.get("type"))
@@ -178,8 +187,13 @@ pub(super) fn add_times(value: &mut Value) {
                 let anchor = anchors()[usize::from(pos >= SET_AT)];
                 object.insert("time".into(), timestamp_at(pos).into());
                 object.insert("wall".into(), (anchor[2] + timestamp_at(pos) - anchor[1]).into());
+                if sample_id {
+                    let Writer { pid, tid } = writer_at(pos);
+                    object.insert("pid".into(), pid.get().into());
+                    object.insert("tid".into(), tid.into());
+                }
             }
-            object.values_mut().for_each(add_times);
+            object.values_mut().for_each(|value| add_leads(value, sample_id));
         }
         _ => {}
     }
@@ -304,8 +318,8 @@ pub(super) fn options(policy: Policy) -> Options {
 
 /// Returns whether a payload is in the AUX area.
 pub(super) fn is_large(options: &Options, len: usize) -> bool {
-    let timestamp = if options.time { TIMESTAMP_LEN as usize } else { 0 };
-    let longest = (options.size - 16).min(65_520) as usize - timestamp;
+    let lead = Lead::of(options.time, options.sample_id).len();
+    let longest = (options.size - 16).min(65_520) as usize - lead;
     options.aux_size != 0 && len > longest
 }
 

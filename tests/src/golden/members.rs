@@ -1,7 +1,7 @@
 //! A shared ring, or a ring per CPU, under construction.
 
 use super::account::{
-    Area, Count, Golden, Item, Kind, Refused, add_times, anonymise, control, count_in, holder,
+    Area, Count, Golden, Item, Kind, Refused, add_leads, anonymise, control, count_in, holder,
     layout, options, refused_size, shown, size_of, slot_pid, totals,
 };
 use perfring_abi::{Cause, Policy, Producers, RecordType};
@@ -286,7 +286,7 @@ impl Members {
             expect["recovered"][key] = recovered[key].clone();
         }
         if self.options.time {
-            add_times(&mut expect);
+            add_leads(&mut expect, self.options.sample_id);
         }
         Golden { name, file, expect }
     }

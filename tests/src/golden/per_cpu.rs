@@ -5,10 +5,13 @@
 
 use super::account::{
     Count, Golden, Kind, SMALL, anchors, options, refused_size, size_of, text, timestamp_at,
+    writer_at,
 };
 use super::members::Members;
 use perfring_abi::atomic::{AtomicU64, Ordering};
-use perfring_abi::{Cause, Header, Policy, Producers, RecordType, RecordWord, SLOT_SIZE, Slot};
+use perfring_abi::{
+    Cause, Header, Lead, Policy, Producers, RecordType, RecordWord, SLOT_SIZE, Slot,
+};
 use perfring_producer::Options;
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
@@ -20,14 +23,14 @@ use std::mem::offset_of;
 
 /// Makes all of them.
 pub(super) fn all() -> Vec<Golden> {
-    vec![per_cpu_drop(), per_cpu_overwrite()]
+    vec![per_cpu_drop(), per_cpu_overwrite(), per_cpu_sample_id()]
 }
 
 fn per_cpu_drop() -> Golden {
     let what = "A drop ring per CPU, open: records of sequences and of two producers on the slow path, a hole, \
                 a rest and a loss that is reported. Two sequences have published since `producer_pos`, and \
                 a third was killed before its last store, having been counted.";
-    let mut ring = PerCpu::new(what, Policy::Drop, false);
+    let mut ring = PerCpu::new(what, Policy::Drop, Lead::None);
     ring.open(0);
     ring.sequence(5000, b"in a sequence");
     ring.sequence(5001, b"");
@@ -51,7 +54,7 @@ fn per_cpu_overwrite() -> Golden {
     let what = "An overwrite ring per CPU, with time, that went round several times: a block of it is free. Closed \
                 by a producer that was killed before it took the lock, so that the last records are not \
                 counted. The wall clock was set an hour ahead before position 100.";
-    let mut ring = PerCpu::new(what, Policy::Overwrite, true);
+    let mut ring = PerCpu::new(what, Policy::Overwrite, Lead::Time);
     for n in 0.. {
         let slot = n as u32 % 2;
         if n % 20 == 7 {
@@ -72,6 +75,26 @@ fn per_cpu_overwrite() -> Golden {
     }
     ring.close(1);
     ring.take("per_cpu_overwrite", 0)
+}
+
+fn per_cpu_sample_id() -> Golden {
+    let what = "A drop ring per CPU, with time, whose records say who wrote them: by sequences, under the lock, and \
+                reserved. One is without a payload.";
+    let mut ring = PerCpu::new(what, Policy::Drop, Lead::SampleId);
+    ring.open(0);
+    ring.sequence(5000, b"in a sequence");
+    ring.sequence(5001, b"");
+    ring.slowly(1, 4096, &text(0, 600));
+    let given_back = ring.reserve(0, 40);
+    let shorter = ring.reserve(1, 100);
+    ring.discard(0, given_back);
+    ring.commit(1, shorter, b"shorter");
+    ring.too_large(0);
+    ring.open(0);
+    ring.sequence(5000, b"after the loss");
+    ring.sequence(4096, &text(1, 299));
+    ring.killed(b"never published");
+    ring.take("per_cpu_sample_id", 2)
 }
 
 /// A ring per CPU under construction.
@@ -98,12 +121,14 @@ impl Liveness for Dead {
 
 impl PerCpu {
     /// Makes one with two producers.
-    fn new(what: &'static str, policy: Policy, time: bool) -> Self {
-        let options = Options { producers: Producers::Cpu, cpu: 5, time, ..options(policy) };
+    fn new(what: &'static str, policy: Policy, lead: Lead) -> Self {
+        let (time, sample_id) = (lead != Lead::None, lead == Lead::SampleId);
+        let like = Options { time, sample_id, ..options(policy) };
+        let options = Options { producers: Producers::Cpu, cpu: 5, ..like };
         let members = Members::with(what, options);
         let mut heap = HeapRing::new(options.size, policy).unwrap().per_cpu(members.options.slots);
         if time {
-            heap = heap.timed();
+            heap = if sample_id { heap.with_sample_id() } else { heap.timed() };
             let line = &heap.header().time;
             line.boot.store(u64::from_ne_bytes([0xb0; 8]), Ordering::Relaxed);
             line.anchors_written.store(anchors().len() as u64, Ordering::Relaxed);
@@ -146,10 +171,15 @@ impl PerCpu {
 
     /// Publishes a record in a sequence, up to one of its steps.
     fn run(&self, kind: u32, payload: &[u8], mut step: impl FnMut() -> bool) -> Option<Sequence> {
-        let timed = self.members.options.time;
+        let lead = self.heap.layout().lead();
         let kind = RecordType::new(kind).unwrap();
-        let header = RecordWord::of(kind, payload.len() + if timed { 8 } else { 0 });
-        section(self.heap.ring(), header, &words(payload), timed.then(|| self.now()), &mut step)
+        let header = RecordWord::of(kind, payload.len() + lead.len());
+        let mut words = words(payload);
+        if lead == Lead::SampleId {
+            words.insert(0, writer_at(self.members.end()).to_word());
+        }
+        let now = (lead != Lead::None).then(|| self.now());
+        section(self.heap.ring(), header, &words, now, &mut step)
     }
 
     fn sequence(&mut self, kind: u32, payload: &[u8]) {
@@ -161,7 +191,7 @@ impl PerCpu {
     /// A sequence is aborted before its last store, and its thread is killed.
     fn killed(&self, payload: &[u8]) {
         // The steps before the stores: of the state, of the count, of each word, and of the head.
-        let mut left = 3 + words(payload).len();
+        let mut left = 3 + words(payload).len() + self.heap.layout().lead().len() / 8;
         let step = || {
             let go_on = left > 0;
             left = left.saturating_sub(1);
@@ -177,6 +207,7 @@ impl PerCpu {
         let (at, now) = (self.heap.shared(), self.now());
         let put = |reserved: &Reserved| fill(self.heap.data(), reserved, payload);
         let (writer, of) = (&mut self.writers[slot as usize], RecordType::new(kind).unwrap());
+        writer.set_writer(writer_at(self.members.end()).to_word());
         writer.publish_at(at, &Dead, of, payload.len(), now, Wake::No, put).unwrap();
         let size = size_of(&self.members.options, payload.len());
         self.members.follows(size, Kind::Record { kind, payload: payload.to_vec() });
@@ -187,6 +218,7 @@ impl PerCpu {
         let _ = close(self.heap.ring(), slot);
         let (at, now) = (self.heap.shared(), self.now());
         let writer = &mut self.writers[slot as usize];
+        writer.set_writer(writer_at(self.members.end()).to_word());
         let reserved = writer.try_reserve(at, &Dead, RecordType::BYTES, len, now).unwrap();
         self.members.follows(size_of(&self.members.options, len), Kind::Open(slot));
         reserved

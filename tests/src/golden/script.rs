@@ -1,7 +1,7 @@
 //! An exclusive ring under construction.
 
 use super::account::{
-    Area, Count, Golden, Item, Kind, add_times, anonymise, control, holder, layout, refused_size,
+    Area, Count, Golden, Item, Kind, add_leads, anonymise, control, holder, layout, refused_size,
     shown, size_of, text, totals,
 };
 use perfring_abi::{Evict, Policy, RecordType, Report};
@@ -183,7 +183,7 @@ impl Script {
         let mut expect = self.expect(&file);
         self.aux.add_to(&mut expect, &self.options, &file);
         if self.options.time {
-            add_times(&mut expect);
+            add_leads(&mut expect, self.options.sample_id);
         }
         Golden { name, file, expect }
     }

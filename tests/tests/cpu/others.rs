@@ -42,6 +42,7 @@ pub(crate) struct One {
     pub(crate) path: PathBuf,
     consumer: Consumer,
     newest: u64,
+    sample_id: bool,
     read: u64,
 }
 
@@ -82,7 +83,7 @@ impl Others {
         let ring = |cpu: usize| {
             let path = dir.join(format!("cpu{cpu}"));
             let consumer = Consumer::attach(&path).unwrap();
-            One { cpu, path, consumer, newest: 0, read: 0 }
+            One { cpu, path, consumer, newest: 0, sample_id: options.sample_id, read: 0 }
         };
         Others {
             dir: dir.to_owned(),
@@ -154,6 +155,14 @@ impl Others {
                         let time = record.time.unwrap_or_default();
                         assert!(time >= ring.newest, "{time} after {}", ring.newest);
                         ring.newest = time;
+                        let by = record.writer.map(|by| by.pid.get() == std::process::id());
+                        let here = (1..=3).contains(&entry.0);
+                        assert_eq!(
+                            by,
+                            ring.sample_id.then_some(here),
+                            "{entry:?} by {:?}",
+                            record.writer
+                        );
                     }
                     Item::Lost(lost) => self.lost += lost.records,
                 }

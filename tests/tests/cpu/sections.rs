@@ -2,7 +2,7 @@
 
 use super::stage::*;
 use super::traced::*;
-use perfring_consumer::{Policy, Recovered};
+use perfring_consumer::{Lead, Policy, Recovered};
 use perfring_tests::ring_dir;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -14,8 +14,12 @@ const MEANWHILE: u64 = 70;
 fn scenes_inside() -> Vec<Scene> {
     let mut scenes = Vec::new();
     for policy in [Policy::Drop, Policy::Overwrite] {
-        scenes.extend([0, 8, 24, 64].map(|len| Scene::of(policy, false, "publish", len, true)));
-        scenes.push(Scene::of(policy, true, "publish", 24, true));
+        scenes
+            .extend([0, 8, 24, 64].map(|len| Scene::of(policy, Lead::None, "publish", len, true)));
+        scenes.extend(
+            [Lead::Time, Lead::SampleId].map(|lead| Scene::of(policy, lead, "publish", 24, true)),
+        );
+        scenes.push(Scene::of(policy, Lead::SampleId, "publish", 0, true));
         scenes.extend(scenes_closing(policy));
     }
     scenes
@@ -104,7 +108,7 @@ fn play(stage: &mut Stage<'_>, fate: Fate, at: (usize, Point), seq: u64, publish
 pub(crate) fn forked() {
     with_cpus(|cpus| {
         for room in [true, false] {
-            let scene = Scene::of(Policy::Drop, false, "publish", 24, room);
+            let scene = Scene::of(Policy::Drop, Lead::None, "publish", 24, room);
             let dir = ring_dir();
             let socket = dir.path().join("socket");
             let args = ["forks", socket.to_str().unwrap()];

@@ -3,7 +3,7 @@
 use super::others::*;
 use super::traced::*;
 use nix::sys::signal::Signal;
-use perfring_consumer::Policy;
+use perfring_consumer::{Lead, Policy};
 use perfring_producer::{Options, record_size};
 use perfring_tests::stepped::OneCpu;
 use std::path::Path;
@@ -35,15 +35,16 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) fn of(
         policy: Policy,
-        time: bool,
+        lead: Lead,
         call: &'static str,
         len: usize,
         room: bool,
     ) -> Self {
-        let options = Options { size: 4096, slots: 8, policy, time, ..Options::per_cpu() };
-        let (time, room_text) =
-            (if time { " with time" } else { "" }, if room { "" } else { ", no room" });
-        let name = format!("{}{time}, {call} {len}{room_text}", policy.name());
+        let (time, sample_id) = (lead != Lead::None, lead == Lead::SampleId);
+        let options =
+            Options { size: 4096, slots: 8, policy, time, sample_id, ..Options::per_cpu() };
+        let room_text = if room { "" } else { ", no room" };
+        let name = format!("{}, {lead:?}, {call} {len}{room_text}", policy.name());
         Scene { name, call, len, options, room }
     }
 
@@ -53,7 +54,7 @@ impl Scene {
     }
 
     pub(crate) fn size(&self) -> u64 {
-        record_size(self.len) + if self.options.time { 8 } else { 0 }
+        record_size(self.len + Lead::of(self.options.time, self.options.sample_id).len())
     }
 
     pub(crate) fn call(&self, seq: u64) -> String {
@@ -67,9 +68,9 @@ impl Scene {
 
 pub(crate) fn scenes_closing(policy: Policy) -> [Scene; 3] {
     [
-        Scene::of(policy, false, "publish", 64, false),
-        Scene::of(policy, false, "publish", 600, true),
-        Scene::of(policy, false, "record", 40, true),
+        Scene::of(policy, Lead::None, "publish", 64, false),
+        Scene::of(policy, Lead::None, "publish", 600, true),
+        Scene::of(policy, Lead::None, "record", 40, true),
     ]
 }
 

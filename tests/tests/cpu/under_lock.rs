@@ -3,7 +3,7 @@
 use super::stage::*;
 use super::traced::*;
 use perfring_abi::RecordWord;
-use perfring_consumer::Policy;
+use perfring_consumer::{Lead, Policy};
 use perfring_testkit::size::{cases, long};
 use perfring_tests::ring_dir;
 use perfring_tests::shared::Raw;
@@ -98,7 +98,7 @@ const SPREAD: u64 = 8;
 pub(crate) fn between(fate: Fate) {
     let mut plays = 0;
     with_cpus(|cpus| {
-        let timed = Scene::of(Policy::Drop, true, "publish", 64, false);
+        let timed = Scene::of(Policy::Drop, Lead::SampleId, "publish", 64, false);
         let scenes = [Policy::Drop, Policy::Overwrite].into_iter().flat_map(scenes_closing);
         for scene in scenes.chain([timed]) {
             let dir = ring_dir();

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, note};
 use crate::stop::{POLL, Stop};
+use perfring_abi::Lead;
 use perfring_consumer::{AttachError, Location};
 use perfring_producer::record_size;
 use perfring_producer::{
@@ -28,8 +29,8 @@ pub(crate) struct OfCpus {
 
 impl OfCpus {
     fn count(&mut self, len: usize, result: Result<(), ReserveError>) -> Result<(), ReserveError> {
-        let stamp = if self.producer.options().time { 8 } else { 0 };
-        let bytes = record_size(len + stamp);
+        let options = self.producer.options();
+        let bytes = record_size(len + Lead::of(options.time, options.sample_id).len());
         let refused = &mut self.refused;
         let counted = match result {
             Ok(()) => &mut self.written,

@@ -138,6 +138,7 @@ impl From<CreateError> for Failure {
             | CreateError::Mode { .. }
             | CreateError::Types { .. }
             | CreateError::Aux { .. }
+            | CreateError::SampleId
             | CreateError::Name { .. } => Failure::Usage(error.to_string()),
             _ => Failure::general(error),
         }

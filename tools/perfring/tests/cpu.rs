@@ -4,6 +4,7 @@
 mod command;
 
 use command::{Place, json_lines, run};
+use serde_json::Value;
 use std::fs;
 
 #[test]
@@ -42,6 +43,45 @@ fn a_directory_with_a_ring_per_cpu_is_made_published_to_and_read() {
     assert_eq!(json[0]["producers"], "cpu", "{json:?}");
     let doctor = run(&["doctor", &ring], b"").out();
     assert!(doctor.contains("up to 64 processes on CPU "), "{doctor}");
+}
+
+#[test]
+fn each_record_says_who_wrote_it() {
+    let place = Place::new();
+    let set = place.path("set");
+    let set = set.to_str().unwrap();
+    let create = ["create", set, "--producers", "cpu", "--sample-id"];
+    run(&create, b"").refuses(2, "--sample-id is for rings per CPU with timestamps");
+    assert_eq!(run(&[&create[..], &["--time"]].concat(), b"").code(), 0);
+    for word in ["first", "second"] {
+        assert_eq!(run(&["publish", set], word.as_bytes()).code(), 0);
+    }
+    let shown = json_lines(&run(&["tail", set, "--format", "json"], b"").out());
+    let said = |line: &Value, key: &str| line[key].as_u64().unwrap();
+    let who: Vec<_> = shown.iter().map(|line| (said(line, "pid"), said(line, "tid"))).collect();
+    // Two processes, of one thread each.
+    assert!(who.iter().all(|(pid, tid)| pid == tid), "{who:?}");
+    assert_ne!(who[0], who[1]);
+    let exported = json_lines(&run(&["export", "--to", "json", set], b"").out());
+    let again: Vec<_> =
+        exported.iter().map(|line| (said(line, "pid"), said(line, "tid"))).collect();
+    assert_eq!(again, who);
+    let recording = place.path("recording");
+    let recording = recording.to_str().unwrap();
+    assert_eq!(run(&["record", set, "-o", recording, "-n", "2"], b"").code(), 0);
+    let kept = json_lines(&run(&["export", "--to", "json", recording], b"").out());
+    let kept: Vec<_> = kept.iter().map(|line| (said(line, "pid"), said(line, "tid"))).collect();
+    assert_eq!(kept, who);
+
+    let text = run(&["tail", set], b"").out();
+    let first = text.lines().next().unwrap();
+    assert!(first.ends_with(&format!("Z {}/{} first", who[0].0, who[0].1)), "{text}");
+    let ring = fs::read_dir(set).unwrap().next().unwrap().unwrap().path();
+    let stat = run(&["stat", ring.to_str().unwrap()], b"").out();
+    assert!(
+        stat.contains("each record has a timestamp, and the pid and tid of its writer"),
+        "{stat}"
+    );
 }
 
 #[test]

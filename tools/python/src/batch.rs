@@ -5,6 +5,7 @@ use crate::lost::Lost;
 use crate::record::{Body, Origin, Record};
 use crate::runs::Data;
 use crate::types::{RecordType, TypeTable};
+use perfring_consumer::Writer;
 use perfring_producer::RecordType as Id;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::prelude::*;
@@ -45,8 +46,10 @@ impl Batch {
         let place = self.data.place(nth)?;
         let body = Body::Part(Arc::clone(&self.data), place.range);
         let time = self.data.times.as_ref().and_then(|times| times.get(nth).copied());
+        let writer = self.data.writers.as_ref().and_then(|writers| writers.get(nth).copied());
+        let writer = writer.and_then(Writer::from_word);
         let origin = Arc::clone(&self.origin);
-        Some(Record { origin, pos: place.pos, kind: place.kind, time, body })
+        Some(Record { origin, pos: place.pos, kind: place.kind, time, writer, body })
     }
 }
 
@@ -112,6 +115,17 @@ impl Batch {
     /// Native 64-bit words: timestamps.
     fn _times(&self) -> Vec<u8> {
         words(self.data.times.as_deref().unwrap_or_default().iter().copied())
+    }
+
+    /// Whether its records say who wrote them.
+    #[getter]
+    fn sample_id(&self) -> bool {
+        self.data.writers.is_some()
+    }
+
+    /// Native 32-bit words in pairs: pid, tid.
+    fn _writers(&self) -> Vec<u8> {
+        words(self.data.writers.as_deref().unwrap_or_default().iter().copied())
     }
 
     /// Native 64-bit words: positions.

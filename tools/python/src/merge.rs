@@ -365,10 +365,10 @@ impl MergeItems {
 fn give<'py>(py: Python<'py>, got: Got) -> PyResult<Bound<'py, Merged>> {
     let Got { ring, what, time, late } = got;
     let item = match what {
-        What::Record { origin, pos, kind, timestamp, bytes } => {
+        What::Record { origin, pos, kind, timestamp, writer, bytes } => {
             let bytes = PyBytes::new(py, &bytes).unbind();
             let body = Body::Own(bytes);
-            Bound::new(py, Record { origin, pos, kind, time: timestamp, body })?.into_any()
+            Bound::new(py, Record { origin, pos, kind, time: timestamp, writer, body })?.into_any()
         }
         What::Lost(lost) => Bound::new(py, Lost::new(&lost))?.into_any(),
         What::Event(Event::Gone { path, uuid }) => {

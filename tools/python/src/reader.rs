@@ -75,7 +75,7 @@ impl Reader {
                     Some(Err(Lost::new(&lost)))
                 }
                 Some(Item::Record(record)) => {
-                    let (pos, kind, time) = (record.pos, record.kind, record.time);
+                    let perfring_consumer::Record { pos, kind, time, writer, .. } = record;
                     let body = if self.pins.pinning {
                         let cell = self.pins.pin(record.bytes);
                         self.pins.pass(source, Arc::downgrade(&cell));
@@ -83,15 +83,16 @@ impl Reader {
                     } else {
                         Body::Own(PyBytes::new(py, record.bytes).unbind())
                     };
-                    Some(Ok((pos, kind, time, body)))
+                    Some(Ok((pos, kind, time, writer, body)))
                 }
             })
         })?;
         Ok(match next {
             None => None,
             Some(Err(lost)) => Some(Bound::new(py, lost)?.into_any()),
-            Some(Ok((pos, kind, time, body))) => Some(
-                Bound::new(py, Record { origin: self.origin(), pos, kind, time, body })?.into_any(),
+            Some(Ok((pos, kind, time, writer, body))) => Some(
+                Bound::new(py, Record { origin: self.origin(), pos, kind, time, writer, body })?
+                    .into_any(),
             ),
         })
     }
@@ -131,7 +132,7 @@ impl Reader {
                 let end = source.resume_point().pos().saturating_add(unread);
                 let guess = unread.min(GUESS) as usize;
                 let guess = guess.min(max.saturating_mul(64));
-                let mut batch = Builder::copies(guess, self.layout.time);
+                let mut batch = Builder::copies(guess, self.layout.lead());
                 let done = collect(source, &mut batch, max, end);
                 self.passed(source, &batch);
                 good(done, batch.is_empty())?;
@@ -167,14 +168,14 @@ impl Reader {
                 // or is a copy of it.
                 let plain = before_large(source, self.layout.aux_size, start, end);
                 if plain == 0 && max > 0 {
-                    let mut batch = Builder::copies(0, self.layout.time);
+                    let mut batch = Builder::copies(0, self.layout.lead());
                     let done = collect(source, &mut batch, 1, end);
                     self.passed(source, &batch);
                     good(done, batch.is_empty())?;
                     return Ok(Err(batch.finish()));
                 }
                 let header = self.layout.record_size(0) as usize;
-                let mut batch = Builder::in_place(start, header, self.layout.time);
+                let mut batch = Builder::in_place(start, header, self.layout.lead());
                 let done = collect(source, &mut batch, max.min(plain), end);
                 let (bytes, cell) = self.pins.pin_span(source, start);
                 if batch.is_empty() {

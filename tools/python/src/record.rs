@@ -4,6 +4,7 @@ use crate::pins::Cell;
 use crate::runs::Data;
 use crate::types::{self, RecordType};
 use perfring_consumer::Anchors;
+use perfring_consumer::Writer;
 use perfring_producer::RecordType as Id;
 use perfring_types::read::{Type, TypeTable};
 use pyo3::prelude::*;
@@ -47,6 +48,7 @@ pub(crate) struct Record {
     /// When it was reserved, in ns of ``CLOCK_BOOTTIME``; ``None`` if the ring has no timestamps.
     #[pyo3(get)]
     pub(crate) time: Option<u64>,
+    pub(crate) writer: Option<Writer>,
     pub(crate) body: Body,
 }
 
@@ -151,6 +153,19 @@ impl Record {
     fn wall(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let Some(time) = self.time else { return Ok(None) };
         Ok(self.origin.anchors(py)?.wall(self.pos, time))
+    }
+
+    /// The process that wrote it, as it was numbered in its own pid namespace; ``None`` in a ring whose
+    /// records do not say.
+    #[getter]
+    fn pid(&self) -> Option<u32> {
+        self.writer.map(|writer| writer.pid.get())
+    }
+
+    /// The thread that wrote it, likewise.
+    #[getter]
+    fn tid(&self) -> Option<u32> {
+        self.writer.map(|writer| writer.tid)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

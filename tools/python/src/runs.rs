@@ -3,6 +3,7 @@
 use crate::lost::Lost;
 use crate::memory::pinned::Pinned;
 use crate::pins::Cell;
+use perfring_consumer::{Lead, Record, Writer};
 use pyo3::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub(crate) struct Data {
     runs: Vec<Run>,
     /// A timestamp for each record, if the ring has timestamps.
     pub(crate) times: Option<Vec<u64>>,
+    /// [`Writer::to_word`] of each record, if they say who wrote them; 0 for one that does not.
+    pub(crate) writers: Option<Vec<u64>>,
     /// Each with the number of the record that follows it.
     pub(crate) lost: Vec<(usize, Lost)>,
 }
@@ -117,6 +120,8 @@ pub(crate) struct Builder {
     last: Option<Run>,
     /// In a ring with timestamps.
     times: Option<Vec<u64>>,
+    /// In a ring whose records say who wrote them.
+    writers: Option<Vec<u64>>,
     lost: Vec<(usize, Lost)>,
 }
 
@@ -132,27 +137,29 @@ enum Payloads {
 
 impl Builder {
     /// Starts a batch of copies, of about `bytes` bytes.
-    pub(crate) fn copies(bytes: usize, timed: bool) -> Self {
-        Self::new(Payloads::Copy(Vec::with_capacity(bytes)), timed)
+    pub(crate) fn copies(bytes: usize, lead: Lead) -> Self {
+        Self::new(Payloads::Copy(Vec::with_capacity(bytes)), lead)
     }
 
     /// Starts a batch of records that stay in the ring, from position `start` on.
-    pub(crate) fn in_place(start: u64, header: usize, timed: bool) -> Self {
-        Self::new(Payloads::Stay { start, header }, timed)
+    pub(crate) fn in_place(start: u64, header: usize, lead: Lead) -> Self {
+        Self::new(Payloads::Stay { start, header }, lead)
     }
 
-    fn new(place: Payloads, timed: bool) -> Self {
+    fn new(place: Payloads, lead: Lead) -> Self {
         Builder {
             place,
             runs: Vec::new(),
             last: None,
-            times: timed.then(Vec::new),
+            times: (lead != Lead::None).then(Vec::new),
+            writers: (lead == Lead::SampleId).then(Vec::new),
             lost: Vec::new(),
         }
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, kind: u32, pos: u64, time: Option<u64>, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, record: &Record<'_>) {
+        let &Record { pos, kind, bytes, time, writer } = record;
         let at = match &mut self.place {
             Payloads::Copy(all) => {
                 let at = all.len();
@@ -163,6 +170,9 @@ impl Builder {
         };
         if let (Some(times), Some(time)) = (&mut self.times, time) {
             times.push(time);
+        }
+        if let Some(writers) = &mut self.writers {
+            writers.push(writer.map_or(0, Writer::to_word));
         }
         self.extend(Run { first: 0, count: 1, kind, len: bytes.len(), at, pos, step: 0 });
     }
@@ -213,6 +223,9 @@ impl Builder {
         if let Some(times) = &mut self.times {
             times.extend(run.records().filter_map(|record| record.time));
         }
+        if let Some(writers) = &mut self.writers {
+            writers.extend(run.records().map(|record| record.writer.map_or(0, Writer::to_word)));
+        }
         let (kind, pos, count) = (run.kind(), run.pos(), run.len() as usize);
         self.extend(Run { first: 0, count, kind, len, at, pos, step: run.size() });
     }
@@ -246,7 +259,7 @@ impl Builder {
 
     fn with(mut self, store: Store) -> Data {
         self.runs.extend(self.last);
-        Data { store, runs: self.runs, times: self.times, lost: self.lost }
+        Data { store, runs: self.runs, times: self.times, writers: self.writers, lost: self.lost }
     }
 }
 

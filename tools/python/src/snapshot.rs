@@ -8,6 +8,7 @@ use crate::lost::Lost;
 use crate::record::{Body, Origin, Record};
 use crate::runs::Builder;
 use crate::types::TypeTable as Types;
+use perfring_consumer::Writer;
 use perfring_consumer::{Anchors, Item, Location};
 use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
@@ -71,9 +72,13 @@ impl Snapshot {
 
     fn __iter__(&self) -> Items {
         let items = self.taken.snapshot.iter().map(|item| match item {
-            Ok(Item::Record(record)) => {
-                Kept::Record(record.pos, record.kind, record.time, record.bytes.into())
-            }
+            Ok(Item::Record(record)) => Kept::Record(
+                record.pos,
+                record.kind,
+                record.time,
+                record.writer,
+                record.bytes.into(),
+            ),
             Ok(Item::Lost(lost)) => Kept::Lost(Lost::new(&lost)),
             Err(error) => Kept::Damage(error),
         });
@@ -82,11 +87,11 @@ impl Snapshot {
 
     /// Return all records as a `Batch`.
     fn drain(&self, py: Python<'_>) -> PyResult<Batch> {
-        let mut batch = Builder::copies(0, self.taken.snapshot.layout().time);
+        let mut batch = Builder::copies(0, self.taken.snapshot.layout().lead());
         for item in &self.taken.snapshot {
             match item {
                 Ok(Item::Record(record)) => {
-                    batch.push(record.kind, record.pos, record.time, record.bytes);
+                    batch.push(&record);
                 }
                 Ok(Item::Lost(lost)) => batch.lost(Lost::new(&lost)),
                 Err(error) => return Err(errors::read(py, error)),
@@ -122,7 +127,7 @@ impl Snapshot {
 }
 
 enum Kept {
-    Record(u64, u32, Option<u64>, Box<[u8]>),
+    Record(u64, u32, Option<u64>, Option<Writer>, Box<[u8]>),
     Lost(Lost),
     Damage(perfring_consumer::ReadError),
 }
@@ -144,10 +149,10 @@ impl Items {
         // Exceptions are constructed without a lock: that runs Python code.
         let next = lock(&self.items).pop_front();
         Ok(match next {
-            Some(Kept::Record(pos, kind, time, bytes)) => {
+            Some(Kept::Record(pos, kind, time, writer, bytes)) => {
                 let body = Body::Own(pyo3::types::PyBytes::new(py, &bytes).unbind());
                 let origin = Arc::clone(&self.origin);
-                Some(Bound::new(py, Record { origin, pos, kind, time, body })?.into_any())
+                Some(Bound::new(py, Record { origin, pos, kind, time, writer, body })?.into_any())
             }
             Some(Kept::Lost(lost)) => Some(Bound::new(py, lost)?.into_any()),
             Some(Kept::Damage(error)) => return Err(errors::read(py, error)),

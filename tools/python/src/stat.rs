@@ -50,6 +50,7 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
     dict.set_item("producers", layout.producers.name())?;
     dict.set_item("slot_count", layout.slots)?;
     dict.set_item("time", layout.time)?;
+    dict.set_item("sample_id", layout.sample_id)?;
     dict.set_item("page_size", layout.page_size)?;
     dict.set_item("max_len", layout.max_len())?;
     dict.set_item("created_ns", layout.created_ns)?;

@@ -16,7 +16,17 @@ from typing import Any
 
 import perfring
 import pytest
-from perfring import Lost, Merge, Merged, Record, RingFailed, RingGone, RingSet
+from perfring import (
+    Lost,
+    Merge,
+    Merged,
+    Observer,
+    Record,
+    RingFailed,
+    RingGone,
+    RingSet,
+    Snapshot,
+)
 
 LIMIT = 30.0
 """Seconds for what takes milliseconds: beyond, it has failed."""
@@ -73,6 +83,35 @@ def test_rings_per_cpu_are_read_like_any_others(command: str, tmp_path: Path) ->
         b"three",
     ]
     assert all(one.ring.startswith("cpu") for one in seen)
+
+
+def test_records_say_who_wrote_them(command: str, tmp_path: Path) -> None:
+    rings = str(tmp_path / "rings")
+    options = ["--producers", "cpu", "--time", "--sample-id"]
+    subprocess.run([command, "create", rings, *options], check=True)
+    with subprocess.Popen([command, "publish", rings], stdin=subprocess.PIPE) as publisher:
+        publisher.communicate(b"one\ntwo\n")
+        who = (publisher.pid, publisher.pid)
+    with Merge(rings, 0.02) as merge:
+        seen = until(merge, some(2))
+    items = [one.item for one in seen if isinstance(one.item, Record)]
+    assert [(item.pid, item.tid) for item in items] == [who, who]
+    found = 0
+    for ring in Path(rings).iterdir():
+        with Observer(ring) as observer:
+            for item in observer.items(timeout=0):
+                assert isinstance(item, Record) and (item.pid, item.tid) == who
+        with Observer(ring) as observer:
+            batch = observer.drain()
+            assert batch.sample_id
+            assert [(record.pid, record.tid) for record in batch] == [who] * len(batch)
+            columns = batch.to_arrow().to_pydict()
+            assert columns["pid"] == columns["tid"] == [publisher.pid] * len(batch)
+            found += len(batch)
+        snapshot = Snapshot(ring)
+        assert [(item.pid, item.tid) for item in snapshot.drain()] == [who] * len(snapshot.drain())
+        assert perfring.stat(ring)["sample_id"] is True
+    assert found == 2
 
 
 def test_rings_that_come_later_are_read_too(rings: RingSet) -> None:

@@ -3,6 +3,7 @@
 use crate::event::{Event, Loss, Origin, Rec, What};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use perfring_consumer::Writer;
 use perfring_types::Encoding;
 use perfring_types::read::{Type, Value};
 use serde::Serialize;
@@ -75,6 +76,10 @@ fn body(out: &mut Vec<u8>, record: &Rec<'_>) {
     }
     if let Some(wall) = record.wall {
         member(out, b",\"time_unix_ns\":", &wall);
+    }
+    if let Some(Writer { pid, tid }) = record.writer {
+        member(out, b",\"pid\":", &pid);
+        member(out, b",\"tid\":", &tid);
     }
     if record.late > 0 {
         member(out, b",\"late_ns\":", &record.late);

@@ -4,7 +4,7 @@
 use super::machine::Machine;
 use crate::event::{Loss, LossCause, Origin, Rec, Totals};
 use crate::mangle::truncated;
-use perfring_consumer::{Anchor, Anchors, Cause, OwnerInfo, Policy, Record, RecordType};
+use perfring_consumer::{Anchor, Anchors, Cause, OwnerInfo, Policy, Record, RecordType, Writer};
 use perfring_types::Entry;
 
 /// The program that records, its machine and the time.
@@ -39,6 +39,8 @@ const PADDING: u16 = 0b111;
 pub(super) const TIMED: u16 = 1 << 3;
 /// For a record: it was late. For a loss: it has a wall-clock time.
 pub(super) const MORE: u16 = 1 << 4;
+/// For a record: it says who wrote it.
+pub(super) const WRITER: u16 = 1 << 5;
 
 /// The number of `LossCause::Busy`; the others are the ABI's.
 const BUSY: u32 = 256;
@@ -129,7 +131,9 @@ pub(super) fn put_anchors(out: &mut Vec<u8>, origin: u32, anchors: &Anchors) {
 #[inline]
 pub(super) fn put_record(out: &mut Vec<u8>, origin: u32, record: &Rec<'_>) {
     let (timed, late) = (record.time.is_some(), record.late > 0);
-    let flags = if timed { TIMED } else { 0 } | if late { MORE } else { 0 };
+    let flags = if timed { TIMED } else { 0 }
+        | if late { MORE } else { 0 }
+        | if record.writer.is_some() { WRITER } else { 0 };
     put(out, RECORD, flags, |out| {
         word(out, origin);
         word(out, record.kind);
@@ -139,6 +143,9 @@ pub(super) fn put_record(out: &mut Vec<u8>, origin: u32, record: &Rec<'_>) {
         }
         if late {
             long(out, record.late);
+        }
+        if let Some(writer) = record.writer {
+            long(out, writer.to_word());
         }
         out.extend_from_slice(record.bytes);
     });
@@ -301,11 +308,12 @@ impl<'a> Body<'a> {
     }
 
     /// Reads a record, after the origin's number, and how late it was.
-    pub(super) fn record(mut self, timed: bool, late: bool) -> Option<(Record<'a>, u64)> {
+    pub(super) fn record(mut self, has: impl Fn(u16) -> bool) -> Option<(Record<'a>, u64)> {
         let (kind, pos) = (self.word()?, self.long()?);
-        let time = self.long_if(timed)?;
-        let late = self.long_if(late)?.unwrap_or(0);
-        Some((Record { pos, kind, bytes: self.0, time }, late))
+        let time = self.long_if(has(TIMED))?;
+        let late = self.long_if(has(MORE))?.unwrap_or(0);
+        let writer = self.long_if(has(WRITER))?.and_then(Writer::from_word);
+        Some((Record { pos, kind, bytes: self.0, time, writer }, late))
     }
 
     /// Reads a loss, after the origin's number.

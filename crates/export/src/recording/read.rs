@@ -153,10 +153,12 @@ impl<R: Read> Reader<R> {
                 let record = frame.and_then(|frame| {
                     let mut body = frame.body;
                     body.word()?;
-                    body.record(frame.has(frame::TIMED), frame.has(frame::MORE))
+                    body.record(|flag| frame.has(flag))
                 });
-                let (record, late) =
-                    record.unwrap_or((Record { pos: 0, kind: 0, bytes: &[], time: None }, 0));
+                let (record, late) = record.unwrap_or((
+                    Record { pos: 0, kind: 0, bytes: &[], time: None, writer: None },
+                    0,
+                ));
                 let mut record = Rec::new(record, origin);
                 record.late = late;
                 What::Record(record)
@@ -293,7 +295,7 @@ impl<R: Read> Reader<R> {
                 None
             }
             frame::RECORD => {
-                let record = body.record(frame.has(frame::TIMED), frame.has(frame::MORE));
+                let record = body.record(|flag| frame.has(flag));
                 let bytes = record.ok_or(NO_FRAME)?.0.bytes.len() as u64;
                 for totals in [&mut self.totals, &mut self.part] {
                     totals.records += 1;

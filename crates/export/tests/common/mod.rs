@@ -53,7 +53,7 @@ impl Followed {
         });
         while let Some(item) = self.observer.read().unwrap() {
             self.items.push(match item {
-                Item::Record(Record { pos, kind, bytes, time }) => {
+                Item::Record(Record { pos, kind, bytes, time, .. }) => {
                     newest = Some(time);
                     Kept::Record { pos, kind, bytes: bytes.to_vec(), time }
                 }
@@ -70,7 +70,7 @@ impl Followed {
         let origin = &self.origin;
         let whats = self.items.iter().map(|item| match item {
             Kept::Record { pos, kind, bytes, time } => {
-                let record = Record { pos: *pos, kind: *kind, bytes, time: *time };
+                let record = Record { pos: *pos, kind: *kind, bytes, time: *time, writer: None };
                 What::Record(Rec::new(record, origin))
             }
             Kept::Lost(lost, time) => What::Lost(Loss {

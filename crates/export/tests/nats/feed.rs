@@ -25,7 +25,7 @@ pub(crate) fn origin(id: u32, name: &str) -> Origin {
 }
 
 pub(crate) fn record<'a>(pos: u64, bytes: &'a [u8], origin: &'a Origin) -> What<'a> {
-    What::Record(Rec::new(Record { pos, kind: 4096, bytes, time: None }, origin))
+    What::Record(Rec::new(Record { pos, kind: 4096, bytes, time: None, writer: None }, origin))
 }
 
 pub(crate) fn loss(pos: u64, records: u64, cause: perfring_consumer::Cause) -> What<'static> {
@@ -68,7 +68,8 @@ impl Feed {
         let rings = self.origins.len() as u64;
         let origin = &self.origins[(seq % rings) as usize];
         let bytes = seq.to_le_bytes();
-        let record = Record { pos: seq / rings * 24, kind: 4096, bytes: &bytes, time: None };
+        let record =
+            Record { pos: seq / rings * 24, kind: 4096, bytes: &bytes, time: None, writer: None };
         let what = What::Record(Rec::new(record, origin));
         let took = nats.take(&Event { seq, origin, what }).unwrap() == Took::Yes;
         self.seq += u64::from(took);

@@ -109,7 +109,7 @@ pub(crate) fn record(steps: &[Step], recording: &mut Recording) -> Vec<Seen> {
             Step::End(ring) => (ring, What::Ended),
             Step::Lost { ring, loss } => (ring, What::Lost(*loss)),
             Step::Record { ring, pos, kind, bytes, time, late } => {
-                let record = Record { pos: *pos, kind: *kind, bytes, time: *time };
+                let record = Record { pos: *pos, kind: *kind, bytes, time: *time, writer: None };
                 let mut record = Rec::new(record, &rings[usize::from(*ring)]);
                 record.late = *late;
                 (ring, What::Record(record))

@@ -8,7 +8,7 @@ use crate::record::{Corrupt, Found, Frame, Range, Shape, payload_of, split, step
 use crate::view::{Ring, sane};
 use crate::wait::Fences;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{HEADER_LEN, RecordWord};
+use perfring_abi::{Lead, RecordWord};
 
 /// Empty polls after which a reader that does nothing else releases what it has read.
 const IDLE_POLLS: u32 = 64;
@@ -26,7 +26,7 @@ pub struct Reader {
     plain_stop: u64,
     /// Polls in a row that found nothing new.
     idle: u32,
-    pub(super) timed: bool,
+    pub(super) lead: Lead,
     pub(super) area: Passed,
     lines: Lines,
     write_touch: bool,
@@ -52,17 +52,17 @@ impl Reader {
             stop: tail,
             plain_stop: tail,
             idle: 0,
-            timed: false,
+            lead: Lead::None,
             area: Passed::default(),
             lines: Lines::NEVER,
             write_touch: false,
         })
     }
 
-    /// Sets whether each record has a timestamp.
+    /// Sets what each record has before its payload.
     #[must_use]
-    pub fn with_time(self, timed: bool) -> Self {
-        let mut reader = Reader { timed, ..self };
+    pub fn with_lead(self, lead: Lead) -> Self {
+        let mut reader = Reader { lead, ..self };
         reader.set_stop();
         reader
     }
@@ -82,7 +82,7 @@ impl Reader {
     /// Returns the shape of the records before the head.
     #[inline]
     pub(crate) fn shape(&self) -> Shape {
-        Shape { timed: self.timed, aux: self.area.bounds() }
+        Shape { lead: self.lead, aux: self.area.bounds() }
     }
 
     /// Sets whether to write-touch the cache lines of what was read, in [`Reader::hand_lines`] and
@@ -177,15 +177,13 @@ impl Reader {
     /// handles it.
     #[inline(always)]
     pub fn next_record(&mut self, ring: Ring<'_>) -> Option<Frame> {
-        self.next_known(ring, self.plain_stop, RecordWord::is_data, |len| Some((len, None)))
+        self.next_known(ring, self.plain_stop, RecordWord::is_data, Lead::None)
     }
 
     /// Like [`Reader::next_record`], for any ring.
     #[inline]
     pub fn next_any(&mut self, ring: Ring<'_>) -> Option<Frame> {
-        let timed = self.timed;
-        let word = ring.word(self.cursor() + u64::from(HEADER_LEN));
-        self.next_known(ring, self.stop, RecordWord::is_plain, |len| split(timed, len, word))
+        self.next_known(ring, self.stop, RecordWord::is_plain, self.lead)
     }
 
     /// Returns whether no record has a timestamp or a payload in the AUX area: then
@@ -193,7 +191,7 @@ impl Reader {
     #[must_use]
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
-        !self.timed && !self.area.exists()
+        self.lead == Lead::None && !self.area.exists()
     }
 
     /// Like [`Reader::next_record`], for a ring with or without timestamps. Also returns how many
@@ -221,7 +219,7 @@ impl Reader {
         ring: Ring<'_>,
         stop: u64,
         is_record: impl FnOnce(RecordWord) -> bool,
-        split: impl FnOnce(usize) -> Option<(usize, Option<u64>)>,
+        lead: Lead,
     ) -> Option<Frame> {
         let pos = self.cursor();
         if pos >= stop {
@@ -233,9 +231,9 @@ impl Reader {
         if !is_record(word) {
             return None;
         }
-        let (size, (len, time)) = (word.size(), split(len)?);
-        self.progress.pass_records(pos + size, 1);
-        Some(Frame { pos, kind: word.kind(), len, size, time })
+        let frame = split(ring, lead, pos, word, len)?;
+        self.progress.pass_records(pos + frame.size, 1);
+        Some(frame)
     }
 
     /// Calls `visit` for one record after the other, as [`Reader::next_record`] (`PLAIN`) or
@@ -251,30 +249,25 @@ impl Reader {
     ) -> u64 {
         self.hand_lines(ring);
         let (head, stop) = (self.progress.head, if PLAIN { self.plain_stop } else { self.stop });
-        let timed = self.timed;
+        let lead = if PLAIN { Lead::None } else { self.lead };
         let (mut pos, mut lines, mut records) = (self.cursor(), self.lines, 0);
         // What was checked for the last header holds for an identical one, which most are, and the
         // step to the next record then need not wait for this one's header. At first there was
         // none: no record has this size.
-        let (mut like, mut size, mut body, mut kind) = (0, u64::MAX, 0, 0);
+        let (mut like, mut size, mut body) = (RecordWord::from_raw(0), u64::MAX, 0);
         while pos < stop {
             // Relaxed: B ordered it.
             let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
-            if word.raw() != like {
+            if word != like {
                 let is_record = if PLAIN { word.is_data() } else { word.is_plain() };
                 let Some(len) = payload_of(word, head - pos).filter(|_| is_record) else { break };
-                (like, size, body, kind) = (word.raw(), word.size(), len, word.kind());
+                (like, size, body) = (word, word.size(), len);
             }
             if size > head - pos {
                 break;
             }
-            let split = if PLAIN {
-                Some((body, None))
-            } else {
-                split(timed, body, ring.word(pos + u64::from(HEADER_LEN)))
-            };
-            let Some((len, time)) = split else { break };
-            visit(&Frame { pos, kind, len, size, time });
+            let Some(frame) = split(ring, lead, pos, like, body) else { break };
+            visit(&frame);
             pos += size;
             records += 1;
             lines.write_touch(ring, pos);

@@ -5,7 +5,7 @@ use crate::consumer::borrow::Reader;
 use crate::counters::{Count, Front, ResumePoint};
 use crate::record::{Corrupt, Found, step};
 use crate::view::Ring;
-use perfring_abi::{HEADER_LEN, RecordWord};
+use perfring_abi::{HEADER_LEN, Lead, RecordWord};
 
 impl Reader {
     /// Returns the number of bytes that were read and are not released.
@@ -49,7 +49,10 @@ impl Reader {
     pub fn front(&self, ring: Ring<'_>) -> Result<Front, Corrupt> {
         let pos = self.cursor();
         // B ordered both words.
-        if pos < self.stop && self.timed && RecordWord::from_raw(ring.load(pos)).is_plain() {
+        if pos < self.stop
+            && self.lead != Lead::None
+            && RecordWord::from_raw(ring.load(pos)).is_plain()
+        {
             return Ok(Front::Timestamped(ring.load(pos + u64::from(HEADER_LEN))));
         }
         self.front_beyond(ring)

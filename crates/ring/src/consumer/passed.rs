@@ -3,8 +3,8 @@
 use crate::counters::Count;
 use crate::record::{Bounds, Found, Shape, step};
 use crate::view::{POS_MAX, Ring, sane};
-use perfring_abi::RANGE_ALIGN;
 use perfring_abi::atomic::Ordering;
+use perfring_abi::{Lead, RANGE_ALIGN};
 
 /// What the consumer of a drop ring knows of the AUX area.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Passed {
             return None;
         }
         // Where a record is and what it uses: without its timestamp, which is not needed.
-        let shape = Shape { timed: false, aux: Bounds { size: self.size, floor: None } };
+        let shape = Shape { lead: Lead::None, aux: Bounds { size: self.size, floor: None } };
         let (mut pos, mut count, mut released) = (cursor, Count::default(), None);
         // A producer may have died before it stored this.
         let mut aux_head = ring.header.aux.head.load(Ordering::Acquire);

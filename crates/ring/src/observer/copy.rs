@@ -13,7 +13,7 @@ use crate::seq_latch::{self, SeqLatchWriter};
 use crate::view::{POS_MAX, Ring};
 use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
-use perfring_abi::{Cause, Policy, RecordType, RecordWord, SIZE_MAX, aux_record};
+use perfring_abi::{Cause, Lead, Policy, RecordType, RecordWord, SIZE_MAX, aux_record};
 
 /// After this many laps in a row without a record read in between, an observer continues from the
 /// producer's last totals instead of from the oldest record, which it would never catch.
@@ -125,10 +125,10 @@ impl Observer {
         Ok(observer)
     }
 
-    /// Sets whether each record has a timestamp.
+    /// Sets what each record has before its payload.
     #[must_use]
-    pub fn with_time(self, timed: bool) -> Self {
-        Observer { shape: Shape { timed, ..self.shape }, ..self }
+    pub fn with_lead(self, lead: Lead) -> Self {
+        Observer { shape: Shape { lead, ..self.shape }, ..self }
     }
 
     /// Sets the size of the AUX area in bytes, 0 for none.
@@ -210,12 +210,11 @@ impl Observer {
                 return self.fetch(ring, aux, frame, range).map(Some);
             }
             if word.is_data() {
-                let split = split_body(self.shape.timed, len, &self.copy[body]);
-                let (len, time, words) = split.ok_or(Corrupt { pos })?;
+                let split = split_body(self.shape.lead, record, &self.copy[body]);
+                let (frame, words) = split.ok_or(Corrupt { pos })?;
                 self.cursor += size;
                 self.laps_in_a_row = 0;
                 self.passed.add(size);
-                let frame = Frame { pos, kind: word.kind(), len, size, time };
                 return Ok(Some(Seen::Record(frame, words)));
             }
             self.cursor += size;
@@ -354,7 +353,7 @@ impl Observer {
         }
         while let Some((word, _)) = self.copied()? {
             if word.is_data() {
-                if !self.shape.timed {
+                if self.shape.lead == Lead::None {
                     return Ok(Front::Plain);
                 }
                 // A record with a range has it elsewhere.

@@ -2,13 +2,13 @@
 
 use crate::aux_area;
 use crate::read_error::ReadError;
-use crate::record::{Bounds, Corrupt, Found, Frame, Record, Shape, Walk, lost_of, split_body};
+use crate::record::{Bounds, Corrupt, Found, Record, Shape, Walk, lost_of, split_body};
 use crate::time::Anchors;
 use crate::totals::{RingTotals, Stranded};
 use crate::view::{POS_MAX, Ring, Shared};
 use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
-use perfring_abi::{Policy, RecordType};
+use perfring_abi::{Lead, Policy, RecordType};
 
 /// Bytes that are copied between two checks of the tail.
 const CHUNK: u64 = 64 << 10;
@@ -75,10 +75,10 @@ impl Snapshot {
         Ok(Snapshot { start, words, totals, shape, large, damage, anchors })
     }
 
-    /// Sets whether each record has a timestamp.
+    /// Sets what each record has before its payload.
     #[must_use]
-    pub fn with_time(self, timed: bool) -> Self {
-        Snapshot { shape: Shape { timed, ..self.shape }, ..self }
+    pub fn with_lead(self, lead: Lead) -> Self {
+        Snapshot { shape: Shape { lead, ..self.shape }, ..self }
     }
 
     /// Adds the payloads in the ring's AUX area that are still intact; [`Snapshot::step`] reports
@@ -174,7 +174,7 @@ impl Snapshot {
         let load = |pos| self.words[((pos - self.start) / 8) as usize];
         for record in (Walk { pos: cursor, end: self.end(), load }) {
             let record = record?;
-            let Record { pos, word, len } = record;
+            let Record { pos, word, .. } = record;
             let (bad, after) = (Corrupt { pos }, record.end());
             let body = &self.words[record.body_in(self.start)];
             if self.shape.is_large(word) {
@@ -183,8 +183,7 @@ impl Snapshot {
                 return Ok(Some((Found::Large(frame, range), &[], after)));
             }
             if word.is_data() && word.owner().is_none() {
-                let (len, time, body) = split_body(self.shape.timed, len, body).ok_or(bad)?;
-                let frame = Frame { pos, kind: word.kind(), len, size: record.size(), time };
+                let (frame, body) = split_body(self.shape.lead, record, body).ok_or(bad)?;
                 return Ok(Some((Found::Record(frame), body, after)));
             }
             if word.kind() == RecordType::LOST {

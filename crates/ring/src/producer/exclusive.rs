@@ -54,7 +54,7 @@ impl Writer {
         room.account.begin(ring);
         let max_len = max_len(ring, layout);
         let plain_end = if layout.time { 0 } else { max_len + 1 };
-        Ok(Writer { room, max_len, plain_end, timestamp: layout.timestamp_len(), fences, ranges })
+        Ok(Writer { room, max_len, plain_end, timestamp: layout.lead().len(), fences, ranges })
     }
 
     /// Reserves space for a record, or returns the reason for a refusal. Counts nothing: a caller

@@ -5,7 +5,7 @@ use crate::record::{Bounds, Corrupt, Record, Shape, body_at};
 use crate::reserve::Refusal;
 use crate::view::Ring;
 use perfring_abi::atomic::{Ordering, fence};
-use perfring_abi::{Layout, Policy, RANGE_ALIGN};
+use perfring_abi::{Layout, Lead, Policy, RANGE_ALIGN};
 
 /// The size of the AUX area, if there is one, and what the exclusive producer knows of it.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Ranges {
             return Ok(Ranges { size, pos: 0, tail: 0 });
         }
         let line = &ring.header.aux;
-        let shape = Shape { timed: false, aux: Bounds { size, floor: None } };
+        let shape = Shape { lead: Lead::None, aux: Bounds { size, floor: None } };
         let mut end = line.head.load(Ordering::Relaxed); // as in `positions`
         for record in ring.records(from, head) {
             let Record { pos, word, .. } = record?;

@@ -57,7 +57,7 @@ impl SharedWriter {
         liveness: &P,
         len: usize,
     ) -> Result<(), Refusal> {
-        let size = record_size(len + self.timestamp);
+        let size = record_size(len + self.lead.len());
         self.room.owner.lock(at, liveness)?;
         let opened = self.room.open_sequences(at, liveness, size);
         self.room.release(at.ring.header, at.ring.data, at.slots);
@@ -188,7 +188,8 @@ pub enum Sequence {
 /// preempted, so that nothing after it happens. Not to be
 /// called by two threads at a time: they would be on one CPU.
 ///
-/// `payload` are whole words; `now` the timestamp, in a ring that has them.
+/// `payload` are whole words, after the writer's in a ring whose records say who that is; `now` the timestamp, in a
+/// ring that has them.
 pub fn section(
     ring: Ring<'_>,
     word: RecordWord,

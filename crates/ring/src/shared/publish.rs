@@ -21,8 +21,8 @@ use crate::view::{Liveness, Ring, Shared};
 use crate::wait::{Fences, Wake};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{
-    AUX_SIZE, HEADER_LEN, Header, Hole, Layout, RecordType, RecordWord, Slot, aux_record,
-    range_size, record_size,
+    AUX_SIZE, HEADER_LEN, Header, Hole, Layout, Lead, RecordType, RecordWord, Slot, TIMESTAMP_LEN,
+    aux_record, range_size, record_size,
 };
 
 /// The private state of one producer of a shared ring.
@@ -30,9 +30,11 @@ use perfring_abi::{
 pub struct SharedWriter {
     pub(super) room: LockedRoom,
     max_len: usize,
-    /// Records without a timestamp are shorter than this.
+    /// Records without anything before their payload are shorter than this.
     plain_end: usize,
-    pub(super) timestamp: usize,
+    pub(super) lead: Lead,
+    /// Who writes the next records, in a ring whose records say so: [`Writer::to_word`].
+    writer: u64,
     allotted: Allotted,
     ends: Ends,
 }
@@ -58,9 +60,21 @@ impl SharedWriter {
             room,
             max_len,
             plain_end: if layout.time { 0 } else { max_len + 1 },
-            timestamp: layout.timestamp_len(),
+            lead: layout.lead(),
+            writer: 0,
             allotted: Allotted::new(layout.aux_size),
         })
+    }
+
+    /// Sets which thread writes the next records: [`Writer::to_word`]. Only a ring whose records say so needs it.
+    #[inline]
+    pub fn set_writer(&mut self, writer: u64) {
+        self.writer = writer;
+    }
+
+    #[inline(always)]
+    fn is_timed(&self) -> bool {
+        self.lead != Lead::None
     }
 
     /// Publishes a record that `fill` writes, entirely under the lock. Returns whether the caller
@@ -177,14 +191,14 @@ impl SharedWriter {
         bytes: u64,
         now: u64,
     ) -> Result<BatchSpan, Refusal> {
-        let least = record_size(self.timestamp);
+        let least = record_size(self.lead.len());
         let size = (bytes.saturating_add(7) & !7).max(least);
         let len = usize::try_from(size - least).unwrap_or(usize::MAX);
         if len > self.max_len {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
         let start = self.room.begin(&at, liveness, size)?;
-        let time = if self.timestamp != 0 { time::rise(at.ring, now) } else { 0 };
+        let time = if self.is_timed() { time::rise(at.ring, now) } else { 0 };
         self.room.open(at, start, size);
         Ok(BatchSpan { start, size, time, ..BatchSpan::default() })
     }
@@ -203,15 +217,12 @@ impl SharedWriter {
         if len > self.max_len {
             return Err(Refusal::TooLarge { len, max: self.max_len });
         }
-        let timestamp = self.timestamp;
-        let start = self.room.begin(at, liveness, record_size(len + timestamp))?;
-        if timestamp != 0 {
-            // Relaxed: A or O publishes it.
-            at.ring
-                .word(start + u64::from(HEADER_LEN))
-                .store(time::rise(at.ring, now), Ordering::Relaxed);
+        let lead = self.lead.len();
+        let start = self.room.begin(at, liveness, record_size(len + lead))?;
+        if lead != 0 {
+            write_lead(at.ring, start, self.lead, time::rise(at.ring, now), self.writer);
         }
-        Ok(Reserved { start, kind, len, lead: timestamp as u64 })
+        Ok(Reserved { start, kind, len, lead: lead as u64 })
     }
 
     /// Like [`SharedWriter::try_reserve`], for a payload that is too long for the data area:
@@ -235,7 +246,7 @@ impl SharedWriter {
         if range_size(len) > self.allotted.size {
             return Err(Refusal::TooLarge { len, max: self.max_len() });
         }
-        let now = (self.timestamp != 0).then_some(now);
+        let now = self.is_timed().then_some(now);
         let reserved = self.allotted.reserve(at, liveness, &mut self.room, kind, len, now)?;
         Ok((reserved.start, reserved.lead))
     }
@@ -331,11 +342,14 @@ impl SharedWriter {
         if len > self.max_len {
             return None;
         }
-        let reserved = Reserved { start: span.next(), kind, len, lead: self.timestamp as u64 };
+        let reserved = Reserved { start: span.next(), kind, len, lead: self.lead.len() as u64 };
         if reserved.size() > span.left() {
             return None;
         }
-        span.add(at.ring, reserved.word(len), self.timestamp != 0);
+        if self.is_timed() {
+            write_lead(at.ring, span.next(), self.lead, span.time, self.writer);
+        }
+        span.add(at.ring, reserved.word(len));
         Some(reserved)
     }
 
@@ -365,9 +379,9 @@ impl SharedWriter {
     #[cold]
     pub fn refuse(&mut self, at: Shared<'_>, refusal: Refusal, len: usize) -> bool {
         let size = if len > self.max_len {
-            refused_size(self.allotted.size, len, self.timestamp)
+            refused_size(self.allotted.size, len, self.lead.len())
         } else {
-            record_size(len + self.timestamp)
+            record_size(len + self.lead.len())
         };
         self.room.figures.add_refused(at, refusal, size);
         // The next reservation makes room, which reports the loss.
@@ -392,7 +406,7 @@ impl SharedWriter {
     #[must_use]
     pub fn tail_for(&self, at: Shared<'_>, len: usize) -> u64 {
         if len <= self.max_len {
-            return self.room.tail_for(at, record_size(len + self.timestamp));
+            return self.room.tail_for(at, record_size(len + self.lead.len()));
         }
         let small = self.room.tail_for(at, record_size(BODY_LEN));
         // Relaxed: a waiting producer checks again.
@@ -456,5 +470,16 @@ impl SharedWriter {
     /// Copies a payload into its reservation, word by word. A mapping has a faster method.
     pub fn fill(&self, at: Shared<'_>, reserved: &Reserved, payload: &[u8]) {
         fill(at.ring, reserved, payload);
+    }
+}
+
+/// Writes what the record at `start` has before its payload.
+#[inline(always)]
+fn write_lead(ring: Ring<'_>, start: u64, lead: Lead, time: u64, writer: u64) {
+    let body = start + u64::from(HEADER_LEN);
+    // Relaxed, both: A, N or O publishes them.
+    ring.word(body).store(time, Ordering::Relaxed);
+    if lead == Lead::SampleId {
+        ring.word(body + u64::from(TIMESTAMP_LEN)).store(writer, Ordering::Relaxed);
     }
 }

@@ -1,8 +1,8 @@
 //! Several records in one reservation of a shared ring.
 
 use crate::view::Ring;
+use perfring_abi::RecordWord;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{HEADER_LEN, RecordWord};
 
 /// Space for several records in one reservation. The default, with no space, replaces one that has
 /// ended.
@@ -38,17 +38,14 @@ impl BatchSpan {
         self.start + self.used
     }
 
-    /// Adds a record, which fits, with a timestamp or without.
-    pub(crate) fn add(&mut self, ring: Ring<'_>, word: RecordWord, timestamped: bool) {
+    /// Adds a record, which fits.
+    pub(crate) fn add(&mut self, ring: Ring<'_>, word: RecordWord) {
         let start = self.next();
         // Relaxed, both: the swap at the end publishes them.
         if self.used == 0 {
             self.first = word.raw();
         } else {
             ring.word(start).store(word.raw(), Ordering::Relaxed);
-        }
-        if timestamped {
-            ring.word(start + u64::from(HEADER_LEN)).store(self.time, Ordering::Relaxed);
         }
         self.used += word.size();
         self.records += 1;

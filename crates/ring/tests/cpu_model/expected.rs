@@ -1,7 +1,8 @@
 //! The plain list: everything that was ever granted in a ring, in the order of positions.
 
-use perfring_abi::RecordWord;
-use perfring_ring::{Count, Lost, Refused};
+use perfring_abi::{Lead, RecordWord, Writer};
+use perfring_ring::{Count, Frame, Lost, Refused};
+use std::num::NonZeroU32;
 
 /// What is in a part of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,17 +145,14 @@ impl Expected {
     }
 
     /// Checks what a reader got at a position. Returns the record's id.
-    pub(crate) fn check_record(
-        &self,
-        pos: u64,
-        len: usize,
-        time: Option<u64>,
-        words: &[u64],
-    ) -> u64 {
+    pub(crate) fn check_record(&self, frame: &Frame, words: &[u64]) -> u64 {
+        let &Frame { pos, len, time, writer, .. } = frame;
         let part = self.at(pos).unwrap_or_else(|| panic!("no record begins at {pos}"));
         let Kind::Data { id, .. } = part.kind else { panic!("{part:?} is no record") };
         assert_eq!(part.kind, Kind::Data { id, len, time });
         assert_eq!(words, payload(id, len), "a torn record at {pos}");
+        let said = (frame.lead == Lead::SampleId).then(|| who((id >> 48) as u32));
+        assert_eq!(writer, said, "who wrote the record at {pos}");
         id
     }
 
@@ -169,6 +167,11 @@ impl Expected {
 /// Who published a record, and its number there.
 pub(crate) fn id(slot: u32, number: u64) -> u64 {
     u64::from(slot) << 48 | number
+}
+
+/// The thread of the producer in a slot.
+pub(crate) fn who(slot: u32) -> Writer {
+    Writer { pid: NonZeroU32::MIN.saturating_add(slot), tid: 100 * (slot + 1) }
 }
 
 /// The payload of a record, as words with zeros behind.

@@ -1,8 +1,8 @@
 //! How a producer of a ring per CPU publishes: in a sequence, and past it under the lock.
 
-use super::expected::{Kind, add, payload};
+use super::expected::{Kind, add, payload, who};
 use super::world::{KIND, ROUNDS, World};
-use perfring_abi::{LOST_SIZE, Policy, RecordWord, Report};
+use perfring_abi::{LOST_SIZE, Lead, Policy, RecordWord, Report};
 use perfring_ring::{Fences, Refusal, Reserved, Sequence, Wake, close, owes_wake, section};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,9 +31,11 @@ impl World<'_> {
 
     /// Returns `None` if the producer died in it.
     fn sequence(&mut self, slot: u32, id: u64, len: usize, now: u64) -> Option<Sequence> {
-        let (ring, words, lead) =
-            (self.ring(), payload(id, len), self.heap.layout().timestamp_len());
-        let word = RecordWord::of(KIND, len + lead);
+        let (ring, mut words, lead) = (self.ring(), payload(id, len), self.heap.layout().lead());
+        let word = RecordWord::of(KIND, len + lead.len());
+        if lead == Lead::SampleId {
+            words.insert(0, who(slot).to_word());
+        }
         loop {
             let mut steps = if self.one_in(2) { u64::MAX } else { self.rng.below(12) };
             let step = || {

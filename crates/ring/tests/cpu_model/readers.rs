@@ -23,13 +23,13 @@ impl Order {
 
 impl World<'_> {
     pub(super) fn attach_readers(&mut self) {
-        let (ring, time) = (self.ring(), self.timed());
+        let (ring, lead) = (self.ring(), self.heap.layout().lead());
         if self.policy == Policy::Drop {
-            self.reader = Some(Reader::attach(ring, Fences::Full).unwrap().with_time(time));
+            self.reader = Some(Reader::attach(ring, Fences::Full).unwrap().with_lead(lead));
             self.read_order = Order::default();
         }
         let start = if self.one_in(4) { Start::Latest } else { Start::Oldest };
-        self.observer = Observer::new(ring, self.policy, start).unwrap().with_time(time);
+        self.observer = Observer::new(ring, self.policy, start).unwrap().with_lead(lead);
         self.seen_order = Order::default();
     }
 
@@ -46,7 +46,7 @@ impl World<'_> {
                     let words =
                         (0..frame.len.div_ceil(8) as u64).map(|nth| frame.payload_pos() + 8 * nth);
                     let words: Vec<_> = words.map(|pos| ring.load(pos)).collect();
-                    let id = self.expected.check_record(frame.pos, frame.len, frame.time, &words);
+                    let id = self.expected.check_record(&frame, &words);
                     self.read_order.check(id);
                     self.tally.read += 1;
                     self.expected.sums(next, frame.pos)
@@ -74,7 +74,7 @@ impl World<'_> {
             let Some(seen) = self.observer.next(ring).unwrap() else { break };
             let missed = match seen {
                 Seen::Record(frame, words) => {
-                    let id = self.expected.check_record(frame.pos, frame.len, frame.time, words);
+                    let id = self.expected.check_record(&frame, words);
                     self.seen_order.check(id);
                     self.tally.seen += 1;
                     self.expected.sums(from, frame.pos).data
@@ -153,13 +153,13 @@ impl World<'_> {
     /// What is in the ring is what was published, to the word.
     fn check_contents(&mut self, tail: u64, head: u64) {
         let snapshot = Snapshot::of(self.at(), self.policy, |_| false).unwrap();
-        let snapshot = snapshot.with_time(self.timed());
+        let snapshot = snapshot.with_lead(self.heap.layout().lead());
         assert_eq!((snapshot.start(), snapshot.end()), (tail, head));
         let (mut cursor, mut newest, mut records) = (tail, 0, 0);
         while let Some((found, words, after)) = snapshot.step(cursor).unwrap() {
             match found {
                 Found::Record(frame) => {
-                    self.expected.check_record(frame.pos, frame.len, frame.time, words);
+                    self.expected.check_record(&frame, words);
                     assert!(frame.time.unwrap_or(0) >= newest, "a timestamp went back");
                     newest = frame.time.unwrap_or(0);
                     records += 1;

@@ -1,6 +1,6 @@
 //! The producers of one ring per CPU, a reader and an observer, one step after the other.
 
-use super::expected::{Expected, Kind, id, is_open};
+use super::expected::{Expected, Kind, id, is_open, who};
 use super::readers::Order;
 use crate::common::{Reported, attach_at};
 use perfring_abi::{Policy, RecordType};
@@ -264,7 +264,9 @@ impl<'a> World<'a> {
     fn attach(&mut self, slot: u32) {
         self.tally.heirs += u64::from(self.liveness.dead.borrow_mut().remove(&slot));
         self.own[slot as usize] = Own::default();
-        self.writers[slot as usize] = Some(attach_at(self.heap, &self.liveness, slot));
+        let mut writer = attach_at(self.heap, &self.liveness, slot);
+        writer.set_writer(who(slot).to_word());
+        self.writers[slot as usize] = Some(writer);
         self.sync();
         assert!(self.expected.open().all(|(_, owner)| owner != slot), "an heir ends what was left");
     }

@@ -2,7 +2,7 @@
 
 use super::case::*;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Cause, Evict, LOST_SIZE, Policy, RecordType, Report, record_size};
+use perfring_abi::{Cause, Evict, LOST_SIZE, Lead, Policy, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     ConsumerTotals, Count, Fences, Found, Lost, Observer, Reader, Refusal, Reserved, RingTotals,
@@ -99,12 +99,14 @@ impl<'a> Model<'a> {
     pub(crate) fn attach_reader(&mut self) {
         if self.case.policy == Policy::Drop {
             let reader = Reader::attach(self.heap.ring(), Fences::Full).unwrap().with_hands(true);
-            let reader = reader.with_time(self.case.time);
+            let reader = reader.with_lead(Lead::of(self.case.time, false));
             (self.cursor, self.known) = (self.tail, self.tail);
             assert_eq!(reader.cursor(), self.cursor);
             self.reader = Some(reader);
         } else {
-            let observer = Observer::resume(self.heap.ring()).unwrap().with_time(self.case.time);
+            let observer = Observer::resume(self.heap.ring())
+                .unwrap()
+                .with_lead(Lead::of(self.case.time, false));
             let totals = self.keeper.take().map_or(ConsumerTotals::default(), |(_, totals)| totals);
             assert_eq!(observer.saved().pos, totals.pos);
             assert_eq!(observer.lapped(), totals.lapped);
@@ -431,7 +433,7 @@ impl<'a> Model<'a> {
             (Start0::Saved, None) => return,
         };
         let real = Observer::new(self.heap.ring(), self.case.policy, start).unwrap();
-        let real = real.with_time(self.case.time);
+        let real = real.with_lead(Lead::of(self.case.time, false));
         let cursor = match start {
             Start::Oldest => self.tail,
             Start::Latest => self.head,
@@ -527,7 +529,7 @@ impl<'a> Model<'a> {
 
     pub(crate) fn snapshot(&self) {
         let snapshot = Snapshot::take(self.heap.ring(), self.case.policy).unwrap();
-        let snapshot = snapshot.with_time(self.case.time);
+        let snapshot = snapshot.with_lead(Lead::of(self.case.time, false));
         assert_eq!((snapshot.start(), snapshot.end()), (self.tail, self.head));
         let mut cursor = snapshot.start();
         for item in self.items.range(self.tail..self.head).map(|(_, item)| item) {

@@ -54,6 +54,9 @@ pub struct RingOptions {
     pub types_size: u64,
     /// Whether each record gets a timestamp, which readers get as its `time`. Default false.
     pub time: bool,
+    /// Whether each record of a ring per CPU says which thread wrote it, which readers get as its `writer`: perf's
+    /// `sample_id`. Needs `time`, and no AUX area; takes 8 bytes a record. Default false.
+    pub sample_id: bool,
     /// Bytes of the AUX area: a power of two from 64 KiB on, or 0 for none. It holds payloads that
     /// are too long for the data area, up to its size. Default 0.
     pub aux_size: u64,
@@ -75,6 +78,7 @@ impl Default for RingOptions {
             cpu: 0,
             slots: SLOTS_DEFAULT,
             time: false,
+            sample_id: false,
             types_size: TYPES_SIZE_DEFAULT,
             aux_size: 0,
             mode: 0o600,
@@ -108,6 +112,7 @@ impl RingOptions {
             slots: layout.slots,
             types_size: layout.types_size,
             time: layout.time,
+            sample_id: layout.sample_id,
             aux_size: layout.aux_size,
             mode,
         }
@@ -129,6 +134,10 @@ impl RingOptions {
             CreateError::Types { size: self.types_size }
         } else if self.aux_size != 0 && !fits(self.aux_size, aux_min, AUX_SIZE_MAX) {
             CreateError::Aux { size: self.aux_size, min: aux_min }
+        } else if self.sample_id
+            && (self.producers != Producers::Cpu || !self.time || self.aux_size != 0)
+        {
+            CreateError::SampleId
         } else {
             return Ok(());
         })
@@ -146,6 +155,7 @@ impl RingOptions {
             producers: self.producers,
             cpu: if self.producers == Producers::Cpu { self.cpu } else { 0 },
             time: self.time,
+            sample_id: self.sample_id,
             slots: if self.producers == Producers::One { 1 } else { self.slots },
             created_ns: now_ns(),
             creator_pid: std::process::id(),

@@ -76,6 +76,12 @@ pub enum CreateError {
         /// The least above 0, on this machine.
         min: u64,
     },
+    /// Records are to say who wrote them, in a ring in which they cannot.
+    #[error(
+        "sample_id needs rings per CPU with timestamps and without an AUX area: add the producers \
+         cpu and time, and leave out aux_size"
+    )]
+    SampleId,
     /// The ring is to have timestamps, and their clock cannot be read here.
     #[error("{location} cannot have timestamps: {source}")]
     Clock {

@@ -125,6 +125,7 @@ impl RingOptions {
             cpu: cpu, layout.cpu;
             types_size: types_size, layout.types_size;
             time: self.time, layout.time;
+            sample_id: self.sample_id, layout.sample_id;
             aux_size: self.aux_size, layout.aux_size;
         };
         match compared.into_iter().find(|(_, wanted, found)| wanted != found) {

@@ -62,7 +62,7 @@ impl CopyWindow<ConsumerMapping> {
         let layout = mapping.ring.layout();
         let observer = Observer::resume(mapping.map.ring())
             .map_err(|source| mapping.ring.corrupt(mapping.map.guard.report(source)))?
-            .with_time(layout.time)
+            .with_lead(layout.lead())
             .with_aux(layout.aux_size);
         mapping.sign(name);
         Ok(CopyWindow { mapping, observer })
@@ -85,7 +85,7 @@ impl CopyWindow<ObserverMapping> {
         let layout = mapping.ring.layout();
         let observer = Observer::new(mapping.map.ring(), layout.policy, start)
             .map_err(|source| mapping.ring.corrupt(mapping.map.guard.report(source)))?
-            .with_time(layout.time)
+            .with_lead(layout.lead())
             .with_aux(layout.aux_size);
         Ok(CopyWindow { mapping, observer })
     }

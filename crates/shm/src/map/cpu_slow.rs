@@ -74,6 +74,11 @@ impl SharedWindow {
         self.pair.writer.borrow_mut().found_open()
     }
 
+    /// See [`SharedWriter::set_writer`](perfring_ring::SharedWriter::set_writer).
+    pub(super) fn set_writer(&self, writer: u64) {
+        self.pair.writer.borrow_mut().set_writer(writer);
+    }
+
     /// Publishes a record of any length, as in a shared ring.
     pub(super) fn publish_any(
         &self,

@@ -16,7 +16,8 @@ use crate::sys::clock::boot_id;
 use crate::sys::futex;
 use crate::sys::rseq::{Ended, LONGEST, NoRseq, Place, Thread, Whole};
 use crate::sys::sequence;
-use perfring_abi::{HEADER_LEN, Layout, Producers, RecordType, RecordWord};
+use crate::sys::thread_id;
+use perfring_abi::{HEADER_LEN, Layout, Lead, Producers, RecordType, RecordWord};
 use perfring_ring::{Fences, ProducerTotals, Reading, Refusal, Ring, Wake, owes_wake};
 use std::fmt;
 use std::marker::PhantomData;
@@ -75,7 +76,7 @@ pub enum NotHere {
 pub struct CpuWindow {
     /// Of the mapping of `slow`.
     place: Place,
-    timed: bool,
+    lead: Lead,
     slot: u32,
     fences: Fences,
     /// Records and bytes that were refused while another thread had `slow`, and are to be counted.
@@ -123,7 +124,7 @@ impl CpuWindow {
         let place = Place { header, data, mask: layout.data_size - 1, cpu: layout.cpu };
         Ok(CpuWindow {
             place,
-            timed: layout.time,
+            lead: layout.lead(),
             slot: window.slot(),
             fences: futex::fences(),
             uncounted: [const { AtomicU64::new(0) }; 2],
@@ -181,8 +182,7 @@ impl CpuWindow {
 
     #[inline(always)]
     fn sequence(&self, thread: Thread, kind: RecordType, payload: &[u8], now: u64) -> Ended {
-        let stamp = if self.timed { 8 } else { 0 };
-        let word = RecordWord::of(kind, payload.len() + stamp);
+        let word = RecordWord::of(kind, payload.len() + self.lead.len());
         // All words but the last, and the last one with its padding.
         let words = payload.len().saturating_sub(1) / 8;
         let whole = Whole {
@@ -192,15 +192,19 @@ impl CpuWindow {
             words: words as u64,
             last: last_word(payload, payload.len() - words * 8),
             now,
+            writer: if self.lead == Lead::SampleId { thread_id::writer() } else { 0 },
         };
-        if self.timed {
+        const TIME: usize = Lead::Time.len();
+        const SAMPLE_ID: usize = Lead::SampleId.len();
+        match self.lead {
             // SAFETY: the place is that of a mapping which lives as long as this, with a power of two of at least
             // 4,096 bytes of data, twice. The payload is no longer than `LONGEST`, and its words are in it. What is
             // free in the ring is in no slice of this process: it has no open reservation (`held`).
-            unsafe { sequence::publish::<true>(thread, &self.place, whole) }
-        } else {
+            Lead::None => unsafe { sequence::publish::<0>(thread, &self.place, whole) },
             // SAFETY: as above.
-            unsafe { sequence::publish::<false>(thread, &self.place, whole) }
+            Lead::Time => unsafe { sequence::publish::<TIME>(thread, &self.place, whole) },
+            // SAFETY: as above.
+            Lead::SampleId => unsafe { sequence::publish::<SAMPLE_ID>(thread, &self.place, whole) },
         }
     }
 
@@ -412,6 +416,9 @@ impl CpuWindow {
     fn enter(&self) -> Result<Locked<'_>, NotHere> {
         let refused = NotHere::Refused(Refusal::Contended { slot: self.slot });
         let slow = self.slow.lock_unless_interrupted().ok_or(refused)?;
+        if self.lead == Lead::SampleId {
+            slow.set_writer(thread_id::writer());
+        }
         let [records, bytes] = &self.uncounted;
         if records.load(Ordering::Relaxed) != 0 {
             let count = records.swap(0, Ordering::Relaxed);

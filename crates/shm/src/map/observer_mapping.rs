@@ -78,7 +78,7 @@ impl ObserverMapping {
     pub fn snapshot(&self) -> Result<Snapshot, ReadError> {
         Snapshot::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
             .and_then(|snapshot| {
-                let snapshot = snapshot.with_time(self.ring.layout.time);
+                let snapshot = snapshot.with_lead(self.ring.layout.lead());
                 snapshot.with_aux(self.map.ring(), self.map.aux())
             })
             .map_err(|corrupt| self.map.guard.report(corrupt))

@@ -29,7 +29,7 @@ impl ReadWindow {
         let reader = Reader::attach(map.ring(), futex::fences())
             .map_err(|source| mapping.ring.corrupt(map.guard.report(source)))?
             .with_aux(map.ring(), layout.aux_size)
-            .with_time(layout.time)
+            .with_lead(layout.lead())
             .with_hands(mapping.lines == Lines::WriteTouch);
         mapping.sign(name);
         Ok(ReadWindow { mapping, reader })

@@ -14,6 +14,7 @@
 //! thread has opened a ring and not registered it yet: see [`hold_off`].
 
 use crate::sys::blocks::{self, Block};
+use crate::sys::thread_id;
 use nix::libc;
 use std::ffi::CStr;
 use std::os::fd::AsRawFd;
@@ -107,6 +108,7 @@ extern "C" fn in_child() {
     FORKING.store(0, Ordering::SeqCst);
     OPENING.store(0, Ordering::SeqCst);
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    thread_id::forget();
     // Everything here is async-signal-safe: system calls and loads.
     let mut null = NULL.load(Ordering::Relaxed);
     if null < 0 {
@@ -225,6 +227,8 @@ impl Drop for NotForChildren {
 mod tests {
     use super::*;
     use nix::fcntl::{FcntlArg, fcntl};
+    use perfring_abi::Writer;
+    use rustix::thread::gettid;
     use std::os::fd::{FromRawFd, OwnedFd};
 
     #[test]
@@ -254,6 +258,35 @@ mod tests {
             let done = unsafe { libc::dup3(null.as_raw_fd(), holder.as_raw_fd(), libc::O_CLOEXEC) };
             assert_eq!(done, holder.as_raw_fd());
             assert!(!is_locked(), "{path:?}");
+        }
+    }
+
+    /// Whether records of this thread would name it.
+    fn is_own() -> bool {
+        let own = Writer::from_word(thread_id::writer());
+        let tid = gettid().as_raw_pid().unsigned_abs();
+        own.is_some_and(|own| own.pid.get() == std::process::id() && own.tid == tid)
+    }
+
+    #[test]
+    fn each_thread_and_a_forked_child_are_other_writers() {
+        generation(); // has the handlers installed
+        assert!(is_own());
+        let other = std::thread::spawn(|| (is_own(), thread_id::writer())).join().unwrap();
+        assert!(other.0 && other.1 != thread_id::writer());
+        // SAFETY: the child only asks for its numbers, and ends.
+        match unsafe { libc::fork() } {
+            0 => {
+                let code = i32::from(!is_own());
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(code) }
+            }
+            child => {
+                let mut status = -1;
+                // SAFETY: stores an int, which is ours.
+                unsafe { libc::waitpid(child, &raw mut status, 0) };
+                assert_eq!(status, 0, "the child failed");
+            }
         }
     }
 }

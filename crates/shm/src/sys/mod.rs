@@ -20,3 +20,4 @@ pub(crate) mod rseq;
 pub(crate) mod sequence;
 pub(crate) mod sigbus;
 mod sigbus_passing;
+pub(crate) mod thread_id;

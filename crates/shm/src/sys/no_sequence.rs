@@ -6,7 +6,7 @@ pub(crate) fn thread() -> Result<Thread, NoRseq> {
     Err(NoRseq::Architecture)
 }
 
-pub(crate) unsafe fn publish<const TIMED: bool>(_: Thread, _: &Place, _: Whole) -> Ended {
+pub(crate) unsafe fn publish<const LEAD: usize>(_: Thread, _: &Place, _: Whole) -> Ended {
     Ended::Slow
 }
 

@@ -64,7 +64,7 @@ pub(crate) enum Ended {
 #[derive(Clone, Copy)]
 pub(crate) struct Whole {
     pub(crate) word: u64,
-    /// Bytes in the ring, with header and timestamp.
+    /// Bytes in the ring, with header and lead.
     pub(crate) size: u64,
     /// The payload's words, but the last one.
     pub(crate) from: *const u8,
@@ -72,6 +72,8 @@ pub(crate) struct Whole {
     /// The last one, padded with zeros. Anything if there is no payload.
     pub(crate) last: u64,
     pub(crate) now: u64,
+    /// [`Writer::to_word`](perfring_abi::Writer::to_word) of the present thread, if records say who wrote them.
+    pub(crate) writer: u64,
 }
 
 /// The longest payload that a sequence copies: a longer one would be preempted too often.

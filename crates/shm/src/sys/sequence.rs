@@ -5,7 +5,7 @@ use crate::sys::rseq::{Ended, NoRseq, Place, Thread, Whole};
 use core::arch::asm;
 use core::mem::offset_of;
 use nix::libc;
-use perfring_abi::Header;
+use perfring_abi::{Header, Lead};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
@@ -73,7 +73,7 @@ fn ended(code: u64) -> Ended {
 /// A sequence: `$enter` compares the CPU, `$body` ends with the store that counts.
 #[cfg(target_arch = "x86_64")]
 macro_rules! sequence {
-    ([$($line:literal),+ $(,)?] $($operands:tt)*) => {
+    ([$($line:expr),+ $(,)?] $($operands:tt)*) => {
         asm!(
             // The descriptor: version and flags, start, length, abort address.
             ".pushsection __rseq_cs, \"aw\"",
@@ -112,7 +112,7 @@ macro_rules! sequence {
 /// stored before it opened the ring is then seen by whoever sees a store of the sequence.
 #[cfg(target_arch = "aarch64")]
 macro_rules! sequence {
-    ([$($line:literal),+ $(,)?] $($operands:tt)*) => {
+    ([$($line:expr),+ $(,)?] $($operands:tt)*) => {
         asm!(
             ".pushsection __rseq_cs, \"aw\"",
             ".balign 32",
@@ -147,126 +147,109 @@ macro_rules! sequence {
     };
 }
 
-/// Publishes a record, with a timestamp if `TIMED`.
+/// [`Lead::Time`]'s length, and that of [`Lead::SampleId`].
+const TIME: usize = Lead::Time.len();
+const SAMPLE_ID: usize = Lead::SampleId.len();
+const _: () = assert!(TIME == 8 && SAMPLE_ID == 16);
+
+/// Publishes a record, with `LEAD` bytes before its payload: a [`Lead`]'s length.
 ///
 /// # Safety
 /// `place` names a writable mapping: a header page, and `mask + 1` bytes of data twice in a row, a power
-/// of two of at least 4,096. `whole.size` is 8, and 8 more if `TIMED`, and the payload's length rounded up
+/// of two of at least 4,096. `whole.size` is 8, and `LEAD`, and the payload's length rounded up
 /// to 8: [`LONGEST`](crate::sys::rseq::LONGEST) at most. `whole.from` has `words` words to be read, one less than the
 /// payload has, if it has any. No slice of this process covers what is free in the ring.
 ///
 /// What another process stores in the page changes only where in the data area the record goes: the
 /// position is masked, and a record that begins in the first copy ends inside the second.
 #[inline(always)]
-pub(crate) unsafe fn publish<const TIMED: bool>(
+pub(crate) unsafe fn publish<const LEAD: usize>(
     thread: Thread,
     place: &Place,
     whole: Whole,
 ) -> Ended {
     let code: u64;
-    let Whole { word, size, from, words, last, now } = whole;
+    let Whole { word, size, from, words, last, now, writer } = whole;
     #[cfg(target_arch = "x86_64")]
-    if TIMED {
-        // SAFETY: the caller's promise. Inside the sequence no other thread of this CPU runs; the stores go
-        // to the mapping, the last one with release, as all stores on x86-64. An abort leaves registers
-        // alone, all of which are declared here.
-        unsafe {
-            sequence!(
-                [
-                    "mov {end}, [{header} + 1024]",
-                    // One more, unless the last one was aborted after it had been counted.
-                    "mov {c}, [{header} + 3472]",
-                    "mov {at:e}, {c:e}",
-                    "shr {c}, 32",
-                    "cmp {at:e}, {end:e}",
-                    "jne 23f",
-                    "add {c}, 1",
-                    "23: shl {c}, 32",
-                    "add {end}, {size}",
-                    "cmp {end}, [{header} + 3464]",
-                    "ja 8f",
-                    "mov {at:e}, {end:e}",
-                    "or {c}, {at}",
-                    "mov [{header} + 3472], {c}",
-                    "mov {at}, {end}",
-                    "sub {at}, {size}",
-                    "and {at}, [{place} + 16]",
-                    "add {at}, [{place} + 8]",
-                    "mov {c}, [{header} + 2592]",
-                    "cmp {now}, {c}",
-                    "cmovb {now}, {c}",
-                    "mov [{header} + 2592], {now}",
-                    "mov [{at} + {size} - 8], {last}",
-                    "mov [{at} + 8], {now}",
-                    "mov [{at}], {word}",
-                    // An odd one by itself, then two at a time.
-                    "test {words:l}, 1",
-                    "jz 21f",
-                    "mov {c}, [{from} + 8*{words} - 8]",
-                    "mov [{at} + 8*{words} + 8], {c}",
-                    "sub {words}, 1",
-                    "21: sub {words}, 2",
-                    "jb 22f",
-                    "2: movq {two}, [{from} + 8*{words}]",
-                    "movhps {two}, [{from} + 8*{words} + 8]",
-                    "movups [{at} + 8*{words} + 16], {two}",
-                    "sub {words}, 2",
-                    "jae 2b",
-                    "22: mov [{header} + 1024], {end}",
-                ]
-                area = in(reg) thread.0.as_ptr(), place = in(reg) place, word = in(reg) word,
-                size = in(reg) size, from = in(reg) from, words = inout(reg) words => _,
-                last = in(reg) last, now = inout(reg) now => _, header = out(reg) _, at = out(reg) _,
-                end = out(reg) _, c = out(reg) code, two = out(xmm_reg) _, options(nostack)
-            );
-        }
-    } else {
-        // SAFETY: as above.
-        unsafe {
-            sequence!(
-                [
-                    "mov {end}, [{header} + 1024]",
-                    // One more, unless the last one was aborted after it had been counted.
-                    "mov {c}, [{header} + 3472]",
-                    "mov {at:e}, {c:e}",
-                    "shr {c}, 32",
-                    "cmp {at:e}, {end:e}",
-                    "jne 23f",
-                    "add {c}, 1",
-                    "23: shl {c}, 32",
-                    "add {end}, {size}",
-                    "cmp {end}, [{header} + 3464]",
-                    "ja 8f",
-                    "mov {at:e}, {end:e}",
-                    "or {c}, {at}",
-                    "mov [{header} + 3472], {c}",
-                    "mov {at}, {end}",
-                    "sub {at}, {size}",
-                    "and {at}, [{place} + 16]",
-                    "add {at}, [{place} + 8]",
-                    "mov [{at} + {size} - 8], {last}",
-                    "mov [{at}], {word}",
-                    // An odd one by itself, then two at a time.
-                    "test {words:l}, 1",
-                    "jz 21f",
-                    "mov {c}, [{from} + 8*{words} - 8]",
-                    "mov [{at} + 8*{words} + 0], {c}",
-                    "sub {words}, 1",
-                    "21: sub {words}, 2",
-                    "jb 22f",
-                    "2: movq {two}, [{from} + 8*{words}]",
-                    "movhps {two}, [{from} + 8*{words} + 8]",
-                    "movups [{at} + 8*{words} + 8], {two}",
-                    "sub {words}, 2",
-                    "jae 2b",
-                    "22: mov [{header} + 1024], {end}",
-                ]
-                area = in(reg) thread.0.as_ptr(), place = in(reg) place, word = in(reg) word,
-                size = in(reg) size, from = in(reg) from, words = inout(reg) words => _,
-                last = in(reg) last, header = out(reg) _, at = out(reg) _, end = out(reg) _,
-                c = out(reg) code, two = out(xmm_reg) _, options(nostack)
-            );
-        }
+    // `$stores` are the lines that store what is before the payload, which begins `$body` bytes into the record.
+    macro_rules! lines {
+        ([$($stores:literal),*] $body:literal, $($operands:tt)*) => {
+            // SAFETY: the caller's promise. Inside the sequence no other thread of this CPU runs; the stores go
+            // to the mapping, the last one with release, as all stores on x86-64. An abort leaves registers
+            // alone, all of which are declared here.
+            unsafe {
+                sequence!(
+                    [
+                        "mov {end}, [{header} + 1024]",
+                        // One more, unless the last one was aborted after it had been counted.
+                        "mov {c}, [{header} + 3472]",
+                        "mov {at:e}, {c:e}",
+                        "shr {c}, 32",
+                        "cmp {at:e}, {end:e}",
+                        "jne 23f",
+                        "add {c}, 1",
+                        "23: shl {c}, 32",
+                        "add {end}, {size}",
+                        "cmp {end}, [{header} + 3464]",
+                        "ja 8f",
+                        "mov {at:e}, {end:e}",
+                        "or {c}, {at}",
+                        "mov [{header} + 3472], {c}",
+                        "mov {at}, {end}",
+                        "sub {at}, {size}",
+                        "and {at}, [{place} + 16]",
+                        "add {at}, [{place} + 8]",
+                        // First: without a payload, this is where another word goes.
+                        "mov [{at} + {size} - 8], {last}",
+                        $($stores,)*
+                        "mov [{at}], {word}",
+                        // An odd one by itself, then two at a time.
+                        "test {words:l}, 1",
+                        "jz 21f",
+                        "mov {c}, [{from} + 8*{words} - 8]",
+                        concat!("mov [{at} + 8*{words} + ", $body, " - 8], {c}"),
+                        "sub {words}, 1",
+                        "21: sub {words}, 2",
+                        "jb 22f",
+                        "2: movq {two}, [{from} + 8*{words}]",
+                        "movhps {two}, [{from} + 8*{words} + 8]",
+                        concat!("movups [{at} + 8*{words} + ", $body, "], {two}"),
+                        "sub {words}, 2",
+                        "jae 2b",
+                        "22: mov [{header} + 1024], {end}",
+                    ]
+                    area = in(reg) thread.0.as_ptr(), place = in(reg) place, word = in(reg) word,
+                    size = in(reg) size, from = in(reg) from, words = inout(reg) words => _,
+                    last = in(reg) last, header = out(reg) _, at = out(reg) _, end = out(reg) _,
+                    c = out(reg) code, two = out(xmm_reg) _, $($operands)* options(nostack)
+                );
+            }
+        };
+    }
+    #[cfg(target_arch = "x86_64")]
+    match LEAD {
+        0 => lines!([] "8",),
+        TIME => lines!(
+            [
+                "mov {c}, [{header} + 2592]",
+                "cmp {now}, {c}",
+                "cmovb {now}, {c}",
+                "mov [{header} + 2592], {now}",
+                "mov [{at} + 8], {now}"
+            ]
+            "16", now = inout(reg) now => _,
+        ),
+        _ => lines!(
+            [
+                "mov {c}, [{header} + 2592]",
+                "cmp {now}, {c}",
+                "cmovb {now}, {c}",
+                "mov [{header} + 2592], {now}",
+                "mov [{at} + 8], {now}",
+                "mov [{at} + 16], {writer}"
+            ]
+            "24", now = inout(reg) now => _, writer = in(reg) writer,
+        ),
     }
     #[cfg(target_arch = "aarch64")]
     // SAFETY: as above; the last store has release.
@@ -293,16 +276,17 @@ pub(crate) unsafe fn publish<const TIMED: bool>(
                 "add {at}, {at}, {c}",
                 "sub {t}, {size}, #8",
                 "str {last}, [{at}, {t}]",
-                // Without a timestamp this stores one, and the payload or the next record over it.
-                "cbz {timed}, 21f",
+                "cbz {lead}, 21f",
                 "add {t}, {header}, #2592",
                 "ldr {c}, [{t}]",
                 "cmp {now}, {c}",
                 "csel {now}, {now}, {c}, hs",
                 "str {now}, [{t}]",
                 "str {now}, [{at}, #8]",
+                "tbz {lead}, #4, 21f",
+                "str {writer}, [{at}, #16]",
                 "21: str {word}, [{at}]",
-                "add {at}, {at}, {timed}",
+                "add {at}, {at}, {lead}",
                 "add {at}, {at}, #8",
                 "2: cbz {words}, 22f",
                 "sub {words}, {words}, #1",
@@ -314,7 +298,7 @@ pub(crate) unsafe fn publish<const TIMED: bool>(
             ]
             area = in(reg) thread.0.as_ptr(), place = in(reg) place, word = in(reg) word,
             size = in(reg) size, from = in(reg) from, words = inout(reg) words => _, last = in(reg) last,
-            now = inout(reg) now => _, timed = in(reg) if TIMED { 8u64 } else { 0 }, header = out(reg) _,
+            now = inout(reg) now => _, writer = in(reg) writer, lead = in(reg) LEAD, header = out(reg) _,
             at = out(reg) _, end = out(reg) _, t = out(reg) _, c = out(reg) code, options(nostack)
         );
     }

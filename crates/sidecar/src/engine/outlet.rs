@@ -2,6 +2,7 @@
 
 use crate::config::Delivery;
 use crate::config::filter::Filter;
+use perfring_abi::Lead;
 use perfring_consumer::Cause;
 use perfring_export::{Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, What};
 use std::collections::BTreeMap;
@@ -155,8 +156,8 @@ impl Outlet {
         let unreported = self.unreported.entry(event.origin.id).or_default();
         match &event.what {
             What::Record(record) => {
-                let timestamp = if record.time.is_some() { 8 } else { 0 };
-                let bytes = (8 + timestamp + record.bytes.len() as u64).next_multiple_of(8);
+                let lead = Lead::of(record.time.is_some(), record.writer.is_some()).len() as u64;
+                let bytes = (8 + lead + record.bytes.len() as u64).next_multiple_of(8);
                 self.dropped.records += 1;
                 self.dropped.bytes += bytes;
                 let cause = LossCause::Busy;

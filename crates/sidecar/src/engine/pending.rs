@@ -1,6 +1,6 @@
 //! The event that is held.
 
-use perfring_consumer::Record;
+use perfring_consumer::{Record, Writer};
 use perfring_export::{Event, Loss, Origin, Rec, What};
 use perfring_set::SourceId;
 
@@ -18,7 +18,14 @@ pub(super) struct Pending {
 /// An event without its ring.
 #[derive(Debug)]
 enum Kept {
-    Record { pos: u64, kind: u32, bytes: Vec<u8>, time: Option<u64>, late: u64 },
+    Record {
+        pos: u64,
+        kind: u32,
+        bytes: Vec<u8>,
+        time: Option<u64>,
+        writer: Option<Writer>,
+        late: u64,
+    },
     Lost(Loss),
 }
 
@@ -31,6 +38,7 @@ impl Pending {
                 kind: rec.kind,
                 bytes: rec.bytes.to_vec(),
                 time: rec.time,
+                writer: rec.writer,
                 late: rec.late,
             },
             What::Lost(loss) => Kept::Lost(loss),
@@ -42,8 +50,8 @@ impl Pending {
     /// Returns the event again.
     pub(super) fn event<'a>(&'a self, origin: &'a Origin) -> Event<'a> {
         let what = match &self.kept {
-            Kept::Record { pos, kind, bytes, time, late } => {
-                let record = Record { pos: *pos, kind: *kind, bytes, time: *time };
+            Kept::Record { pos, kind, bytes, time, writer, late } => {
+                let record = Record { pos: *pos, kind: *kind, bytes, time: *time, writer: *writer };
                 What::Record(Rec::new_late(record, origin, *late))
             }
             Kept::Lost(loss) => What::Lost(*loss),

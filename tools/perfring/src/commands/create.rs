@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Store a timestamp with each record: 8 bytes and some ns each
     #[arg(long)]
     time: bool,
+    /// With --producers cpu and --time: store with each record which thread wrote it, its pid and its tid: 8 bytes
+    #[arg(long)]
+    sample_id: bool,
     /// Mode bits of the file, regardless of the umask: 0640 lets a group observe it
     #[arg(long, default_value = "0600", value_parser = args::mode)]
     mode: u32,
@@ -66,6 +69,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "--slots is for shared rings: add --producers many, or cpu".to_owned(),
         ));
     }
+    if args.sample_id && (args.producers != Producers::Cpu || !args.time || args.aux_size != 0) {
+        return Err(Failure::Usage(
+            "--sample-id is for rings per CPU with timestamps and without an AUX area: add --producers cpu and \
+             --time, and leave out --aux-size"
+                .to_owned(),
+        ));
+    }
     let options = Options {
         size: args.size,
         policy: args.policy,
@@ -74,6 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         producers: args.producers,
         slots: args.slots.unwrap_or(SLOTS_DEFAULT),
         time: args.time,
+        sample_id: args.sample_id,
         mode: args.mode,
         types_size: args.types_size,
         aux_size: args.aux_size,

@@ -1,6 +1,6 @@
 //! A copy of the next item, as readers lend it only until the next call.
 
-use perfring_consumer::{Item, Lost, Record};
+use perfring_consumer::{Item, Lost, Record, Writer};
 use perfring_export::{Event, Loss, LossCause, Origin, Rec, What};
 
 #[derive(Debug, Default)]
@@ -17,6 +17,7 @@ pub(super) enum Given {
         pos: u64,
         kind: u32,
         time: Option<u64>,
+        writer: Option<Writer>,
         late: u64,
     },
     Lost {
@@ -31,11 +32,11 @@ impl Held {
     /// Copies an item; `last` is the timestamp of the previous record, and becomes this one's.
     pub(super) fn item(&mut self, item: &Item<'_>, late: u64, last: &mut Option<u64>) {
         self.what = match *item {
-            Item::Record(Record { pos, kind, bytes, time }) => {
+            Item::Record(Record { pos, kind, bytes, time, writer }) => {
                 self.bytes.clear();
                 self.bytes.extend_from_slice(bytes);
                 *last = time.or(*last);
-                Given::Record { pos, kind, time, late }
+                Given::Record { pos, kind, time, writer, late }
             }
             Item::Lost(lost) => Given::Lost { lost, time: *last },
         };
@@ -43,8 +44,8 @@ impl Held {
 
     pub(super) fn record(&self) -> Option<Record<'_>> {
         match self.what {
-            Given::Record { pos, kind, time, .. } => {
-                Some(Record { pos, kind, bytes: &self.bytes, time })
+            Given::Record { pos, kind, time, writer, .. } => {
+                Some(Record { pos, kind, bytes: &self.bytes, time, writer })
             }
             _ => None,
         }
@@ -54,8 +55,9 @@ impl Held {
         let what = match self.what {
             Given::Began => What::Began,
             Given::Ended => What::Ended,
-            Given::Record { pos, kind, time, late } => {
-                let mut record = Rec::new(Record { pos, kind, bytes: &self.bytes, time }, origin);
+            Given::Record { pos, kind, time, writer, late } => {
+                let record = Record { pos, kind, bytes: &self.bytes, time, writer };
+                let mut record = Rec::new(record, origin);
                 record.late = late;
                 What::Record(record)
             }

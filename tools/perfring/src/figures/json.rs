@@ -24,6 +24,7 @@ pub(crate) fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>)
         "producers": layout.producers.name(),
         "slot_count": layout.slots,
         "time": layout.time,
+        "sample_id": layout.sample_id,
         "page_size": layout.page_size,
         "max_len": layout.max_len(),
         "created_ns": layout.created_ns,

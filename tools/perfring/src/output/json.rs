@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use perfring_types::read::Value;
 use serde::Serialize;
 use std::io::{self, Write};
+use std::num::NonZeroU32;
 
 #[derive(Serialize)]
 struct RecordLine<'a> {
@@ -23,6 +24,10 @@ struct RecordLine<'a> {
     time_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     time_unix_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<NonZeroU32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fields: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,6 +68,8 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<()> {
         time: wall.map(exact_utc),
         time_ns: seen.when.map(|when| when.timestamp),
         time_unix_ns: wall,
+        pid: record.writer.map(|writer| writer.pid),
+        tid: record.writer.map(|writer| writer.tid),
         fields: None,
         value: None,
         text: None,

@@ -3,6 +3,7 @@
 use super::escape::{escaped, payload, word};
 use super::log;
 use crate::records::typed::Seen;
+use perfring_consumer::Writer;
 use std::io::{self, Write};
 
 pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> io::Result<()> {
@@ -15,6 +16,9 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> 
     }
     if let Some(when) = &seen.when {
         write!(out, "{} ", when.text())?;
+    }
+    if let Some(Writer { pid, tid }) = record.writer {
+        write!(out, "{pid}/{tid} ")?;
     }
     if let Some((kind, value)) = seen.values() {
         if !log::record(out, seen)? {

@@ -26,9 +26,9 @@ impl<'a> Seen<'a> {
 
     /// From a record of an event.
     pub(crate) fn of(record: &Rec<'a>) -> Self {
-        let &Rec { pos, kind, bytes, time, wall, .. } = record;
+        let &Rec { pos, kind, bytes, time, writer, wall, .. } = record;
         let when = time.map(|timestamp| When { timestamp, wall });
-        let of = Record { pos, kind, bytes, time };
+        let of = Record { pos, kind, bytes, time, writer };
         Seen { record: of, ring: None, when, kind: record.kind_of(), value: None }
     }
 

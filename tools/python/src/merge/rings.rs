@@ -1,7 +1,7 @@
 //! The items of a directory's rings, copied for Python.
 
 use crate::record::Origin;
-use perfring_consumer::{Anchors, Lost, Start};
+use perfring_consumer::{Anchors, Lost, Start, Writer};
 use perfring_producer::RecordType;
 use perfring_set::{DirEvent, DirMerge, FollowOptions, ReadMode};
 use perfring_types::read::TypeTable;
@@ -20,7 +20,14 @@ pub(super) struct Got {
 }
 
 pub(super) enum What {
-    Record { origin: Arc<dyn Origin>, pos: u64, kind: u32, timestamp: Option<u64>, bytes: Vec<u8> },
+    Record {
+        origin: Arc<dyn Origin>,
+        pos: u64,
+        kind: u32,
+        timestamp: Option<u64>,
+        writer: Option<Writer>,
+        bytes: Vec<u8>,
+    },
     Lost(Lost),
     Event(Event),
 }
@@ -110,6 +117,7 @@ impl Rings {
                     pos: record.pos,
                     kind: record.kind,
                     timestamp: record.time,
+                    writer: record.writer,
                     bytes: record.bytes.to_vec(),
                 };
                 (Arc::clone(&ring.name), what)

@@ -72,7 +72,7 @@ pub(super) fn collect(
 fn put(item: Option<Item<'_>>, batch: &mut Builder, end: u64) -> bool {
     match item {
         Some(Item::Record(record)) => {
-            batch.push(record.kind, record.pos, record.time, record.bytes);
+            batch.push(&record);
             // Its size is not known here, but what follows it is no nearer than this: a long one
             // may stand in the AUX area.
             record.pos + (record.bytes.len() as u64 + 8).min(LARGE) < end

@@ -7,6 +7,7 @@ use crate::figures::accounts::{Balance, Fill, counts, is_fed};
 use crate::figures::types::TypesUse;
 use crate::owner::{held_up, name};
 use crate::process::State;
+use perfring_abi::Lead;
 use perfring_consumer::{
     Evict, Holding, Layout, Location, Policy, Producers, Report, RingTotals, Stat,
 };
@@ -41,7 +42,11 @@ impl<W: Write> Page<'_, W> {
             self.line("aux area", &aux(layout, stat.totals.as_ref()))?;
         }
         self.line("types", &types_line(types))?;
-        let timestamps = if layout.time { "each record has a timestamp" } else { "no timestamps" };
+        let timestamps = match layout.lead() {
+            Lead::None => "no timestamps",
+            Lead::Time => "each record has a timestamp",
+            Lead::SampleId => "each record has a timestamp, and the pid and tid of its writer",
+        };
         self.line("time", timestamps)?;
         self.line("uuid", &uuid::Uuid::from_bytes(layout.uuid).to_string())?;
         let creator = format!("by pid {}, uid {}", layout.creator_pid, layout.creator_uid);
