@@ -15,7 +15,11 @@ use perfring_ring::ReadError;
 use perfring_shm::{AttachError, ReadWindow};
 
 pub use perfring_ring::{Front, ReaderId, ResumePoint};
-pub use perfring_shm::{Raw, RawReader, Sleeper, Ticket};
+#[cfg(feature = "poll")]
+pub use perfring_shm::ManyWaits;
+pub use perfring_shm::{
+    ANY_MOST, Armed, Raw, RawReader, Sleeper, Ticket, sleep_on_any, until_tick,
+};
 
 /// The rarely used half of a [`Consumer`]: see [`Consumer::advanced`].
 #[derive(Debug)]
@@ -233,8 +237,37 @@ impl<'a> AdvancedConsumer<'a> {
         self.consumer.prepare_sleep()
     }
 
-    /// Withdraws the request of [`AdvancedConsumer::prepare_sleep`]: call it after
-    /// [`Sleeper::sleep`], once no thread sleeps for this consumer.
+    /// Requests a wake as [`AdvancedConsumer::prepare_sleep`] does, for a thread that sleeps on the rings of many
+    /// consumers at once. Returns `None` if there is something to read.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, advanced::sleep_on_any};
+    /// # use perfring_producer::{Options, Producer};
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let paths = ["a", "b"].map(|name| dir.path().join(name));
+    /// # let mut a = Producer::create(&paths[0], &Options::default())?;
+    /// # let b = Producer::create(&paths[1], &Options::default())?;
+    /// let mut consumers = [Consumer::attach(&paths[0])?, Consumer::attach(&paths[1])?];
+    /// # a.publish(b"x")?;
+    /// while consumers.iter().all(|consumer| consumer.fill().unread == 0) {
+    ///     let asleep = consumers.iter_mut().map(|consumer| consumer.advanced().prepare_sleep_on_any());
+    ///     if let Some(armed) = asleep.collect::<Option<Vec<_>>>() {
+    ///         let slept = sleep_on_any(&armed, Duration::from_secs(1)); // false where it cannot be
+    /// #       assert!(slept);
+    ///     }
+    ///     consumers.iter_mut().for_each(|consumer| consumer.advanced().end_sleep());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn prepare_sleep_on_any(self) -> Option<Armed<'a>> {
+        let ticket = self.consumer.prepare_sleep()?;
+        Some(self.consumer.cursor.mapping().armed(ticket))
+    }
+
+    /// Withdraws the request of [`AdvancedConsumer::prepare_sleep`] or
+    /// [`AdvancedConsumer::prepare_sleep_on_any`]: call it after the sleep, once no thread sleeps for this consumer.
     pub fn end_sleep(self) {
         self.consumer.end_sleep();
     }

@@ -86,7 +86,7 @@ pub enum WakeAt {
     Bytes(u64),
 }
 
-impl Ring<'_> {
+impl<'a> Ring<'a> {
     /// Prepares a consumer's sleep: announces it, issues the heavy fence, and checks again.
     ///
     /// Returns the value of the futex word to sleep on, or `None` if what the consumer would wait
@@ -177,7 +177,7 @@ impl Ring<'_> {
 
     /// Returns the word that a consumer sleeps on.
     #[must_use]
-    pub fn wait_word(&self) -> &AtomicU32 {
+    pub fn wait_word(&self) -> &'a AtomicU32 {
         &self.header.wait.seq
     }
 

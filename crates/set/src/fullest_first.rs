@@ -1,6 +1,7 @@
 //! The items of many sources, those of the fullest ring first.
 
 use crate::merged::{Merged, SourceId};
+use crate::sleep_on_all::sleep_on_all;
 use crate::source::{Source, SourceError};
 use perfring_consumer::advanced::{Front, ResumePoint};
 use perfring_consumer::{Fill, Item};
@@ -152,8 +153,9 @@ impl FullestFirst {
         Ok(Some(at))
     }
 
-    /// Waits until there may be an item, for at most `timeout`, with pauses that grow up to 10 ms: a ring
-    /// must hold what its producer writes meanwhile. Returns whether there is.
+    /// Waits until there may be an item, for at most `timeout`. Returns whether there is. It sleeps on up to 128 rings at
+    /// once, if all sources are consumers (Linux 5.16); otherwise with pauses that grow up to 10 ms, and a ring must hold
+    /// what its producer writes meanwhile.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let since = Instant::now();
         let mut pause = PAUSE;
@@ -166,8 +168,11 @@ impl FullestFirst {
             if left.is_zero() {
                 return false;
             }
-            std::thread::sleep(pause.min(left));
-            pause = (pause * 2).min(PAUSE_MAX);
+            let entries = self.entries.iter_mut().filter(|entry| !entry.finished);
+            if !sleep_on_all(entries.map(|entry| &mut entry.source).collect(), left) {
+                std::thread::sleep(pause.min(left));
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
         }
     }
 

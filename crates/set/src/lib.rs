@@ -54,6 +54,7 @@ mod merge;
 mod merged;
 mod poll_schedule;
 mod prune;
+mod sleep_on_all;
 mod source;
 
 pub use dir::{Access, RingSet, SetError, SetOptions};
@@ -67,4 +68,4 @@ pub use merge::{Merge, MergeFigures};
 pub use merged::{Merged, SourceId};
 pub use perfring_types as types;
 pub use prune::{Fate, Kept, PruneRule, Pruner, Verdict};
-pub use source::{About, Source, SourceError};
+pub use source::{About, Sleep, Source, SourceError};

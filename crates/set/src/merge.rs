@@ -1,5 +1,6 @@
 //! The items of many sources in the order of time.
 
+mod asleep;
 mod turns;
 
 use crate::described::Described;
@@ -7,6 +8,7 @@ use crate::heap::{Heap, Next};
 use crate::merged::{Merged, SourceId};
 use crate::poll_schedule::{GroupSlot, PollSchedule};
 use crate::source::{Source, SourceError};
+use asleep::Asleep;
 use perfring_consumer::advanced::{Front, ResumePoint};
 use perfring_consumer::{ClockError, Item, MachineClock};
 use std::collections::VecDeque;
@@ -56,6 +58,8 @@ struct Entry {
     since: (u64, u64),
     /// Its group in the poll schedule while it is idle.
     group: u8,
+    /// There is a request for its wake.
+    requested: bool,
 }
 
 /// Returns the items of many sources in the order of time. Items stay in their rings until
@@ -136,6 +140,7 @@ pub struct Merge {
     fills_after: u64,
     failed: VecDeque<(SourceId, SourceError)>,
     figures: MergeFigures,
+    asleep: Asleep,
     clock: Box<dyn Fn() -> u64 + Send>,
 }
 
@@ -175,6 +180,7 @@ impl Merge {
             fills_after: FILL_CHECK,
             failed: VecDeque::new(),
             figures: MergeFigures::default(),
+            asleep: Asleep::default(),
             clock: Box::new(clock),
         }
     }
@@ -202,6 +208,7 @@ impl Merge {
             last: 0,
             since: (u64::MAX, 0),
             group: self.schedule.fastest(),
+            requested: false,
         };
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -227,7 +234,8 @@ impl Merge {
     /// Removes and returns a source, whatever is left in it.
     pub fn remove(&mut self, id: SourceId) -> Option<Box<dyn Source>> {
         self.entry(id)?;
-        let entry = self.entries[id.slot as usize].take()?;
+        let mut entry = self.entries[id.slot as usize].take()?;
+        self.forget(id.slot, &mut entry);
         match entry.state {
             State::Active if self.current == Some(id.slot) => self.end_turn(),
             State::Active => self.heap.remove(id.slot),
@@ -292,8 +300,10 @@ impl Merge {
         }
     }
 
-    /// Sleeps until there may be an item, for at most `timeout`. Returns whether there is. It wakes up for
-    /// polls that are due, and sleeps again if they find nothing.
+    /// Sleeps until there may be an item, for at most `timeout`. Returns whether there is. While no item waits to be
+    /// returned it sleeps on all rings at once, if all sources are consumers: a publish wakes it. (That needs Linux 5.16
+    /// for 128 rings, and for more of them 6.7 and a process that may make an io_uring.) Otherwise it wakes up for polls
+    /// that are due, and sleeps again if they find nothing.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let since = Instant::now();
         loop {
@@ -310,7 +320,7 @@ impl Merge {
             if polled {
                 continue;
             }
-            std::thread::sleep(self.due_at(now).map_or(left, |due| due.min(left)));
+            self.sleep(left, now);
         }
     }
 
@@ -325,6 +335,9 @@ impl Merge {
     }
 
     fn due_at(&self, now: u64) -> Option<Duration> {
+        if let Some(due) = self.due_asleep(now) {
+            return Some(due);
+        }
         let waits = self.has_front || self.heap.first().is_some();
         let next = self.schedule.next().into_iter().chain(waits.then_some(self.fills_at)).min();
         next.map(|due| Duration::from_nanos(due.saturating_sub(now)))

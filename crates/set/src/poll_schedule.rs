@@ -65,6 +65,15 @@ impl PollSchedule {
         self.horizon
     }
 
+    /// Returns how many sources are in it.
+    pub(crate) fn len(&self) -> usize {
+        self.groups.iter().map(|group| group.slots.len()).sum()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Adds a source that was polled then and has no items.
     pub(crate) fn join(&mut self, slot: u32, group: u8, polled: u64) -> GroupSlot {
         let to = &mut self.groups[usize::from(group)];

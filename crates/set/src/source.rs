@@ -1,6 +1,6 @@
 //! The interface through which many rings are read.
 
-use perfring_consumer::advanced::{Front, ResumePoint};
+use perfring_consumer::advanced::{Armed, Front, ResumePoint};
 use perfring_consumer::{
     Anchors, Consumer, Fill, Item, Layout, Observer, Policy, Producers, ReadError, Types,
 };
@@ -31,6 +31,18 @@ pub struct About {
     pub timed: bool,
 }
 
+/// What a source does while its reader sleeps.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Sleep<'a> {
+    /// It cannot wake anybody: it is polled.
+    Polled,
+    /// It has something: there is no reason to sleep.
+    Ready,
+    /// It wakes who sleeps with this.
+    Armed(Armed<'a>),
+}
+
 /// A ring that is read ahead of what is released from it.
 ///
 /// A [`Consumer`] is one: it lends the records of a drop ring in place, holds them from the first poll on,
@@ -57,6 +69,15 @@ pub trait Source: Send {
 
     /// Releases everything before a resume point of this source. Points come in order.
     fn release(&mut self, resume_point: &ResumePoint);
+
+    /// Requests a wake for when there is something to poll for, before a sleep on all sources. By default it is
+    /// polled, as an observer is, which leaves no trace in its ring.
+    fn prepare_sleep(&mut self) -> Sleep<'_> {
+        Sleep::Polled
+    }
+
+    /// Withdraws the request, after the sleep.
+    fn end_sleep(&mut self) {}
 
     /// Returns how full the ring is now.
     fn fill(&self) -> Fill;
@@ -131,6 +152,15 @@ impl Source for Consumer {
 
     fn release(&mut self, resume_point: &ResumePoint) {
         self.advanced().release_to(resume_point);
+    }
+
+    fn prepare_sleep(&mut self) -> Sleep<'_> {
+        self.advanced().hold();
+        self.advanced().prepare_sleep_on_any().map_or(Sleep::Ready, Sleep::Armed)
+    }
+
+    fn end_sleep(&mut self) {
+        self.advanced().end_sleep();
     }
 }
 

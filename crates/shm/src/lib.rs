@@ -67,13 +67,15 @@ pub use map::read_window::ReadWindow;
 pub use map::recover::recover;
 pub use map::shared_reservation::{BatchReservation, SharedReservation};
 pub use map::shared_window::SharedWindow;
-pub use map::sleeper::{Sleeper, Ticket};
+pub use map::sleeper::{ANY_MOST, Armed, Sleeper, Ticket, sleep_on_any};
 pub use map::types_window::{LockedTypes, TypesWindow};
 pub use map::write_loop::publish_each;
 pub use map::write_window::{End, Forked, Reservation, TimeKeeper, WriteWindow};
 pub use perf::attr::{Also, KernelEventSpec, Whose};
 pub use perf::event::{KernelEvent, KernelEvents, NoEvent};
 pub use perf::mapped::MappedKernel;
+#[cfg(feature = "poll")]
+pub use poll::many::ManyWaits;
 #[cfg(feature = "poll")]
 pub use poll::pollable::{PollBy, PollError, Pollable};
 pub use sys::clock::{ClockError, Clocks, CounterSample, MachineClock};

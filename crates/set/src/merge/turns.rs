@@ -173,6 +173,8 @@ impl Merge {
             u8::MAX => State::Finished,
             group => State::Idle(self.schedule.join(slot, group, entry.polled)),
         };
+        let requested = entry.requested || entry.state == State::Finished;
+        self.rests(requested);
     }
 
     pub(super) fn leave(&mut self, member: GroupSlot) {
@@ -227,12 +229,13 @@ impl Merge {
         true
     }
 
-    /// Polls the sources of all groups that are due. Returns whether there were any.
+    /// Polls the sources of all groups that are due, or those that have woken a merge that is asleep. Returns whether
+    /// there were any.
     pub(super) fn poll_due(&mut self, now: u64) -> bool {
-        self.poll_groups(now, PollSchedule::due)
+        self.poll_asleep(now).unwrap_or_else(|| self.poll_groups(now, PollSchedule::due))
     }
 
-    fn poll_groups(
+    pub(super) fn poll_groups(
         &mut self,
         now: u64,
         which: impl Fn(&mut PollSchedule, usize, u64) -> usize,
@@ -254,7 +257,7 @@ impl Merge {
         any
     }
 
-    fn poll_idle(&mut self, member: GroupSlot, now: u64) {
+    pub(super) fn poll_idle(&mut self, member: GroupSlot, now: u64) {
         let Some(slot) = self.schedule.slot(member.group.into(), member.at as usize) else {
             return;
         };

@@ -11,7 +11,7 @@ use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
 use crate::map::plain::Plain;
 use crate::map::recover::recover_file;
-use crate::map::sleeper::{Sleeper, Ticket};
+use crate::map::sleeper::{Armed, Sleeper, Ticket};
 use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
@@ -148,12 +148,18 @@ impl ConsumerMapping {
         let mut heavy = Duration::ZERO;
         let ring = self.map.ring();
         let value = ring.prepare_sleep(cursor, passed, at, || heavy = futex::heavy())?;
-        Some(Ticket { value, most: most.min(heavy) })
+        let sure = most > futex::SLICE && heavy != futex::SLICE;
+        Some(Ticket { value, most: most.min(heavy), sure })
     }
 
     /// Sleeps with a ticket, for at most `limit`. May return early.
     pub fn sleep(&self, ticket: Ticket, limit: Duration) {
         futex::sleep(self.map.ring().wait_word(), ticket.value, limit.min(ticket.most));
+    }
+
+    /// Returns what a ticket is for, to sleep on several rings at once.
+    pub fn armed(&self, ticket: Ticket) -> Armed<'_> {
+        Armed { word: self.map.ring().wait_word(), ticket }
     }
 
     /// Ends the request for a wake: no thread of this process sleeps any more.

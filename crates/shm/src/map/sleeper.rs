@@ -2,6 +2,7 @@
 
 use crate::map::plain::Plain;
 use crate::sys::futex;
+use perfring_abi::atomic::AtomicU32;
 use std::time::Duration;
 
 /// The right to sleep once, from a consumer that has requested a wake.
@@ -10,6 +11,8 @@ pub struct Ticket {
     pub(crate) value: u32,
     /// The longest sleep with this ticket.
     pub(crate) most: Duration,
+    /// No wake should be missed.
+    pub(crate) sure: bool,
 }
 
 /// Sleeps and wakes for the consumer of one ring, through a read-only mapping of its own: while one
@@ -31,4 +34,35 @@ impl Sleeper {
     pub fn wake(&self) {
         futex::wake(self.map.ring().wait_word());
     }
+}
+
+/// A consumer that has requested a wake, for one thread that sleeps on many rings.
+#[derive(Clone, Copy, Debug)]
+pub struct Armed<'a> {
+    pub(crate) word: &'a AtomicU32,
+    pub(crate) ticket: Ticket,
+}
+
+impl Armed<'_> {
+    /// Returns whether no wake should be missed, so that a sleep may last until the next
+    /// [`until_tick`](crate::until_tick); otherwise until the next [`SLICE`](crate::SLICE).
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        self.ticket.sure
+    }
+}
+
+/// On so many rings a thread sleeps at once with [`sleep_on_any`]: `FUTEX_WAITV_MAX`.
+pub const ANY_MOST: usize = 128;
+
+/// Sleeps until a producer publishes what one of these consumers has asked for, for at most `limit`. May return
+/// early. Afterwards each consumer withdraws its request.
+///
+/// Returns false, and has not slept, if there are more than [`ANY_MOST`] of them or none, and where the system
+/// cannot do that: before Linux 5.16, or where a seccomp filter forbids `futex_waitv(2)`.
+#[must_use]
+pub fn sleep_on_any(armed: &[Armed<'_>], limit: Duration) -> bool {
+    let Some(most) = armed.iter().map(|armed| armed.ticket.most).min() else { return false };
+    let words = armed.iter().map(|armed| (armed.word.as_ptr(), armed.ticket.value));
+    armed.len() <= ANY_MOST && futex::sleep_on_any(words, limit.min(most))
 }

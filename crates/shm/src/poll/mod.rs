@@ -9,8 +9,11 @@
 //! * where io_uring is not available, as in most containers, by one thread for each 127 rings,
 //!   which waits for all of its rings in one call and writes to eventfds (Linux 5.16; on older
 //!   kernels it polls every 5 ms).
+//!
+//! A thread that sleeps on very many rings does so by one io_uring for all of them: `many`.
 
 mod front_page;
+pub(crate) mod many;
 pub(crate) mod pollable;
 mod thread;
 mod uring;

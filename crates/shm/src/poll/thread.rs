@@ -3,12 +3,12 @@
 
 use crate::poll::front_page::FrontPage;
 use crate::sys::fork;
+use crate::sys::futex::{on_the_clock, wait_for};
 use nix::libc;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
-use rustix::thread::futex::{self, Wait, WaitFlags, WaitPtr, WaitvFlags};
+use rustix::thread::futex::{self, WaitFlags, WaitvFlags};
 use rustix::thread::{ClockId, Timespec};
-use rustix::time::clock_gettime;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::null_mut;
@@ -207,11 +207,12 @@ impl Shard {
                 lines.all.clone()
             };
             let mut first = None;
-            let mut waits = vec![wait(&self.news, news, WaitFlags::PRIVATE)];
+            let mut waits = vec![wait_for(self.news.as_ptr(), news, WaitFlags::PRIVATE)];
             let mut listening = Vec::new();
             for line in &all {
                 if let Some(asked) = &*lock(&line.asked) {
-                    waits.push(wait(line.page.word(), asked.value, WaitFlags::empty()));
+                    let word = line.page.word().as_ptr();
+                    waits.push(wait_for(word, asked.value, WaitFlags::empty()));
                     first = [first, asked.until].into_iter().flatten().min();
                     listening.push(line);
                 }
@@ -245,21 +246,6 @@ impl Shard {
             listening.iter().for_each(|line| line.check_time(now));
         }
     }
-}
-
-fn wait(word: &AtomicU32, value: u32, private: WaitFlags) -> Wait {
-    let mut wait = Wait::new();
-    wait.val = value.into();
-    wait.uaddr = WaitPtr::new(word.as_ptr().cast());
-    wait.flags = WaitFlags::SIZE_U32 | private;
-    wait
-}
-
-/// Converts an instant to the kernel's monotonic clock.
-fn on_the_clock(at: Instant) -> Timespec {
-    let left = Timespec::try_from(at.saturating_duration_since(Instant::now())).ok();
-    let then = left.and_then(|left| clock_gettime(ClockId::Monotonic).checked_add(left));
-    then.unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
 }
 
 /// Blocks all signals: they are for the program's own threads, which may rely on having blocked

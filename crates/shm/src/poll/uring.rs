@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// `FUTEX2_SIZE_U32`, and not private: other processes wake it.
-const FUTEX_FLAGS: u32 = 2;
+pub(crate) const FUTEX_FLAGS: u32 = 2;
 /// `FUTEX_BITSET_MATCH_ANY`.
-const ANY_WAKE: u64 = u32::MAX as u64;
+pub(crate) const ANY_WAKE: u64 = u32::MAX as u64;
 /// A wait, and the limit that is linked to it.
 const ENTRIES: u32 = 2;
 

@@ -2,11 +2,11 @@
 
 use perfring_ring::{Fences, Ring, full_fence};
 use rustix::io::Errno;
-use rustix::thread::futex;
+use rustix::thread::futex::{self, Wait, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::thread::{ClockId, MembarrierCommand, Timespec, membarrier};
 use rustix::time::clock_gettime;
-use std::sync::atomic::AtomicU32;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// The longest single sleep of a thread that may miss a wake: a producer waiting for a foreign perf
 /// reader, which wakes nobody, and any thread where `membarrier` is forbidden.
@@ -85,6 +85,44 @@ pub(crate) fn sleep(word: &AtomicU32, value: u32, limit: Duration) {
         // speed.
         Err(_) => std::thread::sleep(limit.min(Duration::from_millis(1))),
     }
+}
+
+/// Sleeps while each of these words holds the value beside it, for at most `limit`: on all of them in one call
+/// (`futex_waitv`, Linux 5.16). Returns false, and has not slept, where that cannot be.
+pub(crate) fn sleep_on_any(words: impl Iterator<Item = (*mut u32, u32)>, limit: Duration) -> bool {
+    /// Found once: an older kernel, or a seccomp filter. Relaxed: it guards nothing.
+    static MISSING: AtomicBool = AtomicBool::new(false);
+    if MISSING.load(Ordering::Relaxed) {
+        return false;
+    }
+    let waits: Vec<Wait> =
+        words.map(|(word, value)| wait_for(word, value, WaitFlags::empty())).collect();
+    let until = Instant::now().checked_add(limit).map(on_the_clock);
+    match futex::waitv(&waits, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic) {
+        // As in `sleep`.
+        Ok(_) | Err(Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR) => true,
+        Err(Errno::NOSYS | Errno::PERM) => {
+            MISSING.store(true, Ordering::Relaxed);
+            false
+        }
+        Err(_) => false,
+    }
+}
+
+/// Describes one futex of several that a thread waits for.
+pub(crate) fn wait_for(word: *mut u32, value: u32, private: WaitFlags) -> Wait {
+    let mut wait = Wait::new();
+    wait.val = value.into();
+    wait.uaddr = WaitPtr::new(word.cast());
+    wait.flags = WaitFlags::SIZE_U32 | private;
+    wait
+}
+
+/// Converts an instant to the kernel's monotonic clock.
+pub(crate) fn on_the_clock(at: Instant) -> Timespec {
+    let left = Timespec::try_from(at.saturating_duration_since(Instant::now())).ok();
+    let then = left.and_then(|left| clock_gettime(ClockId::Monotonic).checked_add(left));
+    then.unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
 }
 
 /// Sleeps as a producer until the consumer's tail has reached `target`, for at most `limit` or a

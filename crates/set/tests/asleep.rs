@@ -1,0 +1,255 @@
+//! A merge in which no item waits sleeps on all its rings at once, and looks at none of them until one wakes it: by
+//! `futex_waitv(2)` on up to 128 rings, by an io_uring on more.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use perfring_abi::Header;
+use perfring_consumer::advanced::ManyWaits;
+use perfring_consumer::{Consumer, Item, Observer, Start};
+use perfring_producer::{Options, Producer, RecordType, SharedProducer};
+use perfring_set::{FullestFirst, Merge, SourceId};
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const DELAY: Duration = Duration::from_millis(1);
+/// Long enough for thousands of polls by the schedule, and for less than three ticks.
+const QUIET: Duration = Duration::from_millis(1500);
+/// Of what should come at once.
+const LIMIT: Duration = Duration::from_secs(20);
+/// So often that a tick for each, a second, would be beyond the limit.
+const ROUNDS: usize = 200;
+
+struct Rings {
+    _dir: tempfile::TempDir,
+    paths: Vec<PathBuf>,
+}
+
+impl Rings {
+    fn new(count: usize) -> (Self, Vec<Producer>) {
+        let dir = tempfile::tempdir().unwrap();
+        let paths: Vec<_> = (0..count).map(|at| dir.path().join(at.to_string())).collect();
+        let options = Options { size: 4096, time: true, ..Options::default() };
+        let producers = paths.iter().map(|path| Producer::create(path, &options).unwrap());
+        let producers = producers.collect();
+        (Rings { _dir: dir, paths }, producers)
+    }
+
+    fn merge(&self) -> (Merge, Vec<SourceId>) {
+        let mut merge = Merge::new(DELAY).unwrap();
+        let add = |path: &PathBuf| merge.add(Box::new(Consumer::attach(path).unwrap()));
+        let ids = self.paths.iter().map(add).collect();
+        (merge, ids)
+    }
+}
+
+/// Returns whether the ring's consumer has asked for a wake: `wait_armed`.
+fn is_armed(path: &Path) -> bool {
+    let mut word = [0; 4];
+    let armed = offset_of!(Header, wait.armed) as u64;
+    File::open(path).unwrap().read_exact_at(&mut word, armed).unwrap();
+    word != [0; 4]
+}
+
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is() {
+        assert!(since.elapsed() < LIMIT, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+fn next(merge: &mut Merge) -> Option<(SourceId, Vec<u8>)> {
+    let merged = merge.next().unwrap()?;
+    let Item::Record(record) = merged.item else { panic!("{:?}", merged.item) };
+    let (source, bytes) = (merged.source, record.bytes.to_vec());
+    let resume_point = merge.resume_point(source).unwrap();
+    merge.release(source, &resume_point);
+    Some((source, bytes))
+}
+
+fn wait_for_one(merge: &mut Merge) -> (SourceId, Vec<u8>) {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = next(merge) {
+            return found;
+        }
+        assert!(since.elapsed() < LIMIT, "nothing came");
+        merge.wait(LIMIT);
+    }
+}
+
+/// More than fit into one `futex_waitv`, if an io_uring can be had.
+fn counts() -> Vec<usize> {
+    match ManyWaits::new() {
+        Ok(_) => vec![1, 128, 129, 300],
+        Err(error) => {
+            println!(
+                "SKIPPED: sleeping on more than 128 rings: no io_uring that waits for futexes ({error})"
+            );
+            vec![1, 128]
+        }
+    }
+}
+
+#[test]
+fn nothing_is_polled_while_all_rings_are_idle() {
+    for count in counts() {
+        let (rings, _producers) = Rings::new(count);
+        let (mut merge, _) = rings.merge();
+        assert!(!merge.wait(Duration::from_millis(50)), "a first sleep, for the requests");
+        let before = merge.figures().polls;
+        let since = Instant::now();
+        while since.elapsed() < QUIET {
+            assert!(!merge.wait(QUIET / 10));
+            assert!(next(&mut merge).is_none());
+        }
+        let rounds = (merge.figures().polls - before) / count as u64;
+        println!("{count} rings: each was polled {rounds} times in {QUIET:?}");
+        // After each of the ten waits and at two or three ticks, some twice.
+        assert!(rounds <= 50, "{rounds} polls of each of {count} rings");
+    }
+}
+
+#[test]
+fn each_publish_wakes_the_sleeper() {
+    for count in counts() {
+        let (rings, mut producers) = Rings::new(count);
+        let (mut merge, ids) = rings.merge();
+        let paths = &rings.paths;
+        std::thread::scope(|scope| {
+            let (done, go_on) = std::sync::mpsc::channel();
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    until("all are asleep", || paths.iter().all(|path| is_armed(path)));
+                    producers[round * 7 % count].publish(&round.to_ne_bytes()).unwrap();
+                    go_on.recv().unwrap();
+                }
+            });
+            let since = Instant::now();
+            for round in 0..ROUNDS {
+                let (source, bytes) = wait_for_one(&mut merge);
+                assert_eq!((source, bytes), (ids[round * 7 % count], round.to_ne_bytes().to_vec()));
+                done.send(()).unwrap();
+            }
+            let took = since.elapsed();
+            println!("{count} rings: {ROUNDS} wakes in {took:?}");
+            assert!(took < LIMIT, "most wakes came by the tick");
+        });
+    }
+}
+
+#[test]
+fn sources_come_and_go_in_a_merge_that_is_asleep() {
+    for count in counts() {
+        let (rings, mut producers) = Rings::new(count + 1);
+        let mut merge = Merge::new(DELAY).unwrap();
+        let ids: Vec<SourceId> = rings.paths[..count]
+            .iter()
+            .map(|path| merge.add(Box::new(Consumer::attach(path).unwrap())))
+            .collect();
+        assert!(!merge.wait(Duration::from_millis(50)));
+        // One that has a record already.
+        producers[count].publish(b"new").unwrap();
+        let new = merge.add(Box::new(Consumer::attach(&rings.paths[count]).unwrap()));
+        assert_eq!(wait_for_one(&mut merge), (new, b"new".to_vec()));
+        assert!(!merge.wait(Duration::from_millis(50)));
+        // One that is asleep leaves no request behind, and the next of its place has its own.
+        drop(merge.remove(ids[0]).unwrap());
+        assert!(!is_armed(&rings.paths[0]));
+        let again = merge.add(Box::new(Consumer::attach(&rings.paths[0]).unwrap()));
+        assert!(!merge.wait(Duration::from_millis(50)));
+        for at in [0, count] {
+            producers[at].publish(b"again").unwrap();
+            let from = if at == 0 { again } else { new };
+            assert_eq!(wait_for_one(&mut merge), (from, b"again".to_vec()));
+        }
+    }
+}
+
+#[test]
+fn an_observer_among_the_sources_is_polled_and_so_are_all() {
+    let (rings, mut producers) = Rings::new(3);
+    let mut merge = Merge::new(DELAY).unwrap();
+    let consumer = merge.add(Box::new(Consumer::attach(&rings.paths[0]).unwrap()));
+    let observer = merge.add(Box::new(Observer::open(&rings.paths[1], Start::Oldest).unwrap()));
+    let since = Instant::now();
+    for (at, from) in [(0, consumer), (1, observer)].repeat(10) {
+        assert!(!merge.wait(Duration::from_millis(5)));
+        producers[at].publish(&[at as u8]).unwrap();
+        assert_eq!(wait_for_one(&mut merge), (from, vec![at as u8]));
+    }
+    assert!(since.elapsed() < LIMIT);
+    // Once it is gone there is no more reason for that.
+    drop(merge.remove(observer));
+    assert!(!merge.wait(Duration::from_millis(50)));
+    let before = merge.figures().polls;
+    assert!(!merge.wait(QUIET));
+    assert!(merge.figures().polls - before <= 8);
+}
+
+#[test]
+fn a_ring_behind_an_open_reservation_is_looked_after() {
+    for count in counts() {
+        let (rings, _producers) = Rings::new(count - 1);
+        let (mut merge, _) = rings.merge();
+        let path = rings._dir.path().join("shared");
+        let options = Options { size: 4096, time: true, ..Options::default() };
+        let (slow, quick) = (
+            SharedProducer::create(&path, &options).unwrap(),
+            SharedProducer::attach(&path).unwrap(),
+        );
+        let shared = merge.add(Box::new(Consumer::attach(&path).unwrap()));
+        assert!(!merge.wait(Duration::from_millis(50)));
+        for _ in 0..3 {
+            let mut first = slow.reserve(RecordType::BYTES, 5).unwrap();
+            quick.publish(b"second").unwrap();
+            assert!(!merge.wait(Duration::from_millis(50)), "nothing can be read yet");
+            first.copy_from_slice(b"first");
+            first.commit();
+            assert_eq!(wait_for_one(&mut merge), (shared, b"first".to_vec()));
+            assert_eq!(wait_for_one(&mut merge), (shared, b"second".to_vec()));
+        }
+        // A hole is nothing to wake up for, again and again.
+        drop(slow.reserve(RecordType::BYTES, 5).unwrap());
+        let before = merge.figures().polls;
+        assert!(!merge.wait(Duration::from_millis(300)));
+        let rounds = (merge.figures().polls - before) / count as u64;
+        assert!(rounds < 100, "{rounds} polls of each of {count} rings");
+    }
+}
+
+#[test]
+fn the_fullest_ring_first_sleeps_too() {
+    let (rings, mut producers) = Rings::new(5);
+    let mut fullest = FullestFirst::new();
+    for path in &rings.paths {
+        fullest.add(Box::new(Consumer::attach(path).unwrap()));
+    }
+    let paths = &rings.paths;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for round in 0..ROUNDS {
+                until("all are asleep", || paths.iter().all(|path| is_armed(path)));
+                producers[round % 5].publish(&round.to_ne_bytes()).unwrap();
+                until("it woke", || !paths.iter().all(|path| is_armed(path)));
+            }
+        });
+        let since = Instant::now();
+        for round in 0..ROUNDS {
+            let item = loop {
+                assert!(since.elapsed() < LIMIT, "most wakes came by the tick, or none");
+                let Some(merged) = fullest.next().unwrap() else {
+                    fullest.wait(LIMIT);
+                    continue;
+                };
+                let Item::Record(record) = merged.item else { panic!("{:?}", merged.item) };
+                break (merged.source, record.bytes.to_vec());
+            };
+            assert_eq!(item.1, round.to_ne_bytes());
+            let resume_point = fullest.resume_point(item.0).unwrap();
+            fullest.release(item.0, &resume_point);
+        }
+    });
+}
