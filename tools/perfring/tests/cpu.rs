@@ -46,6 +46,55 @@ fn a_directory_with_a_ring_per_cpu_is_made_published_to_and_read() {
 }
 
 #[test]
+fn a_set_is_counted_checked_recovered_and_removed_as_a_whole() {
+    let place = Place::new();
+    let set = place.path("set");
+    let set = set.to_str().unwrap();
+    assert_eq!(run(&["create", set, "--producers", "cpu", "--size", "16K"], b"").code(), 0);
+    // On each CPU that this process may run on, so in at least one ring.
+    let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect();
+    let published = run(&["publish", set], lines.as_bytes());
+    let refused = published.err().contains("lost");
+    assert!(refused, "{}", published.err());
+
+    let json = json_lines(&run(&["stat", "--json", set], b"").out());
+    let (sum, rings) = json.split_last().unwrap();
+    assert_eq!((&sum["dir"], &sum["rings"]), (&set.into(), &rings.len().into()));
+    for name in ["written_records", "present_bytes", "full_records", "reclaimed_bytes", "data_size"] {
+        let all: u64 = rings.iter().map(|ring| ring[name].as_u64().unwrap()).sum();
+        assert_eq!(sum[name].as_u64(), Some(all), "{name}");
+    }
+    let of = |name: &str| sum[name].as_u64().unwrap();
+    assert_eq!(of("written_records") + of("full_records"), 1000, "{sum}");
+    assert_eq!(sum["balanced"], true);
+
+    let text = run(&["stat", set], b"").out();
+    for part in ["one for each CPU that published", "every record of every ring is accounted for"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let written = text.lines().find(|line| line.trim_start().starts_with("written")).unwrap();
+    assert!(written.contains(&of("written_records").to_string()), "{written}");
+    let doctor = run(&["doctor", set], b"").out();
+    assert_eq!(doctor.matches("up to 64 processes on CPU ").count(), rings.len(), "{doctor}");
+    assert_eq!(run(&["recover", set], b"").out().lines().count(), rings.len());
+
+    // Nothing of it is removed while one ring is in use.
+    let consumer = perfring_consumer::Consumer::attach(rings[0]["ring"].as_str().unwrap()).unwrap();
+    run(&["rm", set], b"").refuses(1, "a process is attached to");
+    assert_eq!(fs::read_dir(set).unwrap().count(), rings.len());
+    drop(consumer);
+    assert_eq!(run(&["rm", set], b"").code(), 0);
+    assert!(!fs::exists(set).unwrap());
+    run(&["stat", set], b"").refuses(3, "does not exist");
+    fs::create_dir(set).unwrap();
+    run(&["stat", set], b"").refuses(3, "there is no ring in");
+    run(&["rm", set], b"").refuses(3, "there is no ring in");
+    let other = format!("{set}/other");
+    assert_eq!(run(&["create", &other], b"").code(), 0);
+    run(&["rm", set], b"").refuses(1, "is not the ring of a CPU");
+}
+
+#[test]
 fn each_record_says_who_wrote_it() {
     let place = Place::new();
     let set = place.path("set");

@@ -1,6 +1,7 @@
 //! `perfring recover`: ends what dead producers of a shared ring left open.
 
 use crate::args;
+use crate::events::input::rings_of;
 use crate::failure::Failure;
 use crate::owner::{count, held_up, owner};
 use perfring_consumer::{AttachError, Location, Producers, Recovered, Stat};
@@ -11,18 +12,22 @@ use std::io::{self, Write};
 /// Turns their open reservations into holes, publishes the records behind them, and frees a lock
 /// that one of them held. A live producer is never taken over, even a stopped one. This command is
 /// rarely needed: a producer that needs the space does the same. It is for a ring whose producers
-/// are all dead, or idle.
+/// are all dead, or idle. Of a directory, recovers all rings.
 ///
 /// Example: perfring recover /dev/shm/ticks
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A path, or shm:NAME
+    /// A path, shm:NAME, or a directory of rings
     #[arg(value_parser = args::location())]
     ring: Location,
 }
 
+/// All of them, also after one that cannot be recovered.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let location = &args.ring;
+    rings_of(&args.ring)?.iter().map(recover).fold(Ok(()), Result::and)
+}
+
+fn recover(location: &Location) -> Result<(), Failure> {
     let before = Stat::read(location)?;
     if before.layout.producers == Producers::One {
         return say(&[format!(

@@ -48,6 +48,14 @@ pub(crate) fn open(locations: &[Location]) -> Result<Box<dyn Events>, Failure> {
     Ok(Box::new(Still::open(&rings)?))
 }
 
+/// Returns the rings that a name refers to: itself, or those of a directory.
+pub(crate) fn rings_of(location: &Location) -> Result<Vec<Location>, Failure> {
+    match location {
+        Location::File(path) if path.is_dir() => rings_in(path),
+        _ => Ok(vec![location.clone()]),
+    }
+}
+
 /// Returns the rings of a directory, sorted by name.
 fn rings_in(dir: &Path) -> Result<Vec<Location>, Failure> {
     let listed = perfring_set::list(dir);

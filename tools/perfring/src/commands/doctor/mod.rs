@@ -9,6 +9,7 @@ mod ring;
 
 use crate::args;
 use crate::columns;
+use crate::events::input::rings_of;
 use crate::failure::Failure;
 use perfring_consumer::Location;
 use report::{Report, SHM};
@@ -25,7 +26,7 @@ use std::path::Path;
 /// Example: perfring doctor /dev/shm/ticks
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Paths, or shm:NAME
+    /// Paths, shm:NAME, or directories of rings
     #[arg(value_name = "RING", value_parser = args::location())]
     rings: Vec<Location>,
     /// One JSON object per line and check: subject, check, level, message, advice
@@ -40,7 +41,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let rings = if args.rings.is_empty() {
         files::rings_in(Path::new(SHM)).into_iter().map(Location::from).collect()
     } else {
-        args.rings.clone()
+        let mut rings = Vec::new();
+        for named in &args.rings {
+            // One that cannot be listed is checked as what it was named as, which says why.
+            rings.extend(rings_of(named).unwrap_or_else(|_| vec![named.clone()]));
+        }
+        rings
     };
     if rings.is_empty() {
         report.ok("rings", format!("none in {SHM} that can be read"))?;

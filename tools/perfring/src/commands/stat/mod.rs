@@ -1,6 +1,7 @@
 //! `perfring stat`: a ring's figures.
 
 mod producers;
+mod set;
 mod text;
 
 use crate::args;
@@ -16,12 +17,13 @@ use std::time::{Duration, Instant};
 /// Show a ring's figures: positions, who is attached, what was written, read and lost
 ///
 /// Needs read permission and disturbs no process. For a shared ring it also shows each producer,
-/// and the one that holds the others up, if any.
+/// and the one that holds the others up, if any. Of a directory it shows the sums over its rings,
+/// and with --json first each ring.
 ///
 /// Example: perfring stat --json -i 1 /dev/shm/ticks
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A path, or shm:NAME
+    /// A path, shm:NAME, or a directory of rings
     #[arg(value_parser = args::location())]
     ring: Location,
     /// One JSON object per line, with the names of the ABI
@@ -34,6 +36,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
+    if let Location::File(dir) = &args.ring
+        && dir.is_dir()
+    {
+        return set::run(args, &stop);
+    }
     let mut out = BufWriter::new(io::stdout().lock());
     let width = columns::width();
     let mut before: Option<(Instant, Stat)> = None;
@@ -57,9 +64,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         let Some(interval) = args.interval else { return Ok(()) };
         before = Some((now, stat));
-        while now.elapsed() < interval {
-            stop.check()?;
-            std::thread::sleep(POLL.min(interval.saturating_sub(now.elapsed())));
-        }
+        pause(now, interval, &stop)?;
     }
+}
+
+fn pause(since: Instant, interval: Duration, stop: &Stop) -> Result<(), Failure> {
+    while since.elapsed() < interval {
+        stop.check()?;
+        std::thread::sleep(POLL.min(interval.saturating_sub(since.elapsed())));
+    }
+    Ok(())
 }

@@ -1,0 +1,137 @@
+//! The sums over the rings of a directory.
+
+use super::{Args, pause};
+use crate::events::input::rings_of;
+use crate::failure::Failure;
+use crate::figures::accounts::{self, Balance, Fill, counts, is_fed};
+use crate::figures::json;
+use crate::output::json::line;
+use crate::owner::count;
+use crate::stop::Stop;
+use perfring_consumer::{Count, Location, Producers, Stat};
+use serde_json::{Value, json};
+use std::io::{self, BufWriter, Write};
+use std::time::Instant;
+
+pub(super) fn run(args: &Args, stop: &Stop) -> Result<(), Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut first = true;
+    loop {
+        let now = Instant::now();
+        let mut rings = Vec::new();
+        for ring in rings_of(&args.ring)? {
+            match accounts::read(&ring) {
+                Err(Failure::NotFound(_)) => {} // removed meanwhile
+                stat => rings.push((ring, stat?)),
+            }
+        }
+        let written = if args.json {
+            write_json(&mut out, &args.ring, &rings)
+        } else {
+            write_text(&mut out, &args.ring, &rings, first)
+        };
+        written.and_then(|()| out.flush()).map_err(Failure::output)?;
+        if let Some((ring, _)) = rings.iter().find(|(_, stat)| stat.totals.is_none()) {
+            return Err(Failure::Damaged(format!(
+                "the totals of {ring} are damaged, and not in the sums; `perfring stat {ring}` says more"
+            )));
+        }
+        first = false;
+        let Some(interval) = args.interval else { return Ok(()) };
+        pause(now, interval, stop)?;
+    }
+}
+
+/// The counts of all rings, by name, in the order of their first ring.
+fn sums(rings: &[(Location, Stat)]) -> Vec<(&'static str, Count)> {
+    let mut sums: Vec<(&'static str, Count)> = Vec::new();
+    let totals = rings.iter().filter_map(|(_, stat)| Some((&stat.layout, stat.totals.as_ref()?)));
+    for (name, count) in totals.flat_map(|(layout, totals)| counts(layout, totals)) {
+        match sums.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum = sum.plus(count),
+            None => sums.push((name, count)),
+        }
+    }
+    sums
+}
+
+/// Whether every record of every ring is accounted for.
+fn is_balanced(rings: &[(Location, Stat)]) -> bool {
+    rings.iter().all(|(_, stat)| {
+        stat.totals.as_ref().is_some_and(|totals| Balance::of(stat.layout.policy, totals).holds())
+    })
+}
+
+fn fill(rings: &[(Location, Stat)]) -> Fill {
+    rings.iter().fold(Fill::default(), |sum, (_, stat)| {
+        let used = stat.totals.map_or(0, |totals| totals.head.saturating_sub(totals.tail));
+        Fill {
+            used: sum.used.saturating_add(used),
+            size: sum.size.saturating_add(stat.layout.data_size),
+        }
+    })
+}
+
+fn write_text(
+    out: &mut impl Write,
+    dir: &Location,
+    rings: &[(Location, Stat)],
+    first: bool,
+) -> io::Result<()> {
+    if !first {
+        writeln!(out)?;
+    }
+    let cpus = rings.iter().filter(|(_, stat)| stat.layout.producers == Producers::Cpu).count();
+    let kind = match cpus {
+        0 => "",
+        all if all == rings.len() => ", one for each CPU that published",
+        _ => ", some of them of CPUs",
+    };
+    let fed = rings.iter().filter(|(_, stat)| is_fed(stat)).count();
+    let read = rings.iter().filter(|(_, stat)| stat.consumer.alive).count();
+    let held = rings.iter().filter(|(_, stat)| stat.held_up.is_some()).count();
+    let Fill { used, size } = fill(rings);
+    writeln!(out, "{dir}")?;
+    writeln!(out, "  rings        {}{kind}", rings.len())?;
+    writeln!(out, "  size         {:.1}% full ({used} of {size} bytes)", fill(rings).percent())?;
+    writeln!(
+        out,
+        "  attached     producers to {}, a consumer to {read}",
+        count(fed as u64, "ring")
+    )?;
+    if held > 0 {
+        writeln!(
+            out,
+            "  held up      {}: see `perfring doctor {dir}`",
+            count(held as u64, "ring")
+        )?;
+    }
+    writeln!(out, "\n  {:<12} {:>14} {:>18}", "", "records", "bytes")?;
+    for (name, count) in sums(rings) {
+        writeln!(out, "  {name:<12} {:>14} {:>18}", count.records, count.bytes)?;
+    }
+    let balance = match is_balanced(rings) {
+        true => "every record of every ring is accounted for",
+        false => "not yet, as rings are in use: `perfring ls` lists them",
+    };
+    writeln!(out, "\n  balance      {balance}")
+}
+
+fn write_json(out: &mut impl Write, dir: &Location, rings: &[(Location, Stat)]) -> io::Result<()> {
+    for (ring, stat) in rings {
+        line(out, &json::object(ring, stat, None))?;
+    }
+    let Fill { used, size } = fill(rings);
+    let mut sum = json!({
+        "dir": dir.to_string(),
+        "rings": rings.len(),
+        "data_size": size,
+        "used_bytes": used,
+        "balanced": is_balanced(rings),
+    });
+    for (name, count) in sums(rings) {
+        sum[format!("{name}_records")] = Value::from(count.records);
+        sum[format!("{name}_bytes")] = Value::from(count.bytes);
+    }
+    line(out, &sum)
+}
