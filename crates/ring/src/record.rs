@@ -80,6 +80,25 @@ impl<L: FnMut(u64) -> u64> Iterator for Walk<L> {
     }
 }
 
+/// How many records [`Walk::passes_group`] checks together.
+pub(crate) const GROUP: usize = 7;
+
+impl<L: FnMut(u64) -> u64> Walk<L> {
+    /// Passes the next [`GROUP`] records if all have the header word of the last one, `word`. Returns whether it
+    /// did. No step waits for the header before it, as in `next`.
+    #[inline(always)]
+    pub(crate) fn passes_group(&mut self, word: RecordWord) -> bool {
+        let (size, all) = (word.size(), GROUP as u64 * word.size());
+        let pos = self.pos;
+        let alike = self.end - pos >= all
+            && (0..GROUP as u64).all(|nth| (self.load)(pos + nth * size) == word.raw());
+        if alike {
+            self.pos = pos + all;
+        }
+        alike
+    }
+}
+
 impl<'a> Ring<'a> {
     /// The records between two positions, by relaxed loads. The caller has acquired a head that is
     /// not before `end` (B), or wrote them itself, or checks the tail afterwards to find out

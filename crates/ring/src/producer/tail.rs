@@ -10,15 +10,15 @@
 
 use crate::counters::Count;
 use crate::oldest::{taken_over, write_mark};
-use crate::record::{Corrupt, Record};
+use crate::record::{Corrupt, GROUP, Record};
 use crate::seq_latch::SeqLatchWriter;
 use crate::view::Ring;
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{MARK_AHEAD, RecordWord};
 
 const AHEAD: usize = MARK_AHEAD as usize;
-/// How many records are checked together: the number of slots in `ends` is one plus nine of these.
-const GROUP: usize = 7;
+/// The number of slots in `ends` is one and nine groups.
+const _: () = assert!(AHEAD == 1 + 9 * GROUP);
 
 /// The tail, and what is known of the records from there on.
 #[derive(Debug)]
@@ -111,11 +111,8 @@ impl Tail {
             pos += size;
             ends[known] = pos;
             known += 1;
-            // While all headers are identical, no step waits for the header before it.
             while let Some(group) = ends.get_mut(known..known + GROUP)
-                && head - pos >= GROUP as u64 * size
-                && (0..GROUP as u64)
-                    .all(|nth| ring.word(pos + nth * size).load(Ordering::Relaxed) == word.raw())
+                && records.passes_group(word)
             {
                 for end in group {
                     pos += size;
@@ -124,7 +121,6 @@ impl Tail {
                 known += GROUP;
                 like += GROUP as u64;
             }
-            records.pos = pos;
             if word.is_data() {
                 count = count.plus(Count { records: like, bytes: like * size });
             }

@@ -2,7 +2,7 @@
 
 use crate::counters::Count;
 use crate::oldest::write_mark;
-use crate::record::Corrupt;
+use crate::record::{Corrupt, GROUP, Record};
 use crate::seq_latch::{self, SeqLatchWriter};
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
@@ -99,11 +99,18 @@ impl KnownTail {
             }
             let Some(record) = records.next() else { break };
             more -= usize::from(fits);
-            let record = record?;
-            if record.word.is_data() {
-                overwritten.add(record.size());
+            let Record { word, .. } = record?;
+            let (size, mut like) = (word.size(), 1);
+            to += size;
+            // Groups of which the last record is needed, too.
+            while end - to > mask + (GROUP as u64 - 1) * size && records.passes_group(word) {
+                to += GROUP as u64 * size;
+                like += GROUP as u64;
             }
-            to = record.end();
+            if word.is_data() {
+                let passed = Count { records: like, bytes: like * size };
+                overwritten = overwritten.plus(passed);
+            }
         }
         Ok((to, overwritten))
     }
