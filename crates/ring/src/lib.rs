@@ -95,7 +95,7 @@ pub use read_error::ReadError;
 pub use record::{Corrupt, Found, Frame, Lost, Range};
 pub use recount::newest_timestamp;
 pub use reserve::{Refusal, Reserved};
-pub use shared::cpu::{OPEN, Sequence, close, owes_wake, section};
+pub use shared::cpu::{OPEN, Sequence, close, is_awaited, owes_wake, section};
 pub use shared::locked_room::Unattached;
 pub use shared::owner::{LOCK_ROUNDS, Recovered, recover};
 pub use shared::publish::SharedWriter;

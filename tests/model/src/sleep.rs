@@ -4,7 +4,7 @@
 //! | step | in the code |
 //! |---|---|
 //! | `Arms` to `Sleeps` | `Ring::prepare_sleep`, `ConsumerMapping::sleep` |
-//! | `Looks`, `Takes`, `Wakes` | `Ring::owes_wake` and `futex::wake_if`: `wait_armed` is swapped, `wait_seq` is counted, `FUTEX_WAKE` |
+//! | `Looks`, `Takes`, `Wakes` | `is_awaited`, `owes_wake` and `futex::wake_if`: `wait_armed` is swapped, `wait_seq` is counted, `FUTEX_WAKE` |
 //! | `Attaches` | the wake of who attaches |
 //! | `Rouses` | the wake at the first refusal after a record |
 //! | a tick | `until_tick` |

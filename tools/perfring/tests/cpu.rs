@@ -60,7 +60,8 @@ fn a_set_is_counted_checked_recovered_and_removed_as_a_whole() {
     let json = json_lines(&run(&["stat", "--json", set], b"").out());
     let (sum, rings) = json.split_last().unwrap();
     assert_eq!((&sum["dir"], &sum["rings"]), (&set.into(), &rings.len().into()));
-    for name in ["written_records", "present_bytes", "full_records", "reclaimed_bytes", "data_size"] {
+    for name in ["written_records", "present_bytes", "full_records", "reclaimed_bytes", "data_size"]
+    {
         let all: u64 = rings.iter().map(|ring| ring[name].as_u64().unwrap()).sum();
         assert_eq!(sum[name].as_u64(), Some(all), "{name}");
     }

@@ -32,7 +32,7 @@ use crate::shared::running;
 use crate::view::{Liveness, Ring, Shared};
 use crate::wait::{Fences, Wake, claim_wake};
 use perfring_abi::atomic::{Ordering, fence};
-use perfring_abi::{RecordWord, record_size};
+use perfring_abi::{Header, RecordWord, record_size};
 
 /// The `cpu_state` of a ring that is open to sequences.
 pub const OPEN: u64 = 0;
@@ -152,20 +152,23 @@ impl LockedRoom {
     }
 }
 
-/// To be called after a sequence has published a record: returns whether a wake is owed.
+/// To be called after a sequence has published a record: returns whether a consumer has asked for a wake, so that
+/// [`owes_wake`] is to be called.
 #[inline(always)]
 #[must_use]
-pub fn owes_wake(ring: Ring<'_>, fences: Fences, wake: Wake) -> bool {
+pub fn is_awaited(header: &Header, fences: Fences, wake: Wake) -> bool {
     if wake == Wake::No {
         return false;
     }
     fences.light(); // I, pairs with J
     // Relaxed: I orders it.
-    ring.header.wait.armed.load(Ordering::Relaxed) != 0 && claim(ring, wake)
+    header.wait.armed.load(Ordering::Relaxed) != 0
 }
 
+/// After [`is_awaited`]: returns whether this publish wakes the consumer.
 #[cold]
-fn claim(ring: Ring<'_>, wake: Wake) -> bool {
+#[must_use]
+pub fn owes_wake(ring: Ring<'_>, wake: Wake) -> bool {
     let head = ring.head();
     // As many records as there can be: a consumer that waits for a number of them may be woken early.
     let uncounted =

@@ -3,7 +3,7 @@
 use super::expected::{Kind, add, payload, who};
 use super::world::{KIND, ROUNDS, World};
 use perfring_abi::{LOST_SIZE, Lead, Policy, RecordWord, Report};
-use perfring_ring::{Fences, Refusal, Reserved, Sequence, Wake, close, owes_wake, section};
+use perfring_ring::{Fences, Refusal, Reserved, Sequence, Wake, close, is_awaited, section};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -52,7 +52,7 @@ impl World<'_> {
                     let kind = Kind::Data { id, len, time };
                     self.expected.granted(slot, head, word.size(), kind);
                     self.tally.by_sequence += 1;
-                    assert!(!owes_wake(ring, Fences::Full, Wake::Auto), "nobody sleeps");
+                    assert!(!is_awaited(ring.header(), Fences::Full, Wake::Auto), "nobody sleeps");
                     return done;
                 }
                 Some(Sequence::Slow) => return done,

@@ -18,7 +18,7 @@ use crate::sys::rseq::{Ended, LONGEST, NoRseq, Place, Thread, Whole};
 use crate::sys::sequence;
 use crate::sys::thread_id;
 use perfring_abi::{HEADER_LEN, Layout, Lead, Producers, RecordType, RecordWord};
-use perfring_ring::{Fences, ProducerTotals, Reading, Refusal, Ring, Wake, owes_wake};
+use perfring_ring::{Fences, ProducerTotals, Reading, Refusal, Ring, Wake, is_awaited, owes_wake};
 use std::fmt;
 use std::marker::PhantomData;
 use std::slice;
@@ -183,8 +183,8 @@ impl CpuWindow {
     #[inline(always)]
     fn sequence(&self, thread: Thread, kind: RecordType, payload: &[u8], now: u64) -> Ended {
         let word = RecordWord::of(kind, payload.len() + self.lead.len());
-        // All words but the last, and the last one with its padding.
-        let words = payload.len().saturating_sub(1) / 8;
+        // All whole words, and what is left with its padding.
+        let words = payload.len() / 8;
         let whole = Whole {
             word: word.raw(),
             size: word.size(),
@@ -210,13 +210,22 @@ impl CpuWindow {
 
     #[inline(always)]
     fn wake(&self, wake: Wake) {
+        // SAFETY: as in `ring`, of which this is a part that fits a register.
+        let header = unsafe { self.place.header.as_ref() };
+        if is_awaited(header, self.fences, wake) {
+            self.wake_sleeper(wake);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake_sleeper(&self, wake: Wake) {
         let ring = self.ring();
-        if owes_wake(ring, self.fences, wake) {
+        if owes_wake(ring, wake) {
             futex::wake(ring.wait_word());
         }
     }
 
-    #[inline(always)]
     fn ring(&self) -> Ring<'_> {
         let Place { header, data, mask, .. } = &self.place;
         // SAFETY: as in `Mirror::ring`, whose mapping this is, for as long as `self`: a page of atomics.
@@ -428,12 +437,12 @@ impl CpuWindow {
     }
 }
 
-/// The last `len` bytes of a payload, 0 to 8, as a word with zeros behind.
+/// The last `len` bytes of a payload, 1 to 7, as a word with zeros behind. Of no bytes, any word.
 #[inline(always)]
 fn last_word(payload: &[u8], len: usize) -> u64 {
     match payload.last_chunk::<8>() {
         // The bytes before them are shifted out.
-        Some(last) => u64::from_le_bytes(*last) >> (8 * (8 - len)),
+        Some(last) => u64::from_le_bytes(*last).wrapping_shr(8 * (8 - len as u32)),
         None => {
             let mut word = [0; 8];
             word[..payload.len()].copy_from_slice(payload);

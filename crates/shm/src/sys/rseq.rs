@@ -66,10 +66,10 @@ pub(crate) struct Whole {
     pub(crate) word: u64,
     /// Bytes in the ring, with header and lead.
     pub(crate) size: u64,
-    /// The payload's words, but the last one.
+    /// The payload's whole words.
     pub(crate) from: *const u8,
     pub(crate) words: u64,
-    /// The last one, padded with zeros. Anything if there is no payload.
+    /// What is left of it, padded with zeros. Anything if nothing is.
     pub(crate) last: u64,
     pub(crate) now: u64,
     /// [`Writer::to_word`](perfring_abi::Writer::to_word) of the present thread, if records say who wrote them.

@@ -157,8 +157,8 @@ const _: () = assert!(TIME == 8 && SAMPLE_ID == 16);
 /// # Safety
 /// `place` names a writable mapping: a header page, and `mask + 1` bytes of data twice in a row, a power
 /// of two of at least 4,096. `whole.size` is 8, and `LEAD`, and the payload's length rounded up
-/// to 8: [`LONGEST`](crate::sys::rseq::LONGEST) at most. `whole.from` has `words` words to be read, one less than the
-/// payload has, if it has any. No slice of this process covers what is free in the ring.
+/// to 8: [`LONGEST`](crate::sys::rseq::LONGEST) at most. `whole.from` has `words` words to be read, as many as are whole
+/// in the payload. No slice of this process covers what is free in the ring.
 ///
 /// What another process stores in the page changes only where in the data area the record goes: the
 /// position is masked, and a record that begins in the first copy ends inside the second.
@@ -199,8 +199,11 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
                         "sub {at}, {size}",
                         "and {at}, [{place} + 16]",
                         "add {at}, [{place} + 8]",
-                        // First: without a payload, this is where another word goes.
+                        concat!("lea {c}, [8*{words} + ", $body, "]"),
+                        "cmp {c}, {size}",
+                        "je 24f",
                         "mov [{at} + {size} - 8], {last}",
+                        "24:",
                         $($stores,)*
                         "mov [{at}], {word}",
                         // An odd one by itself, then two at a time.
@@ -274,6 +277,7 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
                 "and {at}, {at}, {c}",
                 "ldr {c}, [{place}, #8]",
                 "add {at}, {at}, {c}",
+                // First: if nothing is left, this is where another word goes.
                 "sub {t}, {size}, #8",
                 "str {last}, [{at}, {t}]",
                 "cbz {lead}, 21f",
