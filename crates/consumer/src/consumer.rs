@@ -141,7 +141,7 @@ impl Consumer {
         let (wait_strategy, distance) = (self.wait_strategy, &mut self.distance);
         match &mut self.cursor {
             Cursor::InPlace(window) => {
-                match window.next_fast(|cursor| distance.keep(wait_strategy, cursor)) {
+                match window.next_fast(|passed| distance.keep(wait_strategy, passed)) {
                     Ok((frame, bytes)) => Ok(Some(Item::Record(Record::new(&frame, bytes)))),
                     Err(window) => read_in_place(window),
                 }
@@ -184,7 +184,7 @@ impl Consumer {
     pub fn drain(&mut self, visit: impl FnMut(Item<'_>)) -> Result<u64, ReadError> {
         let (wait_strategy, distance) = (self.wait_strategy, &mut self.distance);
         if let Cursor::InPlace(window) = &mut self.cursor {
-            return drain_in_place(window, |cursor| distance.keep(wait_strategy, cursor), visit);
+            return drain_in_place(window, |passed| distance.keep(wait_strategy, passed), visit);
         }
         self.drain_copied(visit)
     }
@@ -194,12 +194,12 @@ impl Consumer {
         let (mut count, mut end) = (0, None);
         loop {
             if self.cursor.must_poll() {
-                let cursor = self.position();
-                if end.is_some_and(|end| cursor >= end) {
+                let here = self.cursor.resume_point();
+                if end.is_some_and(|end| here.pos() >= end) {
                     return Ok(count);
                 }
                 if end.is_none() {
-                    self.distance.keep(self.wait_strategy, cursor);
+                    self.distance.keep(self.wait_strategy, here.before());
                     end = Some(self.cursor.mapping().head());
                 }
             }
@@ -387,7 +387,7 @@ impl Drop for Consumer {
 #[inline(always)]
 fn drain_in_place(
     window: &mut ReadWindow,
-    before_poll: impl FnOnce(u64),
+    before_poll: impl FnOnce(Count),
     mut visit: impl FnMut(Item<'_>),
 ) -> Result<u64, ReadError> {
     // Where the one poll found the head.
@@ -430,7 +430,7 @@ fn read_copied<'a>(
         Cursor::InPlace(window) => read_in_place(window),
         Cursor::Guarded(guarded) => {
             if guarded.window.reader().known() == 0 {
-                distance.keep(wait_strategy, guarded.window.reader().cursor());
+                distance.keep(wait_strategy, guarded.window.reader().passed());
             }
             guarded.read()
         }

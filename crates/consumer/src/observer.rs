@@ -81,7 +81,7 @@ impl Observer {
     #[inline]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         if self.window.observer().must_poll() {
-            self.distance.keep(self.wait_strategy, self.window.observer().saved().pos);
+            self.distance.keep(self.wait_strategy, self.window.observer().saved().before);
         }
         Ok(self.window.read()?.map(Item::new))
     }

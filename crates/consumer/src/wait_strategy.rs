@@ -1,5 +1,6 @@
 //! How a reader waits: a choice between latency and throughput.
 
+use perfring_ring::Count;
 use std::hint::spin_loop;
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,8 @@ pub enum WaitStrategy {
     Latency,
     /// Executes 256 `PAUSE` instructions (some microseconds) before every poll; an observer, 512.
     Throughput,
-    /// Keeps its distance from a producer that publishes faster than it reads, and stays close to
-    /// one that does not.
+    /// Polls all the time while records come one at a time, and keeps its distance from a producer
+    /// that publishes several meanwhile.
     #[default]
     Adaptive,
 }
@@ -47,15 +48,18 @@ pub(crate) struct Distance {
     far: u32,
     /// At more bytes than this at a poll, the distance is too great.
     most: u64,
-    /// The cursor at the last poll.
-    cursor: u64,
+    /// What was passed when the last poll began that was to find more.
+    passed: Count,
+    /// Before what that found, a poll found nothing.
+    waited: bool,
 }
 
 impl Distance {
-    /// The distance of a consumer: from 0 up to 64 `PAUSE` instructions, a microsecond or two, and up to four times as many from
-    /// a producer that fills them.
+    /// The distance of a consumer: from 0 up to 64 `PAUSE` instructions, a microsecond or two, and
+    /// up to four times as many from a producer that fills them.
     pub(crate) fn of_consumer(data_size: u64) -> Self {
-        Distance { pauses: 0, near: 64, far: 256, most: data_size / 8, cursor: 0 }
+        let passed = Count::default();
+        Distance { pauses: 0, near: 64, far: 256, most: data_size / 8, passed, waited: false }
     }
 
     /// The distance of an observer, which is to cost a producer little.
@@ -63,14 +67,14 @@ impl Distance {
         Distance { near: 512, far: 512, ..Distance::of_consumer(data_size) }
     }
 
-    /// Waits before a reader that has read all it knows of, up to `cursor`, polls the head again.
+    /// Waits before a reader that has read all it knows of, and passed so much, polls the head again.
     #[cold]
     #[inline(never)]
-    pub(crate) fn keep(&mut self, wait_strategy: WaitStrategy, cursor: u64) {
-        let found = cursor.wrapping_sub(self.cursor);
-        self.cursor = cursor;
-        if found == 0 {
-            return; // it has polled and found nothing: waiting is done elsewhere
+    pub(crate) fn keep(&mut self, wait_strategy: WaitStrategy, passed: Count) {
+        let found = passed.since(self.passed);
+        self.passed = passed;
+        if found.records == 0 {
+            return self.found_nothing(); // waiting is done elsewhere
         }
         let pauses = match wait_strategy {
             WaitStrategy::Latency => 0,
@@ -80,18 +84,28 @@ impl Distance {
                 std::mem::replace(&mut self.pauses, next)
             }
         };
+        self.waited = false;
         for _ in 0..pauses {
             spin_loop();
         }
     }
 
-    /// Returns how many pauses are right where these found so many bytes.
-    fn next(&self, found: u64) -> u32 {
-        let pauses = self.pauses;
-        let came = |bytes| found >= bytes * u64::from(pauses);
-        if found > self.most || (pauses > self.near && !came(FAST / 4)) {
+    /// The reader is the faster one: it comes close, and stays there until a poll finds several
+    /// records.
+    #[inline]
+    fn found_nothing(&mut self) {
+        (self.pauses, self.waited) = (0, true);
+    }
+
+    /// Returns how many pauses are right where these found so much.
+    fn next(&self, found: Count) -> u32 {
+        let (pauses, bytes) = (self.pauses, found.bytes);
+        let came = |each| bytes >= each * u64::from(pauses);
+        if self.waited && found.records == 1 {
+            0 // records come one at a time
+        } else if bytes > self.most || (pauses > self.near && !came(FAST / 4)) {
             pauses / 2
-        } else if found < TOO_CLOSE && (pauses < self.near || came(FAST)) {
+        } else if bytes < TOO_CLOSE && (pauses < self.near || came(FAST)) {
             (pauses * 2).clamp(1, self.far)
         } else {
             pauses
@@ -106,10 +120,10 @@ impl Distance {
         limit: Duration,
         mut ready: impl FnMut(Poll) -> bool,
     ) -> bool {
-        let pauses = match wait_strategy {
-            WaitStrategy::Latency => 0,
-            WaitStrategy::Throughput => self.far,
-            WaitStrategy::Adaptive => self.pauses,
+        // An adaptive reader that has found nothing at its distance is the faster one.
+        let (poll, pauses) = match wait_strategy {
+            WaitStrategy::Latency | WaitStrategy::Adaptive => (Poll::Near, 0),
+            WaitStrategy::Throughput => (Poll::Far, self.far),
         };
         let mut since = None;
         let mut polls = 0u32;
@@ -117,17 +131,13 @@ impl Distance {
             for _ in 0..pauses {
                 spin_loop();
             }
-            let poll = if pauses == 0 { Poll::Near } else { Poll::Far };
             if ready(poll) {
-                if polls > 0 {
-                    self.pauses = 0; // the reader is the faster one
-                }
                 return true;
             }
+            self.found_nothing();
             spin_loop();
             polls = polls.wrapping_add(1);
             if polls.is_multiple_of(64) {
-                self.pauses = 0;
                 let since = *since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= limit {
                     return false;
@@ -145,13 +155,20 @@ pub(crate) fn left(deadline: Option<Instant>) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Distance, TOO_CLOSE};
+    use super::{Count, Distance, Poll, TOO_CLOSE, WaitStrategy};
+    use std::time::Duration;
 
-    /// The pauses of a reader that finds what a producer publishes at so many bytes for each, and records of 16.
+    fn of_16(records: u64) -> Count {
+        Count { records, bytes: 16 * records }
+    }
+
+    /// The pauses of a reader that finds what a producer publishes at so many bytes for each, and two records of 16 at
+    /// least.
     fn settled(mut distance: Distance, bytes: u64) -> u32 {
         let mut steps = Vec::new();
         for _ in 0..64 {
-            distance.pauses = distance.next((bytes * u64::from(distance.pauses)).max(16));
+            let bytes = (bytes * u64::from(distance.pauses)).max(32);
+            distance.pauses = distance.next(Count { records: 2, bytes });
             steps.push(distance.pauses);
         }
         assert_eq!(steps[62], steps[63], "it goes to and fro: {steps:?}");
@@ -166,12 +183,13 @@ mod tests {
         // Until it finds enough at a poll.
         assert_eq!(settled(consumer(), 200), 128);
         const { assert!(200 * 128 >= TOO_CLOSE) };
-        // Nearer where the producer becomes slower, but not because records come one at a time.
+        // Nearer where the producer becomes slower, but not because a poll finds one record.
         let was_fast = |pauses| Distance { pauses, ..consumer() };
         assert_eq!([3, 4].map(|bytes| settled(was_fast(256), bytes)), [64, 256]);
-        assert_eq!(was_fast(64).next(16), 64);
+        assert_eq!(was_fast(64).next(of_16(1)), 64);
         // Before the ring is full.
-        assert_eq!(was_fast(256).next((1 << 17) + 1), 128);
+        let bytes = (1 << 17) + 1;
+        assert_eq!(was_fast(256).next(Count { records: 2, bytes }), 128);
     }
 
     #[test]
@@ -180,5 +198,74 @@ mod tests {
             [0, 15, 16].map(|bytes| settled(Distance::of_observer(1 << 20), bytes)),
             [512; 3]
         );
+    }
+
+    /// A reader, and how many records it has passed.
+    struct Reader {
+        distance: Distance,
+        passed: u64,
+    }
+
+    impl Reader {
+        fn new() -> Self {
+            Reader { distance: Distance::of_consumer(1 << 20), passed: 0 }
+        }
+
+        /// Looks at the ring after the last look found so many records. Returns the pauses of the next look.
+        fn found(&mut self, records: u64) -> u32 {
+            self.passed += records;
+            self.distance.keep(WaitStrategy::Adaptive, of_16(self.passed));
+            self.distance.pauses
+        }
+
+        /// Waits, and gets the next record at the nth look.
+        fn wait(&mut self, looks: u32) {
+            let mut look = 0;
+            let ready = |poll| {
+                assert_eq!(poll, Poll::Near);
+                look += 1;
+                look == looks
+            };
+            assert!(self.distance.spin(WaitStrategy::Adaptive, Duration::MAX, ready));
+        }
+    }
+
+    #[test]
+    fn a_reader_stays_close_while_records_come_one_at_a_time() {
+        let (mut waits, mut polls) = (Reader::new(), Reader::new());
+        for _ in 0..1000 {
+            waits.wait(3);
+            assert_eq!(waits.found(1), 0);
+            // Without a wait.
+            assert_eq!([0, 0, 1].map(|records| polls.found(records)), [0; 3]);
+        }
+    }
+
+    #[test]
+    fn a_burst_does_not_take_a_reader_away_from_the_next_record() {
+        let mut reader = Reader::new();
+        for _ in 0..1000 {
+            // One that it has waited for, then the rest, and nothing.
+            reader.wait(2);
+            assert_eq!([1, 4, 5].map(|records| reader.found(records)), [0, 1, 2]);
+            reader.wait(2);
+            assert_eq!(reader.distance.pauses, 0);
+            // All at once; it polls instead of waiting.
+            assert_eq!([10, 0, 0].map(|records| reader.found(records)), [1, 0, 0]);
+        }
+    }
+
+    #[test]
+    fn a_flood_is_recognized_at_the_eighth_look() {
+        let mut reader = Reader::new();
+        reader.wait(2);
+        let pauses = [1, 2, 2, 2, 2, 2, 2, 2].map(|records| reader.found(records));
+        assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 64]);
+        // Also if each look finds one record, and none finds nothing.
+        let mut reader = Reader::new();
+        assert_eq!([1; 7].map(|records| reader.found(records)), [1, 2, 4, 8, 16, 32, 64]);
+        // A wait that need not wait changes nothing.
+        reader.wait(1);
+        assert_eq!(reader.distance.pauses, 64);
     }
 }

@@ -422,6 +422,7 @@ impl Reader {
 
     /// Returns the count of records before the cursor, since the ring was created.
     #[must_use]
+    #[inline]
     pub fn passed(&self) -> Count {
         self.progress.passed()
     }

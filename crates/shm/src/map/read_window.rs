@@ -10,7 +10,7 @@ use crate::map::next::Next;
 use crate::map::pin_window::PinWindow;
 use crate::map::raw::RawReader;
 use crate::sys::futex;
-use perfring_ring::{Found, Frame, Front, Range, ReadError, Reader, ResumePoint};
+use perfring_ring::{Count, Found, Frame, Front, Range, ReadError, Reader, ResumePoint};
 
 /// Distance ahead of the cursor at which a line is prefetched.
 const AHEAD: u64 = 512;
@@ -48,19 +48,19 @@ impl ReadWindow {
     }
 
     /// Returns the next record on the common path: one that is known of, or is after one poll of
-    /// the head, before which `before_poll` is called with the cursor. In all other cases returns
-    /// the window: [`ReadWindow::next_any`] decides then.
+    /// the head, before which `before_poll` is called with what was passed. In all other cases
+    /// returns the window: [`ReadWindow::next_any`] decides then.
     #[inline(always)]
     pub fn next_fast(
         &mut self,
-        before_poll: impl FnOnce(u64),
+        before_poll: impl FnOnce(Count),
     ) -> Result<(Frame, &[u8]), &mut Self> {
         let ring = self.mapping.map.ring();
         // The records that the last call returned are read, and not released yet.
         self.reader.hand_lines(ring);
         let mut frame = self.reader.next_record(ring);
         if frame.is_none() && self.reader.known() == 0 {
-            before_poll(self.reader.cursor());
+            before_poll(self.reader.passed());
             if self.reader.poll_ahead(ring) {
                 frame = self.reader.next_record(ring);
             }
@@ -169,13 +169,13 @@ impl ReadWindow {
         Ok(front)
     }
 
-    /// Polls the head for [`ReadWindow::visit_known`], and calls `before_poll` with the cursor
-    /// before that. What earlier calls returned counts as read. Returns the head.
+    /// Polls the head for [`ReadWindow::visit_known`], and calls `before_poll` with what was
+    /// passed before that. What earlier calls returned counts as read. Returns the head.
     #[inline(always)]
-    pub fn poll_ahead(&mut self, before_poll: impl FnOnce(u64)) -> u64 {
+    pub fn poll_ahead(&mut self, before_poll: impl FnOnce(Count)) -> u64 {
         let ring = self.mapping.map.ring();
         self.reader.hand_lines(ring);
-        before_poll(self.reader.cursor());
+        before_poll(self.reader.passed());
         self.reader.poll_ahead(ring);
         self.reader.cursor() + self.reader.known()
     }

@@ -34,7 +34,8 @@ class Consumer(_native.Consumer):
         timeout: The seconds to wait for a ring that does not exist yet; ``None`` for ever.
         wait_strategy: How a waiting consumer polls while a producer publishes: ``"latency"``
             without a pause, ``"throughput"`` with pauses, which lets the producer be faster;
-            ``"adaptive"`` pauses if the producer is the faster one.
+            ``"adaptive"`` pauses while the producer is the faster one, and is as soon as
+            ``"latency"`` while records come one at a time.
         trust: Whether records are read in place, or copied as somebody may change them meanwhile.
             ``"auto"``: in place, unless other users may write to the file. ``"nobody"``: each
             record is copied before it is returned, and there is no `pin`. ``"peers"``: in place;
