@@ -530,6 +530,12 @@ static void die_in(const char *scenario, const char *path)
 	}
 	/* Made before the first stop: only the ring's own steps count. */
 	number_payload(bytes, producer.totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS], sizeof(bytes));
+	if (!strcmp(scenario, "refused again")) {
+		scenario = "publish";
+		for (int refused = 0; refused < 3; refused++) {
+			perfring_publish(&producer, NUMBERED, bytes, sizeof(bytes));
+		}
+	}
 	raise(SIGSTOP);
 	if (!strcmp(scenario, "publish")) {
 		perfring_publish(&producer, NUMBERED, bytes, sizeof(bytes));

@@ -137,6 +137,7 @@ fn drop_scenes() -> Vec<Scene> {
         scene("drop, discard", "discard", drop, prepare_few),
         scene("drop, batch", "batch", drop, prepare_few),
         scene("drop, refused by a full ring", "publish", drop, prepare_full),
+        scene("drop, refused again", "refused again", drop, prepare_full),
         scene("drop, reporting a loss", "publish", drop, prepare_lossy),
         scene("drop, batch reporting a loss", "batch", drop, prepare_lossy),
         scene("drop, attach", "attach", drop, prepare_lossy),
@@ -397,6 +398,7 @@ fn play(exe: &str, scenes: &[Scene], steps_all: u64) {
             std::fs::copy(&template, &ring).unwrap();
         };
         fresh();
+        Stepped::start(exe, &["kill", scene.scenario], &ring).kill();
         let before = inspect(&ring);
         let start = Observer::open(&ring, Start::Latest).unwrap().saved();
         assert_eq!(start.before.records, before.written);

@@ -1,7 +1,7 @@
 //! Reading and writing a [`SeqLatch`]: two copies, of which one is always whole.
 
 use perfring_abi::SeqLatch;
-use perfring_abi::atomic::{Ordering, fence, spin_loop};
+use perfring_abi::atomic::{AtomicU64, Ordering, fence, spin_loop};
 
 /// How often a reader retries when both copies changed while it read them. A live writer leaves one
 /// copy whole for the time that it takes to write the other, so this many failures mean that the
@@ -56,6 +56,29 @@ impl SeqLatchWriter {
         for (to, from) in copy[1..N - 1].iter().zip(&words[1..N - 1]) {
             to.store(*from, Ordering::Relaxed);
         }
+        self.end_write(copy, seq);
+    }
+
+    /// Writes a copy with the next number, if all other words of that copy are as they should be: only these,
+    /// from `at` on, are stored.
+    #[inline(always)]
+    pub(crate) fn write_some<const N: usize, const M: usize>(
+        &mut self,
+        seq_latch: &SeqLatch<N>,
+        at: usize,
+        words: &[u64; M],
+    ) {
+        let (copy, seq) = (&seq_latch.copies[self.next], self.seq.wrapping_add(1));
+        copy[0].store(seq, Ordering::Relaxed);
+        fence(Ordering::Release); // G, pairs with H: as in `write_as`
+        for (to, from) in copy[at..at + M].iter().zip(words) {
+            to.store(*from, Ordering::Relaxed);
+        }
+        self.end_write(copy, seq);
+    }
+
+    #[inline(always)]
+    fn end_write<const N: usize>(&mut self, copy: &[AtomicU64; N], seq: u64) {
         copy[N - 1].store(seq, Ordering::Release); // G, pairs with H
         self.seq = seq;
         self.next = 1 - self.next;

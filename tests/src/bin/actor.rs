@@ -90,9 +90,15 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
     // Made before the first stop: only the steps in the ring count.
     let payloads: Vec<Vec<u8>> = (next..next + 3).map(|number| numbered(number, 100)).collect();
     let large = numbered(next, 5000);
+    if scenario == "refused again" {
+        // From the third in a row on only what changes is stored.
+        for _ in 0..3 {
+            assert_ne!(producer.publish_as(NUMBERED, &payloads[0]), Ok(()));
+        }
+    }
     raise(Signal::SIGSTOP)?;
     match scenario {
-        "publish" => {
+        "publish" | "refused again" => {
             let _ = std::hint::black_box(producer.publish_as(NUMBERED, &payloads[0]));
         }
         "reserve" => {

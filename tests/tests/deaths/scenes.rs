@@ -266,6 +266,7 @@ pub(crate) fn drop_scenes() -> Vec<Scene> {
         scene("discard", "discard", o, few),
         scene("batch", "batch", o, few),
         Scene { records: 0, prepare: fill, ..scene("refused", "publish", o, few) },
+        Scene { records: 0, prepare: fill, ..scene("refused again", "refused again", o, few) },
         Scene { prepare: fill, ready: make_room, ..scene("reporting a loss", "tell", o, few) },
         scene("attach", "attach", o, few),
         Scene {

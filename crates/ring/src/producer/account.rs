@@ -1,6 +1,6 @@
 //! What the exclusive producer has written and lost: its totals, and what was committed since.
 
-use crate::counters::{Count, ProducerTotals};
+use crate::counters::{Count, ProducerTotals, Refused};
 use crate::record::{Corrupt, write_lost};
 use crate::recount::bring_up;
 use crate::reserve::Refusal;
@@ -8,7 +8,7 @@ use crate::seq_latch::{self, SeqLatchWriter};
 use crate::time;
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{LOST_SIZE, Layout};
+use perfring_abi::{LOST_SIZE, Layout, producer_totals as p};
 
 /// A record and its bytes in [`Account::since`].
 const ONE_RECORD: u64 = 1 << 32;
@@ -22,6 +22,9 @@ pub(crate) struct Account {
     /// All counts, true at their own position; `since` has what was committed after it.
     pub(super) totals: ProducerTotals,
     seq_latch: SeqLatchWriter,
+    /// How many of the page's two copies are of [`Account::pos`]: those differ in nothing but in what was refused,
+    /// as all else that changes the totals moves the position.
+    alike: u32,
     timed: bool,
     /// The newest timestamp: no later one is less.
     pub(super) last: u64,
@@ -40,7 +43,7 @@ impl Account {
         let seq_latch = SeqLatchWriter::after(page, Some(&whole));
         let (from, totals, timed) = (totals.pos, bring_up(ring, totals, head)?, layout.time);
         let last = if timed { time::newest_timestamp(ring, from, head) } else { 0 };
-        Ok((Account { since: 0, totals, seq_latch, timed, last }, from))
+        Ok((Account { since: 0, totals, seq_latch, alike: 0, timed, last }, from))
     }
 
     /// Returns the end of the last committed record.
@@ -129,8 +132,24 @@ impl Account {
         }
     }
 
+    /// Counts one more record of `size` bytes that a full ring refused, in the page too, if the page's two copies are
+    /// alike and true: only the counts of refusals are stored then. Returns whether it did.
+    #[inline(always)]
+    pub(crate) fn refuse_again(&mut self, ring: Ring<'_>, size: u64) -> bool {
+        if self.since != 0 || self.alike < 2 || self.is_replaced(ring) {
+            return false;
+        }
+        let refused = &mut self.totals.refused;
+        refused.full.add(size);
+        let Refused { full, too_large, .. } = *refused;
+        let words = [full.records, full.bytes, too_large.records, too_large.bytes];
+        self.seq_latch.write_some(&ring.header.producer, p::REFUSED, &words);
+        true
+    }
+
     /// Like [`Account::write`], for a producer that attaches: nothing in the page is its own yet, and
     /// the last producer may have died while it wrote there.
+    #[inline(never)]
     pub(crate) fn begin(&mut self, ring: Ring<'_>) {
         if self.timed {
             // G publishes it: after the totals are written, the records before them are not read
@@ -138,6 +157,7 @@ impl Account {
             ring.header.shared.newest_timestamp.store(self.last, Ordering::Relaxed);
         }
         let written = self.written();
+        self.alike = if self.since == 0 { self.alike.saturating_add(1) } else { 1 };
         self.totals.pos = self.pos();
         self.totals.written = written;
         self.since = 0;

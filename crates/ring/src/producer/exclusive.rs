@@ -302,8 +302,31 @@ impl Writer {
 
     /// Counts a refusal, to be reported in the stream before the next record that fits. Returns
     /// whether the caller owes the consumer a wake, since a full ring needs to be read.
-    #[cold]
+    #[inline]
     pub fn refuse(&mut self, ring: Ring<'_>, refusal: Refusal, len: usize) -> bool {
+        // Most often it is one of many, and nothing else has happened since the last.
+        if refusal == Refusal::Full
+            && len < self.plain_end
+            && self.fences == Fences::Asymmetric
+            // Relaxed: nothing is published, so this orders nothing.
+            && ring.header.wait.armed.load(Ordering::Relaxed) == 0
+            && self.room.account.refuse_again(ring, record_size(len))
+        {
+            self.room.poll_again();
+            return false;
+        }
+        self.refuse_first(ring.header, ring.data, refusal, len)
+    }
+
+    #[inline(never)]
+    fn refuse_first(
+        &mut self,
+        header: &Header,
+        data: &[AtomicU64],
+        refusal: Refusal,
+        len: usize,
+    ) -> bool {
+        let ring = Ring::new(header, data);
         if self.room.account.is_replaced(ring) {
             return false; // what it would publish is the other producer's
         }
@@ -316,7 +339,7 @@ impl Writer {
         // The next reservation makes room, which reports the loss.
         self.room.poll_again();
         let owed = self.publish(ring, Wake::Force);
-        self.room.account.write(ring);
+        self.room.account.begin(ring);
         owed
     }
 

@@ -21,6 +21,9 @@ pub(crate) struct Room {
     /// What `data_head` holds while something is held back; at all other times that is `pos`.
     pub(super) held: Option<u64>,
     pub(super) tail: Tail,
+    /// A record of this size was refused by a drop ring that was full up to [`Room::tail`]. It is while that has not
+    /// moved: what is published meanwhile only takes more room.
+    full_for: u64,
     pub(super) policy: Policy,
     evict: Evict,
     report: Report,
@@ -40,8 +43,10 @@ impl Room {
             Policy::Drop => Tail::of_consumer(tail),
         };
         let Layout { policy, evict, report, .. } = *layout;
-        let (limit, evict_limit, held) = (0, 0, None);
-        Ok((Room { account, limit, evict_limit, held, tail, policy, evict, report }, from))
+        let (limit, evict_limit, held, full_for) = (0, 0, None, u64::MAX);
+        let room =
+            Room { account, limit, evict_limit, held, tail, full_for, policy, evict, report };
+        Ok((room, from))
     }
 
     #[inline(always)]
@@ -157,12 +162,31 @@ impl Room {
             self.poll_again(); // a smaller record comes here too
             return Err(Refusal::Replaced);
         }
+        // Relaxed: nothing is written.
+        if size == self.full_for && header.data_tail.load(Ordering::Relaxed) == self.tail.pos {
+            return Err(Refusal::Full);
+        }
+        self.make_more_room(header, data, size)
+    }
+
+    #[inline(never)]
+    fn make_more_room(
+        &mut self,
+        header: &Header,
+        data: &[AtomicU64],
+        size: u64,
+    ) -> Result<(), Refusal> {
+        let ring = Ring::new(header, data);
         let mask = ring.data_size() - 1;
         let markers = self.marker_bytes(ring, size);
         let end = self.pos() + markers + size;
         let full = end - self.tail.pos > mask;
         match self.policy {
-            Policy::Drop if full => self.reload_tail(ring, end)?,
+            Policy::Drop if full => {
+                self.full_for = size;
+                self.reload_tail(ring, end)?;
+                self.full_for = u64::MAX;
+            }
             Policy::Overwrite if full => {
                 // Nothing unpublished may be overwritten.
                 self.publish_held(ring);

@@ -442,6 +442,13 @@ impl SharedWriter {
         self.room.under_lock(at, liveness, || time::keep(at.ring, &read(), at.end()))
     }
 
+    /// Returns what this slot's producers, this one and those before it, have committed.
+    #[must_use]
+    #[inline]
+    pub fn written(&self) -> Count {
+        self.room.figures.written
+    }
+
     /// Returns the totals of this slot's producers, this one and those before it, since the ring was
     /// created.
     /// `lost_markers` is 0: the ring counts them for all slots together.

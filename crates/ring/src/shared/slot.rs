@@ -108,6 +108,8 @@ pub(crate) struct Figures {
     written_seq_latch: SeqLatchWriter,
     pub(super) losses: Losses,
     losses_seq_latch: SeqLatchWriter,
+    /// How many refusals were written in a row: after two, the slot's two copies differ in nothing else.
+    refusals: u32,
 }
 
 impl Figures {
@@ -128,6 +130,7 @@ impl Figures {
                 &slot.losses,
                 seq_latch::find(&slot.losses).as_ref(),
             ),
+            refusals: 0,
         }
     }
 
@@ -160,7 +163,17 @@ impl Figures {
         };
         let refused = self.losses.refused.of_mut(cause);
         *refused = refused.plus(all);
-        self.write_losses(at, NOWHERE);
+        if self.refusals < 2 {
+            let refusals = self.refusals + 1;
+            self.write_losses(at, NOWHERE);
+            self.refusals = refusals;
+        } else {
+            // The same page by a third of the stores.
+            let mut words = [0; 2 * Cause::REFUSED.len()];
+            self.losses.refused.put(&mut words, 0);
+            let seq_latch = &at.slots[self.index as usize].losses;
+            self.losses_seq_latch.write_some(seq_latch, l::REFUSED, &words);
+        }
     }
 
     pub(crate) fn unreported(&self) -> Refused {
@@ -175,6 +188,7 @@ impl Figures {
 
     /// Writes the losses; the newest of them becomes true at `pos`.
     fn write_losses(&mut self, at: Shared<'_>, pos: u64) {
+        self.refusals = 0;
         let seq_latch = &at.slots[self.index as usize].losses;
         self.losses_seq_latch.write(seq_latch, &self.losses.to_words(pos));
     }

@@ -416,8 +416,10 @@ impl SharedWindow {
     pub fn refuse(&self, refusal: Refusal, len: usize) {
         if !self.forked() {
             let at = self.pair.at();
-            let wake = self.pair.writer.borrow_mut().refuse(at, refusal, len);
-            let written = Some(self.totals().written.records);
+            let (wake, written) = {
+                let mut writer = self.pair.writer.borrow_mut();
+                (writer.refuse(at, refusal, len), Some(writer.written().records))
+            };
             if self.refused_at.replace(written) != written {
                 // The first of several: a consumer that sleeps beside a full ring has missed its wake.
                 futex::rouse(at.ring());

@@ -287,13 +287,13 @@ impl WriteWindow {
     }
 
     /// Counts a refusal, to be reported in the stream before the next record that fits.
-    #[cold]
+    #[inline]
     pub fn refuse(&mut self, refusal: Refusal, len: usize) {
         let owed = self.writer.refuse(self.map.ring(), refusal, len);
-        let written = Some(self.writer.totals().written.records);
-        if self.refused_at != written {
+        let here = Some(self.writer.pos());
+        if self.refused_at != here {
             // The first of several: a consumer that sleeps beside a full ring has missed its wake.
-            self.refused_at = written;
+            self.refused_at = here;
             futex::rouse(self.map.ring());
         } else {
             futex::wake_if(owed, self.map.ring().wait_word());
