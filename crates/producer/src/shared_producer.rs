@@ -204,6 +204,7 @@ impl SharedProducer {
     ///
     /// # Errors
     /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
+    #[inline(always)]
     pub fn offer_timeout(
         &self,
         kind: RecordType,
@@ -211,7 +212,37 @@ impl SharedProducer {
         timeout: Duration,
     ) -> Result<Option<SharedReservation<'_>>, ReserveError> {
         let attempt = || self.window.try_reserve(kind, len, || self.now());
-        self.offered(self.wait_for(timeout, len, attempt, |refusal| refusal), len)
+        match self.wait_for(timeout, len, attempt, |refusal| refusal) {
+            Ok(reserved) => Ok(Some(reserved)),
+            Err(refusal) => self.not_offered(refusal, len),
+        }
+    }
+
+    /// Publishes one record of this type as [`SharedProducer::try_publish`] does, but returns `false`, and counts
+    /// nothing, if there is no room now. For a caller that has an alternative.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, RecordType, SharedProducer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = Options { size: 4096, ..Options::many() };
+    /// # let producer = SharedProducer::create(dir.path().join("ring"), &options)?;
+    /// assert!(producer.offer(RecordType::BYTES, &[0; 4000])?);
+    /// assert!(!producer.offer(RecordType::BYTES, &[0; 4000])?); // nobody reads
+    /// assert_eq!(producer.totals().refused.total().records, 0);
+    /// assert!(producer.offer(RecordType::BYTES, &[0; 4096]).is_err()); // it never fits
+    /// assert_eq!(producer.totals().refused.total().records, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
+    #[inline]
+    pub fn offer(&self, kind: RecordType, payload: &[u8]) -> Result<bool, ReserveError> {
+        let other = || self.try_publish_other(kind, payload);
+        match self.window.try_publish(kind, payload, Wake::Auto, other) {
+            Ok(()) => Ok(true),
+            Err(refusal) => self.not_offered(refusal, payload.len()).map(|_: Option<()>| false),
+        }
     }
 
     /// Publishes one record, and waits as [`SharedProducer::reserve_timeout`] does. Where there is space this is
@@ -277,9 +308,12 @@ impl SharedProducer {
     ///
     /// # Errors
     /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
+    #[inline]
     pub fn offer_batch(&self, bytes: usize) -> Result<Option<ReservedBatch<'_>>, ReserveError> {
-        let batch = self.window.try_batch(bytes, || self.now()).map(ReservedBatch);
-        self.offered(batch, self.payload_of_batch(bytes))
+        match self.window.try_batch(bytes, || self.now()) {
+            Ok(batch) => Ok(Some(ReservedBatch(batch))),
+            Err(refusal) => self.not_offered(refusal, self.payload_of_batch(bytes)),
+        }
     }
 
     /// Returns what was written, discarded and refused since the ring was made, by this producer
@@ -315,11 +349,11 @@ impl SharedProducer {
         Ok(())
     }
 
-    fn offered<T>(&self, got: Result<T, Refusal>, len: usize) -> Result<Option<T>, ReserveError> {
-        match got {
-            Ok(got) => Ok(Some(got)),
-            Err(Refusal::Full | Refusal::Contended { .. } | Refusal::Pending { .. }) => Ok(None),
-            Err(refusal) => Err(self.refuse(refusal, len)),
+    #[cold]
+    fn not_offered<T>(&self, refusal: Refusal, len: usize) -> Result<Option<T>, ReserveError> {
+        match refusal {
+            Refusal::Full | Refusal::Contended { .. } | Refusal::Pending { .. } => Ok(None),
+            refusal => Err(self.refuse(refusal, len)),
         }
     }
 

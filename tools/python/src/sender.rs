@@ -175,14 +175,7 @@ impl Shared {
                 batch.publish();
                 done
             }
-            Use::Many(producer) => {
-                let offered = producer.offer_timeout(kind, bytes.len(), Duration::ZERO)?;
-                Ok(offered.is_some_and(|mut space| {
-                    space.copy_from_slice(bytes);
-                    space.commit();
-                    true
-                }))
-            }
+            Use::Many(producer) => producer.offer(kind, bytes),
         };
         let done = self.spaces.take(py)?.usable().map(|held| held.producer().map(offer));
         match done {
@@ -249,19 +242,33 @@ impl Shared {
         size: usize,
         timeout: Timeout,
     ) -> PyResult<(u64, Space)> {
-        let waited = match timeout.is_now() {
-            true => None,
-            false => {
-                let attempt = |held: &mut Held, slice| held.reserve(kind, size, Some(slice));
-                self.in_time(py, timeout.begin(), attempt)?
+        let attempt = |held: &mut Held, slice| held.reserve(kind, size, Some(slice));
+        if !timeout.is_now() {
+            // With room, neither a clock is read nor the interpreter's lock released.
+            let now = self.open(py, |held| match attempt(held, Duration::ZERO) {
+                Err(StillOpen) => Ok(Ok(None)), // it is waited for
+                tried => tried,
+            })?;
+            if let Some(opened) = now {
+                return Ok(opened);
             }
-        };
+            if let Some(id) = self.in_time(py, timeout.begin(), attempt)? {
+                let opened = self.open(py, |_| Ok(Ok(Some(id))))?;
+                return opened.ok_or_else(|| errors::reserve(py, ReserveError::Full));
+            }
+        }
+        let opened = self.open(py, |held| held.reserve(kind, size, None))?;
+        opened.ok_or_else(|| errors::reserve(py, ReserveError::Full))
+    }
+
+    /// Returns the space of what `reserve` opens.
+    fn open(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        reserve: impl FnOnce(&mut Held) -> Tried<u64>,
+    ) -> PyResult<Option<(u64, Space)>> {
         let opened = self.spaces.take(py)?.usable().map(|held| {
-            let reserved = match waited {
-                Some(id) => Ok(Ok(Some(id))),
-                None => held.reserve(kind, size, None),
-            };
-            reserved.map(|reserved| {
+            reserve(held).map(|reserved| {
                 reserved.map(|id| {
                     let id = id?;
                     let window = held.window(id)?;
@@ -271,8 +278,7 @@ impl Shared {
             })
         });
         let opened = opened.ok_or_else(|| self.spaces.closed(py))?;
-        let opened = self.outcome(py, opened)?;
-        opened.ok_or_else(|| errors::reserve(py, ReserveError::Full))
+        self.outcome(py, opened)
     }
 
     /// Publishes many records, in batches. Returns how far it came, also when it fails.

@@ -158,7 +158,7 @@ impl SharedWriter {
     ///
     /// # Errors
     /// See [`Refusal`].
-    #[inline]
+    #[inline(always)]
     pub fn try_reserve<P: Liveness>(
         &mut self,
         at: Shared<'_>,
