@@ -59,7 +59,7 @@ fn of_rings() -> Vec<AttachError> {
         AttachError::Clock { location: location(), source: ClockError::OtherNamespace },
         AttachError::PageSize { location: location(), ring: 4096, host: 65_536 },
         AttachError::OtherBoot { location: location() },
-        AttachError::Rseq { location: location(), source: NoRseq::Libc },
+        AttachError::Rseq { location: location(), source: NoRseq::Taken },
     ]);
     all
 }
@@ -84,7 +84,7 @@ fn texts() -> Vec<String> {
         SetError::Interrupted { cpu: 3 },
         SetError::Types { cpu: 3, source: ReserveError::Type(TypeError::Busy) },
     ];
-    let rseq = [NoRseq::Architecture, NoRseq::Libc, NoRseq::Unregistered];
+    let rseq = [NoRseq::Architecture, NoRseq::Taken, NoRseq::Unregistered];
     let differs = OpenError::Differs {
         location: location(),
         option: "size",

@@ -26,7 +26,7 @@ const TYPES: u32 = 2;
 /// without a lock or a locked instruction, at about the cost of an exclusive producer.
 ///
 /// One value serves all threads of a process: it is `Sync`. A record goes to the ring of the CPU that the
-/// thread runs on, by a restartable sequence (`rseq`, Linux 4.18 and glibc 2.35): a few instructions which the
+/// thread runs on, by a restartable sequence (`rseq`, Linux 4.18): a few instructions which the
 /// kernel begins anew if the thread is preempted or migrated before the last of them. This is perf's own
 /// shape, a ring per CPU, and what LTTng-UST has prepared for. See `proto/ABI.md`, "A ring per CPU".
 ///
@@ -138,8 +138,9 @@ impl CpuProducer {
     /// that. For those that a program will run on.
     ///
     /// # Errors
-    /// See [`SetError`].
+    /// See [`SetError`]; [`SetError::Rseq`] if this thread cannot publish, in rings that are attached to either.
     pub fn attach_to(&self, cpu: u32) -> Result<(), SetError> {
+        CpuThread::here().map_err(|source| SetError::Rseq { source })?;
         let place = self.rings.place(cpu).ok_or(SetError::Cpu { cpu })?;
         // Before the lock: a thread may have had it when this process was forked.
         if self.rings.forked() {

@@ -6,7 +6,7 @@
 //! is of, and a thread that is killed there has stored nothing that counts.
 //!
 //! libc registers each thread with the kernel (glibc since 2.35) and says where its area is, by
-//! `__rseq_offset` from the thread pointer. The design is Paul Turner's and Mathieu Desnoyers's; the layout
+//! `__rseq_offset` from the thread pointer. Where it does not, threads have areas of our own. The design is Paul Turner's and Mathieu Desnoyers's; the layout
 //! of area and descriptor is `include/uapi/linux/rseq.h`.
 
 use perfring_abi::Header;
@@ -20,17 +20,19 @@ pub enum NoRseq {
     /// Not on this architecture, or under Miri.
     #[error("restartable sequences need x86-64 or aarch64")]
     Architecture,
-    /// libc has no `__rseq_offset`.
+    /// The kernel registers no area for this thread.
     #[error(
-        "this libc does not register threads for restartable sequences: glibc does, from 2.35 on"
-    )]
-    Libc,
-    /// libc has it and did not register this thread.
-    #[error(
-        "this thread is not registered for restartable sequences: the kernel is older than 4.18, or a sandbox \
-         such as gVisor, or GLIBC_TUNABLES has glibc.pthread.rseq=0"
+        "this thread cannot be registered for restartable sequences: the kernel is older than 4.18, or a sandbox \
+         such as gVisor or a seccomp filter forbids it"
     )]
     Unregistered,
+    /// Another library has registered an area of its own for this thread: there can be one.
+    #[error(
+        "another library, such as an allocator, has registered this thread for restartable sequences with an area of its \
+         own: turn that off, or have libc do it, for all libraries (glibc 2.35 or newer, without glibc.pthread.rseq=0 in \
+         GLIBC_TUNABLES)"
+    )]
+    Taken,
 }
 
 /// What a sequence needs of its ring's mapping. The instructions know the offsets of the fields.
@@ -91,5 +93,11 @@ impl Thread {
         // SAFETY: the area lives as long as its thread, which is the present one as this is not `Send`, and
         // begins with two numbers of 32 bits; the kernel writes them, while the thread is not in user space.
         unsafe { number.read_volatile() }
+    }
+
+    /// Returns whether the kernel knows the area: else it has one of the numbers of no CPU, -1 or -2 (in vain).
+    #[inline(always)]
+    pub(super) fn is_registered(self) -> bool {
+        self.cpu() < u32::MAX - 1
     }
 }

@@ -1,6 +1,7 @@
 //! The restartable sequences themselves. Numbers in them are offsets in [`Place`], in the header page and in the kernel's
 //! `struct rseq`; they are compared with the fields below.
 
+use crate::sys::own_area;
 use crate::sys::rseq::{Ended, NoRseq, Place, Thread, Whole};
 use core::arch::asm;
 use core::mem::offset_of;
@@ -18,18 +19,24 @@ const _: () = {
     assert!(offset_of!(Header, cpu.count) == 3472);
 };
 
-/// Where each thread's area is, from its thread pointer on; `UNKNOWN` before the first call.
+/// Where each thread's area is, from its thread pointer on; `UNKNOWN` before the first call; `OWN` if libc registers
+/// none.
 static OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
 const UNKNOWN: isize = isize::MIN;
-const NONE: isize = isize::MIN + 1;
+const OWN: isize = isize::MIN + 1;
 
 /// Returns the present thread's area.
 #[inline(always)]
 pub(crate) fn thread() -> Result<Thread, NoRseq> {
-    let mut offset = OFFSET.load(Ordering::Relaxed);
-    if offset <= NONE {
-        offset = find_offset().ok_or(NoRseq::Libc)?;
+    let offset = OFFSET.load(Ordering::Relaxed);
+    if offset <= OWN {
+        return unknown_or_own();
     }
+    at(offset)
+}
+
+#[inline(always)]
+fn at(offset: isize) -> Result<Thread, NoRseq> {
     let pointer: *mut u8;
     // SAFETY: reads the thread pointer, and nothing else.
     unsafe {
@@ -39,13 +46,22 @@ pub(crate) fn thread() -> Result<Thread, NoRseq> {
         asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, pure, nomem, preserves_flags));
     }
     let thread = NonNull::new(pointer.wrapping_offset(offset)).map(Thread);
-    // The numbers of no CPU, -1 and -2: not registered, or in vain.
-    thread.filter(|thread| thread.cpu() < u32::MAX - 1).ok_or(NoRseq::Unregistered)
+    thread.filter(|thread| thread.is_registered()).ok_or(NoRseq::Unregistered)
 }
 
 #[cold]
 #[inline(never)]
-fn find_offset() -> Option<isize> {
+fn unknown_or_own() -> Result<Thread, NoRseq> {
+    let known = OFFSET.load(Ordering::Relaxed);
+    match if known == UNKNOWN { find_offset() } else { known } {
+        // Its distance from the thread pointer is not the same for all threads, if this code is in a library that was
+        // loaded later.
+        OWN => own_area::thread(),
+        offset => at(offset),
+    }
+}
+
+fn find_offset() -> isize {
     // SAFETY: names of symbols that are, in a libc that has them, an `isize` and a `u32` for ever.
     let symbol = |name: &core::ffi::CStr| unsafe {
         NonNull::new(libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()))
@@ -57,8 +73,9 @@ fn find_offset() -> Option<isize> {
         let size = unsafe { size.cast::<u32>().read() };
         (size > 0).then_some(offset)
     });
-    OFFSET.store(found.unwrap_or(NONE), Ordering::Relaxed);
-    found
+    let offset = found.unwrap_or(OWN);
+    OFFSET.store(offset, Ordering::Relaxed);
+    offset
 }
 
 fn ended(code: u64) -> Ended {
