@@ -9,20 +9,27 @@
 //!
 //! Seen red: with `data_head` stored before the payload, the plays inside sequences; with a sequence hidden from the
 //! kernel while another process publishes, those that stand under the lock; with a handler that waits for the mutex
-//! which it has interrupted, those of signals under the lock.
+//! which it has interrupted, those of signals under the lock; with a million aborts for a call, the single steps; with a
+//! sleep of three seconds, the consumer that nobody tells of a record.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[cfg(target_arch = "x86_64")]
 mod cpu {
+    pub(crate) mod asleep;
     pub(crate) mod others;
     pub(crate) mod sections;
+    pub(crate) mod single_steps;
     pub(crate) mod stage;
     pub(crate) mod traced;
     pub(crate) mod under_lock;
 }
 
 #[cfg(target_arch = "x86_64")]
+use cpu::asleep::after_the_commit;
+#[cfg(target_arch = "x86_64")]
 use cpu::sections::{forked, inside};
+#[cfg(target_arch = "x86_64")]
+use cpu::single_steps::stepped;
 #[cfg(target_arch = "x86_64")]
 use cpu::stage::Fate;
 #[cfg(target_arch = "x86_64")]
@@ -80,4 +87,16 @@ fn who_stands_between_closing_and_opening_is_not_robbed_and_nobody_waits_for_eve
 #[test]
 fn a_signal_handler_that_publishes_under_the_lock_is_refused_at_once() {
     between(Fate::Signal);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_call_that_is_single_stepped_ends_with_a_counted_refusal_and_the_ring_goes_on() {
+    stepped();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_consumer_that_nobody_tells_of_a_record_reads_it_at_the_next_second() {
+    after_the_commit();
 }

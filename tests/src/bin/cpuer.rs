@@ -3,16 +3,19 @@
 //! `cpuer drive NAME DIR` obeys each line on its stdin, and answers with a line.
 //! `cpuer traced NAME DIR` does so too, and stops itself before and after each call.
 //! `cpuer forks SOCKET DIR` is traced; another thread forks for whoever connects to that socket.
+//! `cpuer reads RING` sleeps for records, and answers with a line for each: who wrote it, its number, and the time.
 //! `cpuer storm WHO SEED CALLS LOG DIR` publishes by all methods at random, see [`storm`].
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
+use perfring_consumer::{Consumer, Item};
 use perfring_producer::{CpuProducer, CpuReservation, ReserveError};
 use perfring_testkit::rng::Rng;
 use perfring_tests::NUMBERED;
-use perfring_tests::shared::{answer, said};
+use perfring_tests::shared::{answer, reporter, said};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::fs::File;
@@ -50,10 +53,27 @@ fn main() -> Outcome {
             });
             drive(producer, true)
         }
+        ["reads", ring] => reads(ring),
         ["storm", who, seed, calls, log, dir] => {
             storm(who.parse()?, seed.parse()?, calls.parse()?, log, dir)
         }
         _ => Err(format!("unknown arguments: {args:?}").into()),
+    }
+}
+
+/// Reads a ring until the process is killed, asleep wherever it is empty.
+fn reads(ring: &str) -> Outcome {
+    let mut consumer = Consumer::attach(ring)?;
+    say("attached")?;
+    loop {
+        consumer.wait(Duration::from_secs(600));
+        let now = clock_gettime(ClockId::Monotonic);
+        while let Some(item) = consumer.read()? {
+            if let Item::Record(record) = item {
+                let (who, seq) = reporter(record.bytes);
+                say(&format!("{who} {seq} {} {}", now.tv_sec, now.tv_nsec))?;
+            }
+        }
     }
 }
 
