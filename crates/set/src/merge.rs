@@ -1,6 +1,7 @@
 //! The items of many sources in the order of time.
 
 mod asleep;
+mod requests;
 mod turns;
 
 use crate::described::Described;
@@ -8,9 +9,9 @@ use crate::heap::{Heap, Next};
 use crate::merged::{Merged, SourceId};
 use crate::poll_schedule::{GroupSlot, PollSchedule};
 use crate::source::{Source, SourceError};
-use asleep::Asleep;
 use perfring_consumer::advanced::{Front, ResumePoint};
 use perfring_consumer::{ClockError, Item, MachineClock};
+use requests::Asleep;
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};

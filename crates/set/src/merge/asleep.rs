@@ -5,24 +5,13 @@
 //! wakes: a merge of ten thousand idle rings looks at none of them but at each tick. Where a source cannot wake anybody,
 //! or the system cannot do either, all are polled by the schedule.
 
+use super::requests::Asleep;
 use super::{Entry, Merge, State};
 use crate::poll_schedule::PollSchedule;
 use crate::sleep_on_all::sleep_on_all;
 use crate::source::Sleep;
 use perfring_consumer::advanced::{ANY_MOST, ManyWaits, until_tick};
 use std::time::Duration;
-
-/// The requests of very many sources.
-#[derive(Debug, Default)]
-pub(super) struct Asleep {
-    waits: Option<ManyWaits>,
-    /// It was tried in vain with these sources.
-    impossible: bool,
-    /// Each idle source has a request.
-    all: bool,
-    /// Then all are polled: see [`ManyWaits`].
-    tick_at: u64,
-}
 
 /// Which idle sources have requests.
 enum Requested {

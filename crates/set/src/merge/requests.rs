@@ -1,0 +1,15 @@
+//! What a merge that sleeps on very many rings keeps from one sleep to the next.
+
+use perfring_consumer::advanced::ManyWaits;
+
+/// The requests of very many sources.
+#[derive(Debug, Default)]
+pub(super) struct Asleep {
+    pub(super) waits: Option<ManyWaits>,
+    /// It was tried in vain with these sources.
+    pub(super) impossible: bool,
+    /// Each idle source has a request.
+    pub(super) all: bool,
+    /// Then all are polled: see [`ManyWaits`].
+    pub(super) tick_at: u64,
+}
