@@ -5,7 +5,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a loop may wait before it checks again.
 pub(crate) const POLL: Duration = Duration::from_millis(50);
@@ -54,5 +54,14 @@ impl Stop {
     /// Returns an error once a signal arrived.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.signal().map_or(Ok(()), |signal| Err(Failure::Signal(signal)))
+    }
+
+    /// Sleeps until it is so long since then, or this process was asked to stop.
+    pub(crate) fn pause(&self, since: Instant, interval: Duration) -> Result<(), Failure> {
+        while since.elapsed() < interval {
+            self.check()?;
+            std::thread::sleep(POLL.min(interval.saturating_sub(since.elapsed())));
+        }
+        Ok(())
     }
 }

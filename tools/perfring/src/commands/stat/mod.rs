@@ -9,7 +9,7 @@ use crate::columns;
 use crate::failure::Failure;
 use crate::figures::{accounts, json, types::TypesUse};
 use crate::output::json::line;
-use crate::stop::{POLL, Stop};
+use crate::stop::Stop;
 use perfring_consumer::{Location, Stat};
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Location::File(dir) = &args.ring
         && dir.is_dir()
     {
-        return set::run(args, &stop);
+        return set::run(&args.ring, args.json, args.interval, &stop);
     }
     let mut out = BufWriter::new(io::stdout().lock());
     let width = columns::width();
@@ -64,14 +64,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         let Some(interval) = args.interval else { return Ok(()) };
         before = Some((now, stat));
-        pause(now, interval, &stop)?;
+        stop.pause(now, interval)?;
     }
-}
-
-fn pause(since: Instant, interval: Duration, stop: &Stop) -> Result<(), Failure> {
-    while since.elapsed() < interval {
-        stop.check()?;
-        std::thread::sleep(POLL.min(interval.saturating_sub(since.elapsed())));
-    }
-    Ok(())
 }

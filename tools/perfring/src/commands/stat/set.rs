@@ -1,6 +1,5 @@
 //! The sums over the rings of a directory.
 
-use super::{Args, pause};
 use crate::events::input::rings_of;
 use crate::failure::Failure;
 use crate::figures::accounts::{self, Balance, Fill, counts, is_fed};
@@ -11,24 +10,29 @@ use crate::stop::Stop;
 use perfring_consumer::{Count, Location, Producers, Stat};
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-pub(super) fn run(args: &Args, stop: &Stop) -> Result<(), Failure> {
+pub(super) fn run(
+    dir: &Location,
+    json: bool,
+    interval: Option<Duration>,
+    stop: &Stop,
+) -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut first = true;
     loop {
         let now = Instant::now();
         let mut rings = Vec::new();
-        for ring in rings_of(&args.ring)? {
+        for ring in rings_of(dir)? {
             match accounts::read(&ring) {
                 Err(Failure::NotFound(_)) => {} // removed meanwhile
                 stat => rings.push((ring, stat?)),
             }
         }
-        let written = if args.json {
-            write_json(&mut out, &args.ring, &rings)
+        let written = if json {
+            write_json(&mut out, dir, &rings)
         } else {
-            write_text(&mut out, &args.ring, &rings, first)
+            write_text(&mut out, dir, &rings, first)
         };
         written.and_then(|()| out.flush()).map_err(Failure::output)?;
         if let Some((ring, _)) = rings.iter().find(|(_, stat)| stat.totals.is_none()) {
@@ -37,8 +41,8 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Result<(), Failure> {
             )));
         }
         first = false;
-        let Some(interval) = args.interval else { return Ok(()) };
-        pause(now, interval, stop)?;
+        let Some(interval) = interval else { return Ok(()) };
+        stop.pause(now, interval)?;
     }
 }
 
