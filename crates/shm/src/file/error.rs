@@ -244,10 +244,10 @@ pub enum AttachError {
         producers: Producers,
     },
     /// A ring per CPU that was made before the machine started, or by another kernel: which CPU its number
-    /// means there is not known.
+    /// means there is not known. Or the boot is unknown: without `/proc/sys/kernel/random/boot_id`.
     #[error(
-        "{location} is the ring of a CPU of another boot or another machine: read it, and make a new directory \
-         to publish in"
+        "{location} is the ring of a CPU of another boot or another machine, or /proc does not say of which: read it, \
+         and make a new directory to publish in"
     )]
     OtherBoot {
         /// The ring's location.

@@ -109,7 +109,7 @@ impl CpuWindow {
     ///
     /// # Errors
     /// See [`AttachError`]. [`AttachError::OtherBoot`] if the ring was made in another boot, or by another
-    /// kernel that shares the file system: its numbers of CPUs are not this one's. [`AttachError::Rseq`].
+    /// kernel that shares the file system: its numbers of CPUs are not this one's; or if either boot is unknown. [`AttachError::Rseq`].
     pub fn attach(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
         let location = location.into();
         sequence::thread()
@@ -117,7 +117,8 @@ impl CpuWindow {
         let window = SharedWindow::attach_kind(location, name, Producers::Cpu)?;
         window.set_lock_wait(LOCK_WAIT);
         let layout = *window.layout();
-        if layout.boot_id != boot_id() {
+        // Two systems whose ids are not known may be two.
+        if layout.boot_id != boot_id() || layout.boot_id == [0; 16] {
             return Err(AttachError::OtherBoot { location: window.file().location().clone() });
         }
         let (header, data) = window.place();
