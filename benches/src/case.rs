@@ -79,7 +79,9 @@ impl Group {
 /// Returns all groups.
 pub(crate) fn groups(options: &Options) -> Vec<Group> {
     use Audience::{Keen, Nobody};
-    use Contestant::{Floor, Line, Memcpy, Perfring};
+    use Contestant::{
+        Floor, Line, Memcpy, Perfring, Publish, PublishPod, PublishTimeout, ReserveTimeout,
+    };
     let mut groups = Vec::new();
     for part in &options.parts {
         let case = |contestant, payload, policy, audience| Case {
@@ -91,9 +93,9 @@ pub(crate) fn groups(options: &Options) -> Vec<Group> {
         };
         match part {
             Part::Throughput => groups.extend(options.payloads.iter().map(|&payload| {
-                Group::new(
-                    [Memcpy, Floor, Perfring].map(|who| case(who, payload, Policy::Drop, Keen)),
-                )
+                let all =
+                    [Memcpy, Floor, Publish, PublishTimeout, ReserveTimeout, PublishPod, Perfring];
+                Group::new(all.map(|who| case(who, payload, Policy::Drop, Keen)))
             })),
             Part::Overwrite => groups.push(Group::new(
                 [

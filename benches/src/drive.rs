@@ -2,7 +2,7 @@
 
 use crate::contest::ring::{Receiver, Sender};
 use crate::error::BenchError;
-use crate::payload::{Check, fill};
+use crate::payload::{Check, Pool, fill};
 use crate::raw::ticks;
 use serde::{Deserialize, Serialize};
 use std::hint::spin_loop;
@@ -41,10 +41,11 @@ pub fn poll_until(
     Ok(())
 }
 
-/// Sends numbered records until the limit. Returns how many, and the nanoseconds it took.
+/// Sends records until the limit, of a pool or numbered. Returns how many, and the nanoseconds it took.
 #[inline(never)]
 pub fn produce<const N: usize>(
     sender: &mut impl Sender,
+    pool: Option<&Pool<N>>,
     limit: Limit,
 ) -> Result<(u64, u64), BenchError> {
     // The clock is read once per block: often enough, at no cost.
@@ -53,7 +54,10 @@ pub fn produce<const N: usize>(
     let time = Duration::from_secs_f64(limit.seconds);
     let mut seq = 0u64;
     loop {
-        sender.send::<N>(seq..seq + block, fill)?;
+        match pool {
+            Some(pool) => sender.send_from(seq..seq + block, pool)?,
+            None => sender.send::<N>(seq..seq + block, fill)?,
+        }
         seq += block;
         let elapsed = start.elapsed();
         if elapsed >= time || seq >= limit.records {

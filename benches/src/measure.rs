@@ -129,6 +129,9 @@ impl Bench<'_> {
                 let start = Instant::now();
                 let (done, mut alive, _) = self.peer.go();
                 sized!(case.payload, N => {
+                    if setup.has_pool() {
+                        check = Check::of_pool::<N>();
+                    }
                     consume::<N>(&mut receiver, &mut check, &done, &mut alive)
                 })?;
                 drop((done, alive));

@@ -12,7 +12,7 @@ use crate::error::BenchError;
 use crate::many::produce::{Ran, run as produce_race};
 use crate::many::race::Race;
 use crate::options::SMALL;
-use crate::payload::sized;
+use crate::payload::{Pool, sized};
 use crate::raw::Mapping;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
@@ -323,8 +323,9 @@ impl Meeting<'_> {
             Step::Produce { contestant, setup, limit, path } => ringed!(contestant, R => {
                 let mut sender = R::sender(&path, &setup)?;
                 let (records, ns) = sized!(setup.payload, N => {
+                    let pool = setup.has_pool().then(Pool::<N>::new);
                     self.begin()?;
-                    produce::<N>(&mut sender, limit)
+                    produce(&mut sender, pool.as_ref(), limit)
                 })?;
                 Ok(Done { records, ns, bad: 0 })
             }),

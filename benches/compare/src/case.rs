@@ -88,6 +88,9 @@ pub fn fits(kind: &Kind, entry: &Entry, can: Option<&Can>) -> Result<(), Option<
     if kind.payload > can.payload {
         return Err(Some(format!("records of at most {} bytes", can.payload)));
     }
+    if kind.workload != Workload::Latency {
+        reported(entry.cannot().but_latency)?;
+    }
     match kind.workload {
         Workload::Throughput | Workload::Latency => reported(can.lossless),
         Workload::Wakeup => reported(can.lossless.and(can.sleeping)),
@@ -183,18 +186,20 @@ impl Case {
         dir: &Path,
     ) -> Vec<Vec<Part>> {
         let (limit, setup) = (self.limit(options), self.setup(options));
+        let workload = self.kind.workload;
         let part = |duty, core: Option<&usize>, index| Part {
             duty,
             setup: setup.clone(),
             path: dir.join("ring"),
             index,
             core: core.copied(),
+            pool: workload == Workload::Throughput && location != Location::Kernel,
         };
         let (here, there) = (placed.receivers.first(), placed.senders.first());
         let yields = self.yields(placed);
         let receive =
             |index| part(Duty::Receive { audience: self.kind.audience, yields }, here, index);
-        let parts: Vec<Part> = match (self.entry.kind, self.kind.workload) {
+        let parts: Vec<Part> = match (self.entry.kind, workload) {
             (Entrant::Memcpy, _) => {
                 // It stays on its core: less is enough.
                 let limit = Limit { seconds: limit.seconds / 4.0, ..limit };
@@ -295,8 +300,8 @@ mod tests {
             assert_eq!(alone, Ok(()), "{name}");
         }
         // Nothing waits for perfring's observers; a disruptor waits for all its readers.
-        assert!(fits("perfring", Workload::Fanout, &|kind| !kind.lossy).is_err());
-        assert_eq!(fits("perfring", Workload::Fanout, &|kind| kind.lossy), Ok(()));
+        assert!(fits("perfring publish_each", Workload::Fanout, &|kind| !kind.lossy).is_err());
+        assert_eq!(fits("perfring publish_each", Workload::Fanout, &|kind| kind.lossy), Ok(()));
         assert_eq!(fits("disruptor-mp", Workload::Fanout, &|kind| !kind.lossy), Ok(()));
         assert!(fits("disruptor-mp", Workload::Fanout, &|kind| kind.lossy).is_err());
     }
@@ -305,7 +310,7 @@ mod tests {
     fn what_a_reader_does_is_reported_of_each_kind() {
         let waits = |wanted: &dyn Fn(&Kind) -> bool, workload| {
             let placed = Placed { receivers: vec![0], senders: vec![1] };
-            case("perfring", workload, wanted).waits("its own", &placed)
+            case("perfring publish_each", workload, wanted).waits("its own", &placed)
         };
         assert_eq!(waits(&|_| true, Workload::Throughput), "its own");
         let slow = waits(&|kind| kind.audience == Audience::Slow, Workload::Overwrite);

@@ -4,6 +4,7 @@
 use crate::CompareError;
 use crate::workload::Workload;
 use perfring_bench::WaitStrategy;
+use perfring_bench::payload::Pool;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
@@ -95,12 +96,18 @@ pub struct Cannot {
     pub overwrite_alone: Result<(), &'static str>,
     /// Several receivers of every record, for all of which the sender waits.
     pub wait_for_many: Result<(), &'static str>,
+    /// Anything but latency.
+    pub but_latency: Result<(), &'static str>,
 }
 
 impl Cannot {
     /// It can do every combination of what it can do.
-    pub const NOTHING: Self =
-        Cannot { follow: Ok(()), overwrite_alone: Ok(()), wait_for_many: Ok(()) };
+    pub const NOTHING: Self = Cannot {
+        follow: Ok(()),
+        overwrite_alone: Ok(()),
+        wait_for_many: Ok(()),
+        but_latency: Ok(()),
+    };
 }
 
 /// The description of a contestant.
@@ -215,6 +222,20 @@ pub trait Sender {
         numbers: Range<u64>,
         fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<(), CompareError>;
+
+    /// Sends records of these payloads, which exist, in the same way. To be overridden where the
+    /// call takes a payload by reference.
+    ///
+    /// # Errors
+    /// Any error of the contestant.
+    #[inline(always)]
+    fn send_from<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        pool: &Pool<N>,
+    ) -> Result<(), CompareError> {
+        self.send(numbers, |slot, number| *slot = *pool.get(number))
+    }
 
     /// Sends one record if there is room, and returns whether there was. Never waits.
     ///

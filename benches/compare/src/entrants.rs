@@ -8,6 +8,7 @@ use crate::contest::{
 use crate::contestant::{Cannot, Role};
 use crate::options::Options;
 use crate::player::{Of, Player};
+use perfring_bench::contest::calls::{Publish, PublishPod, PublishTimeout, ReserveTimeout};
 
 /// How it takes part.
 #[derive(Clone, Copy)]
@@ -81,14 +82,20 @@ const NO_BBQ: &str = "its only crate, bbq-rs 0.1.1, needs a nightly compiler and
 pub static ALL: &[Entry] = contestants! {
     "floor" Limit limits::Floor;
     "floor slots" Limit limits::Slots<1, false>;
+    "floor layout back" Limit limits::Flag<true, false>;
+    "floor flag back" Limit limits::Flag<false, true>;
+    "floor flag head back" Limit limits::Flag<true, true>;
     "floor batch" Limit limits::Slots<64, false>;
     "floor back" Limit limits::Slots<1, true>;
     "floor batch back" Limit limits::Slots<64, true>;
-    "perfring" Ours perfring::Exclusive;
-    "perfring publish" Ours perfring::Calls<false>;
-    "perfring reserve" Ours perfring::Calls<true>;
+    "perfring publish" Ours perfring::Calls<Publish>;
+    "perfring publish_timeout" Ours perfring::Calls<PublishTimeout>;
+    "perfring reserve_timeout" Ours perfring::Calls<ReserveTimeout>;
+    "perfring publish_pod" Ours perfring::Calls<PublishPod>;
+    "perfring default reader" Ours perfring::Calls<PublishTimeout, true>;
+    "perfring publish_each" Ours perfring::Exclusive;
     "perfring batch" Ours perfring::Batched;
-    "perfring pods" Ours perfring::Pods;
+    "perfring values" Ours perfring::Values;
     "perfring half" Ours perfring::Half;
     "perfring shared" Ours perfring::Shared;
     "perfring shared batch" Ours perfring::SharedBatched;

@@ -103,6 +103,9 @@ pub struct Part {
     pub index: usize,
     /// The core that it runs on.
     pub core: Option<usize>,
+    /// Whether the records that it sends or receives are of a pool of payloads that exist. If not,
+    /// each is made of its number.
+    pub pool: bool,
 }
 
 /// The tasks of one process: a thread for each part, if there are several.

@@ -1,6 +1,7 @@
 //! The contestants: rings behind one pair of traits, so that the measuring code around them is the
 //! same.
 
+pub mod calls;
 pub(crate) mod floor;
 mod perfring;
 pub mod ring;
@@ -19,6 +20,22 @@ macro_rules! ringed {
             }
             $crate::contest::Contestant::Perfring => {
                 type $ring = $crate::contest::Perfring;
+                $body
+            }
+            $crate::contest::Contestant::Publish => {
+                type $ring = $crate::contest::calls::Calls<$crate::contest::calls::Publish>;
+                $body
+            }
+            $crate::contest::Contestant::PublishTimeout => {
+                type $ring = $crate::contest::calls::Calls<$crate::contest::calls::PublishTimeout>;
+                $body
+            }
+            $crate::contest::Contestant::ReserveTimeout => {
+                type $ring = $crate::contest::calls::Calls<$crate::contest::calls::ReserveTimeout>;
+                $body
+            }
+            $crate::contest::Contestant::PublishPod => {
+                type $ring = $crate::contest::calls::Calls<$crate::contest::calls::PublishPod>;
                 $body
             }
             other => Err($crate::error::BenchError::Usage(format!("{} is no ring", other.name()))),

@@ -12,11 +12,11 @@ use std::time::Duration;
 pub struct Perfring;
 
 /// How long a sender waits for room: longer than any live reader takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a reader spins before its caller gets control.
 const SPIN: Duration = Duration::from_micros(50);
 
-fn error(source: impl std::error::Error + Send + Sync + 'static) -> BenchError {
+pub(super) fn error(source: impl std::error::Error + Send + Sync + 'static) -> BenchError {
     failed(Contestant::Perfring)(Box::new(source))
 }
 
@@ -71,7 +71,7 @@ impl Sender for Producer {
 }
 
 #[cold]
-fn refusal(refused: ReserveError) -> BenchError {
+pub(super) fn refusal(refused: ReserveError) -> BenchError {
     error(refused)
 }
 

@@ -1,7 +1,9 @@
 //! The definition of a contestant: a ring between two processes, and its two ends.
 
+use super::calls::{Call, Publish, PublishPod, PublishTimeout, ReserveTimeout};
 use crate::error::BenchError;
 use crate::options::WaitStrategy;
+use crate::payload::Pool;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
@@ -16,8 +18,16 @@ pub enum Contestant {
     Line,
     /// Two positions, raw pointers.
     Floor,
-    /// The subject of this benchmark.
+    /// The subject of this benchmark, in a loop of its own: `publish_each`.
     Perfring,
+    /// The same, one call a record: `publish`.
+    Publish,
+    /// `publish_timeout`.
+    PublishTimeout,
+    /// `reserve_timeout` and `commit`.
+    ReserveTimeout,
+    /// `publish_pod`.
+    PublishPod,
 }
 
 impl Contestant {
@@ -27,7 +37,11 @@ impl Contestant {
             Contestant::Memcpy => "memcpy",
             Contestant::Line => "line",
             Contestant::Floor => "floor",
-            Contestant::Perfring => "perfring",
+            Contestant::Perfring => "perfring publish_each",
+            Contestant::Publish => Publish::NAME,
+            Contestant::PublishTimeout => PublishTimeout::NAME,
+            Contestant::ReserveTimeout => ReserveTimeout::NAME,
+            Contestant::PublishPod => PublishPod::NAME,
         }
     }
 }
@@ -88,6 +102,14 @@ pub struct Setup {
     pub reader: WaitStrategy,
 }
 
+impl Setup {
+    /// Returns whether the payloads are of a pool. Where records may be lost each has its own
+    /// number.
+    pub fn has_pool(&self) -> bool {
+        self.policy == Policy::Drop
+    }
+}
+
 /// A ring between two processes.
 pub trait Ring {
     /// Its writing end.
@@ -116,6 +138,16 @@ pub trait Sender {
         numbers: Range<u64>,
         fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<(), BenchError>;
+
+    /// Publishes a record of each of these payloads, which exist, in the same way.
+    #[inline(always)]
+    fn send_from<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        pool: &Pool<N>,
+    ) -> Result<(), BenchError> {
+        self.send(numbers, |slot, number| *slot = *pool.get(number))
+    }
 }
 
 /// The reading end.

@@ -7,14 +7,14 @@ use crate::part::{Audience, Found, Limit, Part};
 use crate::stage::{Stage, now_ns};
 use perfring_bench::drive;
 use perfring_bench::many::audit::{Begin, Losses, Seen, Tally, first_number};
-use perfring_bench::payload::{Check, fill, sized};
+use perfring_bench::payload::{Check, Pool, fill, sized};
 use std::hint::spin_loop;
 use std::time::{Duration, Instant};
 
 /// Interval between two polls of a slow reader.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// Sends numbered records until the limit.
+/// Sends records until the limit.
 #[inline(never)]
 pub fn send<const N: usize>(
     sender: &mut impl Sender,
@@ -24,6 +24,7 @@ pub fn send<const N: usize>(
 ) -> Result<Found, CompareError> {
     // The clock is read once per block: often enough, at no cost.
     let block = if N <= 1024 { 1024 } else { 64 };
+    let pool = part.pool.then(Pool::<N>::new);
     let first = if part.setup.senders > 1 { first_number(part.index) } else { 0 };
     let start_ns = stage.ready()?;
     let start = Instant::now();
@@ -31,7 +32,10 @@ pub fn send<const N: usize>(
     let mut sent = 0u64;
     loop {
         let from = first + sent;
-        sender.send::<N>(from..from + block, fill)?;
+        match &pool {
+            Some(pool) => sender.send_from(from..from + block, pool)?,
+            None => sender.send::<N>(from..from + block, fill)?,
+        }
         sent += block;
         if start.elapsed() >= time || sent >= limit.records {
             break;
@@ -59,6 +63,8 @@ pub fn receive<const N: usize>(
     let senders = part.setup.senders;
     let mut verifier = if senders > 1 {
         Verifier::Many(Box::new(Seen::new(Begin::First)))
+    } else if part.pool {
+        Verifier::One(Check::of_pool::<N>())
     } else {
         Verifier::One(Check::default())
     };

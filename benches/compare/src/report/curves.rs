@@ -64,7 +64,10 @@ pub(super) fn draw(panel: &Panel<'_>, rows: &[Row]) -> String {
     for (name, role, points) in &curves {
         rivals += usize::from(*role == Role::Rival);
         let named = match role {
-            Role::Ours => *name == "perfring" || *name == "perfring shared",
+            Role::Ours => {
+                ["perfring publish_timeout", "perfring default reader", "perfring shared"]
+                    .contains(name)
+            }
             Role::Rival => rivals <= NAMED,
             Role::Limit => *name == "line" || *name == "floor",
             Role::Reference => false,

@@ -159,13 +159,14 @@ impl<const BATCH: u64> Sender for SlotSender<BATCH> {
     }
 }
 
-/// Waits until one more fits. Returns where it would be full.
+/// Waits until a head here leaves the ring less than full, where it holds `most` slots or bytes.
+/// Returns where it would be full.
 #[cold]
 #[inline(never)]
-fn wait_for_room(tail: &AtomicU64, head: u64, slots: u64) -> u64 {
+pub(super) fn wait_for_room(tail: &AtomicU64, head: u64, most: u64) -> u64 {
     let mut polls = 0u32;
     loop {
-        let full_at = tail.load(Ordering::Acquire) + slots;
+        let full_at = tail.load(Ordering::Acquire) + most;
         if head < full_at {
             return full_at;
         }
@@ -210,7 +211,7 @@ impl<const BACK: bool> SlotReceiver<BACK> {
 
 /// Stores the first word of each line again.
 #[inline(always)]
-fn write_touch<const N: usize>(slot: *mut u8) {
+pub(super) fn write_touch<const N: usize>(slot: *mut u8) {
     let mut at = 0;
     while at < N {
         // SAFETY: within the N bytes of the slot, and 8-aligned, as payloads are multiples of 8 in a

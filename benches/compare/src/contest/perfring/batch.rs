@@ -20,7 +20,7 @@ impl Contestant for Batched {
     type Held = ();
 
     fn can() -> Can {
-        Can { refuses: Err("a batch of one is what `perfring` does"), ..can() }
+        Can { refuses: Err("a batch of one is what `perfring publish_each` does"), ..can() }
     }
 
     fn cannot() -> Cannot {

@@ -7,6 +7,7 @@ use super::rings::{Turns, rings_can, waits};
 use crate::CompareError;
 use crate::contestant::{About, Can, Cannot, Contestant, Sender, Setup};
 use nix::unistd::{SysconfVar, sysconf};
+use perfring_bench::payload::Pool;
 use perfring_producer::{CpuProducer, Evict, Producers, RecordType, ReserveError};
 use std::ops::Range;
 use std::path::Path;
@@ -70,6 +71,16 @@ impl Sender for CpuProducer {
             self.publish_timeout(RecordType::BYTES, &bytes, PATIENCE).map_err(refusal)?;
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn send_from<const N: usize>(
+        &mut self,
+        mut numbers: Range<u64>,
+        pool: &Pool<N>,
+    ) -> Result<(), CompareError> {
+        let publish = |n| self.publish_timeout(RecordType::BYTES, pool.get(n), PATIENCE);
+        numbers.try_for_each(publish).map_err(refusal)
     }
 
     #[inline(always)]

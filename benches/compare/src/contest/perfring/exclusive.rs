@@ -1,4 +1,4 @@
-//! One producer, record by record, written in place.
+//! One producer, record by record, written in place by a loop of the library.
 
 use super::reader::Reader;
 use super::ring::{ONE_CONSUMER, PATIENCE, about, can, create, error, options};
@@ -25,7 +25,11 @@ impl Contestant for Exclusive {
     }
 
     fn about(setup: &Setup) -> About {
-        about("perfring", setup, "one producer, each record written in place and published at once")
+        about(
+            "perfring publish_each",
+            setup,
+            "one producer, a loop of the library, each record written in place and published at once",
+        )
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
@@ -50,7 +54,7 @@ impl Contestant for Half {
     type Held = ();
 
     fn can() -> Can {
-        let same = "evicts by halves: without overwriting it is `perfring`";
+        let same = "evicts by halves: without overwriting it is `perfring publish_each`";
         Can { lossless: Err(same), receivers: Err(same), refuses: Err(same), ..can() }
     }
 

@@ -3,6 +3,7 @@
 use super::ring::error;
 use crate::CompareError;
 use crate::contestant::{Receiver, Setup};
+use perfring_bench::WaitStrategy;
 use perfring_consumer::{Consumer, Item, Observer, Start};
 use std::path::Path;
 use std::time::Duration;
@@ -14,6 +15,8 @@ const SPIN: Duration = Duration::from_micros(50);
 pub struct Reader {
     end: End,
     reported: u64,
+    /// Whether what the ring counts as refused is lost.
+    counts: bool,
 }
 
 enum End {
@@ -26,17 +29,31 @@ enum End {
 impl Reader {
     /// Attaches.
     pub(super) fn open(path: &Path, setup: &Setup) -> Result<Self, CompareError> {
-        let pace = setup.pace.into();
-        let end = if setup.overwrite {
-            let mut observer = Observer::open(path, Start::Oldest).map_err(error)?;
-            observer.set_wait_strategy(pace);
-            End::Observer(observer)
+        Self::open_paced(path, setup, Some(setup.pace))
+    }
+
+    /// Attaches, and chooses how to wait, or does not.
+    pub(super) fn open_paced(
+        path: &Path,
+        setup: &Setup,
+        pace: Option<WaitStrategy>,
+    ) -> Result<Self, CompareError> {
+        let mut end = if setup.overwrite {
+            End::Observer(Observer::open(path, Start::Oldest).map_err(error)?)
         } else {
-            let mut consumer = Consumer::attach(path).map_err(error)?;
-            consumer.set_wait_strategy(pace);
-            End::Consumer(consumer)
+            End::Consumer(Consumer::attach(path).map_err(error)?)
         };
-        Ok(Reader { end, reported: 0 })
+        match (&mut end, pace) {
+            (End::Consumer(consumer), Some(pace)) => consumer.set_wait_strategy(pace.into()),
+            (End::Observer(observer), Some(pace)) => observer.set_wait_strategy(pace.into()),
+            (_, None) => {}
+        }
+        Ok(Reader { end, reported: 0, counts: true })
+    }
+
+    /// Says whether what the ring counts as refused is lost.
+    pub(super) fn counting(self, counts: bool) -> Self {
+        Reader { counts, ..self }
     }
 }
 
@@ -127,6 +144,6 @@ impl Receiver for Reader {
     }
 
     fn reported_lost(&mut self) -> Option<u64> {
-        Some(self.reported)
+        self.counts.then_some(self.reported)
     }
 }

@@ -5,6 +5,7 @@ use super::reader::Reader;
 use super::ring::{ONE_CONSUMER, PATIENCE, about, can, create, error};
 use crate::CompareError;
 use crate::contestant::{About, Can, Cannot, Contestant, Sender, Setup};
+use perfring_bench::payload::Pool;
 use perfring_producer::{Producers, RecordType, ReserveError, SharedProducer};
 use std::ops::Range;
 use std::path::Path;
@@ -26,7 +27,8 @@ impl Contestant for Shared {
     }
 
     fn about(setup: &Setup) -> About {
-        let how = "many producers, records up to 512 bytes copied and published under the lock, larger ones in place";
+        let how = "many producers, publish_timeout, or reserve_timeout where a record of more than 512 \
+                   bytes has to be made first";
         about("perfring shared", setup, how)
     }
 
@@ -78,6 +80,16 @@ impl Sender for SharedProducer {
             }
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn send_from<const N: usize>(
+        &mut self,
+        mut numbers: Range<u64>,
+        pool: &Pool<N>,
+    ) -> Result<(), CompareError> {
+        let publish = |n| self.publish_timeout(RecordType::BYTES, pool.get(n), PATIENCE);
+        numbers.try_for_each(publish).map_err(refusal)
     }
 
     #[inline(always)]

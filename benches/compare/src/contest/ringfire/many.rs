@@ -5,6 +5,7 @@ use super::reader::{SlotReceiver, batch};
 use crate::CompareError;
 use crate::contest::slots::{Erased, slots};
 use crate::contestant::{About, Can, Contestant, Location, Sender, Setup, failed};
+use perfring_bench::payload::Pool;
 use perfring_bench::{BenchError, payload::sized};
 use ringfire::MpmcProducer;
 use std::ops::Range;
@@ -89,6 +90,19 @@ impl Sender for ManySender {
         for number in numbers {
             fill(&mut end.record, number);
             end.ring.push(&end.record);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn send_from<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        pool: &Pool<N>,
+    ) -> Result<(), CompareError> {
+        let end = self.end.get::<Writer<N>>()?;
+        for number in numbers {
+            end.ring.push(pool.get(number));
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use crate::CompareError;
 use crate::contest::slots::{Erased, slots};
 use crate::contest::waits::{Room, until};
 use crate::contestant::{About, Can, Contestant, Location, Sender, Setup, failed};
+use perfring_bench::payload::Pool;
 use perfring_bench::{BenchError, payload::sized};
 use ringfire::{FlowControl, RingProducer, RingProducerBuilder};
 use std::ops::Range;
@@ -98,6 +99,17 @@ struct Writer<const N: usize> {
     gate: Option<Gate>,
 }
 
+impl<const N: usize> Writer<N> {
+    /// Pushes this record, or the first of the batch, when there is room.
+    #[inline(always)]
+    fn push(&mut self, record: Option<&[u8; N]>) {
+        if let Some(gate) = &mut self.gate {
+            gate.pass(&self.ring, 1);
+        }
+        self.ring.push(record.unwrap_or(&self.batch[0]));
+    }
+}
+
 /// Up to where there is known to be room. The library's own gate continues as soon as one record
 /// fits, and polls its readers again for each batch that one of them has read, so a sender of a
 /// full ring takes their line each time. This one waits for more.
@@ -150,10 +162,7 @@ impl Sender for SlotSender {
         if batch(N) == 1 || numbers.end - numbers.start == 1 {
             for number in numbers {
                 fill(&mut end.batch[0], number);
-                if let Some(gate) = &mut end.gate {
-                    gate.pass(&end.ring, 1);
-                }
-                end.ring.push(&end.batch[0]);
+                end.push(None);
             }
             return Ok(());
         }
@@ -169,6 +178,20 @@ impl Sender for SlotSender {
             }
             end.ring.push_batch(&end.batch[..count]);
         }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn send_from<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        pool: &Pool<N>,
+    ) -> Result<(), CompareError> {
+        if batch(N) > 1 {
+            return self.send(numbers, |slot, number| *slot = *pool.get(number));
+        }
+        let end = self.end.get::<Writer<N>>()?;
+        numbers.for_each(|number| end.push(Some(pool.get(number))));
         Ok(())
     }
 

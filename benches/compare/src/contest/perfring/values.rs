@@ -24,15 +24,15 @@ const fn values<const N: usize>() -> usize {
 }
 
 /// One producer, many values a record.
-pub struct Pods;
+pub struct Values;
 
-impl Contestant for Pods {
-    type Sender = Values;
+impl Contestant for Values {
+    type Sender = ValueSender;
     type Receiver = ValueReader;
     type Held = ();
 
     fn can() -> Can {
-        let same = "values in an array are for streams; the record that holds them is `perfring`'s";
+        let same = "values in an array are for streams; the record that holds them is `perfring publish_each`'s";
         Can {
             overwrite: Err(same),
             receivers: Err(same),
@@ -44,9 +44,9 @@ impl Contestant for Pods {
 
     fn about(setup: &Setup) -> About {
         about(
-            "perfring pods",
+            "perfring values",
             setup,
-            "one producer, records that are arrays of 64 payloads, of 4 KiB at most",
+            "one producer, 64 payloads a record, in an array of 4 KiB at most, publish_each",
         )
     }
 
@@ -54,8 +54,8 @@ impl Contestant for Pods {
         create(path, setup, Producers::One)
     }
 
-    fn sender(path: &Path, _setup: &Setup, _index: usize) -> Result<Values, CompareError> {
-        Producer::attach(path).map(Values).map_err(error)
+    fn sender(path: &Path, _setup: &Setup, _index: usize) -> Result<ValueSender, CompareError> {
+        Producer::attach(path).map(ValueSender).map_err(error)
     }
 
     fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<ValueReader, CompareError> {
@@ -66,9 +66,9 @@ impl Contestant for Pods {
 }
 
 /// The writing end.
-pub struct Values(Producer);
+pub struct ValueSender(Producer);
 
-impl Sender for Values {
+impl Sender for ValueSender {
     #[inline(always)]
     fn send<const N: usize>(
         &mut self,

@@ -1,0 +1,153 @@
+//! perfring's calls that publish one record of a payload that exists: what a program calls that
+//! logs an event here and an event there.
+
+pub use super::perfring::PATIENCE;
+use super::perfring::{Perfring, Reader, refusal};
+use super::ring::{Ring, Sender, Setup};
+use crate::error::BenchError;
+use crate::payload::Pool;
+use bytemuck::{Pod, Zeroable};
+use perfring_producer::types::{Encoding, PodRecord, Record, Schema};
+use perfring_producer::{Producer, RecordType, ReserveError};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::path::Path;
+
+/// One of the calls.
+pub trait Call: 'static {
+    /// Its name.
+    const NAME: &'static str;
+    /// Whether it refuses a record at once where there is no room, and counts the refusal.
+    const REFUSES: bool;
+
+    /// Publishes a record of this payload.
+    ///
+    /// # Errors
+    /// There is no room.
+    fn publish<const N: usize>(
+        producer: &mut Producer,
+        payload: &[u8; N],
+    ) -> Result<(), ReserveError>;
+
+    /// Publishes a record, and waits for room.
+    ///
+    /// # Errors
+    /// There was no room for [`PATIENCE`].
+    #[inline(always)]
+    fn send<const N: usize>(
+        producer: &mut Producer,
+        payload: &[u8; N],
+    ) -> Result<(), ReserveError> {
+        match Self::publish(producer, payload) {
+            Err(ReserveError::Full) if Self::REFUSES => again(producer, payload),
+            other => other,
+        }
+    }
+}
+
+/// Publishes what was refused.
+#[cold]
+#[inline(never)]
+fn again(producer: &mut Producer, payload: &[u8]) -> Result<(), ReserveError> {
+    producer.publish_timeout(RecordType::BYTES, payload, PATIENCE)
+}
+
+/// `publish`; where it refuses, the same record by `publish_timeout`.
+pub struct Publish;
+/// `publish_timeout`.
+pub struct PublishTimeout;
+/// `reserve_timeout`, a copy, and `commit`.
+pub struct ReserveTimeout;
+/// `publish_pod`, in the same way as [`Publish`].
+pub struct PublishPod;
+
+macro_rules! call {
+    ($call:ident, $name:literal, $refuses:literal, |$producer:ident, $payload:ident| $body:expr) => {
+        impl Call for $call {
+            const NAME: &'static str = $name;
+            const REFUSES: bool = $refuses;
+
+            #[inline(always)]
+            fn publish<const N: usize>(
+                $producer: &mut Producer,
+                $payload: &[u8; N],
+            ) -> Result<(), ReserveError> {
+                $body
+            }
+        }
+    };
+}
+
+call!(Publish, "perfring publish", true, |producer, payload| producer.publish(payload));
+call!(PublishTimeout, "perfring publish_timeout", false, |producer, payload| {
+    producer.publish_timeout(RecordType::BYTES, payload, PATIENCE)
+});
+call!(ReserveTimeout, "perfring reserve_timeout", false, |producer, payload| {
+    let mut record = producer.reserve_timeout(RecordType::BYTES, N, PATIENCE)?;
+    record.copy_from_slice(payload);
+    record.commit();
+    Ok(())
+});
+call!(PublishPod, "perfring publish_pod", true, |producer, payload| {
+    producer.publish_pod(bytemuck::cast_ref::<_, Event<N>>(payload))
+});
+
+/// A plain struct.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(transparent)]
+struct Event<const N: usize>([u8; N]);
+
+impl<const N: usize> Record for Event<N> {
+    const SCHEMA: Schema<'static> =
+        Schema::new("bench.Event", Encoding::Pod).with_fields(N as u32, &[]).with_hashed_id();
+}
+
+impl<const N: usize> PodRecord for Event<N> {}
+
+/// perfring by one of the calls.
+pub struct Calls<C>(PhantomData<fn() -> C>);
+
+/// Its writing end.
+pub struct Caller<C>(Producer, PhantomData<fn() -> C>);
+
+impl<C: Call> Ring for Calls<C> {
+    type Sender = Caller<C>;
+    type Receiver = Reader;
+
+    fn create(path: &Path, setup: &Setup) -> Result<(), BenchError> {
+        Perfring::create(path, setup)
+    }
+
+    fn sender(path: &Path, setup: &Setup) -> Result<Caller<C>, BenchError> {
+        Perfring::sender(path, setup).map(|producer| Caller(producer, PhantomData))
+    }
+
+    fn receiver(path: &Path, setup: &Setup) -> Result<Reader, BenchError> {
+        Perfring::receiver(path, setup)
+    }
+}
+
+impl<C: Call> Sender for Caller<C> {
+    #[inline(always)]
+    fn send<const N: usize>(
+        &mut self,
+        numbers: Range<u64>,
+        mut fill: impl FnMut(&mut [u8; N], u64),
+    ) -> Result<(), BenchError> {
+        for number in numbers {
+            let mut payload = [0; N];
+            fill(&mut payload, number);
+            C::send(&mut self.0, &payload).map_err(refusal)?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn send_from<const N: usize>(
+        &mut self,
+        mut numbers: Range<u64>,
+        pool: &Pool<N>,
+    ) -> Result<(), BenchError> {
+        numbers.try_for_each(|number| C::send(&mut self.0, pool.get(number))).map_err(refusal)
+    }
+}
