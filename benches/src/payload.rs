@@ -69,13 +69,13 @@ pub fn verify<const N: usize>(bytes: &[u8; N], seq: u64) -> bool {
 }
 
 /// Returns how many payloads a [`Pool`] has: a prime number, so that no lap of a ring is a multiple
-/// of it and a stale record is not the one that is due; and few, so that they stay in the nearest
-/// caches.
+/// of it and a stale record is not the one that is due, of those by which a processor divides with
+/// one multiplication; and few, so that they stay in the nearest caches.
 pub const fn pooled<const N: usize>() -> u64 {
     match (64 << 10) / N {
-        64.. => 61,
+        64.. => 59,
         16.. => 13,
-        4.. => 7,
+        4.. => 5,
         _ => 3,
     }
 }

@@ -93,9 +93,7 @@ impl Ring {
         // Where it is a payload's it is not accessed.
         unsafe { &*self.at(pos).cast::<AtomicU64>() }
     }
-}
 
-impl Ring {
     #[inline(always)]
     fn prefetch(&self, pos: u64) {
         #[cfg(target_arch = "x86_64")]
@@ -233,12 +231,13 @@ impl<const FLAG: bool> Receiver for FlagReceiver<FLAG> {
     fn wait(&mut self) {
         let (ring, tail) = (&self.ring, self.tail);
         self.waits.wait(|| {
-            // As perfring's reader: the next record's lines come together with the one polled.
-            ring.prefetch(tail + 64);
             if FLAG {
                 return ring.word(tail).load(Ordering::Acquire) != 0;
             }
+            // As perfring's reader: the next record's lines come together with the head's. A reader
+            // of flags gains nothing from it.
             ring.prefetch(tail);
+            ring.prefetch(tail + 64);
             ring.map.words()[HEAD].load(Ordering::Acquire) != tail
         });
     }
