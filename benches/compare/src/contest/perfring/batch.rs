@@ -149,6 +149,6 @@ impl Sender for SharedBatches {
         number: u64,
         fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<bool, CompareError> {
-        self.0.offer(number, fill)
+        Sender::offer(&mut self.0, number, fill)
     }
 }
