@@ -30,7 +30,7 @@ const STRATEGIES: [(&str, WaitStrategy); 3] = [
 const SIZE: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of the largest record, in words.
-const WORDS: usize = 128;
+const WORDS: usize = 512;
 /// The word after the last record.
 const END: u64 = u64::MAX;
 
@@ -62,7 +62,7 @@ fn rows() -> Vec<(String, Work, Api)> {
     let mut flood = |name: &str, kind, len, work, api| {
         rows.push((format!("flood, {name}"), Work::Flood { kind, len, work }, api));
     };
-    for len in [8, 64, 1024] {
+    for len in [8, 64, 1024, 4096] {
         flood(&format!("exclusive {len}, drain"), "exclusive", len, 0, Api::DrainSpin);
         flood(&format!("exclusive {len}, read"), "exclusive", len, 0, Api::ReadWait);
     }
