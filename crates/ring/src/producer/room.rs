@@ -21,7 +21,7 @@ pub(crate) struct Room {
     /// What `data_head` holds while something is held back; at all other times that is `pos`.
     pub(super) held: Option<u64>,
     pub(super) tail: Tail,
-    /// A record of this size was refused by a drop ring that was full up to [`Room::tail`]. It is while that has not
+    /// A record of this size, with the markers before it, was refused by a drop ring that was full up to [`Room::tail`]. It is while that has not
     /// moved: what is published meanwhile only takes more room.
     full_for: u64,
     pub(super) policy: Policy,
@@ -163,7 +163,9 @@ impl Room {
             return Err(Refusal::Replaced);
         }
         // Relaxed: nothing is written.
-        if size == self.full_for && header.data_tail.load(Ordering::Relaxed) == self.tail.pos {
+        if self.marker_bytes(ring, size) + size == self.full_for
+            && header.data_tail.load(Ordering::Relaxed) == self.tail.pos
+        {
             return Err(Refusal::Full);
         }
         self.make_more_room(header, data, size)
@@ -183,7 +185,7 @@ impl Room {
         let full = end - self.tail.pos > mask;
         match self.policy {
             Policy::Drop if full => {
-                self.full_for = size;
+                self.full_for = markers + size;
                 self.reload_tail(ring, end)?;
                 self.full_for = u64::MAX;
             }
