@@ -66,6 +66,9 @@
  *  R       R       a producer stores lock odd, a release fence, perf's time fields, lock even
  *                  (release); a reader that finds the same even lock before and after has fields of
  *                  one moment
+ *  S       T       a producer stores tail_next, a full fence, loads the tails of named consumers,
+ *                  then stores data_tail
+ *  T       S       a named consumer that joins stores its tail, a full fence, loads tail_next
  *
  * The heavy fence is membarrier(2), MEMBARRIER_CMD_GLOBAL_EXPEDITED, and a full fence. The light
  * fence is a compiler fence in a process that has registered with
@@ -92,7 +95,8 @@
 #define PERFRING_FEATURE_AUX 2 /* there is an AUX area, and records whose payloads are in it */
 #define PERFRING_FEATURE_CPU 4 /* the producers of one CPU publish in restartable sequences */
 #define PERFRING_FEATURE_SAMPLE_ID 8 /* and the pid and tid of its writer; with _TIME and _CPU, without _AUX */
-#define PERFRING_FEATURES_REQUIRED_KNOWN 15
+#define PERFRING_FEATURE_CONSUMERS 16 /* named consumers; these headers refuse it */
+#define PERFRING_FEATURES_REQUIRED_KNOWN 31
 #define PERFRING_TIME_CLOCK 7 /* `time_clock` of a ring with time: CLOCK_BOOTTIME */
 #define PERFRING_PERF_CAPABILITIES 2
 #define PERFRING_PERF_CAP_TIME_ZERO 16 /* time_shift, time_mult and time_zero can be used */
@@ -111,6 +115,8 @@
 #define PERFRING_SLOTS_MAX 4096
 #define PERFRING_SLOTS_DEFAULT 64 /* of a shared ring, and of a ring per CPU */
 #define PERFRING_CPUS_MAX 8192 /* `cpu_number` is less */
+#define PERFRING_SEAT_SIZE 512 /* of a named consumer */
+#define PERFRING_CONSUMERS_MAX 32
 #define PERFRING_NAME_LEN 64
 
 /* The byte of the file whose open-file-description lock the consumer holds. The producer in slot n
@@ -118,6 +124,8 @@
  * is not a producer of it holds the second one here. */
 #define PERFRING_CONSUMER_LOCK_BYTE 2432
 #define PERFRING_RECOVER_LOCK_BYTE 2808
+/* The byte that a process locks while it takes a named consumer's seat, or drops the dead. */
+#define PERFRING_JOIN_LOCK_BYTE 3392
 
 /* `policy`: what a full ring does. */
 #define PERFRING_POLICY_DROP 0
@@ -317,6 +325,9 @@
 #define PERFRING_OFF_TYPES_OFFSET 1288
 #define PERFRING_OFF_TYPES_SIZE 1296
 #define PERFRING_OFF_TIME_CLOCK 1304
+#define PERFRING_OFF_CONSUMER_COUNT 1308
+#define PERFRING_OFF_CONSUMERS_OFFSET 1312
+#define PERFRING_OFF_CONSUMERS_SIZE 1320
 #define PERFRING_OFF_TAIL_MARK 1408
 #define PERFRING_OFF_PRODUCER_TOTALS 1536
 #define PERFRING_OFF_WAIT_ARMED 2048
@@ -345,10 +356,12 @@
 #define PERFRING_OFF_TIME_BOOT 2816
 #define PERFRING_OFF_ANCHORS_WRITTEN 2824
 #define PERFRING_OFF_ANCHORS 2880
+#define PERFRING_OFF_TAIL_NEXT 3392
 #define PERFRING_OFF_CPU_STATE 3456
 #define PERFRING_OFF_CPU_LIMIT 3464
 #define PERFRING_OFF_CPU_COUNT 3472
 #define PERFRING_OFF_CPU_NUMBER 3480
+#define PERFRING_OFF_NAMED_TAILS 3584
 
 /* struct perf_event_header: one aligned 64-bit word, stored and loaded as such. */
 struct perfring_record {
@@ -495,7 +508,10 @@ struct perfring_header {
 	uint64_t types_offset;
 	uint64_t types_size;
 	uint32_t time_clock; /* 0, or PERFRING_TIME_CLOCK */
-	uint8_t gap_identity[100];
+	uint32_t consumer_count; /* with PERFRING_FEATURE_CONSUMERS, like the next two */
+	uint64_t consumers_offset;
+	uint64_t consumers_size;
+	uint8_t gap_identity[80];
 
 	/* Live, written by the producer. */
 	struct perfring_tail_mark tail_mark;
@@ -550,7 +566,8 @@ struct perfring_header {
 	uint64_t anchors_written; /* the next goes to anchors[anchors_written % PERFRING_ANCHORS] */
 	uint8_t gap_anchors[48];
 	uint64_t anchors[PERFRING_ANCHORS][PERFRING_ANCHOR_WORDS];
-	uint8_t gap_cpu[64];
+	uint64_t tail_next; /* live, with named consumers: what data_tail is about to be */
+	uint8_t gap_cpu[56];
 
 	/* Live, in a ring per CPU (zero in any other): shared by its producers. */
 	uint64_t cpu_state; /* 0: open to sequences; else slot + 1 of the producer that closed it */
@@ -559,7 +576,10 @@ struct perfring_header {
 	uint32_t cpu_number; /* not live: the CPU */
 	uint8_t gap_cpu_number[100];
 
-	uint8_t gap_end[512];
+	/* Live, with named consumers: that of seat n is named_tails[n % 4][n / 4]. */
+	uint64_t named_tails[4][8];
+
+	uint8_t gap_end[256];
 };
 
 PERFRING_ASSERT(sizeof(struct perfring_record) == PERFRING_HEADER_LEN);
@@ -612,6 +632,9 @@ PERFRING_ASSERT_OFF(boot_id, PERFRING_OFF_BOOT_ID);
 PERFRING_ASSERT_OFF(types_offset, PERFRING_OFF_TYPES_OFFSET);
 PERFRING_ASSERT_OFF(types_size, PERFRING_OFF_TYPES_SIZE);
 PERFRING_ASSERT_OFF(time_clock, PERFRING_OFF_TIME_CLOCK);
+PERFRING_ASSERT_OFF(consumer_count, PERFRING_OFF_CONSUMER_COUNT);
+PERFRING_ASSERT_OFF(consumers_offset, PERFRING_OFF_CONSUMERS_OFFSET);
+PERFRING_ASSERT_OFF(consumers_size, PERFRING_OFF_CONSUMERS_SIZE);
 PERFRING_ASSERT_OFF(tail_mark, PERFRING_OFF_TAIL_MARK);
 PERFRING_ASSERT_OFF(producer_totals, PERFRING_OFF_PRODUCER_TOTALS);
 PERFRING_ASSERT_OFF(wait_armed, PERFRING_OFF_WAIT_ARMED);
@@ -640,14 +663,17 @@ PERFRING_ASSERT_OFF(recover_byte, PERFRING_OFF_RECOVER_BYTE);
 PERFRING_ASSERT_OFF(time_boot, PERFRING_OFF_TIME_BOOT);
 PERFRING_ASSERT_OFF(anchors_written, PERFRING_OFF_ANCHORS_WRITTEN);
 PERFRING_ASSERT_OFF(anchors, PERFRING_OFF_ANCHORS);
+PERFRING_ASSERT_OFF(tail_next, PERFRING_OFF_TAIL_NEXT);
 PERFRING_ASSERT_OFF(cpu_state, PERFRING_OFF_CPU_STATE);
 PERFRING_ASSERT_OFF(cpu_limit, PERFRING_OFF_CPU_LIMIT);
 PERFRING_ASSERT_OFF(cpu_count, PERFRING_OFF_CPU_COUNT);
 PERFRING_ASSERT_OFF(cpu_number, PERFRING_OFF_CPU_NUMBER);
+PERFRING_ASSERT_OFF(named_tails, PERFRING_OFF_NAMED_TAILS);
 #undef PERFRING_ASSERT_OFF
 
 /* The consumer's seat is a holder, on the byte that it locks. */
 PERFRING_ASSERT(PERFRING_OFF_RECOVER_BYTE == PERFRING_RECOVER_LOCK_BYTE);
+PERFRING_ASSERT(PERFRING_OFF_TAIL_NEXT == PERFRING_JOIN_LOCK_BYTE);
 PERFRING_ASSERT(PERFRING_OFF_CONSUMER_EPOCH == PERFRING_CONSUMER_LOCK_BYTE);
 PERFRING_ASSERT(PERFRING_OFF_CONSUMER_ATTACHED_NS - PERFRING_OFF_CONSUMER_EPOCH ==
 		offsetof(struct perfring_holder, attached_ns));

@@ -129,7 +129,7 @@ fn several(names: &[&'static str], rounds: u64) {
 
 #[test]
 fn several_consistent_invalid_fields() {
-    several(&[DROP, OVERWRITE].concat(), cases(4_000, 40_000));
+    several(&[&DROP[..], &OVERWRITE].concat(), cases(4_000, 40_000));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn several_consistent_invalid_fields_of_a_shared_ring() {
 #[test]
 fn any_start_position_of_an_observer() {
     let mut trial = Trial::new();
-    for base in golden(&[DROP, OVERWRITE].concat()) {
+    for base in golden(&[&DROP[..], &OVERWRITE].concat()) {
         fs::write(&trial.path, &base.bytes).unwrap();
         let head = base.word("data_head");
         let near = (0..600).map(|n| head.wrapping_sub(4 * n));

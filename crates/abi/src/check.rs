@@ -2,10 +2,10 @@
 
 use crate::lead::Lead;
 use crate::numbers::{
-    ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, CPUS_MAX, DATA_SIZE_MAX, DATA_SIZE_MIN,
-    ENDIAN_MARK, FEATURE_AUX, FEATURE_CPU, FEATURE_SAMPLE_ID, FEATURE_TIME,
-    FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES, PERF_HEADER_SIZE, SLOT_SIZE, SLOTS_MAX,
-    TIME_CLOCK, TYPES_SIZE_MAX,
+    ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, CONSUMERS_MAX, CPUS_MAX, DATA_SIZE_MAX,
+    DATA_SIZE_MIN, ENDIAN_MARK, FEATURE_AUX, FEATURE_CONSUMERS, FEATURE_CPU, FEATURE_SAMPLE_ID,
+    FEATURE_TIME, FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES, PERF_HEADER_SIZE, SEAT_SIZE,
+    SLOT_SIZE, SLOTS_MAX, TIME_CLOCK, TYPES_SIZE_MAX,
 };
 use crate::page::HeaderPage;
 use crate::policy::{Evict, Policy, Producers, Report};
@@ -50,6 +50,9 @@ pub struct Layout {
     pub types_size: u64,
     /// Bytes of the AUX area: a power of two, or 0 if there is none.
     pub aux_size: u64,
+    /// Seats for named consumers, the slowest of which the producers wait for; 0 for a ring with one
+    /// consumer, and for an overwrite ring.
+    pub consumers: u32,
 }
 
 /// Why bytes are not a ring that this code can use.
@@ -170,10 +173,28 @@ impl Layout {
         self.control_offset() + self.control_size() + self.types_size
     }
 
+    /// Returns where the seats of named consumers start: after all else. 0 if there are none.
+    #[must_use]
+    pub const fn consumers_offset(&self) -> u64 {
+        if self.consumers == 0 { 0 } else { self.control_end() + self.aux_size }
+    }
+
+    /// Returns the size of the seats of named consumers in bytes, in whole pages.
+    #[must_use]
+    pub const fn consumers_size(&self) -> u64 {
+        (self.consumers as u64 * SEAT_SIZE).next_multiple_of(self.page_size as u64)
+    }
+
     /// Returns the size of the whole file in bytes.
     #[must_use]
     pub const fn file_size(&self) -> u64 {
-        self.control_end() + self.aux_size
+        self.control_end() + self.aux_size + self.consumers_size()
+    }
+
+    /// Returns the byte that the named consumer in a seat keeps locked.
+    #[must_use]
+    pub const fn consumer_lock_byte(&self, seat: u32) -> u64 {
+        self.consumers_offset() + seat as u64 * SEAT_SIZE
     }
 
     /// Returns the byte that the holder of a slot keeps locked.
@@ -202,6 +223,7 @@ impl Layout {
             | (if self.aux_size != 0 { FEATURE_AUX } else { 0 })
             | (if self.producers == Producers::Cpu { FEATURE_CPU } else { 0 })
             | (if self.sample_id { FEATURE_SAMPLE_ID } else { 0 })
+            | (if self.consumers != 0 { FEATURE_CONSUMERS } else { 0 })
     }
 
     /// Returns what each record has before its payload.
@@ -253,6 +275,9 @@ impl Layout {
             aux_offset: self.aux_offset(),
             aux_size: self.aux_size,
             cpu_number: self.cpu,
+            consumer_count: self.consumers,
+            consumers_offset: self.consumers_offset(),
+            consumers_size: self.consumers_size(),
             ..HeaderPage::zeroed()
         }
     }
@@ -329,6 +354,15 @@ impl Layout {
         if sample_id && !(per_cpu && time && !aux) {
             return Err(bad("features_required", page.features_required));
         }
+        // Bytes that were zero before there were such rings.
+        let named = page.features_required & FEATURE_CONSUMERS != 0;
+        if named && (policy != Policy::Drop || per_cpu || aux) {
+            return Err(bad("features_required", page.features_required));
+        }
+        let consumers = if named { page.consumer_count } else { 0 };
+        if named && !(1..=CONSUMERS_MAX).contains(&consumers) {
+            return Err(bad("consumer_count", consumers.into()));
+        }
         let layout = Layout {
             page_size: page.page_size,
             data_size: page.data_size,
@@ -347,13 +381,17 @@ impl Layout {
             boot_id: page.boot_id,
             types_size: page.types_size,
             aux_size: page.aux_size,
+            consumers,
         };
+        let area = if named { (page.consumers_offset, page.consumers_size) } else { (0, 0) };
         for (name, value, must) in [
             ("data_offset", page.data_offset, layout.data_offset()),
             ("control_offset", page.control_offset, layout.control_offset()),
             ("control_size", page.control_size, layout.control_size()),
             ("types_offset", page.types_offset, layout.types_offset()),
             ("aux_offset", page.aux_offset, layout.aux_offset()),
+            ("consumers_offset", area.0, layout.consumers_offset()),
+            ("consumers_size", area.1, layout.consumers_size()),
             ("file_size", page.file_size, layout.file_size()),
         ] {
             if value != must {

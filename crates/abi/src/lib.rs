@@ -34,15 +34,16 @@ mod words;
 pub use check::{BadRing, Layout};
 pub use lead::{Lead, Writer};
 pub use live::{
-    AuxLine, CpuLine, Header, Holder, PerfTime, SeqLatch, SharedLine, Slot, SpaceLine, TimeLine,
-    WaitLine,
+    AuxLine, ConsumerSeat, CpuLine, Header, Holder, PerfTime, SeqLatch, SharedLine, Slot,
+    SpaceLine, TimeLine, WaitLine,
 };
 pub use numbers::{
-    ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, CONSUMER_LOCK_BYTE, CPUS_MAX,
-    DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK, FEATURE_AUX, FEATURE_CPU, FEATURE_SAMPLE_ID,
-    FEATURE_TIME, FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAP_TIME_ZERO, PERF_CAPABILITIES,
-    PERF_HEADER_SIZE, RANGE_ALIGN, RECOVER_LOCK_BYTE, SLOT_SIZE, SLOTS_DEFAULT, SLOTS_MAX,
-    TIME_CLOCK, TIMESTAMP_LEN, TYPES_FIRST, TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX, WRITER_LEN,
+    ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, CONSUMER_LOCK_BYTE, CONSUMERS_MAX,
+    CPUS_MAX, DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK, FEATURE_AUX, FEATURE_CONSUMERS,
+    FEATURE_CPU, FEATURE_SAMPLE_ID, FEATURE_TIME, FEATURES_REQUIRED_KNOWN, JOIN_LOCK_BYTE, MAGIC,
+    PERF_CAP_TIME_ZERO, PERF_CAPABILITIES, PERF_HEADER_SIZE, RANGE_ALIGN, RECOVER_LOCK_BYTE,
+    SEAT_SIZE, SLOT_SIZE, SLOTS_DEFAULT, SLOTS_MAX, TIME_CLOCK, TIMESTAMP_LEN, TYPES_FIRST,
+    TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX, WRITER_LEN,
 };
 pub use page::{FIELDS, Field, HeaderPage};
 pub use policy::{Cause, Evict, Policy, Producers, Report};
@@ -52,6 +53,6 @@ pub use record_word::{
 };
 pub use words::{
     ANCHOR, ANCHORS, CONSUMER_TOTALS, MARK_AHEAD, NAME_WORDS, PRODUCER_TOTALS, RUNNING, SLOT_BASE,
-    SLOT_LOSSES, SLOT_WRITTEN, TAIL_MARK, anchor, consumer_totals, producer_totals, running,
-    slot_losses,
+    SLOT_LOSSES, SLOT_WRITTEN, TAIL_LINES, TAIL_MARK, TAIL_WORDS, anchor, consumer_totals,
+    producer_totals, running, slot_losses,
 };

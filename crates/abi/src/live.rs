@@ -4,7 +4,7 @@
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::words::{
     ANCHOR, ANCHORS, CONSUMER_TOTALS, NAME_WORDS, PRODUCER_TOTALS, RUNNING, SLOT_BASE, SLOT_LOSSES,
-    SLOT_WRITTEN, TAIL_MARK,
+    SLOT_WRITTEN, TAIL_LINES, TAIL_MARK, TAIL_WORDS,
 };
 
 /// The bytes between two fields. Under loom there are no offsets, and each atomic costs.
@@ -126,6 +126,17 @@ pub struct Slot {
     _rest: Gap<32>,
 }
 
+/// The seat of a named consumer, in an area of its own.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ConsumerSeat {
+    /// The owner info of its holder.
+    pub holder: Holder,
+    /// What it has read and missed, true at its tail.
+    pub totals: SeqLatch<CONSUMER_TOTALS>,
+    _rest: Gap<32>,
+}
+
 /// The anchors, which convert timestamps to wall-clock times. Written by the producer; in a shared
 /// ring under the lock.
 #[repr(C)]
@@ -236,10 +247,15 @@ pub struct Header {
     pub shared: SharedLine,
     /// The anchors.
     pub time: TimeLine,
-    _anchors_rest: Gap<8>,
+    /// With named consumers: what `data_tail` is about to be, for one that joins. Written by producers.
+    pub tail_next: AtomicU64,
+    _tail_next_rest: Gap<7>,
     /// What the producers of a ring per CPU share.
     pub cpu: CpuLine,
-    _reserved: Gap<64>,
+    /// The tails of named consumers, each plus 1 while it is waited for. That of seat n is
+    /// `[n % TAIL_LINES][n / TAIL_LINES]`.
+    pub named_tails: [[AtomicU64; TAIL_WORDS]; TAIL_LINES],
+    _reserved: Gap<32>,
 }
 
 /// The initial state of a ring on the heap.
@@ -278,6 +294,7 @@ zero! {
         _own_line, running, stuck_pos, stuck_since_ns, recover_byte
     }
     Holder { epoch, attached_ns, pid, uid, name, _rest }
+    ConsumerSeat { holder, totals, _rest }
     Slot { holder, written, _written_rest, losses, base, _rest }
     TimeLine { boot, anchors_written, _own_line, anchors }
     CpuLine { state, limit, count, _number }
@@ -286,7 +303,8 @@ zero! {
     Header {
         _perf_version, perf_time, _perf, data_head, data_tail, _data_place, aux, _aux_rest,
         _identity, tail_mark, _tail_mark_rest, producer, _producer_rest, wait, space, consumer,
-        consumer_holder, shared, time, _anchors_rest, cpu, _reserved
+        consumer_holder, shared, time, tail_next, _tail_next_rest,
+        cpu, named_tails, _reserved
     }
 }
 
@@ -308,18 +326,22 @@ macro_rules! new {
     };
 }
 
-new! { Slot Header }
+new! { Slot ConsumerSeat Header }
 
 #[cfg(not(loom))]
 mod agree {
     use super::*;
-    use crate::numbers::{RECOVER_LOCK_BYTE, SLOT_SIZE};
+    use crate::numbers::{JOIN_LOCK_BYTE, RECOVER_LOCK_BYTE, SEAT_SIZE, SLOT_SIZE};
     use crate::page::{HeaderPage, offsets};
     use core::mem::{offset_of, size_of};
 
     const _: () = {
         assert!(size_of::<Header>() == 4096);
         assert!(size_of::<Slot>() == SLOT_SIZE as usize);
+        assert!(size_of::<ConsumerSeat>() == SEAT_SIZE as usize);
+        assert!(offset_of!(ConsumerSeat, totals) == 128);
+        assert!(offset_of!(Header, tail_next) == JOIN_LOCK_BYTE as usize);
+        assert!(offset_of!(Header, named_tails) == offsets::NAMED_TAILS as usize);
         assert!(size_of::<Holder>() == 128);
         assert!(size_of::<WaitLine>() == 128);
         assert!(size_of::<SpaceLine>() == 128);

@@ -1,6 +1,7 @@
 //! The layout's numbers: versions, feature bits, sizes and limits.
 
 use crate::page::offsets;
+use crate::words::{TAIL_LINES, TAIL_WORDS};
 
 /// `b"perfring"` in the file's own byte order: written last, checked first.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"perfring");
@@ -20,10 +21,13 @@ pub const FEATURE_CPU: u64 = 4;
 /// Bit of `features_required`: after its timestamp, every record has the pid and the tid of its writer. Only with
 /// [`FEATURE_TIME`] and [`FEATURE_CPU`], and without [`FEATURE_AUX`].
 pub const FEATURE_SAMPLE_ID: u64 = 8;
+/// Bit of `features_required`: the ring has seats for named consumers, the slowest of which its producers wait
+/// for. Only in a drop ring of one or many producers, and without [`FEATURE_AUX`].
+pub const FEATURE_CONSUMERS: u64 = 16;
 /// The feature bits that this code understands, of those that a reader must understand to read the
 /// ring.
 pub const FEATURES_REQUIRED_KNOWN: u64 =
-    FEATURE_TIME | FEATURE_AUX | FEATURE_CPU | FEATURE_SAMPLE_ID;
+    FEATURE_TIME | FEATURE_AUX | FEATURE_CPU | FEATURE_SAMPLE_ID | FEATURE_CONSUMERS;
 /// The highest number of a CPU that a ring can be of, and one more: as in the kernel's largest
 /// configuration.
 pub const CPUS_MAX: u32 = 8192;
@@ -49,6 +53,10 @@ pub const SLOT_SIZE: u64 = 1024;
 pub const SLOTS_MAX: u32 = 4096;
 /// Producer slots of a shared ring, unless its creator asks for another number.
 pub const SLOTS_DEFAULT: u32 = 64;
+/// Bytes of the seat of a named consumer.
+pub const SEAT_SIZE: u64 = 512;
+/// The largest number of named consumers of a ring.
+pub const CONSUMERS_MAX: u32 = (TAIL_LINES * TAIL_WORDS) as u32;
 /// The largest type table: 16 MiB.
 pub const TYPES_SIZE_MAX: u64 = 16 << 20;
 /// Bytes of a type table, unless the creator asks for another number.
@@ -57,6 +65,9 @@ pub const TYPES_SIZE_DEFAULT: u64 = 64 << 10;
 pub const TYPES_FIRST: u64 = 64;
 /// The byte of the ring file whose open-file-description lock the consumer holds.
 pub const CONSUMER_LOCK_BYTE: u64 = offsets::CONSUMER;
+/// The byte of the ring file whose open-file-description lock a process holds while it takes the seat of a
+/// named consumer, or while it drops dead ones from those that are waited for.
+pub const JOIN_LOCK_BYTE: u64 = offsets::TAIL_NEXT;
 /// The byte of the ring file whose open-file-description lock a process holds while it recovers a
 /// ring without being a producer of it.
 pub const RECOVER_LOCK_BYTE: u64 = offsets::SHARED + 248;

@@ -16,8 +16,10 @@ pub(crate) mod offsets {
     pub(crate) const SHARED: u64 = 2560;
     pub(crate) const TIME: u64 = 2816;
     pub(crate) const ANCHORS: u64 = 2880;
+    pub(crate) const TAIL_NEXT: u64 = 3392;
     pub(crate) const CPU: u64 = 3456;
-    pub(crate) const END: u64 = 3584;
+    pub(crate) const NAMED_TAILS: u64 = 3584;
+    pub(crate) const END: u64 = 3840;
 }
 
 /// The first 4,096 bytes of a ring file. The named fields that are not live (all but `data_head`
@@ -78,21 +80,25 @@ pub struct HeaderPage {
     pub(crate) types_offset: u64,
     pub(crate) types_size: u64,
     pub(crate) time_clock: u32,
-    pub(crate) identity_rest_1: u32,
-    pub(crate) identity_rest: [u64; 12],
+    pub(crate) consumer_count: u32,
+    pub(crate) consumers_offset: u64,
+    pub(crate) consumers_size: u64,
+    pub(crate) identity_rest: [u64; 10],
     pub(crate) live: [u64; 176],
     pub(crate) time_boot: u64,
     pub(crate) anchors_written: u64,
     pub(crate) time_rest: [u64; 6],
     pub(crate) anchors: [[u64; ANCHOR]; 16],
-    pub(crate) anchors_rest: [u64; 8],
+    pub(crate) tail_next: u64,
+    pub(crate) tail_next_rest: [u64; 7],
     pub(crate) cpu_state: u64,
     pub(crate) cpu_limit: u64,
     pub(crate) cpu_count: u64,
     pub(crate) cpu_number: u32,
     pub(crate) cpu_rest_1: u32,
     pub(crate) cpu_rest: [u64; 12],
-    pub(crate) tail: [u64; 64],
+    pub(crate) named_tails: [u64; 32],
+    pub(crate) rest: [u64; 32],
 }
 
 /// A named field of the header page.
@@ -126,7 +132,7 @@ fields! {
     features_optional: 8, page_size: 4, endian: 4, policy: 4, producers: 4, evict: 4, report: 4,
     slot_count: 4, slot_size: 4, control_offset: 8, control_size: 8, file_size: 8, created_ns: 8,
     creator_pid: 4, creator_uid: 4, uuid: 16, boot_id: 16, types_offset: 8, types_size: 8,
-    time_clock: 4;
+    time_clock: 4, consumer_count: 4, consumers_offset: 8, consumers_size: 8;
     "tail_mark" @ offsets::TAIL_MARK, 64;
     "producer_totals" @ offsets::PRODUCER, 448;
     "wait_armed" @ offsets::WAIT, 4;
@@ -155,10 +161,12 @@ fields! {
     "time_boot" @ offsets::TIME, 8;
     "anchors_written" @ offsets::TIME + 8, 8;
     "anchors" @ offsets::ANCHORS, 512;
+    "tail_next" @ offsets::TAIL_NEXT, 8;
     "cpu_state" @ offsets::CPU, 8;
     "cpu_limit" @ offsets::CPU + 8, 8;
     "cpu_count" @ offsets::CPU + 16, 8;
     "cpu_number" @ offsets::CPU + 24, 4;
+    "named_tails" @ offsets::NAMED_TAILS, 256;
 }
 
 const _: () = {
@@ -171,7 +179,9 @@ const _: () = {
     assert!(offset_of!(HeaderPage, anchors) == offsets::ANCHORS as usize);
     assert!(offset_of!(HeaderPage, cpu_state) == offsets::CPU as usize);
     assert!(offset_of!(HeaderPage, cpu_number) == offsets::CPU as usize + 24);
-    assert!(offset_of!(HeaderPage, tail) == offsets::END as usize);
+    assert!(offset_of!(HeaderPage, tail_next) == offsets::TAIL_NEXT as usize);
+    assert!(offset_of!(HeaderPage, named_tails) == offsets::NAMED_TAILS as usize);
+    assert!(offset_of!(HeaderPage, rest) == offsets::END as usize);
 };
 
 impl HeaderPage {

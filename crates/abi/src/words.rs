@@ -24,6 +24,10 @@ pub const ANCHOR: usize = 4;
 /// How many anchors there is room for. The oldest may be in the process of being overwritten, so
 /// one less can be read.
 pub const ANCHORS: usize = if cfg!(loom) { 3 } else { 16 };
+/// Lines with the tails of named consumers: the first so many have a line of their own.
+pub const TAIL_LINES: usize = if cfg!(loom) { 2 } else { 4 };
+/// Tails in one of these lines.
+pub const TAIL_WORDS: usize = if cfg!(loom) { 1 } else { 8 };
 /// 64-bit words of a holder's name.
 pub const NAME_WORDS: usize = 8;
 

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use perfring_abi::{
-    AUX_SIZE_MAX, AUX_SIZE_MIN, CPUS_MAX, DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, FEATURE_CPU, FIELDS,
-    HeaderPage, Hole, Layout, MAGIC, Policy, Producers, RecordType, RecordWord, Report, SLOTS_MAX,
-    TYPES_SIZE_MAX,
+    AUX_SIZE_MAX, AUX_SIZE_MIN, CONSUMERS_MAX, CPUS_MAX, DATA_SIZE_MAX, DATA_SIZE_MIN, Evict,
+    FEATURE_CONSUMERS, FEATURE_CPU, FIELDS, HeaderPage, Hole, Layout, MAGIC, Policy, Producers,
+    RecordType, RecordWord, Report, SLOTS_MAX, TYPES_SIZE_MAX,
 };
 use std::iter::once;
 
@@ -80,6 +80,7 @@ fn every_word_that_a_producer_makes_is_read_as_it_was_made() {
 
 /// A ring of one page, for one producer.
 const SMALLEST: Layout = Layout {
+    consumers: 0,
     page_size: 4096,
     data_size: 4096,
     policy: Policy::Drop,
@@ -119,6 +120,11 @@ fn is_possible(layout: &Layout) -> bool {
             Producers::Many | Producers::Cpu => (1..=SLOTS_MAX).contains(&layout.slots),
         }
         && layout.cpu < CPUS_MAX
+        && (layout.consumers == 0
+            || (layout.consumers <= CONSUMERS_MAX
+                && layout.policy == Policy::Drop
+                && layout.producers != Producers::Cpu
+                && layout.aux_size == 0))
         && (!layout.sample_id
             || (layout.producers == Producers::Cpu && layout.time && layout.aux_size == 0))
 }
@@ -129,11 +135,23 @@ fn set(page: &mut HeaderPage, name: &str, value: u64) {
     bytes.copy_from_slice(&value.to_le_bytes()[..field.size]);
 }
 
+fn get(page: &HeaderPage, name: &str) -> u64 {
+    let field = FIELDS.iter().find(|field| field.name == name).unwrap();
+    u64::from_le_bytes(bytemuck::bytes_of(page)[field.offset..][..8].try_into().unwrap())
+}
+
 /// Makes the page of a layout that no ring can have, with the offsets that would follow from it: nothing but its sizes is
 /// wrong.
 fn impossible(layout: &Layout) -> HeaderPage {
     let aux_size = if layout.aux_size == 0 { 0 } else { AUX_SIZE_MIN };
-    let like = Layout { page_size: 4096, data_size: 4096, types_size: 0, aux_size, ..*layout };
+    let like = Layout {
+        page_size: 4096,
+        data_size: 4096,
+        types_size: 0,
+        aux_size,
+        consumers: 0,
+        ..*layout
+    };
     let mut page = Layout { slots: 1, ..like }.to_page();
     let page_size = u64::from(layout.page_size);
     let control_size = match page_size {
@@ -143,6 +161,13 @@ fn impossible(layout: &Layout) -> HeaderPage {
     let control = page_size.wrapping_add(layout.data_size);
     let types = control.wrapping_add(control_size);
     let aux = types.wrapping_add(layout.types_size);
+    let consumers = aux.wrapping_add(layout.aux_size);
+    let seats = match page_size {
+        0 => 0,
+        _ => (u64::from(layout.consumers) * 512).next_multiple_of(page_size),
+    };
+    let named = if layout.consumers == 0 { 0 } else { FEATURE_CONSUMERS };
+    let bits = get(&page, "features_required") | named;
     for (name, value) in [
         ("page_size", page_size),
         ("data_size", layout.data_size),
@@ -154,7 +179,11 @@ fn impossible(layout: &Layout) -> HeaderPage {
         ("control_size", control_size),
         ("types_offset", if layout.types_size == 0 { 0 } else { types }),
         ("aux_offset", if layout.aux_size == 0 { 0 } else { aux }),
-        ("file_size", aux.wrapping_add(layout.aux_size)),
+        ("consumer_count", layout.consumers.into()),
+        ("consumers_offset", if layout.consumers == 0 { 0 } else { consumers }),
+        ("consumers_size", seats),
+        ("features_required", bits),
+        ("file_size", consumers.wrapping_add(seats)),
         ("magic", MAGIC),
     ] {
         set(&mut page, name, value);
@@ -183,6 +212,7 @@ fn checked(layout: &Layout) -> bool {
         (layout.control_offset(), layout.control_size()),
         (layout.types_offset(), layout.types_size),
         (layout.aux_offset(), layout.aux_size),
+        (layout.consumers_offset(), layout.consumers_size()),
     ] {
         assert!(size == 0 || (offset == at && at % page == 0), "{layout:?}");
         at = at.checked_add(size).unwrap();
@@ -216,6 +246,19 @@ fn every_shape_of_a_ring_is_accepted_or_refused_as_the_document_says() {
             for (aux_size, time) in sizes(64).zip([false, true].into_iter().cycle()) {
                 let data_size = 1 << 20;
                 count(&Layout { page_size, data_size, types_size, aux_size, time, ..SMALLEST });
+            }
+        }
+        for consumers in [1, 8, CONSUMERS_MAX, CONSUMERS_MAX + 1, u32::MAX] {
+            for policy in [Policy::Drop, Policy::Overwrite] {
+                for (producers, aux_size) in [
+                    (Producers::One, 0),
+                    (Producers::Many, 0),
+                    (Producers::Cpu, 0),
+                    (Producers::One, 1 << 20),
+                ] {
+                    let like = Layout { page_size, data_size: 1 << 20, ..SMALLEST };
+                    count(&Layout { producers, policy, aux_size, consumers, ..like });
+                }
             }
         }
         for producers in [Producers::One, Producers::Many, Producers::Cpu] {

@@ -38,6 +38,36 @@ impl Consumer {
         Self::attach_with(location, &ConsumerOptions::default())
     }
 
+    /// Attaches under a name: as one of the named consumers of a ring that was made with
+    /// `Options::consumers`, each of which gets every record. In any other ring the name is what
+    /// `perfring stat` shows.
+    ///
+    /// A name has its seat: whoever comes back under it goes on where it released. Nobody waits for one
+    /// that has detached or died. If the others have gone on so far meanwhile that records are gone, the
+    /// first thing that it reads is the loss, of cause [`Cause::Lapped`](crate::Cause::Lapped).
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Item};
+    /// # use perfring_producer::{Options, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// let mut producer = Producer::create(&path, &Options { consumers: 2, ..Options::default() })?;
+    /// let mut archive = Consumer::attach_as(&path, "archive")?;
+    /// let mut alerts = Consumer::attach_as(&path, "alerts")?;
+    /// producer.publish(b"x")?;
+    /// for consumer in [&mut archive, &mut alerts] {
+    ///     assert!(matches!(consumer.read()?, Some(Item::Record(record)) if record.bytes == b"x"));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Busy`] if the name is taken by a live process,
+    /// [`AttachError::Consumers`] if all seats are.
+    pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
+        Self::attach_with(location, &ConsumerOptions::named(name))
+    }
+
     /// Attaches as the consumer, with these options.
     ///
     /// With [`Trust::Nobody`](crate::Trust::Nobody), a ring that another process truncates is an error:

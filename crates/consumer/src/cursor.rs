@@ -25,7 +25,7 @@ impl Cursor {
         lines: Lines,
         trust: Trust,
     ) -> Result<Self, AttachError> {
-        let (mapping, guarded) = ConsumerMapping::attach(location, lines, trust)?;
+        let (mapping, guarded) = ConsumerMapping::attach(location, name, lines, trust)?;
         Ok(match (mapping.file().layout().policy, guarded) {
             (Policy::Overwrite, _) => {
                 Cursor::Saving(Saving::new(CopyWindow::resume(mapping, name)?))

@@ -85,6 +85,6 @@ pub use perfring_types as types;
 pub use pinned::Pinned;
 pub use run::Run;
 pub use snapshot::{Items, Snapshot};
-pub use stat::{HeldUp, Holding, Member, Stat};
+pub use stat::{HeldUp, Holding, Member, NamedConsumer, Stat};
 pub use table::{SchemaMismatch, Types};
 pub use wait_strategy::WaitStrategy;

@@ -1,8 +1,10 @@
 //! A ring's figures, as seen from outside.
 
 use perfring_abi::{Layout, Producers};
-use perfring_ring::{Anchors, OwnerInfo, RingTotals, SlotFigures};
-use perfring_shm::{AttachError, Location, RingFile, Seat, SlotsSeen, anchors, peek, slots};
+use perfring_ring::{
+    Anchors, ConsumerTotals, Count, OwnerInfo, RingTotals, SeatFigures, SlotFigures,
+};
+use perfring_shm::{AttachError, Location, RingFile, Seat, SlotsSeen, anchors, named, peek, slots};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The holder of a seat, and whether it is alive.
@@ -21,6 +23,43 @@ pub struct Member {
     pub alive: bool,
     /// Its owner info and totals.
     pub figures: SlotFigures,
+}
+
+/// A named consumer, which the producers wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedConsumer {
+    /// The number of its seat.
+    pub seat: u32,
+    /// Whether it is alive, according to the kernel's locks.
+    pub alive: bool,
+    /// Whether the producers wait for it: since it attached, until it detaches or is found dead.
+    pub waited_for: bool,
+    /// Whether nobody that is waited for is behind it: a full ring waits for this one.
+    pub slowest: bool,
+    /// The process that has the seat, or had it last.
+    pub owner: OwnerInfo,
+    /// What it has released, and what it missed.
+    pub totals: ConsumerTotals,
+    /// What it has still to release, or what is beyond it if it is not waited for.
+    pub unread: Count,
+}
+
+impl NamedConsumer {
+    fn all(seen: Vec<(bool, SeatFigures)>, totals: Option<&RingTotals>) -> Vec<Self> {
+        let waited_for = seen.iter().filter(|(_, figures)| figures.waited_for);
+        let least = waited_for.map(|(_, figures)| figures.totals.pos).min();
+        let consumer = |(alive, figures): (bool, SeatFigures)| {
+            let SeatFigures { seat, owner, waited_for, totals: own } = figures;
+            let unread = totals.map_or(Count::default(), |totals| {
+                let passed = own.read.plus(own.lapped);
+                let records = totals.producer.written.since(passed).records;
+                Count { records, bytes: totals.head.saturating_sub(own.pos) }
+            });
+            let slowest = waited_for && Some(own.pos) == least;
+            NamedConsumer { seat, alive, waited_for, slowest, owner, totals: own, unread }
+        };
+        seen.into_iter().map(consumer).collect()
+    }
 }
 
 /// An open reservation that no younger record can pass, or a lock that is kept.
@@ -56,8 +95,10 @@ pub struct Stat {
     pub producers: Vec<Member>,
     /// What holds a shared ring up, if anything does.
     pub held_up: Option<HeldUp>,
-    /// The consumer's seat.
+    /// The consumer's seat; of a ring with named consumers, nobody's.
     pub consumer: Holding,
+    /// The named consumers that have their seats, dead and alive.
+    pub consumers: Vec<NamedConsumer>,
 }
 
 impl Stat {
@@ -76,6 +117,7 @@ impl Stat {
         };
         let seen = slots(file)?;
         let held_up = HeldUp::find(file, &seen)?;
+        let consumers = NamedConsumer::all(named(file)?, totals.as_ref());
         let member = |(alive, figures)| Member { alive, figures };
         Ok(Stat {
             layout: *file.layout(),
@@ -85,6 +127,7 @@ impl Stat {
             producers: seen.figures.into_iter().map(member).collect(),
             held_up,
             consumer: holding(Seat::Consumer)?,
+            consumers,
         })
     }
 

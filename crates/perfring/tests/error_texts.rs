@@ -51,6 +51,7 @@ fn of_rings() -> Vec<AttachError> {
         AttachError::Removed { location: location() },
         AttachError::Busy { location: location(), role: Role::Producer, holder: holder() },
         AttachError::Slots { location: location(), slots: 64 },
+        AttachError::Consumers { location: location(), consumers: 2 },
         AttachError::Kind { location: location(), producers: Producers::One },
         AttachError::HeldUp { location: location(), slot: 3, holder: holder() },
         AttachError::ReadLocked { location: location() },
@@ -72,6 +73,7 @@ fn texts() -> Vec<String> {
         CreateError::NoSpace { location: location(), needed: 1 << 30 },
         CreateError::Clock { location: location(), source: ClockError::Offsets },
         CreateError::SampleId,
+        CreateError::Consumers { consumers: 33 },
         CreateError::Cpu { cpu: 9000 },
     ];
     let dir = || "/dev/shm/set".into();

@@ -1,10 +1,23 @@
 //! A ring on the heap: for property tests, loom and Miri, which support no mappings.
 
+use crate::named::{NamedSeat, Seats};
 use crate::record::Range;
 use crate::view::{Ring, Shared};
 use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use perfring_abi::atomic::{AtomicU64, Ordering};
-use perfring_abi::{Evict, Header, Layout, Policy, Producers, Report, Slot};
+use perfring_abi::{ConsumerSeat, Evict, Header, Layout, Policy, Producers, Report, Slot};
+
+/// The seats of a ring on the heap.
+#[derive(Debug, Default)]
+struct HeapSeats(Vec<ConsumerSeat>);
+
+impl Seats for HeapSeats {
+    fn seat(&self, number: u32) -> Option<&ConsumerSeat> {
+        self.0.get(number as usize)
+    }
+}
 
 /// A header and a data area of any power of two of words.
 #[derive(Debug)]
@@ -12,6 +25,7 @@ pub struct HeapRing {
     header: Box<Header>,
     data: Box<[AtomicU64]>,
     slots: Box<[Slot]>,
+    seats: Arc<HeapSeats>,
     aux: Box<[AtomicU64]>,
     layout: Layout,
 }
@@ -28,6 +42,7 @@ impl HeapRing {
             header: Box::new(Header::new()),
             data: (0..data_size / 8).map(|_| AtomicU64::new(0)).collect(),
             slots: Box::default(),
+            seats: Arc::default(),
             aux: Box::default(),
             layout: Layout {
                 page_size: 4096,
@@ -47,6 +62,7 @@ impl HeapRing {
                 sample_id: false,
                 types_size: 0,
                 aux_size: 0,
+                consumers: 0,
             },
         })
     }
@@ -93,6 +109,27 @@ impl HeapRing {
     pub fn with_sample_id(mut self) -> Self {
         (self.layout.time, self.layout.sample_id) = (true, true);
         self
+    }
+
+    /// Gives it seats for so many named consumers.
+    #[must_use]
+    pub fn consumers(mut self, consumers: u32) -> Self {
+        self.seats = Arc::new(HeapSeats((0..consumers).map(|_| ConsumerSeat::new()).collect()));
+        self.layout.consumers = consumers;
+        self
+    }
+
+    /// Returns the seat of a named consumer, if there is one of this number.
+    #[must_use]
+    pub fn seat(&self, number: u32) -> Option<NamedSeat> {
+        let seats: Arc<HeapSeats> = Arc::clone(&self.seats);
+        NamedSeat::new(seats, number)
+    }
+
+    /// Returns the seats of the named consumers.
+    #[must_use]
+    pub fn seats(&self) -> &[ConsumerSeat] {
+        &self.seats.0
     }
 
     /// Adds an AUX area of `size` bytes, a power of two of at least 64.

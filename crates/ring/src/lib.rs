@@ -10,7 +10,7 @@
 //! totals, and `totals` reads all of them together. `recount` brings totals up to a position,
 //! `oldest` finds the oldest record and counts what was overwritten before it. `reserve` implements
 //! reservations and the reasons for refusing one. `holder` reads and writes the owner info of a
-//! seat. `wait` implements sleep and wake.
+//! seat. `named` has the tails of named consumers. `wait` implements sleep and wake.
 //!
 //! Above these are `producer` (the exclusive one), `shared` (one of many), `consumer` (of a drop
 //! ring) and `observer`. `aux_area` handles payloads that are too long for the data area, `kernel`
@@ -27,22 +27,24 @@
 //! |---|---|---|---|
 //! | A | a producer stores `data_head` (release): `producer/room.rs`, `shared/publish.rs`, `shared/sweep.rs` | B | a reader that sees the head sees every record before it |
 //! | B | a reader loads `data_head` (acquire; on read-only pages relaxed, then an acquire fence) | A | |
-//! | C | the consumer of a drop ring stores `aux_tail` (release), and `data_tail` (release): `consumer/release.rs` | D | what the consumer has read is not overwritten before it has read it, and the lines that it write-touches are not stored over new records |
-//! | D | the producer loads `data_tail`, or `aux_tail` (acquire) | C | |
+//! | C | the consumer of a drop ring stores `aux_tail` (release), and `data_tail` (release), or a named one its own tail: `consumer/release.rs`, `named.rs` | D | what the consumer has read is not overwritten before it has read it, and the lines that it write-touches are not stored over new records |
+//! | D | the producer loads `data_tail`, or `aux_tail` (acquire), or the tails of named consumers, and passes them on by a release store of `data_tail` | C | |
 //! | E | a producer stores `data_tail`, or `aux_tail` (overwrite; a drop ring's has loaded it, D), and its totals, then a release fence, then writes over the oldest records, or ranges | F | a reader that copied any new byte sees the tail past its record, or range |
 //! | F | a reader has copied a record, or a range; an acquire fence, then it loads `data_tail`, the totals, or `aux_tail`, again | E | |
 //! | G | the writer of a sequence latch stores the first word, a release fence, the body, the last word (release) | H | a copy whose first and last word agree is whole |
 //! | H | a reader of a sequence latch loads the last word, an acquire fence, the body, an acquire fence, the first word | G | |
 //! | I | a producer stores `data_head`, a light fence, loads `wait.armed` | J | a consumer never sleeps past a record: one of the two sees the other |
 //! | J | a consumer stores `wait.armed`, a heavy fence, loads `data_head` | I | |
-//! | K | the consumer stores `data_tail`, a light fence, loads `space.armed` | L | a producer never sleeps past free space |
-//! | L | a producer stores `space.armed`, a heavy fence, loads `data_tail` | K | |
+//! | K | the consumer stores `data_tail`, or a named one its tail, a light fence, loads `space.armed` | L | a producer never sleeps past free space |
+//! | L | a producer stores `space.armed`, a heavy fence, loads `data_tail`, and the tails of named consumers | K | |
 //! | M | a producer of a shared ring takes the lock word by compare-and-swap (acquire) and releases it (release); in a ring per CPU `cpu_state` is stored (release) and loaded (acquire) likewise | M | the holder of the lock sees all earlier writes made under it |
 //! | N | a reservation of a shared ring is ended by a swap of its header word (release); a reader of a word that may be open loads it (acquire) | N | a record that is seen as ended is whole |
 //! | O | a producer of a shared ring has ended a record, or has stored `producer_pos` (release); a full fence, then it loads `data_head`, `producer_pos` (acquire) and the header words from there on | O | of an older record that ends and a younger one that has ended, one side sees the other; and no word before `producer_pos` is an older one |
 //! | P | a producer that holds the type table's lock has written an entry, then stores `types_used` (release) | P | a reader that sees the count (relaxed, then an acquire fence) sees every entry before it |
 //! | Q | a producer has written an anchor, then stores `anchors_written` (release); a release fence before the next anchor's words | Q | a reader that sees the count (relaxed, then an acquire fence) sees the anchor, and one that sees a word of the next sees the count before it, when it checks again after an acquire fence |
 //! | R | a producer stores `lock` odd, a release fence, perf's time fields, `lock` even (release) | R | a perf reader that finds the same even `lock` before and after has fields of one moment |
+//! | S | a producer stores `tail_next`, a full fence, loads the tails of named consumers, then stores `data_tail`: `named.rs` | T | a named consumer that joins is not passed: one of the two sees the other |
+//! | T | a named consumer that joins stores its tail, a full fence, loads `tail_next` | S | |
 //!
 //! Light and heavy fences are the asymmetric pair of P1202 (Goldblatt, "Asymmetric Thread Fences").
 //! The heavy side is `membarrier(2)` and costs microseconds, once per sleep. The light side keeps
@@ -62,6 +64,7 @@ mod counters;
 pub mod heap;
 mod holder;
 mod kernel;
+mod named;
 mod observer;
 mod oldest;
 mod producer;
@@ -87,6 +90,7 @@ pub use counters::{
 };
 pub use holder::OwnerInfo;
 pub use kernel::{KernelFrame, KernelReader};
+pub use named::{NamedSeat, SeatFigures, Seats, drop_dead, slowest_seats};
 pub use observer::copy::{Observer, Seen, Start};
 pub use observer::intact::{Snapshot, Step};
 pub use producer::exclusive::Writer;

@@ -115,6 +115,10 @@ pub trait Liveness {
     fn wait(&self, _runs: u32) -> bool {
         false
     }
+    /// Drops dead named consumers from those that are waited for. Returns whether there were any.
+    fn drop_dead(&self, _ring: Ring<'_>) -> bool {
+        false
+    }
     /// Returns `CLOCK_REALTIME` in ns, from which it is computed how long the ring has been held
     /// up.
     fn now_ns(&self) -> u64;

@@ -5,6 +5,7 @@
 //! the other: a wake is never missed. The publisher's fence is on the path of every record, so the
 //! pair is asymmetric, see [`Fences`].
 
+use crate::named::released;
 use crate::record::{Found, Shape, step};
 use crate::view::Ring;
 use core::sync::atomic::AtomicBool;
@@ -144,6 +145,17 @@ impl<'a> Ring<'a> {
         true
     }
 
+    /// Prepares the sleep of a named consumer as [`Ring::prepare_sleep`] does. Several may sleep on the
+    /// one word: any record wakes all of them, and only a waker stores 0, as another may still sleep.
+    pub fn prepare_named_sleep(&self, cursor: u64, heavy: impl FnOnce()) -> Option<u32> {
+        let line = &self.header.wait;
+        let seq = line.seq.load(Ordering::Acquire);
+        line.armed.store(1, Ordering::Release); // J, pairs with I
+        heavy(); // J
+        let head = self.header.data_head.load(Ordering::Acquire); // J, and B
+        (head == cursor).then_some(seq)
+    }
+
     /// Ends a consumer's sleep, for whatever reason it was woken.
     pub fn end_sleep(&self) {
         // Relaxed: a producer that still sees 1 issues one superfluous wake, which is harmless.
@@ -153,8 +165,8 @@ impl<'a> Ring<'a> {
     /// Prepares a producer's sleep for space: announces it, issues the heavy fence, and checks
     /// again.
     ///
-    /// Returns the value of the futex word to sleep on, or `None` if `data_tail` has reached
-    /// `target`.
+    /// Returns the value of the futex word to sleep on, or `None` if the tail, or the slowest named
+    /// consumer's, has reached `target`.
     pub fn prepare_space_sleep(&self, target: u64, heavy: impl FnOnce()) -> Option<u32> {
         let line = &self.header.space;
         let seq = line.seq.load(Ordering::Acquire);
@@ -163,7 +175,7 @@ impl<'a> Ring<'a> {
         line.armed.store(1, Ordering::SeqCst); // L, pairs with K
         line.wake_pos.fetch_min(target, Ordering::SeqCst);
         heavy(); // L
-        (self.header.data_tail.load(Ordering::Acquire) < target).then_some(seq)
+        (released(*self) < target).then_some(seq) // L
     }
 
     /// Wakes a sleeping consumer, whatever its threshold. Returns whether there is one, to be woken

@@ -285,13 +285,12 @@ fn choose(verdicts: &mut [Verdict], rule: &PruneRule) {
 
 /// Returns a ring's totals if it is removable, or why not, from the file and its locks.
 fn judge_open(file: &RingFile, rule: &PruneRule) -> Result<Result<RingTotals, Kept>, AttachError> {
-    let producers = (0..file.layout().slots).map(Seat::Producer);
-    for seat in producers.chain([Seat::Consumer]) {
+    for seat in file.seats() {
         if file.is_held(seat)? {
             let owner = file.holder(seat)?;
             return Ok(Err(match seat {
                 Seat::Producer(_) => Kept::Producer(owner),
-                Seat::Consumer => Kept::Consumer(owner),
+                Seat::Consumer | Seat::Named(_) => Kept::Consumer(owner),
             }));
         }
     }

@@ -57,7 +57,7 @@ pub use map::copy_window::CopyWindow;
 pub use map::cpu_reservation::CpuReservation;
 pub use map::cpu_window::{CpuThread, CpuWindow, NotHere};
 pub use map::handler_mutex::{HandlerGuard, HandlerMutex};
-pub use map::inspect::{SlotsSeen, anchors, peek, slots};
+pub use map::inspect::{SlotsSeen, anchors, named, peek, slots};
 pub use map::next::{Next, bytes_of};
 pub use map::observer_mapping::ObserverMapping;
 pub use map::pages::{Pages, PagesError};

@@ -8,8 +8,8 @@ use crate::size::every;
 use perfring_abi::{FIELDS, RecordType, RecordWord};
 
 /// Drop rings of different kinds to start from.
-pub const DROP: [&str; 4] =
-    ["drop_wrapped_with_losses", "drop_foreign_reader", "timed_drop", "aux_drop"];
+pub const DROP: [&str; 5] =
+    ["drop_wrapped_with_losses", "drop_foreign_reader", "timed_drop", "aux_drop", "named_drop"];
 
 /// Overwrite rings of different kinds to start from.
 pub const OVERWRITE: [&str; 4] =

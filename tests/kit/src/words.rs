@@ -68,5 +68,8 @@ pub fn others<'a>(header: &'a Header, slots: &'a [Slot]) -> Vec<Word<'a>> {
     }
     let short = [&header.wait.armed, &header.wait.seq, &header.space.armed, &header.space.seq];
     let short = short.into_iter().chain([&header.perf_time.lock]);
-    long.into_iter().map(Word::Long).chain(short.map(Word::Short)).collect()
+    // Last, so that the indices of the others stay.
+    let tails = header.named_tails.iter().flatten().chain([&header.tail_next]);
+    let all = long.into_iter().map(Word::Long).chain(short.map(Word::Short));
+    all.chain(tails.map(Word::Long)).collect()
 }

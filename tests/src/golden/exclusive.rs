@@ -19,6 +19,7 @@ pub(super) fn all() -> Vec<Golden> {
         overwrite_lapped_consumer(),
         killed_long_after_book(),
         timed_drop(),
+        named_drop(),
     ]
 }
 
@@ -36,6 +37,19 @@ fn drop_few() -> Golden {
     script.publish(0xffff_ffff, b"12345678");
     script.publish(4096, &text(5, 1000));
     script.end("drop_few")
+}
+
+fn named_drop() -> Golden {
+    let what = "A ring with seats for three named consumers, none of which has come yet: it is full, and a \
+                record was refused.";
+    let options = Options { consumers: 3, ..options(Policy::Drop) };
+    let mut script = Script::new(what, options).with_producer();
+    for n in 0..3 {
+        script.publish(4096, &text(n, 1000));
+    }
+    script.refused(2000, ReserveError::Full);
+    script.publish(5000, b"small enough");
+    script.end("named_drop")
 }
 
 fn timed_drop() -> Golden {

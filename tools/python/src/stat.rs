@@ -49,6 +49,7 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
     dict.set_item("report", report)?;
     dict.set_item("producers", layout.producers.name())?;
     dict.set_item("slot_count", layout.slots)?;
+    dict.set_item("consumer_count", layout.consumers)?;
     dict.set_item("time", layout.time)?;
     dict.set_item("sample_id", layout.sample_id)?;
     dict.set_item("page_size", layout.page_size)?;
@@ -90,6 +91,19 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
     };
     dict.set_item("held_up", held_up)?;
     dict.set_item("consumer", holder(py, stat.consumer.alive, &stat.consumer.owner)?)?;
+    let consumers = PyList::empty(py);
+    for consumer in &stat.consumers {
+        let named = holder(py, consumer.alive, &consumer.owner)?;
+        named.set_item("seat", consumer.seat)?;
+        named.set_item("waited_for", consumer.waited_for)?;
+        named.set_item("slowest", consumer.slowest)?;
+        named.set_item("pos", consumer.totals.pos)?;
+        put(&named, "read", consumer.totals.read)?;
+        put(&named, "lapped", consumer.totals.lapped)?;
+        put(&named, "unread", consumer.unread)?;
+        consumers.append(named)?;
+    }
+    dict.set_item("consumers", consumers)?;
     dict.set_item("damaged", stat.totals.is_none())?;
     if let Some(totals) = &stat.totals {
         put_totals(&dict, totals)?;

@@ -4,11 +4,12 @@ use crate::consumer::lines::Lines;
 use crate::consumer::passed::Passed;
 use crate::consumer::release::{Progress, Release};
 use crate::counters::{ConsumerTotals, Count, ReaderId};
-use crate::record::{Corrupt, Found, Frame, Range, Shape, payload_of, split, step};
+use crate::named::NamedSeat;
+use crate::record::{Corrupt, Found, Frame, Lost, Range, Shape, payload_of, split, step};
 use crate::view::{Ring, sane};
 use crate::wait::Fences;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Lead, RecordWord};
+use perfring_abi::{Cause, Lead, RecordWord};
 
 /// Empty polls after which a reader that does nothing else releases what it has read.
 const IDLE_POLLS: u32 = 64;
@@ -30,6 +31,10 @@ pub struct Reader {
     pub(super) area: Passed,
     lines: Lines,
     write_touch: bool,
+    /// Of what was passed, what a named consumer has missed.
+    pub(super) lapped: Count,
+    /// The part of it that is to be reported next.
+    missed: Option<Lost>,
 }
 
 impl Reader {
@@ -56,7 +61,46 @@ impl Reader {
             area: Passed::default(),
             lines: Lines::NEVER,
             write_touch: false,
+            lapped: Count::default(),
+            missed: None,
         })
+    }
+
+    /// Takes a seat as one of the consumers that the producers wait for, where its last holder
+    /// released. If the tail has passed that, the first thing that it returns is the loss, of cause
+    /// [`Cause::Lapped`]. The caller holds the seat's lock, and that for joining.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the positions are such as no producer and consumer leave.
+    pub fn join(ring: Ring<'_>, seat: NamedSeat, fences: Fences) -> Result<Self, Corrupt> {
+        let (release, passed, missed) = Release::join(ring, seat, fences)?;
+        let (pos, Count { records, bytes }) = (release.pos, missed.now);
+        let lost = Lost { pos, records, bytes, cause: Cause::Lapped };
+        Ok(Reader {
+            id: ReaderId::unique(),
+            progress: Progress::at(pos, passed),
+            release,
+            stop: pos,
+            plain_stop: pos,
+            idle: 0,
+            lead: Lead::None,
+            area: Passed::default(),
+            lines: Lines::NEVER,
+            write_touch: false,
+            lapped: missed.in_all,
+            missed: (missed.now != Count::default()).then_some(lost),
+        })
+    }
+
+    /// Leaves the consumers that the producers wait for, if this is one of them. Returns whether a
+    /// waiting producer is to be woken.
+    pub fn leave(&mut self, ring: Ring<'_>) -> bool {
+        self.release.leave(ring)
+    }
+
+    /// Returns whether a loss is to be reported next.
+    pub(super) fn has_missed(&self) -> bool {
+        self.missed.is_some()
     }
 
     /// Sets what each record has before its payload.
@@ -125,6 +169,11 @@ impl Reader {
     /// # Errors
     /// [`Corrupt`], at every further call with the same position.
     pub fn next(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
+        if let Some(lost) = self.missed.take() {
+            self.release.reported();
+            self.set_stop();
+            return Ok((Some(Found::Lost(lost)), false));
+        }
         if self.known() == 0 {
             return self.next_of_poll(ring);
         }
@@ -347,8 +396,11 @@ impl Reader {
         if self.cursor() == self.release.pos || self.release.holds() {
             return false;
         }
-        let totals =
-            ConsumerTotals { pos: self.cursor(), read: self.passed(), lapped: Count::default() };
+        let totals = ConsumerTotals {
+            pos: self.cursor(),
+            read: self.passed().since(self.lapped),
+            lapped: self.lapped,
+        };
         self.release_at(ring, &totals, self.area.end)
     }
 

@@ -23,7 +23,7 @@ impl Reader {
             of: self.id,
             pos: self.cursor(),
             before: self.passed(),
-            lapped: Count::default(),
+            lapped: self.lapped,
             range_end: self.area.end,
         }
     }
@@ -95,6 +95,9 @@ impl Reader {
 
     #[cold]
     fn front_beyond(&self, ring: Ring<'_>) -> Result<Front, Corrupt> {
+        if self.has_missed() {
+            return Ok(Front::Lost);
+        }
         Ok(match self.peek(ring, self.cursor())? {
             None => Front::Empty,
             Some((Found::Record(frame) | Found::Large(frame, _), _)) => match frame.time {

@@ -1,26 +1,39 @@
 //! How far the consumer of a drop ring has read and released: its totals, and the tail.
 
 use crate::counters::{ConsumerTotals, Count};
+use crate::named::{NamedSeat, released};
 use crate::record::Corrupt;
 use crate::recount::count_surely;
 use crate::seq_latch::{self, SeqLatchWriter};
-use crate::view::Ring;
+use crate::view::{Ring, sane};
 use crate::wait::{Fences, claim_space_wake};
-use perfring_abi::atomic::Ordering;
+use perfring_abi::atomic::{Ordering, fence};
 
 /// An interval for never releasing. Positions stay below a quarter of this range, so that the sum
 /// of the two does not overflow.
 const NEVER: u64 = u64::MAX >> 1;
 
+/// What a named consumer has missed: others released it, or all of it was gone, before it came.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Missed {
+    pub(crate) in_all: Count,
+    /// Since its seat had a holder last, which it has not been told.
+    pub(crate) now: Count,
+}
+
 /// The tail's position, and when it is due to move.
 #[derive(Debug)]
 pub(crate) struct Release {
-    /// What `data_tail` holds.
+    /// What `data_tail` holds, or the tail of a named consumer's seat.
     pub(super) pos: u64,
     /// Release at least after this many bytes.
     interval: u64,
+    /// The interval once a loss at the tail was reported: until then nothing is passed.
+    later: u64,
     seq_latch: SeqLatchWriter,
     fences: Fences,
+    /// The seat of a named consumer.
+    seat: Option<NamedSeat>,
 }
 
 impl Release {
@@ -41,7 +54,69 @@ impl Release {
         };
         let kept = fits.or_else(|| seq_latch::find(page));
         let seq_latch = SeqLatchWriter::after(page, kept.as_ref());
-        Ok((Release { pos: tail, interval: ring.data_size() / 8, seq_latch, fences }, passed))
+        let later = ring.data_size() / 8;
+        let release = Release { pos: tail, interval: later, later, seq_latch, fences, seat: None };
+        Ok((release, passed))
+    }
+
+    /// Joins the consumers that are waited for. Also returns what was passed before the tail, and of
+    /// that what this consumer has missed: in all, and since its seat had a holder last.
+    ///
+    /// With something missed, the release is due at once, until [`Release::reported`].
+    pub(crate) fn join(
+        ring: Ring<'_>,
+        seat: NamedSeat,
+        fences: Fences,
+    ) -> Result<(Self, Count, Missed), Corrupt> {
+        let (pos, last) = seat.join(ring)?;
+        let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
+        let passed = match pos == last.pos {
+            true => Ok(last.passed()),
+            false => count_surely(ring, pos),
+        };
+        let passed = match passed {
+            Ok(passed) if sane(ring, head, pos) => passed,
+            _ => {
+                seat.leave(ring, pos);
+                return Err(Corrupt { pos });
+            }
+        };
+        let now = passed.since(last.passed());
+        let missed = Missed { in_all: last.lapped.plus(now), now };
+        let mut seq_latch = seat.totals_writer();
+        if pos != last.pos {
+            let (read, lapped) = (passed.since(missed.in_all), missed.in_all);
+            seat.write_totals(&mut seq_latch, &ConsumerTotals { pos, read, lapped });
+        }
+        let later = ring.data_size() / 8;
+        let interval = if now == Count::default() { later } else { 0 };
+        let seat = Some(seat);
+        Ok((Release { pos, interval, later, seq_latch, fences, seat }, passed, missed))
+    }
+
+    /// Ends the wait for the report of what was missed.
+    pub(crate) fn reported(&mut self) {
+        self.interval = self.later;
+    }
+
+    /// Leaves the consumers that are waited for, if this is one. Returns whether a waiting producer is
+    /// to be woken.
+    pub(crate) fn leave(&self, ring: Ring<'_>) -> bool {
+        let Some(seat) = &self.seat else { return false };
+        seat.leave(ring, self.pos);
+        self.wakes_for(ring)
+    }
+
+    /// Returns whether a waiting producer is to be woken, after a named consumer's tail was stored.
+    fn wakes_for(&self, ring: Ring<'_>) -> bool {
+        self.fences.light(); // K, pairs with L
+        // Relaxed: K orders it.
+        if ring.header.space.armed.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        // Of two consumers that were the slowest, one sees the other's tail.
+        fence(Ordering::SeqCst);
+        claim_space_wake(&ring.header.space, released(ring))
     }
 
     /// Returns where it is due to move.
@@ -52,18 +127,27 @@ impl Release {
 
     /// Makes the release never due.
     pub(crate) fn hold(&mut self) {
-        self.interval = NEVER;
+        if self.interval == self.later {
+            self.interval = NEVER;
+        }
+        self.later = NEVER;
     }
 
     /// Returns whether [`Release::hold`] was called.
     #[inline(always)]
     pub(crate) fn holds(&self) -> bool {
-        self.interval == NEVER
+        self.later == NEVER
     }
 
     /// Releases everything before the position of `totals`, which must be true there. Returns
     /// whether a waiting producer is to be woken.
     pub(crate) fn release(&mut self, ring: Ring<'_>, totals: &ConsumerTotals) -> bool {
+        if let Some(seat) = &self.seat {
+            seat.write_totals(&mut self.seq_latch, totals);
+            self.pos = totals.pos;
+            seat.store_tail(ring, totals.pos); // C, pairs with D
+            return self.wakes_for(ring);
+        }
         // The totals before the tail: after a death between the two, the older totals fit the tail.
         self.seq_latch.write(&ring.header.consumer, &totals.to_words());
         self.pos = totals.pos;

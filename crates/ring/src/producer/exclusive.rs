@@ -7,6 +7,7 @@
 
 use crate::aux_area;
 use crate::counters::{Count, ProducerTotals};
+use crate::named::Waits;
 use crate::producer::loan::{Changed, Hot};
 use crate::producer::ranges::Ranges;
 use crate::producer::room::Room;
@@ -14,8 +15,9 @@ use crate::record::{BODY_LEN, Corrupt};
 use crate::recount::{bring_up, totals_interval};
 use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
 use crate::time::{self, Reading};
-use crate::view::{Ring, sane};
+use crate::view::{Liveness, Ring, sane};
 use crate::wait::{Fences, Wake, claim_wake};
+use alloc::sync::Arc;
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
     AUX_SIZE, HEADER_LEN, Header, Hole, Layout, RecordType, RecordWord, TIMESTAMP_LEN, range_size,
@@ -55,6 +57,14 @@ impl Writer {
         let max_len = max_len(ring, layout);
         let plain_end = if layout.time { 0 } else { max_len + 1 };
         Ok(Writer { room, max_len, plain_end, timestamp: layout.lead().len(), fences, ranges })
+    }
+
+    /// Sets that the ring has named consumers, and who finds out which of them are dead: the tail is
+    /// theirs to give, and this producer's to move.
+    #[must_use]
+    pub fn with_consumers(mut self, system: Arc<dyn Liveness + Send + Sync>) -> Self {
+        self.room.waits = Some(Waits::new(system));
+        self
     }
 
     /// Reserves space for a record, or returns the reason for a refusal. Counts nothing: a caller

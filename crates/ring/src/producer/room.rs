@@ -1,6 +1,7 @@
 //! Room for a reservation of the exclusive producer: what is published, what may be overwritten,
 //! and the slow path, which writes the totals, reports losses and makes room.
 
+use crate::named::Waits;
 use crate::producer::account::Account;
 use crate::producer::tail::Tail;
 use crate::record::Corrupt;
@@ -27,6 +28,8 @@ pub(crate) struct Room {
     pub(super) policy: Policy,
     evict: Evict,
     report: Report,
+    /// Of a ring with named consumers.
+    pub(super) waits: Option<Waits>,
 }
 
 impl Room {
@@ -44,8 +47,19 @@ impl Room {
         };
         let Layout { policy, evict, report, .. } = *layout;
         let (limit, evict_limit, held, full_for) = (0, 0, None, u64::MAX);
-        let room =
-            Room { account, limit, evict_limit, held, tail, full_for, policy, evict, report };
+        let waits = None;
+        let room = Room {
+            account,
+            limit,
+            evict_limit,
+            held,
+            tail,
+            full_for,
+            policy,
+            evict,
+            report,
+            waits,
+        };
         Ok((room, from))
     }
 
@@ -162,8 +176,9 @@ impl Room {
             self.poll_again(); // a smaller record comes here too
             return Err(Refusal::Replaced);
         }
-        // Relaxed: nothing is written.
-        if self.marker_bytes(ring, size) + size == self.full_for
+        // Relaxed: nothing is written. With named consumers this producer moves the tail itself, below.
+        if self.waits.is_none()
+            && self.marker_bytes(ring, size) + size == self.full_for
             && header.data_tail.load(Ordering::Relaxed) == self.tail.pos
         {
             return Err(Refusal::Full);
@@ -259,15 +274,21 @@ impl Room {
 
     /// Applies the kernel's space rule, after a reload of the consumer's tail.
     fn reload_tail(&mut self, ring: Ring<'_>, end: u64) -> Result<(), Refusal> {
+        let (head, mask) = (self.head(), ring.data_size() - 1);
+        if let Some(waits) = &mut self.waits {
+            let raised = waits.raise(ring, self.tail.pos, head, end.saturating_sub(mask));
+            self.tail.pos = raised.map_err(|tail| Refusal::Corrupt { tail })?;
+            return if end - self.tail.pos > mask { Err(Refusal::Full) } else { Ok(()) };
+        }
         let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
         let last = self.tail.pos;
         // The one word of the page that this producer accepts from outside: it may only advance,
         // and not past what was published.
-        if !tail.is_multiple_of(8) || tail.wrapping_sub(last) > self.head() - last {
+        if !tail.is_multiple_of(8) || tail.wrapping_sub(last) > head - last {
             return Err(Refusal::Corrupt { tail });
         }
         self.tail.pos = tail;
-        if end - tail > ring.data_size() - 1 { Err(Refusal::Full) } else { Ok(()) }
+        if end - tail > mask { Err(Refusal::Full) } else { Ok(()) }
     }
 
     fn advance_tail(&mut self, ring: Ring<'_>, end: u64) {

@@ -3,6 +3,7 @@
 
 use crate::counters::{Count, ProducerTotals};
 use crate::holder::OwnerInfo;
+use crate::named::{self, Search};
 use crate::record::{Corrupt, write_lost};
 use crate::reserve::Refusal;
 use crate::seq_latch;
@@ -60,6 +61,8 @@ pub(crate) struct LockedRoom {
     pub(super) per_cpu: bool,
     /// The last refusal was none: the ring is open to sequences.
     pub(super) found_open: bool,
+    /// Of a ring with named consumers.
+    search: Option<Search>,
 }
 
 /// The positions of a ring at one moment under the lock.
@@ -127,6 +130,7 @@ impl LockedRoom {
             report: layout.report,
             per_cpu,
             found_open: false,
+            search: (layout.consumers != 0).then_some(Search::new()),
         })
     }
 
@@ -235,6 +239,12 @@ impl LockedRoom {
             self.count_sequences(at)?;
         }
         let mut found = self.find_room(at, size)?;
+        if let (Err(positions), Some(search)) = (&found, &mut self.search)
+            && search.is_due(positions.tail)
+            && liveness.drop_dead(at.ring)
+        {
+            found = self.find_room(at, size)?;
+        }
         // Each iteration ends what one dead producer left open, or finds that what was in the way
         // has just ended. The next reservation goes on.
         for _ in 0..BLOCKERS {
@@ -295,7 +305,7 @@ impl LockedRoom {
         size: u64,
     ) -> Result<Result<(Positions, TailPosition, u64), Positions>, Refusal> {
         let (ring, mask) = (at.ring, at.ring.data_size() - 1);
-        let positions = Positions {
+        let mut positions = Positions {
             tail: ring.header.data_tail.load(Ordering::Acquire), // D, pairs with C
             head: ring.header.data_head.load(Ordering::Acquire), // B, pairs with A
             end: at.producer_pos(),
@@ -309,6 +319,10 @@ impl LockedRoom {
         }
         let markers = self.marker_bytes(ring, size);
         let end = positions.end + markers + size;
+        if self.search.is_some() && end - positions.tail > mask {
+            positions.tail = named::raise(ring, positions.tail, positions.head)
+                .map_err(|tail| Refusal::Corrupt { tail })?;
+        }
         let mut tail = (positions.tail, Count::default());
         if self.policy == Policy::Overwrite && end - positions.tail > mask {
             let more = match self.evict {

@@ -12,9 +12,9 @@ use crate::sys::host::page_size;
 use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
 use perfring_abi::{
-    AUX_SIZE_MAX, AUX_SIZE_MIN, CPUS_MAX, DATA_SIZE_MAX, DATA_SIZE_MIN, Evict, HeaderPage, Layout,
-    MAGIC, Policy, Producers, Report, SLOTS_DEFAULT, SLOTS_MAX, TYPES_FIRST, TYPES_SIZE_DEFAULT,
-    TYPES_SIZE_MAX,
+    AUX_SIZE_MAX, AUX_SIZE_MIN, CONSUMERS_MAX, CPUS_MAX, DATA_SIZE_MAX, DATA_SIZE_MIN, Evict,
+    HeaderPage, Layout, MAGIC, Policy, Producers, Report, SLOTS_DEFAULT, SLOTS_MAX, TYPES_FIRST,
+    TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX,
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use shared_memory::{ShmemConf, ShmemError};
@@ -60,6 +60,9 @@ pub struct RingOptions {
     /// Bytes of the AUX area: a power of two from 64 KiB on, or 0 for none. It holds payloads that
     /// are too long for the data area, up to its size. Default 0.
     pub aux_size: u64,
+    /// Seats for named consumers of a drop ring of one or many producers: each reads every record, and a
+    /// full ring waits for the slowest. Up to 32; 0 for one consumer. Default 0.
+    pub consumers: u32,
     /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe.
     /// Whoever may read the file can also take a read lock on it, which keeps others from attaching
     /// ([`AttachError::ReadLocked`](crate::AttachError::ReadLocked)); `perfring doctor` names the
@@ -81,6 +84,7 @@ impl Default for RingOptions {
             sample_id: false,
             types_size: TYPES_SIZE_DEFAULT,
             aux_size: 0,
+            consumers: 0,
             mode: 0o600,
         }
     }
@@ -114,6 +118,7 @@ impl RingOptions {
             time: layout.time,
             sample_id: layout.sample_id,
             aux_size: layout.aux_size,
+            consumers: layout.consumers,
             mode,
         }
     }
@@ -138,6 +143,13 @@ impl RingOptions {
             && (self.producers != Producers::Cpu || !self.time || self.aux_size != 0)
         {
             CreateError::SampleId
+        } else if self.consumers > CONSUMERS_MAX
+            || (self.consumers != 0
+                && (self.policy != Policy::Drop
+                    || self.producers == Producers::Cpu
+                    || self.aux_size != 0))
+        {
+            CreateError::Consumers { consumers: self.consumers }
         } else {
             return Ok(());
         })
@@ -164,6 +176,7 @@ impl RingOptions {
             boot_id: boot_id(),
             types_size: self.types_size.next_multiple_of(page_size),
             aux_size: self.aux_size,
+            consumers: self.consumers,
         })
     }
 }

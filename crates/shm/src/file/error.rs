@@ -76,6 +76,15 @@ pub enum CreateError {
         /// The least above 0, on this machine.
         min: u64,
     },
+    /// Named consumers, in a ring that cannot have them, or more than a ring can have.
+    #[error(
+        "a ring cannot have {consumers} named consumers like this: up to 32, with the policy drop, with one \
+         producer or many (not cpu), and without aux_size"
+    )]
+    Consumers {
+        /// The number that was asked for.
+        consumers: u32,
+    },
     /// Records are to say who wrote them, in a ring in which they cannot.
     #[error(
         "sample_id needs rings per CPU with timestamps and without an AUX area: add the producers \
@@ -192,6 +201,17 @@ pub enum AttachError {
         role: Role,
         /// The process that holds it.
         holder: OwnerInfo,
+    },
+    /// A ring has as many named consumers as seats.
+    #[error(
+        "{location} has {consumers} consumers already, and room for no more: wait until one ends, or make \
+         the ring with more consumers"
+    )]
+    Consumers {
+        /// The ring's location.
+        location: Location,
+        /// Its seats for named consumers.
+        consumers: u32,
     },
     /// A shared ring has as many producers as slots.
     #[error(

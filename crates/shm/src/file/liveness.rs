@@ -2,7 +2,9 @@
 
 use crate::file::open::{RingFile, Seat};
 use crate::sys::clock::now_ns;
-use perfring_ring::Liveness;
+use crate::sys::ofd_lock::ByteLock;
+use perfring_abi::JOIN_LOCK_BYTE;
+use perfring_ring::{Liveness, Ring, drop_dead, slowest_seats};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -36,6 +38,10 @@ impl Liveness for Kernel {
         } else {
             std::thread::yield_now();
         }
+    }
+
+    fn drop_dead(&self, ring: Ring<'_>) -> bool {
+        drop_dead_of(&self.0, ring)
     }
 
     fn now_ns(&self) -> u64 {
@@ -84,6 +90,10 @@ impl Liveness for Patient {
         !left.is_zero()
     }
 
+    fn drop_dead(&self, ring: Ring<'_>) -> bool {
+        self.kernel.drop_dead(ring)
+    }
+
     fn now_ns(&self) -> u64 {
         self.kernel.now_ns()
     }
@@ -93,4 +103,17 @@ impl Liveness for Patient {
 pub(crate) fn is_dead(ring: &RingFile) -> impl Fn(u32) -> bool + use<> {
     let liveness = Kernel(ring.clone());
     move |slot| !liveness.is_alive(slot)
+}
+
+/// Drops dead consumers from those that are waited for, if the slowest is dead. Returns whether there
+/// were any. Does nothing while another process joins or does the same: then the next call does it.
+pub(crate) fn drop_dead_of(ring: &RingFile, at: Ring<'_>) -> bool {
+    let is_dead = |seat| !ring.is_held(Seat::Named(seat)).unwrap_or(true);
+    if ring.layout.consumers == 0 || !slowest_seats(at).any(is_dead) {
+        return false;
+    }
+    match ByteLock::take(&ring.file, JOIN_LOCK_BYTE) {
+        Ok(Some(_joining)) => drop_dead(at, is_dead),
+        _ => false,
+    }
 }

@@ -46,6 +46,8 @@ pub enum Seat {
     Producer(u32),
     /// The consumer's seat.
     Consumer,
+    /// The seat of a named consumer, in a ring that has such seats.
+    Named(u32),
 }
 
 /// An open ring file whose header has been checked.
@@ -198,6 +200,7 @@ impl RingFile {
             Seat::Producer(slot) if slot == self.layout.slots => RECOVER_LOCK_BYTE,
             Seat::Producer(slot) => self.layout.slot_lock_byte(slot),
             Seat::Consumer => CONSUMER_LOCK_BYTE,
+            Seat::Named(seat) => self.layout.consumer_lock_byte(seat),
         }
     }
 
@@ -239,8 +242,10 @@ impl RingFile {
         Ok(None)
     }
 
-    pub(crate) fn seats(&self) -> impl Iterator<Item = Seat> + use<> {
-        (0..self.layout.slots).map(Seat::Producer).chain([Seat::Consumer])
+    /// Returns all seats of the ring.
+    pub fn seats(&self) -> impl Iterator<Item = Seat> + use<> {
+        let named = (0..self.layout.consumers).map(Seat::Named);
+        (0..self.layout.slots).map(Seat::Producer).chain([Seat::Consumer]).chain(named)
     }
 
     /// Fails if the ring is of the other kind.

@@ -127,6 +127,7 @@ impl RingOptions {
             time: self.time, layout.time;
             sample_id: self.sample_id, layout.sample_id;
             aux_size: self.aux_size, layout.aux_size;
+            consumers: self.consumers, layout.consumers;
         };
         match compared.into_iter().find(|(_, wanted, found)| wanted != found) {
             None => Ok(()),

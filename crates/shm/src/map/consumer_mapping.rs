@@ -8,6 +8,7 @@ use crate::file::presence::Presence;
 use crate::file::trust::Trust;
 use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
+use crate::map::named_seat::{SeatArea, Taken, take};
 use crate::map::pages::{Pages, PagesError};
 use crate::map::plain::Plain;
 use crate::map::recover::recover_file;
@@ -16,7 +17,7 @@ use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Policy, Producers};
-use perfring_ring::{Anchors, TypeTable, WakeAt};
+use perfring_ring::{Anchors, NamedSeat, Reader, TypeTable, WakeAt};
 use std::time::Duration;
 
 /// What a consumer does with the cache lines of records that it has read in place.
@@ -45,6 +46,8 @@ pub struct ConsumerMapping {
     /// [`Lines::WriteTouch`] only where the data area is mapped writable.
     pub(crate) lines: Lines,
     presence: Presence,
+    /// Until the reader joins.
+    taken: Option<(NamedSeat, ByteLock)>,
 }
 
 impl ConsumerMapping {
@@ -55,6 +58,7 @@ impl ConsumerMapping {
     /// guarded.
     pub fn attach(
         location: impl Into<Location>,
+        name: &str,
         lines: Lines,
         trust: Trust,
     ) -> Result<(Self, bool), AttachError> {
@@ -63,20 +67,51 @@ impl ConsumerMapping {
         let ring = RingFile::open(location, Access::Write)?;
         let guarded = trust.guards(&ring)?;
         // A consumer that copies needs no write access.
-        let in_place = ring.layout.policy == Policy::Drop && !guarded;
+        // Nor does one of several: each would take the line from the others' cores.
+        let in_place = ring.layout.policy == Policy::Drop && !guarded && ring.layout.consumers == 0;
         let lines = if in_place { lines } else { Lines::Leave };
         let hands_back = lines == Lines::WriteTouch;
         let access = if hands_back { DataAccess::Write } else { DataAccess::Read };
         let map = Mirror::map(&ring, access)?;
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
+        let area = match ring.layout.consumers {
+            0 => None,
+            _ => Some(SeatArea::map(&ring)?),
+        };
         drop(opening);
-        let (lock, presence) = (ring.take(Seat::Consumer)?, Presence::default());
-        Ok((ConsumerMapping { children, map, ring, lines, presence, _lock: lock }, guarded))
+        let (lock, taken) = match area {
+            None => (ring.take(Seat::Consumer)?, None),
+            Some(area) => {
+                let Taken { lock, seat, joining } = take(&ring, map.ring(), area, name)?;
+                (lock, Some((seat, joining)))
+            }
+        };
+        let presence = Presence::default();
+        let mapping = ConsumerMapping { children, map, ring, lines, presence, taken, _lock: lock };
+        Ok((mapping, guarded))
     }
 
-    /// Stores the owner info of the seat.
+    /// Attaches the reader: continues where the last consumer, or the last of this name, released.
+    pub(crate) fn reader(&mut self) -> Result<Reader, AttachError> {
+        let (at, fences) = (self.map.ring(), futex::fences());
+        let reader = match self.taken.take() {
+            None => Reader::attach(at, fences),
+            Some((seat, _joining)) => Reader::join(at, seat, fences),
+        };
+        reader.map_err(|source| self.ring.corrupt(self.map.guard.report(source)))
+    }
+
+    /// Returns whether several consumers may have the ring.
+    pub(crate) fn is_named(&self) -> bool {
+        self.ring.layout.consumers != 0
+    }
+
+    /// Stores the owner info of the one consumer's seat. A named one's has it already.
     pub(crate) fn sign(&self, name: &str) {
+        if self.is_named() {
+            return;
+        }
         RingFile::me(name).sign(&self.map.ring().header().consumer_holder);
     }
 
@@ -147,7 +182,11 @@ impl ConsumerMapping {
     ) -> Option<Ticket> {
         let mut heavy = Duration::ZERO;
         let ring = self.map.ring();
-        let value = ring.prepare_sleep(cursor, passed, at, || heavy = futex::heavy())?;
+        let fence = || heavy = futex::heavy();
+        let value = match self.is_named() {
+            false => ring.prepare_sleep(cursor, passed, at, fence)?,
+            true => ring.prepare_named_sleep(cursor, fence)?,
+        };
         let sure = most > futex::SLICE && heavy != futex::SLICE;
         Some(Ticket { value, most: most.min(heavy), sure })
     }
@@ -164,7 +203,10 @@ impl ConsumerMapping {
 
     /// Ends the request for a wake: no thread of this process sleeps any more.
     pub fn end_sleep(&self) {
-        self.map.ring().end_sleep();
+        // Another named consumer may sleep on the same word.
+        if !self.is_named() {
+            self.map.ring().end_sleep();
+        }
     }
 
     /// Returns a handle that sleeps for this consumer without borrowing it.

@@ -8,7 +8,7 @@ use crate::map::plain::Plain;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::Producers;
 use perfring_abi::atomic::Ordering;
-use perfring_ring::{Anchors, OwnerInfo, RingTotals, SlotFigures};
+use perfring_ring::{Anchors, OwnerInfo, RingTotals, SeatFigures, SlotFigures};
 
 impl RingFile {
     /// Returns the owner info of the seat's present or last holder.
@@ -71,7 +71,7 @@ impl RingFile {
     pub(crate) fn busy(&self, seat: Seat) -> AttachError {
         let role = match seat {
             Seat::Producer(_) => Role::Producer,
-            Seat::Consumer => Role::Consumer,
+            Seat::Consumer | Seat::Named(_) => Role::Consumer,
         };
         match self.holder(seat) {
             Ok(holder) => AttachError::Busy { location: self.location.clone(), role, holder },
@@ -133,6 +133,16 @@ pub fn slots(ring: &RingFile) -> Result<SlotsSeen, AttachError> {
         held_up_since_ns: (held_up.is_some() && noted).then_some(since),
     };
     map.sure(ring, seen)
+}
+
+/// Returns the named consumers that have their seats, and whether each is alive.
+pub fn named(ring: &RingFile) -> Result<Vec<(bool, SeatFigures)>, AttachError> {
+    let map = Plain::map(ring)?;
+    let mut all = Vec::new();
+    for figures in SeatFigures::all(map.ring(), map.seats()) {
+        all.push((ring.is_held(Seat::Named(figures.seat))?, figures));
+    }
+    map.sure(ring, all)
 }
 
 /// The producers of a shared ring as seen from outside.

@@ -11,6 +11,7 @@ pub(crate) mod cpu_window;
 pub(crate) mod handler_mutex;
 pub(crate) mod inspect;
 pub(crate) mod mirror;
+pub(crate) mod named_seat;
 pub(crate) mod next;
 pub(crate) mod observer_mapping;
 pub(crate) mod pages;

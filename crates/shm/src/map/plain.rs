@@ -3,11 +3,12 @@
 use crate::file::error::AttachError;
 use crate::file::open::{Access, RingFile, Seat};
 use crate::map::control::{slots, words_before};
+use crate::map::named_seat::seats;
 use crate::sys::fork::{self, NotForChildren};
 use crate::sys::sigbus::Guarded;
 use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::atomic::AtomicU64;
-use perfring_abi::{Header, Layout};
+use perfring_abi::{ConsumerSeat, Header, Layout};
 use perfring_ring::{OwnerInfo, ReadError, Ring, Shared, TypeTable};
 use std::ptr::NonNull;
 use std::slice;
@@ -82,6 +83,13 @@ impl Plain {
         Shared::new(self.ring(), slots(control, self.layout.slots as usize))
     }
 
+    /// Returns the seats of named consumers; only loads are allowed on them.
+    pub(crate) fn seats(&self) -> &[ConsumerSeat] {
+        // SAFETY: `Layout::check` found the seats inside the file; without any this is its beginning.
+        let area = unsafe { self.map.as_ptr().add(self.layout.consumers_offset() as usize) };
+        seats(area, self.layout.consumers as usize)
+    }
+
     /// Returns the type table; only loads are allowed on it.
     pub(crate) fn types(&self) -> TypeTable<'_> {
         let (end, size) = (self.layout.control_end() as usize, self.layout.types_size as usize);
@@ -99,6 +107,7 @@ impl Plain {
         let holder = match seat {
             Seat::Producer(slot) => at.slots().get(slot as usize).map(|slot| &slot.holder),
             Seat::Consumer => Some(&at.ring().header().consumer_holder),
+            Seat::Named(seat) => self.seats().get(seat as usize).map(|seat| &seat.holder),
         };
         holder.map_or_else(OwnerInfo::default, OwnerInfo::read)
     }

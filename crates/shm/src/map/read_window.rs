@@ -24,10 +24,10 @@ pub struct ReadWindow {
 
 impl ReadWindow {
     /// Continues where the last consumer released, and takes the seat with `name`.
-    pub fn attach(mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
+    pub fn attach(mut mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
+        let reader = mapping.reader()?;
         let (map, layout) = (&mapping.map, mapping.ring.layout());
-        let reader = Reader::attach(map.ring(), futex::fences())
-            .map_err(|source| mapping.ring.corrupt(map.guard.report(source)))?
+        let reader = reader
             .with_aux(map.ring(), layout.aux_size)
             .with_lead(layout.lead())
             .with_hands(mapping.lines == Lines::WriteTouch);
@@ -277,5 +277,15 @@ impl ReadWindow {
     /// From now on only [`ReadWindow::release_to`] releases anything.
     pub fn hold(&mut self) {
         self.reader.hold();
+    }
+}
+
+impl Drop for ReadWindow {
+    fn drop(&mut self) {
+        // Before the lock is free: then nobody has to find out.
+        if self.mapping.is_named() && !self.mapping.is_forked() {
+            let ring = self.mapping.map.ring();
+            futex::wake_if(self.reader.leave(ring), ring.space_word());
+        }
     }
 }

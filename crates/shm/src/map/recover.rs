@@ -1,7 +1,7 @@
 //! Recovery of a shared ring by any process that may write it.
 
 use crate::file::error::AttachError;
-use crate::file::liveness::Kernel;
+use crate::file::liveness::{Kernel, drop_dead_of};
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
 use crate::map::address_range::DataAccess;
@@ -23,6 +23,9 @@ pub fn recover(location: impl Into<Location>) -> Result<Recovered, AttachError> 
     let location = location.into();
     let opening = fork::hold_off();
     let ring = RingFile::open(location, Access::Write)?;
+    if ring.layout.consumers != 0 {
+        drop_dead_of(&ring, Mirror::map(&ring, DataAccess::Write)?.ring());
+    }
     if ring.layout.producers == Producers::One {
         return Ok(Recovered::default());
     }

@@ -21,7 +21,7 @@ fn a_handle_knows_that_it_holds_its_own_seat() {
     assert!(held(&file, producer) && held(&other, producer));
     assert!(!held(&file, consumer) && !held(&other, consumer));
     assert!(file.is_in_use().unwrap());
-    let (reader, _) = ConsumerMapping::attach(&one, Lines::Leave, Trust::Auto).unwrap();
+    let (reader, _) = ConsumerMapping::attach(&one, "", Lines::Leave, Trust::Auto).unwrap();
     assert!(held(reader.file(), consumer) && held(reader.file(), producer));
     drop((writer, reader));
     assert!(!held(&file, producer) && !held(&other, consumer) && !file.is_in_use().unwrap());

@@ -6,7 +6,7 @@
 //! overlap. The window never parts with its mapping or its writer.
 
 use crate::file::error::AttachError;
-use crate::file::liveness::{Kernel, Patient};
+use crate::file::liveness::{Kernel, Patient, drop_dead_of};
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
 use crate::map::address_range::DataAccess;
@@ -433,6 +433,7 @@ impl SharedWindow {
     /// `limit`. May return early, so the caller checks again.
     pub fn sleep_for_space(&self, len: usize, limit: Duration) {
         let target = self.space_target(len);
+        drop_dead_of(&self.ring, self.pair.at().ring());
         futex::sleep_for_space(self.pair.at().ring(), target, limit);
     }
 

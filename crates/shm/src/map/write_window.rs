@@ -6,6 +6,7 @@
 //! mapping or its writer, so what the writer reserved is space of this mapping.
 
 use crate::file::error::AttachError;
+use crate::file::liveness::{Kernel, drop_dead_of};
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile, Seat};
 use crate::map::address_range::DataAccess;
@@ -20,6 +21,7 @@ use perfring_abi::{Producers, RecordType};
 use perfring_ring::{Count, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -76,8 +78,11 @@ impl WriteWindow {
         drop(opening);
         let lock = ring.take(Seat::Producer(0))?;
         let clock = ring.timestamp_clock()?;
-        let writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
+        let mut writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(source))?;
+        if ring.layout.consumers != 0 {
+            writer = writer.with_consumers(Arc::new(Kernel(ring.clone())));
+        }
         futex::rouse(map.ring());
         Ok(WriteWindow { children, map, writer, refused_at: None, clock, ring, _lock: lock })
     }
@@ -315,6 +320,7 @@ impl WriteWindow {
         // A consumer that sleeps for a watermark would not release space.
         self.publish(Wake::Force);
         let ring = self.map.ring();
+        drop_dead_of(&self.ring, ring);
         futex::sleep_for_space(ring, self.writer.tail_for(ring, len), limit);
     }
 }

@@ -18,6 +18,9 @@ pub(crate) struct Args {
     /// A path, or shm:NAME
     #[arg(value_parser = args::location())]
     ring: Location,
+    /// The consumer's name: its seat, in a ring with named consumers
+    #[arg(long, default_value = "perfring consume")]
+    name: String,
     #[command(flatten)]
     follow: FollowArgs,
 }
@@ -25,6 +28,6 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     args.follow.format.check()?;
     let stop = Stop::install()?;
-    let consumer = Consumer::attach_with(&args.ring, &ConsumerOptions::named("perfring consume"))?;
+    let consumer = Consumer::attach_with(&args.ring, &ConsumerOptions::named(&args.name))?;
     follow::run(&args.follow, &args.ring, Source::Consumer(consumer), &stop)
 }

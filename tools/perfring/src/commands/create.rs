@@ -37,6 +37,10 @@ pub(crate) struct Args {
     /// With --producers cpu and --time: store with each record which thread wrote it, its pid and its tid: 8 bytes
     #[arg(long)]
     sample_id: bool,
+    /// Named consumers, each of which gets every record: a full ring waits for the slowest. At most 32; 0 for
+    /// one consumer
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    consumers: u32,
     /// Mode bits of the file, regardless of the umask: 0640 lets a group observe it
     #[arg(long, default_value = "0600", value_parser = args::mode)]
     mode: u32,
@@ -88,6 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         mode: args.mode,
         types_size: args.types_size,
         aux_size: args.aux_size,
+        consumers: args.consumers,
         ..Options::default()
     };
     if args.producers == Producers::Cpu {

@@ -3,7 +3,8 @@
 use crate::figures::accounts::Balance;
 use crate::figures::types::TypesUse;
 use perfring_consumer::{
-    Count, Evict, HeldUp, Location, Member, OwnerInfo, Producers, Refused, Report, Stat,
+    Count, Evict, HeldUp, Location, Member, NamedConsumer, OwnerInfo, Producers, Refused, Report,
+    Stat,
 };
 use serde_json::{Map, Value, json};
 
@@ -23,6 +24,7 @@ pub(crate) fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>)
         },
         "producers": layout.producers.name(),
         "slot_count": layout.slots,
+        "consumer_count": layout.consumers,
         "time": layout.time,
         "sample_id": layout.sample_id,
         "page_size": layout.page_size,
@@ -37,6 +39,7 @@ pub(crate) fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>)
         "slots": stat.producers.iter().map(slot).collect::<Vec<_>>(),
         "held_up": stat.held_up.as_ref().map(held_up),
         "consumer": holder(stat.consumer.alive, &stat.consumer.owner),
+        "consumers": stat.consumers.iter().map(named).collect::<Vec<_>>(),
         "damaged": stat.totals.is_none(),
     });
     if let Some(types) = types {
@@ -117,6 +120,24 @@ fn slot(member: &Member) -> Value {
             ("discarded".to_owned(), figures.discarded),
             ("reclaimed".to_owned(), figures.reclaimed),
             ("open".to_owned(), figures.open),
+        ],
+    );
+    object.into()
+}
+
+/// One named consumer.
+fn named(consumer: &NamedConsumer) -> Value {
+    let mut object = holder(consumer.alive, &consumer.owner);
+    object.insert("seat".to_owned(), consumer.seat.into());
+    object.insert("waited_for".to_owned(), consumer.waited_for.into());
+    object.insert("slowest".to_owned(), consumer.slowest.into());
+    object.insert("pos".to_owned(), consumer.totals.pos.into());
+    insert_counts(
+        &mut object,
+        &[
+            ("read".to_owned(), consumer.totals.read),
+            ("lapped".to_owned(), consumer.totals.lapped),
+            ("unread".to_owned(), consumer.unread),
         ],
     );
     object.into()

@@ -9,7 +9,7 @@ use crate::owner::{held_up, name};
 use crate::process::State;
 use perfring_abi::Lead;
 use perfring_consumer::{
-    Evict, Holding, Layout, Location, Policy, Producers, Report, RingTotals, Stat,
+    Evict, Holding, Layout, Location, NamedConsumer, Policy, Producers, Report, RingTotals, Stat,
 };
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -54,7 +54,15 @@ impl<W: Write> Page<'_, W> {
         if layout.producers == Producers::One {
             self.line("producer", &holding(&stat.producer, location))?;
         }
-        self.line("consumer", &holding(&stat.consumer, location))?;
+        if layout.consumers == 0 {
+            self.line("consumer", &holding(&stat.consumer, location))?;
+        } else {
+            let (had, all) = (stat.consumers.len(), layout.consumers);
+            self.line("consumers", &format!("named ones: {had} of {all} seats were taken so far"))?;
+        }
+        for consumer in &stat.consumers {
+            self.line(&format!("seat {}", consumer.seat), &named(consumer, location))?;
+        }
         if let Some(held) = &stat.held_up {
             self.line("held up", &held_up(location, stat, held))?;
         }
@@ -143,6 +151,24 @@ fn types_line(types: &TypesUse) -> String {
         [] => types.used(),
         damage => format!("damaged, {}: {}", types.used(), damage.join("; ")),
     }
+}
+
+fn named(consumer: &NamedConsumer, location: &Location) -> String {
+    let NamedConsumer { alive, owner, totals, unread, .. } = consumer;
+    let who = holding(&Holding { alive: *alive, owner: owner.clone() }, location);
+    let lapped = match totals.lapped.records {
+        0 => String::new(),
+        missed => format!(", missed {missed}"),
+    };
+    let held = match (consumer.waited_for, consumer.slowest) {
+        (false, _) => "; not waited for",
+        (true, true) => "; the slowest, which a full ring waits for",
+        (true, false) => "",
+    };
+    format!(
+        "{who}; read {}{lapped}, {} records and {} bytes behind{held}",
+        totals.read.records, unread.records, unread.bytes
+    )
 }
 
 fn holding(holding: &Holding, location: &Location) -> String {

@@ -1,0 +1,301 @@
+//! Named consumers: readers of a drop ring that its producers wait for, each with a tail of its own.
+//!
+//! A consumer stores its own tail and nothing else of the page. `data_tail` is the producer's: it
+//! moves it up to the slowest tail when it needs the room, as that of an overwrite ring does. So
+//! nothing of a consumer is ever half done for others, and only one process stores `data_tail`.
+//!
+//! What is delicate is a consumer that joins while the tail is being moved. The producer announces
+//! where to (`tail_next`), and looks at all tails again before it does it (S); who joins stores its
+//! tail, and looks at the announcement again before it counts as joined (T). One of them sees the
+//! other: the producer stops at the one who joins, or that one goes on to where the tail will be.
+
+use crate::counters::ConsumerTotals;
+use crate::holder::OwnerInfo;
+use crate::record::Corrupt;
+use crate::seq_latch::{self, SeqLatchWriter};
+use crate::view::{Liveness, Ring};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use perfring_abi::atomic::{AtomicU64, Ordering, fence};
+use perfring_abi::{CONSUMERS_MAX, ConsumerSeat, Header, TAIL_LINES};
+
+/// The bit of a tail's word that says that its consumer is waited for. Positions are multiples of 8.
+const WAITED_FOR: u64 = 1;
+
+/// How often a consumer that joins follows a tail that is being moved. A producer sees it after the
+/// first time: twice is the most with any number of producers that keep to the protocol.
+const JOIN_TRIES: u32 = if cfg!(loom) { 3 } else { 100 };
+
+/// How many refusals at one tail are between two searches for dead consumers: a few system calls.
+const SEARCH_EVERY: u32 = 256;
+
+/// Returns the word of a seat's tail; of a seat that does not exist, that of another.
+fn tail_word(header: &Header, seat: u32) -> &AtomicU64 {
+    let (line, word) = (seat as usize % TAIL_LINES, seat as usize / TAIL_LINES);
+    let line = &header.named_tails[line];
+    &line[word % line.len()]
+}
+
+/// Returns the least tail of those that are waited for; any value from a page that is damaged.
+pub(crate) fn slowest(ring: Ring<'_>) -> Option<u64> {
+    let words = ring.header.named_tails.iter().flatten();
+    // Acquire, of those that are not waited for as well: what they have read, they have read.
+    let words = words.map(|word| word.load(Ordering::Acquire)); // D, pairs with C
+    words.filter(|word| word & WAITED_FOR != 0).map(|word| word - WAITED_FOR).min()
+}
+
+/// Returns how far the ring is released, whether or not a producer has moved `data_tail` there yet.
+pub(crate) fn released(ring: Ring<'_>) -> u64 {
+    slowest(ring).unwrap_or(0).max(ring.header.data_tail.load(Ordering::Acquire)) // D, pairs with C
+}
+
+/// Moves `data_tail` from `last` to the slowest tail, for the one producer that may: the only one, or
+/// the holder of the lock. Returns where it is.
+///
+/// # Errors
+/// A tail that no consumer leaves: one that goes back, or beyond `head`.
+pub(crate) fn raise(ring: Ring<'_>, last: u64, head: u64) -> Result<u64, u64> {
+    let check = |tail: u64| match tail.is_multiple_of(8) && (last..=head).contains(&tail) {
+        true => Ok(tail),
+        false => Err(tail),
+    };
+    let Some(first) = slowest(ring) else { return Ok(last) };
+    if check(first)? == last {
+        return Ok(last);
+    }
+    let header = ring.header;
+    // Relaxed: S orders it.
+    header.tail_next.store(first, Ordering::Relaxed); // S, pairs with T
+    fence(Ordering::SeqCst); // S
+    // Who has joined meanwhile is where the tail was, at least.
+    let tail = check(slowest(ring).unwrap_or(first).min(first))?;
+    if tail != first {
+        // Who joins later need not go further than the tail. Relaxed: any of the two does.
+        header.tail_next.store(tail, Ordering::Relaxed);
+    }
+    // Release: what the consumers have read is passed on to the other producers, and to who recovers
+    // the ring. Observers find it by E.
+    header.data_tail.store(tail, Ordering::Release); // D, passed on
+    Ok(tail)
+}
+
+/// Drops those consumers from the ones that are waited for that are dead. Returns whether there were
+/// any. The caller holds the lock for joining, so that nobody takes over a dead one's seat meanwhile.
+pub fn drop_dead(ring: Ring<'_>, is_dead: impl Fn(u32) -> bool) -> bool {
+    let mut found = false;
+    for seat in 0..CONSUMERS_MAX {
+        let word = tail_word(ring.header, seat);
+        // Relaxed: the kernel's lock decides, and a dead consumer stores nothing.
+        let tail = word.load(Ordering::Relaxed);
+        if tail & WAITED_FOR != 0 && is_dead(seat) {
+            // Release: who sees that it is gone may write over what it read.
+            word.store(tail & !WAITED_FOR, Ordering::Release); // C, for the dead one
+            found = true;
+        }
+    }
+    found
+}
+
+/// Returns the seats whose tail is the slowest one's: those that a producer which has no room waits for.
+pub fn slowest_seats(ring: Ring<'_>) -> impl Iterator<Item = u32> {
+    let tail = slowest(ring).map(|tail| tail | WAITED_FOR);
+    // Relaxed: a hint.
+    let word = move |seat| tail_word(ring.header, seat).load(Ordering::Relaxed);
+    (0..CONSUMERS_MAX).filter(move |seat| Some(word(*seat)) == tail)
+}
+
+/// Finds dead consumers for a producer that has no room, and not at every refusal: that would be a
+/// system call each.
+#[derive(Debug)]
+pub(crate) struct Search {
+    tail: u64,
+    left: u32,
+}
+
+impl Search {
+    pub(crate) const fn new() -> Self {
+        Search { tail: u64::MAX, left: 0 }
+    }
+
+    /// Returns whether to search at this refusal, at this tail.
+    pub(crate) fn is_due(&mut self, tail: u64) -> bool {
+        if self.tail != tail || self.left == 0 {
+            *self = Search { tail, left: SEARCH_EVERY };
+            return true;
+        }
+        self.left -= 1;
+        false
+    }
+}
+
+/// What the exclusive producer of a ring with named consumers has beside its room.
+pub(crate) struct Waits {
+    system: Arc<dyn Liveness + Send + Sync>,
+    search: Search,
+}
+
+impl fmt::Debug for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.search.fmt(f)
+    }
+}
+
+impl Waits {
+    pub(crate) fn new(system: Arc<dyn Liveness + Send + Sync>) -> Self {
+        Waits { system, search: Search::new() }
+    }
+
+    /// Moves the tail as [`raise`] does; if that is less than `needed`, without those that are dead.
+    pub(crate) fn raise(
+        &mut self,
+        ring: Ring<'_>,
+        last: u64,
+        head: u64,
+        needed: u64,
+    ) -> Result<u64, u64> {
+        let tail = raise(ring, last, head)?;
+        if tail < needed && self.search.is_due(tail) && self.system.drop_dead(ring) {
+            return raise(ring, tail, head);
+        }
+        Ok(tail)
+    }
+}
+
+/// A mapping of the seats of named consumers.
+pub trait Seats: fmt::Debug + Send + Sync {
+    /// Returns a seat, if there is one of this number.
+    fn seat(&self, number: u32) -> Option<&ConsumerSeat>;
+}
+
+/// The seat of a named consumer, whose lock the caller holds.
+#[derive(Clone, Debug)]
+pub struct NamedSeat {
+    seats: Arc<dyn Seats>,
+    number: u32,
+}
+
+impl NamedSeat {
+    /// Returns the seat of this number, if there is one.
+    #[must_use]
+    pub fn new(seats: Arc<dyn Seats>, number: u32) -> Option<Self> {
+        seats.seat(number)?;
+        Some(NamedSeat { seats, number })
+    }
+
+    /// Takes the seat from its last name, for another: its consumer begins where the tail is.
+    pub fn clear(&self, ring: Ring<'_>) {
+        tail_word(ring.header, self.number).store(0, Ordering::Release); // C, as in `drop_dead`
+        self.with(|seat| {
+            let kept = seq_latch::find(&seat.totals);
+            let mut seq_latch = SeqLatchWriter::after(&seat.totals, kept.as_ref());
+            // Both copies: none may fit where the new one begins.
+            for _ in 0..2 {
+                seq_latch.write(&seat.totals, &ConsumerTotals::default().to_words());
+            }
+        });
+    }
+
+    /// Writes the owner info.
+    pub fn sign(&self, owner: &OwnerInfo) {
+        self.with(|seat| owner.sign(&seat.holder));
+    }
+
+    /// Joins those that are waited for, where the last holder of the seat released, or where the tail
+    /// is by now. Returns that, and the totals of the last holder. The caller holds the lock for
+    /// joining.
+    pub(crate) fn join(&self, ring: Ring<'_>) -> Result<(u64, ConsumerTotals), Corrupt> {
+        let word = tail_word(ring.header, self.number);
+        // Relaxed: the seat is this process's.
+        let from = word.load(Ordering::Relaxed) & !WAITED_FOR;
+        let mut pos = from.max(ring.header.tail_next.load(Ordering::Relaxed));
+        for _ in 0..JOIN_TRIES {
+            word.store(pos | WAITED_FOR, Ordering::Relaxed); // T, pairs with S
+            fence(Ordering::SeqCst); // T
+            let next = ring.header.tail_next.load(Ordering::Acquire); // T
+            if next <= pos {
+                return Ok((pos, self.totals_at(pos)));
+            }
+            pos = next;
+        }
+        self.leave(ring, pos);
+        Err(Corrupt { pos })
+    }
+
+    /// Returns the totals that are true at `pos`, or else the newest ones before it.
+    fn totals_at(&self, pos: u64) -> ConsumerTotals {
+        // After a death between the totals and the tail, those that fit the tail count. Those of one
+        // that died as it joined do not come that far.
+        let before = |words: &_| ConsumerTotals::from_words(words).pos <= pos;
+        let found = self.seats.seat(self.number).and_then(|seat| {
+            seq_latch::find_where(&seat.totals, |words| {
+                ConsumerTotals::from_words(words).pos == pos
+            })
+            .or_else(|| seq_latch::find_where(&seat.totals, before))
+        });
+        found.map_or(ConsumerTotals::default(), |whole| ConsumerTotals::from_words(&whole.words))
+    }
+
+    /// Leaves those that are waited for, at `pos`.
+    pub(crate) fn leave(&self, ring: Ring<'_>, pos: u64) {
+        tail_word(ring.header, self.number).store(pos & !WAITED_FOR, Ordering::Release); // C, pairs with D
+    }
+
+    /// Stores the tail.
+    pub(crate) fn store_tail(&self, ring: Ring<'_>, pos: u64) {
+        tail_word(ring.header, self.number).store(pos | WAITED_FOR, Ordering::Release); // C, pairs with D
+    }
+
+    /// Returns the writer of the totals.
+    pub(crate) fn totals_writer(&self) -> SeqLatchWriter {
+        self.seats.seat(self.number).map_or_else(SeqLatchWriter::default, |seat| {
+            let kept = seq_latch::find(&seat.totals);
+            SeqLatchWriter::after(&seat.totals, kept.as_ref())
+        })
+    }
+
+    /// Writes the totals.
+    pub(crate) fn write_totals(&self, seq_latch: &mut SeqLatchWriter, totals: &ConsumerTotals) {
+        self.with(|seat| seq_latch.write(&seat.totals, &totals.to_words()));
+    }
+
+    fn with(&self, then: impl FnOnce(&ConsumerSeat)) {
+        // There is one: see `new`.
+        if let Some(seat) = self.seats.seat(self.number) {
+            then(seat);
+        }
+    }
+}
+
+/// A named consumer as seen from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeatFigures {
+    /// The number of its seat.
+    pub seat: u32,
+    /// Its owner info.
+    pub owner: OwnerInfo,
+    /// Whether the producers wait for it.
+    pub waited_for: bool,
+    /// What it has read and missed, true at its tail.
+    pub totals: ConsumerTotals,
+}
+
+impl SeatFigures {
+    /// Reads the seats that ever had an owner.
+    #[must_use]
+    pub fn all(ring: Ring<'_>, seats: &[ConsumerSeat]) -> Vec<Self> {
+        let figures = |(seat, place): (u32, &ConsumerSeat)| {
+            let owner = OwnerInfo::read(&place.holder);
+            let word = tail_word(ring.header, seat).load(Ordering::Acquire); // D, pairs with C
+            let pos = word & !WAITED_FOR;
+            let fits = |words: &_| ConsumerTotals::from_words(words).pos == pos;
+            let found = seq_latch::find_where(&place.totals, fits)
+                .or_else(|| seq_latch::find(&place.totals))
+                .map(|whole| ConsumerTotals::from_words(&whole.words));
+            let totals = found.unwrap_or_default();
+            let waited_for = word & WAITED_FOR != 0;
+            (owner.epoch != 0).then_some(SeatFigures { seat, owner, waited_for, totals })
+        };
+        (0..).zip(seats).filter_map(figures).collect()
+    }
+}
