@@ -3,7 +3,7 @@
 
 pub use super::perfring::PATIENCE;
 use super::perfring::{Perfring, Reader, refusal};
-use super::ring::{Ring, Sender, Setup};
+use super::ring::{Contestant, Ring, Sender, Setup};
 use crate::error::BenchError;
 use crate::payload::Pool;
 use bytemuck::{Pod, Zeroable};
@@ -62,9 +62,9 @@ pub struct ReserveTimeout;
 pub struct PublishPod;
 
 macro_rules! call {
-    ($call:ident, $name:literal, $refuses:literal, |$producer:ident, $payload:ident| $body:expr) => {
+    ($call:ident, $refuses:literal, |$producer:ident, $payload:ident| $body:expr) => {
         impl Call for $call {
-            const NAME: &'static str = $name;
+            const NAME: &'static str = Contestant::$call.name();
             const REFUSES: bool = $refuses;
 
             #[inline(always)]
@@ -78,17 +78,17 @@ macro_rules! call {
     };
 }
 
-call!(Publish, "perfring publish", true, |producer, payload| producer.publish(payload));
-call!(PublishTimeout, "perfring publish_timeout", false, |producer, payload| {
+call!(Publish, true, |producer, payload| producer.publish(payload));
+call!(PublishTimeout, false, |producer, payload| {
     producer.publish_timeout(RecordType::BYTES, payload, PATIENCE)
 });
-call!(ReserveTimeout, "perfring reserve_timeout", false, |producer, payload| {
+call!(ReserveTimeout, false, |producer, payload| {
     let mut record = producer.reserve_timeout(RecordType::BYTES, N, PATIENCE)?;
     record.copy_from_slice(payload);
     record.commit();
     Ok(())
 });
-call!(PublishPod, "perfring publish_pod", true, |producer, payload| {
+call!(PublishPod, true, |producer, payload| {
     producer.publish_pod(bytemuck::cast_ref::<_, Event<N>>(payload))
 });
 

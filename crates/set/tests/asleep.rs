@@ -229,11 +229,12 @@ fn the_fullest_ring_first_sleeps_too() {
     }
     let paths = &rings.paths;
     std::thread::scope(|scope| {
+        let (done, go_on) = std::sync::mpsc::channel();
         scope.spawn(move || {
             for round in 0..ROUNDS {
                 until("all are asleep", || paths.iter().all(|path| is_armed(path)));
                 producers[round % 5].publish(&round.to_ne_bytes()).unwrap();
-                until("it woke", || !paths.iter().all(|path| is_armed(path)));
+                go_on.recv().unwrap();
             }
         });
         let since = Instant::now();
@@ -250,6 +251,7 @@ fn the_fullest_ring_first_sleeps_too() {
             assert_eq!(item.1, round.to_ne_bytes());
             let resume_point = fullest.resume_point(item.0).unwrap();
             fullest.release(item.0, &resume_point);
+            done.send(()).unwrap();
         }
     });
 }
