@@ -13,6 +13,8 @@ use thiserror::Error;
 
 /// How often huge pages are requested: the kernel skips pages that are in use at that moment.
 const TRIES: u32 = 16;
+/// `MADV_COLLAPSE`, which the crate `libc` does not have for musl.
+const COLLAPSE: libc::c_int = 25;
 
 /// A failure to prefault, lock or collapse a ring's pages. The ring can be used as before.
 #[derive(Error)]
@@ -53,7 +55,7 @@ impl Pages {
         let (what, advice) = match self {
             Pages::FaultIn => ("faulting its pages in (Linux 5.14)", MADV_POPULATE_READ),
             Pages::Lock => ("locking its pages in memory (see ulimit -l)", MADV_POPULATE_READ),
-            Pages::Huge => ("making its pages huge (Linux 6.1, a tmpfs)", libc::MADV_COLLAPSE),
+            Pages::Huge => ("making its pages huge (Linux 6.1, a tmpfs)", COLLAPSE),
         };
         let failed = |source| PagesError { location: ring.location.clone(), step: what, source };
         // No huge pages for the AUX area: in the file it does not begin at a multiple of one.
