@@ -347,7 +347,7 @@ fn crowd(count: u64, dir: &Path) -> Outcome {
 /// Attaches to one ring after the other, the even ones with one producer and the odd ones with many,
 /// while another thread forks. The children live until their input ends; the parent until it is killed.
 fn storm(count: u64, dir: &Path) -> Outcome {
-    let done = AtomicBool::new(false);
+    let (forks, done) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..500 {
@@ -362,8 +362,13 @@ fn storm(count: u64, dir: &Path) -> Outcome {
                     // SAFETY: as `exit`, without the parent's handlers.
                     unsafe { libc::_exit(0) };
                 }
+                forks.store(true, Ordering::Relaxed);
             }
         });
+        // On a busy machine all would be attached before the other thread runs.
+        while !forks.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
         let (mut one, mut many, mut read) = (vec![], vec![], vec![]);
         for number in 0..count {
             let ring = dir.join(number.to_string());
