@@ -100,7 +100,8 @@ def test_records_say_who_wrote_them(command: str, tmp_path: Path) -> None:
     for ring in Path(rings).iterdir():
         with Observer(ring) as observer:
             for item in observer.items(timeout=0):
-                assert isinstance(item, Record) and (item.pid, item.tid) == who
+                assert isinstance(item, Record)
+                assert (item.pid, item.tid) == who
         with Observer(ring) as observer:
             batch = observer.drain()
             assert batch.sample_id
