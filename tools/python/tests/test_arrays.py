@@ -31,6 +31,7 @@ class Fake:
 
     timed = False
     pinned = False
+    sample_id = False
 
     def __init__(self, kind: perfring.RecordType, payloads: list[bytes]) -> None:
         self.kind, self.payloads = kind, payloads
@@ -53,6 +54,9 @@ class Fake:
 
     def _positions(self) -> bytes:
         return np.arange(len(self), dtype=np.uint64).tobytes()
+
+    def _writers(self) -> bytes:
+        return b""
 
     def _types(self) -> bytes:
         return np.full(len(self), self.kind.id, np.uint32).tobytes()

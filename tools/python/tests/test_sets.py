@@ -10,7 +10,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,10 @@ def test_rings_per_cpu_are_read_like_any_others(command: str, tmp_path: Path) ->
     assert all(one.ring.startswith("cpu") for one in seen)
 
 
+def writers(items: Iterable[object]) -> list[tuple[int | None, int | None]]:
+    return [(item.pid, item.tid) for item in items if isinstance(item, Record)]
+
+
 def test_records_say_who_wrote_them(command: str, tmp_path: Path) -> None:
     rings = str(tmp_path / "rings")
     options = ["--producers", "cpu", "--time", "--sample-id"]
@@ -92,10 +96,6 @@ def test_records_say_who_wrote_them(command: str, tmp_path: Path) -> None:
     with subprocess.Popen([command, "publish", rings], stdin=subprocess.PIPE) as publisher:
         publisher.communicate(b"one\ntwo\n")
         who = (publisher.pid, publisher.pid)
-    with Merge(rings, 0.02) as merge:
-        seen = until(merge, some(2))
-    items = [one.item for one in seen if isinstance(one.item, Record)]
-    assert [(item.pid, item.tid) for item in items] == [who, who]
     found = 0
     for ring in Path(rings).iterdir():
         with Observer(ring) as observer:
@@ -105,14 +105,18 @@ def test_records_say_who_wrote_them(command: str, tmp_path: Path) -> None:
         with Observer(ring) as observer:
             batch = observer.drain()
             assert batch.sample_id
-            assert [(record.pid, record.tid) for record in batch] == [who] * len(batch)
+            assert writers(batch) == [who] * len(batch)
             columns = batch.to_arrow().to_pydict()
             assert columns["pid"] == columns["tid"] == [publisher.pid] * len(batch)
             found += len(batch)
         snapshot = Snapshot(ring)
-        assert [(item.pid, item.tid) for item in snapshot.drain()] == [who] * len(snapshot.drain())
+        drained = snapshot.drain()
+        assert writers(drained) == [who] * len(drained)
         assert perfring.stat(ring)["sample_id"] is True
     assert found == 2
+    with Merge(rings, 0.02) as merge:
+        seen = until(merge, some(2))
+    assert writers(one.item for one in seen) == [who, who]
 
 
 def test_rings_that_come_later_are_read_too(rings: RingSet) -> None:
