@@ -54,13 +54,15 @@ pub(crate) fn released(ring: Ring<'_>) -> u64 {
 /// the holder of the lock. Returns where it is.
 ///
 /// # Errors
-/// A tail that no consumer leaves: one that goes back, or beyond `head`.
+/// A tail that no consumer leaves: one beyond `head`.
 pub(crate) fn raise(ring: Ring<'_>, last: u64, head: u64) -> Result<u64, u64> {
     let check = |tail: u64| match tail.is_multiple_of(8) && (last..=head).contains(&tail) {
         true => Ok(tail),
         false => Err(tail),
     };
-    let Some(first) = slowest(ring) else { return Ok(last) };
+    // One that joins may have stored a tail that this one is past, before it looks again (T): it has read
+    // nothing yet, and the tail waits for it.
+    let Some(first) = slowest(ring).map(|tail| tail.max(last)) else { return Ok(last) };
     if check(first)? == last {
         return Ok(last);
     }
@@ -69,7 +71,7 @@ pub(crate) fn raise(ring: Ring<'_>, last: u64, head: u64) -> Result<u64, u64> {
     header.tail_next.store(first, Ordering::Relaxed); // S, pairs with T
     fence(Ordering::SeqCst); // S
     // Who has joined meanwhile is where the tail was, at least.
-    let tail = check(slowest(ring).unwrap_or(first).min(first))?;
+    let tail = check(slowest(ring).unwrap_or(first).min(first).max(last))?;
     if tail != first {
         // Who joins later need not go further than the tail. Relaxed: any of the two does.
         header.tail_next.store(tail, Ordering::Relaxed);

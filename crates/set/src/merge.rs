@@ -331,14 +331,12 @@ impl Merge {
         if self.is_ready() {
             return Some(Duration::ZERO);
         }
+        self.poll_by_schedule();
         let now = self.now();
         self.due_at(now)
     }
 
     fn due_at(&self, now: u64) -> Option<Duration> {
-        if let Some(due) = self.due_asleep(now) {
-            return Some(due);
-        }
         let waits = self.has_front || self.heap.first().is_some();
         let next = self.schedule.next().into_iter().chain(waits.then_some(self.fills_at)).min();
         next.map(|due| Duration::from_nanos(due.saturating_sub(now)))

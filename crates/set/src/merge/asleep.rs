@@ -141,12 +141,31 @@ impl Merge {
             return Some(self.poll_woken(now));
         }
         self.set_tick(now);
-        Some(self.poll_groups(now, PollSchedule::all))
+        let polled = self.poll_groups(now, PollSchedule::all);
+        self.renew_lost();
+        Some(polled)
     }
 
-    /// Returns the time until all are polled although nobody wakes, of such a merge.
-    pub(super) fn due_asleep(&self, now: u64) -> Option<Duration> {
-        self.is_asleep().then(|| self.until_tick(now))
+    /// After a tick: a source that has something although nobody has woken. Its wake is lost, and no later publish
+    /// wakes, until there is another request.
+    fn renew_lost(&mut self) {
+        let Some(waits) = &mut self.asleep.waits else { return };
+        for (slot, entry) in self.entries.iter_mut().enumerate() {
+            if let Some(entry) = entry
+                && entry.requested
+                && entry.state == State::Active
+            {
+                waits.forget(entry.number(slot as u32));
+                entry.requested = false;
+                entry.source.end_sleep();
+            }
+        }
+    }
+
+    /// From now on all are polled by the schedule, until the next sleep: nobody wakes a caller that sleeps by other
+    /// means.
+    pub(super) fn poll_by_schedule(&mut self) {
+        self.asleep.all = false;
     }
 
     fn is_asleep(&self) -> bool {
