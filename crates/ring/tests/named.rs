@@ -1,0 +1,80 @@
+//! Named consumers on a heap ring: one that is stopped while it joins.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use perfring_abi::{Policy, RecordType, Report};
+use perfring_ring::heap::HeapRing;
+use perfring_ring::{Fences, Liveness, Reader, Refusal, Ring, Wake, Writer, drop_dead};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the consumer of seat 1 is dead.
+#[derive(Clone, Default)]
+struct SecondDied(Arc<AtomicBool>);
+
+impl Liveness for SecondDied {
+    fn is_alive(&self, _slot: u32) -> bool {
+        true
+    }
+
+    fn relax(&self, _round: u32) {}
+
+    fn now_ns(&self) -> u64 {
+        1
+    }
+
+    fn drop_dead(&self, ring: Ring<'_>) -> bool {
+        drop_dead(ring, |seat| seat == 1 && self.0.load(Ordering::Relaxed))
+    }
+}
+
+fn publish(writer: &mut Writer, ring: Ring<'_>) -> Result<bool, Refusal> {
+    let reserved = writer.try_reserve(ring, RecordType::BYTES, 120, |_| 0)?;
+    writer.fill(ring, &reserved, &[7; 120]);
+    let len = reserved.len();
+    writer.commit(ring, reserved, len);
+    Ok(writer.publish(ring, Wake::Auto))
+}
+
+fn fill(writer: &mut Writer, ring: Ring<'_>) -> (u64, Refusal) {
+    let mut records = 0;
+    loop {
+        match publish(writer, ring) {
+            Ok(_) => records += 1,
+            Err(refusal) => return (records, refusal),
+        }
+    }
+}
+
+fn read_all(reader: &mut Reader, ring: Ring<'_>) {
+    while reader.next(ring).unwrap().0.is_some() {}
+    reader.release(ring);
+}
+
+/// The producer has moved the tail twice since a consumer looked where to join (T).
+#[test]
+fn one_that_is_stopped_while_it_joins_is_waited_for_and_no_damage() {
+    let heap = HeapRing::new(4096, Policy::Drop).unwrap().report(Report::CountersOnly).consumers(2);
+    let (ring, died) = (heap.ring(), SecondDied::default());
+    let writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
+    let mut writer = writer.with_consumers(Arc::new(died.clone()));
+    let mut reader = Reader::join(ring, heap.seat(0).unwrap(), Fences::Full).unwrap();
+    for _ in 0..3 {
+        assert_eq!(fill(&mut writer, ring).1, Refusal::Full);
+        read_all(&mut reader, ring);
+    }
+    publish(&mut writer, ring).unwrap();
+    let tail = ring.tail();
+    assert!(tail > 0);
+    // It stores a tail that the producer has passed since, and is stopped there.
+    let joins = &ring.header().named_tails[1][0];
+    joins.store(1, Ordering::Relaxed);
+    assert_eq!(fill(&mut writer, ring).1, Refusal::Full);
+    read_all(&mut reader, ring);
+    assert_eq!((fill(&mut writer, ring).1, ring.tail()), (Refusal::Full, tail));
+    // Killed there, it is dropped when the next search is due.
+    died.0.store(true, Ordering::Relaxed);
+    let refused = (0..1000).take_while(|_| publish(&mut writer, ring).is_err()).count();
+    assert!(refused < 1000, "it holds the ring up for good");
+    assert_eq!((joins.load(Ordering::Relaxed), ring.tail() > tail), (0, true));
+}
