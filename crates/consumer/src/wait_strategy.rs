@@ -90,8 +90,8 @@ impl Distance {
         }
     }
 
-    /// The reader is the faster one: it comes close, and stays there until a poll finds several
-    /// records.
+    /// The reader is the faster one: it comes close, and stays there while each record comes after a
+    /// poll that found nothing.
     #[inline]
     fn found_nothing(&mut self) {
         (self.pauses, self.waited) = (0, true);

@@ -44,6 +44,7 @@ impl Merge {
         if self.asleep.impossible || self.schedule.is_empty() {
             return false;
         }
+        // An io_uring stays in use when there are fewer again: it has requests.
         if self.schedule.len() > ANY_MOST || self.asleep.waits.is_some() {
             return self.sleep_on_many(left, now);
         }

@@ -6,7 +6,7 @@ use perfring_consumer::advanced::ManyWaits;
 #[derive(Debug, Default)]
 pub(super) struct Asleep {
     pub(super) waits: Option<ManyWaits>,
-    /// It was tried in vain with these sources.
+    /// It was tried in vain: not again until a source is removed, which may be the reason.
     pub(super) impossible: bool,
     /// Each idle source has a request.
     pub(super) all: bool,

@@ -6,8 +6,8 @@
 //! is of, and a thread that is killed there has stored nothing that counts.
 //!
 //! libc registers each thread with the kernel (glibc since 2.35) and says where its area is, by
-//! `__rseq_offset` from the thread pointer. Where it does not, threads have areas of our own. The design is Paul Turner's and Mathieu Desnoyers's; the layout
-//! of area and descriptor is `include/uapi/linux/rseq.h`.
+//! `__rseq_offset` from the thread pointer. Where it does not, threads have areas of our own. The design is
+//! Paul Turner's and Mathieu Desnoyers's; the layout of area and descriptor is `include/uapi/linux/rseq.h`.
 
 use perfring_abi::Header;
 use std::ptr::NonNull;
