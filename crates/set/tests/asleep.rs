@@ -255,3 +255,23 @@ fn the_fullest_ring_first_sleeps_too() {
         }
     });
 }
+
+#[test]
+fn a_wake_that_is_lost_is_made_up_for_at_the_tick_and_asked_for_again() {
+    for count in counts() {
+        let (rings, mut producers) = Rings::new(count);
+        let (mut merge, ids) = rings.merge();
+        for round in 0..2u8 {
+            until("all are asleep", || {
+                assert!(!merge.wait(Duration::from_millis(5)));
+                // Of up to 128 they are armed while it sleeps only.
+                count <= 128 || rings.paths.iter().all(|path| is_armed(path))
+            });
+            // A producer has taken the flag, and died before it woke anybody.
+            let file = File::options().write(true).open(&rings.paths[0]).unwrap();
+            file.write_all_at(&[0; 4], offset_of!(Header, wait.armed) as u64).unwrap();
+            producers[0].publish(&[round]).unwrap();
+            assert_eq!(wait_for_one(&mut merge), (ids[0], vec![round]));
+        }
+    }
+}
