@@ -22,8 +22,8 @@ pub(crate) struct Room {
     /// What `data_head` holds while something is held back; at all other times that is `pos`.
     pub(super) held: Option<u64>,
     pub(super) tail: Tail,
-    /// A record of this size, with the markers before it, was refused by a drop ring that was full up to [`Room::tail`]. It is while that has not
-    /// moved: what is published meanwhile only takes more room.
+    /// A record of this size, with the markers before it, was refused by a drop ring that was full up to
+    /// [`Room::tail`]. It is full for that size until the tail moves: what is published meanwhile only takes more room.
     full_for: u64,
     pub(super) policy: Policy,
     evict: Evict,

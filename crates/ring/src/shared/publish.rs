@@ -66,7 +66,8 @@ impl SharedWriter {
         })
     }
 
-    /// Sets which thread writes the next records: [`Writer::to_word`](perfring_abi::Writer::to_word). Only a ring whose records say so needs it.
+    /// Sets which thread writes the next records: [`Writer::to_word`](perfring_abi::Writer::to_word). Only a ring
+    /// whose records say so needs it.
     #[inline]
     pub fn set_writer(&mut self, writer: u64) {
         self.writer = writer;
