@@ -275,16 +275,20 @@ static void publish(struct perfring_producer *producer, uint64_t number, uint64_
 	perfring_commit(producer, len);
 }
 
-static void do_write(uint64_t count, const char *path, int waits)
+/* `asked`: begins when it gets a line. */
+static void do_write(uint64_t count, const char *path, int waits, int asked)
 {
 	struct perfring_producer producer;
 	uint64_t number;
+	char line[8];
 
 	if (perfring_producer_attach(&producer, path, "c_peer"))
 		fail("attach", producer.ring.why);
 	number = producer.totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS];
 	count = count ? number + count : UINT64_MAX;
 	say("ready");
+	if (asked && !fgets(line, sizeof(line), stdin))
+		fail("write", "nobody asked");
 	for (; number < count; number++) {
 		publish(&producer, number, 8 + number * 7 % 90, waits);
 		if (number % 1000 == 0 && !perfring_try_reserve(&producer, NUMBERED, 50, (void **)&path))
@@ -678,7 +682,9 @@ int main(int argc, char **argv)
 	else if (!strcmp(what, "kill") && argc == 4)
 		die_in(argv[2], ring);
 	else if ((!strcmp(what, "write") || !strcmp(what, "offer")) && argc == 4)
-		do_write(count, ring, what[0] == 'w');
+		do_write(count, ring, what[0] == 'w', 0);
+	else if (!strcmp(what, "asked") && argc == 4)
+		do_write(count, ring, 1, 1);
 	else if ((!strcmp(what, "read") || !strcmp(what, "poll") || !strcmp(what, "observe")) && argc == 4)
 		do_read(count, ring, what[0]);
 	else

@@ -262,13 +262,16 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     assert_eq!(c.end(), "read 1 lost 0 lapped 0");
     drop(producer);
 
-    // A Rust consumer, and a C producer.
+    // A Rust consumer, and a C producer that has attached before: to attach wakes who sleeps, and is no publish.
     let before = field("wait_seq");
     let mut consumer = Consumer::attach(&ring).unwrap();
+    let mut c = Peer::start(&exe, &["asked", "1"], &ring);
+    assert_eq!(c.line(), "ready");
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| consumer.wait(PATIENCE));
         until("the consumer to be about to sleep", || field("wait_armed") == 1);
-        assert!(Peer::start(&exe, &["write", "1"], &ring).end().starts_with("written 2"));
+        c.send("now");
+        assert!(c.end().starts_with("written 2"));
         assert!(sleeper.join().unwrap(), "it was woken, and there is a record");
     });
     // Without membarrier, as in qemu, it sleeps in slices of 20 ms, and may be awake between two of them.
