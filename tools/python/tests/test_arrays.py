@@ -3,6 +3,7 @@
 import json
 import random
 import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -320,3 +321,17 @@ def test_records_without_a_type_are_in_a_frame_too(tmp_path: Path, typed: bool) 
             expected
         )
         assert frame["payload"].tolist()[:2] == [b"plain", b"more"]
+
+
+def test_who_wrote_a_record_is_two_columns(command: str, tmp_path: Path) -> None:
+    rings = tmp_path / "rings"
+    options = ["--producers", "cpu", "--time", "--sample-id"]
+    subprocess.run([command, "create", rings, *options], check=True)
+    with subprocess.Popen([command, "publish", rings], stdin=subprocess.PIPE) as publisher:
+        publisher.communicate(b"one\ntwo\n")
+    pids = []
+    for ring in rings.iterdir():
+        columns = perfring.Snapshot(ring).drain().to_arrow().to_pydict()
+        assert columns["pid"] == columns["tid"]
+        pids += columns["pid"]
+    assert pids == [publisher.pid] * 2
