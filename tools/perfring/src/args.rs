@@ -66,16 +66,19 @@ pub(crate) fn show_size(bytes: u64) -> String {
     format!("{bytes} bytes")
 }
 
-/// Parses a number of seconds, possibly with a fraction.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let number: f64 = text.parse().map_err(|_| "write seconds, like 5 or 0.25")?;
-    Duration::try_from_secs_f64(number).map_err(|_| "write seconds, like 5 or 0.25".to_owned())
+/// Parses a length of time: a number with its unit, or several.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let how = "write it with its unit, like 250ms, 10s or 1h 30m";
+    if text.trim().parse::<f64>().is_ok() {
+        return Err(format!("a number of what? {how}"));
+    }
+    humantime::parse_duration(text).map_err(|_| how.to_owned())
 }
 
-/// Parses a number of seconds greater than zero.
+/// Parses a length of time greater than zero.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
-    match seconds(text)? {
-        Duration::ZERO => Err("an interval must be longer than 0".to_owned()),
+    match duration(text)? {
+        Duration::ZERO => Err("it must be longer than 0s".to_owned()),
         interval => Ok(interval),
     }
 }
@@ -115,9 +118,15 @@ mod tests {
 
     #[test]
     fn times_modes_and_types_are_parsed() {
-        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
-        assert!(seconds("-1").is_err() && seconds("nan").is_err() && seconds("1e99").is_err());
-        assert!(interval("0").is_err());
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("1h 30m"), Ok(Duration::from_secs(5400)));
+        for text in ["", "s", "-1s", "5 apples", "99999999999999999999s"] {
+            assert!(duration(text).is_err(), "{text:?}");
+        }
+        for text in ["0", "5", "0.25", " 5 "] {
+            assert!(duration(text).unwrap_err().contains("a number of what?"), "{text:?}");
+        }
+        assert!(interval("0s").is_err());
         assert_eq!(mode("0640"), Ok(0o640));
         assert_eq!(mode("0o600"), Ok(0o600));
         assert!(mode("rw").is_err());

@@ -11,6 +11,7 @@ use crate::commands::{
     replay, rm, sidecar, stat, tail, types,
 };
 use crate::failure::Failure;
+use crate::verbosity::GeneralArgs;
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// Shared-memory rings between processes: create, feed, follow and inspect them
@@ -24,6 +25,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "perfring", version, after_help = "Try it: perfring demo")]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    general: GeneralArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -68,6 +71,7 @@ enum Command {
 
 impl Cli {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        self.general.apply();
         match self.command {
             Command::Demo(args) => demo::run(&args),
             Command::Create(args) => create::run(&args),

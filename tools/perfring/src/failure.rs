@@ -1,5 +1,6 @@
 //! All failures of the command: a message and an exit code for each.
 
+use crate::verbosity::{has_details, has_summaries};
 use perfring_consumer::{AttachError, Location, ReadError};
 use perfring_export::OutputError;
 use perfring_export::recording::is_recording;
@@ -85,7 +86,26 @@ impl Failure {
     }
 }
 
-/// Prints a message on stderr, and ignores an error of that.
+/// Prints what became of the work on stderr, unless `-q` was given.
+pub(crate) fn summary(sentence: &str) {
+    if has_summaries() {
+        note(sentence);
+    }
+}
+
+/// Prints what became of the work on stderr; with `-q` only if records were lost.
+pub(crate) fn work_done(sentence: &str, lost: u64) {
+    if lost > 0 { note(sentence) } else { summary(sentence) }
+}
+
+/// Prints on stderr what is done, if `-v` was given.
+pub(crate) fn detail(sentence: impl FnOnce() -> String) {
+    if has_details() {
+        note(&sentence());
+    }
+}
+
+/// Prints a message on stderr that is never left out: what is wrong, or lost. Ignores an error of that.
 pub(crate) fn note(sentence: &str) {
     let _ = writeln!(io::stderr().lock(), "perfring: {sentence}");
 }

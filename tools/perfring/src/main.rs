@@ -17,6 +17,7 @@ mod process;
 mod records;
 mod ring_name;
 mod stop;
+mod verbosity;
 
 use clap::Parser;
 use cli::{Cli, usage_sentence};

@@ -149,13 +149,13 @@ fn a_timeout_ends_with_124_and_reports_its_progress() {
     let ring = place.ring(&[]);
     publish(&ring, b"only\n");
     for reader in ["tail", "consume"] {
-        let done = run(&[reader, "-n", "2", "--timeout", "0.05", &ring], b"");
+        let done = run(&[reader, "-n", "2", "--timeout", "50ms", &ring], b"");
         assert_eq!((done.code(), done.out().as_str()), (124, "only\n"));
         assert!(done.err().contains("1 of 2 records"), "{}", done.err());
     }
     // Enough records in time are a success.
     publish(&ring, b"next\n");
-    assert_eq!(run(&["consume", "-n", "1", "--timeout", "20", &ring], b"").code(), 0);
+    assert_eq!(run(&["consume", "-n", "1", "--timeout", "20s", &ring], b"").code(), 0);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_ring_that_is_never_empty_neither_outlives_a_timeout_nor_holds_back_what_was
         let ring = place.ring(&["--policy", policy]);
         publish(&ring, &b"x\n".repeat(4096));
         // The time is over before anything is read, and there are more records after every turn.
-        let done = run(&[reader, "--timeout", "0.000000001", &ring], b"");
+        let done = run(&[reader, "--timeout", "1ns", &ring], b"");
         assert_eq!((done.code(), done.out().len()), (124, 2 * 1024), "{reader} {policy}");
         fs::remove_file(&ring).unwrap();
     }
@@ -199,7 +199,7 @@ fn ctrl_c_and_term_end_in_order() {
         let stat = Stat::read(Path::new(&ring)).unwrap();
         assert!(!stat.consumer.alive);
         assert_eq!(stat.totals.unwrap().present.records, 0);
-        let mut live = Live::start(&["stat", "--json", "-i", "0.01", &ring]);
+        let mut live = Live::start(&["stat", "--json", "-i", "10ms", &ring]);
         live.line();
         live.line();
         live.signal(signal);
@@ -228,7 +228,7 @@ fn an_interrupted_publish_reports_and_keeps_what_it_published() {
     // Waiting for space, for longer than this test lives.
     let long = [b"x".repeat(3000), b"y".repeat(3000)].join(&b'\n');
     let mut live = Live::of({
-        let mut command = perfring(&["publish", "--wait", "3600", &ring]);
+        let mut command = perfring(&["publish", "--wait", "1h", &ring]);
         command.stdin(Stdio::piped());
         command
     });
@@ -246,8 +246,8 @@ fn publish_waits_for_space_if_asked() {
     let place = Place::new();
     let ring = place.ring(&["--size", "4K"]);
     let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect();
-    let reader = Live::start(&["consume", "-n", "1000", "--timeout", "60", &ring]);
-    let done = run(&["publish", "--wait", "60", "--fail-on-loss", &ring], lines.as_bytes());
+    let reader = Live::start(&["consume", "-n", "1000", "--timeout", "60s", &ring]);
+    let done = run(&["publish", "--wait", "60s", "--fail-on-loss", &ring], lines.as_bytes());
     assert_eq!(done.code(), 0, "{}", done.err());
     let (out, _, code) = reader.end();
     assert_eq!(code, 0);
@@ -379,8 +379,8 @@ fn stat_has_the_names_of_the_abi_and_balances() {
         let (written, full) = if policy == "drop" { (255, 45) } else { (300, 0) };
         assert_eq!((figure("written_records"), figure("full_records")), (written, full));
         assert_eq!(figure("read_records"), 10);
-        assert_eq!(stat["uuid"].as_str().unwrap().len(), 32);
-        assert_eq!(stat["boot_id"].as_str().unwrap().len(), 32);
+        assert_eq!(stat["uuid"].as_str().unwrap().len(), 36);
+        assert_eq!(stat["boot_id"].as_str().unwrap().len(), 36);
         for role in ["producer", "consumer"] {
             assert_eq!(stat[role]["alive"], false);
             assert_eq!(stat[role]["epoch"], 1);

@@ -174,7 +174,7 @@ fn tail_shows_a_directory_s_rings_in_the_order_of_time() {
     let second = text.lines().nth(1).unwrap();
     assert!(second.starts_with("a: 20") && second.ends_with("Z one"), "{text}");
     // Waits for more, of the same order.
-    let waited = tail(&["--timeout", "0.5", "--format", "json"]);
+    let waited = tail(&["--timeout", "500ms", "--format", "json"]);
     assert_eq!((waited.code(), json_lines(&waited.out())), (124, lines));
     let enough = tail(&["-f", "-n", "6"]);
     assert_eq!((enough.code(), enough.out()), (0, tail(&[]).out()));

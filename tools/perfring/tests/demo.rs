@@ -232,7 +232,7 @@ fn the_named_directory_gets_the_files_and_nothing_is_overwritten() {
     let place = Place::new();
     let asked = place.path("deep/it's here");
     let out_dir = asked.to_str().unwrap();
-    let done = Done(demo(&place, &["--seconds", "2", "--out", out_dir]).output().unwrap());
+    let done = Done(demo(&place, &["--for", "2s", "--out", out_dir]).output().unwrap());
     assert_eq!((done.code(), done.err().as_str()), (0, ""), "{}", done.out());
     assert_eq!(names(&asked), ["demo.jsonl", "demo.pftrace"]);
     assert_eq!(names(place.0.path()), ["deep"]);

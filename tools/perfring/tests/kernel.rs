@@ -54,7 +54,7 @@ impl Echo {
 fn is_forbidden() -> bool {
     let echo = Echo::start();
     let done =
-        run(&["tail", "--perf", "context-switches", "--pid", &echo.pid(), "--timeout", "0"], b"");
+        run(&["tail", "--perf", "context-switches", "--pid", &echo.pid(), "--timeout", "0s"], b"");
     echo.end();
     if done.code() != 6 {
         return false;
@@ -137,8 +137,10 @@ fn records_are_counted_selected_and_shown_like_those_of_rings() {
         let lines: Vec<&str> = out.lines().collect();
         assert!(lines.len() == 3 && lines.iter().all(|line| line.contains(shows)), "{out}");
     }
-    let done =
-        run(&["tail", "--perf", "mappings", "--pid", &pid, "--timeout", "0.1", "--type", "x"], b"");
+    let done = run(
+        &["tail", "--perf", "mappings", "--pid", &pid, "--timeout", "100ms", "--type", "x"],
+        b"",
+    );
     assert_eq!((done.code(), &*done.out()), (124, ""));
     assert!(
         done.err().contains("no type of the kernel's records is called \"x\""),

@@ -113,7 +113,7 @@ fn ls_reports_what_is_wrong_with_a_directory() {
     listed(&["ls"]).refuses(0, "has no rings");
     fs::rename(&ring, dir.join("mine")).unwrap();
     assert!(listed(&["ls"]).out().contains("mine"));
-    assert!(listed(&["prune", "--dead-for", "0"]).out().starts_with("removed mine: "));
+    assert!(listed(&["prune", "--dead-for", "0s"]).out().starts_with("removed mine: "));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn prune_removes_what_it_may_and_reports_why_the_rest_stays() {
     let young = run(&["prune", place.dir()], b"");
     assert_eq!(young.code(), 0);
     assert!(young.out().starts_with("kept empty: alive "), "{}", young.out());
-    let args = ["prune", place.dir(), "--dead-for", "0", "--dry-run"];
+    let args = ["prune", place.dir(), "--dead-for", "0s", "--dry-run"];
     let done = run(&args, b"");
     let out = done.out();
     let lines: Vec<&str> = out.lines().collect();
@@ -156,10 +156,10 @@ fn prune_removes_what_it_may_and_reports_why_the_rest_stays() {
 
     let done = run(&["prune", place.dir(), "--dead-for", "0s", "--keep", "1"], b"");
     assert!(done.out().starts_with("kept empty: one of the newest"), "{}", done.out());
-    let done = run(&["prune", place.dir(), "--dead-for", "0", "--flight-recorders"], b"");
+    let done = run(&["prune", place.dir(), "--dead-for", "0s", "--flight-recorders"], b"");
     assert!(done.out().starts_with("removed empty: "), "{}", done.out());
     assert!(done.out().contains("removed words: ") && done.out().contains("with 1 record\n"));
     assert!(place.path("unread").exists() && place.path("text").exists());
     assert!(!place.path("words").exists());
-    run(&["prune", place.dir(), "--dead-for", "soon"], b"").refuses(2, "a length of time");
+    run(&["prune", place.dir(), "--dead-for", "soon"], b"").refuses(2, "write it with its unit");
 }

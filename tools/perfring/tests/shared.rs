@@ -137,10 +137,10 @@ fn two_publish_into_one_ring_and_no_line_is_lost() {
     let place = Place::new();
     let ring = place.ring(&["--producers", "many", "--size", "64K"]);
     let all = (2 * EACH).to_string();
-    let reader = Live::start(&["consume", "-n", &all, "--timeout", "30", &ring]);
+    let reader = Live::start(&["consume", "-n", &all, "--timeout", "30s", &ring]);
     let publish = |name: &str| {
         let lines: String = (0..EACH).map(|n| format!("{name} {n}\n")).collect();
-        let args = ["publish", "--wait", "60", "--fail-on-loss", "--name", name, &ring];
+        let args = ["publish", "--wait", "60s", "--fail-on-loss", "--name", name, &ring];
         let done = run(&args, lines.as_bytes());
         let said = format!("perfring: published {EACH} records, lost 0\n");
         assert_eq!((done.code(), done.err()), (0, said));
@@ -248,7 +248,7 @@ fn a_producer_that_holds_the_ring_up_is_named_and_not_taken_over() {
     let said = "published 248 records, lost 52: full 0, too_large 0, contended 0, pending 52; \
                 `perfring stat";
     assert!(done.code() == 0 && err.contains(said), "{err}");
-    let done = run(&["publish", "--wait", "0.05", "--fail-on-loss", &ring], b"one more\n");
+    let done = run(&["publish", "--wait", "50ms", "--fail-on-loss", &ring], b"one more\n");
     assert_eq!(done.code(), 5);
     assert!(done.err().contains("pending 1"), "{}", done.err());
 

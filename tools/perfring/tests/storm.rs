@@ -260,7 +260,7 @@ fn top_goes_on_whatever_rings_say() {
     fs::create_dir(&rings).unwrap();
     let bad = bad_rings(&rings);
     let exe = env!("CARGO_BIN_EXE_perfring");
-    let top = format!("stty cols 80 rows 24; exec {exe} top --interval 0.05 {}", rings.display());
+    let top = format!("stty cols 80 rows 24; exec {exe} top --interval 50ms {}", rings.display());
     let mut top = Command::new("script")
         .args(["-qefc", &top, "/dev/null"])
         .env("TERM", "xterm")

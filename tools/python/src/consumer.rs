@@ -2,7 +2,7 @@
 
 use crate::batch::Batch;
 use crate::errors;
-use crate::kind::{At, choice, hex, program, shown};
+use crate::kind::{self, At, choice, program, shown};
 use crate::reader::Reader;
 use crate::snapshot::Snapshot;
 use crate::source::Source;
@@ -142,10 +142,10 @@ macro_rules! reading {
                 self.reader.layout.time
             }
 
-            /// The ring's own id, as 32 hexadecimal digits.
+            /// The ring's own id, as `uuid.UUID` writes it.
             #[getter]
             fn uuid(&self) -> String {
-                hex(&self.reader.layout.uuid)
+                kind::uuid(&self.reader.layout.uuid)
             }
 
             /// Whether `close` was called.

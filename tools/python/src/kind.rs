@@ -133,6 +133,7 @@ pub(crate) fn program(py: Python<'_>) -> PyResult<String> {
     })
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// Formats an id as `uuid.UUID` does.
+pub(crate) fn uuid(bytes: &[u8; 16]) -> String {
+    uuid::Uuid::from_bytes(*bytes).to_string()
 }

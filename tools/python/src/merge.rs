@@ -4,7 +4,7 @@ mod rings;
 
 use crate::errors;
 use crate::fork::Process;
-use crate::kind::{choice, hex, program};
+use crate::kind::{self, choice, program};
 use crate::locks::lock;
 use crate::lost::Lost;
 use crate::record::{Body, Record};
@@ -61,7 +61,7 @@ pub(crate) struct RingGone {
     /// Its path.
     #[pyo3(get)]
     path: String,
-    /// The ring's id, in hexadecimal.
+    /// The ring's id.
     #[pyo3(get)]
     uuid: String,
 }
@@ -372,7 +372,7 @@ fn give<'py>(py: Python<'py>, got: Got) -> PyResult<Bound<'py, Merged>> {
         }
         What::Lost(lost) => Bound::new(py, Lost::new(&lost))?.into_any(),
         What::Event(Event::Gone { path, uuid }) => {
-            Bound::new(py, RingGone { path, uuid: hex(&uuid) })?.into_any()
+            Bound::new(py, RingGone { path, uuid: kind::uuid(&uuid) })?.into_any()
         }
         What::Event(Event::Failed { path, why, retried }) => {
             Bound::new(py, RingFailed { path, why, retried })?.into_any()

@@ -1,7 +1,7 @@
 //! The native half of `perfring.RingSet`: a directory of rings.
 
 use crate::errors;
-use crate::kind::{Size, choice, evict_of, hex, policy_of};
+use crate::kind::{self, Size, choice, evict_of, policy_of};
 use perfring_consumer::Layout;
 use perfring_producer::{Options, Producers};
 use perfring_set::{Access, Fate, PruneRule, Pruner, SetError, SetOptions, Verdict, list};
@@ -122,7 +122,7 @@ impl RingSet {
         let row = |(ring, _): (perfring_set::RingEntry, _)| {
             let Layout { uuid, policy, producers, data_size, time, .. } = ring.layout;
             let shared = producers == Producers::Many;
-            (ring.name, ring.path, hex(&uuid), policy.name(), shared, data_size, time)
+            (ring.name, ring.path, kind::uuid(&uuid), policy.name(), shared, data_size, time)
         };
         let others = others.into_iter().map(|other| (other.path, other.why));
         Ok((rings.into_iter().map(row).collect(), others.collect()))

@@ -1,7 +1,7 @@
 //! A ring's figures, by the names that `perfring stat --json` has.
 
 use crate::errors;
-use crate::kind::{At, hex, shown};
+use crate::kind::{self, At, shown};
 use perfring_consumer::{Count, Evict, OwnerInfo, Producers, Refused, Report, RingTotals, Stat};
 use perfring_producer::ProducerTotals;
 use pyo3::prelude::*;
@@ -57,8 +57,8 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
     dict.set_item("created_ns", layout.created_ns)?;
     dict.set_item("creator_pid", layout.creator_pid)?;
     dict.set_item("creator_uid", layout.creator_uid)?;
-    dict.set_item("uuid", hex(&layout.uuid))?;
-    dict.set_item("boot_id", hex(&layout.boot_id))?;
+    dict.set_item("uuid", kind::uuid(&layout.uuid))?;
+    dict.set_item("boot_id", kind::uuid(&layout.boot_id))?;
     dict.set_item("epoch", stat.epoch())?;
     let exclusive = layout.producers == Producers::One;
     dict.set_item(

@@ -12,7 +12,7 @@ use perfring_consumer::{Consumer, ConsumerOptions, Location};
 /// been written to stdout, and the next consumer continues from there. Records that --type, --where
 /// and --since leave out are consumed as well.
 ///
-/// Example: perfring consume -n 100 --timeout 5 shm:ticks
+/// Example: perfring consume -n 100 --timeout 5s shm:ticks
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A path, or shm:NAME

@@ -1,13 +1,20 @@
 //! `perfring dump`: shows what a ring holds, whether or not its processes are alive.
 
 use crate::args;
-use crate::failure::{Failure, note};
+use crate::commands::tail_dir;
+use crate::events::input;
+use crate::failure::{Failure, detail, summary};
+use crate::figures::accounts;
+use crate::figures::opened::opened;
 use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
+use crate::records::time::Since;
 use crate::stop::Stop;
 use perfring_consumer::{
-    AttachError, Item, Location, Observer, ReadError, RingTotals, Snapshot, Start,
+    AttachError, Count, Item, Layout, Location, Observer, ReadError, RingTotals, Snapshot, Start,
+    Stat,
 };
+use std::path::Path;
 
 /// Show everything that a ring holds, after a crash or in full flight
 ///
@@ -18,10 +25,13 @@ use perfring_consumer::{
 /// damaged type table is reported on stderr; its records are then shown as bytes, and the exit code
 /// is 4.
 ///
+/// Of a directory it shows the records of all rings in the order of time, each with its ring's name, as
+/// `perfring tail` does, and the counters of all rings together.
+///
 /// Example: perfring dump --positions /dev/shm/flight | tail -20
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A path, or shm:NAME
+    /// A path, shm:NAME, or a directory of rings
     #[arg(value_parser = args::location())]
     ring: Location,
     #[command(flatten)]
@@ -31,11 +41,17 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
     args.format.check()?;
+    if let Location::File(dir) = &args.ring
+        && dir.is_dir()
+    {
+        return directory(args, dir, &stop);
+    }
     let snapshot = match Snapshot::take(&args.ring) {
         Ok(snapshot) => snapshot,
         Err(AttachError::Corrupt { .. }) => return salvage(args, &stop),
         Err(error) => return Err(error.into()),
     };
+    detail(|| opened(&args.ring, snapshot.layout()));
     let since = args.format.since(&args.ring, snapshot.layout())?;
     let since = since.map(|since| since.before_newest(&snapshot));
     let shapes = Shapes::of(snapshot.types().clone(), *snapshot.anchors());
@@ -50,8 +66,29 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     output.flush()?;
     let ended = output.end(Some(&args.ring));
-    counters(snapshot.totals(), &output.sum());
+    counters(snapshot.layout(), snapshot.totals(), &output.sum());
     damage.map_or(ended, |error| Err(damaged(&args.ring, error, output.seen())))
+}
+
+/// Shows what all rings of a directory hold.
+fn directory(args: &Args, dir: &Path, stop: &Stop) -> Result<(), Failure> {
+    let since = match tail_dir::since(&args.format, dir)? {
+        Some(since @ Since::Ago(_)) => {
+            Some(since.before(input::newest(&[args.ring.clone()], stop)?))
+        }
+        since => since.map(|since| since.before(0)),
+    };
+    let mut output = Output::of_many(&args.format, Vec::new(), since);
+    let ended = tail_dir::show(None, dir, &mut output, stop);
+    if matches!(ended, Err(Failure::ClosedPipe | Failure::NotFound(_))) {
+        return ended;
+    }
+    let flushed = output.end(None);
+    let rings = tail_dir::rings(dir)?;
+    tail_dir::report_unknown(&args.format, &rings);
+    let stats: Vec<Stat> = rings.iter().filter_map(|(ring, _)| accounts::read(ring).ok()).collect(); // or removed
+    sentence(&accounts::sums(stats.iter()), &output.sum(), "the rings were");
+    ended.and(flushed)
 }
 
 /// Shows what can be read of a ring whose totals are invalid: a snapshot would not be trustworthy,
@@ -96,35 +133,44 @@ fn damaged(location: &Location, error: ReadError, records: u64) -> Failure {
     Failure::Damaged(format!("{location}: {error}; the {records} {what}"))
 }
 
-/// Prints the loss counters as a sentence.
-fn counters(totals: &RingTotals, shown: &str) {
-    let producer = &totals.producer;
-    let lost = [
-        ("full", producer.refused.full.records),
-        ("too_large", producer.refused.too_large.records),
-        ("contended", producer.refused.contended.records),
-        ("pending", producer.refused.pending.records),
-        ("overwritten", totals.overwritten.records),
-        ("lapped", totals.consumer.lapped.records),
-        ("discarded", producer.discarded.records),
-        ("reclaimed", producer.reclaimed.records),
-    ];
-    let lost: Vec<String> = lost
+/// Prints the counters of a ring as a sentence.
+fn counters(layout: &Layout, totals: &RingTotals, shown: &str) {
+    sentence(&accounts::counts(layout, totals), shown, "the ring was");
+}
+
+/// Prints what was written, read and lost since then.
+fn sentence(counts: &[(&str, Count)], shown: &str, since: &str) {
+    let of = |name: &str| {
+        counts.iter().find(|(its, _)| *its == name).map_or(0, |(_, count)| count.records)
+    };
+    let lost: Vec<String> = LOSSES
         .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(cause, count)| format!("{cause} {count}"))
+        .filter(|name| of(name) > 0)
+        .map(|name| format!("{name} {}", of(name)))
         .collect();
     let lost = if lost.is_empty() { "nothing lost".to_owned() } else { lost.join(", ") };
-    let read = totals.consumer.read.records;
-    let stranded = match totals.stranded.records {
+    let stranded = match of("stranded") {
         0 => String::new(),
         stranded => format!(
             ", of them {stranded} stranded behind a dead producer's reservation (`perfring \
              recover` publishes them)"
         ),
     };
-    note(&format!(
-        "{shown}{stranded}; since the ring was created: written {}, read {read}, {lost}",
-        producer.written.records
+    summary(&format!(
+        "{shown}{stranded}; since {since} created: written {}, read {}, {lost}",
+        of("written"),
+        of("read")
     ));
 }
+
+/// The counts of what a reader did not get.
+const LOSSES: [&str; 8] = [
+    "full",
+    "too_large",
+    "contended",
+    "pending",
+    "overwritten",
+    "lapped",
+    "discarded",
+    "reclaimed",
+];

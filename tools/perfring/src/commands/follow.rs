@@ -1,8 +1,9 @@
 //! The loop that `perfring tail` and `perfring consume` share: records of a ring as they arrive.
 
 use crate::args;
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, detail, summary};
 use crate::figures::accounts;
+use crate::figures::opened::opened;
 use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
@@ -18,8 +19,8 @@ pub(crate) struct FollowArgs {
     /// End after N records were shown
     #[arg(short = 'n', long = "records", value_name = "N")]
     pub(crate) records: Option<u64>,
-    /// Continue with new records for at most SECONDS, then end with code 124
-    #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
+    /// Continue with new records for at most this long, like 10s, then end with code 124
+    #[arg(long, value_name = "TIME", value_parser = args::duration)]
     timeout: Option<Duration>,
     /// End with code 5 if records were lost: reported in the stream, or counted and not yet
     /// reported
@@ -46,10 +47,10 @@ impl FollowArgs {
         if !rest.is_zero() {
             return Ok(rest.min(POLL));
         }
-        let time = self.timeout.unwrap_or_default().as_secs_f64();
+        let time = humantime::format_duration(self.timeout.unwrap_or_default());
         Err(Failure::Timeout(match self.records {
-            Some(wanted) => format!("{} of {wanted} records came within {time} s", wanted - left),
-            None => format!("{time} s have passed"),
+            Some(wanted) => format!("{} of {wanted} records came within {time}", wanted - left),
+            None => format!("{time} have passed"),
         }))
     }
 }
@@ -77,6 +78,7 @@ pub(crate) fn run(
     mut source: Source,
     stop: &Stop,
 ) -> Result<(), Failure> {
+    detail(|| opened(ring, source.layout()));
     let since = args.format.since(ring, source.layout())?;
     let since = since.map(Since::before_now).transpose()?;
     let shapes = Shapes::follow(ring, source.layout())?;
@@ -139,7 +141,7 @@ fn follow(
         } else if source.is_fed() {
             std::thread::sleep(wait.min(POLL)); // its `wait` only says that it was removed
         } else {
-            note(&format!("{ring} was removed: the end"));
+            summary(&format!("{ring} was removed: the end"));
             return Ok(());
         }
     }

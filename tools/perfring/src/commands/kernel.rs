@@ -2,7 +2,7 @@
 
 use crate::args;
 use crate::commands::follow::{FollowArgs, TURN};
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, summary};
 use crate::output::Output;
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
@@ -29,8 +29,8 @@ pub(crate) struct KernelArgs {
     #[arg(long, value_name = "SIZE", requires = "perf", value_parser = args::size)]
     perf_size: Option<u64>,
     /// Sampling interval of cpu-clock and task-clock
-    #[arg(long, value_name = "SECONDS", requires = "perf", value_parser = args::interval,
-        default_value = "0.001")]
+    #[arg(long, value_name = "TIME", requires = "perf", value_parser = args::interval,
+        default_value = "1ms")]
     perf_period: Duration,
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn tail(
     if let Ok(End::Process) = ended
         && let Some(pid) = args.of.pid
     {
-        note(&format!("process {pid} ended: end"));
+        summary(&format!("process {pid} ended: end"));
     }
     // The timeline includes what the kernel has written until now, and what it had no room for.
     if matches!(ended, Ok(End::Process) | Err(Failure::Timeout(_) | Failure::Signal(_)))

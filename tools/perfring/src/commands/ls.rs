@@ -5,6 +5,7 @@ use crate::columns;
 use crate::failure::{Failure, note};
 use crate::figures::accounts::{self, Fill, is_fed};
 use crate::figures::json::object;
+use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use crate::owner::{count, printable};
 use perfring_consumer::{Location, Policy, Producers, Stat};
@@ -27,25 +28,16 @@ const NAME_MIN: usize = 12;
 /// not followed.
 ///
 /// LOST counts the records that were refused, and those of an overwrite ring that its consumer read
-/// too late; LAST is the age of the newest record, in rings with timestamps.
+/// too late; LAST is the age of the newest record, in rings with timestamps. JSON has an
+/// object per ring, as of `perfring stat --json`.
 ///
 /// Example: perfring ls /dev/shm/perfring-1000
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The directory
     dir: Option<PathBuf>,
-    /// The output format: json is one object per line, as of `perfring stat --json`
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-}
-
-/// The output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
-    /// A line for each ring
-    Text,
-    /// An object for each ring, on a line of its own
-    Json,
+    #[command(flatten)]
+    format: FiguresFormat,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -67,9 +59,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         rows.push((ring, stat, newest));
     }
     let mut out = BufWriter::new(io::stdout().lock());
-    let written = match args.format {
-        Format::Text => write_table(&mut out, &rows),
-        Format::Json => rows.iter().try_for_each(|row| write_json(&mut out, row)),
+    let written = if args.format.is_json() {
+        rows.iter().try_for_each(|row| write_json(&mut out, row))
+    } else {
+        write_table(&mut out, &rows)
     };
     written.and_then(|()| out.flush()).map_err(Failure::output)?;
     if rows.is_empty() {

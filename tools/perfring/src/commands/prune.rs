@@ -1,8 +1,9 @@
 //! `perfring prune`: removes rings that are no longer needed.
 
 use crate::args::{self, show_size};
-use crate::commands::ls::{self, Format, age};
+use crate::commands::ls::{self, age};
 use crate::failure::Failure;
+use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use crate::owner::{count, printable};
 use perfring_set::{Fate, PruneRule, Pruner, RingSet, Verdict};
@@ -27,10 +28,10 @@ pub(crate) struct Args {
     /// The directory
     dir: Option<PathBuf>,
     /// Remove nothing, only print what would be removed
-    #[arg(long, short = 'n')]
+    #[arg(long)]
     dry_run: bool,
-    /// Keep rings that were alive less than this ago, like 90s, 10m or 1h 30m; 0 keeps none
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time)]
+    /// Keep rings that were alive less than this ago, like 90s, 10m or 1h 30m; 0s keeps none
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = args::duration)]
     dead_for: Duration,
     /// Keep the N newest of the rings that could be removed
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -42,17 +43,8 @@ pub(crate) struct Args {
     /// Also remove overwrite rings that hold records: a dead program's last words
     #[arg(long)]
     flight_recorders: bool,
-    /// The output format: json is one object per line
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-}
-
-/// Parses a length of time; a bare number is seconds.
-fn time(text: &str) -> Result<Duration, String> {
-    args::seconds(text)
-        .ok()
-        .or_else(|| humantime::parse_duration(text).ok())
-        .ok_or_else(|| "write a length of time, like 90s, 10m or 1h 30m".to_owned())
+    #[command(flatten)]
+    format: FiguresFormat,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -67,9 +59,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut pruner = Pruner::new(&dir, rule);
     let verdicts = if args.dry_run { pruner.plan() } else { pruner.prune() }?;
     let mut out = BufWriter::new(io::stdout().lock());
-    let written = verdicts.iter().try_for_each(|verdict| match args.format {
-        Format::Text => writeln!(out, "{}", sentence(verdict, args.dry_run)),
-        Format::Json => line(&mut out, &object(verdict, args.dry_run)),
+    let json = args.format.is_json();
+    let written = verdicts.iter().try_for_each(|verdict| match json {
+        true => line(&mut out, &object(verdict, args.dry_run)),
+        false => writeln!(out, "{}", sentence(verdict, args.dry_run)),
     });
     written.and_then(|()| out.flush()).map_err(Failure::output)?;
     let failed = verdicts.iter().filter(|it| matches!(it.fate, Fate::Failed(_))).count();
@@ -115,7 +108,7 @@ fn object(verdict: &Verdict, dry: bool) -> Value {
     let mut object = json!({
         "name": verdict.ring.name,
         "ring": verdict.ring.path.display().to_string(),
-        "uuid": uuid::Uuid::from_bytes(verdict.ring.identity.uuid).simple().to_string(),
+        "uuid": uuid::Uuid::from_bytes(verdict.ring.identity.uuid).to_string(),
         "file_size": verdict.bytes,
         "outcome": outcome,
         "reason": reason,

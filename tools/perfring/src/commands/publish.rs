@@ -2,7 +2,7 @@
 
 use crate::any_producer::{AnyProducer, Line, Report, Watch};
 use crate::args;
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, work_done};
 use crate::stop::{POLL, Stop};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use perfring_consumer::Location;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// next lines follow. Any number of these commands can publish into a shared ring at a time, or into a
 /// directory with a ring for each CPU (`perfring create DIR --producers cpu`).
 ///
-/// Example: vmstat 1 | perfring publish --wait 10 /dev/shm/vmstat
+/// Example: vmstat 1 | perfring publish --wait 10s /dev/shm/vmstat
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A path, or shm:NAME; or a directory with rings per CPU
@@ -29,8 +29,8 @@ pub(crate) struct Args {
     #[arg(long = "type", value_name = "N", default_value = "4096", value_parser = args::record_type)]
     kind: RecordType,
     /// Wait for space in a full ring, or for a producer that holds a shared ring up, at most
-    /// SECONDS per record
-    #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
+    /// this long per record, like 10s
+    #[arg(long, value_name = "TIME", value_parser = args::duration)]
     wait: Option<Duration>,
     /// The name that `perfring stat` shows for this producer
     #[arg(long, default_value = "perfring publish", value_parser = args::name)]
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let report = Report::between(before, producer.counts());
     let shared = !matches!(producer, AnyProducer::One(_));
     drop(producer);
-    note(&report.sentence(&args.ring, shared));
+    work_done(&report.sentence(&args.ring, shared), report.lost());
     match ended {
         Ok(()) | Err(Failure::Signal(_)) if args.fail_on_loss && report.lost() > 0 => {
             Err(Failure::Loss(format!("{} of the lines were lost", report.lost())))

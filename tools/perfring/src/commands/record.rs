@@ -4,7 +4,7 @@ use crate::args;
 use crate::events::input::Input;
 use crate::events::live::{How, Live};
 use crate::events::progress::Progress;
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, note, summary, work_done};
 use crate::owner::count;
 use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long)]
     append: bool,
     /// End after this time, like 10s or 5m
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = args::duration)]
     time: Option<Duration>,
     /// End after N records
     #[arg(short = 'n', long = "records", value_name = "N")]
@@ -53,9 +53,9 @@ pub(crate) struct Args {
     /// what the producers refuse is lost to a slow disk
     #[arg(long, conflicts_with = "from")]
     consume: bool,
-    /// How long a record may wait for older ones of other rings, in milliseconds
-    #[arg(long, value_name = "MS", default_value = "100", value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    delay: u64,
+    /// How long a record may wait for older ones of other rings: up to a minute
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = delay)]
+    delay: Duration,
     /// End with code 5 if records were lost
     #[arg(long)]
     fail_on_loss: bool,
@@ -66,10 +66,17 @@ pub(crate) struct Args {
 /// Events between two checks of the signals, and between two releases of a consumer.
 const TURN: u32 = 1024;
 
+fn delay(text: &str) -> Result<Duration, String> {
+    match args::interval(text)? {
+        delay if delay > Duration::from_secs(60) => Err("at most 60s".to_owned()),
+        delay => Ok(delay),
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
     let how = if args.consume { How::Consume } else { How::Observe(args.from) };
-    let delay = Duration::from_millis(args.delay);
+    let delay = args.delay;
     let mut live = Live::new(how, delay)?;
     let inputs = match &args.rings[..] {
         [] => vec![Input::Set(RingSet::default_dir())],
@@ -169,7 +176,7 @@ impl Recorder<'_> {
             }
             if self.live.is_over() && last.is_none() {
                 if self.live.damaged == 0 {
-                    note("all rings were removed: end");
+                    summary("all rings were removed: end");
                 }
                 return Ok(());
             }
@@ -244,7 +251,7 @@ impl Recorder<'_> {
                 let are = "counted by the rings and not yet reported in their streams";
                 said += &format!("; {unreported} more lost records are {are}");
             }
-            note(&said);
+            work_done(&said, totals.lost().saturating_add(unreported));
         }
         if asked {
             closed?;

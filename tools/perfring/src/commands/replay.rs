@@ -4,7 +4,7 @@ use crate::any_producer::{AnyProducer, Line, Report, Watch};
 use crate::args;
 use crate::events::progress::Progress;
 use crate::events::recorded::{Events, Recorded};
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, note, work_done};
 use crate::owner::count;
 use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
@@ -40,9 +40,9 @@ pub(crate) struct Args {
     /// Only records of the ring of this name in the recording. May be repeated
     #[arg(long, value_name = "NAME")]
     of: Vec<String>,
-    /// Wait for space in a full ring, at most SECONDS per record. Without it, what the ring refuses
-    /// is counted
-    #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
+    /// Wait for space in a full ring, at most this long per record, like 10s. Without it, what
+    /// the ring refuses is counted
+    #[arg(long, value_name = "TIME", value_parser = args::duration)]
     wait: Option<Duration>,
     /// Size of the data area of a ring that is created. It has timestamps if the recording's
     /// records have, and refuses new records when it is full; `perfring create` makes others
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         said += "; the ring assigned new timestamps";
     }
     drop(producer);
-    note(&said);
+    work_done(&said, report.lost().saturating_add(totals.lost()));
     match ended {
         Ok(()) | Err(Failure::Signal(_)) if args.fail_on_loss && report.lost() > 0 => {
             Err(Failure::Loss(format!("{} of the records were lost", report.lost())))

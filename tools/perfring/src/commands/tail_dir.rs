@@ -4,8 +4,8 @@
 use crate::commands::follow::{FollowArgs, TURN, unreported};
 use crate::events::input;
 use crate::events::live::{How, Live};
-use crate::failure::{Failure, note};
-use crate::output::Output;
+use crate::failure::{Failure, summary};
+use crate::output::{FormatArgs, Output};
 use crate::owner::count;
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
@@ -18,23 +18,19 @@ use std::time::{Duration, Instant};
 const DELAY: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &FollowArgs, dir: &Path, start: Start, stop: &Stop) -> Result<(), Failure> {
-    let mut since = args.format.select.since;
-    for (location, layout) in rings(dir)? {
-        since = args.format.since(&location, &layout)?;
-    }
-    let since = since.map(Since::before_now).transpose()?;
+    let since = since(&args.format, dir)?.map(Since::before_now).transpose()?;
     let mut output = Output::of_many(&args.format, Vec::new(), since);
     let ended = if args.waits() {
         follow(args, dir, start, &mut output, stop)
     } else {
-        show(args, dir, &mut output, stop)
+        show(args.records, dir, &mut output, stop)
     };
     if matches!(ended, Err(Failure::ClosedPipe)) {
         return ended;
     }
     let flushed = output.end(None);
     let rings = rings(dir).unwrap_or_default(); // removed meanwhile
-    report_unknown(args, &rings);
+    report_unknown(&args.format, &rings);
     if args.fail_on_loss && matches!(ended, Ok(()) | Err(Failure::Timeout(_) | Failure::Signal(_)))
     {
         let counted: u64 = rings.iter().map(|(location, _)| unreported(location)).sum();
@@ -48,15 +44,15 @@ pub(crate) fn run(args: &FollowArgs, dir: &Path, start: Start, stop: &Stop) -> R
     ended.and(flushed)
 }
 
-/// Shows what the rings hold now.
-fn show(
-    args: &FollowArgs,
+/// Shows what the rings hold now, or so many of their first records.
+pub(super) fn show(
+    records: Option<u64>,
     dir: &Path,
     output: &mut Output<'_>,
     stop: &Stop,
 ) -> Result<(), Failure> {
     let mut events = input::open(&[Location::from(dir)])?;
-    let mut left = args.records.unwrap_or(u64::MAX);
+    let mut left = records.unwrap_or(u64::MAX);
     while left > 0 {
         stop.check()?;
         for _ in 0..TURN.min(left) {
@@ -97,7 +93,7 @@ fn follow(
             names_at = Instant::now();
             live.poll_names();
             if live.rings() == 0 && !dir.exists() {
-                note(&format!("{} was removed: the end", dir.display()));
+                summary(&format!("{} was removed: the end", dir.display()));
                 break;
             }
         }
@@ -115,14 +111,22 @@ fn follow(
 /// Between two looks which rings have come or gone.
 const NAMES: Duration = Duration::from_millis(20);
 
-fn rings(dir: &Path) -> Result<Vec<(Location, Layout)>, Failure> {
+/// Returns the bound of `--since`, if it was given and every ring has timestamps.
+pub(super) fn since(format: &FormatArgs, dir: &Path) -> Result<Option<Since>, Failure> {
+    for (location, layout) in rings(dir)? {
+        format.since(&location, &layout)?;
+    }
+    Ok(format.select.since)
+}
+
+pub(super) fn rings(dir: &Path) -> Result<Vec<(Location, Layout)>, Failure> {
     let (rings, _) = perfring_set::list(dir).map_err(Failure::general)?;
     Ok(rings.into_iter().map(|(ring, _)| (Location::from(ring.path), ring.layout)).collect())
 }
 
 /// Reports names of types that no ring has.
-fn report_unknown(args: &FollowArgs, rings: &[(Location, Layout)]) {
+pub(super) fn report_unknown(format: &FormatArgs, rings: &[(Location, Layout)]) {
     let Some((first, _)) = rings.first() else { return };
     let shapes = rings.iter().filter_map(|(ring, layout)| Shapes::follow(ring, layout).ok());
-    args.format.select.report_unknown(Some(first), &shapes.collect::<Vec<_>>());
+    format.select.report_unknown(Some(first), &shapes.collect::<Vec<_>>());
 }

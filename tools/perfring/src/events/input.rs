@@ -3,9 +3,14 @@
 use super::recorded::{Events, Recorded};
 use super::still::Still;
 use crate::failure::{Failure, note};
+use crate::stop::Stop;
 use perfring_consumer::Location;
+use perfring_export::What;
 use perfring_export::recording::is_recording;
 use std::path::{Path, PathBuf};
+
+/// Events between two checks of the signals.
+const TURN: u64 = 1024;
 
 /// What a name on the command line refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,4 +72,25 @@ fn rings_in(dir: &Path) -> Result<Vec<Location>, Failure> {
         return Err(Failure::NotFound(format!("there is no ring in {}", dir.display())));
     }
     Ok(rings.into_iter().map(|(ring, _)| Location::from(ring.path)).collect())
+}
+
+/// Returns the newest timestamp, which `--since` counts back from.
+pub(crate) fn newest(inputs: &[Location], stop: &Stop) -> Result<u64, Failure> {
+    let mut events = open(inputs)?;
+    let mut newest = None;
+    let mut count = 0u64;
+    // Damage is reported when the records are read.
+    while let Ok(Some(event)) = events.next() {
+        if let What::Record(record) = &event.what {
+            newest = newest.max(record.time);
+        }
+        count += 1;
+        if count.is_multiple_of(TURN) {
+            stop.check()?;
+        }
+    }
+    newest.ok_or_else(|| {
+        let why = "none of the records has a timestamp, so --since cannot be applied";
+        Failure::Usage(format!("{why}: create rings with `perfring create --time`"))
+    })
 }

@@ -1,7 +1,8 @@
 //! Rings that are followed: merged by time while they come and go.
 
 use super::held::{Given, Held};
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, detail, note};
+use crate::figures::opened::opened;
 use crate::ring_name::Name;
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Start, Stat,
@@ -107,6 +108,7 @@ impl Live {
         if wanted.is_some_and(|wanted| wanted.identity.uuid != layout.uuid) {
             return Ok(()); // it was just replaced, which the follower reports
         }
+        detail(|| opened(location, &layout));
         let id = self.ids;
         self.ids += 1;
         let mut shapes = Shapes::open(location, id)?;
@@ -189,7 +191,9 @@ impl Live {
     /// Returns the next event, or `None` if there is none now.
     pub(crate) fn next(&mut self) -> Result<Option<Event<'_>>, Failure> {
         if let Some(id) = self.returned_end.take() {
-            self.rings.remove(&id);
+            if let Some(ring) = self.rings.remove(&id) {
+                detail(|| format!("{} has ended", ring.location));
+            }
             drop(self.merge.remove(id));
         }
         let Some(id) = self.choose() else { return Ok(None) };

@@ -1,5 +1,6 @@
 //! Progress: one line on stderr, if that is a terminal.
 
+use crate::verbosity::has_summaries;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use perfring_export::Totals;
 use std::time::{Duration, Instant};
@@ -30,7 +31,10 @@ impl Progress {
     fn of(bar: ProgressBar, template: &str) -> Self {
         // Nothing is shown where stderr is no terminal. No thread redraws it, so a stopped process
         // shows.
-        bar.set_draw_target(ProgressDrawTarget::stderr());
+        bar.set_draw_target(match has_summaries() {
+            true => ProgressDrawTarget::stderr(),
+            false => ProgressDrawTarget::hidden(),
+        });
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }

@@ -2,7 +2,8 @@
 
 use super::held::{Given, Held};
 use super::recorded::Events;
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, detail, note};
+use crate::figures::opened::opened;
 use perfring_consumer::advanced::Front;
 use perfring_consumer::{AttachError, Location, Observer, ReadError, Start};
 use perfring_export::{Event, Shapes};
@@ -50,6 +51,7 @@ impl Ring {
             }
             opened => opened?,
         };
+        detail(|| opened(location, observer.layout()));
         let stat = observer.stat()?;
         let mut shapes = Shapes::open(location, id as u32)?;
         if !shapes.is_of(observer.layout()) {

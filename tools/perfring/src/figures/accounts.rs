@@ -95,3 +95,16 @@ pub(crate) fn counts(layout: &Layout, totals: &RingTotals) -> Vec<(&'static str,
     }
     counts
 }
+
+/// The counts of several rings together, in the order of their first ring. A ring whose totals are damaged has none.
+pub(crate) fn sums<'a>(rings: impl Iterator<Item = &'a Stat>) -> Vec<(&'static str, Count)> {
+    let mut sums: Vec<(&'static str, Count)> = Vec::new();
+    let totals = rings.filter_map(|stat| Some((&stat.layout, stat.totals.as_ref()?)));
+    for (name, count) in totals.flat_map(|(layout, totals)| counts(layout, totals)) {
+        match sums.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum = sum.plus(count),
+            None => sums.push((name, count)),
+        }
+    }
+    sums
+}

@@ -2,4 +2,5 @@
 
 pub(crate) mod accounts;
 pub(crate) mod json;
+pub(crate) mod opened;
 pub(crate) mod types;

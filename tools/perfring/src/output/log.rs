@@ -3,6 +3,7 @@
 use super::escape::{escaped, word};
 use crate::records::time::utc;
 use crate::records::typed::Seen;
+use crate::verbosity::{Painted, Style};
 use perfring_types::Class;
 use perfring_types::read::{Type, Value};
 use std::io::{self, Write};
@@ -49,7 +50,7 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<bool> 
     let ids: Vec<String> = IDS.iter().filter_map(|(short, name)| rest.id(short, name)).collect();
     let pid = rest.number("process.pid");
     let source = rest.source();
-    write!(out, "{title:<LEVEL$}")?;
+    write!(out, "{}", Painted(style(&title), format!("{title:<LEVEL$}")))?;
     if let Some(target) = target {
         write!(out, " {}:", word(&target))?;
     }
@@ -68,6 +69,20 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<bool> 
         write!(out, "  {}", last.join(" "))?;
     }
     Ok(true)
+}
+
+/// Returns the emphasis of a level.
+fn style(level: &str) -> Style {
+    let is = |names: &[&str]| names.iter().any(|name| level.eq_ignore_ascii_case(name));
+    if is(&["error", "fatal", "critical", "emerg", "alert"]) {
+        Style::Bad
+    } else if is(&["warn", "warning"]) {
+        Style::Warning
+    } else if is(&["trace", "debug"]) {
+        Style::Dim
+    } else {
+        Style::Plain
+    }
 }
 
 /// The fields of a record that are not shown yet.

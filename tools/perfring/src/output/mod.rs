@@ -1,6 +1,7 @@
 //! Records on stdout, in one of three formats.
 
 pub(crate) mod escape;
+pub(crate) mod figures_format;
 pub(crate) mod json;
 mod log;
 mod text;
@@ -40,6 +41,9 @@ pub(crate) struct FormatArgs {
     /// The format of records on stdout
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Begin each line of text with the record's position and type
     #[arg(long, short)]
     positions: bool,
@@ -73,6 +77,10 @@ struct Writer<'a> {
 }
 
 impl FormatArgs {
+    fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+
     /// Returns the bound of `--since` for a ring, if it was given.
     pub(crate) fn since(
         &self,
@@ -87,7 +95,7 @@ impl FormatArgs {
 
     /// Checks that the options can be combined.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        let sentence = match self.format {
+        let sentence = match self.format() {
             Format::Text => return Ok(()),
             _ if self.positions => {
                 "--positions is for --format text: json has the positions, raw has none"
@@ -200,7 +208,7 @@ impl Writer<'_> {
     /// Writes a record, if it is selected. Returns whether it was, as a number.
     fn record(&mut self, seen: Seen<'_>) -> Result<u64, Failure> {
         let args = self.args;
-        let shown = args.format != Format::Raw && !args.untyped;
+        let shown = args.format() != Format::Raw && !args.untyped;
         self.seen += 1;
         let Some(mut seen) = self.filter.choose(seen, shown) else { return Ok(0) };
         self.shown += 1;
@@ -208,7 +216,7 @@ impl Writer<'_> {
             seen.value = None;
         }
         self.bad += u64::from(seen.bad().is_some());
-        match args.format {
+        match args.format() {
             Format::Text => text::record(&mut self.out, &seen, args.positions),
             Format::Json => json::record(&mut self.out, &seen),
             Format::Raw => self.out.write_all(seen.record.bytes),
@@ -225,7 +233,7 @@ impl Writer<'_> {
         lost: Missing,
     ) -> Result<u64, Failure> {
         self.lost = self.lost.saturating_add(lost.records);
-        match self.args.format {
+        match self.args.format() {
             Format::Json => json::lost(&mut self.out, ring, lost),
             // Between the records when both are the same terminal.
             _ => self.out.flush().map(|()| report(name, lost)),

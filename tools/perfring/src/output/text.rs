@@ -3,19 +3,20 @@
 use super::escape::{escaped, payload, word};
 use super::log;
 use crate::records::typed::Seen;
+use crate::verbosity::{Painted, Style};
 use perfring_consumer::Writer;
 use std::io::{self, Write};
 
 pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> io::Result<()> {
     let record = &seen.record;
     if let Some(ring) = seen.ring {
-        write!(out, "{}: ", word(ring))?;
+        write!(out, "{}: ", Painted(Style::Bold, word(ring)))?;
     }
     if positions {
         write!(out, "{:>10} {:>6}  ", record.pos, record.kind)?;
     }
     if let Some(when) = &seen.when {
-        write!(out, "{} ", when.text())?;
+        write!(out, "{} ", Painted(Style::Dim, when.text()))?;
     }
     if let Some(Writer { pid, tid }) = record.writer {
         write!(out, "{pid}/{tid} ")?;

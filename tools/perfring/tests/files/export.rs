@@ -149,8 +149,9 @@ fn pipes_that_close_and_disks_that_are_full() {
     until("the pipe is full", || state(live.child.id()) == Some('S'));
     live.signal(Signal::SIGINT);
     until("it has ended", || matches!(state(live.child.id()), Some('Z') | None));
-    let full =
-        |to: &str| run(&["export", &file, "--to", to, "-o", "/dev/full", "--patience", "0.2"], b"");
+    let full = |to: &str| {
+        run(&["export", &file, "--to", to, "-o", "/dev/full", "--patience", "200ms"], b"")
+    };
     for to in ["recording", "json"] {
         let done = full(to);
         assert_eq!(done.code(), 1, "{to}: {}", done.err());
@@ -178,7 +179,7 @@ fn state(pid: u32) -> Option<char> {
 fn an_unreachable_collector_is_reported() {
     let place = Place::new();
     let ring = kinds::all_kinds_in(place.ring(&["--time"]));
-    let args = ["export", &ring, "--to", "otlp", "-o", "http://127.0.0.1:9", "--patience", "0.3"];
+    let args = ["export", &ring, "--to", "otlp", "-o", "http://127.0.0.1:9", "--patience", "300ms"];
     let done = run(&args, b"");
     if done.code() == 2 {
         assert!(done.err().contains("--features full"), "{}", done.err());

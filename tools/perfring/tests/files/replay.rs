@@ -89,7 +89,7 @@ fn a_full_ring_counts_refusals_or_is_waited_for() {
     // A consumer makes room.
     assert_eq!(run(&["consume", &small], b"").code(), 0);
     let reader = Live::start(&["consume", "-f", "-n", "1000", &small]);
-    let done = run(&[&replay[..], &["--wait", "20", "--fail-on-loss"]].concat(), b"");
+    let done = run(&[&replay[..], &["--wait", "20s", "--fail-on-loss"]].concat(), b"");
     assert_eq!(done.code(), 0, "{}", done.err());
     assert_eq!(reader.end().0, "some line\n".repeat(1000));
 }

@@ -24,7 +24,7 @@ class Ring(NamedTuple):
     Attributes:
         name: Its name in the directory.
         path: Its file.
-        uuid: The ring's id, in hexadecimal: a new ring of the same name has another.
+        uuid: The ring's id: a new ring of the same name has another.
         policy: ``"drop"`` or ``"overwrite"``.
         shared: Whether it is for many producers at a time.
         size: The bytes of its data area.

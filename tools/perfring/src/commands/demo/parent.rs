@@ -4,6 +4,7 @@
 use super::files::Place;
 use super::screen::{Screen, Style};
 use super::stations::{STATIONS, Topic, VICTIM, now_ns};
+use crate::args;
 use crate::failure::Failure;
 use crate::stop::Stop;
 use perfring_consumer::{Policy, Stat};
@@ -28,16 +29,22 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// records must be accounted for. The rings are in a directory that is removed again; the two files
 /// stay.
 ///
-/// Example: perfring demo --seconds 20 --out traces
+/// Example: perfring demo --for 20s --out traces
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Run for N seconds
-    #[arg(long, value_name = "N", default_value_t = 8,
-        value_parser = clap::value_parser!(u64).range(2..=3600))]
-    seconds: u64,
+    /// Run for this long: 2s to 1h
+    #[arg(long = "for", value_name = "TIME", default_value = "8s", value_parser = time)]
+    time: Duration,
     /// The directory for the trace and the JSON lines; without it, a fresh temporary directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    match args::duration(text)? {
+        time if (2..=3600).contains(&time.as_secs()) => Ok(time),
+        _ => Err("2s to 1h".to_owned()),
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -52,10 +59,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         };
         create(dir.path().join(station.name), &Options { size, policy, time: true, ..shape })?;
     }
-    introduce(dir.path(), args.seconds)?;
+    introduce(dir.path(), args.time)?;
     let mut family =
         Family { stop, dir: dir.path().to_owned(), out, sidecar: None, producers: vec![] };
-    let ended = family.live(Duration::from_secs(args.seconds));
+    let ended = family.live(args.time);
     family.end();
     drop(dir);
     ended
@@ -72,14 +79,15 @@ fn directory() -> Result<TempDir, Failure> {
     })
 }
 
-fn introduce(dir: &Path, seconds: u64) -> Result<(), Failure> {
+fn introduce(dir: &Path, time: Duration) -> Result<(), Failure> {
     let text = format!(
         "{} processes publish what this host is doing, each into a ring of its own, in\n{}\n\
          A sidecar process follows all of them, in one order of time, and writes a trace and JSON \
          lines. One producer makes bursts that are larger than its ring: it must lose some, and \
-         count them. In the middle, kill -9 hits another. {seconds} s.\n",
+         count them. In the middle, kill -9 hits another. {}.\n",
         STATIONS.len(),
         dir.display(),
+        humantime::format_duration(time),
     );
     Screen::new().say(Style::Plain, &text)
 }

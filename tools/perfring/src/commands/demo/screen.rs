@@ -2,39 +2,23 @@
 //! wide as there is room.
 
 use crate::failure::Failure;
+pub(super) use crate::verbosity::Style;
+use crate::verbosity::{Painted, is_screen};
 use std::fmt;
-use std::io::{self, IsTerminal, StdoutLock, Write};
+use std::io::{self, StdoutLock, Write};
 
 /// Stdout, as a screen if it is one.
 pub(super) struct Screen {
     out: StdoutLock<'static>,
     /// Whether a table can be redrawn in place.
     pub(super) terminal: bool,
-    colour: bool,
     /// Lines of the table above the cursor, which the next one replaces.
     drawn: usize,
 }
 
-/// A text's emphasis, where there is colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
-    Plain,
-    Bold,
-    Good,
-    Bad,
-}
-
 impl Screen {
     pub(super) fn new() -> Self {
-        let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        let terminal = io::stdout().is_terminal() && !dumb;
-        Screen {
-            out: io::stdout().lock(),
-            terminal,
-            colour: terminal && !set("NO_COLOR"),
-            drawn: 0,
-        }
+        Screen { out: io::stdout().lock(), terminal: is_screen(), drawn: 0 }
     }
 
     /// The width in columns.
@@ -53,7 +37,7 @@ impl Screen {
             frame += &format!("\x1b[{}A\r\x1b[J", self.drawn);
         }
         for (style, line) in lines {
-            self.push(&mut frame, *style, line);
+            push(&mut frame, *style, line);
         }
         self.drawn = if self.terminal { lines.len() } else { 0 };
         self.write(&frame)
@@ -64,7 +48,7 @@ impl Screen {
         self.drawn = 0;
         let mut lines = String::new();
         for line in wrap(text, self.width()) {
-            self.push(&mut lines, style, &line);
+            push(&mut lines, style, &line);
         }
         self.write(&lines)
     }
@@ -79,21 +63,10 @@ impl Screen {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
         written.map_err(Failure::output)
     }
+}
 
-    fn push(&self, to: &mut String, style: Style, line: &str) {
-        let code = match style {
-            Style::Bold => "1",
-            Style::Good => "32",
-            Style::Bad => "31",
-            Style::Plain => "",
-        };
-        if self.colour && !code.is_empty() {
-            *to += &format!("\x1b[{code}m{line}\x1b[0m\n");
-        } else {
-            *to += line;
-            to.push('\n');
-        }
-    }
+fn push(to: &mut String, style: Style, line: &str) {
+    *to += &format!("{}\n", Painted(style, line));
 }
 
 /// A column of a table.

@@ -11,6 +11,7 @@ use crate::args;
 use crate::columns;
 use crate::events::input::rings_of;
 use crate::failure::Failure;
+use crate::output::figures_format::FiguresFormat;
 use perfring_consumer::Location;
 use report::{Report, SHM};
 use std::path::Path;
@@ -21,6 +22,8 @@ use std::path::Path;
 /// not work. Without a RING, every ring in /dev/shm that can be read is checked. Changes nothing,
 /// and disturbs no process.
 ///
+/// JSON has an object per check: subject, check, level, message, advice.
+///
 /// Ends with 0 if nothing needs attention and 1 otherwise; 3 and 4 as all commands do.
 ///
 /// Example: perfring doctor /dev/shm/ticks
@@ -29,13 +32,12 @@ pub(crate) struct Args {
     /// Paths, shm:NAME, or directories of rings
     #[arg(value_name = "RING", value_parser = args::location())]
     rings: Vec<Location>,
-    /// One JSON object per line and check: subject, check, level, message, advice
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FiguresFormat,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let mut report = Report::new(args.json, columns::width());
+    let mut report = Report::new(args.format.is_json(), columns::width());
     report.subject("this machine")?;
     machine::check(&mut report)?;
     let rings = if args.rings.is_empty() {

@@ -3,6 +3,7 @@
 use crate::columns::paragraph;
 use crate::failure::Failure;
 use crate::owner::count;
+use crate::verbosity::{Painted, Style};
 use serde_json::json;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
@@ -110,7 +111,9 @@ impl Report {
         } else {
             let advice = advice.map_or(String::new(), |advice| format!(": {advice}"));
             let title = format!("  {word:<4}  {check:<11}  ");
-            writeln!(self.out, "{}", paragraph(&title, &format!("{message}{advice}"), self.width))
+            let text = paragraph(&title, &format!("{message}{advice}"), self.width);
+            let (word, rest) = text.split_at(title.len().min(6));
+            writeln!(self.out, "{}{rest}", Painted(style(word), word))
         };
         written.map_err(Failure::output)
     }
@@ -132,5 +135,15 @@ impl Report {
         } else {
             Failure::General(sentence)
         })
+    }
+}
+
+/// Returns the emphasis of a level.
+fn style(word: &str) -> Style {
+    match word.trim() {
+        "FAIL" => Style::Bad,
+        "warn" => Style::Warning,
+        "ok" => Style::Good,
+        _ => Style::Plain,
     }
 }

@@ -6,14 +6,14 @@ use crate::args;
 use crate::events::input;
 use crate::events::progress::Progress;
 use crate::events::recorded::Events;
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, note, summary, work_done};
 use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
 use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
 use formats::Format;
 use perfring_consumer::Location;
-use perfring_export::{Event, Output, Took, Totals, What};
+use perfring_export::{Event, Output, Took, Totals};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = formats::option)]
     options: Vec<(String, serde_json::Value)>,
     /// How long the output may go without progress while it waits for something
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = args::seconds)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = args::duration)]
     patience: Duration,
     /// End with code 5 if records were lost or could not be written
     #[arg(long)]
@@ -60,7 +60,7 @@ const TURN: u64 = 1024;
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
     let since = match args.select.since {
-        Some(since @ Since::Ago(_)) => Some(since.before(newest(&args.inputs, &stop)?)),
+        Some(since @ Since::Ago(_)) => Some(since.before(input::newest(&args.inputs, &stop)?)),
         Some(since @ Since::At(_)) => Some(since.before(0)),
         None => None,
     };
@@ -75,27 +75,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         totals: Totals::default(),
     }
     .run(events)
-}
-
-/// Returns the newest timestamp, which `--since` counts back from.
-fn newest(inputs: &[Location], stop: &Stop) -> Result<u64, Failure> {
-    let mut events = input::open(inputs)?;
-    let mut newest = None;
-    let mut count = 0u64;
-    // Damage is reported when it is exported.
-    while let Ok(Some(event)) = events.next() {
-        if let What::Record(record) = &event.what {
-            newest = newest.max(record.time);
-        }
-        count += 1;
-        if count.is_multiple_of(TURN) {
-            stop.check()?;
-        }
-    }
-    newest.ok_or_else(|| {
-        let why = "none of the records has a timestamp, so --since cannot be applied";
-        Failure::Usage(format!("{why}: create rings with `perfring create --time`"))
-    })
 }
 
 struct Exporter<'a> {
@@ -140,7 +119,7 @@ impl Exporter<'_> {
             said += &format!("; {} of them could not be written", figures.refused);
         }
         said += &format!("; {:.1} s", took.as_secs_f64());
-        note(&said);
+        work_done(&said, self.totals.lost().saturating_add(figures.refused));
         if let Some(trouble) = figures.trouble {
             note(&trouble);
         }
@@ -148,7 +127,7 @@ impl Exporter<'_> {
             && path.as_os_str() != "-"
             && let Some(how) = self.args.to.how_to_open(path)
         {
-            note(&how);
+            summary(&how);
         }
         let (lost, refused) = (self.totals.lost(), figures.refused);
         match ended {

@@ -8,6 +8,7 @@ use crate::args;
 use crate::columns;
 use crate::failure::Failure;
 use crate::figures::{accounts, json, types::TypesUse};
+use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use crate::stop::Stop;
 use perfring_consumer::{Location, Stat};
@@ -18,19 +19,18 @@ use std::time::{Duration, Instant};
 ///
 /// Needs read permission and disturbs no process. For a shared ring it also shows each producer,
 /// and the one that holds the others up, if any. Of a directory it shows the sums over its rings,
-/// and with --json first each ring.
+/// and with --json first each ring. JSON has the names of the ABI.
 ///
-/// Example: perfring stat --json -i 1 /dev/shm/ticks
+/// Example: perfring stat --json -i 1s /dev/shm/ticks
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A path, shm:NAME, or a directory of rings
     #[arg(value_parser = args::location())]
     ring: Location,
-    /// One JSON object per line, with the names of the ABI
-    #[arg(long)]
-    json: bool,
-    /// Repeat every SECONDS, until Ctrl-C
-    #[arg(long, short, value_name = "SECONDS", value_parser = args::interval)]
+    #[command(flatten)]
+    format: FiguresFormat,
+    /// Repeat after this time, like 1s, until Ctrl-C
+    #[arg(long, short, value_name = "TIME", value_parser = args::interval)]
     interval: Option<Duration>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Location::File(dir) = &args.ring
         && dir.is_dir()
     {
-        return set::run(&args.ring, args.json, args.interval, &stop);
+        return set::run(&args.ring, args.format.is_json(), args.interval, &stop);
     }
     let mut out = BufWriter::new(io::stdout().lock());
     let width = columns::width();
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let stat = accounts::read(&args.ring)?;
         let types = TypesUse::read(&args.ring)?;
         let since = before.as_ref().map(|(then, stat)| (now.duration_since(*then), stat));
-        let written = if args.json {
+        let written = if args.format.is_json() {
             line(&mut out, &json::object(&args.ring, &stat, Some(&types)))
         } else {
             text::Page { out: &mut out, width }.write(&args.ring, &stat, &types, since)

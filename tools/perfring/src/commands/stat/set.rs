@@ -2,12 +2,12 @@
 
 use crate::events::input::rings_of;
 use crate::failure::Failure;
-use crate::figures::accounts::{self, Balance, Fill, counts, is_fed};
+use crate::figures::accounts::{self, Balance, Fill, is_fed, sums};
 use crate::figures::json;
 use crate::output::json::line;
 use crate::owner::count;
 use crate::stop::Stop;
-use perfring_consumer::{Count, Location, Producers, Stat};
+use perfring_consumer::{Location, Producers, Stat};
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
@@ -44,19 +44,6 @@ pub(super) fn run(
         let Some(interval) = interval else { return Ok(()) };
         stop.pause(now, interval)?;
     }
-}
-
-/// The counts of all rings, by name, in the order of their first ring.
-fn sums(rings: &[(Location, Stat)]) -> Vec<(&'static str, Count)> {
-    let mut sums: Vec<(&'static str, Count)> = Vec::new();
-    let totals = rings.iter().filter_map(|(_, stat)| Some((&stat.layout, stat.totals.as_ref()?)));
-    for (name, count) in totals.flat_map(|(layout, totals)| counts(layout, totals)) {
-        match sums.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => *sum = sum.plus(count),
-            None => sums.push((name, count)),
-        }
-    }
-    sums
 }
 
 /// Whether every record of every ring is accounted for.
@@ -111,7 +98,7 @@ fn write_text(
         )?;
     }
     writeln!(out, "\n  {:<12} {:>14} {:>18}", "", "records", "bytes")?;
-    for (name, count) in sums(rings) {
+    for (name, count) in sums(rings.iter().map(|(_, stat)| stat)) {
         writeln!(out, "  {name:<12} {:>14} {:>18}", count.records, count.bytes)?;
     }
     let balance = match is_balanced(rings) {
@@ -133,7 +120,7 @@ fn write_json(out: &mut impl Write, dir: &Location, rings: &[(Location, Stat)]) 
         "used_bytes": used,
         "balanced": is_balanced(rings),
     });
-    for (name, count) in sums(rings) {
+    for (name, count) in sums(rings.iter().map(|(_, stat)| stat)) {
         sum[format!("{name}_records")] = Value::from(count.records);
         sum[format!("{name}_bytes")] = Value::from(count.bytes);
     }

@@ -32,8 +32,8 @@ pub(crate) struct Args {
     /// Directories of rings, or rings; by default this user's directory of rings
     #[arg(value_name = "DIR|RING")]
     paths: Vec<PathBuf>,
-    /// Poll every SECONDS
-    #[arg(long, short, value_name = "SECONDS", value_parser = args::interval, default_value = "1")]
+    /// The time between two polls, like 250ms
+    #[arg(long, short, value_name = "TIME", value_parser = args::interval, default_value = "1s")]
     interval: Duration,
 }
 

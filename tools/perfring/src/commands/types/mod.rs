@@ -4,10 +4,14 @@ mod text;
 
 use crate::args;
 use crate::columns;
-use crate::failure::{Failure, note};
+use crate::events::input::rings_of;
+use crate::failure::{Failure, detail, note};
+use crate::figures::opened::opened;
+use crate::output::figures_format::FiguresFormat;
 use crate::output::json;
+use crate::owner::printable;
 use crate::records::shapes::Shapes;
-use perfring_consumer::{Location, Observer, Start};
+use perfring_consumer::{AttachError, Location, Observer, Start};
 use perfring_types::read::Type;
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
@@ -17,58 +21,104 @@ use std::io::{self, BufWriter, Write};
 /// Offsets are in bytes, from the start of the struct that holds the field; fields of tagged
 /// records have numbers instead. Changes nothing: the file of killed processes, or a copy of it,
 /// can be shown as well. If the table is damaged, the intact types are shown and the exit code is
-/// 4.
+/// 4. JSON has the keys of the type table, and the type's number as "type".
+///
+/// Of a directory it shows the types of all rings: a type that several of them have once, with the
+/// rings that have it unless all do. JSON has an object per ring and type, with "ring".
 ///
 /// Example: perfring types /dev/shm/flight
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A path, or shm:NAME
+    /// A path, shm:NAME, or a directory of rings
     #[arg(value_parser = args::location())]
     ring: Location,
-    /// One JSON object per line and type, with the keys of the type table and its number as "type"
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FiguresFormat,
 }
 
 #[derive(Serialize)]
 struct Line<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ring: Option<String>,
     r#type: u32,
     #[serde(flatten)]
     kind: &'a Type,
 }
 
+/// A ring's name and its types.
+type Ring = (Location, Shapes);
+
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let observer = Observer::open(&args.ring, Start::Oldest)?;
-    let shapes = Shapes::of(observer.types(), observer.anchors());
-    let mut out = BufWriter::new(io::stdout().lock());
-    write(&mut out, args, &shapes).map_err(Failure::output)?;
-    if observer.layout().types_size == 0 {
-        let how = "`perfring create --types-size` creates one with it";
-        note(&format!("{} was created without a type table; {how}", args.ring));
-    } else if shapes.table().is_empty() && shapes.damage().is_empty() {
-        note(&format!("no type was registered in {}", args.ring));
+    let several = matches!(&args.ring, Location::File(path) if path.is_dir());
+    let mut rings = Vec::new();
+    for ring in rings_of(&args.ring)? {
+        let observer = match Observer::open(&ring, Start::Oldest) {
+            Err(AttachError::NotFound { .. }) if several => continue, // removed meanwhile
+            opened => opened?,
+        };
+        detail(|| opened(&ring, observer.layout()));
+        let shapes = Shapes::of(observer.types(), observer.anchors());
+        if observer.layout().types_size == 0 {
+            let how = "`perfring create --types-size` creates one with it";
+            note(&format!("{ring} was created without a type table; {how}"));
+        } else if shapes.table().is_empty() && shapes.damage().is_empty() {
+            note(&format!("no type was registered in {ring}"));
+        }
+        rings.push((ring, shapes));
     }
-    match shapes.damage() {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = if args.format.is_json() {
+        write_json(&mut out, &rings, several)
+    } else {
+        write_text(&mut out, &rings)
+    };
+    written.and_then(|()| out.flush()).map_err(Failure::output)?;
+    let damage: Vec<String> = rings.iter().filter_map(damage).collect();
+    match &damage[..] {
         [] => Ok(()),
-        damage => Err(Failure::Damaged(format!(
-            "{}: {}",
-            args.ring,
-            damage.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-        ))),
+        damage => Err(Failure::Damaged(damage.join("; "))),
     }
 }
 
-fn write(out: &mut impl Write, args: &Args, shapes: &Shapes) -> io::Result<()> {
-    let width = columns::width();
-    for (nth, kind) in shapes.table().iter().enumerate() {
-        if args.json {
-            json::line(out, &Line { r#type: kind.id.get(), kind })?;
-        } else {
-            if nth > 0 {
-                writeln!(out)?;
-            }
-            text::write(out, kind, width)?;
+/// Returns what of a ring's table cannot be read.
+fn damage((ring, shapes): &Ring) -> Option<String> {
+    let damage: Vec<String> = shapes.damage().iter().map(ToString::to_string).collect();
+    (!damage.is_empty()).then(|| format!("{ring}: {}", damage.join("; ")))
+}
+
+fn write_json(out: &mut impl Write, rings: &[Ring], several: bool) -> io::Result<()> {
+    for (ring, shapes) in rings {
+        for kind in shapes.table().iter() {
+            let ring = several.then(|| name(ring));
+            json::line(out, &Line { ring, r#type: kind.id.get(), kind })?;
         }
     }
-    out.flush()
+    Ok(())
+}
+
+fn write_text(out: &mut impl Write, rings: &[Ring]) -> io::Result<()> {
+    let width = columns::width();
+    let mut kinds: Vec<(&Type, Vec<String>)> = Vec::new();
+    for (ring, shapes) in rings {
+        for kind in shapes.table().iter() {
+            match kinds.iter_mut().find(|(known, _)| *known == kind) {
+                Some((_, having)) => having.push(name(ring)),
+                None => kinds.push((kind, vec![name(ring)])),
+            }
+        }
+    }
+    for (nth, (kind, having)) in kinds.iter().enumerate() {
+        if nth > 0 {
+            writeln!(out)?;
+        }
+        let some = (having.len() < rings.len()).then_some(&having[..]);
+        text::write(out, kind, some, width)?;
+    }
+    Ok(())
+}
+
+/// Returns the name of a ring in its directory.
+fn name(ring: &Location) -> String {
+    let path = ring.path();
+    printable(&path.file_name().unwrap_or_default().to_string_lossy())
 }

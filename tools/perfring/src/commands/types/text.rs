@@ -14,11 +14,20 @@ const COLUMNS_MIN: usize = 48;
 /// The indent of a field's unit, help and labels if they do not fit beside it.
 const BELOW: usize = 4;
 
-pub(super) fn write(out: &mut impl Write, kind: &Type, width: Option<usize>) -> io::Result<()> {
+/// Writes a type; with the names of the rings that have it, if it is not all.
+pub(super) fn write(
+    out: &mut impl Write,
+    kind: &Type,
+    rings: Option<&[String]>,
+    width: Option<usize>,
+) -> io::Result<()> {
     writeln!(out, "{}", word(&kind.name))?;
     let mut line = |name: &str, text: &str| {
         writeln!(out, "{}", paragraph(&format!("  {name:<10} "), &one_text(text), width))
     };
+    if let Some(rings) = rings {
+        line("rings", &rings.join(", "))?;
+    }
     line("type", &number(kind.id.get()))?;
     line("version", &kind.version.to_string())?;
     line("encoding", &encoding(kind))?;
