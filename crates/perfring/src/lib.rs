@@ -40,6 +40,7 @@
 //! | `tokio` | | `perfring::tokio`: consumers and observers as streams |
 //! | `set` | | `perfring::set`: directories of rings, merged in the order of time |
 //! | `telemetry` | | `perfring::telemetry`: logs, spans and metrics with OpenTelemetry's names; `log` and `metrics` add sinks for the crates of these names |
+//! | `context` | | `perfring::context`: who a process is, as OpenTelemetry has it published; `telemetry` publishes it, and reads the thread's trace |
 //! | `tracing` | | `perfring::tracing`: a layer for the crate `tracing` |
 //!
 //! # Records with a shape
@@ -99,6 +100,8 @@ pub use perfring_producer::*;
 pub use perfring_types::bytemuck;
 pub use types::Record;
 
+#[cfg(feature = "context")]
+pub use perfring_context as context;
 #[cfg(feature = "set")]
 pub use perfring_set as set;
 #[cfg(feature = "telemetry")]

@@ -26,7 +26,8 @@ impl Resource {
     /// program's name, else `unknown_service`), `service.instance.id` (a random UUID), `process.executable.name`,
     /// `host.name`, `telemetry.sdk.*`, and the attributes of `OTEL_RESOURCE_ATTRIBUTES`. Pids are unique within one
     /// pid namespace, so it also has [`names::PID_NAMESPACE`], and in a container `container.id`, where the
-    /// process can see it.
+    /// process can see it. With the feature `context`, what another library has published as this process's context
+    /// precedes all of these, so that both speak of one `service.instance.id`.
     #[must_use]
     pub fn here() -> Self {
         let program = std::env::args_os().next().unwrap_or_default();
@@ -52,9 +53,32 @@ impl Resource {
         for (name, value) in reported.split(',').filter_map(|pair| pair.split_once('=')) {
             this = this.with(decoded(name.trim()), decoded(value.trim()));
         }
-        match std::env::var("OTEL_SERVICE_NAME") {
-            Ok(name) if !name.is_empty() => this.with("service.name", name),
-            _ => this,
+        if let Ok(name) = std::env::var("OTEL_SERVICE_NAME")
+            && !name.is_empty()
+        {
+            this = this.with("service.name", name);
+        }
+        #[cfg(feature = "context")]
+        if let Ok(Some(published)) = perfring_context::ProcessContext::own() {
+            for (name, value) in published.attributes {
+                this = this.with(name, value);
+            }
+        }
+        this
+    }
+
+    /// Publishes it as this process's context, for profilers and sidecars, unless the process has one. A sink does so
+    /// when it attaches; a forked child's at its first record.
+    ///
+    /// # Errors
+    /// See [`perfring_context::publish`].
+    #[cfg(feature = "context")]
+    pub fn publish(&self) -> std::io::Result<()> {
+        match perfring_context::ProcessContext::own() {
+            Ok(Some(_)) => Ok(()),
+            _ => perfring_context::publish(
+                self.attributes.iter().map(|(name, value)| (&**name, &**value)),
+            ),
         }
     }
 

@@ -169,7 +169,14 @@ impl Ring {
         if self.pid.swap(pid, Ordering::Relaxed) != pid {
             self.started.store(ids::started_anew(), Ordering::Relaxed);
             let _ = self.report_resource();
+            self.publish_context();
         }
+    }
+
+    /// Publishes the resource as the process's context, with the feature. A process that cannot is one without.
+    pub(crate) fn publish_context(&self) {
+        #[cfg(feature = "context")]
+        let _ = self.resource.publish();
     }
 
     /// Publishes the resource again at intervals, so that an overwrite ring still has it.

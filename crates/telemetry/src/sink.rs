@@ -62,6 +62,9 @@ pub fn options() -> Options {
 #[derive(Clone, Debug)]
 pub struct Sink {
     ring: Arc<Ring>,
+    /// Whether log records get trace and span of their thread's context.
+    #[cfg(feature = "context")]
+    thread_context: bool,
 }
 
 /// Why a sink cannot be opened.
@@ -133,9 +136,30 @@ impl Sink {
         for schema in &ALL {
             spare.register(schema).map_err(SinkError::First)?;
         }
-        let sink = Sink { ring: Ring::new(location, threads, spare, resource) };
+        let sink = Sink {
+            ring: Ring::new(location, threads, spare, resource),
+            #[cfg(feature = "context")]
+            thread_context: false,
+        };
         let _ = sink.ring.report_resource(); // if the ring is full now, it is published later
+        sink.ring.publish_context();
         Ok(sink)
+    }
+
+    /// Has each [`Log`](crate::Log) that names no trace say which trace and span its thread works for, as the process's
+    /// tracing library says in the thread context of OTEP 4947 (`otel_thread_ctx_v1`).
+    ///
+    /// ```
+    /// # use perfring_telemetry::{Resource, Sink, options};
+    /// # let dir = tempfile::tempdir()?;
+    /// let sink = Sink::create(dir.path().join("ring"), &options(), Resource::here())?.with_thread_context();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "context")]
+    #[must_use]
+    pub fn with_thread_context(mut self) -> Self {
+        self.thread_context = true;
+        self
     }
 
     /// Publishes a record of a built-in type.
@@ -144,7 +168,16 @@ impl Sink {
     /// See [`ReserveError`]. The loss is counted, so the result may be ignored.
     #[inline]
     pub fn emit<S: Signal>(&self, signal: &S) -> Result<(), ReserveError> {
-        self.write(S::SCHEMA.id, |writer| signal.fill(writer))
+        self.write(S::SCHEMA.id, |writer| {
+            #[cfg(feature = "context")]
+            if self.thread_context
+                && signal.may_have_trace()
+                && let Some(context) = perfring_context::ThreadContext::current()
+            {
+                return signal.fill_within((context.trace_id, context.span_id), writer);
+            }
+            signal.fill(writer);
+        })
     }
 
     /// Registers a type, for one call site or one instrument. Fields that are always the same are

@@ -14,6 +14,7 @@ pub(crate) mod ofd_lock;
     not(miri)
 ))]
 mod own_area;
+pub(crate) mod process_context;
 pub(crate) mod rseq;
 #[cfg_attr(
     not(all(
@@ -27,4 +28,5 @@ pub(crate) mod rseq;
 pub(crate) mod sequence;
 pub(crate) mod sigbus;
 mod sigbus_passing;
+pub(crate) mod thread_context;
 pub(crate) mod thread_id;

@@ -78,4 +78,14 @@ impl sealed::Fill for Log<'_> {
         }
         attributes(Class::Log, self.attributes, writer);
     }
+
+    fn may_have_trace(&self) -> bool {
+        self.trace_id.is_none()
+    }
+
+    fn fill_within(&self, (trace, span): sealed::Within, writer: &mut TaggedWriter<'_>) {
+        writer.bytes(LOG_TRACE, &trace);
+        writer.bytes(LOG_SPAN, &span);
+        self.fill(writer);
+    }
 }

@@ -20,8 +20,21 @@ pub trait Signal: sealed::Fill {
 pub(crate) mod sealed {
     use super::TaggedWriter;
 
+    /// A trace and a span.
+    pub type Within = ([u8; 16], [u8; 8]);
+
     pub trait Fill {
         fn fill(&self, writer: &mut TaggedWriter<'_>);
+
+        /// Whether it happens within a trace, if there is one, and does not say in which.
+        fn may_have_trace(&self) -> bool {
+            false
+        }
+
+        /// Fills in what happened within this trace and span, which it does not name itself.
+        fn fill_within(&self, _: Within, writer: &mut TaggedWriter<'_>) {
+            self.fill(writer);
+        }
     }
 }
 

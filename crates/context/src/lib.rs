@@ -1,0 +1,26 @@
+//! Who a process is, and which trace a thread works for, as OpenTelemetry has libraries say so without a network:
+//! the process context of [OTEP 4719] and the thread context of [OTEP 4947]. Linux only.
+//!
+//! A process publishes its resource (`service.name`, `service.instance.id`, ...) in a mapping that others find by its name
+//! in `/proc/PID/maps`. So a sidecar knows of a ring's producer which service it is, although no record says so:
+//!
+//! ```
+//! use perfring_context::{ProcessContext, publish};
+//!
+//! publish([("service.name", "shop"), ("service.version", "2.1.0")])?;
+//!
+//! // In any process that may trace that one (`ptrace(2)`): its user, or CAP_SYS_PTRACE.
+//! let shop = ProcessContext::of(std::process::id())?.unwrap();
+//! assert_eq!(shop.get("service.name"), Some("shop"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [OTEP 4719]: https://github.com/open-telemetry/opentelemetry-specification/blob/main/oteps/profiles/4719-process-ctx.md
+//! [OTEP 4947]: https://github.com/open-telemetry/opentelemetry-specification/blob/main/oteps/profiles/4947-thread-ctx.md
+#![forbid(unsafe_code)]
+
+mod message;
+mod process;
+
+pub use perfring_shm::{PROCESS_CONTEXT_MOST, ThreadContext};
+pub use process::{ContextError, ProcessContext, publish};
