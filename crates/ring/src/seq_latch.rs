@@ -59,6 +59,14 @@ impl SeqLatchWriter {
         self.end_write(copy, seq);
     }
 
+    /// Returns whether the copy that is written next is the last but one of this writer, which has written both: another
+    /// writer that continued after this one has begun with that copy.
+    #[inline(always)]
+    pub(crate) fn has_next<const N: usize>(&self, seq_latch: &SeqLatch<N>) -> bool {
+        // Relaxed: another writer's number says enough, whatever of it is seen.
+        seq_latch.copies[self.next & 1][0].load(Ordering::Relaxed) == self.seq.wrapping_sub(1)
+    }
+
     /// Writes a copy with the next number, if all other words of that copy are as they should be: only these,
     /// from `at` on, are stored.
     #[inline(always)]
@@ -68,7 +76,7 @@ impl SeqLatchWriter {
         at: usize,
         words: &[u64; M],
     ) {
-        let (copy, seq) = (&seq_latch.copies[self.next], self.seq.wrapping_add(1));
+        let (copy, seq) = (&seq_latch.copies[self.next & 1], self.seq.wrapping_add(1));
         copy[0].store(seq, Ordering::Relaxed);
         fence(Ordering::Release); // G, pairs with H: as in `write_as`
         for (to, from) in copy[at..at + M].iter().zip(words) {
@@ -81,7 +89,7 @@ impl SeqLatchWriter {
     fn end_write<const N: usize>(&mut self, copy: &[AtomicU64; N], seq: u64) {
         copy[N - 1].store(seq, Ordering::Release); // G, pairs with H
         self.seq = seq;
-        self.next = 1 - self.next;
+        self.next ^= 1;
     }
 }
 
