@@ -78,7 +78,12 @@ fn each_refusal_of_an_exclusive_ring_is_in_the_page_when_it_returns() {
             0 => while reader.next(ring).unwrap().0.is_some() {},
             1 => drop(reader.next(ring).unwrap()),
             2 => writer.begin_batch(ring),
-            3 => drop((writer.publish(ring, Wake::Auto), writer = attach())),
+            3 => {
+                let _ = writer.publish(ring, Wake::Auto);
+                let before = writer.totals();
+                writer = attach();
+                assert_eq!(writer.totals(), before, "the next one has all from the page");
+            }
             _ => {}
         }
         reader.release(ring);
@@ -169,7 +174,11 @@ fn each_refusal_of_a_shared_ring_is_in_its_slot_when_it_returns() {
                     };
                 }
             }
-            8 if open[who].is_none() => writers[who] = attach(who as u32),
+            8 if open[who].is_none() => {
+                let before = writers[who].totals(at);
+                writers[who] = attach(who as u32);
+                assert_eq!(writers[who].totals(at), before, "the next one has all from the slot");
+            }
             _ => {}
         }
         reader.release(ring);

@@ -181,18 +181,19 @@ impl SharedWriter {
         let (header, end) = (at.ring.header, start + word.size());
         // Relaxed: A or O publishes it.
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
-        self.room.figures.add_written(*at, start, 1, word.size());
-        running::expect(*at, 1);
+        self.room.figures.add_written(at.slots, start, 1, word.size());
+        running::expect(header, 1);
         // Nothing is open before it: no other process can move the head elsewhere. (B)
         if header.data_head.load(Ordering::Acquire) == start {
             header.data_head.store(end, Ordering::Release); // A, pairs with B: it is committed
             header.shared.producer_pos.store(end, Ordering::Release); // O
             self.room.owner.unlock(*at);
-            return self.ends.wake(*at, wake, end);
+            return self.ends.wake(header, wake, end);
         }
         header.shared.producer_pos.store(end, Ordering::Release); // O: it is committed
         self.room.owner.unlock(*at);
-        self.ends.ended(*at, liveness, wake, end)
+        let (data, slots) = (at.ring.data, at.slots);
+        self.ends.ended(header, data, slots, liveness, wake, end)
     }
 
     /// Reserves space for a record, marked as open. Any number can be open at a time, and end in
@@ -313,7 +314,7 @@ impl SharedWriter {
         if word.size() < size {
             running::leave(at, start + word.size(), size - word.size(), 0);
         }
-        self.room.figures.add_written(at, start, 1, word.size());
+        self.room.figures.add_written(at.slots, start, 1, word.size());
         self.room.own_open.remove(start);
         self.ends.end(at, liveness, start, word, size, wake)
     }
@@ -337,7 +338,7 @@ impl SharedWriter {
         // The rest of its range is free when the next one is. Relaxed: N publishes it.
         let len_word = at.ring.word(start + 8 + 8 * aux_record::LEN as u64);
         len_word.store(len as u64, Ordering::Relaxed);
-        self.room.figures.add_written(at, start, 1, word.size());
+        self.room.figures.add_written(at.slots, start, 1, word.size());
         self.forget(start);
         self.ends.end(at, liveness, start, word, word.size(), wake)
     }
@@ -411,7 +412,7 @@ impl SharedWriter {
         if span.left() > 0 || records > 1 {
             running::leave(at, span.next(), span.left(), records - 1);
         }
-        self.room.figures.add_written(at, start, records, span.used);
+        self.room.figures.add_written(at.slots, start, records, span.used);
         self.room.own_open.remove(start);
         self.ends.end(at, liveness, start, RecordWord::from_raw(span.first), span.size, wake)
     }
@@ -435,7 +436,7 @@ impl SharedWriter {
         {
             self.room.expect_refusals(at.ring, size);
         }
-        self.ends.wake(at, Wake::Force, at.ring.head())
+        self.ends.wake(at.ring.header, Wake::Force, at.ring.head())
     }
 
     /// Prepares the producer's exit: reports unreported losses, if there is room. Returns whether a

@@ -137,11 +137,11 @@ impl Figures {
 
     /// Counts what is committed at `pos`, before the store that commits it.
     #[inline(always)]
-    pub(crate) fn add_written(&mut self, at: Shared<'_>, pos: u64, records: u64, bytes: u64) {
+    pub(crate) fn add_written(&mut self, slots: &[Slot], pos: u64, records: u64, bytes: u64) {
         self.written.records = self.written.records.wrapping_add(records);
         self.written.bytes = self.written.bytes.wrapping_add(bytes);
         let words = [0, pos, self.written.records, self.written.bytes, 0];
-        self.written_seq_latch.write(&at.slots[self.index as usize].written, &words);
+        self.written_seq_latch.write(&slots[self.index as usize].written, &words);
     }
 
     pub(crate) fn add_discarded(&mut self, at: Shared<'_>, pos: u64, bytes: u64) {
