@@ -132,6 +132,33 @@ fn each_refusal_of_an_exclusive_ring_is_in_the_page_when_it_returns() {
     assert_eq!(totals.producer.reported, expected);
 }
 
+#[test]
+fn a_refusal_beside_another_producer_changes_nothing() {
+    let heap = HeapRing::new(SIZE, Policy::Drop).unwrap();
+    let ring = heap.ring();
+    let attach = || Writer::attach(ring, heap.layout(), Fences::Asymmetric).unwrap();
+    let mut first = attach();
+    while let Ok(reserved) = first.reserve_plain_or_count(ring, KIND, 64) {
+        let _ = first.commit_and_publish(ring, reserved, 64, Wake::No);
+    }
+    while first.reserve_plain_or_count(ring, KIND, 64).unwrap_err() != Denied::FullAgain {
+        let _ = first.refuse(ring, Refusal::Full, 64);
+    }
+    // Its second copy is another's, or both are.
+    for refusals in 0..3 {
+        let mut second = attach();
+        for _ in 0..refusals {
+            let _ = second.refuse(ring, Refusal::Full, 64);
+        }
+        let words =
+            || heap.header().producer.copies.as_flattened().iter().map(|word| word.load(Relaxed));
+        let before: Vec<u64> = words().collect();
+        let denied = first.reserve_plain_or_count(ring, KIND, 64).unwrap_err();
+        assert_eq!(denied, Denied::Uncounted(Refusal::Replaced));
+        assert!(words().eq(before));
+    }
+}
+
 struct Alive;
 
 impl Liveness for Alive {
