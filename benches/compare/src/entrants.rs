@@ -88,6 +88,7 @@ pub static ALL: &[Entry] = contestants! {
     "floor batch" Limit limits::Slots<64, false>;
     "floor back" Limit limits::Slots<1, true>;
     "floor batch back" Limit limits::Slots<64, true>;
+    "floor lock word" Limit limits::LockWord;
     "perfring publish" Ours perfring::Calls<Publish>;
     "perfring publish_timeout" Ours perfring::Calls<PublishTimeout>;
     "perfring reserve_timeout" Ours perfring::Calls<ReserveTimeout>;

@@ -4,7 +4,7 @@ use crate::errors::ReserveError;
 use crate::shared_producer::SharedProducer;
 use crate::space::{SPINS, spin};
 use perfring_abi::RecordType;
-use perfring_ring::Refusal;
+use perfring_ring::{Refusal, Wake};
 use perfring_shm::SharedReservation;
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,9 @@ impl SharedProducer {
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
     pub fn try_publish_as(&self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        self.publish_timeout(kind, payload, Duration::ZERO)
+        let refused = |refusal| self.refuse(refusal, payload.len());
+        let other = || self.try_publish_other(kind, payload).map_err(refused);
+        self.window.publish_at_once(kind, payload, Wake::Auto, refused, other)
     }
 
     /// Reserves space as [`SharedProducer::reserve`] does, and waits as little as
@@ -112,6 +114,9 @@ impl SharedProducer {
         timeout: Duration,
         len: usize,
     ) -> Result<(), Refusal> {
+        if timeout.is_zero() {
+            return Err(refusal); // without a look at the clock
+        }
         let waiting =
             waiting.get_or_insert_with(|| Waiting { since: Instant::now(), nap: NAP, spun: 0 });
         let left = timeout.saturating_sub(waiting.since.elapsed());

@@ -265,7 +265,11 @@ impl SharedProducer {
     }
 
     /// Publishes a record of any length in a ring with timestamps or without.
-    fn try_publish_other(&self, kind: RecordType, payload: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn try_publish_other(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+    ) -> Result<(), Refusal> {
         if payload.len() <= SharedWindow::UNDER_LOCK_MAX {
             return self.window.try_publish_at(kind, payload, Wake::Auto, self.now());
         }

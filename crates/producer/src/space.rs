@@ -31,7 +31,7 @@ pub(crate) fn put(
     end: End,
 ) -> Result<(), ReserveError> {
     let refused = |window: &mut WriteWindow, refusal| refuse(window, refusal, payload.len());
-    window.put(kind, payload, end, |keeper| clock.timestamp(keeper), refused)
+    window.put_or_count(kind, payload, end, |keeper| clock.timestamp(keeper), refused)
 }
 
 /// Writes one record as [`put`] does, and waits for space for at most `timeout`.
@@ -76,7 +76,7 @@ pub(crate) fn reserve<'a>(
     end: End,
 ) -> Result<Reservation<'a>, ReserveError> {
     let refused = |window: &mut WriteWindow, refusal| refuse(window, refusal, len);
-    window.reserve_or(kind, len, end, |keeper| clock.timestamp(keeper), refused)
+    window.reserve_or_count(kind, len, end, |keeper| clock.timestamp(keeper), refused)
 }
 
 /// Reserves space as [`reserve`] does, and waits for it for at most `timeout`.
@@ -146,9 +146,10 @@ pub(crate) fn wait(
     len: usize,
     timeout: Duration,
 ) -> Result<(), Refusal> {
-    let since = Instant::now();
-    // A timeout of zero does not spin either.
-    let mut spun = if timeout.is_zero() { SPINS } else { 0 };
+    if timeout.is_zero() {
+        return Err(refusal); // without a look at the clock
+    }
+    let (since, mut spun) = (Instant::now(), 0);
     while refusal == Refusal::Full {
         if spun < SPINS {
             spun += 1;

@@ -98,7 +98,7 @@ pub use producer::loan::{Changed, Hot};
 pub use read_error::ReadError;
 pub use record::{Corrupt, Found, Frame, Lost, Range};
 pub use recount::newest_timestamp;
-pub use reserve::{Refusal, Reserved};
+pub use reserve::{Denied, Refusal, Reserved};
 pub use shared::cpu::{OPEN, Sequence, close, is_awaited, owes_wake, section};
 pub use shared::locked_room::Unattached;
 pub use shared::owner::{LOCK_ROUNDS, Recovered, recover};

@@ -44,6 +44,45 @@ pub enum Refusal {
     },
 }
 
+/// Why nothing was reserved by a call that counts some refusals itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// The ring is full, as at the last refusals, and the loss is counted.
+    FullAgain,
+    /// A refusal that is still to be counted.
+    Uncounted(Refusal),
+}
+
+impl From<Refusal> for Denied {
+    #[inline(always)]
+    fn from(refusal: Refusal) -> Self {
+        Denied::Uncounted(refusal)
+    }
+}
+
+/// The sizes of records that a full ring is known to have no room for, as long as its tail stays where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FullFor {
+    least: u64,
+    /// How much larger they can be.
+    more: u64,
+}
+
+impl FullFor {
+    pub(crate) const NONE: Self = FullFor { least: u64::MAX, more: 0 };
+
+    /// Of a ring of so many bytes that is full for a record of this size with so many bytes of markers before it. A
+    /// larger record needs more room, as long as markers are due before it.
+    pub(crate) fn of(data_size: u64, markers: u64, size: u64) -> Self {
+        FullFor { least: size, more: (data_size - 1).saturating_sub(markers + size) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn has(self, size: u64) -> bool {
+        size.wrapping_sub(self.least) <= self.more
+    }
+}
+
 /// Space for one record, still to be committed or discarded.
 ///
 /// Only a producer creates one, and its position is the writer's own: a token that is dropped

@@ -11,7 +11,9 @@ const TRIES: u32 = if cfg!(loom) { 3 } else { 1000 };
 #[derive(Debug, Default)]
 pub(crate) struct SeqLatchWriter {
     seq: u64,
-    next: usize,
+    /// The lowest bit of this and `seq` says which copy is written next, so that a write with the next number changes
+    /// `seq` alone.
+    phase: u64,
 }
 
 impl SeqLatchWriter {
@@ -21,10 +23,13 @@ impl SeqLatchWriter {
     pub(crate) fn after<const N: usize>(seq_latch: &SeqLatch<N>, kept: Option<&Whole<N>>) -> Self {
         let numbers =
             [0, 1].map(|copy| read_copy(seq_latch, copy).map_or(0, |whole| whole.words[0]));
-        SeqLatchWriter {
-            seq: numbers[0].max(numbers[1]),
-            next: kept.map_or(0, |whole| 1 - whole.copy),
-        }
+        let seq = numbers[0].max(numbers[1]);
+        SeqLatchWriter { seq, phase: seq ^ kept.map_or(0, |whole| 1 - whole.copy as u64) }
+    }
+
+    #[inline(always)]
+    fn next<'a, const N: usize>(&self, seq_latch: &'a SeqLatch<N>) -> &'a [AtomicU64; N] {
+        &seq_latch.copies[(self.seq ^ self.phase) as usize & 1]
     }
 
     /// Returns whether another writer has continued after this one. A lesser number is none's: the page is
@@ -39,7 +44,8 @@ impl SeqLatchWriter {
     #[inline]
     pub(crate) fn write<const N: usize>(&mut self, seq_latch: &SeqLatch<N>, words: &[u64; N]) {
         let seq = self.seq.wrapping_add(1);
-        self.write_as(seq_latch, seq, words);
+        write_copy(self.next(seq_latch), seq, 1, &words[1..N - 1]);
+        self.seq = seq;
     }
 
     /// Writes a copy with a number that the caller knows to rise: the position of the tail mark.
@@ -50,13 +56,17 @@ impl SeqLatchWriter {
         seq: u64,
         words: &[u64; N],
     ) {
-        let copy = &seq_latch.copies[self.next];
-        copy[0].store(seq, Ordering::Relaxed);
-        fence(Ordering::Release); // G, pairs with H: the body is never seen before the first word
-        for (to, from) in copy[1..N - 1].iter().zip(&words[1..N - 1]) {
-            to.store(*from, Ordering::Relaxed);
-        }
-        self.end_write(copy, seq);
+        write_copy(self.next(seq_latch), seq, 1, &words[1..N - 1]);
+        self.phase ^= self.seq ^ seq ^ 1;
+        self.seq = seq;
+    }
+
+    /// Returns whether the copy that is written next is the last but one of this writer, which has written both: another
+    /// writer that continued after this one has begun with that copy.
+    #[inline(always)]
+    pub(crate) fn has_next<const N: usize>(&self, seq_latch: &SeqLatch<N>) -> bool {
+        // Relaxed: another writer's number says enough, whatever of it is seen.
+        self.next(seq_latch)[0].load(Ordering::Relaxed) == self.seq.wrapping_sub(1)
     }
 
     /// Writes a copy with the next number, if all other words of that copy are as they should be: only these,
@@ -68,21 +78,21 @@ impl SeqLatchWriter {
         at: usize,
         words: &[u64; M],
     ) {
-        let (copy, seq) = (&seq_latch.copies[self.next], self.seq.wrapping_add(1));
-        copy[0].store(seq, Ordering::Relaxed);
-        fence(Ordering::Release); // G, pairs with H: as in `write_as`
-        for (to, from) in copy[at..at + M].iter().zip(words) {
-            to.store(*from, Ordering::Relaxed);
-        }
-        self.end_write(copy, seq);
-    }
-
-    #[inline(always)]
-    fn end_write<const N: usize>(&mut self, copy: &[AtomicU64; N], seq: u64) {
-        copy[N - 1].store(seq, Ordering::Release); // G, pairs with H
+        let seq = self.seq.wrapping_add(1);
+        write_copy(self.next(seq_latch), seq, at, words);
         self.seq = seq;
-        self.next = 1 - self.next;
     }
+}
+
+/// Stores words of a copy, from `at` on, between its two numbers.
+#[inline(always)]
+fn write_copy<const N: usize>(copy: &[AtomicU64; N], seq: u64, at: usize, words: &[u64]) {
+    copy[0].store(seq, Ordering::Relaxed);
+    fence(Ordering::Release); // G, pairs with H: the body is never seen before the first word
+    for (to, from) in copy[at..N - 1].iter().zip(words) {
+        to.store(*from, Ordering::Relaxed);
+    }
+    copy[N - 1].store(seq, Ordering::Release); // G, pairs with H
 }
 
 pub(crate) struct Whole<const N: usize> {

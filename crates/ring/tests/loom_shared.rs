@@ -22,8 +22,8 @@ use perfring_abi::atomic::death;
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Found, Liveness, Observer, OwnerInfo, Reader, Refusal, RingTotals, Seen, SharedWriter,
-    SlotFigures, Start, Wake, recover,
+    Denied, Fences, Found, Liveness, Observer, OwnerInfo, Reader, Refusal, RingTotals, Seen,
+    SharedWriter, SlotFigures, Start, Wake, recover,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
@@ -208,6 +208,64 @@ fn one_that_publishes_beside_one_that_commits() {
 #[test]
 fn one_that_discards_beside_a_batch() {
     two("discard and batch", [Act::Discard, Act::Batch]);
+}
+
+/// Refusals without the lock, beside a reader that makes room and a producer that takes it: each is counted once, and none
+/// comes after the room that was seen to be there.
+#[test]
+fn refusals_without_the_lock_are_counted_beside_others() {
+    model("refusals without the lock", 3, |hits| {
+        let world = World::new(64, Policy::Drop);
+        let mut reader = Reader::attach(world.heap.ring(), Fences::Full).unwrap();
+        let (at, who) = (world.heap.shared(), OwnerInfo::default());
+        let (layout, fences) = (world.heap.layout(), Fences::Asymmetric);
+        let mut one = SharedWriter::attach(at, layout, fences, 0, &who, &world.liveness).unwrap();
+        let mut other = world.attach(1);
+        let mut written = 0;
+        let mut publish = |again: &mut u64, refused: &mut u64| {
+            let (at, kind) = (world.heap.shared(), RecordType::BYTES);
+            match one.publish_or_count(at, &world.liveness, kind, 16, Wake::No, |_| {}) {
+                Ok(_) => return true,
+                Err(Denied::FullAgain) => *again += 1,
+                Err(Denied::Uncounted(refusal)) => drop(one.refuse(at, refusal, 16)),
+            }
+            *refused += 1;
+            false
+        };
+        let (mut again, mut refused) = (0, 0);
+        while publish(&mut again, &mut refused) {
+            written += 1;
+        }
+        assert!(!publish(&mut again, &mut refused));
+        let beside = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let done = world.act(&mut other, Act::Publish, 7);
+                if let Err(refusal) = done {
+                    let _ = other.refuse(world.heap.shared(), refusal, 16);
+                }
+                u64::from(done.is_ok())
+            })
+        };
+        let reads = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                assert!(matches!(reader.next(world.heap.ring()), Ok((Some(Found::Record(_)), _))));
+                reader.release(world.heap.ring());
+            })
+        };
+        written += u64::from(publish(&mut again, &mut refused));
+        reads.join().unwrap();
+        let others = beside.join().unwrap();
+        written += others;
+        refused += 1 - others;
+        let last = publish(&mut again, &mut refused);
+        written += u64::from(last);
+        let totals = RingTotals::of(world.heap.shared(), Policy::Drop, |_| false).unwrap();
+        assert_eq!(totals.producer.refused.full.records, refused);
+        assert_eq!((totals.producer.written.records, written), (3, 3), "room for one more");
+        hits.fetch_add(again, Relaxed);
+    });
 }
 
 /// Two open reservations are ended by their owners at the same time: at least one sees the other

@@ -1,6 +1,6 @@
 //! What the exclusive producer has written and lost: its totals, and what was committed since.
 
-use crate::counters::{Count, ProducerTotals, Refused};
+use crate::counters::{Count, ProducerTotals};
 use crate::record::{Corrupt, write_lost};
 use crate::recount::bring_up;
 use crate::reserve::Refusal;
@@ -8,7 +8,7 @@ use crate::seq_latch::{self, SeqLatchWriter};
 use crate::time;
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{LOST_SIZE, Layout, producer_totals as p};
+use perfring_abi::{Header, LOST_SIZE, Layout, producer_totals as p};
 
 /// A record and its bytes in [`Account::since`].
 const ONE_RECORD: u64 = 1 << 32;
@@ -22,8 +22,9 @@ pub(crate) struct Account {
     /// All counts, true at their own position; `since` has what was committed after it.
     pub(super) totals: ProducerTotals,
     seq_latch: SeqLatchWriter,
-    /// How many of the page's two copies are of [`Account::pos`]: those differ in nothing but in what was refused,
-    /// as all else that changes the totals moves the position.
+    /// How many of the page's two copies are of [`Account::pos`], and newer than what was refused for another cause than
+    /// a full ring: those differ in nothing but the count of `full`, as all else that changes the totals moves the
+    /// position.
     alike: u32,
     timed: bool,
     /// The newest timestamp: no later one is less.
@@ -87,11 +88,14 @@ impl Account {
     }
 
     pub(crate) fn refuse(&mut self, refusal: Refusal, size: u64) {
-        let cause = match refusal {
-            Refusal::TooLarge { .. } => &mut self.totals.refused.too_large,
-            _ => &mut self.totals.refused.full,
-        };
-        cause.add(size);
+        let refused = &mut self.totals.refused;
+        match refusal {
+            Refusal::TooLarge { .. } => {
+                self.alike = 0;
+                refused.too_large.add(size);
+            }
+            _ => refused.full.add(size),
+        }
     }
 
     /// Returns how many causes of loss are still to be reported in the stream. An exclusive ring
@@ -132,18 +136,30 @@ impl Account {
         }
     }
 
-    /// Counts one more record of `size` bytes that a full ring refused, in the page too, if the page's two copies are
-    /// alike and true: only the counts of refusals are stored then. Returns whether it did.
+    /// Returns whether the totals in the page are true here.
     #[inline(always)]
-    pub(crate) fn refuse_again(&mut self, ring: Ring<'_>, size: u64) -> bool {
-        if self.since != 0 || self.alike < 2 || self.is_replaced(ring) {
+    pub(crate) fn is_true(&self) -> bool {
+        self.since == 0
+    }
+
+    /// Returns whether they are, and the page's two copies differ in nothing but the count of `full`.
+    pub(crate) fn is_alike(&self) -> bool {
+        self.is_true() && self.alike >= 2
+    }
+
+    /// Counts one more record of `size` bytes that a full ring refused, in the page too, where
+    /// [`Account::is_alike`]: nothing else is stored. Returns false, and does nothing, if another producer may have
+    /// attached.
+    #[inline(always)]
+    pub(crate) fn refuse_again(&mut self, header: &Header, size: u64) -> bool {
+        debug_assert!(self.is_alike());
+        if !self.seq_latch.has_next(&header.producer) {
             return false;
         }
-        let refused = &mut self.totals.refused;
-        refused.full.add(size);
-        let Refused { full, too_large, .. } = *refused;
-        let words = [full.records, full.bytes, too_large.records, too_large.bytes];
-        self.seq_latch.write_some(&ring.header.producer, p::REFUSED, &words);
+        let full = &mut self.totals.refused.full;
+        full.add(size);
+        let words = [full.records, full.bytes];
+        self.seq_latch.write_some(&header.producer, p::REFUSED, &words);
         true
     }
 

@@ -13,7 +13,7 @@ use crate::producer::ranges::Ranges;
 use crate::producer::room::Room;
 use crate::record::{BODY_LEN, Corrupt};
 use crate::recount::{bring_up, totals_interval};
-use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
+use crate::reserve::{Denied, Refusal, Reserved, fill, max_len, refused_size};
 use crate::time::{self, Reading};
 use crate::view::{Liveness, Ring, sane};
 use crate::wait::{Fences, Wake, claim_wake};
@@ -35,6 +35,12 @@ pub struct Writer {
     timestamp: usize,
     fences: Fences,
     ranges: Ranges,
+}
+
+/// Counts a refusal that is as the last ones, if it is.
+#[inline(always)]
+fn count_again(ring: Ring<'_>, room: &mut Room, size: u64) -> Result<(), Denied> {
+    if room.refuse_again(ring.header, size) { Err(Denied::FullAgain) } else { Ok(()) }
 }
 
 impl Writer {
@@ -73,9 +79,6 @@ impl Writer {
     /// `now` is called for the current time of the timestamps' clock, if it is needed. The record
     /// of a timed ring gets that, or the timestamp of the record before it, if that is later.
     ///
-    /// The result is built in one place, so that what the caller's compiler knows of the length is
-    /// not lost where its branches join.
-    ///
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
@@ -86,8 +89,38 @@ impl Writer {
         len: usize,
         now: impl FnOnce(&mut Self) -> u64,
     ) -> Result<Reserved, Refusal> {
+        self.reserve(ring, kind, len, now, |_, _| Ok(()))
+    }
+
+    /// Like [`Writer::try_reserve`], but counts the refusal if it is as the last ones: for a caller that
+    /// calls [`Writer::refuse`] for any other.
+    ///
+    /// # Errors
+    /// See [`Denied`].
+    #[inline(always)]
+    pub fn reserve_or_count(
+        &mut self,
+        ring: Ring<'_>,
+        kind: RecordType,
+        len: usize,
+        now: impl FnOnce(&mut Self) -> u64,
+    ) -> Result<Reserved, Denied> {
+        self.reserve(ring, kind, len, now, |room, size| count_again(ring, room, size))
+    }
+
+    /// The result is built in one place, so that what the caller's compiler knows of the length is
+    /// not lost where its branches join.
+    #[inline(always)]
+    fn reserve<E: From<Refusal>>(
+        &mut self,
+        ring: Ring<'_>,
+        kind: RecordType,
+        len: usize,
+        now: impl FnOnce(&mut Self) -> u64,
+        shortly: impl FnOnce(&mut Room, u64) -> Result<(), E>,
+    ) -> Result<Reserved, E> {
         let (start, lead) = if len < self.plain_end {
-            (self.place::<0>(ring, kind, len, 0)?, 0)
+            (self.place::<0, E>(ring, kind, len, 0, shortly)?, 0)
         } else {
             let now = now(self);
             self.place_other(ring, kind, len, now)?
@@ -108,10 +141,35 @@ impl Writer {
         kind: RecordType,
         len: usize,
     ) -> Result<Reserved, Refusal> {
+        self.reserve_plain(ring, kind, len, |_, _| Ok(()))
+    }
+
+    /// Like [`Writer::try_reserve_plain`], but counts a refusal as [`Writer::reserve_or_count`] does.
+    ///
+    /// # Errors
+    /// See [`Denied`].
+    #[inline(always)]
+    pub fn reserve_plain_or_count(
+        &mut self,
+        ring: Ring<'_>,
+        kind: RecordType,
+        len: usize,
+    ) -> Result<Reserved, Denied> {
+        self.reserve_plain(ring, kind, len, |room, size| count_again(ring, room, size))
+    }
+
+    #[inline(always)]
+    fn reserve_plain<E: From<Refusal>>(
+        &mut self,
+        ring: Ring<'_>,
+        kind: RecordType,
+        len: usize,
+        shortly: impl FnOnce(&mut Room, u64) -> Result<(), E>,
+    ) -> Result<Reserved, E> {
         if len >= self.plain_end {
-            return Err(Refusal::TooLarge { len, max: self.max_len });
+            return Err(Refusal::TooLarge { len, max: self.max_len }.into());
         }
-        let start = self.place::<0>(ring, kind, len, 0)?;
+        let start = self.place::<0, E>(ring, kind, len, 0, shortly)?;
         Ok(Reserved { start, kind, len, lead: 0 })
     }
 
@@ -128,21 +186,24 @@ impl Writer {
             return self.place_large(ring.header, ring.data, len, now);
         }
         if self.timestamp == 0 {
-            return Ok((self.place::<0>(ring, kind, len, 0)?, 0));
+            return Ok((self.place::<0, _>(ring, kind, len, 0, |_, _| Ok(()))?, 0));
         }
         const TIMESTAMP: usize = TIMESTAMP_LEN as usize;
-        Ok((self.place::<TIMESTAMP>(ring, kind, len, now)?, TIMESTAMP as u64))
+        let start = self.place::<TIMESTAMP, _>(ring, kind, len, now, |_, _| Ok(()))?;
+        Ok((start, TIMESTAMP as u64))
     }
 
     #[inline(always)]
-    fn place<const TIMESTAMP: usize>(
+    fn place<const TIMESTAMP: usize, E: From<Refusal>>(
         &mut self,
         ring: Ring<'_>,
         kind: RecordType,
         len: usize,
         now: u64,
-    ) -> Result<u64, Refusal> {
-        let start = self.room.place(ring, record_size(len + TIMESTAMP))?;
+        shortly: impl FnOnce(&mut Room, u64) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let size = record_size(len + TIMESTAMP);
+        let start = self.room.place(ring, size, |room| shortly(room, size))?;
         // The header is stored now, in order with the payload after it: at commit, a reader that
         // runs ahead may have taken its line back. It is not read before the head has passed it.
         // Relaxed: A publishes it, and E came before it.
@@ -172,7 +233,7 @@ impl Writer {
         }
         let tail = self.ranges.find_room(ring, policy, need)?;
         let word = RecordWord::aux();
-        let start = self.room.place(ring, word.size())?;
+        let start = self.room.place(ring, word.size(), |_| Ok::<_, Refusal>(()))?;
         // Relaxed, as in `place`.
         ring.word(start).store(word.raw(), Ordering::Relaxed);
         self.ranges.make_room(ring, policy, tail);
@@ -314,18 +375,21 @@ impl Writer {
     /// whether the caller owes the consumer a wake, since a full ring needs to be read.
     #[inline]
     pub fn refuse(&mut self, ring: Ring<'_>, refusal: Refusal, len: usize) -> bool {
-        // Most often it is one of many, and nothing else has happened since the last.
-        if refusal == Refusal::Full
-            && len < self.plain_end
-            && self.fences == Fences::Asymmetric
-            // Relaxed: nothing is published, so this orders nothing.
-            && ring.header.wait.armed.load(Ordering::Relaxed) == 0
-            && self.room.account.refuse_again(ring, record_size(len))
-        {
-            self.room.poll_again();
-            return false;
+        if refusal == Refusal::Full && self.expects_refusals_of(len) {
+            let size = record_size(len);
+            self.room.expect_refusals(ring, size);
+            if self.room.refuse_again(ring.header, size) {
+                return false;
+            }
         }
         self.refuse_first(ring.header, ring.data, refusal, len)
+    }
+
+    /// Returns whether the refusal of a payload is like that of any other: where a reader goes to sleep without a fence of
+    /// this producer, and the record is a plain one.
+    #[inline]
+    fn expects_refusals_of(&self, len: usize) -> bool {
+        len < self.plain_end && self.fences == Fences::Asymmetric
     }
 
     #[inline(never)]
@@ -350,6 +414,9 @@ impl Writer {
         self.room.poll_again();
         let owed = self.publish(ring, Wake::Force);
         self.room.account.begin(ring);
+        if refusal == Refusal::Full && self.expects_refusals_of(len) {
+            self.room.expect_refusals(ring, size);
+        }
         owed
     }
 

@@ -6,7 +6,7 @@ use crate::producer::account::Account;
 use crate::producer::tail::Tail;
 use crate::record::Corrupt;
 use crate::recount::totals_interval;
-use crate::reserve::Refusal;
+use crate::reserve::{FullFor, Refusal};
 use crate::view::Ring;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, Report};
@@ -22,9 +22,12 @@ pub(crate) struct Room {
     /// What `data_head` holds while something is held back; at all other times that is `pos`.
     pub(super) held: Option<u64>,
     pub(super) tail: Tail,
-    /// A record of this size, with the markers before it, was refused by a drop ring that was full up to
-    /// [`Room::tail`]. It is full for that size until the tail moves: what is published meanwhile only takes more room.
+    /// A drop ring is full for a record of this size, with the markers before it, or of more, until the tail moves from
+    /// [`Room::tail`]: what is published meanwhile only takes more room.
     full_for: u64,
+    /// Of those, the records whose refusal [`Room::refuse_again`] counts: the limits are 0, so that each reservation is
+    /// asked about, and the page's two copies of the totals were alike when the limits were set to 0.
+    again: FullFor,
     pub(super) policy: Policy,
     evict: Evict,
     report: Report,
@@ -46,7 +49,7 @@ impl Room {
             Policy::Drop => Tail::of_consumer(tail),
         };
         let Layout { policy, evict, report, .. } = *layout;
-        let (limit, evict_limit, held, full_for) = (0, 0, None, u64::MAX);
+        let (limit, evict_limit, held, full_for, again) = (0, 0, None, u64::MAX, FullFor::NONE);
         let waits = None;
         let room = Room {
             account,
@@ -55,6 +58,7 @@ impl Room {
             held,
             tail,
             full_for,
+            again,
             policy,
             evict,
             report,
@@ -100,19 +104,48 @@ impl Room {
 
     /// Makes the next reservation recompute the limits.
     pub(crate) fn poll_again(&mut self) {
-        (self.limit, self.evict_limit) = (0, 0);
+        (self.limit, self.evict_limit, self.again) = (0, 0, FullFor::NONE);
     }
 
-    /// Finds room for `size` bytes, and returns where they begin.
+    /// Finds room for `size` bytes, and returns where they begin. `shortly` may refuse where there is no more to it.
     #[inline(always)]
-    pub(crate) fn place(&mut self, ring: Ring<'_>, size: u64) -> Result<u64, Refusal> {
+    pub(crate) fn place<E: From<Refusal>>(
+        &mut self,
+        ring: Ring<'_>,
+        size: u64,
+        shortly: impl FnOnce(&mut Self) -> Result<(), E>,
+    ) -> Result<u64, E> {
         let start = self.pos();
         let end = start + size;
         if end > self.limit && !self.evict_few(ring, end) {
+            shortly(self)?;
             self.make_room(ring.header, ring.data, size)?;
             return Ok(self.pos());
         }
         Ok(start)
+    }
+
+    /// Counts a refusal of `size` bytes, in the page too, if the ring is full for them as it was at the last refusals,
+    /// and nobody sleeps who would have to be woken. Returns whether that was so; if not, nothing has changed.
+    #[inline(never)]
+    pub(crate) fn refuse_again(&mut self, header: &Header, size: u64) -> bool {
+        // Relaxed, both: nothing is published, so this orders nothing.
+        self.again.has(size)
+            && self.account.is_true()
+            && header.data_tail.load(Ordering::Relaxed) == self.tail.pos
+            && header.wait.armed.load(Ordering::Relaxed) == 0
+            && self.account.refuse_again(header, size)
+    }
+
+    /// Finds out, after a full ring has refused a record of `size` bytes, whether the next refusals need no more than
+    /// [`Room::refuse_again`].
+    pub(crate) fn expect_refusals(&mut self, ring: Ring<'_>, size: u64) {
+        self.poll_again(); // the next reservation that finds room reports the losses
+        let markers = self.marker_bytes(ring, size);
+        // With named consumers this producer moves the tail itself.
+        if self.waits.is_none() && markers + size >= self.full_for && self.account.is_alike() {
+            self.again = FullFor::of(ring.data_size(), markers, size);
+        }
     }
 
     /// The path that most reservations of a full overwrite ring need: evicts the oldest records, if
@@ -178,7 +211,7 @@ impl Room {
         }
         // Relaxed: nothing is written. With named consumers this producer moves the tail itself, below.
         if self.waits.is_none()
-            && self.marker_bytes(ring, size) + size == self.full_for
+            && self.marker_bytes(ring, size) + size >= self.full_for
             && header.data_tail.load(Ordering::Relaxed) == self.tail.pos
         {
             return Err(Refusal::Full);
@@ -193,6 +226,7 @@ impl Room {
         data: &[AtomicU64],
         size: u64,
     ) -> Result<(), Refusal> {
+        self.again = FullFor::NONE;
         let ring = Ring::new(header, data);
         let mask = ring.data_size() - 1;
         let markers = self.marker_bytes(ring, size);

@@ -146,7 +146,7 @@ impl LockedRoom {
         let aborted = u64::from(count as u32 != head as u32);
         let records = (count >> 32).wrapping_sub(aborted);
         // A death between the two is one under the lock: its successor counts anew.
-        running::expect(at, records);
+        running::expect(header, records);
         header.shared.producer_pos.store(head, Ordering::Release); // O
         Ok(())
     }
@@ -173,7 +173,7 @@ pub fn owes_wake(ring: Ring<'_>, wake: Wake) -> bool {
     // As many records as there can be: a consumer that waits for a number of them may be woken early.
     let uncounted =
         head.saturating_sub(ring.header.shared.producer_pos.load(Ordering::Relaxed)) / 8;
-    let records = running::records(Shared::new(ring, &[])).saturating_add(uncounted);
+    let records = running::records(ring.header).saturating_add(uncounted);
     claim_wake(&ring.header.wait, wake, head, records)
 }
 

@@ -5,10 +5,10 @@
 use crate::shared::owner::Owner;
 use crate::shared::running;
 use crate::shared::sweep::{advance, note_stuck, sweep};
-use crate::view::{Liveness, Shared};
+use crate::view::{Liveness, Ring, Shared};
 use crate::wait::{Fences, Wake, claim_wake};
-use perfring_abi::RecordWord;
-use perfring_abi::atomic::{Ordering, fence};
+use perfring_abi::atomic::{AtomicU64, Ordering, fence};
+use perfring_abi::{Header, RecordWord, Slot};
 
 /// Records published behind the same open reservation before a producer checks whether its owner is
 /// alive.
@@ -44,14 +44,20 @@ impl Ends {
     }
 
     /// Called after a record was published behind an open one.
+    ///
+    /// Takes the ring in parts, so that the call from the hot path passes it in registers.
     #[cold]
+    #[inline(never)]
     pub(crate) fn ended<P: Liveness>(
         &mut self,
-        at: Shared<'_>,
+        header: &Header,
+        data: &[AtomicU64],
+        slots: &[Slot],
         liveness: &P,
         wake: Wake,
         end: u64,
     ) -> bool {
+        let at = Shared::new(Ring::new(header, data), slots);
         fence(Ordering::SeqCst); // O
         self.ended_at(at, liveness, wake, end)
     }
@@ -69,19 +75,20 @@ impl Ends {
             self.wait_behind(at, liveness, head);
             // What is published here will not wake a sleeper. It is woken to check whether the
             // producer that holds the head back is dead.
-            return self.wake(at, if wake == Wake::No { wake } else { Wake::Force }, head);
+            let wake = if wake == Wake::No { wake } else { Wake::Force };
+            return self.wake(at.ring.header, wake, head);
         }
-        self.wake(at, wake, head)
+        self.wake(at.ring.header, wake, head)
     }
 
     #[inline(always)]
-    pub(crate) fn wake(&self, at: Shared<'_>, wake: Wake, head: u64) -> bool {
+    pub(crate) fn wake(&self, header: &Header, wake: Wake, head: u64) -> bool {
         if wake == Wake::No {
             return false;
         }
         self.fences.light(); // I, pairs with J
         // Relaxed: I orders it.
-        at.ring.header.wait.armed.load(Ordering::Relaxed) != 0 && claim(at, wake, head)
+        header.wait.armed.load(Ordering::Relaxed) != 0 && claim(header, wake, head)
     }
 
     /// Checks from time to time whether the owner of the reservation that holds back the head is
@@ -115,6 +122,6 @@ impl Ends {
 /// Called after a producer saw a sleeper. The running totals count open records too, so a consumer
 /// that waits for a number of records may be woken early; and at once if they are stale.
 #[cold]
-fn claim(at: Shared<'_>, wake: Wake, head: u64) -> bool {
-    claim_wake(&at.ring.header.wait, wake, head, running::records(at))
+fn claim(header: &Header, wake: Wake, head: u64) -> bool {
+    claim_wake(&header.wait, wake, head, running::records(header))
 }

@@ -5,7 +5,7 @@ use crate::counters::{Count, ProducerTotals};
 use crate::holder::OwnerInfo;
 use crate::named::{self, Search};
 use crate::record::{Corrupt, write_lost};
-use crate::reserve::Refusal;
+use crate::reserve::{FullFor, Refusal};
 use crate::seq_latch;
 use crate::shared::evict::{KnownTail, TailPosition};
 use crate::shared::own_open::OwnOpen;
@@ -43,7 +43,7 @@ pub(crate) struct LockedRoom {
     /// End of this producer's last reservation: none begins before it.
     pub(super) floor: u64,
     /// A reservation that ends here or before needs only the lock's line.
-    limit: u64,
+    pub(super) limit: u64,
     /// For a reservation that ends here or before, an overwrite ring need only evict.
     evict_limit: u64,
     /// What both are in a ring per CPU, where every call of this comes to the slow path.
@@ -54,6 +54,12 @@ pub(crate) struct LockedRoom {
     /// They did not come to the head when this producer last wrote them.
     lags: bool,
     pub(super) figures: Figures,
+    /// The tail at which this producer last found the ring full, with something to read for the consumer; and the bytes
+    /// for which it was full. It is full for as many until the tail moves: the end only rises.
+    full_at: u64,
+    full_for: u64,
+    /// Of those, the records whose refusal [`LockedRoom::refuse_again`] counts; and what this producer had written.
+    again: (FullFor, u64),
     pub(super) policy: Policy,
     evict: Evict,
     report: Report,
@@ -125,6 +131,9 @@ impl LockedRoom {
             totals_pos: 0,
             lags: false,
             figures,
+            full_at: u64::MAX,
+            full_for: 0,
+            again: (FullFor::NONE, 0),
             policy: layout.policy,
             evict: layout.evict,
             report: layout.report,
@@ -136,7 +145,39 @@ impl LockedRoom {
 
     /// Makes the next reservation recompute the limits.
     pub(crate) fn poll_again(&mut self) {
-        (self.limit, self.evict_limit) = (0, 0);
+        (self.limit, self.evict_limit, self.again.0) = (0, 0, FullFor::NONE);
+    }
+
+    /// Counts a refusal of `size` bytes, in the slot too, if the ring is full for them as it was at the last refusals,
+    /// and nobody sleeps who would have to be woken. Returns whether that was so; if not, nothing has changed.
+    ///
+    /// Without the lock: what was found under it is true until the tail moves. Whoever is dead in there is in nobody's
+    /// way before the consumer has read on.
+    #[inline(never)]
+    pub(crate) fn refuse_again(&mut self, header: &Header, slots: &[Slot], size: u64) -> bool {
+        let (full, written) = self.again;
+        // Relaxed, both: nothing is published, so this orders nothing.
+        full.has(size)
+            && self.figures.written.records == written
+            && header.data_tail.load(Ordering::Relaxed) == self.full_at
+            && header.wait.armed.load(Ordering::Relaxed) == 0
+            && self.figures.refuse_again(slots, size)
+    }
+
+    /// Finds out, after a full ring has refused a record of `size` bytes, whether the next refusals need no more than
+    /// [`LockedRoom::refuse_again`].
+    pub(crate) fn expect_refusals(&mut self, ring: Ring<'_>, size: u64) {
+        let markers = self.marker_bytes(ring, size);
+        // With named consumers the producers move the tail, and look for dead ones.
+        if self.search.is_none()
+            && !self.per_cpu
+            && self.full_at != u64::MAX
+            && markers + size >= self.full_for
+            && self.figures.is_alike()
+        {
+            let full = FullFor::of(ring.data_size(), markers, size);
+            self.again = (full, self.figures.written.records);
+        }
     }
 
     /// Takes the lock and finds room. Holds the lock when it returns `Ok`.
@@ -235,6 +276,7 @@ impl LockedRoom {
         liveness: &P,
         size: u64,
     ) -> Result<u64, Refusal> {
+        (self.again.0, self.full_at) = (FullFor::NONE, u64::MAX);
         if self.per_cpu {
             self.count_sequences(at)?;
         }
@@ -335,6 +377,7 @@ impl LockedRoom {
                 .map_err(|_| Refusal::Corrupt { tail: positions.tail })?;
         }
         if end - tail.0 > mask {
+            self.full_for = markers + size;
             return Ok(Err(positions));
         }
         // The tail has passed what is open, or seems to.
@@ -347,7 +390,7 @@ impl LockedRoom {
     /// Ends what holds the room back, if its owner is dead. Returns when another attempt is
     /// worthwhile.
     fn unblock<P: Liveness>(
-        &self,
+        &mut self,
         at: Shared<'_>,
         liveness: &P,
         positions: Positions,
@@ -377,7 +420,12 @@ impl LockedRoom {
 
     /// Returns the refusal: full, or held up, if the consumer of a drop ring has read everything
     /// that it may.
-    fn no_room<P: Liveness>(&self, at: Shared<'_>, liveness: &P, positions: Positions) -> Refusal {
+    fn no_room<P: Liveness>(
+        &mut self,
+        at: Shared<'_>,
+        liveness: &P,
+        positions: Positions,
+    ) -> Refusal {
         match self.blocker(at, positions) {
             Some(slot) if self.policy == Policy::Overwrite || positions.tail == positions.head => {
                 note_stuck(at, liveness, positions.head);
@@ -386,7 +434,12 @@ impl LockedRoom {
             // An overwrite ring is never full: reservation after reservation ended just before it
             // was checked, and the next was in the way.
             _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.owner.index },
-            _ => Refusal::Full,
+            _ => {
+                if positions.tail != positions.head {
+                    self.full_at = positions.tail;
+                }
+                Refusal::Full
+            }
         }
     }
 

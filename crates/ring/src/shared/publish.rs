@@ -9,7 +9,7 @@ use crate::aux_area;
 use crate::counters::{Count, ProducerTotals};
 use crate::holder::OwnerInfo;
 use crate::record::BODY_LEN;
-use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
+use crate::reserve::{Denied, Refusal, Reserved, fill, max_len, refused_size};
 use crate::shared::allot::Allotted;
 use crate::shared::end::Ends;
 use crate::shared::locked_room::{LockedRoom, Unattached};
@@ -96,12 +96,53 @@ impl SharedWriter {
         wake: Wake,
         fill: impl FnOnce(&Reserved),
     ) -> Result<bool, Refusal> {
+        self.publish_plain(at, liveness, kind, len, wake, fill, |_, _| Ok(()))
+    }
+
+    /// Like [`SharedWriter::publish`], but counts the refusal if it is as the last ones: for a caller
+    /// that calls [`SharedWriter::refuse`] for any other. Such a one needs no lock.
+    ///
+    /// # Errors
+    /// See [`Denied`].
+    #[inline(always)]
+    pub fn publish_or_count<P: Liveness>(
+        &mut self,
+        at: Shared<'_>,
+        liveness: &P,
+        kind: RecordType,
+        len: usize,
+        wake: Wake,
+        fill: impl FnOnce(&Reserved),
+    ) -> Result<bool, Denied> {
+        self.publish_plain(at, liveness, kind, len, wake, fill, |room, size| {
+            // Only where each reservation makes room.
+            if room.limit == 0 && room.refuse_again(at.ring.header, at.slots, size) {
+                return Err(Denied::FullAgain);
+            }
+            Ok(())
+        })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
+    #[inline(always)]
+    fn publish_plain<P: Liveness, E: From<Refusal>>(
+        &mut self,
+        at: Shared<'_>,
+        liveness: &P,
+        kind: RecordType,
+        len: usize,
+        wake: Wake,
+        fill: impl FnOnce(&Reserved),
+        shortly: impl FnOnce(&mut LockedRoom, u64) -> Result<(), E>,
+    ) -> Result<bool, E> {
         if len >= self.plain_end {
-            return Err(Refusal::TooLarge { len, max: self.max_len });
+            return Err(Refusal::TooLarge { len, max: self.max_len }.into());
         }
-        let start = self.room.begin(&at, liveness, record_size(len))?;
+        let size = record_size(len);
+        shortly(&mut self.room, size)?;
+        let start = self.room.begin(&at, liveness, size)?;
         fill(&Reserved { start, kind, len, lead: 0 });
-        self.publish_here(&at, liveness, start, RecordWord::of(kind, len), wake)
+        Ok(self.publish_here(&at, liveness, start, RecordWord::of(kind, len), wake))
     }
 
     /// Like [`SharedWriter::publish`], at `now`: the current time of the timestamps' clock, read
@@ -124,7 +165,7 @@ impl SharedWriter {
     ) -> Result<bool, Refusal> {
         let reserved = self.begin_at(&at, liveness, kind, len, now)?;
         fill(&reserved);
-        self.publish_here(&at, liveness, reserved.start, reserved.word(len), wake)
+        Ok(self.publish_here(&at, liveness, reserved.start, reserved.word(len), wake))
     }
 
     /// Commits the record at `start`: under the lock, which this releases.
@@ -136,22 +177,23 @@ impl SharedWriter {
         start: u64,
         word: RecordWord,
         wake: Wake,
-    ) -> Result<bool, Refusal> {
+    ) -> bool {
         let (header, end) = (at.ring.header, start + word.size());
         // Relaxed: A or O publishes it.
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
-        self.room.figures.add_written(*at, start, 1, word.size());
-        running::expect(*at, 1);
+        self.room.figures.add_written(at.slots, start, 1, word.size());
+        running::expect(header, 1);
         // Nothing is open before it: no other process can move the head elsewhere. (B)
         if header.data_head.load(Ordering::Acquire) == start {
             header.data_head.store(end, Ordering::Release); // A, pairs with B: it is committed
             header.shared.producer_pos.store(end, Ordering::Release); // O
             self.room.owner.unlock(*at);
-            return Ok(self.ends.wake(*at, wake, end));
+            return self.ends.wake(header, wake, end);
         }
         header.shared.producer_pos.store(end, Ordering::Release); // O: it is committed
         self.room.owner.unlock(*at);
-        Ok(self.ends.ended(*at, liveness, wake, end))
+        let (data, slots) = (at.ring.data, at.slots);
+        self.ends.ended(header, data, slots, liveness, wake, end)
     }
 
     /// Reserves space for a record, marked as open. Any number can be open at a time, and end in
@@ -272,7 +314,7 @@ impl SharedWriter {
         if word.size() < size {
             running::leave(at, start + word.size(), size - word.size(), 0);
         }
-        self.room.figures.add_written(at, start, 1, word.size());
+        self.room.figures.add_written(at.slots, start, 1, word.size());
         self.room.own_open.remove(start);
         self.ends.end(at, liveness, start, word, size, wake)
     }
@@ -296,7 +338,7 @@ impl SharedWriter {
         // The rest of its range is free when the next one is. Relaxed: N publishes it.
         let len_word = at.ring.word(start + 8 + 8 * aux_record::LEN as u64);
         len_word.store(len as u64, Ordering::Relaxed);
-        self.room.figures.add_written(at, start, 1, word.size());
+        self.room.figures.add_written(at.slots, start, 1, word.size());
         self.forget(start);
         self.ends.end(at, liveness, start, word, word.size(), wake)
     }
@@ -370,7 +412,7 @@ impl SharedWriter {
         if span.left() > 0 || records > 1 {
             running::leave(at, span.next(), span.left(), records - 1);
         }
-        self.room.figures.add_written(at, start, records, span.used);
+        self.room.figures.add_written(at.slots, start, records, span.used);
         self.room.own_open.remove(start);
         self.ends.end(at, liveness, start, RecordWord::from_raw(span.first), span.size, wake)
     }
@@ -387,7 +429,14 @@ impl SharedWriter {
         self.room.figures.add_refused(at, refusal, size);
         // The next reservation makes room, which reports the loss.
         self.room.poll_again();
-        self.ends.wake(at, Wake::Force, at.ring.head())
+        // Where a reader goes to sleep without a fence of this producer, and the record is a plain one.
+        if refusal == Refusal::Full
+            && len < self.plain_end
+            && self.ends.fences == Fences::Asymmetric
+        {
+            self.room.expect_refusals(at.ring, size);
+        }
+        self.ends.wake(at.ring.header, Wake::Force, at.ring.head())
     }
 
     /// Prepares the producer's exit: reports unreported losses, if there is room. Returns whether a

@@ -8,7 +8,7 @@ use crate::seq_latch::{self, SeqLatchWriter};
 use crate::shared::sweep::STEPS;
 use crate::view::Shared;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Hole, LOST_SIZE, RUNNING, RecordWord, SharedLine, running};
+use perfring_abi::{Header, Hole, LOST_SIZE, RUNNING, RecordWord, SharedLine, running};
 
 /// Bytes between two counts of records that the running totals do not have. Each goes over 256 records,
 /// and so many bytes hold 128 at most.
@@ -104,9 +104,9 @@ pub(crate) fn write_totals(
 
 /// Expects so many more records. Under the lock.
 #[inline(always)]
-pub(crate) fn expect(at: Shared<'_>, records: u64) {
+pub(crate) fn expect(header: &Header, records: u64) {
     // Relaxed, and no atomic addition: the lock orders it.
-    let written = &at.ring.header.shared.running_written;
+    let written = &header.shared.running_written;
     written.store(written.load(Ordering::Relaxed).wrapping_add(records), Ordering::Relaxed);
 }
 
@@ -138,8 +138,8 @@ pub(crate) fn add_reported(at: Shared<'_>, losses: Refused, markers: u64) {
 
 /// Returns how many records there are, open ones among them; a very large number where that is
 /// unknown.
-pub(crate) fn records(at: Shared<'_>) -> u64 {
-    let line = &at.ring.header.shared;
+pub(crate) fn records(header: &Header) -> u64 {
+    let line = &header.shared;
     // Relaxed: the caller needs only an estimate.
     match line.running_stale.load(Ordering::Relaxed) {
         0 => written(line),
@@ -157,7 +157,7 @@ fn written(line: &SharedLine) -> u64 {
 pub(crate) fn open(at: Shared<'_>, start: u64, word: RecordWord) {
     // Relaxed: O publishes it.
     at.ring.word(start).store(word.raw(), Ordering::Relaxed);
-    expect(at, 1);
+    expect(at.ring.header, 1);
     at.ring.header.shared.producer_pos.store(start + word.size(), Ordering::Release); // O
 }
 

@@ -108,8 +108,9 @@ pub(crate) struct Figures {
     written_seq_latch: SeqLatchWriter,
     pub(super) losses: Losses,
     losses_seq_latch: SeqLatchWriter,
-    /// How many refusals were written in a row: after two, the slot's two copies differ in nothing else.
-    refusals: u32,
+    /// How many of the slot's two copies of the losses are true whatever the ring holds, and as new as all but the count
+    /// of `full`: if both are, they differ in nothing else.
+    alike: u32,
 }
 
 impl Figures {
@@ -130,17 +131,17 @@ impl Figures {
                 &slot.losses,
                 seq_latch::find(&slot.losses).as_ref(),
             ),
-            refusals: 0,
+            alike: 0,
         }
     }
 
     /// Counts what is committed at `pos`, before the store that commits it.
     #[inline(always)]
-    pub(crate) fn add_written(&mut self, at: Shared<'_>, pos: u64, records: u64, bytes: u64) {
+    pub(crate) fn add_written(&mut self, slots: &[Slot], pos: u64, records: u64, bytes: u64) {
         self.written.records = self.written.records.wrapping_add(records);
         self.written.bytes = self.written.bytes.wrapping_add(bytes);
         let words = [0, pos, self.written.records, self.written.bytes, 0];
-        self.written_seq_latch.write(&at.slots[self.index as usize].written, &words);
+        self.written_seq_latch.write(&slots[self.index as usize].written, &words);
     }
 
     pub(crate) fn add_discarded(&mut self, at: Shared<'_>, pos: u64, bytes: u64) {
@@ -161,19 +162,40 @@ impl Figures {
                 Cause::Full
             }
         };
+        if cause == Cause::Full && self.is_alike() {
+            self.add_full(&at.slots[self.index as usize], all);
+            return;
+        }
         let refused = self.losses.refused.of_mut(cause);
         *refused = refused.plus(all);
-        if self.refusals < 2 {
-            let refusals = self.refusals + 1;
-            self.write_losses(at, NOWHERE);
-            self.refusals = refusals;
-        } else {
-            // The same page by a third of the stores.
-            let mut words = [0; 2 * Cause::REFUSED.len()];
-            self.losses.refused.put(&mut words, 0);
-            let seq_latch = &at.slots[self.index as usize].losses;
-            self.losses_seq_latch.write_some(seq_latch, l::REFUSED, &words);
-        }
+        let alike = if cause == Cause::Full { self.alike + 1 } else { 1 };
+        self.write_losses(at, NOWHERE);
+        self.alike = alike;
+    }
+
+    /// Counts a record that a full ring refused, if nothing else in the slot changes by that. Returns whether it did.
+    #[inline(always)]
+    pub(crate) fn refuse_again(&mut self, slots: &[Slot], bytes: u64) -> bool {
+        let Some(slot) = slots.get(self.index as usize).filter(|_| self.is_alike()) else {
+            return false;
+        };
+        self.add_full(slot, Count { records: 1, bytes });
+        true
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_alike(&self) -> bool {
+        self.alike >= 2
+    }
+
+    /// Counts refusals where the slot's two copies are alike.
+    #[inline(always)]
+    fn add_full(&mut self, slot: &Slot, all: Count) {
+        let full = &mut self.losses.refused.full;
+        full.records = full.records.wrapping_add(all.records);
+        full.bytes = full.bytes.wrapping_add(all.bytes);
+        let words = [full.records, full.bytes];
+        self.losses_seq_latch.write_some(&slot.losses, l::REFUSED, &words);
     }
 
     pub(crate) fn unreported(&self) -> Refused {
@@ -188,7 +210,7 @@ impl Figures {
 
     /// Writes the losses; the newest of them becomes true at `pos`.
     fn write_losses(&mut self, at: Shared<'_>, pos: u64) {
-        self.refusals = 0;
+        self.alike = 0;
         let seq_latch = &at.slots[self.index as usize].losses;
         self.losses_seq_latch.write(seq_latch, &self.losses.to_words(pos));
     }

@@ -22,7 +22,8 @@ use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::{
-    Liveness, OwnerInfo, ProducerTotals, Reading, Refusal, SharedWriter, Unattached, Wake,
+    Denied, Liveness, OwnerInfo, ProducerTotals, Reading, Refusal, Reserved, SharedWriter,
+    Unattached, Wake,
 };
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -31,6 +32,14 @@ use std::time::{Duration, Instant};
 /// attempts. By the clock: an attempt yields many times, which takes long where others use the core.
 const ATTACH_WAIT: Duration = Duration::from_secs(1);
 const ATTACH_NAP: Duration = Duration::from_millis(1);
+
+/// Which refusals a publish counts itself.
+#[derive(Clone, Copy)]
+enum Counts {
+    None,
+    /// Those of a full ring, but for the first of several.
+    Repeated,
+}
 
 /// A slot of a shared ring, and the mapping of its producer.
 ///
@@ -190,14 +199,14 @@ impl SharedWindow {
         TypesWindow { children: &self.pair.children, ring: &self.ring, map: &self.pair.map }
     }
 
-    /// Publishes one record without a timestamp, all of it under the ring's lock. A refusal is not
-    /// counted. Records with a timestamp, or longer than [`SharedWindow::UNDER_LOCK_MAX`], go to
-    /// `other`.
+    /// Publishes one record without a timestamp, all of it under the ring's lock. Records with a
+    /// timestamp, or longer than [`SharedWindow::UNDER_LOCK_MAX`], go to `other`. The refusal by a full
+    /// ring is counted, unless it is the first of several: that, like any other, is `refused`'s to count.
     ///
     /// # Errors
-    /// What `refused` makes of a refusal; what `other` returns; [`Forked`].
+    /// What `refused` makes of a refusal; [`Refusal::Full`]; what `other` returns; [`Forked`].
     #[inline(always)]
-    pub fn publish<E: From<Forked>>(
+    pub fn publish<E: From<Forked> + From<Refusal>>(
         &self,
         kind: RecordType,
         payload: &[u8],
@@ -205,10 +214,26 @@ impl SharedWindow {
         refused: impl FnOnce(Refusal) -> E,
         other: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
-        self.publish_plain(&self.pair.patient, kind, payload, wake, refused, other)
+        self.publish_or_count(&self.pair.patient, kind, payload, wake, refused, other)
     }
 
     /// Like [`SharedWindow::publish`], and does not wait for the lock.
+    ///
+    /// # Errors
+    /// As of [`SharedWindow::publish`].
+    #[inline(always)]
+    pub fn publish_at_once<E: From<Forked> + From<Refusal>>(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+        refused: impl FnOnce(Refusal) -> E,
+        other: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.publish_or_count(&self.pair.liveness, kind, payload, wake, refused, other)
+    }
+
+    /// Like [`SharedWindow::publish_at_once`], but counts no refusal.
     ///
     /// # Errors
     /// A [`Refusal`]; what `other` returns.
@@ -220,17 +245,40 @@ impl SharedWindow {
         wake: Wake,
         other: impl FnOnce() -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
-        self.publish_plain(&self.pair.liveness, kind, payload, wake, |refusal| refusal, other)
+        let (liveness, denied) = (&self.pair.liveness, |denied| match denied {
+            Denied::FullAgain => Refusal::Full,
+            Denied::Uncounted(refusal) => refusal,
+        });
+        self.publish_plain(liveness, Counts::None, kind, payload, wake, denied, other)
     }
 
     #[inline(always)]
-    fn publish_plain<P: Liveness, E: From<Forked>>(
+    fn publish_or_count<P: Liveness, E: From<Forked> + From<Refusal>>(
         &self,
         liveness: &P,
         kind: RecordType,
         payload: &[u8],
         wake: Wake,
         refused: impl FnOnce(Refusal) -> E,
+        other: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let denied = |denied| match denied {
+            Denied::FullAgain => Refusal::Full.into(),
+            Denied::Uncounted(refusal) => refused(refusal),
+        };
+        self.publish_plain(liveness, Counts::Repeated, kind, payload, wake, denied, other)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "most are a record's")]
+    #[inline(always)]
+    fn publish_plain<P: Liveness, E: From<Forked>>(
+        &self,
+        liveness: &P,
+        counts: Counts,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+        denied: impl FnOnce(Denied) -> E,
         other: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
         let (pair, len) = (&self.pair, payload.len());
@@ -242,19 +290,26 @@ impl SharedWindow {
             return other();
         }
         let at = pair.at();
-        let published =
-            pair.writer.borrow_mut().publish(at, liveness, kind, len, wake, |reserved| {
-                // SAFETY: the algorithm has just reserved the space for this producer, under the ring's
-                // lock; it is as long as the payload.
-                unsafe { pair.map.fill_open(reserved, payload) };
-            });
+        let fill = |reserved: &Reserved| {
+            // SAFETY: the algorithm has just reserved the space for this producer, under the ring's
+            // lock; it is as long as the payload.
+            unsafe { pair.map.fill_open(reserved, payload) };
+        };
+        let mut writer = pair.writer.borrow_mut();
+        let published = match counts {
+            Counts::Repeated => writer.publish_or_count(at, liveness, kind, len, wake, fill),
+            Counts::None => {
+                writer.publish(at, liveness, kind, len, wake, fill).map_err(Denied::Uncounted)
+            }
+        };
+        drop(writer);
         match published {
             Ok(false) => Ok(()),
             Ok(true) => {
                 futex::wake(at.ring().wait_word());
                 Ok(())
             }
-            Err(refusal) => Err(refused(refusal)),
+            Err(refusal) => Err(denied(refusal)),
         }
     }
 

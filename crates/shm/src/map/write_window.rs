@@ -18,7 +18,7 @@ use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RecordType};
-use perfring_ring::{Count, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer};
+use perfring_ring::{Count, Denied, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -190,6 +190,40 @@ impl WriteWindow {
         Ok(())
     }
 
+    /// Writes one record as [`WriteWindow::put`] does, and counts the refusal by a full ring, unless it is the first
+    /// of several: that, like any other, is `refused`'s to count.
+    ///
+    /// # Errors
+    /// As of [`WriteWindow::put`]; [`Refusal::Full`].
+    #[inline(always)]
+    pub fn put_or_count<E: From<Forked> + From<Refusal>>(
+        &mut self,
+        kind: RecordType,
+        payload: &[u8],
+        end: End,
+        now: impl FnOnce(TimeKeeper<'_>) -> u64,
+        refused: impl FnOnce(&mut Self, Refusal) -> E,
+    ) -> Result<(), E> {
+        if self.forked() {
+            return Err(Forked.into());
+        }
+        let len = payload.len();
+        // As in `put`.
+        if len < self.writer.plain_end() {
+            match self.writer.reserve_plain_or_count(self.map.ring(), kind, len) {
+                Ok(reserved) => self.fill(reserved, payload, end),
+                Err(Denied::FullAgain) => return Err(Refusal::Full.into()),
+                Err(Denied::Uncounted(refusal)) => return Err(refused(self, refusal)),
+            }
+        } else {
+            match self.try_reserve(kind, len, now) {
+                Ok(reserved) => self.fill(reserved, payload, end),
+                Err(refusal) => return Err(refused(self, refusal)),
+            }
+        }
+        Ok(())
+    }
+
     /// Reserves space for one record, in place. A refusal is not counted.
     ///
     /// # Errors
@@ -213,6 +247,36 @@ impl WriteWindow {
                 Ok(Reservation { window: self, reserved, end })
             }
             Err(refusal) => Err(refused(self, refusal)),
+        }
+    }
+
+    /// Reserves space as [`WriteWindow::reserve_or`] does, and counts refusals as
+    /// [`WriteWindow::put_or_count`] does.
+    ///
+    /// # Errors
+    /// As of [`WriteWindow::reserve_or`]; [`Refusal::Full`].
+    #[inline(always)]
+    pub fn reserve_or_count<E: From<Forked> + From<Refusal>>(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+        end: End,
+        now: impl FnOnce(TimeKeeper<'_>) -> u64,
+        refused: impl FnOnce(&mut Self, Refusal) -> E,
+    ) -> Result<Reservation<'_>, E> {
+        if self.forked() {
+            return Err(Forked.into());
+        }
+        let Self { map, writer, .. } = self;
+        let now = |writer: &mut Writer| now(TimeKeeper { map, writer });
+        match writer.reserve_or_count(map.ring(), kind, len, now) {
+            Ok(reserved) => {
+                // SAFETY: this mapping's writer just made the reservation.
+                unsafe { self.map.zero_last_word(&reserved) };
+                Ok(Reservation { window: self, reserved, end })
+            }
+            Err(Denied::FullAgain) => Err(Refusal::Full.into()),
+            Err(Denied::Uncounted(refusal)) => Err(refused(self, refusal)),
         }
     }
 

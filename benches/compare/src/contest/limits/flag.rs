@@ -13,10 +13,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Words of the header page, where perf has them.
-const HEAD: usize = 1024 / 8;
-const TAIL: usize = 1032 / 8;
+pub(super) const HEAD: usize = 1024 / 8;
+pub(super) const TAIL: usize = 1032 / 8;
 /// A header word that is not zero.
-const WORD: u64 = 4096;
+pub(super) const WORD: u64 = 4096;
 
 /// With `INDEX`, the sender stores the head for each record, after its header word. With `FLAG`, it
 /// stores a zero after the record before it writes the payload and then the header word, which is
@@ -69,26 +69,26 @@ impl<const INDEX: bool, const FLAG: bool> Contestant for Flag<INDEX, FLAG> {
 }
 
 /// The state of both ends.
-struct Ring {
-    map: Mapping,
-    size: u64,
+pub(super) struct Ring {
+    pub(super) map: Mapping,
+    pub(super) size: u64,
 }
 
 impl Ring {
-    fn open(path: &Path, setup: &Setup) -> Result<Self, CompareError> {
+    pub(super) fn open(path: &Path, setup: &Setup) -> Result<Self, CompareError> {
         Ok(Ring { map: Mapping::open(path, setup.data_size)?, size: setup.data_size })
     }
 
     /// Returns where the record at this position begins.
     #[inline(always)]
-    fn at(&self, pos: u64) -> *mut u8 {
+    pub(super) fn at(&self, pos: u64) -> *mut u8 {
         // SAFETY: an offset in the first of the two images of the data area.
         unsafe { self.map.data().add((pos & (self.size - 1)) as usize) }
     }
 
     /// Returns the word at this position, a multiple of 8.
     #[inline(always)]
-    fn word(&self, pos: u64) -> &AtomicU64 {
+    pub(super) fn word(&self, pos: u64) -> &AtomicU64 {
         // SAFETY: mapped as long as `self` and 8-aligned, as sizes of records are multiples of 8.
         // Where it is a payload's it is not accessed.
         unsafe { &*self.at(pos).cast::<AtomicU64>() }
@@ -173,10 +173,10 @@ impl<const INDEX: bool, const FLAG: bool> Sender for FlagSender<INDEX, FLAG> {
 
 /// The reading end.
 pub struct FlagReceiver<const FLAG: bool> {
-    ring: Ring,
-    tail: u64,
-    owe_at: u64,
-    waits: Waits,
+    pub(super) ring: Ring,
+    pub(super) tail: u64,
+    pub(super) owe_at: u64,
+    pub(super) waits: Waits,
 }
 
 impl<const FLAG: bool> FlagReceiver<FLAG> {
