@@ -184,3 +184,63 @@ fn it_polls_once() {
         assert!(count.unwrap() as usize <= 2 * first + 1, "{first} {read} {holes}: {visits}");
     }
 }
+
+/// Records of up to 40 KiB, which is more than an observer copies at a time, and many small ones: they end
+/// anywhere in what it copies. Also those of a ring that has wrapped around and lapped it.
+#[test]
+fn an_observer_drains_what_it_would_read() {
+    for (policy, time) in
+        [(Policy::Overwrite, false), (Policy::Overwrite, true), (Policy::Drop, false)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let options = Options { size: 1 << 18, policy, time, ..Options::default() };
+        let mut producer = Producer::create(&path, &options).unwrap();
+        let [mut drains, mut reads] =
+            [(); 2].map(|()| Observer::open(&path, Start::Oldest).unwrap());
+        for round in 0..60usize {
+            let lens: Vec<_> = (0..round * 24)
+                .map(|n| match (n * 31 + round) % 97 {
+                    0 => Some(n * 7919 % 40_000),
+                    1 => None,
+                    _ => Some(n * 37 % 90),
+                })
+                .collect();
+            publish(&mut producer, &lens);
+            let (mut drained, mut read) = (Vec::new(), Vec::new());
+            let count = drains.drain(|item| drained.push(reported(item))).unwrap();
+            assert_eq!(count, drained.len() as u64);
+            assert_eq!(drains.drain(|item| panic!("{item:?}")).unwrap(), 0);
+            while let Some(item) = reads.read().unwrap() {
+                read.push(reported(item));
+            }
+            assert!(drained == read, "{policy:?} {time} {round}");
+            assert_eq!(drains.saved(), reads.saved());
+            assert_eq!(drains.lapped(), reads.lapped());
+        }
+        assert_eq!(drains.lapped().records > 0, policy == Policy::Overwrite);
+    }
+}
+
+#[test]
+fn an_observer_polls_once() {
+    for (first, read) in [(10, 0), (10, 1), (1000, 1)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let options = Options { size: 1 << 24, ..Options::default() };
+        let mut producer = Producer::create(&path, &options).unwrap();
+        publish(&mut producer, &vec![Some(24); first]);
+        let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+        for _ in 0..read {
+            observer.read().unwrap().unwrap();
+        }
+        let mut visits = 0;
+        let count = observer.drain(|_| {
+            visits += 1;
+            assert!(visits < 10 * first, "it never ends");
+            publish(&mut producer, &[Some(24)]);
+        });
+        // What was known, or found by the one poll.
+        assert!(count.unwrap() as usize <= 2 * first, "{first} {read}: {visits}");
+    }
+}

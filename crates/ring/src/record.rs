@@ -272,7 +272,7 @@ pub(crate) fn split(
 }
 
 /// Like [`split`], of a copy of the body: also returns the payload's words.
-#[inline]
+#[inline(always)]
 pub(crate) fn split_body(lead: Lead, record: Record, body: &[u64]) -> Option<(Frame, &[u64])> {
     let Record { pos, word, len } = record;
     let (time, writer, body) = match (lead, body) {

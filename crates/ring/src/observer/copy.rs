@@ -18,6 +18,10 @@ use perfring_abi::{Cause, Lead, Policy, RecordType, RecordWord, SIZE_MAX, aux_re
 /// After this many laps in a row without a record read in between, an observer continues from the
 /// producer's last totals instead of from the oldest record, which it would never catch.
 const LAPS_MAX: u32 = 4;
+/// Bytes that are copied and checked together, where a record is not longer: what is copied is still in the nearest
+/// cache when it is read.
+const CHUNK: u64 = 16 << 10;
+
 /// Where an observer starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
@@ -44,23 +48,23 @@ pub enum Seen<'a> {
 #[derive(Debug)]
 pub struct Observer {
     id: ReaderId,
-    cursor: u64,
+    pub(super) cursor: u64,
     head: u64,
     /// Count before `cursor`, since the ring was created: read and lost.
-    passed: Count,
+    pub(super) passed: Count,
     /// The lost part of `passed`.
     lapped: Count,
-    laps_in_a_row: u32,
+    pub(super) laps_in_a_row: u32,
     policy: Policy,
-    shape: Shape,
+    pub(super) shape: Shape,
     /// A copy of the last range that was fetched.
     large: Vec<u64>,
     /// Whether the last record's payload is in `large`.
     is_large: bool,
     /// Words of the ring from `from` to `upto`, checked to be intact.
-    copy: Vec<u64>,
-    from: u64,
-    upto: u64,
+    pub(super) copy: Vec<u64>,
+    pub(super) from: u64,
+    pub(super) upto: u64,
     /// A loss that was found by reading ahead, and the position before it: it is reported before
     /// what is at the cursor.
     pending: Option<(Lost, ResumePoint)>,
@@ -171,8 +175,8 @@ impl Observer {
 
     /// Returns the next record or loss, or `None` if there is none now.
     ///
-    /// Copies as much as there is, up to 64 KiB, and checks the tail once for all of it: each check
-    /// takes the line of the positions from the producer.
+    /// Copies up to 16 KiB, or one longer record, and checks the tail once for all of it: each check takes the
+    /// line of the positions from the producer.
     ///
     /// # Errors
     /// [`ReadError::Corrupt`] if the ring holds at the cursor something that no producer writes, and
@@ -260,7 +264,11 @@ impl Observer {
             }
             self.head = head;
         }
-        let words = ((self.head - self.cursor) / 8).min(self.copy.len() as u64);
+        // A whole record at least. If the header is overwritten now, the tail says so below.
+        let record = RecordWord::from_raw(ring.load(self.cursor)).size();
+        let bytes =
+            (self.head - self.cursor).min(CHUNK.max(record)).min(self.copy.len() as u64 * 8);
+        let words = bytes / 8;
         (self.from, self.upto) = (self.cursor, self.cursor);
         ring.copy_out(self.cursor, &mut self.copy[..words as usize]);
         let copied_to = self.cursor + words * 8;
@@ -307,11 +315,11 @@ impl Observer {
         Ok(Lost { pos, records: lost.records, bytes: lost.bytes, cause: Cause::Lapped })
     }
 
-    /// Returns whether the next call of [`Observer::next`] has to poll the producer's shared words.
+    /// Returns whether all that the last poll of the producer's head found was read.
     #[must_use]
     #[inline]
     pub fn must_poll(&self) -> bool {
-        self.cursor == self.upto
+        self.cursor == self.head
     }
 
     /// Returns where this observer would continue.

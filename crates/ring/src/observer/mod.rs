@@ -2,3 +2,4 @@
 
 pub(crate) mod copy; // the observer
 pub(crate) mod intact; // a snapshot
+mod visit; // the observer's copied records

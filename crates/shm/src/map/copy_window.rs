@@ -2,10 +2,10 @@
 
 use crate::file::error::AttachError;
 use crate::map::consumer_mapping::ConsumerMapping;
-use crate::map::next::Next;
+use crate::map::next::{Next, bytes_of};
 use crate::map::observer_mapping::ObserverMapping;
 use perfring_abi::atomic::AtomicU64;
-use perfring_ring::{Front, Observer, ReadError, ResumePoint, Ring, Start};
+use perfring_ring::{Frame, Front, Observer, ReadError, ResumePoint, Ring, Start};
 
 /// What is mapped for a reader that copies.
 pub trait Mapping {
@@ -102,6 +102,23 @@ impl<M: Mapping> CopyWindow<M> {
     #[inline]
     pub fn observer(&self) -> &Observer {
         &self.observer
+    }
+
+    /// Returns the next record on the common path: one that was copied before. In all other cases
+    /// returns the window: [`CopyWindow::read`] decides then.
+    #[inline(always)]
+    pub fn next_fast(&mut self) -> Result<(Frame, &[u8]), &mut Self> {
+        match self.observer.next_copied() {
+            Some(frame) => Ok((frame, bytes_of(self.observer.copied_payload(&frame), frame.len))),
+            None => Err(self),
+        }
+    }
+
+    /// Calls `visit` with the records that were copied before, as [`CopyWindow::next_fast`] would return
+    /// them. Each counts as read when `visit` returns. Returns their number.
+    #[inline(always)]
+    pub fn visit_copied(&mut self, mut visit: impl FnMut(&Frame, &[u8])) -> u64 {
+        self.observer.visit_copied(|frame, words| visit(frame, bytes_of(words, frame.len)))
     }
 
     /// Returns what is next, or `None` if there is nothing now.

@@ -57,49 +57,29 @@ impl Reader {
     }
 }
 
-/// Passes the records among a reader's items to `visit`. A record of a wrong length shows as
-/// missing.
-macro_rules! drain {
-    ($reader:expr, $reported:expr, $visit:expr) => {{
-        let mut count = 0;
-        while let Some(item) = $reader.read().map_err(error)? {
-            match item {
-                Item::Record(record) => {
-                    if let Ok(bytes) = record.bytes.try_into() {
-                        $visit(bytes);
-                        count += 1;
-                    }
-                }
-                Item::Lost(lost) => *$reported += lost.records,
-            }
-        }
-        Ok(count)
-    }};
-}
-
 impl Receiver for Reader {
     #[inline(always)]
     fn drain<const N: usize>(
         &mut self,
         mut visit: impl FnMut(&[u8; N]),
     ) -> Result<u64, CompareError> {
-        match &mut self.end {
-            End::Consumer(consumer) => {
-                let (mut count, reported) = (0, &mut self.reported);
-                let drained = consumer.drain(|item| match item {
-                    Item::Record(record) => {
-                        if let Ok(bytes) = record.bytes.try_into() {
-                            visit(bytes);
-                            count += 1;
-                        }
-                    }
-                    Item::Lost(lost) => *reported += lost.records,
-                });
-                drained.map_err(error)?;
-                Ok(count)
+        let (mut count, reported) = (0, &mut self.reported);
+        // A record of a wrong length shows as missing.
+        let each = |item: Item<'_>| match item {
+            Item::Record(record) => {
+                if let Ok(bytes) = record.bytes.try_into() {
+                    visit(bytes);
+                    count += 1;
+                }
             }
-            End::Observer(observer) => drain!(observer, &mut self.reported, visit),
+            Item::Lost(lost) => *reported += lost.records,
+        };
+        match &mut self.end {
+            End::Consumer(consumer) => consumer.drain(each),
+            End::Observer(observer) => observer.drain(each),
         }
+        .map_err(error)?;
+        Ok(count)
     }
 
     #[inline(always)]
