@@ -5,7 +5,8 @@ import pytest
 @pytest.mark.parametrize("shared", [False, True])
 def test_named_consumers_each_get_every_record_and_stat_lists_them(ring: str, shared: bool) -> None:
     with perfring.Producer.create(ring, size="4K", shared=shared, consumers=2) as producer:
-        with perfring.Consumer(ring, name="fast") as fast, perfring.Consumer(ring, name="slow") as slow:
+        fast, slow = (perfring.Consumer(ring, name=name) for name in ("fast", "slow"))
+        with fast, slow:
             with pytest.raises(perfring.Busy, match="2"):
                 perfring.Consumer(ring, name="third")
             with pytest.raises(perfring.Busy, match="fast"):
@@ -13,9 +14,10 @@ def test_named_consumers_each_get_every_record_and_stat_lists_them(ring: str, sh
             count = 0
             while producer.publish(count.to_bytes(56, "little")):
                 count += 1
-            for consumer in (fast, slow):
-                numbers = [int.from_bytes(bytes(r), "little") for r in consumer.drain(5 if consumer is slow else None)]
-                assert numbers == list(range(5 if consumer is slow else count))
+            for consumer, read in ((fast, count), (slow, 5)):
+                records = consumer.drain(read)
+                numbers = [int.from_bytes(bytes(record), "little") for record in records]
+                assert numbers == list(range(read))
             stat = perfring.stat(ring)
             assert stat["consumer_count"] == 2
             by_name = {one["name"]: one for one in stat["consumers"]}

@@ -68,8 +68,8 @@ class Producer(_native.Producer):
             types_size: The bytes of the type table.
             aux_size: The bytes for payloads that are too long for the data area, each at most this
                 long: a power of two from ``"64K"``, or 0 for none.
-            consumers: Seats for named consumers, at most 32, each of which gets every record: a full
-                ring waits for the slowest that is alive. They attach with ``Consumer(path,
+            consumers: Seats for named consumers, at most 32, each of which gets every record: a
+                full ring waits for the slowest that is alive. They attach with ``Consumer(path,
                 name=...)``, and `stat` lists them. 0 for one consumer.
             name: The name that ``perfring stat`` shows for this producer.
 
