@@ -77,7 +77,9 @@ fn each_is_shown_by_its_name_with_how_it_is_and_how_far_behind() {
     assert!(line(&text, "seat 2").contains("dead: slow"), "{text}");
     assert!(line(&text, "size").contains("99."), "{text}");
     assert_eq!(of(&doctor(), "slow"), "note");
-    assert_eq!(run(&["recover", &ring], b"").code(), 0);
+    let recovered = run(&["recover", &ring], b"");
+    let said = format!("the consumer slow, pid {pid}, is dead: no longer waited for\n");
+    assert_eq!((recovered.code(), recovered.out()), (0, said));
     let text = stat();
     assert!(line(&text, "seat 2").contains("detached: slow"), "{text}");
     // It has room, though no producer has needed it yet.
