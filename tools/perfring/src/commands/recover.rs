@@ -11,9 +11,9 @@ use std::io::{self, Write};
 ///
 /// Turns their open reservations into holes, publishes the records behind them, and frees a lock
 /// that one of them held. Named consumers that are dead are no longer waited for. A live process is
-/// never taken over, even a stopped one. This command is
-/// rarely needed: a producer that needs the space does the same. It is for a ring whose producers
-/// are all dead, or idle. Of a directory, recovers all rings.
+/// never taken over, even a stopped one. This command is rarely needed: a producer that needs the
+/// space does the same. It is for a ring whose producers are all dead, or idle. Of a directory,
+/// recovers all rings.
 ///
 /// Example: perfring recover /dev/shm/ticks
 #[derive(Debug, clap::Args)]
