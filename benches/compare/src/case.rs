@@ -61,9 +61,12 @@ pub fn kinds(options: &Options) -> Vec<Kind> {
             ),
             // Senders that wait for their readers and senders that do not do different work.
             Workload::Fanout => {
-                let all = || options.receivers.iter().map(|&receivers| Kind { receivers, ..kind });
-                kinds.extend(all());
-                kinds.extend(all().map(|kind| Kind { lossy: true, ..kind }));
+                for payload in payloads_of_fan_out(options) {
+                    let receivers = options.receivers.iter();
+                    let all = receivers.map(|&receivers| Kind { receivers, payload, ..kind });
+                    kinds.extend(all.clone());
+                    kinds.extend(all.map(|kind| Kind { lossy: true, ..kind }));
+                }
             }
             Workload::Full => kinds.push(Kind { audience: Audience::None, ..kind }),
             Workload::Latency | Workload::Wakeup | Workload::Cold | Workload::Memory => {
@@ -72,6 +75,13 @@ pub fn kinds(options: &Options) -> Vec<Kind> {
         }
     }
     kinds
+}
+
+/// Returns the payloads of [`Workload::Fanout`]: those of its two that are asked for, or else the small one.
+fn payloads_of_fan_out(options: &Options) -> Vec<usize> {
+    let asked = |payload: &usize| options.payloads.contains(payload);
+    let payloads: Vec<usize> = [SMALL, 1024].into_iter().filter(asked).collect();
+    if payloads.is_empty() { vec![SMALL] } else { payloads }
 }
 
 /// Returns whether this contestant can do that, and if not, why; `None` needs no explanation.
@@ -299,6 +309,8 @@ mod tests {
             let alone = fits(name, Workload::Overwrite, &|kind| kind.audience == Audience::None);
             assert_eq!(alone, Ok(()), "{name}");
         }
+        assert_eq!(fits("perfring named", Workload::Fanout, &|kind| !kind.lossy), Ok(()));
+        assert!(fits("perfring named", Workload::Fanout, &|kind| kind.lossy).is_err());
         // Nothing waits for perfring's observers; a disruptor waits for all its readers.
         assert!(fits("perfring publish_each", Workload::Fanout, &|kind| !kind.lossy).is_err());
         assert_eq!(fits("perfring publish_each", Workload::Fanout, &|kind| kind.lossy), Ok(()));

@@ -100,6 +100,8 @@ pub static ALL: &[Entry] = contestants! {
     "perfring half" Ours perfring::Half;
     "perfring shared" Ours perfring::Shared;
     "perfring shared batch" Ours perfring::SharedBatched;
+    "perfring named" Ours perfring::Named<false>;
+    "perfring named batch" Ours perfring::Named<true>;
     "perfring cpu" Ours perfring::Cpu;
     "perfring rings" Ours perfring::Rings;
     "perfring rings in turn" Ours perfring::InTurn;

@@ -248,10 +248,13 @@ impl NamedSeat {
         tail_word(ring.header, self.number).store(pos | WAITED_FOR, Ordering::Release); // C, pairs with D
     }
 
-    /// Returns the writer of the totals.
-    pub(crate) fn totals_writer(&self) -> SeqLatchWriter {
+    /// Returns the writer of the totals, which keeps those that are true at `pos` until the tail has left
+    /// it: of two deaths between the totals and the tail, the first left newer ones behind.
+    pub(crate) fn totals_writer(&self, pos: u64) -> SeqLatchWriter {
         self.seats.seat(self.number).map_or_else(SeqLatchWriter::default, |seat| {
-            let kept = seq_latch::find(&seat.totals);
+            let fits = |words: &_| ConsumerTotals::from_words(words).pos == pos;
+            let kept =
+                seq_latch::find_where(&seat.totals, fits).or_else(|| seq_latch::find(&seat.totals));
             SeqLatchWriter::after(&seat.totals, kept.as_ref())
         })
     }

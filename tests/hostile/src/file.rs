@@ -51,6 +51,7 @@ pub(crate) const GOLDEN: &[(&str, &[u8])] = &[
     golden!("aux_drop"),
     golden!("aux_overwrite"),
     golden!("aux_shared"),
+    golden!("named_drop"),
 ];
 
 /// A file that is reused for each input.

@@ -11,6 +11,7 @@ mod commands;
 mod events;
 mod failure;
 mod figures;
+mod named;
 mod output;
 mod owner;
 mod process;

@@ -8,6 +8,8 @@ use std::os::unix::fs::MetadataExt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Alive,
+    /// A signal or a debugger has stopped it: it keeps its seat, and is waited for.
+    Stopped,
     /// A signal has ended it, and the kernel writes its memory to a file before it closes anything: until
     /// then it holds its seat as a process does that is alive.
     DumpingCore,
@@ -18,23 +20,24 @@ pub(crate) enum State {
 impl State {
     /// Asks about the holder of a seat, which is held or not.
     pub(crate) fn of(held: bool, owner: &OwnerInfo, location: &Location) -> Self {
-        let status = || fs::read_to_string(format!("/proc/{}/status", owner.pid));
-        match held {
-            false => State::Gone,
-            // The cheaper question first.
-            true if status().is_ok_and(|status| dumps_core(&status))
-                && has_open(owner.pid, location) =>
-            {
-                State::DumpingCore
-            }
-            true => State::Alive,
+        if !held {
+            return State::Gone;
         }
+        let status = fs::read_to_string(format!("/proc/{}/status", owner.pid)).unwrap_or_default();
+        let state = match () {
+            () if dumps_core(&status) => State::DumpingCore,
+            () if is_stopped(&status) => State::Stopped,
+            () => State::Alive,
+        };
+        // The cheaper question came first.
+        if state == State::Alive || has_open(owner.pid, location) { state } else { State::Alive }
     }
 
     /// Returns the word for it; that for [`State::Gone`] depends on the seat.
     pub(crate) fn word(self, gone: &'static str) -> &'static str {
         match self {
             State::Alive => "alive",
+            State::Stopped => "stopped",
             State::DumpingCore => "dumping core",
             State::Gone => gone,
         }
@@ -48,8 +51,16 @@ pub(crate) const WHILE_DUMPING: &str = "it keeps its seat, and what it has locke
 
 /// Whether a `/proc/PID/status` says so: Linux 4.15 and later.
 fn dumps_core(status: &str) -> bool {
-    let mut values = status.lines().filter_map(|line| line.strip_prefix("CoreDumping:"));
-    values.any(|value| value.trim() == "1")
+    value(status, "CoreDumping:") == Some("1")
+}
+
+/// Whether a `/proc/PID/status` says so: by a signal (`T`), or by a debugger (`t`).
+fn is_stopped(status: &str) -> bool {
+    value(status, "State:").is_some_and(|state| state.starts_with(['T', 't']))
+}
+
+fn value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
 /// Returns whether a process is visible and has this very ring open: a pid of another namespace, or a
@@ -77,6 +88,8 @@ mod tests {
         assert!(dumps_core(&status("1")));
         assert!(!dumps_core(&status("0")));
         assert!(!dumps_core("Name:\tCoreDumping: 1\nState:\tR (running)\n"), "a name says nothing");
+        let stops = |state: &str| is_stopped(&format!("Name:\tState: T\nState:\t{state}\n"));
+        assert!(stops("T (stopped)") && stops("t (tracing stop)") && !stops("S (sleeping)"));
         let own = fs::read_to_string("/proc/self/status").unwrap();
         assert!(
             own.contains("\nCoreDumping:\t0\n") && !dumps_core(&own),
@@ -95,8 +108,9 @@ mod tests {
         let of = |held| State::of(held, &owner, &here);
         assert_eq!((of(true), of(false)), (State::Alive, State::Gone));
         assert_eq!(
-            [of(true), State::DumpingCore, of(false)].map(|state| state.word("dead")),
-            ["alive", "dumping core", "dead"]
+            [of(true), State::Stopped, State::DumpingCore, of(false)]
+                .map(|state| state.word("dead")),
+            ["alive", "stopped", "dumping core", "dead"]
         );
     }
 }

@@ -76,6 +76,7 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
         AttachError::Truncated { .. } => named(py, "Truncated", text),
         AttachError::Busy { .. }
         | AttachError::Slots { .. }
+        | AttachError::Consumers { .. }
         | AttachError::HeldUp { .. }
         | AttachError::ReadLocked { .. } => named(py, "Busy", text),
         AttachError::Bad { .. }

@@ -49,7 +49,7 @@ impl Producer {
 
     /// Creates a ring; with `exist_ok`, a ring with the same options may exist.
     #[staticmethod]
-    #[pyo3(signature = (path, *, size, policy, shared, slots, time, evict, mode, types_size, aux_size, exist_ok))]
+    #[pyo3(signature = (path, *, size, policy, shared, slots, time, evict, mode, types_size, aux_size, consumers, exist_ok))]
     #[expect(clippy::too_many_arguments, reason = "keywords, with names, in Python")]
     fn _make(
         py: Python<'_>,
@@ -63,6 +63,7 @@ impl Producer {
         mode: u32,
         types_size: Size,
         aux_size: Size,
+        consumers: u32,
         exist_ok: bool,
     ) -> PyResult<()> {
         let (policy, evict) = (policy_of(policy)?, evict_of(evict)?);
@@ -74,6 +75,7 @@ impl Producer {
             slots,
             types_size: types_size.0,
             aux_size: aux_size.0,
+            consumers,
             time,
             mode,
             ..Options::default()

@@ -83,7 +83,7 @@ impl Release {
         };
         let now = passed.since(last.passed());
         let missed = Missed { in_all: last.lapped.plus(now), now };
-        let mut seq_latch = seat.totals_writer();
+        let mut seq_latch = seat.totals_writer(last.pos);
         if pos != last.pos {
             let (read, lapped) = (passed.since(missed.in_all), missed.in_all);
             seat.write_totals(&mut seq_latch, &ConsumerTotals { pos, read, lapped });

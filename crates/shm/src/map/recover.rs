@@ -15,7 +15,7 @@ use perfring_ring::{Recovered, Refusal};
 
 /// Ends the reservations of a shared ring's dead producers, and frees its lock if a dead one holds
 /// it. Records that waited behind them are published. An exclusive ring needs no recovery: the next
-/// producer continues where the last one stopped.
+/// producer continues where the last one stopped. Of named consumers, dead ones are no longer waited for.
 ///
 /// # Errors
 /// See [`AttachError`]; [`AttachError::HeldUp`] if a live producer holds the lock.

@@ -6,12 +6,14 @@ use crate::failure::{Failure, note};
 use crate::figures::accounts::{self, Fill, is_fed};
 use crate::figures::json::object;
 use crate::output::figures_format::FiguresFormat;
+use crate::named;
 use crate::output::json::line;
 use crate::owner::{count, printable};
 use perfring_consumer::{Location, Policy, Producers, Stat};
 use perfring_set::{Listing, NoRing, RingEntry, RingSet, SetError};
 use serde_json::json;
 use std::io::{self, BufWriter, Write};
+use std::iter::once;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,6 +28,8 @@ const NAME_MIN: usize = 12;
 /// variable /dev/shm/perfring-UID. Needs read permission and disturbs no process. Files that are no
 /// rings are reported on stderr; names that begin with a dot are skipped, and symbolic links are
 /// not followed.
+///
+/// Below a ring with named consumers is a line for each of them.
 ///
 /// LOST counts the records that were refused, and those of an overwrite ring that its consumer read
 /// too late; LAST is the age of the newest record, in rings with timestamps. JSON has an
@@ -119,7 +123,12 @@ fn write_table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     let rest: usize = widths.iter().map(|width| width + 2).sum();
     let room = columns::width().map_or(longest, |all| all.saturating_sub(rest).max(NAME_MIN));
     let room = room.min(longest);
-    for (name, cells) in ["NAME".to_owned()].iter().chain(&names).zip(&table) {
+    let none = (Location::from(""), [].as_slice());
+    let consumers =
+        rows.iter().map(|(ring, stat, _)| (Location::from(&ring.path), &stat.consumers[..]));
+    let title = "NAME".to_owned();
+    let lines = once(&title).chain(&names).zip(&table);
+    for ((name, cells), (location, consumers)) in lines.zip(once(none).chain(consumers)) {
         write!(out, "{:<room$}", truncated(name, room))?;
         let mut line = String::new();
         for (at, (cell, width)) in cells.iter().zip(&widths).enumerate() {
@@ -130,6 +139,9 @@ fn write_table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
             };
         }
         writeln!(out, "{}", line.trim_end())?;
+        for consumer in consumers {
+            writeln!(out, "  {}", named::line(consumer, &location))?;
+        }
     }
     Ok(())
 }
@@ -161,16 +173,23 @@ fn cells(stat: &Stat, newest: Option<u64>) -> [String; 7] {
         Producers::Many | Producers::Cpu => "detached".to_owned(),
     };
     let owner = &stat.consumer.owner;
+    let consumer = match layout.consumers {
+        0 => holder(stat.consumer.alive, owner.epoch, owner.pid),
+        seats => {
+            let alive = stat.consumers.iter().filter(|consumer| consumer.alive).count();
+            format!("{alive} of {seats} named")
+        }
+    };
     let (full, lost) = match &stat.totals {
         Some(totals) => {
-            let fill = Fill::of(layout.data_size, totals.tail, totals.head);
+            let fill = Fill::of_data(stat, totals);
             (format!("{:.0}%", fill.percent().floor()), lost(stat).to_string())
         }
         None => ("damaged".to_owned(), "?".to_owned()),
     };
     [
         producer,
-        holder(stat.consumer.alive, owner.epoch, owner.pid),
+        consumer,
         layout.policy.name().to_owned(),
         show_size(layout.data_size),
         full,

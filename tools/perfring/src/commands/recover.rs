@@ -3,16 +3,17 @@
 use crate::args;
 use crate::events::input::rings_of;
 use crate::failure::Failure;
-use crate::owner::{count, held_up, owner};
+use crate::owner::{count, held_up, name, owner};
 use perfring_consumer::{AttachError, Location, Producers, Recovered, Stat};
 use std::io::{self, Write};
 
 /// End what dead producers of a shared ring left open
 ///
 /// Turns their open reservations into holes, publishes the records behind them, and frees a lock
-/// that one of them held. A live producer is never taken over, even a stopped one. This command is
-/// rarely needed: a producer that needs the space does the same. It is for a ring whose producers
-/// are all dead, or idle. Of a directory, recovers all rings.
+/// that one of them held. Named consumers that are dead are no longer waited for. A live process is
+/// never taken over, even a stopped one. This command is rarely needed: a producer that needs the
+/// space does the same. It is for a ring whose producers are all dead, or idle. Of a directory,
+/// recovers all rings.
 ///
 /// Example: perfring recover /dev/shm/ticks
 #[derive(Debug, clap::Args)]
@@ -29,7 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 fn recover(location: &Location) -> Result<(), Failure> {
     let before = Stat::read(location)?;
-    if before.layout.producers == Producers::One {
+    if before.layout.producers == Producers::One && before.layout.consumers == 0 {
         return say(&[format!(
             "{location} is for one producer at a time: nothing to recover; the next producer continues \
              where the last one stopped"
@@ -43,7 +44,8 @@ fn recover(location: &Location) -> Result<(), Failure> {
         _ => error.into(),
     })?;
     let after = Stat::read(location)?;
-    let done = sentences(&before, &recovered);
+    let mut done = sentences(&before, &recovered);
+    done.extend(dropped(&before, &after));
     match &after.held_up {
         None if done.is_empty() => say(&[format!("{location}: nothing to recover")]),
         None => say(&done),
@@ -59,6 +61,16 @@ fn recover(location: &Location) -> Result<(), Failure> {
             }))
         }
     }
+}
+
+/// Formats which named consumers are no longer waited for, as lines.
+fn dropped(before: &Stat, after: &Stat) -> impl Iterator<Item = String> {
+    let waits = |seat| after.consumers.iter().any(|one| one.seat == seat && one.waited_for);
+    let dead = before.consumers.iter().filter(|one| one.waited_for && !one.alive);
+    dead.filter(move |one| !waits(one.seat)).map(|one| {
+        let (name, pid) = (name(&one.owner), one.owner.pid);
+        format!("the consumer {name}, pid {pid}, is dead: no longer waited for")
+    })
 }
 
 /// Formats what was done, as lines.

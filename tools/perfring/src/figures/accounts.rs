@@ -1,6 +1,7 @@
 //! What was written, read, refused and lost.
 
 use crate::failure::Failure;
+use crate::named::slowest_pos;
 use perfring_consumer::{Count, Layout, Location, Policy, Producers, RingTotals, Stat};
 
 /// Reads the figures. Those of a ring in use are not of one moment: a few more attempts often find
@@ -31,6 +32,13 @@ pub(crate) struct Fill {
 }
 
 impl Fill {
+    /// The fill of the data area: up to what the slowest consumer has released, whether or not a producer
+    /// has moved the tail there.
+    pub(crate) fn of_data(stat: &Stat, totals: &RingTotals) -> Self {
+        let tail = slowest_pos(stat).unwrap_or(0).max(totals.tail);
+        Fill::of(stat.layout.data_size, tail, totals.head)
+    }
+
     /// The fill of an area of `size` bytes between two positions.
     pub(crate) fn of(size: u64, tail: u64, head: u64) -> Self {
         Fill { used: head.saturating_sub(tail), size }

@@ -31,6 +31,8 @@ class Consumer(_native.Consumer):
     Args:
         path: The ring.
         name: The name that ``perfring stat`` shows for this consumer; the script's name by default.
+            In a ring with named consumers, its seat: who comes back with it reads on where it
+            released.
         timeout: The seconds to wait for a ring that does not exist yet; ``None`` for ever.
         wait_strategy: How a waiting consumer polls while a producer publishes: ``"latency"``
             without a pause, ``"throughput"`` with pauses, which lets the producer be faster;

@@ -56,6 +56,7 @@ class Producer:
         mode: int,
         types_size: int | str,
         aux_size: int | str,
+        consumers: int,
         exist_ok: bool,
     ) -> None: ...
     # A `Buffer`, or an object of a record's class, which type checkers do not know.

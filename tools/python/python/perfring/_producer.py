@@ -48,6 +48,7 @@ class Producer(_native.Producer):
         mode: int = 0o600,
         types_size: int | str = "64K",
         aux_size: int | str = 0,
+        consumers: int = 0,
         name: str | None = None,
     ) -> Self:
         """Create a ring and attach to it.
@@ -67,6 +68,9 @@ class Producer(_native.Producer):
             types_size: The bytes of the type table.
             aux_size: The bytes for payloads that are too long for the data area, each at most this
                 long: a power of two from ``"64K"``, or 0 for none.
+            consumers: Seats for named consumers, at most 32, each of which gets every record: a
+                full ring waits for the slowest that is alive. They attach with ``Consumer(path,
+                name=...)``, and `stat` lists them. 0 for one consumer.
             name: The name that ``perfring stat`` shows for this producer.
 
         Raises:
@@ -85,6 +89,7 @@ class Producer(_native.Producer):
             mode=mode,
             types_size=types_size,
             aux_size=aux_size,
+            consumers=consumers,
             exist_ok=False,
         )
         return cls(path, name=name)
@@ -103,6 +108,7 @@ class Producer(_native.Producer):
         mode: int = 0o600,
         types_size: int | str = "64K",
         aux_size: int | str = 0,
+        consumers: int = 0,
         name: str | None = None,
     ) -> Self:
         """Attach to a ring, and create it if it does not exist.
@@ -120,6 +126,7 @@ class Producer(_native.Producer):
             mode: The mode bits of a new file; those of an existing file are not compared.
             types_size: The bytes of the type table.
             aux_size: The bytes for payloads that are too long for the data area.
+            consumers: Seats for named consumers.
             name: The name that ``perfring stat`` shows for this producer.
 
         Raises:
@@ -148,6 +155,7 @@ class Producer(_native.Producer):
             mode=mode,
             types_size=types_size,
             aux_size=aux_size,
+            consumers=consumers,
             exist_ok=True,
         )
         return cls(path, name=name)

@@ -10,10 +10,13 @@ use std::time::Duration;
 
 /// How long a reader spins before its caller gets control.
 const SPIN: Duration = Duration::from_micros(50);
+/// The same where several readers share a core: what the one waits for may be that another gets it.
+const SPIN_BESIDE: Duration = Duration::ZERO;
 
 /// The reader for the mode, and the losses that were reported to it.
 pub struct Reader {
     end: End,
+    spin: Duration,
     reported: u64,
     /// Whether what the ring counts as refused is lost.
     counts: bool,
@@ -48,7 +51,14 @@ impl Reader {
             (End::Observer(observer), Some(pace)) => observer.set_wait_strategy(pace.into()),
             (_, None) => {}
         }
-        Ok(Reader { end, reported: 0, counts: true })
+        Ok(Reader { end, spin: SPIN, reported: 0, counts: true })
+    }
+
+    /// Reads as a consumer that has attached by its name.
+    pub(super) fn of(mut consumer: Consumer, setup: &Setup) -> Self {
+        consumer.set_wait_strategy(setup.pace.into());
+        let spin = if setup.receivers > 1 { SPIN_BESIDE } else { SPIN };
+        Reader { end: End::Consumer(consumer), spin, reported: 0, counts: true }
     }
 
     /// Says whether what the ring counts as refused is lost.
@@ -108,8 +118,8 @@ impl Receiver for Reader {
     #[inline]
     fn wait(&mut self) {
         match &mut self.end {
-            End::Consumer(consumer) => consumer.spin(SPIN),
-            End::Observer(observer) => observer.wait(SPIN),
+            End::Consumer(consumer) => consumer.spin(self.spin),
+            End::Observer(observer) => observer.wait(self.spin),
         };
     }
 

@@ -1,5 +1,6 @@
 //! `perfring doctor`: checks this machine and its rings, and advises what to do.
 
+mod consumers;
 mod files;
 mod machine;
 mod owners;

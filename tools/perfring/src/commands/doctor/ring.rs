@@ -1,5 +1,6 @@
 //! One ring: its file, its totals, and its unread records.
 
+use super::consumers;
 use super::files;
 use super::machine::about;
 use super::owners;
@@ -9,11 +10,11 @@ use crate::args::show_size;
 use crate::failure::Failure;
 use crate::figures::accounts::{self, Balance, is_fed};
 use crate::figures::types::TypesUse;
-use crate::owner::{count, holding};
-use crate::process::State;
+use crate::named::is_read;
+use crate::owner::count;
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{
-    FileSystem, Layout, Location, Policy, Producers, Refused, RingFile, RingTotals, Stat,
+    FileSystem, Layout, Location, Producers, Refused, RingFile, RingTotals, Stat,
 };
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -35,7 +36,7 @@ pub(super) fn check(report: &mut Report, location: &Location) -> Result<(), Fail
     if let Some(totals) = &stat.totals {
         accounts(report, &stat, totals)?;
         owners::check(report, location, &stat)?;
-        consumer(report, location, &stat, totals)?;
+        consumers::check(report, location, &stat, totals)?;
         losses(report, totals)
     } else {
         let message = format!(
@@ -179,7 +180,7 @@ fn accounts(report: &mut Report, stat: &Stat, totals: &RingTotals) -> Result<(),
     let sum = format!("{how} {freed} + present {}", balance.present.records);
     if balance.holds() {
         report.ok("totals", format!("written {written} = {sum}"))
-    } else if is_fed(stat) || stat.consumer.alive {
+    } else if is_fed(stat) || is_read(stat) {
         let message =
             format!("written {written} ~ {sum}: in use, so the figures are not of one moment");
         report.ok("totals", message)
@@ -189,29 +190,6 @@ fn accounts(report: &mut Report, stat: &Stat, totals: &RingTotals) -> Result<(),
             format!("written {written} is NOT {sum}"),
             "another program wrote to the file; save it (cp) and create a new ring",
         )
-    }
-}
-
-fn consumer(
-    report: &mut Report,
-    location: &Location,
-    stat: &Stat,
-    totals: &RingTotals,
-) -> Result<(), Failure> {
-    let state = State::of(stat.consumer.alive, &stat.consumer.owner, location);
-    let last = holding(&stat.consumer, state);
-    let waiting = totals.present.records;
-    if stat.consumer.alive || stat.layout.policy == Policy::Overwrite || waiting == 0 {
-        return owners::seat(report, "consumer", &stat.consumer, location);
-    }
-    let wait = if waiting == 1 { "waits" } else { "wait" };
-    let message = format!("{last}, and {} {wait}", count(waiting, "record"));
-    let used = totals.head.saturating_sub(totals.tail);
-    if used >= stat.layout.data_size / 10 * 9 {
-        let advice = format!("start one, for example `perfring consume {location}`");
-        report.warn("consumer", format!("{message}; new ones find no room"), advice)
-    } else {
-        report.note("consumer", message)
     }
 }
 

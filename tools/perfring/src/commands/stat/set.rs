@@ -4,6 +4,7 @@ use crate::events::input::rings_of;
 use crate::failure::Failure;
 use crate::figures::accounts::{self, Balance, Fill, is_fed, sums};
 use crate::figures::json;
+use crate::named::is_read;
 use crate::output::json::line;
 use crate::owner::count;
 use crate::stop::Stop;
@@ -55,7 +56,7 @@ fn is_balanced(rings: &[(Location, Stat)]) -> bool {
 
 fn fill(rings: &[(Location, Stat)]) -> Fill {
     rings.iter().fold(Fill::default(), |sum, (_, stat)| {
-        let used = stat.totals.map_or(0, |totals| totals.head.saturating_sub(totals.tail));
+        let used = stat.totals.map_or(0, |totals| Fill::of_data(stat, &totals).used);
         Fill {
             used: sum.used.saturating_add(used),
             size: sum.size.saturating_add(stat.layout.data_size),
@@ -79,7 +80,7 @@ fn write_text(
         _ => ", some of them of CPUs",
     };
     let fed = rings.iter().filter(|(_, stat)| is_fed(stat)).count();
-    let read = rings.iter().filter(|(_, stat)| stat.consumer.alive).count();
+    let read = rings.iter().filter(|(_, stat)| is_read(stat)).count();
     let held = rings.iter().filter(|(_, stat)| stat.held_up.is_some()).count();
     let Fill { used, size } = fill(rings);
     writeln!(out, "{dir}")?;

@@ -5,11 +5,13 @@ use crate::args::show_size;
 use crate::columns::paragraph;
 use crate::figures::accounts::{Balance, Fill, counts, is_fed};
 use crate::figures::types::TypesUse;
+use crate::named::{is_read, lag, state};
 use crate::owner::{held_up, name};
 use crate::process::State;
 use perfring_abi::Lead;
 use perfring_consumer::{
-    Evict, Holding, Layout, Location, NamedConsumer, Policy, Producers, Report, RingTotals, Stat,
+    Evict, Holding, Layout, Location, NamedConsumer, OwnerInfo, Policy, Producers, Report,
+    RingTotals, Stat,
 };
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -36,8 +38,8 @@ impl<W: Write> Page<'_, W> {
         writeln!(self.out, "{location}")?;
         self.line("policy", &policy(layout))?;
         self.line("kind", &kind(stat))?;
-        let ends = stat.totals.map(|totals| (totals.tail, totals.head));
-        self.line("size", &full(layout.data_size, ends))?;
+        let fill = stat.totals.map(|totals| Fill::of_data(stat, &totals));
+        self.line("size", &full(layout.data_size, fill))?;
         if layout.aux_size != 0 {
             self.line("aux area", &aux(layout, stat.totals.as_ref()))?;
         }
@@ -133,14 +135,13 @@ fn policy(layout: &Layout) -> String {
 
 /// Formats the AUX area's size, and how much of it large payloads take.
 fn aux(layout: &Layout, totals: Option<&RingTotals>) -> String {
-    let positions = totals.map(|totals| (totals.aux_tail, totals.aux_head));
+    let fill = |totals: &RingTotals| Fill::of(layout.aux_size, totals.aux_tail, totals.aux_head);
     let longest = format!("payloads of up to {} bytes", layout.max_len());
-    format!("{}; {longest}", full(layout.aux_size, positions))
+    format!("{}; {longest}", full(layout.aux_size, totals.map(fill)))
 }
 
-fn full(size: u64, positions: Option<(u64, u64)>) -> String {
-    let Some((tail, head)) = positions else { return show_size(size) };
-    let fill = Fill::of(size, tail, head);
+fn full(size: u64, fill: Option<Fill>) -> String {
+    let Some(fill) = fill else { return show_size(size) };
     let (percent, used) = (fill.percent(), fill.used);
     format!("{}, {percent:.1}% full ({used} of {size} bytes)", show_size(size))
 }
@@ -154,21 +155,10 @@ fn types_line(types: &TypesUse) -> String {
 }
 
 fn named(consumer: &NamedConsumer, location: &Location) -> String {
-    let NamedConsumer { alive, owner, totals, unread, .. } = consumer;
-    let who = holding(&Holding { alive: *alive, owner: owner.clone() }, location);
-    let lapped = match totals.lapped.records {
-        0 => String::new(),
-        missed => format!(", missed {missed}"),
-    };
-    let held = match (consumer.waited_for, consumer.slowest) {
-        (false, _) => "; not waited for",
-        (true, true) => "; the slowest, which a full ring waits for",
-        (true, false) => "",
-    };
-    format!(
-        "{who}; read {}{lapped}, {} records and {} bytes behind{held}",
-        totals.read.records, unread.records, unread.bytes
-    )
+    let (who, state) = (identity(&consumer.owner), state(consumer, location));
+    let (read, lag) = (consumer.totals.read.records, lag(consumer));
+    let left = if consumer.waited_for { "" } else { "; not waited for" };
+    format!("{state}: {who}; read {read}, {lag}{left}")
 }
 
 fn holding(holding: &Holding, location: &Location) -> String {
@@ -176,14 +166,14 @@ fn holding(holding: &Holding, location: &Location) -> String {
     if owner.epoch == 0 {
         return if holding.alive { "attaching" } else { "none so far" }.to_owned();
     }
-    let name = name(owner);
     let state = State::of(holding.alive, owner, location).word("detached");
-    let since = utc(owner.attached_ns);
-    let nth = owner.epoch;
-    format!(
-        "{state}: {name}, pid {}, uid {}, attached {since} (attach {nth})",
-        owner.pid, owner.uid
-    )
+    format!("{state}: {}", identity(owner))
+}
+
+fn identity(owner: &OwnerInfo) -> String {
+    let OwnerInfo { epoch, attached_ns, pid, uid, .. } = owner;
+    let (name, since) = (name(owner), utc(*attached_ns));
+    format!("{name}, pid {pid}, uid {uid}, attached {since} (attach {epoch})")
 }
 
 /// Formats a time of `CLOCK_REALTIME`, to the millisecond.
@@ -199,7 +189,7 @@ fn balance(stat: &Stat, totals: &RingTotals) -> String {
     let written = balance.written.records;
     if balance.holds() {
         format!("written {written} = {sum}")
-    } else if is_fed(stat) || stat.consumer.alive {
+    } else if is_fed(stat) || is_read(stat) {
         format!("written {written} ~ {sum} (in use: the figures are not of one moment)")
     } else {
         format!("written {written} is NOT {sum}")

@@ -1,6 +1,7 @@
 //! Polls rings and computes their rows.
 
 use crate::figures::accounts::{Fill, counts, is_fed};
+use crate::named::{self, is_read, slowest_pos};
 use crate::owner;
 use perfring_consumer::{Count, Location, Observer, Policy, Start, Stat};
 use std::collections::{HashMap, HashSet};
@@ -72,7 +73,7 @@ pub(super) struct Row {
     pub(super) fill: Fill,
     /// Records and bytes a second, since the previous poll.
     pub(super) rate: Option<(f64, f64)>,
-    /// Records that the consumer has not read; `None` if an overwrite ring never had a consumer.
+    /// Records that the consumer, or the slowest named one, has not read; `None` if an overwrite ring never had a consumer.
     pub(super) lag: Option<u64>,
     /// Records lost, by all causes, since the ring was created.
     pub(super) lost: u64,
@@ -180,7 +181,9 @@ impl Watched {
         let Some(totals) = &stat.totals else {
             return damaged("no producer writes such figures".to_owned());
         };
-        let (written, read) = (totals.producer.written, totals.consumer.read.records);
+        // How far the one consumer has come, or the slowest named one.
+        let read = slowest_pos(&stat).unwrap_or(totals.consumer.read.records);
+        let written = totals.producer.written;
         let lost = totals.producer.refused.total();
         let lost = lost.plus(totals.consumer.lapped).plus(totals.producer.reclaimed).records;
         let lag = lag(&stat);
@@ -212,22 +215,26 @@ impl Watched {
             }),
             location,
             state,
-            fill: Fill::of(stat.layout.data_size, totals.tail, totals.head),
+            fill: Fill::of_data(&stat, totals),
             rate,
             lag,
             lost,
             lost_rate,
             producer: producer(&stat),
-            details: details(&stat),
+            details: details(&stat, self.observer.location()),
         }
     }
 }
 
-/// Returns the records that the consumer has not read yet.
+/// Returns the records that the consumer has not read yet, or the slowest named one.
 fn lag(stat: &Stat) -> Option<u64> {
     let totals = stat.totals.as_ref()?;
     match stat.layout.policy {
-        Policy::Drop => Some(totals.present.records),
+        Policy::Drop => {
+            let waited_for = stat.consumers.iter().filter(|consumer| consumer.waited_for);
+            let most = waited_for.map(|consumer| consumer.unread.records).max();
+            Some(most.unwrap_or(totals.present.records))
+        }
         Policy::Overwrite if stat.consumer.owner.epoch == 0 => None,
         Policy::Overwrite => {
             let passed = totals.consumer.read.plus(totals.consumer.lapped);
@@ -242,10 +249,8 @@ fn state(stat: &Stat, lag: Option<u64>, losing: bool, moved: &Before, now: Insta
     match () {
         () if stat.held_up.is_some() => State::HeldUp,
         () if losing => State::Losing,
-        () if stat.consumer.alive && lag.unwrap_or(0) > 0 && unread >= STILL => {
-            State::Stalled(unread)
-        }
-        () if waiting && !stat.consumer.alive && is_fed(stat) => State::NoConsumer,
+        () if is_read(stat) && lag.unwrap_or(0) > 0 && unread >= STILL => State::Stalled(unread),
+        () if waiting && !is_read(stat) && is_fed(stat) => State::NoConsumer,
         () if waiting && !is_fed(stat) => State::NoProducer,
         () if !is_fed(stat) => State::Ended,
         () if quiet >= STILL => State::Quiet(quiet),
@@ -262,7 +267,7 @@ fn producer(stat: &Stat) -> String {
     }
 }
 
-fn details(stat: &Stat) -> Vec<(String, String)> {
+fn details(stat: &Stat, location: &Location) -> Vec<(String, String)> {
     let layout = &stat.layout;
     let holder = |holding: &perfring_consumer::Holding| {
         let owner = &holding.owner;
@@ -284,7 +289,13 @@ fn details(stat: &Stat) -> Vec<(String, String)> {
             format!("alive: {}, pid {}", owner::name(owner), owner.pid),
         ));
     }
-    lines.push(("consumer".to_owned(), holder(&stat.consumer)));
+    if layout.consumers == 0 {
+        lines.push(("consumer".to_owned(), holder(&stat.consumer)));
+    } else if stat.consumers.is_empty() {
+        lines.push(("consumers".to_owned(), "none so far".to_owned()));
+    }
+    let named = stat.consumers.iter().map(|consumer| named::line(consumer, location));
+    lines.extend(named.map(|line| ("consumer".to_owned(), line)));
     lines.push(("uuid".to_owned(), uuid::Uuid::from_bytes(layout.uuid).to_string()));
     if let Some(totals) = &stat.totals {
         let counts = counts(layout, totals);
@@ -341,5 +352,38 @@ mod tests {
         assert_eq!((row(&rows, "one").state, row(&rows, "one").lag), (State::Ended, Some(0)));
         std::fs::remove_file(dir.path().join("one")).expect("the ring");
         assert_eq!(watch.peek(start + Duration::from_secs(8)).len(), 1);
+    }
+
+    #[test]
+    fn of_named_consumers_the_slowest_counts_and_each_is_shown() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("ring");
+        let options = Options { size: 4096, consumers: 3, ..Options::default() };
+        let mut producer = Producer::create(&path, &options).expect("a ring");
+        let mut watch = Watch::new(vec![path.clone()]);
+        let start = Instant::now();
+        let mut peek = |seconds| row(&watch.peek(start + Duration::from_secs(seconds)), "ring");
+        let [mut fast, mut slow] =
+            ["fast", "slow"].map(|name| Consumer::attach_as(&path, name).expect("a seat"));
+        for _ in 0..10 {
+            producer.publish(&[0; 56]).expect("room");
+        }
+        while fast.read().expect("sound").is_some() {}
+        fast.release();
+        let shown = |row: &Row| {
+            let lines = row.details.iter().filter(|(name, _)| name == "consumer");
+            lines.map(|(_, line)| line.split(": ").last().expect("text").to_owned()).collect()
+        };
+        let at = peek(1);
+        assert_eq!((at.lag, at.fill.used), (Some(10), 640));
+        let lines: Vec<String> = shown(&at);
+        assert_eq!(lines, ["caught up", "a full ring waits for it"]);
+        assert_eq!(peek(4).state, State::Stalled(Duration::from_secs(3)));
+        slow.read().expect("sound");
+        slow.release();
+        let at = peek(5);
+        assert_eq!((at.lag, at.fill.used), (Some(9), 576), "whether or not a producer has seen it");
+        drop((fast, slow));
+        assert_eq!(peek(6).state, State::NoConsumer);
     }
 }

@@ -1,0 +1,46 @@
+//! The named consumers of a ring, in words.
+
+use crate::owner::{count, name};
+use crate::process::State;
+use perfring_consumer::{Location, NamedConsumer, Stat};
+
+/// Returns whether a consumer is attached, named or not.
+pub(crate) fn is_read(stat: &Stat) -> bool {
+    stat.consumer.alive || stat.consumers.iter().any(|consumer| consumer.alive)
+}
+
+/// Returns the position of the slowest one that is waited for.
+pub(crate) fn slowest_pos(stat: &Stat) -> Option<u64> {
+    let waited_for = stat.consumers.iter().filter(|consumer| consumer.waited_for);
+    waited_for.map(|consumer| consumer.totals.pos).min()
+}
+
+/// Returns the word for how it is.
+pub(crate) fn state(consumer: &NamedConsumer, location: &Location) -> &'static str {
+    // A dead one that nobody has needed to drop yet still counts.
+    let gone = if consumer.waited_for { "dead" } else { "detached" };
+    State::of(consumer.alive, &consumer.owner, location).word(gone)
+}
+
+/// Formats how far it has come.
+pub(crate) fn lag(consumer: &NamedConsumer) -> String {
+    let unread = consumer.unread;
+    let missed = match consumer.totals.lapped.records {
+        0 => String::new(),
+        missed => format!(", missed {missed}"),
+    };
+    if unread.bytes == 0 {
+        return format!("caught up{missed}");
+    }
+    let slowest = if consumer.slowest { ", the slowest: a full ring waits for it" } else { "" };
+    let (records, bytes) = (count(unread.records, "record"), count(unread.bytes, "byte"));
+    format!("{records} and {bytes} behind{missed}{slowest}")
+}
+
+/// Formats who it is, how it is, and how far it has come, for a line of its own.
+pub(crate) fn line(consumer: &NamedConsumer, location: &Location) -> String {
+    let (who, pid) = (name(&consumer.owner), consumer.owner.pid);
+    let (state, lag) = (state(consumer, location), lag(consumer));
+    let left = if consumer.waited_for { "" } else { ", not waited for" };
+    format!("{who}, pid {pid}, {state}: {lag}{left}")
+}
