@@ -250,6 +250,7 @@ impl Output for Nats {
             bytes: reported.bytes,
             retries: reported.retries,
             refused: reported.refused,
+            refused_by: Vec::new(),
             trouble: reported.trouble(),
         }
     }

@@ -50,6 +50,9 @@ pub struct Figures {
     /// Records that it took and could not deliver: the receiver refused them for good. Each is
     /// reported in `trouble`.
     pub refused: u64,
+    /// The same by cause, in the order of the causes' first occurrence: as `400`, `too large`,
+    /// `partial success`. Empty where an output does not tell causes apart.
+    pub refused_by: Vec<(&'static str, u64)>,
     /// A message about the present problem, if there is one.
     pub trouble: Option<String>,
 }
