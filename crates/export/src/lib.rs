@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 mod ctf;
+#[cfg(any(feature = "nats", feature = "otlp"))]
+mod dead_letters;
 mod draft;
 mod event;
 pub mod json;

@@ -57,6 +57,18 @@ pub struct Figures {
     pub trouble: Option<String>,
 }
 
+#[cfg(any(feature = "nats", feature = "otlp"))]
+impl Figures {
+    /// Counts records that were refused for good.
+    pub(crate) fn refuse(&mut self, cause: &'static str, records: u64) {
+        self.refused += records;
+        match self.refused_by.iter_mut().find(|(known, _)| *known == cause) {
+            Some((_, count)) => *count += records,
+            None => self.refused_by.push((cause, records)),
+        }
+    }
+}
+
 /// A format or a protocol for records.
 ///
 /// All calls come from one thread. None blocks for longer than a write to a local file, except

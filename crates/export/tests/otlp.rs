@@ -5,6 +5,8 @@
 mod feed;
 mod otlp {
     mod delivery;
+    mod held;
+    mod letters;
     mod mapping;
     mod rows;
     mod samples;

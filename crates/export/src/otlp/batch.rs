@@ -39,7 +39,7 @@ pub(super) struct Batch {
     pub(super) bytes: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Request {
     Logs(ExportLogsServiceRequest),
     Metrics(ExportMetricsServiceRequest),

@@ -10,7 +10,7 @@ impl Otlp {
     /// # Errors
     /// The options are invalid.
     pub fn without_threads(name: &str, options: &Options) -> Result<Self, OutputError> {
-        Self::with(name, options, Vec::new())
+        Self::with(name, options, Vec::new(), None)
     }
 
     /// Returns the waiting requests, encoded, which then count as delivered; if `all`, also those

@@ -1,4 +1,4 @@
-//! Sends logs, metrics and traces to an OTLP receiver, over HTTP.
+//! Sends logs, metrics and traces to an OTLP receiver, over HTTP: by TCP or a Unix socket.
 //!
 //! | of a ring | becomes |
 //! |---|---|
@@ -17,12 +17,16 @@
 //! # Delivery
 //!
 //! At least once: an event is delivered when the receiver has answered for what became of it; until
-//! then [`Output::undelivered`] holds it in its ring. Connection errors and the answers 429, 502,
-//! 503 and 504 are retried for ever, with growing pauses or after `Retry-After`. Any other error,
-//! and what a partial success rejects, is refused for good, counted and reported. OTLP does not
-//! recognise duplicates: after a broken answer, or a crash of this process, a batch may be sent
-//! again. Duplicate log records can be recognised by `perfring.key`, spans by their ids; points of
-//! delta sums cannot.
+//! then [`Output::undelivered`] holds it in its ring. OTLP does not recognise duplicates: after a
+//! broken answer, or a crash of this process, a batch may be sent again. Duplicate log records can
+//! be recognised by `perfring.key`, spans by their ids; points of delta sums cannot.
+//!
+//! | answer | |
+//! |---|---|
+//! | none; 429, 502, 503, 504 | sent again, for ever: after growing pauses, varied at random, or after `Retry-After` |
+//! | 401, 403, 404, 500 and all that is not listed here | the same, and reported as what an operator must mend. OTLP's specification calls them final. This departs from it on purpose: they say nothing about the records. [`Options::headers_file`] and [`Options::token_file`] are read for each request, and a change ends the pause |
+//! | 413 | sent again in halves; a single item that is too large is refused |
+//! | 400, 422; what a partial success rejects | refused for good: counted by cause in [`Figures::refused_by`], reported, and kept in the file [`Options::dead_letters`]. A partial success does not say which items it rejects, so all of its request is kept |
 //!
 //! Items that wait here (for a span's end, a resource, more samples) hold their records in the ring
 //! for some seconds at most, and for no more than a quarter of the ring: then a data point is sent
@@ -40,20 +44,26 @@
 //! # Ok::<(), perfring_export::OutputError>(())
 //! ```
 
+mod answer;
 mod batch;
 #[cfg(feature = "fuzz")]
 #[doc(hidden)]
 pub mod door;
 mod flow;
+mod headers;
 mod http;
 mod lanes;
 mod made;
 mod options;
+mod post;
 mod rings;
 mod samples;
 mod spans;
+mod split;
+mod unix;
 mod wire;
 
+use crate::dead_letters::DeadLetters;
 use crate::event::{Event, Loss, Rec, What};
 use crate::output::{Figures, Output, OutputError, Took};
 use crate::signal::{Number, Signal, Temporality};
@@ -89,17 +99,25 @@ impl Otlp {
     /// The options, or the environment, are invalid.
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let env = |key: &str| std::env::var(key).ok();
+        let letters = options.dead_letters.as_ref();
+        let most = options.dead_letters_max_bytes;
+        let letters = letters.map(|path| DeadLetters::open(name, path, most)).transpose()?;
         let mut clients = Vec::new();
         for lane in Lane::ALL.into_iter().filter(|lane| options.signals.contains(lane)) {
             clients.push(Client::new(name, Route::new(name, lane, options, &env)?)?);
         }
-        Self::with(name, options, clients)
+        Self::with(name, options, clients, letters)
     }
 
-    fn with(name: &str, options: &Options, clients: Vec<Client>) -> Result<Self, OutputError> {
+    fn with(
+        name: &str,
+        options: &Options,
+        clients: Vec<Client>,
+        letters: Option<DeadLetters>,
+    ) -> Result<Self, OutputError> {
         let fault =
             |bad| OutputError::new(name, format!("a thread to send cannot be started: {bad}"));
-        let lanes = Lanes::start(clients).map_err(fault)?;
+        let lanes = Lanes::start(name, clients, letters).map_err(fault)?;
         Ok(Otlp { name: name.to_owned(), flow: Flow::new(options, lanes), taken: 0 })
     }
 

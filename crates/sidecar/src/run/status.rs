@@ -55,8 +55,11 @@ fn ring_json(ring: &RingStatus<'_>) -> Value {
 
 fn output_json(output: &OutputStatus<'_>) -> Value {
     let figures = &output.figures;
-    let refused_by: serde_json::Map<String, Value> =
-        figures.refused_by.iter().map(|(cause, count)| ((*cause).into(), (*count).into())).collect();
+    let refused_by: serde_json::Map<String, Value> = figures
+        .refused_by
+        .iter()
+        .map(|(cause, count)| ((*cause).into(), (*count).into()))
+        .collect();
     json!({
         "output": output.name,
         "delivery": output.delivery.name(),
