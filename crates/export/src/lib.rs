@@ -14,12 +14,14 @@ mod ctf;
 mod dead_letters;
 mod draft;
 mod event;
+#[cfg(any(feature = "nats", feature = "otlp"))]
+mod jitter;
 pub mod json;
 mod mangle;
 #[cfg(feature = "nats")]
 pub mod nats;
 mod null;
-#[cfg(feature = "otlp")]
+#[cfg(any(feature = "nats", feature = "otlp"))]
 pub mod otlp;
 mod output;
 #[cfg(feature = "parquet")]

@@ -52,12 +52,14 @@
 //! describes the problem. Only invalid options are an error, at [`Nats::open`]. A message that is
 //! too large for the server is refused for good, and counted.
 
+mod batches;
 #[cfg(feature = "fuzz")]
 #[doc(hidden)]
 pub mod door;
 mod flight;
 mod link;
 mod message;
+mod oldest;
 mod options;
 mod read_back;
 mod reported;
@@ -67,17 +69,19 @@ mod worker;
 
 pub use options::{Discard, Headers, Options, Payload, Storage, Stream};
 
-use crate::event::Event;
+use crate::dead_letters::DeadLetters;
+use crate::event::{Event, What};
 use crate::output::{Figures, Output, OutputError, Took};
+use batches::Batches;
 use flight::Finished;
 use message::{Encoder, Entry};
+use oldest::Oldest;
 use reported::Shared;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use worker::Worker;
+use worker::{TOO_LARGE, Worker};
 
 /// Entries are passed to the thread in groups of this size, with one wake for all.
 const BATCH: usize = 64;
@@ -98,12 +102,14 @@ const BATCH: usize = 64;
 pub struct Nats {
     name: String,
     encoder: Encoder,
+    /// Events that become OTLP.
+    batches: Option<Batches>,
     window: u64,
     window_bytes: u64,
     /// Not passed on yet.
     batch: Vec<Entry>,
-    /// The numbers of the events that were taken and not found finished, oldest first.
-    awaited: VecDeque<u64>,
+    /// The events of entries that were taken and not found finished.
+    awaited: Oldest,
     taken: Finished,
     /// Records among them.
     records: u64,
@@ -125,10 +131,15 @@ impl Nats {
         options.check().map_err(error)?;
         options.connect(name).map_err(error)?;
         let encoder = Encoder::new(options).map_err(error)?;
+        let batches = Batches::new(name, options)?;
+        let letters = options.dead_letters.as_ref();
+        let most = options.dead_letters_max_bytes;
+        let letters = letters.map(|path| DeadLetters::open(name, path, most)).transpose()?;
         let shared = Arc::new(Shared::default());
         let (to, from) = unbounded_channel();
         let (end, ended) = std::sync::mpsc::channel();
-        let worker = Worker::new(name, options, Arc::clone(&shared), from).map_err(error)?;
+        let worker = Worker::new(name, options, Arc::clone(&shared), from, letters);
+        let worker = worker.map_err(error)?;
         std::thread::Builder::new()
             .name(format!("nats {name}"))
             .spawn(move || {
@@ -139,10 +150,11 @@ impl Nats {
         Ok(Nats {
             name: name.to_owned(),
             encoder,
+            batches,
             window: options.window as u64,
             window_bytes: options.window_bytes,
             batch: Vec::with_capacity(BATCH),
-            awaited: VecDeque::new(),
+            awaited: Oldest::default(),
             taken: Finished::default(),
             records: 0,
             finished: Finished::default(),
@@ -159,6 +171,21 @@ impl Nats {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
         let sent = self.to.as_ref().is_some_and(|to| to.send(batch).is_ok());
         if sent { Ok(()) } else { Err(self.error("it is closed, or its thread has ended".into())) }
+    }
+
+    fn add(&mut self, seq: u64, entry: Entry) {
+        self.taken.entries += 1;
+        self.taken.cost += entry.cost();
+        self.awaited.push(seq);
+        self.batch.push(entry);
+    }
+
+    /// Adds the batches that are ready.
+    fn take_ready(&mut self) {
+        let ready = self.batches.as_mut().map(Batches::ready).unwrap_or_default();
+        for (seq, entry) in ready {
+            self.add(seq, entry);
+        }
     }
 
     /// Returns whether the window has no room for an entry of this cost.
@@ -195,16 +222,22 @@ impl Output for Nats {
             self.hand_over()?;
             return Ok(Took::Busy);
         }
+        if let Some(batches) = &mut self.batches {
+            let is_taken = batches.take(event);
+            self.take_ready();
+            if is_taken {
+                self.records += u64::from(matches!(event.what, What::Record(_)));
+                self.hand_over()?;
+                return Ok(Took::Yes);
+            }
+        }
         let Some(entry) = self.encoder.encode(event) else { return Ok(Took::Yes) };
         if self.is_full(entry.cost()) {
             self.hand_over()?;
             return Ok(Took::Busy);
         }
-        self.taken.entries += 1;
-        self.taken.cost += entry.cost();
-        self.records += u64::from(entry.is_record());
-        self.awaited.push_back(event.seq);
-        self.batch.push(entry);
+        self.records += entry.records();
+        self.add(event.seq, entry);
         if self.batch.len() >= BATCH {
             self.hand_over()?;
         }
@@ -212,17 +245,32 @@ impl Output for Nats {
     }
 
     fn flush(&mut self) -> Result<(), OutputError> {
+        if let Some(batches) = &mut self.batches {
+            batches.mapper().tend();
+            self.take_ready();
+        }
         self.hand_over()
+    }
+
+    fn hurry(&mut self) {
+        if let Some(batches) = &mut self.batches {
+            batches.mapper().hurry();
+            self.take_ready();
+        }
     }
 
     fn undelivered(&mut self) -> Option<u64> {
         let left = self.left();
-        let done = self.awaited.len().saturating_sub(left as usize);
-        self.awaited.drain(..done);
-        self.awaited.front().copied()
+        let held = self.batches.as_ref().and_then(Batches::oldest);
+        let oldest = self.awaited.of_last(left).into_iter().chain(held).min();
+        oldest.filter(|seq| *seq != u64::MAX) // what holds nothing back
     }
 
     fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        if let Some(batches) = &mut self.batches {
+            batches.mapper().close();
+            self.take_ready();
+        }
         self.hand_over()?;
         self.to = None; // the thread ends once all is acknowledged
         let left = deadline.saturating_duration_since(Instant::now());
@@ -243,14 +291,16 @@ impl Output for Nats {
     }
 
     fn figures(&self) -> Figures {
+        let nothing = self.batches.as_ref().map_or(0, Batches::delivered);
         let reported = self.shared.reported();
+        let refused = Some(reported.refused).filter(|count| *count > 0);
         Figures {
             taken: self.records,
-            delivered: reported.delivered,
+            delivered: reported.delivered + nothing,
             bytes: reported.bytes,
             retries: reported.retries,
             refused: reported.refused,
-            refused_by: Vec::new(),
+            refused_by: refused.into_iter().map(|count| (TOO_LARGE, count)).collect(),
             trouble: reported.trouble(),
         }
     }

@@ -16,6 +16,6 @@ impl Otlp {
     /// Returns the waiting requests, encoded, which then count as delivered; if `all`, also those
     /// that are still being filled.
     pub fn requests(&mut self, all: bool) -> Vec<(Lane, Vec<u8>)> {
-        self.flow.requests(all)
+        self.drained(all)
     }
 }

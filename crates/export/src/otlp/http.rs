@@ -1,17 +1,16 @@
 //! One request and its answer.
 
-use super::answer::{Answer, Verdict, of_status, shown};
-use super::options::{Lane, Route};
+use super::answer::{Answer, of_status, shown};
+use super::mapping::Lane;
+use super::options::Route;
+use super::secrets::Secrets;
+use super::taken::taken;
 use super::unix::{NoResolver, UnixConnector};
 use crate::output::OutputError;
 use flate2::write::GzEncoder;
-use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 use std::io::Write as _;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 use ureq::http::{HeaderMap, header};
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig};
@@ -25,42 +24,19 @@ pub(super) struct Client {
     output: String,
     route: Route,
     agent: ureq::Agent,
-    /// The files of certificates when `agent` was made.
-    stamps: Vec<Option<Stamp>>,
-    /// The headers of the last request.
-    headers: Option<HeaderMap>,
+    secrets: Secrets,
 }
-
-/// Differs once a file has been replaced or written.
-type Stamp = (u64, SystemTime, u64);
 
 impl Client {
     pub(super) fn new(output: &str, route: Route) -> Result<Self, OutputError> {
         route.headers.read().map_err(|why| OutputError::new(output, why))?;
-        let stamps = stamps(&route);
+        let secrets = Secrets::of(&route);
         let agent = agent(output, &route)?;
-        Ok(Client { output: output.to_owned(), route, agent, stamps, headers: None })
+        Ok(Client { output: output.to_owned(), route, agent, secrets })
     }
 
-    /// Reads changed files again, as of rotated secrets.
-    ///
-    /// # Errors
-    /// A message.
-    fn refresh(&mut self) -> Result<HeaderMap, String> {
-        let stamps = stamps(&self.route);
-        if stamps != self.stamps {
-            self.agent = agent(&self.output, &self.route).map_err(|error| error.sentence)?;
-            self.stamps = stamps;
-        }
-        let headers = self.route.headers.read()?;
-        self.headers = Some(headers.clone());
-        Ok(headers)
-    }
-
-    /// Returns whether files of headers or certificates differ from those of the last request.
     pub(super) fn has_other_secrets(&self) -> bool {
-        let other = || self.route.headers.read().is_ok_and(|now| self.headers != Some(now));
-        stamps(&self.route) != self.stamps || self.route.headers.can_change() && other()
+        self.secrets.are_other(&self.route)
     }
 
     pub(super) fn lane(&self) -> Lane {
@@ -79,12 +55,14 @@ impl Client {
 
     /// Sends it once, within this time.
     pub(super) fn send(&mut self, body: &[u8], within: Duration) -> Answer {
-        let headers = match self.refresh() {
+        let (route, output) = (&self.route, &self.output);
+        let renew = || {
+            self.agent = agent(output, route).map_err(|error| error.sentence)?;
+            Ok(())
+        };
+        let headers = match self.secrets.read(route, renew) {
             Ok(headers) => headers,
-            Err(why) => {
-                let why = format!("{why}; records are held until it is mended");
-                return Answer::Later { after: None, why };
-            }
+            Err(answer) => return answer,
         };
         let limit = self.route.timeout.min(within);
         let mut request = self
@@ -157,16 +135,6 @@ fn agent(output: &str, route: &Route) -> Result<ureq::Agent, OutputError> {
     Ok(ureq::Agent::with_parts(config, UnixConnector(socket.clone()), NoResolver))
 }
 
-fn stamps(route: &Route) -> Vec<Option<Stamp>> {
-    let (certificate, key) = route.client.as_ref().map(|(own, key)| (own, key)).unzip();
-    let files = [route.certificate.as_ref(), certificate, key];
-    let stamp = |file: &PathBuf| {
-        let meta = file.metadata().ok()?;
-        Some((meta.ino(), meta.modified().ok()?, meta.len()))
-    };
-    files.into_iter().flatten().map(stamp).collect()
-}
-
 fn certificates(output: &str, file: &Path) -> Result<Vec<Certificate<'static>>, OutputError> {
     let certificate = |item| match item {
         PemItem::Certificate(certificate) => Some(certificate),
@@ -195,24 +163,6 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
     let date = httpdate::parse_http_date(reported).ok()?;
     Some(date.duration_since(SystemTime::now()).unwrap_or_default())
-}
-
-/// Returns how much an answer accepts. One that is not a message (as of a proxy) accepts all.
-fn taken(lane: Lane, answer: &[u8]) -> Answer {
-    let partial = match lane {
-        Lane::Logs => ExportLogsServiceResponse::decode(answer).ok().and_then(|answer| {
-            answer.partial_success.map(|part| (part.rejected_log_records, part.error_message))
-        }),
-        Lane::Metrics => ExportMetricsServiceResponse::decode(answer).ok().and_then(|answer| {
-            answer.partial_success.map(|part| (part.rejected_data_points, part.error_message))
-        }),
-        Lane::Traces => ExportTraceServiceResponse::decode(answer).ok().and_then(|answer| {
-            answer.partial_success.map(|part| (part.rejected_spans, part.error_message))
-        }),
-    };
-    let (rejected, why) = partial.unwrap_or_default();
-    let rejected = u64::try_from(rejected).unwrap_or(0);
-    Answer::Final(Verdict::Taken { rejected, why: shown(&why) })
 }
 
 /// `google.rpc.Status`: the error message of servers.

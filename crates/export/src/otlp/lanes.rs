@@ -1,8 +1,8 @@
 //! The sending threads: one for each signal, each with one request at a time.
 
 use super::batch::{Batch, Credit};
-use super::http::Client;
-use super::options::Lane;
+use super::client::Client;
+use super::mapping::Lane;
 use super::post::{Outcome, Post};
 use crate::dead_letters::DeadLetters;
 use crate::output::Figures;

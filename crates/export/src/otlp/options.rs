@@ -1,6 +1,7 @@
 //! Options of an OTLP output, from a file or the environment.
 
 use super::headers::Sources;
+use super::mapping::{Lane, LongSpans, Mapping, Plain};
 use crate::output::OutputError;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -33,9 +34,12 @@ const UNIX: &str = "unix://";
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
+    /// The protocol. Default `http/protobuf`; `grpc` is in builds with the feature of that name.
+    pub protocol: Option<Protocol>,
     /// The base URL of all signals: `/v1/logs` and so on are appended. Default
     /// `http://localhost:4318`. `unix:///run/otel.sock` is a Unix socket; a path of requests
-    /// follows a colon, as in `unix:///run/otel.sock:/base`.
+    /// follows a colon, as in `unix:///run/otel.sock:/base`. With `grpc` nothing is appended, and
+    /// the default is `http://localhost:4317`.
     pub endpoint: Option<String>,
     /// The URL for logs, used unchanged.
     pub logs_endpoint: Option<String>,
@@ -104,7 +108,9 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
+        let mapping = Mapping::default();
         Options {
+            protocol: None,
             endpoint: None,
             logs_endpoint: None,
             metrics_endpoint: None,
@@ -119,20 +125,41 @@ impl Default for Options {
             client_key: None,
             dead_letters: None,
             dead_letters_max_bytes: 64 << 20,
-            signals: Lane::ALL.to_vec(),
-            plain: Plain::Logs,
-            key: true,
-            batch_items: 2048,
-            batch_bytes: 1 << 20,
-            batch_delay_ms: 200,
+            signals: mapping.signals,
+            plain: mapping.plain,
+            key: mapping.key,
+            batch_items: mapping.batch_items,
+            batch_bytes: mapping.batch_bytes,
+            batch_delay_ms: mapping.batch_delay_ms,
             queue_bytes: 16 << 20,
-            metric_interval_ms: 10_000,
-            resource_wait_ms: 1000,
-            open_spans: 10_000,
-            held_bytes: 16 << 20,
-            span_wait_ms: 10_000,
-            long_spans: LongSpans::Log,
-            span_grace_ms: 1000,
+            metric_interval_ms: mapping.metric_interval_ms,
+            resource_wait_ms: mapping.resource_wait_ms,
+            open_spans: mapping.open_spans,
+            held_bytes: mapping.held_bytes,
+            span_wait_ms: mapping.span_wait_ms,
+            long_spans: mapping.long_spans,
+            span_grace_ms: mapping.span_grace_ms,
+        }
+    }
+}
+
+impl Options {
+    /// Returns the part of the options that says how records become batches.
+    pub(super) fn mapping(&self) -> Mapping {
+        Mapping {
+            signals: self.signals.clone(),
+            plain: self.plain,
+            key: self.key,
+            batch_items: self.batch_items,
+            batch_bytes: self.batch_bytes,
+            batch_delay_ms: self.batch_delay_ms,
+            metric_interval_ms: self.metric_interval_ms,
+            resource_wait_ms: self.resource_wait_ms,
+            open_spans: self.open_spans,
+            held_bytes: self.held_bytes,
+            span_wait_ms: self.span_wait_ms,
+            long_spans: self.long_spans,
+            span_grace_ms: self.span_grace_ms,
         }
     }
 }
@@ -148,6 +175,17 @@ impl fmt::Debug for Headers {
     }
 }
 
+/// The protocol of requests, named as in OpenTelemetry's environment.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[serde(rename = "http/protobuf")]
+    Http,
+    /// gRPC.
+    #[serde(rename = "grpc")]
+    Grpc,
+}
+
 /// The compression of requests.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
@@ -158,58 +196,11 @@ pub enum Compression {
     None,
 }
 
-/// A signal: each has its own address and requests.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Lane {
-    /// Log records.
-    Logs,
-    /// Samples of metrics.
-    Metrics,
-    /// Spans.
-    Traces,
-}
-
-impl Lane {
-    /// All lanes.
-    pub const ALL: [Lane; 3] = [Lane::Logs, Lane::Metrics, Lane::Traces];
-
-    /// Returns its name in addresses.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Lane::Logs => "logs",
-            Lane::Metrics => "metrics",
-            Lane::Traces => "traces",
-        }
-    }
-}
-
-/// How records without a class are sent.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Plain {
-    /// As log records, with their fields as attributes.
-    Logs,
-    /// Not at all.
-    Off,
-}
-
-/// What happens to a span's start whose end does not arrive for long.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum LongSpans {
-    /// It is sent as a log record `perfring.span.start`, and remembered: its data survives a crash
-    /// of this process.
-    Log,
-    /// It is only remembered.
-    Memory,
-}
-
 /// The address of a signal and how to send it, with all defaults resolved.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     pub(super) lane: Lane,
+    pub(super) protocol: Protocol,
     /// For a Unix socket with `localhost` as its host.
     pub(super) uri: Uri,
     pub(super) socket: Option<PathBuf>,
@@ -239,25 +230,31 @@ impl Route {
             Lane::Metrics => &options.metrics_endpoint,
             Lane::Traces => &options.traces_endpoint,
         };
+        let is_set = mine.is_some() || options.endpoint.is_some();
+        let protocol = match (options.protocol, both("PROTOCOL").as_deref()) {
+            (Some(protocol), _) => protocol,
+            (None, Some("grpc")) if !is_set => Protocol::Grpc,
+            _ => Protocol::Http,
+        };
         let below = |base: String| {
+            if protocol == Protocol::Grpc {
+                return base;
+            }
             let base = base.trim_end_matches('/');
             // A socket's path ends with the colon.
             let is_bare = base.strip_prefix(UNIX).is_some_and(|path| !path.contains(':'));
             format!("{base}{}/v1/{}", if is_bare { ":" } else { "" }, lane.name())
         };
-        let from_options = mine.clone().or_else(|| options.endpoint.clone().map(below));
-        let protocol = both("PROTOCOL").filter(|_| from_options.is_none());
-        let address = from_options
+        let default = match protocol {
+            Protocol::Http => "http://localhost:4318",
+            Protocol::Grpc => "http://localhost:4317",
+        };
+        let address = mine
+            .clone()
+            .or_else(|| options.endpoint.clone().map(below))
             .or_else(|| own("ENDPOINT"))
             .or_else(|| env("OTEL_EXPORTER_OTLP_ENDPOINT").map(below))
-            .unwrap_or_else(|| below("http://localhost:4318".into()));
-        if protocol.as_deref().is_some_and(|protocol| protocol == "grpc") {
-            return Err(fault(format!(
-                "the environment says OTEL_EXPORTER_OTLP_PROTOCOL=grpc, and this output speaks \
-                 http/protobuf: set `endpoint` to where the receiver accepts that (as a rule \
-                 port 4318; {address} would be asked)"
-            )));
-        }
+            .unwrap_or_else(|| below(default.into()));
         let (uri, socket) = target(&address).ok_or_else(|| {
             fault(format!(
                 "{address:?} is not a valid address: it must begin with http:// or https://, and \
@@ -298,7 +295,7 @@ impl Route {
             }
         };
         let timeout = Duration::from_millis(timeout.max(1));
-        Ok(Route { lane, uri, socket, headers, gzip, timeout, certificate, client })
+        Ok(Route { lane, protocol, uri, socket, headers, gzip, timeout, certificate, client })
     }
 }
 
@@ -306,6 +303,9 @@ impl Route {
     /// Names the receiver.
     pub(super) fn whom(&self) -> String {
         match &self.socket {
+            Some(socket) if self.protocol == Protocol::Grpc => {
+                format!("{UNIX}{}", socket.display())
+            }
             Some(socket) => format!("{UNIX}{}:{}", socket.display(), self.uri.path()),
             None => self.uri.to_string(),
         }
@@ -384,6 +384,26 @@ mod tests {
     }
 
     #[test]
+    fn the_protocol_is_from_the_options_or_goes_with_the_environments_address() {
+        let env = [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
+        let of = |options: Options, env: &[(&str, &str)]| {
+            let route = route(Lane::Logs, &options, env).unwrap();
+            (route.protocol, route.uri.to_string())
+        };
+        let base = Options::default;
+        let grpc = (Protocol::Grpc, "http://localhost:4317/".to_owned());
+        assert_eq!(of(base(), &env), grpc);
+        let protocol = Some(Protocol::Grpc);
+        assert_eq!(of(Options { protocol, ..base() }, &[]), grpc);
+        let endpoint = Some("http://c:4318".to_owned());
+        let http = (Protocol::Http, "http://c:4318/v1/logs".to_owned());
+        assert_eq!(of(Options { endpoint, ..base() }, &env), http);
+        let options: Options = toml::from_str("protocol = \"grpc\"").unwrap();
+        assert_eq!(options.protocol, protocol);
+        assert!(toml::from_str::<Options>("protocol = \"http/json\"").is_err());
+    }
+
+    #[test]
     fn invalid_options_have_a_message() {
         let reported = |endpoint: &str| {
             let options = Options { endpoint: Some(endpoint.into()), ..Options::default() };
@@ -391,9 +411,6 @@ mod tests {
         };
         assert!(reported("collector:4317").contains("must begin with http://"));
         assert!(reported("ftp://x").contains("must begin with http://"));
-        let grpc = [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
-        let bad = route(Lane::Logs, &Options::default(), &grpc).unwrap_err().to_string();
-        assert!(bad.contains("http/protobuf"), "{bad}");
         let headers = Headers([("a".into(), "secret\n".into())].into());
         let bad = route(Lane::Logs, &Options { headers, ..Options::default() }, &[]).unwrap_err();
         assert!(!bad.to_string().contains("secret") && bad.to_string().contains("\"a\""), "{bad}");

@@ -2,9 +2,10 @@
 
 use super::answer::{Answer, PARTIAL, TOO_LARGE, Verdict};
 use super::batch::Request;
-use super::http::Client;
+use super::client::Client;
 use super::lanes::Lanes;
 use crate::dead_letters::{Kept, Letter};
+use crate::jitter::jittered;
 use std::time::Duration;
 
 /// The first pause.
@@ -148,10 +149,4 @@ impl Outcome {
         let why = if why.is_empty() { cause } else { why };
         self.why = format!("{refused} of {items} items were refused ({cause}): {why}{kept}");
     }
-}
-
-/// Varies a pause, so that many clients of one server do not return all at once.
-fn jittered(pause: Duration) -> Duration {
-    let random = getrandom::u32().unwrap_or(0) & 0xffff;
-    pause / 2 + pause / 2 / 65_536 * random
 }
