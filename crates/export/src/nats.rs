@@ -1,11 +1,33 @@
 //! NATS JetStream: delivers records to other machines, acknowledged by the servers that store them.
 //!
-//! Each record is one message, published without waiting for the previous one; at most
-//! [`Options::window`] messages are in flight. A record counts as delivered when the server has
-//! acknowledged it. The client runs in a thread of its own; [`Nats::take`](crate::Output::take)
-//! only encodes.
+//! Records of OpenTelemetry's vocabulary become batches of OTLP, one subject for each signal; all
+//! others one message each ([`Options::payload`] changes that). Messages are published without
+//! waiting for the previous one; at most [`Options::window`] are in flight. A record counts as
+//! delivered when the server has acknowledged its message. The client runs in a thread of its own;
+//! [`Nats::take`](crate::Output::take) only encodes.
 //!
-//! # Messages
+//! # Batches of OTLP
+//!
+//! A message is an `ExportLogsServiceRequest`, `ExportMetricsServiceRequest` or
+//! `ExportTraceServiceRequest` in protobuf, without compression, at the subject `otel_logs`,
+//! `otel_metrics` or `otel_traces`. These are the defaults of the OpenTelemetry Collector's
+//! `nats` receiver and exporter (`encoding: otlp_proto`); so a Collector needs this and no more:
+//!
+//! ```yaml
+//! receivers:
+//!   nats:
+//!     endpoint: nats://localhost:4222
+//!     jetstream: {}
+//!     logs: { stream: perfring, durable: collector-logs }
+//!     metrics: { stream: perfring, durable: collector-metrics }
+//!     traces: { stream: perfring, durable: collector-traces }
+//! ```
+//!
+//! (The component is in development: without `jetstream` it reads what is published while it runs.)
+//! [The module `otlp`](crate::otlp) says what a record becomes. The only header is `Nats-Msg-Id`,
+//! and each log record in it has its [`Key`](crate::Key) as `perfring.key`.
+//!
+//! # Messages of one record
 //!
 //! | header | |
 //! |---|---|
@@ -17,14 +39,11 @@
 //! | `Perfring-Time` | the wall-clock time of the timestamp, ns since 1970 |
 //! | `Perfring-Cause` | the cause, for a loss |
 //!
-//! Several records in one message would be faster and are not supported: the server removes
-//! duplicates by message, and a restarted sidecar would combine other records the second time.
-//!
 //! # Duplicates and order
 //!
 //! Messages that were in flight when a connection broke are sent again, from the oldest on, with
 //! the same ids and on a new connection; later messages are not sent before them. So a ring's
-//! records are in the stream in the ring's order, and a record that the server had stored already
+//! records are in the stream in the ring's order, and a message that the server had stored already
 //! is recognised and dropped.
 //!
 //! A server remembers ids for the stream's duplicate window. If the messages in flight are older
@@ -34,11 +53,14 @@
 //! window (measured with 2.9): 100,000 a second and the default two minutes take 3 GB. At such
 //! rates make it short: it need only be longer than a sidecar takes to restart.
 //!
-//! Two cases remain: a sidecar that is killed, and restarted after more than the window, may send
-//! again what it had not yet released. The key in the header identifies the duplicates. And where
-//! the server refuses one record of a full window and accepts later ones (a full stream with a
+//! These cases remain. A sidecar that is killed reads again what its rings had not released: single
+//! records are recognised within the window; batches of log records if they are made of the same
+//! records again, which is so while they are filled by their size; other batches are not. After the
+//! window nothing is. The key of each record, and the ids of a span, identify the duplicates; points
+//! of delta sums have nothing that does. And where
+//! the server refuses one message of a full window and accepts later ones (a full stream with a
 //! little room for a short record, a change of the leader), the refused one follows them: by at
-//! most a window. `Perfring-Pos` gives the order.
+//! most a window. `Perfring-Pos`, or `perfring.key`, gives the order.
 //!
 //! What an acknowledgement guarantees depends on the server: with storage on file the message has
 //! been written, and survives a crash of the server process; but a single server syncs to disk only
@@ -49,8 +71,10 @@
 //! # Errors and retries
 //!
 //! Whatever the servers do, the output retries for ever, with growing pauses; [`Figures::trouble`]
-//! describes the problem. Only invalid options are an error, at [`Nats::open`]. A message that is
-//! too large for the server is refused for good, and counted.
+//! describes the problem. Files of secrets are read again for each connection. Only invalid options
+//! are an error, at [`Nats::open`]. A record that is too large for the server is refused for good,
+//! counted, and kept in the file [`Options::dead_letters`]; a batch that is holds the output until
+//! its limit, or the server's, is another one.
 
 mod batches;
 #[cfg(feature = "fuzz")]

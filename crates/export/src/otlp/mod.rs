@@ -1,4 +1,5 @@
-//! Sends logs, metrics and traces to an OTLP receiver, over HTTP: by TCP or a Unix socket.
+//! Sends logs, metrics and traces to an OTLP receiver: over HTTP, or gRPC with the feature `grpc`;
+//! by TCP or a Unix socket.
 //!
 //! | of a ring | becomes |
 //! |---|---|
@@ -26,7 +27,20 @@
 //! | none; 429, 502, 503, 504 | sent again, for ever: after growing pauses, varied at random, or after `Retry-After` |
 //! | 401, 403, 404, 500 and all that is not listed here | the same, and reported as what an operator must mend. OTLP's specification calls them final. This departs from it on purpose: they say nothing about the records. [`Options::headers_file`] and [`Options::token_file`] are read for each request, and a change ends the pause |
 //! | 413 | sent again in halves; a single item that is too large is refused |
-//! | 400, 422; what a partial success rejects | refused for good: counted by cause in [`Figures::refused_by`], reported, and kept in the file [`Options::dead_letters`]. A partial success does not say which items it rejects, so all of its request is kept |
+//! | of gRPC: UNAVAILABLE and what the specification calls retryable | sent again, after the receiver's `RetryInfo` if it has one |
+//! | of gRPC: UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND, UNIMPLEMENTED, INTERNAL and others | as 401 |
+//! | 400, 422; INVALID_ARGUMENT; what a partial success rejects | refused for good: counted by cause in [`Figures::refused_by`], reported, and kept in the file [`Options::dead_letters`]. A partial success does not say which items it rejects, so all of its request is kept |
+//!
+//! # OTLP/Arrow
+//!
+//! It is not spoken. What encodes it in Rust are parts of an engine, `otel-arrow-dfe-*` (0.63 in
+//! November 2026, a release every few weeks that may change all): `otel-arrow-dfe-pdata` alone
+//! brings 173 crates that a build with all features lacks, DataFusion and a second version of Arrow
+//! among them, and the exporter is a node of that engine and no library. What Arrow saves is bytes
+//! between machines. To a Collector on this machine a Unix socket saves more, and its `otelarrow`
+//! exporter can go on from there.
+//!
+//! # What is held back
 //!
 //! Items that wait here (for a span's end, a resource, more samples) hold their records in the ring
 //! for some seconds at most, and for no more than a quarter of the ring: then a data point is sent
