@@ -156,7 +156,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let named: Vec<String> = std::env::args().skip(1).collect();
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("logs");
-    let ring = perfring_telemetry::producer::Options { size: 128 << 20, ..perfring_telemetry::options() };
+    let ring =
+        perfring_telemetry::producer::Options { size: 128 << 20, ..perfring_telemetry::options() };
     let sink = Sink::create(&path, &ring, Resource::default().with("service.name", "speed"))?;
     for number in 0..RECORDS {
         let attributes = [("number", number.into()), ("http.request.method", "GET".into())];

@@ -13,7 +13,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use perfring_export::Output;
 use perfring_export::otlp::{Headers, Options, Otlp, Protocol};
 use perfring_telemetry::{Gauge, Log, SpanEnd, SpanId, SpanStart, TraceId};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tonic::{Code, Status};
 
 fn soon() -> Instant {
@@ -96,7 +96,7 @@ fn only_what_the_receiver_calls_malformed_is_refused() {
     emit(&feed, 0..30);
     let taken = feed.pump(&mut seqs, &mut otlp);
     otlp.close(soon()).unwrap();
-    // The first ten are refused; two of the next ten are, after they were taken in by the test.
+    // The first ten are refused; two of the next ten are rejected, though this test has seen them.
     assert!(numbers(&server).into_iter().eq(10..30));
     let figures = otlp.figures();
     assert_eq!(figures.refused_by, [("INVALID_ARGUMENT", 10), ("partial success", 2)]);
@@ -189,5 +189,4 @@ fn a_silent_server_times_out() {
     otlp.close(soon()).unwrap();
     assert_eq!(numbers(&server).len(), 10);
     assert!(otlp.figures().retries > 0);
-    assert!(Duration::from_millis(100) < feed::PATIENCE);
 }

@@ -139,9 +139,7 @@ fn of_status(whom: &str, status: &Status) -> Answer {
     let after = retry_delay(status.details());
     let later = |after| Answer::Later { after, why: format!("{answers}; retrying") };
     let hold = |advice| Answer::Later { after, why: held(&answers, advice) };
-    let text = status.message().to_ascii_lowercase();
-    let is_large = after.is_none()
-        && ["larger than max", "too large", "exceeds"].iter().any(|part| text.contains(part));
+    let is_large = after.is_none() && says_too_large(status.message());
     match status.code() {
         Code::InvalidArgument => {
             Answer::Final(Verdict::Malformed { cause: "INVALID_ARGUMENT", why: answers })
@@ -164,6 +162,15 @@ fn of_status(whom: &str, status: &Status) -> Answer {
         ),
         _ => hold("see the receiver's log"),
     }
+}
+
+/// Returns whether a text is one by which gRPC's implementations in C++ and Go, Java, or Rust say that
+/// a message is too large. No other "exceeded" counts: a quota is waited for.
+fn says_too_large(text: &str) -> bool {
+    let texts =
+        ["larger than max", "exceeds maximum size", "length too large", "while decompressing"];
+    let text = text.to_ascii_lowercase();
+    texts.iter().any(|one| text.contains(one))
 }
 
 /// Returns the status's text, and below it that of the system.
@@ -294,9 +301,16 @@ mod tests {
             let is_later = matches!(answer, Answer::Later { .. });
             assert_eq!(is_later, code != Code::InvalidArgument, "{code:?}: {answer:?}");
         }
+        let answer = of_status("it", &Status::resource_exhausted("quota exceeded"));
+        assert!(matches!(answer, Answer::Later { .. }), "{answer:?}");
         for (code, text) in [
             (Code::ResourceExhausted, "grpc: received message larger than max (5 vs. 4)"),
+            (Code::ResourceExhausted, "gRPC message exceeds maximum size 4: 5"),
             (Code::OutOfRange, "Error, decoded message length too large: found 5 bytes"),
+            (
+                Code::ResourceExhausted,
+                "size limit, of 4 bytes, exceeded while decompressing message",
+            ),
         ] {
             let answer = of_status("it", &Status::new(code, text));
             assert!(matches!(answer, Answer::Final(Verdict::TooLarge { .. })), "{answer:?}");

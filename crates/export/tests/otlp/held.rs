@@ -59,7 +59,7 @@ fn a_new_token_is_read_and_ends_the_pause() {
     assert_eq!(numbers(&server.got.lock().unwrap()).len(), 10);
     assert_eq!(otlp.figures().trouble, None);
     // Without the file records are held, too.
-    std::fs::remove_file(&options.token_file.unwrap()).unwrap();
+    std::fs::remove_file(options.token_file.unwrap()).unwrap();
     emit(&feed, 10..20);
     feed.pump(&mut seqs, &mut otlp);
     until("the missing file is reported", || {
