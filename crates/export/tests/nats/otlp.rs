@@ -121,7 +121,7 @@ fn a_server_killed_at_random_doubles_no_batch() {
     let mut dice = Rng::from_env();
     let (mut feed, mut seqs) = (Feed::new(1, "shop"), Numbers::default());
     let mut options = as_otlp(&server);
-    options.otlp.batch_items = 10;
+    (options.otlp.batch_items, options.otlp.batch_delay_ms) = (10, 3_600_000);
     let mut nats = Nats::open("engine", &options).unwrap();
     for part in 0..6 {
         emit(&feed, part * 500..part * 500 + 500);
@@ -162,7 +162,8 @@ fn a_batch_that_is_too_large_for_the_server_holds_the_output() {
     let config = "jetstream { store_dir: STORE }\nmax_payload: 2000";
     let Some(mut server) = Server::with(config) else { return };
     let (mut feed, mut seqs) = (Feed::new(1, "shop"), Numbers::default());
-    let options = as_otlp(&server);
+    let mut options = as_otlp(&server);
+    (options.otlp.batch_items, options.otlp.batch_delay_ms) = (100, 3_600_000);
     let mut nats = Nats::open("engine", &options).unwrap();
     emit(&feed, 0..100);
     feed.pump(&mut seqs, &mut nats);
