@@ -1,6 +1,7 @@
 //! Answers that say nothing about the records: they hold the output.
 
 use super::delivery::{emit, numbers, soon};
+use super::letters::ERRORS;
 use super::server::at_socket;
 use crate::*;
 use perfring_export::Output;
@@ -21,11 +22,13 @@ fn what_an_operator_must_mend_holds_the_output_and_loses_nothing() {
             assert_eq!(figures.refused, 0);
             figures.retries > 4
                 || figures.trouble.is_some_and(|why| {
-                    why.contains(&status.to_string()) && why.contains("records are held")
+                    why.contains(&format!(" answers {status}"))
+                        && why.ends_with("; records are held until it accepts them")
                 })
         });
         assert!(otlp.undelivered().is_some() || otlp.figures().retries >= 4);
     }
+    assert!(ERRORS.contains("\n## … answers …: …; records are held until it accepts them\n"));
     otlp.close(soon()).unwrap();
     let figures = otlp.figures();
     assert_eq!((figures.retries, figures.refused, figures.trouble), (4, 0, None));

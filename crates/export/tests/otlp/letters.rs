@@ -8,6 +8,9 @@ use perfring_export::Output;
 use prost::Message as _;
 use std::path::Path;
 
+/// The guide's page of messages.
+pub(super) const ERRORS: &str = include_str!("../../../perfring/src/guide/errors.md");
+
 /// Returns the cause, the numbers of items and refused items, and the request of each letter.
 fn letters(path: &Path) -> Vec<(String, u64, u64, Got)> {
     let text = std::fs::read_to_string(path).unwrap();
@@ -49,6 +52,8 @@ fn malformed_requests_are_kept_with_their_reason_and_counted_by_cause() {
     assert_eq!(figures.refused_by, [("400", 10), ("422", 10), ("partial success", 2)]);
     assert_eq!((figures.refused, figures.delivered), (22, figures.taken - 22));
     let why = figures.trouble.unwrap();
+    assert!(why.contains(" items were refused (partial success): too old"), "{why}");
+    assert!(ERRORS.contains("\n## … items were refused (…): …\n"));
     assert!(why.contains("too old") && why.contains(path.to_str().unwrap()), "{why}");
     let letters = letters(&path);
     let causes: Vec<_> = letters.iter().map(|(cause, of, out, _)| (&**cause, *of, *out)).collect();
