@@ -57,7 +57,7 @@ pub struct Figures {
     pub trouble: Option<String>,
 }
 
-#[cfg(any(feature = "nats", feature = "otlp"))]
+#[cfg(feature = "otlp")]
 impl Figures {
     /// Counts records that were refused for good.
     pub(crate) fn refuse(&mut self, cause: &'static str, records: u64) {

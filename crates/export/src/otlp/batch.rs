@@ -60,7 +60,8 @@ pub(crate) struct Batch {
     /// Log records, spans or data points.
     pub(super) items: u64,
     pub(super) credit: Credit,
-    /// The memory charged for it while it waits.
+    /// The memory charged for it while it waits to be sent from here.
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code))]
     pub(super) bytes: usize,
 }
 
