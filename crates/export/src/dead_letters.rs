@@ -38,7 +38,7 @@ pub(crate) struct Letter<'a> {
 
 /// Where a letter is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+enum Kept {
     /// In the file.
     Yes,
     /// Nowhere: with it the file would exceed its limit.
@@ -53,12 +53,22 @@ impl DeadLetters {
         Ok(DeadLetters { path: path.to_owned(), max_bytes, turn: Mutex::default() })
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// Appends a letter, to the disk; returns the end of a message, which says where it is.
+    ///
+    /// # Errors
+    /// A message: it cannot be written now.
+    pub(crate) fn place(&self, letter: &Letter<'_>) -> Result<String, String> {
+        let path = self.path.display();
+        match self.keep(letter) {
+            Ok(Kept::Yes) => Ok(format!("; kept in {path}")),
+            Ok(Kept::Full) => Ok(format!("; not kept, as {path} is full")),
+            Err(error) => Err(format!(
+                "a dead letter cannot be written to {path}: {error}; records are held until it can"
+            )),
+        }
     }
 
-    /// Appends a letter, to the disk.
-    pub(crate) fn keep(&self, letter: &Letter<'_>) -> io::Result<Kept> {
+    fn keep(&self, letter: &Letter<'_>) -> io::Result<Kept> {
         let line = letter.line();
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner); // it guards no data
         let (mut file, length, torn) = append(&self.path)?;

@@ -12,7 +12,7 @@ use super::options::Options;
 use super::read_back::read_back;
 use super::reported::Shared;
 use super::stream::find;
-use crate::dead_letters::{DeadLetters, Kept, Letter};
+use crate::dead_letters::{DeadLetters, Letter};
 use async_nats::jetstream::ErrorCode;
 use async_nats::{Message, StatusCode, Subject};
 use futures_util::{FutureExt, StreamExt};
@@ -392,17 +392,7 @@ impl Worker {
                     refused: 1,
                     request: &entry.payload,
                 };
-                let path = letters.path().display();
-                what += &match letters.keep(&letter) {
-                    Ok(Kept::Yes) => format!("; kept in {path}"),
-                    Ok(Kept::Full) => format!("; not kept, as {path} is full"),
-                    Err(error) => {
-                        return Err(format!(
-                            "a dead letter cannot be written to {path}: {error}; records are held \
-                             until it can"
-                        ));
-                    }
-                };
+                what += &letters.place(&letter)?;
             }
             let mut reported = self.shared.reported();
             reported.refused += entry.records();

@@ -1,6 +1,6 @@
 //! The headers of requests, some of which files have.
 
-use super::options::{Headers, Options};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -15,16 +15,19 @@ pub(super) struct Sources {
 impl Sources {
     /// # Errors
     /// A message without any value, which may be a secret.
-    pub(super) fn new(reported: Option<String>, options: &Options) -> Result<Self, String> {
+    pub(super) fn new(
+        reported: Option<String>,
+        own: &BTreeMap<String, String>,
+        headers: Option<PathBuf>,
+        token: Option<PathBuf>,
+    ) -> Result<Self, String> {
         let mut fixed = HeaderMap::new();
         for pair in reported.iter().flat_map(|reported| reported.split(',')) {
             if let Some((name, value)) = pair.split_once('=') {
                 set(&mut fixed, &unescaped(name.trim()), &unescaped(value.trim()))?;
             }
         }
-        let Headers(own) = &options.headers;
         own.iter().try_for_each(|(name, value)| set(&mut fixed, name, value))?;
-        let (headers, token) = (options.headers_file.clone(), options.token_file.clone());
         Ok(Sources { fixed, headers, token })
     }
 
@@ -102,13 +105,9 @@ mod tests {
         let (headers, token) = (dir.path().join("headers"), dir.path().join("token"));
         std::fs::write(&headers, "# ours\nX-Scope: a:b\n\nauthorization: Basic x\n").unwrap();
         std::fs::write(&token, "t0\n").unwrap();
-        let options = Options {
-            headers: Headers([("x-scope".into(), "from options".into())].into()),
-            headers_file: Some(headers.clone()),
-            token_file: Some(token.clone()),
-            ..Options::default()
-        };
-        let sources = Sources::new(None, &options).unwrap();
+        let own = [("x-scope".into(), "from options".into())].into();
+        let sources = Sources::new(None, &own, Some(headers.clone()), Some(token.clone()));
+        let sources = sources.unwrap();
         let read = |name: &str| sources.read().unwrap()[name].to_str().unwrap().to_owned();
         assert_eq!((&*read("x-scope"), &*read("authorization")), ("a:b", "Bearer t0"));
         std::fs::write(&token, "t1").unwrap();

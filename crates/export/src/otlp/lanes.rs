@@ -1,9 +1,7 @@
-//! The sending threads: one for each signal, each with one request at a time.
+//! What the output and its sending threads share: a queue for each signal.
 
 use super::batch::{Batch, Credit};
-use super::client::Client;
 use super::mapping::Lane;
-use super::post::{Outcome, Post};
 use crate::dead_letters::DeadLetters;
 use crate::output::Figures;
 use std::collections::VecDeque;
@@ -49,6 +47,30 @@ struct Queue {
     trouble: Option<(Instant, String)>,
 }
 
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Items that were refused, by cause.
+    pub(super) refused: Vec<(&'static str, u64)>,
+    /// The last thing that the receiver complained about.
+    pub(super) why: String,
+}
+
+impl Outcome {
+    pub(super) fn refuse(
+        &mut self,
+        cause: &'static str,
+        refused: u64,
+        items: u64,
+        why: &str,
+        kept: &str,
+    ) {
+        self.refused.push((cause, refused));
+        let why = if why.is_empty() { cause } else { why };
+        self.why = format!("{refused} of {items} items were refused ({cause}): {why}{kept}");
+    }
+}
+
 impl Queue {
     /// Describes the present problem. The text changes from time to time, so that a reader that
     /// reports changes reports it again, less and less often.
@@ -65,24 +87,9 @@ impl Queue {
 }
 
 impl Lanes {
-    pub(super) fn start(
-        name: &str,
-        clients: Vec<Client>,
-        letters: Option<DeadLetters>,
-    ) -> std::io::Result<Arc<Self>> {
-        let name = name.to_owned();
-        let lanes = Lanes { name, letters, state: Mutex::default(), changed: Condvar::new() };
-        let lanes = Arc::new(lanes);
-        for client in clients {
-            let its = Arc::clone(&lanes);
-            let name = format!("otlp-{}", client.lane().name());
-            let spawned = std::thread::Builder::new().name(name).spawn(move || its.run(client));
-            if let Err(bad) = spawned {
-                lanes.stop();
-                return Err(bad);
-            }
-        }
-        Ok(lanes)
+    pub(super) fn new(name: &str, letters: Option<DeadLetters>) -> Self {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Lanes { name: name.to_owned(), letters, state, changed }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -156,7 +163,7 @@ impl Lanes {
             while let Some(batch) = self.next_now(lane) {
                 requests.push((lane, batch.request.encode()));
                 let Batch { items, credit, bytes, .. } = batch;
-                self.done(lane as usize, items, credit, bytes, &Outcome::default());
+                self.done(lane, items, credit, bytes, &Outcome::default());
             }
         }
         requests
@@ -165,15 +172,6 @@ impl Lanes {
     #[cfg(feature = "fuzz")]
     fn next_now(&self, lane: Lane) -> Option<Batch> {
         self.lock().lanes[lane as usize].batches.pop_front()
-    }
-
-    fn run(&self, client: Client) {
-        let lane = client.lane() as usize;
-        let mut post = Post::new(self, client);
-        while let Some(Batch { request, items, credit, bytes }) = self.next(lane) {
-            let Some(outcome) = post.deliver(request) else { return };
-            self.done(lane, items, credit, bytes, &outcome);
-        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -205,7 +203,8 @@ impl Lanes {
     }
 
     /// Returns the next batch; `None` if the thread is to end.
-    fn next(&self, lane: usize) -> Option<Batch> {
+    pub(super) fn next(&self, lane: Lane) -> Option<Batch> {
+        let lane = lane as usize;
         let mut state = self.lock();
         loop {
             if state.stop {
@@ -256,7 +255,16 @@ impl Lanes {
         }
     }
 
-    fn done(&self, lane: usize, items: u64, credit: Credit, bytes: usize, outcome: &Outcome) {
+    /// Notes what became of a batch.
+    pub(super) fn done(
+        &self,
+        lane: Lane,
+        items: u64,
+        credit: Credit,
+        bytes: usize,
+        outcome: &Outcome,
+    ) {
+        let lane = lane as usize;
         let records = credit.records;
         let mut state = self.lock();
         state.bytes = state.bytes.saturating_sub(bytes);

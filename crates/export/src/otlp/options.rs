@@ -263,7 +263,8 @@ impl Route {
         })?;
 
         let reported = if options.headers.0.is_empty() { both("HEADERS") } else { None };
-        let headers = Sources::new(reported, options).map_err(fault)?;
+        let (more, token) = (options.headers_file.clone(), options.token_file.clone());
+        let headers = Sources::new(reported, &options.headers.0, more, token).map_err(fault)?;
         let gzip = match (options.compression, both("COMPRESSION").as_deref()) {
             (Some(reported), _) => reported == Compression::Gzip,
             (None, None) => socket.is_none(),

@@ -5,6 +5,7 @@ use super::lanes::Lanes;
 use super::mapper::Mapper;
 use super::mapping::Lane;
 use super::options::{Options, Route};
+use super::post;
 use crate::dead_letters::DeadLetters;
 use crate::event::{Event, What};
 use crate::output::{Figures, Output, OutputError, Took};
@@ -47,7 +48,7 @@ impl Otlp {
     ) -> Result<Self, OutputError> {
         let fault =
             |bad| OutputError::new(name, format!("a thread to send cannot be started: {bad}"));
-        let lanes = Lanes::start(name, clients, letters).map_err(fault)?;
+        let lanes = post::start(name, clients, letters).map_err(fault)?;
         let (mapper, queue_bytes) = (Mapper::new(&options.mapping()), options.queue_bytes);
         Ok(Otlp { name: name.to_owned(), mapper, lanes, queue_bytes, taken: 0 })
     }

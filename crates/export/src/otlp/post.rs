@@ -1,11 +1,12 @@
-//! Sends one batch until all of it has a verdict.
+//! The sending threads: each sends one batch at a time, until all of it has a verdict.
 
 use super::answer::{Answer, PARTIAL, TOO_LARGE, Verdict};
-use super::batch::Request;
+use super::batch::{Batch, Request};
 use super::client::Client;
-use super::lanes::Lanes;
-use crate::dead_letters::{Kept, Letter};
+use super::lanes::{Lanes, Outcome};
+use crate::dead_letters::{DeadLetters, Letter};
 use crate::jitter::jittered;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The first pause.
@@ -17,7 +18,7 @@ const ASKED: Duration = Duration::from_secs(600);
 
 /// The sender of one lane.
 #[derive(Debug)]
-pub(super) struct Post<'a> {
+struct Post<'a> {
     lanes: &'a Lanes,
     client: Client,
     /// The receiver has refused a request of this size: smaller ones may be accepted.
@@ -33,23 +34,42 @@ struct Pause {
     closing: bool,
 }
 
-/// What became of a batch.
-#[derive(Debug, Default)]
-pub(super) struct Outcome {
-    /// Items that were refused, by cause.
-    pub(super) refused: Vec<(&'static str, u64)>,
-    /// The last thing that the receiver complained about.
-    pub(super) why: String,
+/// Starts a thread for each client.
+pub(super) fn start(
+    name: &str,
+    clients: Vec<Client>,
+    letters: Option<DeadLetters>,
+) -> std::io::Result<Arc<Lanes>> {
+    let lanes = Arc::new(Lanes::new(name, letters));
+    for client in clients {
+        let its = Arc::clone(&lanes);
+        let name = format!("otlp-{}", client.lane().name());
+        let run = move || Post::new(&its, client).run();
+        if let Err(bad) = std::thread::Builder::new().name(name).spawn(run) {
+            lanes.stop();
+            return Err(bad);
+        }
+    }
+    Ok(lanes)
 }
 
 impl<'a> Post<'a> {
-    pub(super) fn new(lanes: &'a Lanes, client: Client) -> Self {
+    fn new(lanes: &'a Lanes, client: Client) -> Self {
         let pause = Pause { next: PAUSE, closing: false };
         Post { lanes, client, too_large: usize::MAX, pause }
     }
 
+    /// Sends the lane's batches, until that is to end.
+    fn run(mut self) {
+        let lane = self.client.lane();
+        while let Some(Batch { request, items, credit, bytes }) = self.lanes.next(lane) {
+            let Some(outcome) = self.deliver(request) else { return };
+            self.lanes.done(lane, items, credit, bytes, &outcome);
+        }
+    }
+
     /// Sends a request, in parts if it is too large; `None` if that is to end.
-    pub(super) fn deliver(&mut self, request: Request) -> Option<Outcome> {
+    fn deliver(&mut self, request: Request) -> Option<Outcome> {
         self.pause.closing = false;
         let mut outcome = Outcome::default();
         let mut parts = vec![request];
@@ -113,19 +133,11 @@ impl<'a> Post<'a> {
         let signal = self.client.lane().name();
         let output = self.lanes.name();
         let letter = Letter { output, signal, cause, reason, items, refused, request: &message };
-        let path = letters.path().display();
         self.pause.next = PAUSE;
         loop {
-            match letters.keep(&letter) {
-                Ok(Kept::Yes) => return Some(format!("; kept in {path}")),
-                Ok(Kept::Full) => return Some(format!("; not kept, as {path} is full")),
-                Err(error) => {
-                    let why = format!(
-                        "a dead letter cannot be written to {path}: {error}; records are held until \
-                         it can"
-                    );
-                    self.wait(None, why)?;
-                }
+            match letters.place(&letter) {
+                Ok(place) => return Some(place),
+                Err(why) => self.wait(None, why)?,
             }
         }
     }
@@ -140,13 +152,5 @@ impl<'a> Post<'a> {
         let client = &self.client;
         let other = || client.has_other_secrets();
         self.lanes.pause(wait, asked.is_some(), &mut self.pause.closing, other).then_some(())
-    }
-}
-
-impl Outcome {
-    fn refuse(&mut self, cause: &'static str, refused: u64, items: u64, why: &str, kept: &str) {
-        self.refused.push((cause, refused));
-        let why = if why.is_empty() { cause } else { why };
-        self.why = format!("{refused} of {items} items were refused ({cause}): {why}{kept}");
     }
 }
