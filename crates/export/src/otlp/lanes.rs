@@ -5,7 +5,7 @@ use super::mapping::Lane;
 use crate::dead_letters::DeadLetters;
 use crate::output::Figures;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a refusal is reported.
