@@ -168,7 +168,7 @@ fn serve(stream: &TcpStream, got: &Mutex<Got>) -> Option<()> {
     let taken = !matches!(reply, Reply::Status(300.., _) | Reply::Silence);
     if taken {
         let mut got = got.lock().unwrap();
-        match asked.split(' ').nth(1).unwrap() {
+        match asked.split(' ').nth(1).unwrap().trim_start_matches("/base") {
             "/v1/logs" => got.logs.push(ExportLogsServiceRequest::decode(&*body).unwrap()),
             "/v1/metrics" => got.metrics.push(ExportMetricsServiceRequest::decode(&*body).unwrap()),
             "/v1/traces" => got.traces.push(ExportTraceServiceRequest::decode(&*body).unwrap()),
