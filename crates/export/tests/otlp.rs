@@ -5,6 +5,7 @@
 mod feed;
 mod otlp {
     mod delivery;
+    mod example;
     mod held;
     mod letters;
     mod mapping;
