@@ -18,7 +18,7 @@
 //! # Delivery
 //!
 //! At least once: an event is delivered when the receiver has answered for what became of it; until
-//! then [`Output::undelivered`] holds it in its ring. OTLP does not recognise duplicates: after a
+//! then [`Output::undelivered`](crate::Output::undelivered) holds it in its ring. OTLP does not recognise duplicates: after a
 //! broken answer, or a crash of this process, a batch may be sent again. Duplicate log records can
 //! be recognised by `perfring.key`, spans by their ids; points of delta sums cannot.
 //!
@@ -29,7 +29,7 @@
 //! | 413 | sent again in halves; a single item that is too large is refused |
 //! | of gRPC: UNAVAILABLE and what the specification calls retryable | sent again, after the receiver's `RetryInfo` if it has one |
 //! | of gRPC: UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND, UNIMPLEMENTED, INTERNAL and others | as 401 |
-//! | 400, 422; INVALID_ARGUMENT; what a partial success rejects | refused for good: counted by cause in [`Figures::refused_by`], reported, and kept in the file [`Options::dead_letters`]. A partial success does not say which items it rejects, so all of its request is kept |
+//! | 400, 422; INVALID_ARGUMENT; what a partial success rejects | refused for good: counted by cause in [`Figures::refused_by`](crate::Figures::refused_by), reported, and kept in the file [`Options::dead_letters`]. A partial success does not say which items it rejects, so all of its request is kept |
 //!
 //! # OTLP/Arrow
 //!
