@@ -10,14 +10,18 @@
 #![forbid(unsafe_code)]
 
 mod ctf;
+#[cfg(any(feature = "nats", feature = "otlp"))]
+mod dead_letters;
 mod draft;
 mod event;
+#[cfg(any(feature = "nats", feature = "otlp"))]
+mod jitter;
 pub mod json;
 mod mangle;
 #[cfg(feature = "nats")]
 pub mod nats;
 mod null;
-#[cfg(feature = "otlp")]
+#[cfg(any(feature = "nats", feature = "otlp"))]
 pub mod otlp;
 mod output;
 #[cfg(feature = "parquet")]

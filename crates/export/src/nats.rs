@@ -1,11 +1,33 @@
 //! NATS JetStream: delivers records to other machines, acknowledged by the servers that store them.
 //!
-//! Each record is one message, published without waiting for the previous one; at most
-//! [`Options::window`] messages are in flight. A record counts as delivered when the server has
-//! acknowledged it. The client runs in a thread of its own; [`Nats::take`](crate::Output::take)
-//! only encodes.
+//! Records of OpenTelemetry's vocabulary become batches of OTLP, one subject for each signal; all
+//! others one message each ([`Options::payload`] changes that). Messages are published without
+//! waiting for the previous one; at most [`Options::window`] are in flight. A record counts as
+//! delivered when the server has acknowledged its message. The client runs in a thread of its own;
+//! [`Nats::take`](crate::Output::take) only encodes.
 //!
-//! # Messages
+//! # Batches of OTLP
+//!
+//! A message is an `ExportLogsServiceRequest`, `ExportMetricsServiceRequest` or
+//! `ExportTraceServiceRequest` in protobuf, without compression, at the subject `otel_logs`,
+//! `otel_metrics` or `otel_traces`. These are the defaults of the OpenTelemetry Collector's
+//! `nats` receiver and exporter (`encoding: otlp_proto`); so a Collector needs this and no more:
+//!
+//! ```yaml
+//! receivers:
+//!   nats:
+//!     endpoint: nats://localhost:4222
+//!     jetstream: {}
+//!     logs: { stream: perfring, durable: collector-logs }
+//!     metrics: { stream: perfring, durable: collector-metrics }
+//!     traces: { stream: perfring, durable: collector-traces }
+//! ```
+//!
+//! (The component is in development: without `jetstream` it reads what is published while it runs.)
+//! [The module `otlp`](crate::otlp) says what a record becomes. The only header is `Nats-Msg-Id`,
+//! and each log record in it has its [`Key`](crate::Key) as `perfring.key`.
+//!
+//! # Messages of one record
 //!
 //! | header | |
 //! |---|---|
@@ -17,14 +39,11 @@
 //! | `Perfring-Time` | the wall-clock time of the timestamp, ns since 1970 |
 //! | `Perfring-Cause` | the cause, for a loss |
 //!
-//! Several records in one message would be faster and are not supported: the server removes
-//! duplicates by message, and a restarted sidecar would combine other records the second time.
-//!
 //! # Duplicates and order
 //!
 //! Messages that were in flight when a connection broke are sent again, from the oldest on, with
 //! the same ids and on a new connection; later messages are not sent before them. So a ring's
-//! records are in the stream in the ring's order, and a record that the server had stored already
+//! records are in the stream in the ring's order, and a message that the server had stored already
 //! is recognised and dropped.
 //!
 //! A server remembers ids for the stream's duplicate window. If the messages in flight are older
@@ -34,11 +53,14 @@
 //! window (measured with 2.9): 100,000 a second and the default two minutes take 3 GB. At such
 //! rates make it short: it need only be longer than a sidecar takes to restart.
 //!
-//! Two cases remain: a sidecar that is killed, and restarted after more than the window, may send
-//! again what it had not yet released. The key in the header identifies the duplicates. And where
-//! the server refuses one record of a full window and accepts later ones (a full stream with a
+//! These cases remain. A sidecar that is killed reads again what its rings had not released: single
+//! records are recognised within the window; batches of log records if they are made of the same
+//! records again, which is so while they are filled by their size; other batches are not. After the
+//! window nothing is. The key of each record, and the ids of a span, identify the duplicates; points
+//! of delta sums have nothing that does. And where
+//! the server refuses one message of a full window and accepts later ones (a full stream with a
 //! little room for a short record, a change of the leader), the refused one follows them: by at
-//! most a window. `Perfring-Pos` gives the order.
+//! most a window. `Perfring-Pos`, or `perfring.key`, gives the order.
 //!
 //! What an acknowledgement guarantees depends on the server: with storage on file the message has
 //! been written, and survives a crash of the server process; but a single server syncs to disk only
@@ -49,15 +71,19 @@
 //! # Errors and retries
 //!
 //! Whatever the servers do, the output retries for ever, with growing pauses; [`Figures::trouble`]
-//! describes the problem. Only invalid options are an error, at [`Nats::open`]. A message that is
-//! too large for the server is refused for good, and counted.
+//! describes the problem. Files of secrets are read again for each connection. Only invalid options
+//! are an error, at [`Nats::open`]. A record that is too large for the server is refused for good,
+//! counted, and kept in the file [`Options::dead_letters`]; a batch that is holds the output until
+//! its limit, or the server's, is another one.
 
+mod batches;
 #[cfg(feature = "fuzz")]
 #[doc(hidden)]
 pub mod door;
 mod flight;
 mod link;
 mod message;
+mod oldest;
 mod options;
 mod read_back;
 mod reported;
@@ -67,17 +93,19 @@ mod worker;
 
 pub use options::{Discard, Headers, Options, Payload, Storage, Stream};
 
-use crate::event::Event;
+use crate::dead_letters::DeadLetters;
+use crate::event::{Event, What};
 use crate::output::{Figures, Output, OutputError, Took};
+use batches::Batches;
 use flight::Finished;
 use message::{Encoder, Entry};
+use oldest::Oldest;
 use reported::Shared;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use worker::Worker;
+use worker::{TOO_LARGE, Worker};
 
 /// Entries are passed to the thread in groups of this size, with one wake for all.
 const BATCH: usize = 64;
@@ -98,12 +126,14 @@ const BATCH: usize = 64;
 pub struct Nats {
     name: String,
     encoder: Encoder,
+    /// Events that become OTLP.
+    batches: Option<Batches>,
     window: u64,
     window_bytes: u64,
     /// Not passed on yet.
     batch: Vec<Entry>,
-    /// The numbers of the events that were taken and not found finished, oldest first.
-    awaited: VecDeque<u64>,
+    /// The events of entries that were taken and not found finished.
+    awaited: Oldest,
     taken: Finished,
     /// Records among them.
     records: u64,
@@ -125,10 +155,15 @@ impl Nats {
         options.check().map_err(error)?;
         options.connect(name).map_err(error)?;
         let encoder = Encoder::new(options).map_err(error)?;
+        let batches = Batches::new(name, options)?;
+        let letters = options.dead_letters.as_ref();
+        let most = options.dead_letters_max_bytes;
+        let letters = letters.map(|path| DeadLetters::open(name, path, most)).transpose()?;
         let shared = Arc::new(Shared::default());
         let (to, from) = unbounded_channel();
         let (end, ended) = std::sync::mpsc::channel();
-        let worker = Worker::new(name, options, Arc::clone(&shared), from).map_err(error)?;
+        let worker = Worker::new(name, options, Arc::clone(&shared), from, letters);
+        let worker = worker.map_err(error)?;
         std::thread::Builder::new()
             .name(format!("nats {name}"))
             .spawn(move || {
@@ -139,10 +174,11 @@ impl Nats {
         Ok(Nats {
             name: name.to_owned(),
             encoder,
+            batches,
             window: options.window as u64,
             window_bytes: options.window_bytes,
             batch: Vec::with_capacity(BATCH),
-            awaited: VecDeque::new(),
+            awaited: Oldest::default(),
             taken: Finished::default(),
             records: 0,
             finished: Finished::default(),
@@ -159,6 +195,21 @@ impl Nats {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
         let sent = self.to.as_ref().is_some_and(|to| to.send(batch).is_ok());
         if sent { Ok(()) } else { Err(self.error("it is closed, or its thread has ended".into())) }
+    }
+
+    fn add(&mut self, seq: u64, entry: Entry) {
+        self.taken.entries += 1;
+        self.taken.cost += entry.cost();
+        self.awaited.push(seq);
+        self.batch.push(entry);
+    }
+
+    /// Adds the batches that are ready.
+    fn take_ready(&mut self) {
+        let ready = self.batches.as_mut().map(Batches::ready).unwrap_or_default();
+        for (seq, entry) in ready {
+            self.add(seq, entry);
+        }
     }
 
     /// Returns whether the window has no room for an entry of this cost.
@@ -195,16 +246,22 @@ impl Output for Nats {
             self.hand_over()?;
             return Ok(Took::Busy);
         }
+        if let Some(batches) = &mut self.batches {
+            let is_taken = batches.take(event);
+            self.take_ready();
+            if is_taken {
+                self.records += u64::from(matches!(event.what, What::Record(_)));
+                self.hand_over()?;
+                return Ok(Took::Yes);
+            }
+        }
         let Some(entry) = self.encoder.encode(event) else { return Ok(Took::Yes) };
         if self.is_full(entry.cost()) {
             self.hand_over()?;
             return Ok(Took::Busy);
         }
-        self.taken.entries += 1;
-        self.taken.cost += entry.cost();
-        self.records += u64::from(entry.is_record());
-        self.awaited.push_back(event.seq);
-        self.batch.push(entry);
+        self.records += entry.records();
+        self.add(event.seq, entry);
         if self.batch.len() >= BATCH {
             self.hand_over()?;
         }
@@ -212,17 +269,32 @@ impl Output for Nats {
     }
 
     fn flush(&mut self) -> Result<(), OutputError> {
+        if let Some(batches) = &mut self.batches {
+            batches.mapper().tend();
+            self.take_ready();
+        }
         self.hand_over()
+    }
+
+    fn hurry(&mut self) {
+        if let Some(batches) = &mut self.batches {
+            batches.mapper().hurry();
+            self.take_ready();
+        }
     }
 
     fn undelivered(&mut self) -> Option<u64> {
         let left = self.left();
-        let done = self.awaited.len().saturating_sub(left as usize);
-        self.awaited.drain(..done);
-        self.awaited.front().copied()
+        let held = self.batches.as_ref().and_then(Batches::oldest);
+        let oldest = self.awaited.of_last(left).into_iter().chain(held).min();
+        oldest.filter(|seq| *seq != u64::MAX) // what holds nothing back
     }
 
     fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        if let Some(batches) = &mut self.batches {
+            batches.mapper().close();
+            self.take_ready();
+        }
         self.hand_over()?;
         self.to = None; // the thread ends once all is acknowledged
         let left = deadline.saturating_duration_since(Instant::now());
@@ -243,13 +315,16 @@ impl Output for Nats {
     }
 
     fn figures(&self) -> Figures {
+        let nothing = self.batches.as_ref().map_or(0, Batches::delivered);
         let reported = self.shared.reported();
+        let refused = Some(reported.refused).filter(|count| *count > 0);
         Figures {
             taken: self.records,
-            delivered: reported.delivered,
+            delivered: reported.delivered + nothing,
             bytes: reported.bytes,
             retries: reported.retries,
             refused: reported.refused,
+            refused_by: refused.into_iter().map(|count| (TOO_LARGE, count)).collect(),
             trouble: reported.trouble(),
         }
     }

@@ -50,8 +50,23 @@ pub struct Figures {
     /// Records that it took and could not deliver: the receiver refused them for good. Each is
     /// reported in `trouble`.
     pub refused: u64,
+    /// The same by cause, in the order of the causes' first occurrence: as `400`, `too large`,
+    /// `partial success`. Empty where an output does not tell causes apart.
+    pub refused_by: Vec<(&'static str, u64)>,
     /// A message about the present problem, if there is one.
     pub trouble: Option<String>,
+}
+
+#[cfg(feature = "otlp")]
+impl Figures {
+    /// Counts records that were refused for good.
+    pub(crate) fn refuse(&mut self, cause: &'static str, records: u64) {
+        self.refused += records;
+        match self.refused_by.iter_mut().find(|(known, _)| *known == cause) {
+            Some((_, count)) => *count += records,
+            None => self.refused_by.push((cause, records)),
+        }
+    }
 }
 
 /// A format or a protocol for records.

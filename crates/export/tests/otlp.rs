@@ -5,6 +5,9 @@
 mod feed;
 mod otlp {
     mod delivery;
+    mod example;
+    mod held;
+    mod letters;
     mod mapping;
     mod rows;
     mod samples;

@@ -29,9 +29,7 @@ pub(crate) fn run(data: &[u8]) {
 fn nats(script: &Script, subject: &str, raw: bool) {
     use perfring_export::nats::{Headers, Options, Payload};
     let mut options = Options { headers: Some(Headers::All), ..Options::default() };
-    if raw {
-        options.payload = Payload::Raw;
-    }
+    options.payload = if raw { Payload::Raw } else { Payload::Json };
     if !subject.is_empty() {
         options.subject = subject.to_owned();
     }

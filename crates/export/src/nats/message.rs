@@ -28,10 +28,7 @@ const MAX_KINDS: usize = 1024;
 pub(super) struct Entry {
     pub(super) head: Arc<Head>,
     pub(super) payload: Bytes,
-    pub(super) pos: u64,
-    time: Option<u64>,
-    /// The cause, for a loss.
-    cause: Option<&'static str>,
+    of: Of,
     pub(super) state: State,
     /// When it was first sent, if it may be stored by now and no answer has arrived.
     pub(super) sent: Option<Instant>,
@@ -39,6 +36,15 @@ pub(super) struct Entry {
     pub(super) doubtful: bool,
     /// If it is stored, it follows this message of the stream.
     pub(super) after: u64,
+}
+
+/// The content of a message.
+#[derive(Debug)]
+enum Of {
+    /// A record, or a loss with its cause.
+    Event { pos: u64, time: Option<u64>, cause: Option<&'static str> },
+    /// A batch of OTLP.
+    Batch { id: String, items: u64, records: u64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +67,36 @@ pub(super) struct Head {
 }
 
 impl Entry {
-    pub(super) fn is_record(&self) -> bool {
-        self.cause.is_none()
+    fn new(head: Arc<Head>, payload: Bytes, of: Of) -> Self {
+        let state = State::Waiting;
+        Entry { head, payload, of, state, sent: None, doubtful: false, after: 0 }
+    }
+
+    /// Creates a message of a batch.
+    pub(super) fn batch(
+        head: Arc<Head>,
+        id: String,
+        items: u64,
+        records: u64,
+        payload: Bytes,
+    ) -> Self {
+        Entry::new(head, payload, Of::Batch { id, items, records })
+    }
+
+    /// Returns the number of records that it delivers.
+    pub(super) fn records(&self) -> u64 {
+        match self.of {
+            Of::Event { cause, .. } => u64::from(cause.is_none()),
+            Of::Batch { records, .. } => records,
+        }
+    }
+
+    /// Returns the number of log records, spans and points in it: one for an event.
+    pub(super) fn items(&self) -> u64 {
+        match self.of {
+            Of::Event { .. } => 1,
+            Of::Batch { items, .. } => items,
+        }
     }
 
     /// Returns the bytes of memory charged for it.
@@ -70,15 +104,19 @@ impl Entry {
         self.payload.len() as u64 + BESIDE
     }
 
-    /// Returns the id by which the server recognises a duplicate: the event's [`Key`](crate::Key)
-    /// as text.
+    /// Returns the id by which the server recognises a duplicate: of an event its
+    /// [`Key`](crate::Key) as text.
     pub(super) fn id(&self) -> String {
+        let (pos, cause) = match &self.of {
+            Of::Event { pos, cause, .. } => (*pos, *cause),
+            Of::Batch { id, .. } => return id.clone(),
+        };
         // 32 digits, and mostly less than 16 for the position: one allocation.
         let mut id = String::with_capacity(56);
         id.push_str(&self.head.uuid);
         id.push('-');
-        decimal(&mut id, self.pos);
-        if let Some(cause) = self.cause {
+        decimal(&mut id, pos);
+        if let Some(cause) = cause {
             id.push_str("-lost-");
             id.extend(cause.chars().map(|c| if c == ' ' { '-' } else { c }));
         }
@@ -88,12 +126,14 @@ impl Entry {
     pub(super) fn headers(&self) -> HeaderMap {
         let mut headers = self.head.headers.clone();
         headers.insert(ID, self.id());
-        if self.head.all {
-            headers.insert(POS, number(self.pos));
-            if let Some(time) = self.time {
+        if self.head.all
+            && let Of::Event { pos, time, cause } = self.of
+        {
+            headers.insert(POS, number(pos));
+            if let Some(time) = time {
                 headers.insert(TIME, number(time));
             }
-            if let Some(cause) = self.cause {
+            if let Some(cause) = cause {
                 headers.insert(CAUSE, cause);
             }
         }
@@ -146,7 +186,7 @@ impl Encoder {
             template: Template::parse(&options.subject)?,
             payload: options.payload,
             headers: options.headers.unwrap_or(match options.payload {
-                Payload::Json => Headers::Id,
+                Payload::Auto | Payload::Json | Payload::Otlp => Headers::Id,
                 Payload::Raw => Headers::All,
             }),
             text: Vec::new(),
@@ -174,10 +214,7 @@ impl Encoder {
             }
         };
         let head = self.head(event, kind);
-        let state = State::Waiting;
-        let entry =
-            Entry { head, payload, pos, time, cause, state, sent: None, doubtful: false, after: 0 };
-        Some(entry)
+        Some(Entry::new(head, payload, Of::Event { pos, time, cause }))
     }
 
     fn head(&mut self, event: &Event<'_>, kind: Kind) -> Arc<Head> {
@@ -200,6 +237,11 @@ impl Encoder {
 }
 
 impl Head {
+    /// Creates the head of batches, which have no header but the id.
+    pub(super) fn of_batches(subject: Subject) -> Head {
+        Head { subject, uuid: String::new(), headers: HeaderMap::new(), all: false }
+    }
+
     fn new(template: &Template, which: Headers, origin: &Origin, record: Option<&Rec<'_>>) -> Head {
         let kind = match record {
             None => "lost",

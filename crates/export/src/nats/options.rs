@@ -1,5 +1,7 @@
 //! Options of a NATS output.
 
+use super::subject;
+use crate::otlp::{Lane, Mapping};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,10 +41,26 @@ pub struct Options {
     pub subject: String,
     /// The content of a message.
     pub payload: Payload,
-    /// The headers of a message. By default all with raw bytes; and with JSON, which contains the
-    /// same values, only the id: the others cost a quarter of the speed.
+    /// The subject of log records in OTLP: the default is that of the OpenTelemetry Collector's
+    /// NATS receiver, here and below.
+    pub logs_subject: String,
+    /// The subject of metrics in OTLP.
+    pub metrics_subject: String,
+    /// The subject of spans in OTLP.
+    pub traces_subject: String,
+    /// How records become OTLP: the same keys as an OTLP output has. `plain` counts with
+    /// `payload = "otlp"`, and a batch has at most 512 KiB, whatever `batch_bytes` is.
+    pub otlp: Mapping,
+    /// A file for what the server refuses for good: a JSON object a line, with the reason and the
+    /// message in base64. Without one, such records are counted and reported alone.
+    pub dead_letters: Option<PathBuf>,
+    /// The limit of that file's bytes: what would exceed it is counted and reported alone. The file
+    /// may be moved away at any time.
+    pub dead_letters_max_bytes: u64,
+    /// The headers of a message of one record. By default all with raw bytes; and with JSON, which
+    /// contains the same values, only the id: the others cost a quarter of the speed.
     pub headers: Option<Headers>,
-    /// The limit of records that are taken and not yet acknowledged.
+    /// The limit of messages that are taken and not yet acknowledged.
     pub window: usize,
     /// The limit of their bytes, including what is stored with each.
     pub window_bytes: u64,
@@ -82,7 +100,13 @@ impl Default for Options {
             servers: vec!["nats://127.0.0.1:4222".into()],
             stream: Stream::default(),
             subject: "perfring.{ring}.{type}".into(),
-            payload: Payload::Json,
+            payload: Payload::Auto,
+            logs_subject: "otel_logs".into(),
+            metrics_subject: "otel_metrics".into(),
+            traces_subject: "otel_traces".into(),
+            otlp: Mapping::default(),
+            dead_letters: None,
+            dead_letters_max_bytes: 64 << 20,
             headers: None,
             window: 8192,
             window_bytes: 32 << 20,
@@ -174,8 +198,14 @@ pub enum Discard {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Payload {
-    /// The record as the JSON lines output writes it, without the newline.
+    /// OTLP for records of OpenTelemetry's vocabulary, and for losses of rings that have such
+    /// types; JSON for all else.
     #[default]
+    Auto,
+    /// OTLP for all: many records in one message, in protobuf, as the OpenTelemetry Collector's
+    /// NATS receiver reads it (`otlp_proto`).
+    Otlp,
+    /// The record as the JSON lines output writes it, without the newline.
     Json,
     /// The record's raw bytes. A loss is JSON in this case, too.
     Raw,
@@ -212,6 +242,13 @@ impl Options {
                 "\"{name}\" cannot be a stream's name: use letters, digits, - and _"
             ));
         }
+        if matches!(self.payload, Payload::Auto | Payload::Otlp) {
+            for lane in Lane::ALL {
+                subject::check(self.otlp_subject(lane)).map_err(|why| {
+                    format!("`{}_subject` {:?} {why}", lane.name(), self.otlp_subject(lane))
+                })?;
+            }
+        }
         if self.window == 0 || self.window_bytes == 0 {
             return Err("`window` and `window_bytes` must be more than 0".into());
         }
@@ -247,6 +284,32 @@ impl Options {
             }
         }
         Ok(())
+    }
+
+    /// Returns the subject of a signal in OTLP.
+    pub(super) fn otlp_subject(&self, lane: Lane) -> &str {
+        match lane {
+            Lane::Logs => &self.logs_subject,
+            Lane::Metrics => &self.metrics_subject,
+            Lane::Traces => &self.traces_subject,
+        }
+    }
+
+    /// Returns all subjects that the stream must have, some with wildcards.
+    pub(super) fn subjects(&self) -> Result<Vec<String>, String> {
+        let single = subject::Template::parse(&self.subject)?.wildcard();
+        let mut signals: Vec<String> = Vec::new();
+        for lane in &self.otlp.signals {
+            let subject = self.otlp_subject(*lane).to_owned();
+            if !signals.contains(&subject) {
+                signals.push(subject);
+            }
+        }
+        Ok(match self.payload {
+            Payload::Json | Payload::Raw => vec![single],
+            Payload::Auto => [vec![single], signals].concat(),
+            Payload::Otlp => signals,
+        })
     }
 
     /// Returns how to connect, with the secrets as their files have them now.

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(super) async fn find(
     link: &Link,
     options: &Stream,
-    subjects: &str,
+    subjects: &[String],
 ) -> Result<stream::Stream, String> {
     let name = &options.name;
     let mut found = link.context.get_stream(name).await.map_err(|error| match error.kind() {
@@ -26,8 +26,9 @@ pub(super) async fn find(
     {
         if !options.create {
             return Err(format!(
-                "there is no stream \"{name}\" on the server: create it, with the subjects {subjects}, \
-                 or set `create = true`"
+                "there is no stream \"{name}\" on the server: create it, with the subjects {}, or set \
+                 `create = true`",
+                subjects.join(", ")
             ));
         }
         let made = link.context.create_stream(config(options, subjects)).await;
@@ -56,12 +57,12 @@ pub(super) async fn find(
     Ok(stream)
 }
 
-fn config(options: &Stream, subjects: &str) -> stream::Config {
+fn config(options: &Stream, subjects: &[String]) -> stream::Config {
     let age = Duration::from_secs(options.max_age_s);
     let window = Duration::from_secs(options.duplicate_window_s);
     stream::Config {
         name: options.name.clone(),
-        subjects: vec![subjects.to_owned()],
+        subjects: subjects.to_vec(),
         max_bytes: bound(options.max_bytes),
         max_messages: bound(options.max_messages),
         max_age: age,

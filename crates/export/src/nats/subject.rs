@@ -57,6 +57,23 @@ impl Template {
     }
 }
 
+/// Checks a subject without placeholders.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn check(subject: &str) -> Result<(), String> {
+    if subject.starts_with('$') || subject.starts_with("_INBOX.") {
+        return Err("begins as the server's own subjects do: choose another first word".into());
+    }
+    if subject.split('.').any(str::is_empty) {
+        return Err("has an empty word: there is one between dots, and at both ends".into());
+    }
+    if subject.contains('{') {
+        return Err("has a {: the subject of a signal has no placeholders".into());
+    }
+    legal(subject).map(drop)
+}
+
 fn parts(mut token: &str) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     while let Some(open) = token.find('{') {

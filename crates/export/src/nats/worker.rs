@@ -12,7 +12,7 @@ use super::options::Options;
 use super::read_back::read_back;
 use super::reported::Shared;
 use super::stream::find;
-use super::subject::Template;
+use crate::dead_letters::{DeadLetters, Letter};
 use async_nats::jetstream::ErrorCode;
 use async_nats::{Message, StatusCode, Subject};
 use futures_util::{FutureExt, StreamExt};
@@ -24,6 +24,9 @@ use tokio::time::{sleep, sleep_until};
 /// The first pause.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The cause of refusals: the only one for which a server refuses a message for good.
+pub(super) const TOO_LARGE: &str = "too large";
+
 /// Messages that are sent before answers are polled.
 const CHUNK: usize = 64;
 
@@ -32,7 +35,8 @@ pub(super) struct Worker {
     name: String,
     options: Options,
     /// The subjects of our stream.
-    subjects: String,
+    subjects: Vec<String>,
+    letters: Option<DeadLetters>,
     shared: Arc<Shared>,
     from: UnboundedReceiver<Vec<Entry>>,
     /// No more entries will arrive.
@@ -58,10 +62,12 @@ impl Worker {
         options: &Options,
         shared: Arc<Shared>,
         from: UnboundedReceiver<Vec<Entry>>,
+        letters: Option<DeadLetters>,
     ) -> Result<Self, String> {
         Ok(Worker {
             name: name.to_owned(),
-            subjects: Template::parse(&options.subject)?.wildcard(),
+            subjects: options.subjects()?,
+            letters,
             options: options.clone(),
             shared,
             from,
@@ -141,7 +147,7 @@ impl Worker {
         let most = Duration::from_millis(self.options.retry_ms).max(PAUSE);
         let pause = self.pause.min(most);
         self.pause = (pause * 2).min(most);
-        pause
+        crate::jitter::jittered(pause)
     }
 
     fn trouble(&self, sentence: String) {
@@ -283,7 +289,7 @@ impl Worker {
                 Err(error) if error.kind() == async_nats::client::PublishErrorKind::Send => {
                     return Err(lost(link));
                 }
-                Err(error) => self.refuse(number, &deepest(&error)),
+                Err(error) => self.refuse(number, &deepest(&error))?,
             }
         }
         Ok(())
@@ -299,7 +305,7 @@ impl Worker {
             let subject = &entry.head.subject;
             let sentence = format!(
                 "no stream takes the subject {subject}: \"{name}\" must have the subjects {}",
-                self.subjects
+                self.subjects.join(", ")
             );
             self.nack(number);
             return Err(sentence);
@@ -324,8 +330,13 @@ impl Worker {
                 if error.err_code == ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM.0
                     || error.err_code == ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM.0
                 {
-                    self.refuse(number, error.description);
-                    return Ok(false);
+                    return match self.refuse(number, error.description) {
+                        Ok(()) => Ok(false),
+                        Err(sentence) => {
+                            self.nack(number);
+                            Err(sentence)
+                        }
+                    };
                 }
                 let sentence = format!("the stream \"{name}\" refuses: {}", error.description);
                 self.nack(number);
@@ -346,7 +357,7 @@ impl Worker {
     fn deliver(&mut self, number: u64, sequence: Option<u64>) {
         if let Some(entry) = self.flight.any(number) {
             let mut reported = self.shared.reported();
-            reported.delivered += u64::from(entry.is_record());
+            reported.delivered += entry.records();
             reported.bytes += entry.payload.len() as u64;
             reported.trouble = None;
         }
@@ -357,16 +368,39 @@ impl Worker {
         self.finish(finished);
     }
 
-    /// Refuses an entry for good.
-    fn refuse(&mut self, number: u64, why: &str) {
+    /// Refuses an entry for good: the server has no room for a message of its size.
+    ///
+    /// # Errors
+    /// Another message could be delivered, or this one not be kept: it is to be sent again.
+    fn refuse(&mut self, number: u64, why: &str) -> Result<(), String> {
         if let Some(entry) = self.flight.any(number) {
+            let size = entry.payload.len();
+            if entry.items() > 1 {
+                return Err(format!(
+                    "the server refuses a batch of {size} bytes ({why}): set `otlp.batch_bytes` to \
+                     less, or the server's limit to more; records are held until then"
+                ));
+            }
+            let mut what = format!("{} of {size} bytes: {why}", entry.id());
+            if let Some(letters) = &self.letters {
+                let letter = Letter {
+                    output: &self.name,
+                    signal: &entry.head.subject,
+                    cause: TOO_LARGE,
+                    reason: why,
+                    items: 1,
+                    refused: 1,
+                    request: &entry.payload,
+                };
+                what += &letters.place(&letter)?;
+            }
             let mut reported = self.shared.reported();
-            reported.refused += u64::from(entry.is_record());
-            reported.last_refused =
-                Some(format!("{} of {} bytes: {why}", entry.id(), entry.payload.len()));
+            reported.refused += entry.records();
+            reported.last_refused = Some(what);
         }
         let finished = self.flight.done(number);
         self.finish(finished);
+        Ok(())
     }
 
     fn finish(&self, finished: Finished) {

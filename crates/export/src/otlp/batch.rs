@@ -1,6 +1,7 @@
 //! Batches: the content of requests.
 
 use super::wire;
+use crate::event::Event;
 use crate::signal::Reported;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -20,26 +21,76 @@ pub(super) struct Credit {
     pub(super) seq: u64,
     /// The number of records. An event that gives two items is counted with one of them.
     pub(super) records: u64,
+    /// Identifies the events and their order: the same when they are read again.
+    pub(super) digest: u128,
 }
 
 impl Credit {
-    pub(super) fn and(self, other: Credit) -> Credit {
-        Credit { seq: self.seq.min(other.seq), records: self.records + other.records }
+    /// Returns the credit of one event.
+    pub(super) fn of(event: &Event<'_>, records: u64) -> Self {
+        let digest = match event.key() {
+            Some(key) => {
+                let cause = key.lost.map_or(0, |cause| cause.len() as u128);
+                mix(mix(u128::from_le_bytes(key.uuid), key.pos.into()), cause)
+            }
+            None => 0,
+        };
+        Credit { seq: event.seq, records, digest }
     }
+
+    pub(super) fn and(self, other: Credit) -> Credit {
+        Credit {
+            seq: self.seq.min(other.seq),
+            records: self.records + other.records,
+            digest: mix(self.digest, other.digest),
+        }
+    }
+}
+
+/// A step of the FNV-1a hash of 128 bits, with words instead of bytes and its halves exchanged, so
+/// that each bit comes to count for all.
+fn mix(before: u128, word: u128) -> u128 {
+    (before ^ word).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b).rotate_left(64)
 }
 
 /// A complete request.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     pub(super) request: Request,
     /// Log records, spans or data points.
     pub(super) items: u64,
     pub(super) credit: Credit,
-    /// The memory charged for it while it waits.
+    /// The memory charged for it while it waits to be sent from here.
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code))]
     pub(super) bytes: usize,
 }
 
-#[derive(Debug)]
+#[cfg(feature = "nats")]
+impl Batch {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        self.request.encode()
+    }
+
+    pub(crate) fn items(&self) -> u64 {
+        self.items
+    }
+
+    pub(crate) fn records(&self) -> u64 {
+        self.credit.records
+    }
+
+    /// Returns the number of its oldest event.
+    pub(crate) fn seq(&self) -> u64 {
+        self.credit.seq
+    }
+
+    /// Identifies its events and their order: the same when they are read again.
+    pub(crate) fn digest(&self) -> u128 {
+        self.credit.digest
+    }
+}
+
+#[derive(Clone, Debug)]
 pub(super) enum Request {
     Logs(ExportLogsServiceRequest),
     Metrics(ExportMetricsServiceRequest),

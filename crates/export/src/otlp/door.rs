@@ -10,12 +10,12 @@ impl Otlp {
     /// # Errors
     /// The options are invalid.
     pub fn without_threads(name: &str, options: &Options) -> Result<Self, OutputError> {
-        Self::with(name, options, Vec::new())
+        Self::with(name, options, Vec::new(), None)
     }
 
     /// Returns the waiting requests, encoded, which then count as delivered; if `all`, also those
     /// that are still being filled.
     pub fn requests(&mut self, all: bool) -> Vec<(Lane, Vec<u8>)> {
-        self.flow.requests(all)
+        self.drained(all)
     }
 }

@@ -1,14 +1,12 @@
-//! From items to requests: waits for resources, fills batches, and sends them in time.
+//! From items to requests: waits for resources, and fills batches until it is time to send them.
 
 use super::batch::{self, Batch, Building, Credit};
-use super::lanes::Lanes;
 use super::made::{Item, Made, Seen};
-use super::options::{Lane, LongSpans, Options};
+use super::mapping::{Lane, LongSpans, Mapping};
 use super::rings::{Ring, Waiting};
 use super::samples::Samples;
 use super::spans::{Limits, Spans};
 use crate::event::{Event, Origin};
-use crate::output::Figures;
 use crate::signal::{Reported, Resource, Resources, SpanEnd, SpanStart};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
@@ -20,11 +18,11 @@ use std::time::{Duration, Instant};
 /// The interval at which timeouts are checked while records arrive.
 const TEND: Duration = Duration::from_millis(20);
 
-/// Items that are held back, and the lanes that send them.
+/// Items that are held back, and batches that are ready to be sent.
 #[derive(Debug)]
 pub(super) struct Flow {
-    pub(super) options: Options,
-    lanes: Arc<Lanes>,
+    pub(super) options: Mapping,
+    ready: Vec<(Lane, Batch)>,
     resources: Resources,
     rings: HashMap<u32, Ring>,
     spans: Spans,
@@ -43,7 +41,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) fn new(options: &Options, lanes: Arc<Lanes>) -> Self {
+    pub(super) fn new(options: &Mapping) -> Self {
         let limits = Limits {
             spans: options.open_spans,
             bytes: options.held_bytes,
@@ -53,7 +51,7 @@ impl Flow {
         };
         Flow {
             options: options.clone(),
-            lanes,
+            ready: Vec::new(),
             resources: Resources::default(),
             rings: HashMap::new(),
             spans: Spans::new(limits),
@@ -70,9 +68,9 @@ impl Flow {
         }
     }
 
-    /// Returns whether the waiting requests take all the memory that they may.
-    pub(super) fn is_full(&self) -> bool {
-        self.lanes.bytes() >= self.options.queue_bytes
+    /// Returns the batches that are to be sent now, for good.
+    pub(super) fn ready(&mut self) -> Vec<(Lane, Batch)> {
+        std::mem::take(&mut self.ready)
     }
 
     pub(super) fn sends(&self, lane: Lane) -> bool {
@@ -114,7 +112,7 @@ impl Flow {
         let id = event.origin.id;
         self.give_up(|ring, _| ring == id, now);
         let wall = self.rings.get(&id).map_or(0, |ring| ring.last);
-        let seen = Seen { ring: id, pos: 0, seq: event.seq, now, wall };
+        let seen = Seen { ring: id, pos: 0, credit: Credit::of(event, 0), now, wall };
         let resources = &mut self.resources;
         self.spans.ring_ended(&seen, |pid| {
             let reported = pid.and_then(|pid| resources.get(id, pid)).cloned();
@@ -125,41 +123,35 @@ impl Flow {
         self.samples.forget_idle();
     }
 
-    /// Returns the oldest event that is not delivered.
+    /// Returns the oldest event of which something is held back or ready.
     pub(super) fn oldest(&self) -> Option<u64> {
         let waiting = self.waiting.first_key_value().map(|(seq, _)| *seq);
         let gathered = [self.logs.oldest(), self.metrics.oldest(), self.traces.oldest()];
-        let held = [self.spans.oldest(), self.samples.oldest(), waiting, self.lanes.oldest()];
+        let ready = self.ready.iter().map(|(_, batch)| batch.credit.seq).min();
+        let held = [self.spans.oldest(), self.samples.oldest(), waiting, ready];
         gathered.into_iter().chain(held).flatten().min().filter(|seq| *seq != u64::MAX)
     }
 
-    /// Sends everything, until the deadline.
-    pub(super) fn close(&mut self, deadline: Instant) -> Result<(), (u64, Option<String>)> {
+    /// Makes everything ready: nothing follows.
+    pub(super) fn close(&mut self) {
         self.closed = true;
         let now = Instant::now();
         self.give_up(|_, _| true, now);
         self.of_spans(now, Spans::close);
         self.send_everything(now);
-        let closed = self.lanes.close(deadline);
-        self.lanes.stop();
-        closed
     }
 
-    /// See `Otlp::requests`.
+    /// Makes everything ready but open spans.
     #[cfg(feature = "fuzz")]
-    pub(super) fn requests(&mut self, all: bool) -> Vec<(Lane, Vec<u8>)> {
+    pub(super) fn gather(&mut self) {
         let now = Instant::now();
-        if all {
-            self.give_up(|_, _| true, now);
-            self.send_everything(now);
-        }
-        Lanes::drain(&self.lanes)
+        self.give_up(|_, _| true, now);
+        self.send_everything(now);
     }
 
-    /// Returns all figures except the number of records taken.
-    pub(super) fn figures(&self) -> Figures {
-        let sent = self.lanes.figures();
-        Figures { delivered: self.delivered + sent.delivered, ..sent }
+    /// Returns the number of records for which nothing is sent.
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered
     }
 
     /// Passes on the items of a change of spans.
@@ -241,15 +233,15 @@ impl Flow {
         }
     }
 
-    /// Sends the batches for which this returns true: by items, bytes and the time of the first
+    /// Makes the batches ready for which this returns true: by items, bytes and the time of the first
     /// item.
-    fn send(&mut self, is_due: impl Fn(u64, usize, Option<Instant>, &Options) -> bool) {
+    fn send(&mut self, is_due: impl Fn(u64, usize, Option<Instant>, &Mapping) -> bool) {
         let options = &self.options;
         let due = |items, bytes, since| items > 0 && is_due(items, bytes, since, options);
-        let lanes = &self.lanes;
-        send_if(&mut self.logs, due, |batch| lanes.push(Lane::Logs, batch));
-        send_if(&mut self.metrics, due, |batch| lanes.push(Lane::Metrics, batch));
-        send_if(&mut self.traces, due, |batch| lanes.push(Lane::Traces, batch));
+        let ready = &mut self.ready;
+        send_if(&mut self.logs, due, |batch| ready.push((Lane::Logs, batch)));
+        send_if(&mut self.metrics, due, |batch| ready.push((Lane::Metrics, batch)));
+        send_if(&mut self.traces, due, |batch| ready.push((Lane::Traces, batch)));
     }
 
     fn send_everything(&mut self, now: Instant) {
@@ -342,15 +334,9 @@ impl Flow {
 fn send_if<T: batch::Item>(
     building: &mut Building<T>,
     due: impl Fn(u64, usize, Option<Instant>) -> bool,
-    send: impl Fn(Batch),
+    send: impl FnMut(Batch),
 ) {
     if due(building.items, building.bytes, building.since) {
         building.seal().into_iter().for_each(send);
-    }
-}
-
-impl Drop for Flow {
-    fn drop(&mut self) {
-        self.lanes.stop();
     }
 }

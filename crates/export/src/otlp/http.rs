@@ -1,11 +1,13 @@
 //! One request and its answer.
 
-use super::options::{Lane, Route};
+use super::answer::{Answer, of_status, shown};
+use super::mapping::Lane;
+use super::options::Route;
+use super::secrets::Secrets;
+use super::taken::taken;
+use super::unix::{NoResolver, UnixConnector};
 use crate::output::OutputError;
 use flate2::write::GzEncoder;
-use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 use std::io::Write as _;
 use std::path::Path;
@@ -16,53 +18,25 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 /// The limit of bytes that are read of an answer.
 const ANSWER: u64 = 1 << 16;
 
-/// The result of a request.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// Accepted, except this many items; possibly with the receiver's reason.
-    Taken { rejected: u64, why: String },
-    /// Not accepted now; possibly with the receiver's delay.
-    Later { after: Option<Duration>, why: String },
-    /// Refused for good.
-    Never { why: String },
-}
-
-#[derive(Clone, Debug)]
+/// A client for one signal.
+#[derive(Debug)]
 pub(super) struct Client {
-    agent: ureq::Agent,
+    output: String,
     route: Route,
+    agent: ureq::Agent,
+    secrets: Secrets,
 }
 
 impl Client {
     pub(super) fn new(output: &str, route: Route) -> Result<Self, OutputError> {
-        let mut tls = TlsConfig::builder();
-        if let Some(file) = &route.certificate {
-            tls = tls.root_certs(RootCerts::new_with_certs(&certificates(output, file)?));
-        }
-        if let Some((certificate, key)) = &route.client {
-            let chain = certificates(output, certificate)?;
-            let mut own: Option<PrivateKey<'static>> = None;
-            for item in pem(output, key)? {
-                if let PemItem::PrivateKey(key) = item {
-                    own = Some(key);
-                }
-            }
-            let none = || {
-                let sentence = format!("{}: it has no private key", key.display());
-                OutputError::new(output, sentence)
-            };
-            tls = tls.client_cert(Some(ClientCert::new_with_certs(&chain, own.ok_or_else(none)?)));
-        }
-        let agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            // A redirected POST would arrive without its body.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .user_agent(concat!("perfring/", env!("CARGO_PKG_VERSION")))
-            .tls_config(tls.build())
-            .build()
-            .new_agent();
-        Ok(Client { agent, route })
+        route.headers.read().map_err(|why| OutputError::new(output, why))?;
+        let secrets = Secrets::of(&route);
+        let agent = agent(output, &route)?;
+        Ok(Client { output: output.to_owned(), route, agent, secrets })
+    }
+
+    pub(super) fn has_other_secrets(&self) -> bool {
+        self.secrets.are_other(&self.route)
     }
 
     pub(super) fn lane(&self) -> Lane {
@@ -80,7 +54,16 @@ impl Client {
     }
 
     /// Sends it once, within this time.
-    pub(super) fn send(&self, body: &[u8], within: Duration) -> Answer {
+    pub(super) fn send(&mut self, body: &[u8], within: Duration) -> Answer {
+        let (route, output) = (&self.route, &self.output);
+        let renew = || {
+            self.agent = agent(output, route).map_err(|error| error.sentence)?;
+            Ok(())
+        };
+        let headers = match self.secrets.read(route, renew) {
+            Ok(headers) => headers,
+            Err(answer) => return answer,
+        };
         let limit = self.route.timeout.min(within);
         let mut request = self
             .agent
@@ -92,15 +75,12 @@ impl Client {
         if self.route.gzip {
             request = request.header(header::CONTENT_ENCODING, "gzip");
         }
-        for (name, value) in &self.route.headers {
+        for (name, value) in &headers {
             request = request.header(name, value);
         }
-        let whom = &self.route.uri;
+        let whom = &self.route.whom();
         let mut response = match request.send(body) {
             Ok(response) => response,
-            Err(ureq::Error::BadUri(why)) => {
-                return Answer::Never { why: format!("{whom} cannot be reached: {why}") };
-            }
             Err(bad) => {
                 let why = format!("{whom} does not answer: {bad}; retrying");
                 return Answer::Later { after: None, why };
@@ -119,23 +99,40 @@ impl Client {
                 }
             };
         }
-        let said = said(&answer.unwrap_or_default());
-        if matches!(status.as_u16(), 429 | 502 | 503 | 504) {
-            let why = format!("{whom} answers {status}{said}; retrying");
-            return Answer::Later { after, why };
-        }
-        Answer::Never { why: format!("{whom} answers {status}{said}: {}", advice(status.as_u16())) }
+        let said = format!("{status}{}", said(&answer.unwrap_or_default()));
+        of_status(status.as_u16(), whom, &said, after)
     }
 }
 
-fn advice(status: u16) -> &'static str {
-    match status {
-        300..=399 => "set `endpoint` to the address that it names",
-        401 | 403 => "set credentials in `headers`",
-        404 | 405 => "is it the address of an OTLP receiver (http/protobuf)?",
-        413 => "make `batch_bytes` smaller",
-        _ => "it is not sent again",
+fn agent(output: &str, route: &Route) -> Result<ureq::Agent, OutputError> {
+    let mut tls = TlsConfig::builder();
+    if let Some(file) = &route.certificate {
+        tls = tls.root_certs(RootCerts::new_with_certs(&certificates(output, file)?));
     }
+    if let Some((certificate, key)) = &route.client {
+        let chain = certificates(output, certificate)?;
+        let mut own: Option<PrivateKey<'static>> = None;
+        for item in pem(output, key)? {
+            if let PemItem::PrivateKey(key) = item {
+                own = Some(key);
+            }
+        }
+        let none = || {
+            let sentence = format!("{}: it has no private key", key.display());
+            OutputError::new(output, sentence)
+        };
+        tls = tls.client_cert(Some(ClientCert::new_with_certs(&chain, own.ok_or_else(none)?)));
+    }
+    let config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        // A redirected POST would arrive without its body.
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .user_agent(concat!("perfring/", env!("CARGO_PKG_VERSION")))
+        .tls_config(tls.build());
+    let Some(socket) = &route.socket else { return Ok(config.build().new_agent()) };
+    let config = config.proxy(None).build();
+    Ok(ureq::Agent::with_parts(config, UnixConnector(socket.clone()), NoResolver))
 }
 
 fn certificates(output: &str, file: &Path) -> Result<Vec<Certificate<'static>>, OutputError> {
@@ -168,23 +165,6 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
-/// Returns how much an answer accepts. One that is not a message (as of a proxy) accepts all.
-fn taken(lane: Lane, answer: &[u8]) -> Answer {
-    let partial = match lane {
-        Lane::Logs => ExportLogsServiceResponse::decode(answer).ok().and_then(|answer| {
-            answer.partial_success.map(|part| (part.rejected_log_records, part.error_message))
-        }),
-        Lane::Metrics => ExportMetricsServiceResponse::decode(answer).ok().and_then(|answer| {
-            answer.partial_success.map(|part| (part.rejected_data_points, part.error_message))
-        }),
-        Lane::Traces => ExportTraceServiceResponse::decode(answer).ok().and_then(|answer| {
-            answer.partial_success.map(|part| (part.rejected_spans, part.error_message))
-        }),
-    };
-    let (rejected, why) = partial.unwrap_or_default();
-    Answer::Taken { rejected: u64::try_from(rejected).unwrap_or(0), why: shown(&why) }
-}
-
 /// `google.rpc.Status`: the error message of servers.
 #[derive(Message)]
 struct Status {
@@ -197,12 +177,6 @@ fn said(answer: &[u8]) -> String {
     let message = message.unwrap_or_else(|_| String::from_utf8_lossy(answer).into_owned());
     let message = shown(message.trim());
     if message.is_empty() { message } else { format!(" ({message})") }
-}
-
-/// Returns the beginning of a foreign text, without characters that disturb a terminal.
-pub(super) fn shown(text: &str) -> String {
-    let quiet = |c: char| if perfring_types::read::disturbs(c) { ' ' } else { c };
-    text.chars().take(200).map(quiet).collect()
 }
 
 #[cfg(test)]

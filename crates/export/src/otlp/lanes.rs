@@ -1,25 +1,26 @@
-//! The sending threads: one for each signal, each with one request at a time.
+//! What the output and its sending threads share: a queue for each signal.
 
-use super::batch::Batch;
-use super::http::{Answer, Client};
-use super::options::Lane;
+use super::batch::{Batch, Credit};
+use super::mapping::Lane;
+use crate::dead_letters::DeadLetters;
 use crate::output::Figures;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The first pause.
-const PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause, unless the receiver asks for another.
-const LONGEST: Duration = Duration::from_secs(30);
-/// The longest pause that the receiver can ask for.
-const ASKED: Duration = Duration::from_secs(600);
 /// How long a refusal is reported.
 const REPORTED: Duration = Duration::from_secs(60);
+/// How often files of secrets are compared during a pause.
+const LOOK: Duration = Duration::from_secs(1);
+/// A trouble is reported again after these minutes, and every hour.
+const AGAIN: [u64; 5] = [1, 5, 15, 30, 60];
 
 /// State that the threads and the output share.
 #[derive(Debug)]
 pub(super) struct Lanes {
+    /// The output's name.
+    name: String,
+    letters: Option<DeadLetters>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -42,24 +43,53 @@ struct Queue {
     batches: VecDeque<Batch>,
     /// Oldest event, records and bytes of the batch that is being sent.
     sending: Option<(u64, u64, usize)>,
-    /// The present problem.
-    trouble: Option<String>,
+    /// The present problem, and when problems began.
+    trouble: Option<(Instant, String)>,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Items that were refused, by cause.
+    pub(super) refused: Vec<(&'static str, u64)>,
+    /// The last thing that the receiver complained about.
+    pub(super) why: String,
+}
+
+impl Outcome {
+    pub(super) fn refuse(
+        &mut self,
+        cause: &'static str,
+        refused: u64,
+        items: u64,
+        why: &str,
+        kept: &str,
+    ) {
+        self.refused.push((cause, refused));
+        let why = if why.is_empty() { cause } else { why };
+        self.why = format!("{refused} of {items} items were refused ({cause}): {why}{kept}");
+    }
+}
+
+impl Queue {
+    /// Describes the present problem. The text changes from time to time, so that a reader that
+    /// reports changes reports it again, less and less often.
+    fn trouble(&self) -> Option<String> {
+        let (since, why) = self.trouble.as_ref()?;
+        let minutes = since.elapsed().as_secs() / 60;
+        let hours = minutes / 60 * 60;
+        let passed = AGAIN.into_iter().chain([hours]).filter(|passed| *passed <= minutes).max();
+        Some(match passed {
+            None | Some(0) => why.clone(),
+            Some(passed) => format!("{why} (for {passed} minutes)"),
+        })
+    }
 }
 
 impl Lanes {
-    pub(super) fn start(clients: Vec<Client>) -> std::io::Result<Arc<Self>> {
-        let lanes = Lanes { state: Mutex::default(), changed: Condvar::new() };
-        let lanes = Arc::new(lanes);
-        for client in clients {
-            let its = Arc::clone(&lanes);
-            let name = format!("otlp-{}", client.lane().name());
-            let spawned = std::thread::Builder::new().name(name).spawn(move || its.run(&client));
-            if let Err(bad) = spawned {
-                lanes.stop();
-                return Err(bad);
-            }
-        }
-        Ok(lanes)
+    pub(super) fn new(name: &str, letters: Option<DeadLetters>) -> Self {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Lanes { name: name.to_owned(), letters, state, changed }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -90,7 +120,7 @@ impl Lanes {
 
     pub(super) fn figures(&self) -> Figures {
         let state = self.lock();
-        let now = state.lanes.iter().find_map(|queue| queue.trouble.clone());
+        let now = state.lanes.iter().find_map(Queue::trouble);
         let refused = state.refused.as_ref().filter(|(at, _)| at.elapsed() < REPORTED);
         let trouble = now.or_else(|| refused.map(|(_, why)| why.clone()));
         Figures { trouble, ..state.figures.clone() }
@@ -112,7 +142,7 @@ impl Lanes {
                 let queued: u64 = queued.map(|batch| batch.credit.records).sum();
                 let sending = state.lanes.iter().filter_map(|queue| queue.sending);
                 let sending: u64 = sending.map(|(_, records, _)| records).sum();
-                let trouble = state.lanes.iter().find_map(|queue| queue.trouble.clone());
+                let trouble = state.lanes.iter().find_map(Queue::trouble);
                 return Err((queued + sending, trouble));
             }
             let waited = self.changed.wait_timeout(state, left);
@@ -132,8 +162,8 @@ impl Lanes {
         for lane in Lane::ALL {
             while let Some(batch) = self.next_now(lane) {
                 requests.push((lane, batch.request.encode()));
-                let taken = Answer::Taken { rejected: 0, why: String::new() };
-                self.done(lane as usize, &batch, &taken, 0);
+                let Batch { items, credit, bytes, .. } = batch;
+                self.done(lane, items, credit, bytes, &Outcome::default());
             }
         }
         requests
@@ -144,37 +174,37 @@ impl Lanes {
         self.lock().lanes[lane as usize].batches.pop_front()
     }
 
-    fn run(&self, client: &Client) {
-        let lane = client.lane() as usize;
-        while let Some(batch) = self.next(lane) {
-            let body = client.body(batch.request.encode());
-            let mut pause = PAUSE;
-            let mut closing = false;
-            let answer = loop {
-                let within = match self.lock().closing {
-                    Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-                    None => Duration::MAX,
-                };
-                let answer = client.send(&body, within);
-                let Answer::Later { after, why } = answer else { break answer };
-                let asked = after.map(|after| after.min(ASKED));
-                let wait = asked.unwrap_or_else(|| jittered(pause));
-                pause = (pause * 2).min(LONGEST);
-                let mut state = self.lock();
-                state.figures.retries += 1;
-                state.figures.bytes += body.len() as u64;
-                state.lanes[lane].trouble = Some(why);
-                drop(state);
-                if !self.pause(wait, asked.is_some(), &mut closing) {
-                    return;
-                }
-            };
-            self.done(lane, &batch, &answer, body.len());
-        }
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn letters(&self) -> Option<&DeadLetters> {
+        self.letters.as_ref()
+    }
+
+    /// Returns the time that is left for an attempt.
+    pub(super) fn left(&self) -> Duration {
+        let deadline = self.lock().closing;
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        left.unwrap_or(Duration::MAX)
+    }
+
+    /// Counts an attempt.
+    pub(super) fn sent(&self, bytes: usize) {
+        self.lock().figures.bytes += bytes as u64;
+    }
+
+    /// Notes a problem, after which there is another attempt.
+    pub(super) fn retrying(&self, lane: Lane, why: String) {
+        let mut state = self.lock();
+        state.figures.retries += 1;
+        let since = state.lanes[lane as usize].trouble.take().map(|(since, _)| since);
+        state.lanes[lane as usize].trouble = Some((since.unwrap_or_else(Instant::now), why));
     }
 
     /// Returns the next batch; `None` if the thread is to end.
-    fn next(&self, lane: usize) -> Option<Batch> {
+    pub(super) fn next(&self, lane: Lane) -> Option<Batch> {
+        let lane = lane as usize;
         let mut state = self.lock();
         loop {
             if state.stop {
@@ -190,11 +220,18 @@ impl Lanes {
     }
 
     /// Waits before the next attempt; returns `false` if there is to be none. When closing begins,
-    /// a pause that the receiver did not ask for ends at once, one time.
-    fn pause(&self, wait: Duration, asked: bool, closing: &mut bool) -> bool {
+    /// a pause that the receiver did not ask for ends at once, one time; and so does a pause once
+    /// `other` says that the secrets are other ones.
+    pub(super) fn pause(
+        &self,
+        wait: Duration,
+        asked: bool,
+        closing: &mut bool,
+        other: impl Fn() -> bool,
+    ) -> bool {
         let until = Instant::now() + wait;
-        let mut state = self.lock();
         loop {
+            let mut state = self.lock();
             if state.stop {
                 return false;
             }
@@ -209,46 +246,45 @@ impl Lanes {
             if left.is_zero() {
                 return true;
             }
-            let waited = self.changed.wait_timeout(state, left);
+            let waited = self.changed.wait_timeout(state, left.min(LOOK));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            drop(state);
+            if other() {
+                return true;
+            }
         }
     }
 
-    fn done(&self, lane: usize, batch: &Batch, answer: &Answer, bytes: usize) {
-        let records = batch.credit.records;
+    /// Notes what became of a batch.
+    pub(super) fn done(
+        &self,
+        lane: Lane,
+        items: u64,
+        credit: Credit,
+        bytes: usize,
+        outcome: &Outcome,
+    ) {
+        let lane = lane as usize;
+        let records = credit.records;
         let mut state = self.lock();
-        state.bytes = state.bytes.saturating_sub(batch.bytes);
+        state.bytes = state.bytes.saturating_sub(bytes);
         state.lanes[lane].sending = None;
         state.lanes[lane].trouble = None;
-        let figures = &mut state.figures;
-        figures.bytes += bytes as u64;
-        let (refused, why) = match answer {
-            Answer::Taken { rejected: 0, why } => (0, why.clone()),
-            Answer::Taken { rejected, why } => {
-                // An item may be of several records, and the answer does not say which items were
-                // rejected.
-                let all = *rejected >= batch.items;
-                let refused = if all { records } else { (*rejected).min(records) };
-                let what = Lane::ALL.get(lane).map_or("", |lane| lane.name());
-                let why = format!("{rejected} of {} {what} were refused: {why}", batch.items);
-                (refused, why)
-            }
-            Answer::Never { why } | Answer::Later { why, .. } => {
-                (records, format!("{records} records were refused: {why}"))
-            }
-        };
-        figures.refused += refused;
-        figures.delivered += records - refused;
-        if !why.is_empty() {
-            state.refused = Some((Instant::now(), why));
+        // An item may be of several records, and the answer does not say which items were refused.
+        let refused: u64 = outcome.refused.iter().map(|(_, items)| items).sum();
+        let refused = if refused >= items { records } else { refused.min(records) };
+        let mut left = refused;
+        for (at, (cause, items)) in outcome.refused.iter().enumerate() {
+            let is_last = at + 1 == outcome.refused.len();
+            let count = if is_last { left } else { left.min(*items) };
+            left -= count;
+            state.figures.refuse(cause, count);
+        }
+        state.figures.delivered += records - refused;
+        if !outcome.why.is_empty() {
+            state.refused = Some((Instant::now(), outcome.why.clone()));
         }
         drop(state);
         self.changed.notify_all();
     }
-}
-
-/// Varies a pause, so that many clients of one server do not return all at once.
-fn jittered(pause: Duration) -> Duration {
-    let random = getrandom::u32().unwrap_or(0) & 0xffff;
-    pause / 2 + pause / 2 / 65_536 * random
 }

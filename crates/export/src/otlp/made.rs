@@ -14,7 +14,8 @@ use std::time::Instant;
 pub(super) struct Seen {
     pub(super) ring: u32,
     pub(super) pos: u64,
-    pub(super) seq: u64,
+    /// Of this one event.
+    pub(super) credit: Credit,
     pub(super) now: Instant,
     /// ns since 1970.
     pub(super) wall: u64,

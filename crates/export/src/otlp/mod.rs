@@ -1,4 +1,5 @@
-//! Sends logs, metrics and traces to an OTLP receiver, over HTTP.
+//! Sends logs, metrics and traces to an OTLP receiver: over HTTP, or gRPC with the feature `grpc`;
+//! by TCP or a Unix socket.
 //!
 //! | of a ring | becomes |
 //! |---|---|
@@ -17,12 +18,29 @@
 //! # Delivery
 //!
 //! At least once: an event is delivered when the receiver has answered for what became of it; until
-//! then [`Output::undelivered`] holds it in its ring. Connection errors and the answers 429, 502,
-//! 503 and 504 are retried for ever, with growing pauses or after `Retry-After`. Any other error,
-//! and what a partial success rejects, is refused for good, counted and reported. OTLP does not
-//! recognise duplicates: after a broken answer, or a crash of this process, a batch may be sent
-//! again. Duplicate log records can be recognised by `perfring.key`, spans by their ids; points of
-//! delta sums cannot.
+//! then [`Output::undelivered`](crate::Output::undelivered) holds it in its ring. OTLP does not recognise duplicates: after a
+//! broken answer, or a crash of this process, a batch may be sent again. Duplicate log records can
+//! be recognised by `perfring.key`, spans by their ids; points of delta sums cannot.
+//!
+//! | answer | |
+//! |---|---|
+//! | none; 429, 502, 503, 504 | sent again, for ever: after growing pauses, varied at random, or after `Retry-After` |
+//! | 401, 403, 404, 500 and all that is not listed here | the same, and reported as what an operator must mend. OTLP's specification calls them final. This departs from it on purpose: they say nothing about the records. [`Options::headers_file`] and [`Options::token_file`] are read for each request, and a change ends the pause |
+//! | 413 | sent again in halves; a single item that is too large is refused |
+//! | of gRPC: UNAVAILABLE and what the specification calls retryable | sent again, after the receiver's `RetryInfo` if it has one |
+//! | of gRPC: UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND, UNIMPLEMENTED, INTERNAL and others | as 401 |
+//! | 400, 422; INVALID_ARGUMENT; what a partial success rejects | refused for good: counted by cause in [`Figures::refused_by`](crate::Figures::refused_by), reported, and kept in the file [`Options::dead_letters`]. A partial success does not say which items it rejects, so all of its request is kept |
+//!
+//! # OTLP/Arrow
+//!
+//! It is not spoken. What encodes it in Rust are parts of an engine, `otel-arrow-dfe-*` (0.63 in
+//! November 2026, a release every few weeks that may change all): `otel-arrow-dfe-pdata` alone
+//! brings 173 crates that a build with all features lacks, DataFusion and a second version of Arrow
+//! among them, and the exporter is a node of that engine and no library. What Arrow saves is bytes
+//! between machines. To a Collector on this machine a Unix socket saves more, and its `otelarrow`
+//! exporter can go on from there.
+//!
+//! # What is held back
 //!
 //! Items that wait here (for a span's end, a resource, more samples) hold their records in the ring
 //! for some seconds at most, and for no more than a quarter of the ring: then a data point is sent
@@ -40,231 +58,51 @@
 //! # Ok::<(), perfring_export::OutputError>(())
 //! ```
 
+#[cfg(feature = "otlp")]
+mod answer;
 mod batch;
-#[cfg(feature = "fuzz")]
+#[cfg(feature = "otlp")]
+mod client;
+#[cfg(all(feature = "fuzz", feature = "otlp"))]
 #[doc(hidden)]
 pub mod door;
 mod flow;
+#[cfg(feature = "grpc")]
+mod grpc;
+#[cfg(feature = "otlp")]
+mod headers;
+#[cfg(feature = "otlp")]
 mod http;
+#[cfg(feature = "otlp")]
 mod lanes;
 mod made;
+mod mapper;
+mod mapping;
+#[cfg(feature = "otlp")]
 mod options;
+#[cfg(feature = "otlp")]
+mod output;
+#[cfg(feature = "otlp")]
+mod post;
 mod rings;
 mod samples;
+#[cfg(feature = "otlp")]
+mod secrets;
 mod spans;
+#[cfg(feature = "otlp")]
+mod split;
+#[cfg(feature = "otlp")]
+mod taken;
+#[cfg(feature = "otlp")]
+mod unix;
 mod wire;
 
-use crate::event::{Event, Loss, Rec, What};
-use crate::output::{Figures, Output, OutputError, Took};
-use crate::signal::{Number, Signal, Temporality};
-use crate::timeline::wall_now;
-use batch::Credit;
-use flow::Flow;
-use http::Client;
-use lanes::Lanes;
-use made::{Item, Made, Seen};
-use opentelemetry_proto::tonic::common::v1::KeyValue;
-use opentelemetry_proto::tonic::logs::v1::LogRecord;
-use options::Route;
-pub use options::{Compression, Headers, Lane, LongSpans, Options, Plain};
-use samples::{Data, Sample, Sort};
-use std::sync::Arc;
-use std::time::Instant;
-
-/// The scope of perfring's own signals.
-const OWN: &str = "perfring";
-
-/// Sends records to an OTLP receiver. See the [module](self).
-#[derive(Debug)]
-pub struct Otlp {
-    name: String,
-    flow: Flow,
-    taken: u64,
-}
-
-impl Otlp {
-    /// Creates an output of this name. It connects when there is something to send.
-    ///
-    /// # Errors
-    /// The options, or the environment, are invalid.
-    pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
-        let env = |key: &str| std::env::var(key).ok();
-        let mut clients = Vec::new();
-        for lane in Lane::ALL.into_iter().filter(|lane| options.signals.contains(lane)) {
-            clients.push(Client::new(name, Route::new(name, lane, options, &env)?)?);
-        }
-        Self::with(name, options, clients)
-    }
-
-    fn with(name: &str, options: &Options, clients: Vec<Client>) -> Result<Self, OutputError> {
-        let fault =
-            |bad| OutputError::new(name, format!("a thread to send cannot be started: {bad}"));
-        let lanes = Lanes::start(clients).map_err(fault)?;
-        Ok(Otlp { name: name.to_owned(), flow: Flow::new(options, lanes), taken: 0 })
-    }
-
-    fn record(&mut self, event: &Event<'_>, record: &Rec<'_>, now: Instant) {
-        self.taken += 1;
-        let wall = record.wall.unwrap_or_else(wall_now);
-        let seen = Seen { ring: event.origin.id, pos: record.pos, seq: event.seq, now, wall };
-        self.flow.ring(event.origin).see(event.origin, wall);
-        self.flow.make_room(&seen, event.origin.data_size / 4);
-
-        let credit = Credit { seq: seen.seq, records: 1 };
-        let mut made = Made {
-            ring: seen.ring,
-            pid: None,
-            reported: None,
-            scope: String::new(),
-            item: Item::Nothing,
-            credit,
-            pos: seen.pos,
-        };
-        let mut signal = Signal::of(record);
-        let common = signal.common();
-        made.pid = common.pid;
-        common.scope.clone_into(&mut made.scope);
-        match &signal {
-            Signal::Resource(resource) => self.flow.learn(event, resource, now),
-            Signal::Log(log) if self.flow.sends(Lane::Logs) => {
-                made.item = Item::Log(self.keyed(wire::log(log, wall_now()), event));
-            }
-            Signal::Plain(plain)
-                if self.flow.sends(Lane::Logs)
-                    && (self.flow.options.plain == Plain::Logs || plain.fault.is_some()) =>
-            {
-                made.item = Item::Log(self.keyed(wire::plain(plain, wall_now()), event));
-            }
-            Signal::SpanStart(start) if self.flow.sends(Lane::Traces) => {
-                return self.flow.start(&seen, start);
-            }
-            Signal::SpanEnd(end) if self.flow.sends(Lane::Traces) => {
-                return self.flow.end(&seen, end);
-            }
-            Signal::Gauge(gauge) if self.flow.sends(Lane::Metrics) => {
-                made.item = Item::Sample(Sample::gauge(gauge, wall));
-            }
-            Signal::Sum(sum) if self.flow.sends(Lane::Metrics) => {
-                made.item = Item::Sample(Sample::sum(sum, wall));
-            }
-            Signal::Histogram(histogram) if self.flow.sends(Lane::Metrics) => {
-                made.item = Item::Sample(Sample::histogram(histogram, wall));
-            }
-            _ => {}
-        }
-        self.flow.hand_on(made, now);
-    }
-
-    fn keyed(&self, mut record: LogRecord, event: &Event<'_>) -> LogRecord {
-        if self.flow.options.key
-            && let Some(key) = event.key()
-        {
-            record.attributes.push(wire::pair("perfring.key", wire::text(key.to_string())));
-        }
-        record
-    }
-
-    fn lost(&mut self, event: &Event<'_>, loss: &Loss, now: Instant) {
-        let wall = loss.wall.unwrap_or_else(wall_now);
-        let reported = self.flow.unknown(event.origin);
-        let cause = loss.cause.name();
-        let made = |item| Made {
-            ring: event.origin.id,
-            pid: None,
-            reported: Some(Arc::clone(&reported)),
-            scope: OWN.into(),
-            item,
-            credit: Credit { seq: event.seq, records: 0 },
-            pos: loss.pos,
-        };
-        if self.flow.sends(Lane::Logs) {
-            let count = |value: u64| wire::int(i64::try_from(value).unwrap_or(i64::MAX));
-            let record = LogRecord {
-                time_unix_nano: loss.wall.unwrap_or_default(),
-                observed_time_unix_nano: wall_now(),
-                severity_number: 13,
-                severity_text: "WARN".into(),
-                body: Some(wire::text(format!("{} records lost: {cause}", loss.records))),
-                attributes: vec![
-                    wire::pair("perfring.lost.records", count(loss.records)),
-                    wire::pair("perfring.lost.bytes", count(loss.bytes)),
-                    wire::pair("perfring.lost.cause", wire::text(cause)),
-                ],
-                event_name: "perfring.loss".into(),
-                ..LogRecord::default()
-            };
-            let record = self.keyed(record, event);
-            self.flow.hand_on(made(Item::Log(record)), now);
-        }
-        if self.flow.sends(Lane::Metrics) {
-            let sort = Sort { monotonic: true, temporality: Temporality::Delta };
-            let sums = [
-                ("perfring.lost_records", "{record}", loss.records),
-                ("perfring.lost_bytes", "By", loss.bytes),
-            ];
-            for (name, unit, value) in sums {
-                let value = Number::Int(i64::try_from(value).unwrap_or(i64::MAX));
-                let attributes: Vec<KeyValue> = vec![
-                    wire::pair("cause", wire::text(cause)),
-                    wire::pair("ring", wire::text(event.origin.name.clone())),
-                ];
-                let sample = Sample {
-                    name: name.into(),
-                    unit: unit.into(),
-                    description: "what the ring lost before it could be read".into(),
-                    attributes,
-                    time: wall,
-                    start: 0,
-                    data: Data::Sum(value, sort),
-                };
-                self.flow.hand_on(made(Item::Sample(sample)), now);
-            }
-        }
-    }
-}
-
-impl Output for Otlp {
-    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
-        if self.flow.is_full() {
-            return Ok(Took::Busy);
-        }
-        let now = Instant::now();
-        match &event.what {
-            What::Began => {
-                // A recording may contain a ring's beginning twice, and items that wait must not be
-                // lost.
-                self.flow.ring(event.origin);
-            }
-            What::Record(record) => self.record(event, record, now),
-            What::Lost(loss) => self.lost(event, loss, now),
-            What::Ended => self.flow.ended(event, now),
-        }
-        self.flow.tend_in_time(now);
-        Ok(Took::Yes)
-    }
-
-    fn flush(&mut self) -> Result<(), OutputError> {
-        self.flow.tend(Instant::now());
-        Ok(())
-    }
-
-    fn hurry(&mut self) {
-        self.flow.release_all(Instant::now());
-    }
-
-    fn undelivered(&mut self) -> Option<u64> {
-        self.flow.oldest()
-    }
-
-    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
-        self.flow.close(deadline).map_err(|(records, trouble)| {
-            let why = trouble.map(|why| format!(": {why}")).unwrap_or_default();
-            let sentence = format!("{records} records were not delivered in time{why}");
-            OutputError::new(&self.name, sentence)
-        })
-    }
-
-    fn figures(&self) -> Figures {
-        Figures { taken: self.taken, ..self.flow.figures() }
-    }
-}
+#[cfg(feature = "nats")]
+pub(crate) use batch::Batch;
+#[cfg(feature = "nats")]
+pub(crate) use mapper::Mapper;
+pub use mapping::{Lane, LongSpans, Mapping, Plain};
+#[cfg(feature = "otlp")]
+pub use options::{Compression, Headers, Options, Protocol};
+#[cfg(feature = "otlp")]
+pub use output::Otlp;

@@ -1,12 +1,17 @@
 //! Options of an OTLP output, from a file or the environment.
 
+use super::headers::Sources;
+use super::mapping::{Lane, LongSpans, Mapping, Plain};
 use crate::output::OutputError;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
-use ureq::http::{HeaderName, HeaderValue, Uri};
+use ureq::http::Uri;
+
+/// The beginning of the address of a Unix socket.
+const UNIX: &str = "unix://";
 
 /// Options of [`Otlp`](super::Otlp).
 ///
@@ -29,8 +34,12 @@ use ureq::http::{HeaderName, HeaderValue, Uri};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
+    /// The protocol. Default `http/protobuf`; `grpc` is in builds with the feature of that name.
+    pub protocol: Option<Protocol>,
     /// The base URL of all signals: `/v1/logs` and so on are appended. Default
-    /// `http://localhost:4318`.
+    /// `http://localhost:4318`. `unix:///run/otel.sock` is a Unix socket; a path of requests
+    /// follows a colon, as in `unix:///run/otel.sock:/base`. With `grpc` nothing is appended, and
+    /// the default is `http://localhost:4317`.
     pub endpoint: Option<String>,
     /// The URL for logs, used unchanged.
     pub logs_endpoint: Option<String>,
@@ -40,16 +49,29 @@ pub struct Options {
     pub traces_endpoint: Option<String>,
     /// Headers that are sent with each request.
     pub headers: Headers,
-    /// The compression of requests. Default gzip.
+    /// A file with more headers, one `name: value` a line; lines that begin with `#` are left out.
+    /// It is read again for each request, so that a secret may be replaced at any time, and so is
+    /// `token_file`.
+    pub headers_file: Option<PathBuf>,
+    /// A file with a token: sent as the header `authorization: Bearer TOKEN`.
+    pub token_file: Option<PathBuf>,
+    /// The compression of requests. Default gzip, and none to a Unix socket.
     pub compression: Option<Compression>,
     /// The timeout of a request and its answer, ms. Default 10 000.
     pub timeout_ms: Option<u64>,
-    /// A PEM file with the certificates to trust, instead of Mozilla's.
+    /// A PEM file with the certificates to trust, instead of Mozilla's. This and the following two
+    /// are read again when they change.
     pub certificate: Option<PathBuf>,
     /// A PEM file with the client's certificate.
     pub client_certificate: Option<PathBuf>,
     /// A PEM file with its key.
     pub client_key: Option<PathBuf>,
+    /// A file for what the receiver calls malformed: a JSON object a line, with the reason and the
+    /// request in base64. Without one, such records are counted and reported alone.
+    pub dead_letters: Option<PathBuf>,
+    /// The limit of that file's bytes: what would exceed it is counted and reported alone. The file
+    /// may be moved away at any time.
+    pub dead_letters_max_bytes: u64,
     /// The signals that are sent. Records of others are taken and left out.
     pub signals: Vec<Lane>,
     /// How records without a class are sent.
@@ -86,31 +108,58 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
+        let mapping = Mapping::default();
         Options {
+            protocol: None,
             endpoint: None,
             logs_endpoint: None,
             metrics_endpoint: None,
             traces_endpoint: None,
             headers: Headers::default(),
+            headers_file: None,
+            token_file: None,
             compression: None,
             timeout_ms: None,
             certificate: None,
             client_certificate: None,
             client_key: None,
-            signals: Lane::ALL.to_vec(),
-            plain: Plain::Logs,
-            key: true,
-            batch_items: 2048,
-            batch_bytes: 1 << 20,
-            batch_delay_ms: 200,
+            dead_letters: None,
+            dead_letters_max_bytes: 64 << 20,
+            signals: mapping.signals,
+            plain: mapping.plain,
+            key: mapping.key,
+            batch_items: mapping.batch_items,
+            batch_bytes: mapping.batch_bytes,
+            batch_delay_ms: mapping.batch_delay_ms,
             queue_bytes: 16 << 20,
-            metric_interval_ms: 10_000,
-            resource_wait_ms: 1000,
-            open_spans: 10_000,
-            held_bytes: 16 << 20,
-            span_wait_ms: 10_000,
-            long_spans: LongSpans::Log,
-            span_grace_ms: 1000,
+            metric_interval_ms: mapping.metric_interval_ms,
+            resource_wait_ms: mapping.resource_wait_ms,
+            open_spans: mapping.open_spans,
+            held_bytes: mapping.held_bytes,
+            span_wait_ms: mapping.span_wait_ms,
+            long_spans: mapping.long_spans,
+            span_grace_ms: mapping.span_grace_ms,
+        }
+    }
+}
+
+impl Options {
+    /// Returns the part of the options that says how records become batches.
+    pub(super) fn mapping(&self) -> Mapping {
+        Mapping {
+            signals: self.signals.clone(),
+            plain: self.plain,
+            key: self.key,
+            batch_items: self.batch_items,
+            batch_bytes: self.batch_bytes,
+            batch_delay_ms: self.batch_delay_ms,
+            metric_interval_ms: self.metric_interval_ms,
+            resource_wait_ms: self.resource_wait_ms,
+            open_spans: self.open_spans,
+            held_bytes: self.held_bytes,
+            span_wait_ms: self.span_wait_ms,
+            long_spans: self.long_spans,
+            span_grace_ms: self.span_grace_ms,
         }
     }
 }
@@ -126,6 +175,17 @@ impl fmt::Debug for Headers {
     }
 }
 
+/// The protocol of requests, named as in OpenTelemetry's environment.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[serde(rename = "http/protobuf")]
+    Http,
+    /// gRPC.
+    #[serde(rename = "grpc")]
+    Grpc,
+}
+
 /// The compression of requests.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
@@ -136,60 +196,15 @@ pub enum Compression {
     None,
 }
 
-/// A signal: each has its own address and requests.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Lane {
-    /// Log records.
-    Logs,
-    /// Samples of metrics.
-    Metrics,
-    /// Spans.
-    Traces,
-}
-
-impl Lane {
-    /// All lanes.
-    pub const ALL: [Lane; 3] = [Lane::Logs, Lane::Metrics, Lane::Traces];
-
-    /// Returns its name in addresses.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Lane::Logs => "logs",
-            Lane::Metrics => "metrics",
-            Lane::Traces => "traces",
-        }
-    }
-}
-
-/// How records without a class are sent.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Plain {
-    /// As log records, with their fields as attributes.
-    Logs,
-    /// Not at all.
-    Off,
-}
-
-/// What happens to a span's start whose end does not arrive for long.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum LongSpans {
-    /// It is sent as a log record `perfring.span.start`, and remembered: its data survives a crash
-    /// of this process.
-    Log,
-    /// It is only remembered.
-    Memory,
-}
-
 /// The address of a signal and how to send it, with all defaults resolved.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     pub(super) lane: Lane,
+    pub(super) protocol: Protocol,
+    /// For a Unix socket with `localhost` as its host.
     pub(super) uri: Uri,
-    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(super) socket: Option<PathBuf>,
+    pub(super) headers: Sources,
     pub(super) gzip: bool,
     pub(super) timeout: Duration,
     pub(super) certificate: Option<PathBuf>,
@@ -215,35 +230,45 @@ impl Route {
             Lane::Metrics => &options.metrics_endpoint,
             Lane::Traces => &options.traces_endpoint,
         };
-        let below = |base: String| format!("{}/v1/{}", base.trim_end_matches('/'), lane.name());
-        let from_options = mine.clone().or_else(|| options.endpoint.clone().map(below));
-        let protocol = both("PROTOCOL").filter(|_| from_options.is_none());
-        let address = from_options
+        let is_set = mine.is_some() || options.endpoint.is_some();
+        let protocol = match (options.protocol, both("PROTOCOL").as_deref()) {
+            (Some(protocol), _) => protocol,
+            (None, Some("grpc")) if !is_set => Protocol::Grpc,
+            _ => Protocol::Http,
+        };
+        let below = |base: String| {
+            if protocol == Protocol::Grpc {
+                return base;
+            }
+            let base = base.trim_end_matches('/');
+            // A socket's path ends with the colon.
+            let is_bare = base.strip_prefix(UNIX).is_some_and(|path| !path.contains(':'));
+            format!("{base}{}/v1/{}", if is_bare { ":" } else { "" }, lane.name())
+        };
+        let default = match protocol {
+            Protocol::Http => "http://localhost:4318",
+            Protocol::Grpc => "http://localhost:4317",
+        };
+        let address = mine
+            .clone()
+            .or_else(|| options.endpoint.clone().map(below))
             .or_else(|| own("ENDPOINT"))
             .or_else(|| env("OTEL_EXPORTER_OTLP_ENDPOINT").map(below))
-            .unwrap_or_else(|| below("http://localhost:4318".into()));
-        if protocol.as_deref().is_some_and(|protocol| protocol == "grpc") {
-            return Err(fault(format!(
-                "the environment says OTEL_EXPORTER_OTLP_PROTOCOL=grpc, and this output speaks \
-                 http/protobuf: set `endpoint` to where the receiver accepts that (as a rule \
-                 port 4318; {address} would be asked)"
-            )));
-        }
-        let uri = address.parse::<Uri>().ok().filter(|uri| {
-            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
-        });
-        let uri = uri.ok_or_else(|| {
+            .unwrap_or_else(|| below(default.into()));
+        let (uri, socket) = target(&address).ok_or_else(|| {
             fault(format!(
-                "{address:?} is not a valid address: it must begin with http:// or https://, \
-                 and name a host"
+                "{address:?} is not a valid address: it must begin with http:// or https://, and \
+                 name a host, or be unix:// and the absolute path of a socket"
             ))
         })?;
 
         let reported = if options.headers.0.is_empty() { both("HEADERS") } else { None };
-        let headers = headers(reported, &options.headers, fault)?;
+        let (more, token) = (options.headers_file.clone(), options.token_file.clone());
+        let headers = Sources::new(reported, &options.headers.0, more, token).map_err(fault)?;
         let gzip = match (options.compression, both("COMPRESSION").as_deref()) {
             (Some(reported), _) => reported == Compression::Gzip,
-            (None, None | Some("gzip")) => true,
+            (None, None) => socket.is_none(),
+            (None, Some("gzip")) => true,
             (None, Some("none")) => false,
             (None, Some(other)) => {
                 return Err(fault(format!(
@@ -271,41 +296,34 @@ impl Route {
             }
         };
         let timeout = Duration::from_millis(timeout.max(1));
-        Ok(Route { lane, uri, headers, gzip, timeout, certificate, client })
+        Ok(Route { lane, protocol, uri, socket, headers, gzip, timeout, certificate, client })
     }
 }
 
-/// Returns the headers of the environment, and those of the options.
-fn headers(
-    reported: Option<String>,
-    options: &Headers,
-    fault: impl Fn(String) -> OutputError,
-) -> Result<Vec<(HeaderName, HeaderValue)>, OutputError> {
-    let reported = reported.iter().flat_map(|reported| reported.split(',')).filter_map(|pair| {
-        let (name, value) = pair.split_once('=')?;
-        Some((unescaped(name.trim()), unescaped(value.trim())))
-    });
-    let own = options.0.iter().map(|(name, value)| (name.clone(), value.clone()));
-    let header = |(name, value): (String, String)| {
-        let bad = |what| fault(format!("the header {name:?} has {what} that HTTP does not allow"));
-        let key = HeaderName::try_from(&name).map_err(|_| bad("a name"))?;
-        Ok((key, HeaderValue::try_from(value).map_err(|_| bad("a value"))?))
-    };
-    reported.chain(own).map(header).collect()
+impl Route {
+    /// Names the receiver.
+    pub(super) fn whom(&self) -> String {
+        match &self.socket {
+            Some(socket) if self.protocol == Protocol::Grpc => {
+                format!("{UNIX}{}", socket.display())
+            }
+            Some(socket) => format!("{UNIX}{}:{}", socket.display(), self.uri.path()),
+            None => self.uri.to_string(),
+        }
+    }
 }
 
-/// Decodes percent signs, which the environment uses in headers.
-fn unescaped(text: &str) -> String {
-    let mut parts = text.as_bytes().split(|byte| *byte == b'%');
-    let mut out = parts.next().unwrap_or_default().to_vec();
-    for part in parts {
-        let code = part.get(..2).filter(|code| code.iter().all(u8::is_ascii_hexdigit));
-        let code = code.and_then(|code| str::from_utf8(code).ok());
-        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        out.push(byte.unwrap_or(b'%'));
-        out.extend(part.iter().skip(if byte.is_some() { 2 } else { 0 }));
+/// Returns the URL of requests, and the socket that it is at, if it is at one.
+fn target(address: &str) -> Option<(Uri, Option<PathBuf>)> {
+    if let Some(at) = address.strip_prefix(UNIX) {
+        let (socket, path) = at.split_once(':').unwrap_or((at, "/"));
+        let uri = format!("http://localhost{path}").parse().ok()?;
+        let is_valid = socket.starts_with('/') && path.starts_with('/');
+        return is_valid.then(|| (uri, Some(PathBuf::from(socket))));
     }
-    String::from_utf8_lossy(&out).into_owned()
+    let uri = address.parse::<Uri>().ok()?;
+    let is_valid = matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
+    is_valid.then_some((uri, None))
 }
 
 #[cfg(test)]
@@ -333,6 +351,20 @@ mod tests {
     }
 
     #[test]
+    fn a_unix_socket_has_a_path_of_its_own_and_one_of_requests() {
+        let of = |endpoint: &str| {
+            let options = Options { endpoint: Some(endpoint.into()), ..Options::default() };
+            route(Lane::Logs, &options, &[])
+                .map(|route| (route.socket.unwrap(), route.uri.to_string(), route.gzip))
+        };
+        let plain = ("/run/otel.sock".into(), "http://localhost/v1/logs".into(), false);
+        assert_eq!(of("unix:///run/otel.sock").unwrap(), plain);
+        let based = ("/run/otel.sock".into(), "http://localhost/base/v1/logs".into(), false);
+        assert_eq!(of("unix:///run/otel.sock:/base/").unwrap(), based);
+        assert!(of("unix://run/otel.sock").is_err() && of("unix:/run/otel.sock").is_err());
+    }
+
+    #[test]
     fn the_rest_of_the_environment_is_honoured() {
         let env = [
             ("OTEL_EXPORTER_OTLP_HEADERS", "a=b%20c, x=y"),
@@ -343,11 +375,33 @@ mod tests {
         let options = Options::default();
         let logs = route(Lane::Logs, &options, &env).unwrap();
         let metrics = route(Lane::Metrics, &options, &env).unwrap();
-        let headers: Vec<_> =
-            logs.headers.iter().map(|(k, v)| (k.as_str(), v.to_str().unwrap())).collect();
-        assert_eq!(headers, [("a", "b c"), ("x", "y")]);
+        let headers = logs.headers.read().unwrap();
+        assert_eq!(
+            (headers.len(), &headers["a"], &headers["x"]),
+            (2, &"b c".parse().unwrap(), &"y".parse().unwrap())
+        );
         assert_eq!((logs.timeout.as_millis(), metrics.timeout.as_millis()), (1500, 99));
         assert!(!logs.gzip && route(Lane::Logs, &options, &[]).unwrap().gzip);
+    }
+
+    #[test]
+    fn the_protocol_is_from_the_options_or_goes_with_the_environments_address() {
+        let env = [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
+        let of = |options: Options, env: &[(&str, &str)]| {
+            let route = route(Lane::Logs, &options, env).unwrap();
+            (route.protocol, route.uri.to_string())
+        };
+        let base = Options::default;
+        let grpc = (Protocol::Grpc, "http://localhost:4317/".to_owned());
+        assert_eq!(of(base(), &env), grpc);
+        let protocol = Some(Protocol::Grpc);
+        assert_eq!(of(Options { protocol, ..base() }, &[]), grpc);
+        let endpoint = Some("http://c:4318".to_owned());
+        let http = (Protocol::Http, "http://c:4318/v1/logs".to_owned());
+        assert_eq!(of(Options { endpoint, ..base() }, &env), http);
+        let options: Options = toml::from_str("protocol = \"grpc\"").unwrap();
+        assert_eq!(options.protocol, protocol);
+        assert!(toml::from_str::<Options>("protocol = \"http/json\"").is_err());
     }
 
     #[test]
@@ -358,9 +412,6 @@ mod tests {
         };
         assert!(reported("collector:4317").contains("must begin with http://"));
         assert!(reported("ftp://x").contains("must begin with http://"));
-        let grpc = [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
-        let bad = route(Lane::Logs, &Options::default(), &grpc).unwrap_err().to_string();
-        assert!(bad.contains("http/protobuf"), "{bad}");
         let headers = Headers([("a".into(), "secret\n".into())].into());
         let bad = route(Lane::Logs, &Options { headers, ..Options::default() }, &[]).unwrap_err();
         assert!(!bad.to_string().contains("secret") && bad.to_string().contains("\"a\""), "{bad}");

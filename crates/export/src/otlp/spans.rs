@@ -266,7 +266,7 @@ impl Open {
             scope: String::new(),
             started: false,
             ended: false,
-            born: seen.seq,
+            born: seen.credit.seq,
             bytes: 0,
             held: None,
             since: seen.now,
@@ -278,7 +278,7 @@ impl Open {
 
     /// Adds a record that is not passed on yet.
     fn hold(&mut self, seen: &Seen) {
-        let credit = Credit { seq: seen.seq, records: 1 };
+        let credit = seen.credit;
         self.held = Some(match self.held {
             None => {
                 self.since = seen.now;
@@ -315,7 +315,7 @@ impl Open {
         if span.start_time_unix_nano == 0 {
             span.start_time_unix_nano = span.end_time_unix_nano;
         }
-        let nothing = (Credit { seq: u64::MAX, records: 0 }, 0);
+        let nothing = (Credit { seq: u64::MAX, records: 0, digest: 0 }, 0);
         let (credit, pos) = self.held.unwrap_or(nothing);
         self.with(Item::Span(span), credit, pos)
     }

@@ -351,6 +351,7 @@ impl Output for Prometheus {
             bytes: self.bytes,
             retries: 0,
             refused: self.refused,
+            refused_by: Vec::new(),
             trouble: trouble.map(|(_, why)| why.clone()),
         }
     }

@@ -73,6 +73,13 @@ impl Feed {
         self.pump_if(numbers, to, |_| true)
     }
 
+    /// Passes on all events of the ring from its beginning, as a reader that begins again.
+    pub(crate) fn again(&mut self, numbers: &mut Numbers, to: &mut dyn Output) -> u64 {
+        self.observer = Observer::open(&self.path, Start::Oldest).unwrap();
+        self.began = false;
+        self.pump(numbers, to)
+    }
+
     /// The same for some of the records.
     pub(crate) fn pump_if(
         &mut self,

@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod deaths;
+#[path = "../feed/mod.rs"]
+mod emitted;
 mod feed;
 mod messages;
+mod otlp;
 mod read_back;
 mod troubles;

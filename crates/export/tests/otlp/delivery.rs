@@ -8,12 +8,12 @@ use perfring_telemetry::Log;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-fn soon() -> Instant {
+pub(super) fn soon() -> Instant {
     Instant::now() + feed::PATIENCE
 }
 
 /// Returns the bodies (numbers) of all received log records, and how often each was received.
-fn numbers(got: &Got) -> BTreeMap<i64, usize> {
+pub(super) fn numbers(got: &Got) -> BTreeMap<i64, usize> {
     let mut out = BTreeMap::new();
     for record in records(got) {
         if let Some(Any::IntValue(body)) = record.body.as_ref().unwrap().value {
@@ -23,7 +23,7 @@ fn numbers(got: &Got) -> BTreeMap<i64, usize> {
     out
 }
 
-fn records(
+pub(super) fn records(
     got: &Got,
 ) -> impl Iterator<Item = &opentelemetry_proto::tonic::logs::v1::LogRecord> + '_ {
     got.logs
@@ -33,7 +33,7 @@ fn records(
         .flat_map(|of| &of.log_records)
 }
 
-fn emit(feed: &Feed, which: std::ops::Range<u64>) {
+pub(super) fn emit(feed: &Feed, which: std::ops::Range<u64>) {
     for number in which {
         feed.sink.emit(&Log { body: number.into(), ..Log::default() }).unwrap();
     }

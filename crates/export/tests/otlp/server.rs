@@ -10,6 +10,9 @@ use prost::Message as _;
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -37,6 +40,10 @@ pub(crate) struct Got {
     pub(crate) asked: Vec<(String, Vec<String>, Instant)>,
     /// The next answers; then all succeed.
     pub(crate) replies: VecDeque<Reply>,
+    /// The value of `authorization` without which the answer is 401, with `Retry-After: 600`.
+    pub(crate) token: Option<String>,
+    /// The bytes of a request, without compression, beyond which the answer is 413.
+    pub(crate) most: Option<usize>,
 }
 
 pub(crate) struct Server {
@@ -94,6 +101,21 @@ impl Server {
     }
 }
 
+/// Starts a receiver at a Unix socket, for as long as the test runs.
+pub(crate) fn at_socket(path: &Path) -> Arc<Mutex<Got>> {
+    let listener = UnixListener::bind(path).unwrap();
+    let got: Arc<Mutex<Got>> = Arc::default();
+    let its = Arc::clone(&got);
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            // It has what of a `TcpStream` is used.
+            let (stream, got) = (TcpStream::from(OwnedFd::from(stream)), Arc::clone(&its));
+            std::thread::spawn(move || while serve(&stream, &got).is_some() {});
+        }
+    });
+    got
+}
+
 /// Serves one request; `None` if the connection is closed.
 fn serve(stream: &TcpStream, got: &Mutex<Got>) -> Option<()> {
     let mut reader = BufReader::new(stream);
@@ -120,7 +142,12 @@ fn serve(stream: &TcpStream, got: &Mutex<Got>) -> Option<()> {
     let reply = {
         let mut got = got.lock().unwrap();
         got.asked.push((asked.clone(), lines[1..].to_vec(), Instant::now()));
-        got.replies.pop_front().unwrap_or(Reply::Status(200, ""))
+        match &got.token {
+            Some(token) if header("authorization").as_ref() != Some(token) => {
+                Reply::Status(401, "Retry-After: 600\r\n")
+            }
+            _ => got.replies.pop_front().unwrap_or(Reply::Status(200, "")),
+        }
     };
     if matches!(reply, Reply::Closed) {
         let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -133,11 +160,15 @@ fn serve(stream: &TcpStream, got: &Mutex<Got>) -> Option<()> {
         GzDecoder::new(&*body).read_to_end(&mut plain).unwrap();
         body = plain;
     }
+    let reply = match got.lock().unwrap().most {
+        Some(most) if body.len() > most => Reply::Status(413, ""),
+        _ => reply,
+    };
     assert_eq!(header("content-type").as_deref(), Some("application/x-protobuf"));
     let taken = !matches!(reply, Reply::Status(300.., _) | Reply::Silence);
     if taken {
         let mut got = got.lock().unwrap();
-        match asked.split(' ').nth(1).unwrap() {
+        match asked.split(' ').nth(1).unwrap().trim_start_matches("/base") {
             "/v1/logs" => got.logs.push(ExportLogsServiceRequest::decode(&*body).unwrap()),
             "/v1/metrics" => got.metrics.push(ExportMetricsServiceRequest::decode(&*body).unwrap()),
             "/v1/traces" => got.traces.push(ExportTraceServiceRequest::decode(&*body).unwrap()),

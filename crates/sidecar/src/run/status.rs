@@ -55,6 +55,11 @@ fn ring_json(ring: &RingStatus<'_>) -> Value {
 
 fn output_json(output: &OutputStatus<'_>) -> Value {
     let figures = &output.figures;
+    let refused_by: serde_json::Map<String, Value> = figures
+        .refused_by
+        .iter()
+        .map(|(cause, count)| ((*cause).into(), (*count).into()))
+        .collect();
     json!({
         "output": output.name,
         "delivery": output.delivery.name(),
@@ -63,6 +68,7 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
         "bytes": figures.bytes,
         "retries": figures.retries,
         "refused": figures.refused,
+        "refused_by": refused_by,
         "dropped": output.dropped.records,
         "trouble": figures.trouble.clone().or_else(|| Some(output.failed?.to_string())),
     })

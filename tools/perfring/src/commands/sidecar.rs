@@ -28,9 +28,9 @@ pub(crate) struct Args {
     /// The configuration file, in TOML; flags are added to it
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// An output for the records: KIND or KIND:WHAT, as json:-, json:FILE, otlp:URL, nats:URL,
-    /// prometheus:ADDRESS, recording:FILE, perfetto:FILE, ctf:DIR, perf-data:FILE, parquet:DIR,
-    /// null
+    /// An output for the records: KIND or KIND:WHAT, as json:-, json:FILE, otlp:URL (or
+    /// otlp:unix:///SOCKET), nats:URL, prometheus:ADDRESS, recording:FILE, perfetto:FILE,
+    /// ctf:DIR, perf-data:FILE, parquet:DIR, null
     #[arg(long = "output", short, value_name = "KIND[:WHAT]")]
     outputs: Vec<String>,
     /// Consume nothing: observe all rings, as any number of other processes may

@@ -25,7 +25,8 @@ pub(crate) enum Format {
     Parquet,
     /// A file for `perf script` and related tools
     PerfData,
-    /// OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address
+    /// OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address, or unix:// and
+    /// the path of its socket
     Otlp,
     /// NATS JetStream. OUT is a server's address
     Nats,

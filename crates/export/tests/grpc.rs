@@ -1,0 +1,192 @@
+//! OTLP over gRPC, to a server of tonic with OpenTelemetry's own services.
+#![cfg(feature = "grpc")]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod feed;
+mod grpc {
+    pub(crate) mod server;
+}
+
+use feed::{Feed, Numbers, until};
+use grpc::server::{At, Server};
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+use perfring_export::Output;
+use perfring_export::otlp::{Headers, Options, Otlp, Protocol};
+use perfring_telemetry::{Gauge, Log, SpanEnd, SpanId, SpanStart, TraceId};
+use std::time::Instant;
+use tonic::{Code, Status};
+
+fn soon() -> Instant {
+    Instant::now() + feed::PATIENCE
+}
+
+fn options(server: &Server) -> Options {
+    Options {
+        protocol: Some(Protocol::Grpc),
+        endpoint: Some(server.endpoint()),
+        batch_delay_ms: 0,
+        metric_interval_ms: 0,
+        ..Options::default()
+    }
+}
+
+fn emit(feed: &Feed, which: std::ops::Range<u64>) {
+    for number in which {
+        feed.sink.emit(&Log { body: number.into(), ..Log::default() }).unwrap();
+    }
+}
+
+/// Returns the bodies (numbers) of all received log records, in their order.
+fn numbers(server: &Server) -> Vec<i64> {
+    let got = server.got.lock().unwrap();
+    let scopes = got.logs.iter().flat_map(|(request, _)| &request.resource_logs);
+    let records = scopes.flat_map(|of| &of.scope_logs).flat_map(|of| &of.log_records);
+    let number = |record: &opentelemetry_proto::tonic::logs::v1::LogRecord| match record
+        .body
+        .as_ref()?
+        .value
+    {
+        Some(Any::IntValue(number)) => Some(number),
+        _ => None,
+    };
+    records.filter_map(number).collect()
+}
+
+#[test]
+fn each_signal_arrives_at_its_service_with_headers() {
+    let server = Server::start(At::Port);
+    let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
+    let headers = Headers([("x-scope".into(), "ours".into())].into());
+    let options = Options { headers, ..options(&server) };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    emit(&feed, 0..3);
+    feed.sink.emit(&Gauge::new("g", 5u64)).unwrap();
+    let (trace_id, span_id) = (TraceId([1; 16]), SpanId([2; 8]));
+    feed.sink.emit(&SpanStart::new(trace_id, span_id, "s")).unwrap();
+    feed.sink.emit(&SpanEnd::new(trace_id, span_id, "s")).unwrap();
+    let taken = feed.pump(&mut seqs, &mut otlp);
+    otlp.close(soon()).unwrap();
+    assert_eq!(numbers(&server), [0, 1, 2]);
+    let got = server.got.lock().unwrap();
+    let (_, metadata) = &got.logs[0];
+    assert_eq!(metadata.get("x-scope").unwrap(), "ours");
+    assert!(metadata.get("user-agent").unwrap().to_str().unwrap().starts_with("perfring/"));
+    assert_eq!(got.metrics[0].resource_metrics[0].scope_metrics[0].metrics[0].name, "g");
+    assert_eq!(got.traces[0].resource_spans[0].scope_spans[0].spans[0].name, "s");
+    let figures = otlp.figures();
+    assert_eq!((figures.delivered, figures.refused, figures.trouble), (taken, 0, None));
+}
+
+#[test]
+fn only_what_the_receiver_calls_malformed_is_refused() {
+    let server = Server::start(At::Port);
+    let codes = [Code::Unavailable, Code::Unauthenticated, Code::Unimplemented, Code::Internal];
+    server.reply(codes.map(|code| Err(Status::new(code, "no"))));
+    server.reply([Err(Status::invalid_argument("no such field")), Ok(2)]);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("dead.jsonl");
+    let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
+    let options = Options {
+        dead_letters: Some(path.clone()),
+        batch_items: 10,
+        batch_delay_ms: 3_600_000,
+        ..options(&server)
+    };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    emit(&feed, 0..30);
+    let taken = feed.pump(&mut seqs, &mut otlp);
+    otlp.close(soon()).unwrap();
+    // The first ten are refused; two of the next ten are rejected, though this test has seen them.
+    assert!(numbers(&server).into_iter().eq(10..30));
+    let figures = otlp.figures();
+    assert_eq!(figures.refused_by, [("INVALID_ARGUMENT", 10), ("partial success", 2)]);
+    assert_eq!((figures.retries, figures.delivered), (4, taken - 12));
+    let letters = std::fs::read_to_string(path).unwrap();
+    assert_eq!(letters.lines().count(), 2);
+    assert!(letters.contains("no such field"), "{letters}");
+}
+
+#[test]
+fn a_new_token_ends_the_pause_that_the_receiver_asks_for() {
+    let server = Server::start(At::Port);
+    server.got.lock().unwrap().token = Some("Bearer new".into());
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "old").unwrap();
+    let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
+    let options = Options { token_file: Some(token.clone()), ..options(&server) };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    emit(&feed, 0..10);
+    feed.pump(&mut seqs, &mut otlp);
+    until("it is refused", || {
+        otlp.flush().unwrap();
+        otlp.figures().trouble.is_some_and(|why| why.contains("UNAUTHENTICATED"))
+    });
+    std::fs::write(&token, "new").unwrap();
+    until("all is delivered", || {
+        otlp.flush().unwrap();
+        otlp.undelivered().is_none()
+    });
+    assert_eq!(numbers(&server).len(), 10);
+}
+
+#[test]
+fn messages_that_are_too_large_are_halved() {
+    let server = Server::with(At::Port, 2000);
+    let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
+    let options = Options { batch_items: 100, batch_delay_ms: 3_600_000, ..options(&server) };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    emit(&feed, 0..100);
+    feed.pump(&mut seqs, &mut otlp);
+    otlp.close(soon()).unwrap();
+    assert!(numbers(&server).into_iter().eq(0..100));
+    assert_eq!(otlp.figures().refused, 0);
+}
+
+#[test]
+fn a_server_that_is_missing_killed_and_comes_back_gets_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    for at in [At::Port, At::Socket(dir.path().join("otel.sock"))] {
+        let server = Server::start(at);
+        let options = Options { batch_items: 10, ..options(&server) };
+        let (at, _) = server.kill();
+        let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
+        let mut otlp = Otlp::open("otlp", &options).unwrap();
+        emit(&feed, 0..100);
+        feed.pump(&mut seqs, &mut otlp);
+        until("the missing receiver is reported", || {
+            otlp.flush().unwrap();
+            otlp.figures().trouble.is_some_and(|why| why.contains("UNAVAILABLE"))
+        });
+        let server = Server::start(at);
+        until("all is delivered", || {
+            otlp.flush().unwrap();
+            otlp.undelivered().is_none()
+        });
+        let (at, mut seen) = server.kill();
+        emit(&feed, 100..200);
+        feed.pump(&mut seqs, &mut otlp);
+        until("the missing receiver is reported", || {
+            otlp.flush().unwrap();
+            otlp.figures().trouble.is_some()
+        });
+        let server = Server::start(at);
+        otlp.close(soon()).unwrap();
+        seen.extend(numbers(&server));
+        assert!(seen.into_iter().eq(0..200));
+    }
+}
+
+#[test]
+fn a_silent_server_times_out() {
+    let server = Server::start(At::Port);
+    server.got.lock().unwrap().silent = 1;
+    let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
+    let options = Options { timeout_ms: Some(100), ..options(&server) };
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    emit(&feed, 0..10);
+    feed.pump(&mut seqs, &mut otlp);
+    otlp.close(soon()).unwrap();
+    assert_eq!(numbers(&server).len(), 10);
+    assert!(otlp.figures().retries > 0);
+}
