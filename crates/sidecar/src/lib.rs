@@ -41,7 +41,9 @@ pub use config::filter::Filter;
 pub use config::rule::{On, Rule};
 pub use config::{Config, ConfigError};
 pub use engine::turn::Turn;
-pub use engine::{AttachFailure, Dropped, Engine, Note, OutputStatus, RingFigures, RingStatus};
+pub use engine::{
+    AttachFailure, Dropped, Engine, Note, OutputStatus, Removed, RingFigures, RingStatus,
+};
 pub use limits::raise_limits;
 pub use run::{End, PositionsError, Reload, Sidecar, StartError};
 pub use signals::Signals;

@@ -224,7 +224,8 @@ impl Sidecar {
             match turn {
                 Turn::More => {}
                 Turn::Empty => {
-                    if heads.as_ref().is_some_and(|heads| self.engine.is_past(heads)) {
+                    let is_past = |heads| self.engine.is_past(heads) && self.engine.is_level();
+                    if heads.as_ref().is_some_and(is_past) {
                         return End::Drained;
                     }
                     let held = !self.engine.is_settled();
