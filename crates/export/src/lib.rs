@@ -9,6 +9,7 @@
 //! `prometheus`, or `full` for all.
 #![forbid(unsafe_code)]
 
+mod buffer;
 mod ctf;
 mod draft;
 mod event;
@@ -27,10 +28,13 @@ mod perfetto;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
 pub mod recording;
+mod replace;
 mod shapes;
 pub mod signal;
 mod timeline;
+mod tries;
 
+pub use buffer::{BufferOptions, Buffered};
 pub use ctf::{Ctf, CtfOptions};
 pub use event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What};
 pub use null::Null;
@@ -39,4 +43,5 @@ pub use output::{Figures, Output, OutputError, Took};
 pub use parquet::{Parquet, ParquetOptions};
 pub use perf_data::{PerfData, PerfDataOptions};
 pub use perfetto::{Perfetto, PerfettoOptions};
+pub use replace::{free_path, numbered, rename, replace};
 pub use shapes::Shapes;
