@@ -7,12 +7,13 @@ mod lanes;
 mod outlet;
 mod outlets;
 mod pending;
+mod place;
 mod places;
 mod ring;
 pub(crate) mod turn;
 
-pub use lanes::Removed;
 pub use outlet::{Dropped, OutputStatus};
+pub use places::Removed;
 pub(crate) use ring::Idle;
 pub use ring::{AttachFailure, Note, RingFigures, RingStatus};
 
@@ -249,6 +250,11 @@ impl Engine {
     pub(crate) fn take_failed(&mut self) -> Option<OutputError> {
         let mut outlets = self.outlets.iter_mut().filter(|outlet| outlet.is_required());
         outlets.find_map(|outlet| outlet.failed.take())
+    }
+
+    /// Returns whether an output with required delivery cannot continue.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.outlets.iter().any(|outlet| outlet.is_required() && outlet.failed.is_some())
     }
 
     /// Takes the notes since the last call.

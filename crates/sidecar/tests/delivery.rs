@@ -508,6 +508,78 @@ fn an_output_that_is_behind_gets_the_rest_of_a_removed_ring_and_then_its_end() {
 }
 
 #[test]
+fn outputs_that_are_replaced_at_random_miss_and_repeat_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rng = perfring_testkit::rng::Rng::new(11);
+    let names = ["a", "b"];
+    let mut producers = names.map(|name| ring(dir.path(), name, Policy::Drop));
+    let mut outputs: [Vec<Scripted>; 2] = std::array::from_fn(|_| vec![Scripted::ready()]);
+    let [a, b] = outputs.each_ref().map(|all| all[0].clone());
+    let mut engine = engine(&[("a", Delivery::Required, &a), ("b", Delivery::Required, &b)]);
+    names.iter().for_each(|name| attach(&mut engine, &dir.path().join(name)));
+    outputs.iter().for_each(|all| all[0].set(|script| script.prompt = false));
+    // Numbers of delivered records, of each output.
+    let mut delivered = [Vec::new(), Vec::new()];
+    let (mut written, mut n, mut replaced) = (Vec::new(), 0u64, 0);
+    let deliver = |output: &Scripted, into: &mut Vec<u64>, count: usize| {
+        let records = output.records();
+        output.set(|script| {
+            let count = count.min(script.held.len());
+            let done: Vec<u64> = script.held.drain(..count).collect();
+            let number = |reported: &(usize, &Reported)| match reported.1 {
+                Reported::Record(..) => Some(()),
+                _ => None,
+            };
+            // All that it took has a number, in their order.
+            let from = script.reported.len() - script.held.len() - done.len();
+            let before = script.reported[..from].iter().enumerate();
+            let before = before.filter_map(|reported| number(&reported)).count();
+            let of = script.reported[from..from + done.len()].iter().enumerate();
+            let now = of.filter_map(|reported| number(&reported)).count();
+            into.extend(&records[before..before + now]);
+        });
+    };
+    for _ in 0..4000 {
+        for (all, into) in outputs.iter().zip(&mut delivered) {
+            let output = all.last().unwrap();
+            let room = rng.below(50) as usize;
+            output.set(|script| script.room = if room < 15 { 0 } else { room });
+            deliver(output, into, rng.below(60) as usize);
+        }
+        for _ in 0..rng.below(30) {
+            n += 1;
+            if producers[rng.below(2) as usize].publish(&n.to_ne_bytes()).is_ok() {
+                written.push(n);
+            }
+        }
+        engine.turn();
+        let which = rng.below(20) as usize;
+        if let Some(name) = names.get(which) {
+            replaced += 1;
+            let removed = engine.remove_output(name, Instant::now()).unwrap();
+            let next = Scripted::default();
+            let (required, filter) = (Delivery::Required, Default::default());
+            engine.add_successor(name, required, filter, next.boxed(), removed).unwrap();
+            outputs[which].push(next);
+        }
+    }
+    for all in &outputs {
+        all.last().unwrap().set(|script| script.room = usize::MAX);
+    }
+    until(&mut engine, "all is delivered", |engine| {
+        for (all, into) in outputs.iter().zip(&mut delivered) {
+            deliver(all.last().unwrap(), into, usize::MAX);
+        }
+        delivered.iter().all(|all| all.len() >= written.len()) && engine.is_settled()
+    });
+    eprintln!("{} records, {replaced} replacements", written.len());
+    for mut all in delivered {
+        all.sort_unstable();
+        assert_eq!(all, written);
+    }
+}
+
+#[test]
 fn what_an_overwrite_ring_loses_of_a_slow_output_is_reported_to_it_alone_and_exactly() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "flight", Policy::Overwrite);

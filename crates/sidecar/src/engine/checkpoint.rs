@@ -1,6 +1,6 @@
 //! Checkpoints: what an output has delivered of each ring, once it has delivered some events.
 
-use super::places::Place;
+use super::place::Place;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::rc::Rc;
@@ -151,7 +151,8 @@ mod tests {
             let mut counts = HashMap::new();
             checkpoints
                 .partly(undelivered, |ring, count| *counts.entry(ring).or_default() += count);
-            let of = |ring| events.iter().filter(move |event| event.1 == ring && event.0 < undelivered);
+            let of =
+                |ring| events.iter().filter(move |event| event.1 == ring && event.0 < undelivered);
             let found = ['a', 'b'].map(|ring| counts.get(&ring).copied().unwrap_or(0));
             assert_eq!(found, ['a', 'b'].map(|ring| of(ring).count() as u64), "{undelivered}");
         }

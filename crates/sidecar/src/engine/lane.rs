@@ -2,7 +2,7 @@
 //! more.
 
 use super::pending::Pending;
-use super::places::Place;
+use super::place::Place;
 use super::ring::{Quick, Ring, Rings};
 use perfring_consumer::advanced::Front;
 use perfring_consumer::{AttachError, Cause, Item, Observer};

@@ -4,7 +4,8 @@ use super::Engine;
 use super::checkpoint::{Run, count, note};
 use super::lane::{Lane, Taken};
 use super::pending::Pending;
-use super::places::{Place, Places};
+use super::place::Place;
+use super::places::Removed;
 use super::turn::{Turn, what_of};
 use crate::config::Delivery;
 use crate::config::filter::Filter;
@@ -16,20 +17,12 @@ use std::time::Instant;
 /// Records of one turn of a lane: more than those of the others, to catch up with them.
 const TURN: usize = 4096;
 
-/// What an output that was removed leaves to its successor.
-#[derive(Debug, Default)]
-pub struct Removed {
-    places: Places,
-    /// What it could not deliver, which its successor delivers.
-    pub error: Option<OutputError>,
-}
-
 impl Engine {
     /// Some required outputs have no room for an event. If others go on, they fall behind; the last
     /// one holds it.
     #[cold]
-    pub(super) fn lacked(&mut self, pending: &Pending, mut lacking: u64) -> Turn {
-        if lacking == self.outlets.level() {
+    pub(super) fn lacked(&mut self, pending: &Pending, mut lacking: u64, was_taken: bool) -> Turn {
+        if !was_taken {
             let at = lacking.trailing_zeros() as usize;
             lacking &= !(1 << at);
             self.pending = Some((at, pending.clone()));
@@ -37,13 +30,14 @@ impl Engine {
         while lacking != 0 {
             let at = lacking.trailing_zeros() as usize;
             lacking &= lacking - 1;
-            self.fall_behind(at, Some(pending.clone()));
+            self.fall_behind(at, Some(pending.clone()), was_taken);
         }
         if self.pending.is_some() { Turn::Stalled } else { Turn::More }
     }
 
-    /// Gives an output a lane of its own, from here on. `pending` is the event that it lacks.
-    pub(super) fn fall_behind(&mut self, at: usize, pending: Option<Pending>) {
+    /// Gives an output a lane of its own, from here on. `pending` is the event that it lacks, and
+    /// `was_taken` says whether another output has it.
+    pub(super) fn fall_behind(&mut self, at: usize, pending: Option<Pending>, was_taken: bool) {
         let mut lane = Lane::default();
         let coming = self.outlets.coming();
         let Some(outlet) = self.outlets.get(at) else { return };
@@ -62,7 +56,7 @@ impl Engine {
             lane.start(*id, end);
             if Some(*id) == lacked {
                 // It has what precedes that event.
-                let given = count(&self.runs, *id).saturating_sub(1);
+                let given = count(&self.runs, *id).saturating_sub(was_taken.into());
                 let before = Place { skip: given, ..from };
                 ends.push((*id, before));
                 lane.hold(*id, before);
@@ -94,7 +88,7 @@ impl Engine {
             let level = turned == Turn::Empty && lane.is_done(&self.rings);
             if level && let Some((other, pending)) = self.pending.take() {
                 // It must not wait for the one that holds an event.
-                self.fall_behind(other, Some(pending));
+                self.fall_behind(other, Some(pending), false);
                 self.checkpoint();
             }
             if level && self.touched.is_empty() && lane.is_done(&self.rings) {
@@ -212,7 +206,7 @@ impl Engine {
         let pending = self.pending.take_if(|(of, _)| *of == at).map(|(_, pending)| pending);
         let was_level = self.outlets.level() & (1 << at) != 0;
         if was_level {
-            self.fall_behind(at, pending);
+            self.fall_behind(at, pending, false);
         }
         if self.pending.is_none() {
             self.checkpoint();

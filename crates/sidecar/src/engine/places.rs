@@ -1,25 +1,13 @@
 //! The places of an output: how much of each ring it has delivered.
 
 use super::checkpoint::{Checkpoints, Run};
+use super::place::Place;
 use super::ring::Quick;
-use perfring_consumer::Saved;
+use perfring_export::OutputError;
 use perfring_set::SourceId;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
-
-/// A place in a ring: a position, and the number of records and losses after it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) saved: Saved,
-    pub(super) skip: u64,
-}
-
-impl From<Saved> for Place {
-    fn from(saved: Saved) -> Self {
-        Place { saved, skip: 0 }
-    }
-}
 
 /// What an output has delivered of each ring that it was given something of.
 #[derive(Debug, Default)]
@@ -89,4 +77,12 @@ impl Places {
     pub(super) fn is_settled(&self) -> bool {
         self.checkpoints.is_empty()
     }
+}
+
+/// What an output that was removed leaves to its successor.
+#[derive(Debug, Default)]
+pub struct Removed {
+    pub(super) places: Places,
+    /// What it could not deliver, which its successor delivers.
+    pub error: Option<OutputError>,
 }

@@ -108,7 +108,10 @@ impl Engine {
             }
         }
         let lacking = self.outlets.hand(&mut ring.began, &mut event);
-        note(&mut self.runs, source, event.seq);
+        let was_taken = lacking != self.outlets.level();
+        if was_taken {
+            note(&mut self.runs, source, event.seq);
+        }
         if self.outlets.behind() != 0 && !ring.is_kept() {
             self.outlets.miss(&event);
         }
@@ -116,7 +119,7 @@ impl Engine {
             return Turn::More;
         }
         match Pending::of(source, event) {
-            Some(pending) => self.lacked(&pending, lacking),
+            Some(pending) => self.lacked(&pending, lacking, was_taken),
             None => Turn::More,
         }
     }
@@ -132,7 +135,7 @@ impl Engine {
         }
         if self.outlets.level() != 1 << at {
             // Another one was added.
-            self.fall_behind(at, Some(pending));
+            self.fall_behind(at, Some(pending), false);
             self.checkpoint();
             return true;
         }
