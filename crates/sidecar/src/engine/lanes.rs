@@ -192,7 +192,7 @@ impl Engine {
         {
             let mut lane = Lane::default();
             of.places.all().for_each(|(id, place)| lane.start(id, place));
-            outlet.places = of.places;
+            outlet.places = *of.places;
             self.outlets.set_lane(at, Some(Box::new(lane)));
         }
         Ok(())
@@ -216,6 +216,6 @@ impl Engine {
         let undelivered = outlet.undelivered().unwrap_or(self.outlets.coming());
         let places = outlet.places.exact(undelivered);
         self.moved.extend(places.all().map(|(id, _)| id));
-        Some(Removed { places, error })
+        Some(Removed { places: Box::new(places), error })
     }
 }

@@ -82,7 +82,7 @@ impl Places {
 /// What an output that was removed leaves to its successor.
 #[derive(Debug, Default)]
 pub struct Removed {
-    pub(super) places: Places,
+    pub(super) places: Box<Places>,
     /// What it could not deliver, which its successor delivers.
     pub error: Option<OutputError>,
 }
