@@ -67,6 +67,30 @@ impl Observer {
         Ok(Observer { window, wait_strategy: wait, distance, removal: Removal::default() })
     }
 
+    /// Makes another observer of the same ring, also if its file was removed or replaced meanwhile.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Item, Observer, Start};
+    /// # use perfring_producer::{Options, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # Producer::create(&path, &Options::default())?.publish(b"x")?;
+    /// let observer = Observer::open(&path, Start::Latest)?;
+    /// std::fs::remove_file(&path)?;
+    /// let mut other = observer.again(Start::Oldest)?;
+    /// assert!(matches!(other.read()?, Some(Item::Record(record)) if record.bytes == b"x"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`AttachError`]: it cannot be mapped again, or is damaged at the position to start from.
+    pub fn again(&self, start: Start) -> Result<Self, AttachError> {
+        let window = CopyWindow::watch(self.window.mapping().again()?, start)?;
+        let distance = Distance::of_observer(window.mapping().file().layout().data_size);
+        let (wait_strategy, removal) = (self.wait_strategy, Removal::default());
+        Ok(Observer { window, wait_strategy, distance, removal })
+    }
+
     /// Sets how this observer waits. Default [`WaitStrategy::Adaptive`].
     pub fn set_wait_strategy(&mut self, wait_strategy: WaitStrategy) {
         self.wait_strategy = wait_strategy;

@@ -3,17 +3,20 @@
 mod field;
 mod metadata;
 
-use crate::draft::{directory, trouble};
+use crate::draft::{directory, waits};
 use crate::event::{Event, Loss, Origin, Rec, What};
 use crate::mangle::identifier;
 use crate::output::{Figures, Output, OutputError, Took};
+use crate::replace::replace;
 use crate::timeline::Timeline;
+use crate::tries::Tries;
 use metadata::{LOST, Metadata, OTHER, Shown};
 use perfring_types::read::Value;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -22,6 +25,8 @@ const PACKET: usize = 64 << 10;
 /// The limit of bytes in the unwritten packets of all rings together.
 const WAITING: usize = 16 << 20;
 const MAGIC: u32 = 0xc1fc_1fc1;
+/// Bytes of a packet up to its length, which is in bits.
+const PACKET_HEAD: usize = 56;
 
 /// Options of a [`Ctf`].
 #[derive(Clone, Debug, Deserialize)]
@@ -51,9 +56,8 @@ pub struct CtfOptions {
 /// without a timestamp, or with one in the future, gets the time of the previous one; within a ring
 /// time never goes back, even if the machine was rebooted. All that is flushed can be read at any
 /// time. A packet that did not fit is removed again. A packet that `kill -9` or a crash of the
-/// machine truncated stays, and readers refuse it: truncate that `ring-` file to the end of its
-/// last complete packet, with `truncate -s`. Each packet's length in bits, a 64-bit number at byte
-/// 48 of it, gives the start of the next one.
+/// machine truncated stays, and readers refuse it: [`Ctf::mend`] removes it, which a sidecar does
+/// when it starts again.
 ///
 /// ```
 /// use perfring_export::{Ctf, CtfOptions, Output};
@@ -75,6 +79,7 @@ pub struct Ctf {
     /// Bytes in all streams' packets.
     waiting: usize,
     packet: Vec<u8>,
+    tries: Tries,
     unflushed: Option<u64>,
     figures: Figures,
 }
@@ -94,6 +99,27 @@ struct Stream {
 }
 
 impl Ctf {
+    /// Ends each stream of a trace after its last complete packet: for one whose writer was killed.
+    /// A directory that holds none is left as it is.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn mend(path: &Path) -> io::Result<()> {
+        for entry in path.read_dir()? {
+            let entry = entry?;
+            let is_stream =
+                entry.file_name().to_str().is_some_and(|name| name.starts_with("ring-"));
+            if is_stream && entry.file_type()?.is_file() {
+                let file = OpenOptions::new().read(true).write(true).open(entry.path())?;
+                let (len, whole) = (file.metadata()?.len(), whole_packets(&file)?);
+                if whole.is_some_and(|whole| whole < len) {
+                    file.set_len(whole.unwrap_or(len))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Creates the directory.
     ///
     /// # Errors
@@ -114,25 +140,48 @@ impl Ctf {
             streams: HashMap::new(),
             waiting: 0,
             packet: Vec::new(),
+            tries: Tries::default(),
             unflushed: None,
             figures: Figures::default(),
         };
-        this.describe()?;
+        let described = this.describe();
+        this.tried(described);
         Ok(this)
     }
 
-    /// Writes the metadata if it changed: under another name first, so that the file is always
-    /// complete.
-    fn describe(&mut self) -> Result<(), OutputError> {
-        if !self.metadata.is_news {
-            return Ok(());
+    /// Writes the metadata if it changed: the file is complete at any time.
+    fn describe(&mut self) -> io::Result<()> {
+        if self.metadata.is_news {
+            replace(&self.path.join("metadata"), self.metadata.text().as_bytes())?;
+            self.metadata.is_news = false;
         }
-        let (part, path) = (self.path.join("metadata.part"), self.path.join("metadata"));
-        let text = self.metadata.text();
-        let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &path));
-        written.map_err(|error| trouble(&self.name, "write", &path, &error))?;
-        self.metadata.is_news = false;
         Ok(())
+    }
+
+    /// Notes what came of an attempt to write, which is repeated if it failed.
+    fn tried(&mut self, written: io::Result<()>) -> bool {
+        match &written {
+            Ok(()) => {
+                if self.tries.end() {
+                    self.figures.trouble = None;
+                }
+            }
+            Err(error) => {
+                self.figures.retries += 1;
+                self.figures.trouble = Some(waits(&self.path.display().to_string(), error));
+                self.tries.failed();
+            }
+        }
+        written.is_ok()
+    }
+
+    /// Writes all packets, unless it is too early to try that again. Returns whether they are
+    /// written.
+    fn write_due(&mut self) -> bool {
+        self.tries.is_due() && {
+            let written = self.write_all().and_then(|()| self.describe());
+            self.tried(written)
+        }
     }
 
     fn stream(&mut self, origin: &Origin) -> &mut Stream {
@@ -153,9 +202,9 @@ impl Ctf {
         pos: u64,
         class: u32,
         payload: impl FnOnce(&Metadata, &mut Vec<u8>),
-    ) -> Result<(), OutputError> {
+    ) {
         self.stream(origin);
-        let Some(stream) = self.streams.get_mut(&origin.id) else { return Ok(()) };
+        let Some(stream) = self.streams.get_mut(&origin.id) else { return };
         let at = at.max(stream.end);
         if stream.events.is_empty() {
             stream.begin = at;
@@ -169,21 +218,24 @@ impl Ctf {
         payload(&self.metadata, &mut stream.events);
         let now = stream.events.len();
         self.waiting += now - before;
-        if now >= PACKET {
-            self.write(origin.id)?;
-        } else if self.waiting >= WAITING {
-            self.write_all()?;
+        if !self.tries.is_due() {
+            return;
         }
-        Ok(())
+        if now >= PACKET {
+            let written = self.write(origin.id);
+            self.tried(written);
+        } else if self.waiting >= WAITING {
+            self.write_due();
+        }
     }
 
-    fn write_all(&mut self) -> Result<(), OutputError> {
+    fn write_all(&mut self) -> io::Result<()> {
         let all: Vec<u32> = self.streams.keys().copied().collect();
         all.into_iter().try_for_each(|id| self.write(id))
     }
 
     /// Writes a ring's packet, if it is not empty.
-    fn write(&mut self, id: u32) -> Result<(), OutputError> {
+    fn write(&mut self, id: u32) -> io::Result<()> {
         self.describe()?; // before the first event that needs it
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         if stream.events.is_empty() && stream.reported == stream.discarded {
@@ -204,8 +256,7 @@ impl Ctf {
             out.extend(word.to_le_bytes());
         }
         out.extend(&stream.events);
-        append(&stream.path, out)
-            .map_err(|error| trouble(&self.name, "write", &stream.path, &error))?;
+        append(&stream.path, out)?;
         self.figures.bytes += out.len() as u64;
         self.waiting -= stream.events.len();
         stream.events.clear();
@@ -216,7 +267,7 @@ impl Ctf {
         Ok(())
     }
 
-    fn record(&mut self, origin: &Origin, record: &Rec<'_>, at: u64) -> Result<(), OutputError> {
+    fn record(&mut self, origin: &Origin, record: &Rec<'_>, at: u64) {
         let (kind, value) = (record.kind_of(), record.value());
         let shown = match value {
             Some(Ok(value)) => Shown::Value(value),
@@ -240,10 +291,11 @@ impl Ctf {
                 }
                 None => field::bytes(record.bytes, out),
             }
-        })
+        });
     }
 
-    fn loss(&mut self, origin: &Origin, loss: &Loss, at: u64) -> Result<(), OutputError> {
+    /// Fails if the packet before the loss cannot be written.
+    fn loss(&mut self, origin: &Origin, loss: &Loss, at: u64) -> io::Result<()> {
         self.stream(origin);
         // The packet before the loss ends without it, so that readers see where the loss is.
         // Readers compute a loss from the increase of the discarded count since the previous
@@ -262,13 +314,34 @@ impl Ctf {
             out.extend(loss.records.to_le_bytes());
             out.extend(loss.bytes.to_le_bytes());
             field::text(loss.cause.name(), out);
-        })
+        });
+        Ok(())
     }
 }
 
 fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let file = OpenOptions::new().create(true).append(true).open(path)?;
     whole(&file, |mut file| file.write_all(bytes))
+}
+
+/// Returns where the last complete packet ends; `None` if it is no stream of this format.
+fn whole_packets(file: &File) -> io::Result<Option<u64>> {
+    let len = file.metadata()?.len();
+    let mut at = 0;
+    let mut head = [0; PACKET_HEAD];
+    while at + PACKET_HEAD as u64 <= len {
+        file.read_exact_at(&mut head, at)?;
+        if !head.starts_with(&MAGIC.to_le_bytes()) {
+            return Ok(None);
+        }
+        let bits = head.last_chunk().map_or(0, |bits| u64::from_le_bytes(*bits));
+        let end = at.saturating_add(bits / 8);
+        if bits < 8 * PACKET_HEAD as u64 || end > len {
+            break;
+        }
+        at = end;
+    }
+    Ok(Some(at))
 }
 
 /// Appends all or nothing: readers refuse a stream that ends within a packet.
@@ -283,6 +356,10 @@ fn whole(file: &File, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result
 
 impl Output for Ctf {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        if (self.tries.is_failing() || self.waiting >= WAITING) && !self.write_due() {
+            return Ok(Took::Busy);
+        }
+        let before = self.unflushed;
         self.unflushed.get_or_insert(event.seq);
         let (origin, at) = (event.origin, self.timeline.time_of(event));
         if let Some(newest) = origin.anchors.all().last() {
@@ -293,12 +370,22 @@ impl Output for Ctf {
                 self.stream(origin);
             }
             What::Record(record) => {
-                self.record(origin, record, at)?;
+                self.record(origin, record, at);
                 self.figures.taken += 1;
             }
-            What::Lost(loss) => self.loss(origin, loss, at)?,
+            What::Lost(loss) => {
+                let written = self.loss(origin, loss, at);
+                if !self.tried(written) {
+                    self.unflushed = before;
+                    return Ok(Took::Busy);
+                }
+            }
             What::Ended => {
-                self.write(origin.id)?;
+                let written = self.write(origin.id);
+                if !self.tried(written) {
+                    self.unflushed = before;
+                    return Ok(Took::Busy);
+                }
                 self.streams.remove(&origin.id);
                 self.metadata.forget(origin.id);
             }
@@ -307,10 +394,10 @@ impl Output for Ctf {
     }
 
     fn flush(&mut self) -> Result<(), OutputError> {
-        self.write_all()?;
-        self.describe()?;
-        self.unflushed = None;
-        self.figures.delivered = self.figures.taken;
+        if self.write_due() {
+            self.unflushed = None;
+            self.figures.delivered = self.figures.taken;
+        }
         Ok(())
     }
 
@@ -318,8 +405,14 @@ impl Output for Ctf {
         self.unflushed
     }
 
-    fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {
-        self.flush()
+    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        let whole = Tries::until(deadline, || {
+            self.tries.hurry();
+            self.flush().map(|()| !self.tries.is_failing())
+        })?;
+        let why = self.figures.trouble.clone().unwrap_or_default();
+        let error = format!("it could not write before the deadline: {why}");
+        if whole { Ok(()) } else { Err(OutputError::new(&*self.name, error)) }
     }
 
     fn figures(&self) -> Figures {

@@ -1,11 +1,20 @@
 //! Files that are being written.
 
-use crate::output::OutputError;
+use crate::output::{Figures, OutputError};
+use crate::replace::rename;
+use crate::tries::Tries;
 use std::fs::{DirEntry, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-/// A file that an output writes; its errors name the file and what to do.
+/// Bytes that are written at once.
+const CHUNK: usize = 64 << 10;
+/// Bytes that wait while they cannot be written; what completes an event may exceed it.
+const FULL: usize = 4 << 20;
+
+/// A file that an output writes; its errors name the file and what to do. What cannot be written,
+/// as the disk is full, waits and is tried again.
 #[derive(Debug)]
 pub(crate) struct Draft {
     output: String,
@@ -13,8 +22,15 @@ pub(crate) struct Draft {
     path: PathBuf,
     /// Its path until it is finished, if that is another one.
     part: Option<PathBuf>,
-    file: BufWriter<File>,
-    /// Bytes written so far.
+    file: File,
+    is_regular: bool,
+    /// Bytes that are not written, of which the first `done` are.
+    held: Vec<u8>,
+    done: usize,
+    tries: Tries,
+    trouble: Option<String>,
+    retries: u64,
+    /// Bytes put into it so far.
     pub(crate) written: u64,
 }
 
@@ -55,38 +71,112 @@ impl Draft {
     ) -> Result<Self, OutputError> {
         let file = options.open(part.as_deref().unwrap_or(path));
         let file = file.map_err(|error| trouble(output, "create", path, &error))?;
-        let file = BufWriter::with_capacity(1 << 16, file);
-        Ok(Draft { output: output.into(), path: path.into(), part, file, written: 0 })
+        let is_regular = file.metadata().is_ok_and(|meta| meta.is_file());
+        Ok(Draft {
+            output: output.into(),
+            path: path.into(),
+            part,
+            file,
+            is_regular,
+            held: Vec::with_capacity(CHUNK),
+            done: 0,
+            tries: Tries::default(),
+            trouble: None,
+            retries: 0,
+            written: 0,
+        })
     }
 
     /// Appends bytes.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
-        self.file.write_all(bytes).map_err(|error| self.trouble(&error))?;
+        self.held.extend_from_slice(bytes);
         self.written += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// Overwrites the file's beginning; must be the last write.
-    pub(crate) fn put_at_start(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
-        let written = self.file.seek(SeekFrom::Start(0)).and_then(|_| self.file.write_all(bytes));
-        written.map_err(|error| self.trouble(&error))
-    }
-
-    /// Passes buffered bytes to the kernel, where they outlive this process.
-    pub(crate) fn flush(&mut self) -> Result<(), OutputError> {
-        self.file.flush().map_err(|error| self.trouble(&error))
-    }
-
-    /// Completes the file and gives it its name.
-    pub(crate) fn finish(&mut self) -> Result<(), OutputError> {
-        self.flush()?;
-        if let Some(part) = self.part.take() {
-            std::fs::rename(part, &self.path).map_err(|error| self.trouble(&error))?;
+        if self.held.len() - self.done >= CHUNK {
+            self.flush()?;
         }
         Ok(())
     }
 
-    fn trouble(&self, error: &io::Error) -> OutputError {
+    /// Overwrites the file's beginning; must be the last write, of a file that is flushed.
+    pub(crate) fn put_at_start(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
+        let written = self.file.seek(SeekFrom::Start(0)).and_then(|_| self.file.write_all(bytes));
+        written.map_err(|error| self.error(&error))
+    }
+
+    /// Returns whether it takes nothing more, as too much waits. Tries to write that first.
+    pub(crate) fn is_busy(&mut self) -> Result<bool, OutputError> {
+        Ok(self.held.len() - self.done >= FULL && !self.flush()? && self.held.len() >= FULL)
+    }
+
+    /// Passes bytes to the kernel, where they outlive this process, unless it is too early to try
+    /// that again. Returns whether all are there.
+    pub(crate) fn flush(&mut self) -> Result<bool, OutputError> {
+        if !self.tries.is_due() {
+            return Ok(self.held.is_empty());
+        }
+        while let Some(rest) = self.held.get(self.done..).filter(|rest| !rest.is_empty()) {
+            match self.file.write(rest) {
+                Ok(0) => return self.failed(&ErrorKind::WriteZero.into()),
+                Ok(more) => self.done += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return self.failed(&error),
+            }
+        }
+        self.held.clear();
+        self.held.shrink_to(2 * CHUNK);
+        self.done = 0;
+        if self.tries.end() {
+            self.trouble = None;
+        }
+        Ok(true)
+    }
+
+    fn failed(&mut self, error: &io::Error) -> Result<bool, OutputError> {
+        // A device gets no more room.
+        if !self.is_regular {
+            return Err(self.error(error));
+        }
+        self.held.drain(..self.done);
+        self.done = 0;
+        self.retries += 1;
+        self.trouble = Some(waits(&self.path.display().to_string(), error));
+        self.tries.failed();
+        Ok(false)
+    }
+
+    /// Writes everything, for as long as there is time.
+    pub(crate) fn flush_until(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        let whole = Tries::until(deadline, || {
+            self.tries.hurry();
+            self.flush()
+        })?;
+        if whole {
+            return Ok(());
+        }
+        let why = self.trouble.clone().unwrap_or_default();
+        Err(OutputError::new(
+            &*self.output,
+            format!("it could not write before the deadline: {why}"),
+        ))
+    }
+
+    /// Completes the file, on the disk, and gives it its name.
+    pub(crate) fn finish(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        self.flush_until(deadline)?;
+        if let Some(part) = self.part.take() {
+            let named = self.file.sync_data().and_then(|()| rename(&part, &self.path));
+            named.map_err(|error| self.error(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Adds its state to the figures of the output.
+    pub(crate) fn report(&self, figures: &mut Figures) {
+        figures.retries += self.retries;
+        figures.trouble = figures.trouble.take().or_else(|| self.trouble.clone());
+    }
+
+    fn error(&self, error: &io::Error) -> OutputError {
         trouble(&self.output, "write", &self.path, error)
     }
 }
@@ -102,13 +192,12 @@ impl Drop for Draft {
 /// A writer over a draft, for interfaces that take one.
 impl Write for Draft {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.file.write(bytes)?;
-        self.written += count as u64;
-        Ok(count)
+        self.put(bytes).map_err(io::Error::other)?;
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        Draft::flush(self).map(|_| ()).map_err(io::Error::other)
     }
 }
 
@@ -134,6 +223,17 @@ pub(crate) fn directory(
         entries.iter().try_for_each(|entry| std::fs::remove_file(entry.path()))
     };
     make().map_err(|error| trouble(output, "create", path, &error))
+}
+
+/// Converts an error of writing into a message of something that is tried again.
+pub(crate) fn waits(place: &str, error: &io::Error) -> String {
+    let hint = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "; free some space: writing continues by itself, and nothing is lost before its ring is full"
+        }
+        _ => "; it is tried again",
+    };
+    format!("cannot write to {place}: {error}{hint}")
 }
 
 /// Converts an error of a file into a message.

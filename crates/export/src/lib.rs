@@ -9,6 +9,7 @@
 //! `prometheus`, or `full` for all.
 #![forbid(unsafe_code)]
 
+mod buffer;
 mod ctf;
 #[cfg(any(feature = "nats", feature = "otlp"))]
 mod dead_letters;
@@ -31,10 +32,13 @@ mod perfetto;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
 pub mod recording;
+mod replace;
 mod shapes;
 pub mod signal;
 mod timeline;
+mod tries;
 
+pub use buffer::{BufferOptions, Buffered};
 pub use ctf::{Ctf, CtfOptions};
 pub use event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What};
 pub use null::Null;
@@ -43,4 +47,5 @@ pub use output::{Figures, Output, OutputError, Took};
 pub use parquet::{Parquet, ParquetOptions};
 pub use perf_data::{PerfData, PerfDataOptions};
 pub use perfetto::{Perfetto, PerfettoOptions};
+pub use replace::{free_path, numbered, rename, replace};
 pub use shapes::Shapes;

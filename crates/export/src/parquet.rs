@@ -13,7 +13,7 @@ use perfring_types::read::Value;
 use serde::Deserialize;
 use slot::Slot;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -131,8 +131,18 @@ pub struct Parquet {
     names: HashMap<String, u32>,
     open: usize,
     waiting: usize,
+    /// Files that are complete, except for what the disk has no room for.
+    ending: VecDeque<Ending>,
     finished_bytes: u64,
     figures: Figures,
+}
+
+/// A file that is not on the disk yet.
+#[derive(Debug)]
+struct Ending {
+    draft: Draft,
+    records: u64,
+    oldest: Option<u64>,
 }
 
 impl Parquet {
@@ -159,6 +169,7 @@ impl Parquet {
             names: [("losses".into(), 1), ("untyped".into(), 1)].into(),
             open: 0,
             waiting: 0,
+            ending: VecDeque::new(),
             finished_bytes: 0,
             figures: Figures::default(),
         })
@@ -313,15 +324,38 @@ impl Parquet {
         slot.files += 1;
         self.open -= 1;
         self.waiting -= held.min(self.waiting);
-        let mut draft = table.close().map_err(|error| self.trouble(&error))?;
-        draft.finish()?;
-        if let Some(slot) = self.slots.get_mut(at) {
-            slot.oldest = None;
-            self.figures.delivered += std::mem::take(&mut slot.unfinished);
+        let (records, oldest) = (std::mem::take(&mut slot.unfinished), slot.oldest.take());
+        let draft = table.close().map_err(|error| self.trouble(&error))?;
+        self.ending.push_back(Ending { draft, records, oldest });
+        self.end().map(|_| ())
+    }
+
+    /// Finishes the files that are complete. Returns whether there is none left.
+    fn end(&mut self) -> Result<bool, OutputError> {
+        while let Some(ending) = self.ending.front_mut() {
+            if !ending.draft.flush()? {
+                return Ok(false);
+            }
+            ending.draft.finish(Instant::now())?;
+            self.figures.delivered += ending.records;
+            self.finished_bytes += ending.draft.written;
+            self.figures.bytes = self.finished_bytes;
+            self.ending.pop_front();
         }
-        self.finished_bytes += draft.written;
-        self.figures.bytes = self.finished_bytes;
-        Ok(())
+        Ok(true)
+    }
+
+    /// Returns whether a file waits for room on the disk.
+    fn is_busy(&mut self) -> Result<bool, OutputError> {
+        if !self.end()? {
+            return Ok(true);
+        }
+        for table in self.slots.iter_mut().filter_map(|slot| slot.table.as_mut()) {
+            if table.draft().is_busy()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn trouble(&self, error: &ParquetError) -> OutputError {
@@ -389,6 +423,9 @@ fn trouble_of(output: &str, options: &ParquetOptions, error: &ParquetError) -> O
 
 impl Output for Parquet {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        if self.is_busy()? {
+            return Ok(Took::Busy);
+        }
         match &event.what {
             What::Record(record) => {
                 self.figures.taken += 1;
@@ -402,14 +439,16 @@ impl Output for Parquet {
     }
 
     fn flush(&mut self) -> Result<(), OutputError> {
-        Ok(()) // row groups of a few rows are useless
+        self.end().map(|_| ()) // row groups of a few rows are useless
     }
 
     fn undelivered(&mut self) -> Option<u64> {
-        self.slots.iter().flat_map(|slot| [slot.oldest, slot.early_oldest]).flatten().min()
+        let ending = self.ending.iter().filter_map(|ending| ending.oldest);
+        let slots = self.slots.iter().flat_map(|slot| [slot.oldest, slot.early_oldest]).flatten();
+        slots.chain(ending).min()
     }
 
-    fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {
+    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
         for at in 0..self.slots.len() {
             let slot = self.slots.get(at);
             if slot.is_some_and(Slot::is_early) {
@@ -419,10 +458,16 @@ impl Output for Parquet {
             }
             self.finish(at)?;
         }
+        while let Some(ending) = self.ending.front_mut() {
+            ending.draft.flush_until(deadline)?;
+            self.end()?;
+        }
         Ok(())
     }
 
     fn figures(&self) -> Figures {
-        self.figures.clone()
+        let mut figures = self.figures.clone();
+        self.ending.iter().for_each(|ending| ending.draft.report(&mut figures));
+        figures
     }
 }

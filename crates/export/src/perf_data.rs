@@ -217,6 +217,9 @@ fn producer(origin: &Origin) -> u32 {
 
 impl Output for PerfData {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        if self.draft.is_busy()? {
+            return Ok(Took::Busy);
+        }
         self.oldest.get_or_insert(event.seq);
         let (origin, time) = (event.origin, self.timeline.time_of(event));
         if self.clocks.is_none() {
@@ -236,14 +239,14 @@ impl Output for PerfData {
     }
 
     fn flush(&mut self) -> Result<(), OutputError> {
-        self.draft.flush()
+        self.draft.flush().map(|_| ())
     }
 
     fn undelivered(&mut self) -> Option<u64> {
         self.oldest
     }
 
-    fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {
+    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
         if self.is_closed {
             return Ok(());
         }
@@ -260,8 +263,9 @@ impl Output for PerfData {
         };
         let (head, tail) = end.bytes();
         self.draft.put(&tail)?;
+        self.draft.flush_until(deadline)?;
         self.draft.put_at_start(&head)?;
-        self.draft.finish()?;
+        self.draft.finish(deadline)?;
         self.oldest = None;
         self.figures.delivered = self.figures.taken;
         self.figures.bytes = self.draft.written;
@@ -269,7 +273,9 @@ impl Output for PerfData {
     }
 
     fn figures(&self) -> Figures {
-        self.figures.clone()
+        let mut figures = self.figures.clone();
+        self.draft.report(&mut figures);
+        figures
     }
 }
 

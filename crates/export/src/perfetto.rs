@@ -294,6 +294,9 @@ impl Perfetto {
 
 impl Output for Perfetto {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        if self.draft.is_busy()? {
+            return Ok(Took::Busy);
+        }
         self.unflushed.get_or_insert(event.seq);
         let at = self.timeline.time_of(event);
         self.clocks(event.origin)?;
@@ -314,9 +317,10 @@ impl Output for Perfetto {
     }
 
     fn flush(&mut self) -> Result<(), OutputError> {
-        self.draft.flush()?;
-        self.unflushed = None;
-        self.figures.delivered = self.figures.taken;
+        if self.draft.flush()? {
+            self.unflushed = None;
+            self.figures.delivered = self.figures.taken;
+        }
         Ok(())
     }
 
@@ -324,12 +328,14 @@ impl Output for Perfetto {
         self.unflushed
     }
 
-    fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {
-        self.flush()?;
-        self.draft.finish()
+    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        self.draft.finish(deadline)?;
+        self.flush()
     }
 
     fn figures(&self) -> Figures {
-        self.figures.clone()
+        let mut figures = self.figures.clone();
+        self.draft.report(&mut figures);
+        figures
     }
 }

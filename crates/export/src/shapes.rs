@@ -3,7 +3,7 @@
 use crate::event::{Origin, Rec};
 use perfring_consumer::{
     AttachError, Layout, Location, Observer, OwnerInfo, ReadError, Record, RecordType, RingTotals,
-    Snapshot, Start, Types,
+    Saved, Snapshot, Start, Types,
 };
 use perfring_types::Entries;
 use std::collections::HashMap;
@@ -223,6 +223,15 @@ impl Shapes {
     /// [`ReadError`].
     pub fn snapshot(&self) -> Result<Option<Snapshot>, ReadError> {
         self.source.as_ref().map(Observer::snapshot).transpose()
+    }
+
+    /// Reads the ring from a position on, beside all its other readers, also if its file was removed;
+    /// `None` if it is not a live ring.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn reader(&self, from: Saved) -> Result<Option<Observer>, AttachError> {
+        self.source.as_ref().map(|source| source.again(Start::At(from))).transpose()
     }
 
     /// Updates all types and anchors now.

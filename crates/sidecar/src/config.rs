@@ -1,5 +1,7 @@
 //! The configuration of a sidecar: a TOML file, flags, or both.
 
+mod duration;
+mod files;
 pub(crate) mod filter;
 mod input;
 mod kinds;
@@ -7,6 +9,7 @@ pub(crate) mod opened;
 pub(crate) mod rule;
 mod table;
 
+pub use duration::duration;
 pub use input::{From, Input, InputSource, Mode, Trusted};
 pub use kinds::{Delivery, OutputConfig};
 pub use table::ConfigError;
@@ -60,7 +63,11 @@ pub struct Settings {
     /// time: each record is held back for this long. Each quiet ring is polled twice in this time:
     /// with 100, a thousand of them cost most of a hundredth of a core, and more with less.
     pub delay_ms: u64,
-    /// Seconds that outputs have at the end to deliver what they hold.
+    /// How long rings are read at the end, at most, until outputs have what they held when a signal
+    /// asked for it: `"10s"`.
+    #[serde(deserialize_with = "duration::read")]
+    pub drain: Duration,
+    /// Seconds that outputs have after that to deliver what they hold.
     pub shutdown_seconds: u64,
     /// The file in which the positions in observed rings are saved, so that the next run continues
     /// there. Without it, reading starts at their oldest records again. (A ring that is consumed
@@ -72,7 +79,7 @@ pub struct Settings {
     pub status: Option<PathBuf>,
     /// Seconds between two of these. SIGUSR1 requests one at once.
     pub status_interval_seconds: u64,
-    /// Seconds between two lines of figures on stderr; 0 for none.
+    /// Seconds between two lines of figures on stderr; 0 for none, also at the end.
     pub log_interval_seconds: u64,
 }
 
@@ -80,6 +87,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             delay_ms: 100,
+            drain: Duration::from_secs(10),
             shutdown_seconds: 10,
             state: None,
             state_interval_ms: 1000,
@@ -162,7 +170,8 @@ impl Config {
     /// Checks the configuration as a whole.
     ///
     /// # Errors
-    /// [`ConfigError`]: no input, no output, or two of one name.
+    /// [`ConfigError`]: no input, no output, two outputs of one name or with one file, or a file whose
+    /// directory does not exist.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.inputs.is_empty() {
             return Err(ConfigError(
@@ -178,13 +187,16 @@ impl Config {
             ));
         }
         let mut names = HashSet::new();
-        match self.outputs.iter().find(|output| !names.insert(&output.name)) {
-            Some(twice) => Err(ConfigError(format!(
+        if let Some(twice) = self.outputs.iter().find(|output| !names.insert(&output.name)) {
+            return Err(ConfigError(format!(
                 "two outputs are called {:?}: give one of them another name",
                 twice.name
-            ))),
-            None => Ok(()),
+            )));
         }
+        if let Some(status) = &self.settings.status {
+            files::directory_of(status, "status")?;
+        }
+        files::check(&self.outputs)
     }
 
     /// Describes it, one item per line: for `--check`.

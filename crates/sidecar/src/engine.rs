@@ -2,20 +2,25 @@
 //! records.
 
 mod checkpoint;
+mod lane;
+mod lanes;
 mod outlet;
 mod outlets;
 mod pending;
+mod place;
+mod places;
 mod ring;
 pub(crate) mod turn;
 
 pub use outlet::{Dropped, OutputStatus};
+pub use places::Removed;
 pub(crate) use ring::Idle;
 pub use ring::{AttachFailure, Note, RingFigures, RingStatus};
 
 use crate::config::filter::Filter;
 use crate::config::rule::Rule;
 use crate::config::{Delivery, Input};
-use checkpoint::Checkpoints;
+use checkpoint::Run;
 use outlet::Outlet;
 use outlets::Outlets;
 use pending::Pending;
@@ -33,8 +38,11 @@ const DAMAGED_MAX: usize = 65_536;
 /// Reads many rings in the order of time, passes what it reads to outputs, and releases records in
 /// their rings once every output that promises delivery has delivered them.
 ///
+/// Each such output has its own place in each ring. One without room falls behind, and the others go
+/// on; what it lacks is still in the rings, and is read there once more when it has room.
+///
 /// It never waits and uses no files except rings: [`Sidecar`](crate::Sidecar) drives it. Its memory
-/// is bounded: it holds one record while an output has no room for it.
+/// is bounded: it holds one record for each output that has no room for it.
 ///
 /// ```
 /// use perfring_export::Null;
@@ -65,8 +73,12 @@ pub struct Engine {
     turn: u64,
     /// Rings of which something was read in this turn.
     touched: Vec<SourceId>,
-    checkpoints: Checkpoints<SourceId>,
-    pending: Option<Pending>,
+    /// The events of this turn.
+    runs: Vec<Run<SourceId>>,
+    /// Rings in which some output's place has moved since the last release.
+    moved: Vec<SourceId>,
+    /// The event that an output lacks while no other goes on, and the output.
+    pending: Option<(usize, Pending)>,
     /// Rings that are not in [`Stage::Reading`].
     leaving: Vec<SourceId>,
     /// Rings of the kernel.
@@ -96,7 +108,8 @@ impl Engine {
             rules: Vec::new(),
             turn: 0,
             touched: Vec::new(),
-            checkpoints: Checkpoints::default(),
+            runs: Vec::new(),
+            moved: Vec::new(),
             pending: None,
             leaving: Vec::new(),
             kernel: Vec::new(),
@@ -121,10 +134,6 @@ impl Engine {
     ) -> Result<(), OutputError> {
         let bit = self.outlets.add(name, delivery, filter, output)?;
         self.rings.values_mut().for_each(|ring| ring.began &= !bit);
-        if let Some(pending) = &mut self.pending {
-            // The held event is older than this output, which starts after it.
-            pending.done |= bit;
-        }
         Ok(())
     }
 
@@ -183,14 +192,13 @@ impl Engine {
 
     fn insert(&mut self, mut ring: Ring, source: Box<dyn Source>) -> SourceId {
         ring.first = source.resume_point();
+        ring.read = ring.first;
         self.id = self.id.wrapping_add(1);
         let id = self.merge.add(source);
         self.by_uuid.insert(ring.uuid(), id);
         let ring = self.rings.entry(id).or_insert(ring);
-        if self.pending.is_none() {
-            // At once, also for a ring that stays empty; a busy output is notified later.
-            self.outlets.begin(&mut ring.began, ring.shapes.origin());
-        }
+        // At once, also for a ring that stays empty; a busy output is notified later.
+        self.outlets.begin(&mut ring.began, ring.shapes.origin());
         id
     }
 
@@ -244,6 +252,11 @@ impl Engine {
         outlets.find_map(|outlet| outlet.failed.take())
     }
 
+    /// Returns whether an output with required delivery cannot continue.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.outlets.iter().any(|outlet| outlet.is_required() && outlet.failed.is_some())
+    }
+
     /// Takes the notes since the last call.
     pub fn notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
@@ -267,7 +280,7 @@ impl Engine {
     /// Returns whether everything that was read is delivered.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.checkpoints.is_empty() && self.pending.is_none()
+        self.is_level() && self.outlets.iter().all(|outlet| outlet.places.is_settled())
     }
 
     /// Returns the status of all rings.

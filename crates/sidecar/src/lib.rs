@@ -18,8 +18,9 @@
 //!
 //! A record of a drop ring leaves its ring only when every output that promises delivery has
 //! delivered it. So it is delivered at least once, whichever process is killed, and its [key]
-//! identifies duplicates. If such an output is down, reading stops: memory stays bounded, the rings
-//! fill, and their own policy decides and reports what is lost.
+//! identifies duplicates. Each such output has its own place in each ring. If one is down, the others
+//! go on, and what it lacks stays in the rings: memory stays bounded, the rings fill, and their own
+//! policy decides and reports what is lost. A buffer on disk takes it where the rings are too small.
 //!
 //! An overwrite ring waits for no reader. It is observed, and exactly the records that were evicted
 //! before they were read are reported as lost; the position is saved in a file, and a new process
@@ -41,7 +42,9 @@ pub use config::filter::Filter;
 pub use config::rule::{On, Rule};
 pub use config::{Config, ConfigError};
 pub use engine::turn::Turn;
-pub use engine::{AttachFailure, Dropped, Engine, Note, OutputStatus, RingFigures, RingStatus};
+pub use engine::{
+    AttachFailure, Dropped, Engine, Note, OutputStatus, Removed, RingFigures, RingStatus,
+};
 pub use limits::raise_limits;
 pub use run::{End, PositionsError, Reload, Sidecar, StartError};
 pub use signals::Signals;

@@ -1,12 +1,12 @@
 //! The sidecar: the engine with its inputs, its configuration and its files.
 
 mod damaged;
+mod drain;
 mod inputs;
 mod outputs;
 mod own;
 mod positions;
 mod recorder;
-mod replace;
 mod status;
 
 pub use positions::PositionsError;
@@ -18,10 +18,9 @@ use crate::signals::Signals;
 use inputs::Inputs;
 use outputs::Outputs;
 use perfring_consumer::{ClockError, install_sigbus_handler};
-use perfring_export::OutputError;
+use perfring_export::{OutputError, replace};
 use positions::Positions;
 use recorder::Recorder;
-use replace::replace;
 use std::io;
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -67,7 +66,7 @@ pub enum StartError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum End {
-    /// A signal asked for it.
+    /// A signal asked for it: what the rings held then is delivered, as far as time allowed.
     Signal(i32),
     /// All that was present is read and delivered: only after [`Sidecar::once`].
     Drained,
@@ -168,10 +167,13 @@ impl Sidecar {
         &self.engine
     }
 
-    /// Runs until it is asked to end, or cannot continue; then delivers what was read, within the
-    /// deadline of the configuration. Passes its messages to `say`.
+    /// Runs until it is asked to end, or cannot continue; then delivers what the rings hold, within the
+    /// deadlines of the configuration. Passes its messages to `say`.
     pub fn run(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> End {
         let ended = self.work(signals, reload, say);
+        if let End::Signal(_) = ended {
+            self.drain(say);
+        }
         let deadline = Instant::now() + self.config.settings.shutdown();
         let errors = self.engine.close(deadline);
         self.report_notes(say);
@@ -180,6 +182,9 @@ impl Sidecar {
             say(&error.to_string());
         }
         self.write_status(say);
+        if matches!(ended, End::Signal(_)) && self.config.settings.log_interval_seconds > 0 {
+            self.report_end(say);
+        }
         let mut first = None;
         for error in errors {
             let reported = match &ended {
@@ -224,7 +229,8 @@ impl Sidecar {
             match turn {
                 Turn::More => {}
                 Turn::Empty => {
-                    if heads.as_ref().is_some_and(|heads| self.engine.is_past(heads)) {
+                    let is_past = |heads| self.engine.is_past(heads) && self.engine.is_level();
+                    if heads.as_ref().is_some_and(is_past) {
                         return End::Drained;
                     }
                     let held = !self.engine.is_settled();

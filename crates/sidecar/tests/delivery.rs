@@ -76,7 +76,7 @@ fn a_record_leaves_its_ring_once_every_output_that_promises_has_delivered_it() {
 }
 
 #[test]
-fn when_a_required_output_is_down_reading_stops_and_the_ring_reports_losses() {
+fn when_a_required_output_is_down_the_others_go_on_and_the_ring_keeps_what_it_lacks() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "one", Policy::Drop);
     let path = dir.path().join("one");
@@ -86,21 +86,116 @@ fn when_a_required_output_is_down_reading_stops_and_the_ring_reports_losses() {
         engine(&[("first", Delivery::Required, &first), ("down", Delivery::Required, &down)]);
     attach(&mut engine, &path);
     let written = publish(&mut producer, 0..10_000);
-    until(&mut engine, "it is stalled", |engine| engine.turn() == perfring_sidecar::Turn::Stalled);
-    for _ in 0..100 {
-        assert_eq!(engine.turn(), perfring_sidecar::Turn::Stalled);
-    }
-    // The record that was offered to the first is held; no other is taken from the ring.
-    assert_eq!((first.records().len(), down.records().len()), (6, 5));
+    until(&mut engine, "the first has all", |_| first.records().len() as u64 == written);
+    assert!(written > 2000 && down.records().len() == 5, "{written}");
     assert_eq!(tail(&path), 0, "delivered records are released with their turn");
+    // In the middle of a turn of the others.
+    down.set(|script| script.room = 100);
+    until(&mut engine, "some more came", |_| down.records().len() == 105);
     down.set(|script| script.room = usize::MAX);
     until(&mut engine, "all came", |_| down.records().len() as u64 == written);
     publish(&mut producer, 10_000..10_001);
-    until(&mut engine, "the next came", |_| down.records().last() == Some(&10_000));
+    until(&mut engine, "the next came", |engine| {
+        down.records().last() == Some(&10_000) && engine.is_settled()
+    });
     for output in [&first, &down] {
         let expected: Vec<u64> = (0..written).chain([10_000]).collect();
         assert_eq!(output.records(), expected);
         assert_eq!(output.lost("full"), 10_000 - written);
+    }
+    assert_eq!(tail(&path), Stat::read(path).unwrap().totals.unwrap().head);
+}
+
+#[test]
+fn when_all_outputs_are_down_reading_stops_and_none_waits_for_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut producer = ring(dir.path(), "one", Policy::Drop);
+    let outputs = [Scripted::ready(), Scripted::ready(), Scripted::ready()];
+    let [a, b, c] = &outputs;
+    let mut engine = engine(&[
+        ("a", Delivery::Required, a),
+        ("b", Delivery::Required, b),
+        ("c", Delivery::Required, c),
+    ]);
+    attach(&mut engine, &dir.path().join("one"));
+    for (room, output) in [3, 5, 5].into_iter().zip(&outputs) {
+        output.set(|script| script.room = room);
+    }
+    let written = publish(&mut producer, 0..1000);
+    for _ in 0..100 {
+        engine.turn();
+    }
+    assert_eq!(outputs.each_ref().map(|output| output.records().len()), [3, 5, 5]);
+    // Each of them comes back first, whichever of them held the event.
+    for output in &outputs {
+        output.set(|script| script.room = usize::MAX);
+        until(&mut engine, "it has all", |_| output.records().len() as u64 == written);
+    }
+    until(&mut engine, "all is delivered", |engine| engine.is_settled());
+    for output in &outputs {
+        assert_eq!(output.records(), (0..written).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn outputs_that_stall_at_random_get_each_record_of_all_rings_once_and_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rng = perfring_testkit::rng::Rng::new(7);
+    let names = ["a", "b", "c"];
+    let mut producers = names.map(|name| ring(dir.path(), name, Policy::Drop));
+    let outputs = [Scripted::ready(), Scripted::ready(), Scripted::ready()];
+    let [a, b, c] = &outputs;
+    let mut engine = engine(&[
+        ("a", Delivery::Required, a),
+        ("b", Delivery::Required, b),
+        ("c", Delivery::Required, c),
+    ]);
+    names.iter().for_each(|name| attach(&mut engine, &dir.path().join(name)));
+    outputs.iter().for_each(|output| output.set(|script| script.prompt = false));
+    let (mut written, mut n, mut behind) = (Vec::new(), 0, 0);
+    for _ in 0..3000 {
+        for output in &outputs {
+            let (room, deliver) = (rng.below(60) as usize, rng.below(80) as usize);
+            output.set(|script| {
+                script.room = if room < 20 { 0 } else { room };
+                drop(script.held.drain(..deliver.min(script.held.len())));
+            });
+        }
+        for _ in 0..rng.below(40) {
+            n += 1;
+            let which = rng.below(3) as usize;
+            if producers[which].publish(&(n as u64).to_ne_bytes()).is_ok() {
+                written.push(n as u64);
+            }
+        }
+        engine.turn();
+        behind += engine.outputs().filter(|output| output.is_behind).count();
+    }
+    outputs.iter().for_each(|output| {
+        output.set(|script| (script.room, script.prompt) = (usize::MAX, true));
+        output.set(|script| script.held.clear());
+    });
+    until(&mut engine, "all is delivered", |engine| {
+        outputs.iter().all(|output| output.records().len() >= written.len()) && engine.is_settled()
+    });
+    eprintln!("{} records, {behind} times an output was behind", written.len());
+    assert!(behind > 1000 && written.len() > 20_000);
+    for output in &outputs {
+        let mut came = output.records();
+        came.sort_unstable();
+        assert_eq!(came, written);
+        for name in names {
+            let of_one = |reported: &Reported| match reported {
+                Reported::Record(ring, pos, _) if ring == name => Some(*pos),
+                _ => None,
+            };
+            let places: Vec<u64> = output.reported().iter().filter_map(of_one).collect();
+            assert!(places.is_sorted(), "{name}");
+        }
+    }
+    for name in names {
+        let totals = Stat::read(dir.path().join(name)).unwrap().totals.unwrap();
+        assert_eq!(totals.tail, totals.head);
     }
 }
 
@@ -155,7 +250,7 @@ fn an_output_that_fails_keeps_what_it_did_not_deliver_in_the_ring() {
     until(&mut engine, "three came", |engine| engine.is_settled() && bad.records().len() == 3);
     bad.set(|script| script.fails = true);
     publish(&mut producer, 3..6);
-    until(&mut engine, "the next came", |_| good.records().len() == 4);
+    until(&mut engine, "the next came", |_| good.records().len() == 6);
     engine.turn();
     let failed = engine.outputs().find(|output| output.name == "bad").unwrap().failed;
     assert!(failed.is_some_and(|error| error.to_string().contains("the script says")));
@@ -304,7 +399,7 @@ fn a_new_output_learns_of_all_rings_and_an_old_one_is_removed_without_affecting_
     attach(&mut engine, &dir.path().join("one"));
     publish(&mut producer, 0..2);
     until(&mut engine, "two came", |_| stays.records().len() == 2);
-    engine.remove_output("old", Instant::now()).unwrap();
+    assert!(engine.remove_output("old", Instant::now()).unwrap().error.is_none());
     engine.add_output("new", Delivery::Required, Default::default(), new.boxed()).unwrap();
     publish(&mut producer, 2..4);
     until(&mut engine, "four came", |_| stays.records().len() == 4);
@@ -322,47 +417,189 @@ fn a_required_output_that_cannot_be_closed_keeps_its_records_in_the_ring() {
     let mut producer = ring(dir.path(), "one", Policy::Drop);
     let path = dir.path().join("one");
     let (stays, goes) = (Scripted::ready(), Scripted::ready());
-    let mut engine =
+    let mut first =
         engine(&[("stays", Delivery::Required, &stays), ("goes", Delivery::Required, &goes)]);
-    attach(&mut engine, &path);
+    attach(&mut first, &path);
     publish(&mut producer, 0..3);
-    until(&mut engine, "three are delivered", |engine| {
+    until(&mut first, "three are delivered", |engine| {
         goes.records().len() == 3 && engine.is_settled()
     });
     goes.set(|script| (script.prompt, script.loses) = (false, true));
     publish(&mut producer, 3..6);
-    until(&mut engine, "six came", |_| goes.records().len() == 6);
-    let error = engine.remove_output("goes", Instant::now()).unwrap_err();
-    assert!(error.to_string().contains("cannot deliver"), "{error}");
+    until(&mut first, "six came", |_| goes.records().len() == 6);
+    let removed = first.remove_output("goes", Instant::now()).unwrap();
+    let error = removed.error.as_ref().unwrap().to_string();
+    assert!(error.contains("cannot deliver"), "{error}");
+    // Its successor gets them, and until then they stay.
+    let comes = Scripted::default();
+    let (required, filter) = (Delivery::Required, Default::default());
+    first.add_successor("goes", required, filter, comes.boxed(), removed).unwrap();
     for _ in 0..3 {
-        engine.turn();
+        first.turn();
     }
-    assert_eq!(engine.outputs().count(), 2, "it is not forgotten");
-    assert_eq!(engine.close(Instant::now()).len(), 1);
-    drop(engine);
+    assert_eq!((first.close(Instant::now()).len(), comes.records().len()), (0, 0));
+    drop(first);
     assert_eq!(next(&path), Some(3));
 }
 
 #[test]
-fn the_record_that_an_output_had_no_room_for_is_not_skipped_by_its_successor() {
+fn the_successor_of_a_stuck_output_goes_on_where_it_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "one", Policy::Drop);
     let path = dir.path().join("one");
-    let (first, old) = (Scripted::ready(), Scripted::ready());
-    old.set(|script| script.room = 3); // the beginning and two records
+    for (alone, delivered) in [(true, 0), (true, 2), (true, 3), (false, 1), (false, 3)] {
+        let (other, old, new) = (Scripted::ready(), Scripted::ready(), Scripted::ready());
+        let mut engine = engine(&[("old", Delivery::Required, &old)]);
+        if !alone {
+            let filter = Default::default();
+            engine.add_output("other", Delivery::Required, filter, other.boxed()).unwrap();
+        }
+        attach(&mut engine, &path);
+        until(&mut engine, "it began", |_| old.reported().len() == 1);
+        old.set(|script| (script.room, script.prompt) = (3, false)); // three records
+        publish(&mut producer, 0..5);
+        until(&mut engine, "the third is taken", |_| old.records().len() == 3);
+        for _ in 0..10 {
+            engine.turn();
+        }
+        old.set(|script| drop(script.held.drain(..delivered)));
+        let removed = engine.remove_output("old", Instant::now()).unwrap();
+        publish(&mut producer, 5..7);
+        let (required, filter) = (Delivery::Required, Default::default());
+        engine.add_successor("old", required, filter, new.boxed(), removed).unwrap();
+        until(&mut engine, "the rest came", |engine| {
+            new.records().last() == Some(&6) && engine.is_settled()
+        });
+        assert_eq!(new.reported()[0], Reported::Began("one".into()));
+        let mut all = old.records()[..delivered].to_vec();
+        all.extend(new.records());
+        assert_eq!(all, (0..7).collect::<Vec<_>>(), "alone: {alone}, {delivered} delivered");
+        assert_eq!(other.records(), if alone { vec![] } else { (0..7).collect() });
+        assert_eq!(tail(&path), Stat::read(path.clone()).unwrap().totals.unwrap().head);
+    }
+}
+
+#[test]
+fn an_output_that_is_behind_gets_the_rest_of_a_removed_ring_and_then_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("one");
+    let mut producer = ring(dir.path(), "one", Policy::Drop);
+    let (all, down) = (Scripted::ready(), Scripted::ready());
     let mut engine =
-        engine(&[("first", Delivery::Required, &first), ("old", Delivery::Required, &old)]);
+        engine(&[("all", Delivery::Required, &all), ("down", Delivery::Required, &down)]);
     attach(&mut engine, &path);
-    publish(&mut producer, 0..5);
-    until(&mut engine, "the third is held", |_| first.records().len() == 3);
-    // With no room until the deadline it stays as it is; with room it gets that record first.
-    assert!(engine.remove_output("old", Instant::now()).is_err() && !old.0.borrow().closed);
-    old.set(|script| script.room = 1);
-    engine.remove_output("old", Instant::now() + Duration::from_secs(60)).unwrap();
-    let new = Scripted::ready();
-    engine.add_output("new", Delivery::Required, Default::default(), new.boxed()).unwrap();
-    until(&mut engine, "the rest came", |_| new.records().len() == 2);
-    assert_eq!((old.records(), new.records()), (vec![0, 1, 2], vec![3, 4]));
+    down.set(|script| script.room = 1);
+    let uuid = engine.rings().next().unwrap().origin.uuid;
+    publish(&mut producer, 0..100);
+    drop(producer);
+    until(&mut engine, "the other has all", |_| all.records().len() == 100);
+    std::fs::remove_file(&path).unwrap();
+    engine.file_removed(&uuid);
+    for _ in 0..20 {
+        engine.turn();
+    }
+    assert_eq!(engine.rings().count(), 1);
+    down.set(|script| script.room = usize::MAX);
+    until(&mut engine, "it is released", |engine| engine.rings().count() == 0);
+    for output in [&all, &down] {
+        assert_eq!(output.records(), (0..100).collect::<Vec<_>>());
+        assert_eq!(output.reported().last(), Some(&Reported::Ended("one".into())));
+    }
+}
+
+#[test]
+fn outputs_that_are_replaced_at_random_miss_and_repeat_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rng = perfring_testkit::rng::Rng::new(11);
+    let names = ["a", "b"];
+    let mut producers = names.map(|name| ring(dir.path(), name, Policy::Drop));
+    let mut outputs: [Vec<Scripted>; 2] = std::array::from_fn(|_| vec![Scripted::ready()]);
+    let [a, b] = outputs.each_ref().map(|all| all[0].clone());
+    let mut engine = engine(&[("a", Delivery::Required, &a), ("b", Delivery::Required, &b)]);
+    names.iter().for_each(|name| attach(&mut engine, &dir.path().join(name)));
+    outputs.iter().for_each(|all| all[0].set(|script| script.prompt = false));
+    // Numbers of delivered records, of each output.
+    let mut delivered = [Vec::new(), Vec::new()];
+    let (mut written, mut n, mut replaced) = (Vec::new(), 0u64, 0);
+    let deliver = |output: &Scripted, into: &mut Vec<u64>, count: usize| {
+        let records = output.records();
+        output.set(|script| {
+            let count = count.min(script.held.len());
+            let done: Vec<u64> = script.held.drain(..count).collect();
+            let number = |reported: &(usize, &Reported)| match reported.1 {
+                Reported::Record(..) => Some(()),
+                _ => None,
+            };
+            // All that it took has a number, in their order.
+            let from = script.reported.len() - script.held.len() - done.len();
+            let before = script.reported[..from].iter().enumerate();
+            let before = before.filter_map(|reported| number(&reported)).count();
+            let of = script.reported[from..from + done.len()].iter().enumerate();
+            let now = of.filter_map(|reported| number(&reported)).count();
+            into.extend(&records[before..before + now]);
+        });
+    };
+    for _ in 0..4000 {
+        for (all, into) in outputs.iter().zip(&mut delivered) {
+            let output = all.last().unwrap();
+            let room = rng.below(50) as usize;
+            output.set(|script| script.room = if room < 15 { 0 } else { room });
+            deliver(output, into, rng.below(60) as usize);
+        }
+        for _ in 0..rng.below(30) {
+            n += 1;
+            if producers[rng.below(2) as usize].publish(&n.to_ne_bytes()).is_ok() {
+                written.push(n);
+            }
+        }
+        engine.turn();
+        let which = rng.below(20) as usize;
+        if let Some(name) = names.get(which) {
+            replaced += 1;
+            let removed = engine.remove_output(name, Instant::now()).unwrap();
+            let next = Scripted::default();
+            let (required, filter) = (Delivery::Required, Default::default());
+            engine.add_successor(name, required, filter, next.boxed(), removed).unwrap();
+            outputs[which].push(next);
+        }
+    }
+    for all in &outputs {
+        all.last().unwrap().set(|script| script.room = usize::MAX);
+    }
+    until(&mut engine, "all is delivered", |engine| {
+        for (all, into) in outputs.iter().zip(&mut delivered) {
+            deliver(all.last().unwrap(), into, usize::MAX);
+        }
+        delivered.iter().all(|all| all.len() >= written.len()) && engine.is_settled()
+    });
+    eprintln!("{} records, {replaced} replacements", written.len());
+    for mut all in delivered {
+        all.sort_unstable();
+        assert_eq!(all, written);
+    }
+}
+
+#[test]
+fn what_an_overwrite_ring_loses_of_a_slow_output_is_reported_to_it_alone_and_exactly() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut producer = ring(dir.path(), "flight", Policy::Overwrite);
+    let (all, down) = (Scripted::ready(), Scripted::ready());
+    let mut engine =
+        engine(&[("all", Delivery::Required, &all), ("down", Delivery::Required, &down)]);
+    attach(&mut engine, &dir.path().join("flight"));
+    down.set(|script| script.room = 10);
+    for n in 0..100 {
+        publish(&mut producer, 1000 * n..1000 * n + 1000);
+        until(&mut engine, "the other has it", |_| all.records().last() == Some(&(1000 * n + 999)));
+    }
+    down.set(|script| script.room = usize::MAX);
+    publish(&mut producer, 100_000..100_001);
+    until(&mut engine, "it has the last", |engine| {
+        down.records().last() == Some(&100_000) && engine.is_settled()
+    });
+    assert_eq!((all.records().len(), all.lost("lapped")), (100_001, 0));
+    let (came, lost) = (down.records().len() as u64, down.lost("lapped"));
+    assert!(lost > 90_000 && came + lost == 100_001, "{came} came, {lost} lost");
 }
 
 #[test]

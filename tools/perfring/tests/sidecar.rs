@@ -69,6 +69,28 @@ impl Rings {
         Live::of(command)
     }
 
+    /// A disk with room for 512 KiB, if one may be mounted.
+    fn disk(&self) -> Option<Disk> {
+        let disk = self.path("disk");
+        fs::create_dir(&disk).unwrap();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=512k", "none", &disk])
+            .output()
+            .is_ok_and(|done| done.status.success());
+        if !mounted {
+            let why = "only root may mount a small disk to fill";
+            assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "{why}");
+            eprintln!("SKIPPED: {why}");
+        }
+        mounted.then_some(Disk(disk))
+    }
+
+    /// A ring with room for some hundred thousand records.
+    fn large_ring(&self, name: &str) -> Producer {
+        let options = Options { size: 16 << 20, time: true, ..Options::default() };
+        Producer::create(self.place.path("rings").join(name), &options).unwrap()
+    }
+
     fn said(&self) -> String {
         fs::read_to_string(self.path("said")).unwrap_or_default()
     }
@@ -87,6 +109,15 @@ impl Rings {
             json_lines(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
         };
         files.iter().flat_map(whole).collect()
+    }
+}
+
+/// A small disk, unmounted at the end.
+struct Disk(String);
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
@@ -227,7 +258,7 @@ fn sigterm_delivers_what_was_read_and_the_next_one_continues_there() {
     publish(&mut drops, 10, 15);
     until("five more come", || rings.lines("out").len() == 25);
     first.signal(Signal::SIGTERM);
-    assert_eq!(rings_end(first).2, 143);
+    assert_eq!(rings_end(first).2, 0);
     // While no process reads, the overwrite ring wraps several times.
     publish(&mut drops, 15, 20);
     publish(&mut flight, 10, 10_000);
@@ -250,6 +281,128 @@ fn sigterm_delivers_what_was_read_and_the_next_one_continues_there() {
 }
 
 #[test]
+fn an_output_on_a_full_disk_holds_up_no_other_and_sighup_repairs_it() {
+    const ALL: u64 = 100_000;
+    let rings = Rings::new();
+    let Some(Disk(disk)) = &rings.disk() else { return };
+    let mut producer = rings.large_ring("one");
+    let (stuck, healthy, config) =
+        (format!("{disk}/stuck.jsonl"), rings.path("healthy.jsonl"), rings.path("sidecar.toml"));
+    let write_config = |stuck: &str| {
+        let output =
+            |name, path| format!("[[output]]\ntype = \"json\"\nname = {name:?}\npath = {path:?}\n");
+        fs::write(&config, output("stuck", stuck) + &output("healthy", &healthy)).unwrap();
+    };
+    write_config(&stuck);
+    let live = rings.sidecar(&["--config", &config]);
+    publish(&mut producer, 0, ALL / 2);
+    let count = |name: &str| rings.lines(name).len() as u64;
+    until("the healthy one has half", || count("healthy") == ALL / 2);
+    until("the disk is full", || rings.said().contains("No space left on device"));
+    publish(&mut producer, ALL / 2, ALL);
+    until("the healthy one has all", || count("healthy") == ALL);
+    let mended = rings.path("mended.jsonl");
+    write_config(&mended);
+    live.signal(Signal::SIGHUP);
+    until("it is applied", || rings.said().contains("was reloaded"));
+    let path = rings.place.path("rings").join("one");
+    until("all is released", || {
+        let totals = Stat::read(path.clone()).unwrap().totals.unwrap();
+        totals.tail == totals.head
+    });
+    live.signal(Signal::SIGTERM);
+    assert_eq!(rings_end(live).2, 0, "{}", rings.said());
+    let before = fs::read_to_string(&stuck).unwrap();
+    assert!(before.ends_with('\n') && before.len() > 400 << 10, "it is truncated to whole lines");
+    let before = json_lines(&before);
+    let after = rings.lines("mended");
+    eprintln!("{} lines before, {} after", before.len(), after.len());
+    assert_eq!((before.len() + after.len()) as u64, ALL, "none is lost, and none doubled");
+    let texts = |lines: &[Value]| -> Vec<String> {
+        lines.iter().map(|line| line["text"].as_str().unwrap().to_owned()).collect()
+    };
+    let all: Vec<String> = [texts(&before), texts(&after)].concat();
+    assert!(all.iter().cloned().eq((0..ALL).map(text)) && texts(&rings.lines("healthy")) == all);
+}
+
+#[test]
+fn a_buffer_takes_what_a_stuck_output_lacks_and_a_small_ring_goes_on() {
+    const ALL: u64 = 50_000;
+    let rings = Rings::new();
+    let Some(Disk(disk)) = &rings.disk() else { return };
+    let (mut producer, config) = (rings.ring("one", Policy::Drop), rings.path("sidecar.toml"));
+    let (stuck, healthy) = (format!("{disk}/stuck.jsonl"), rings.path("healthy.jsonl"));
+    let buffer = rings.path("buffer");
+    let text_of = format!(
+        "[[output]]\ntype = \"json\"\nname = \"stuck\"\npath = {stuck:?}\n\
+         buffer = {{ path = {buffer:?} }}\n\
+         [[output]]\ntype = \"json\"\nname = \"healthy\"\npath = {healthy:?}\n"
+    );
+    fs::write(&config, text_of).unwrap();
+    let live = rings.sidecar(&["--config", &config]);
+    // The ring has room for some two thousand of them.
+    for n in 0..ALL {
+        until("there is room", || producer.publish(text(n).as_bytes()).is_ok());
+    }
+    until("the healthy one has all", || {
+        records(&rings.lines("healthy"), "one").len() as u64 == ALL
+    });
+    assert!(rings.said().contains("No space left on device"), "{}", rings.said());
+    let path = rings.place.path("rings").join("one");
+    until("the ring is empty", || {
+        let totals = Stat::read(path.clone()).unwrap().totals.unwrap();
+        totals.tail == totals.head
+    });
+    let written = json_lines(&fs::read_to_string(&stuck).unwrap().rsplit_once('\n').unwrap().0);
+    assert!((written.len() as u64) < ALL / 2, "{}", written.len());
+    // Killed, the disk mended: the rest comes out of the buffer.
+    let mut live = live;
+    live.child.kill().unwrap();
+    live.child.wait().unwrap();
+    let more = std::process::Command::new("mount")
+        .args(["-o", "remount,size=64m", disk])
+        .status()
+        .unwrap();
+    assert!(more.success());
+    let live = rings.sidecar(&["--config", &config]);
+    let texts = || -> Vec<String> {
+        let whole = fs::read_to_string(&stuck).unwrap();
+        let lines = json_lines(whole.rsplit_once('\n').map_or("", |(whole, _)| whole));
+        records(&lines, "one").into_values().collect()
+    };
+    until("it has all", || texts().len() as u64 == ALL);
+    assert!(texts().into_iter().eq((0..ALL).map(text)));
+    live.signal(Signal::SIGTERM);
+    assert_eq!(rings_end(live).2, 0);
+}
+
+#[test]
+fn sigterm_reads_what_the_rings_hold_and_a_second_one_ends_at_once() {
+    const ALL: u64 = 200_000;
+    let rings = Rings::new();
+    let mut producer = rings.large_ring("one");
+    publish(&mut producer, 0, ALL);
+    let out = format!("json:{}", rings.path("out.jsonl"));
+    let live = rings.sidecar(&["--output", &out]);
+    until("it reads", || len(&rings.path("out.jsonl")) > 0);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(rings_end(live).2, 0);
+    assert_eq!(rings.lines("out").len() as u64, ALL, "{}", rings.said());
+    let said = rings.said();
+    let last = said.lines().next_back().unwrap();
+    assert!(last.contains("200000 records, 0 lost") && last.ends_with("nothing is left"), "{said}");
+    // One that cannot deliver takes its time, if it is let.
+    publish(&mut producer, ALL, ALL + 100_000);
+    let mut live = rings.sidecar(&["--output", "json:-", "--drain", "1h"]);
+    assert!(live.line().contains(&text(ALL)));
+    live.signal(Signal::SIGTERM);
+    until("it has the first", || rings.said().contains("for at most 1h"));
+    live.signal(Signal::SIGTERM);
+    until("it ends", || live.child.try_wait().unwrap().is_some());
+    assert_eq!(live.child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
 fn rings_per_cpu_are_forwarded_like_any_others() {
     let rings = Rings::new();
     let options = Options { time: true, ..Options::per_cpu() };
@@ -264,7 +417,7 @@ fn rings_per_cpu_are_forwarded_like_any_others() {
     publish(100, 200);
     until("a hundred more come", || rings.lines("out").len() == 200);
     sidecar.signal(Signal::SIGTERM);
-    assert_eq!(rings_end(sidecar).2, 143);
+    assert_eq!(rings_end(sidecar).2, 0);
     let lines = rings.lines("out");
     assert!(lines.iter().all(|line| line["ring"].as_str().unwrap().starts_with("cpu")));
     let texts: BTreeSet<_> = lines.iter().map(|line| line["text"].as_str().unwrap()).collect();
@@ -302,7 +455,7 @@ fn sighup_applies_changes_and_refuses_an_invalid_configuration() {
     publish(&mut producer, 3, 4);
     until("one has it", || rings.lines("b.jsonl").len() == 2);
     live.signal(Signal::SIGTERM);
-    assert_eq!(rings_end(live).2, 143);
+    assert_eq!(rings_end(live).2, 0);
     assert_eq!(rings.lines("a.jsonl").len(), 3);
 }
 
@@ -405,7 +558,7 @@ fn a_slow_reader_of_stdout_does_not_delay_the_end() {
     let config = rings.path("sidecar.toml");
     let status = rings.path("status");
     let says = format!(
-        "shutdown_seconds = 0\nstatus = {status:?}\nstatus_interval_seconds = 0\n\
+        "drain = \"0s\"\nshutdown_seconds = 0\nstatus = {status:?}\nstatus_interval_seconds = 0\n\
          [[output]]\ntype = \"json\"\n"
     );
     fs::write(&config, says).unwrap();
@@ -422,7 +575,14 @@ fn a_slow_reader_of_stdout_does_not_delay_the_end() {
     });
     live.signal(Signal::SIGTERM);
     let Live { child, .. } = &mut { live };
-    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let last = rings.said().lines().rfind(|line| line.contains("left:")).map(str::to_owned);
+    let stat = Stat::read(path.clone()).unwrap().totals.unwrap();
+    let left = format!(
+        "1 rings: 1500 records, 0 lost, {0} bytes to deliver; json:",
+        stat.head - stat.tail
+    );
+    assert!(last.is_some_and(|last| last.contains(&left) && last.ends_with(" bytes in one")));
     assert!(rings.said().contains("could not be written before the deadline"), "{}", rings.said());
     // What was not written is still in the ring, to the last record.
     let rest = run(&["sidecar", &rings.dir(), "--output", "json:-", "--once"], b"");
@@ -454,7 +614,7 @@ fn the_second_of_two_on_one_directory_reports_it_and_takes_over() {
         all.len() == 4
     });
     second.signal(Signal::SIGTERM);
-    assert_eq!(rings_end(second).2, 143);
+    assert_eq!(rings_end(second).2, 0);
 }
 
 #[test]
@@ -480,7 +640,7 @@ fn rings_come_and_go_and_are_removed_once_they_are_read() {
         until("it is removed", || !Path::exists(&path));
     }
     live.signal(Signal::SIGTERM);
-    assert_eq!(rings_end(live).2, 143);
+    assert_eq!(rings_end(live).2, 0);
     assert_eq!(rings.lines("out").len(), 30, "{}", rings.said());
     assert_eq!(rings.said().matches("was read, and its producers ended: removed").count(), 3);
 }
@@ -488,25 +648,7 @@ fn rings_come_and_go_and_are_removed_once_they_are_read() {
 #[test]
 fn a_full_disk_is_reported_and_nothing_is_lost() {
     let rings = Rings::new();
-    let disk = rings.path("disk");
-    fs::create_dir(&disk).unwrap();
-    let mounted = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=512k", "none", &disk])
-        .output()
-        .is_ok_and(|done| done.status.success());
-    if !mounted {
-        let why = "only root may mount a small disk to fill";
-        assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "{why}");
-        eprintln!("SKIPPED: {why}");
-        return;
-    }
-    struct Unmount(String);
-    impl Drop for Unmount {
-        fn drop(&mut self) {
-            let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
-        }
-    }
-    let _unmount = Unmount(disk.clone());
+    let Some(Disk(disk)) = &rings.disk() else { return };
     let filler = format!("{disk}/filler");
     fs::write(&filler, vec![0; 480 << 10]).unwrap();
     let mut producer = rings.ring("one", Policy::Drop);
@@ -527,9 +669,51 @@ fn a_full_disk_is_reported_and_nothing_is_lost() {
         whole.ends_with('\n') && records(&json_lines(&whole), "one").len() as u64 == sent + 1
     });
     live.signal(Signal::SIGTERM);
-    assert_eq!(rings_end(live).2, 143);
+    assert_eq!(rings_end(live).2, 0);
     let lines = json_lines(&fs::read_to_string(&out).unwrap());
     assert_eq!(lines.len() as u64, sent + 1, "none twice, none torn");
+}
+
+#[test]
+fn after_sigkill_outputs_that_write_files_go_on_beside_their_last_ones() {
+    let rings = Rings::new();
+    let mut producer = rings.ring("one", Policy::Drop);
+    let outputs = [("recording", "run.perfrec"), ("perfetto", "run.pftrace"), ("ctf", "run")];
+    let flags = outputs.map(|(kind, name)| format!("{kind}:{}", rings.path(name)));
+    let args: Vec<&str> = flags.iter().flat_map(|flag| ["--output", flag]).collect();
+    let path = rings.place.path("rings").join("one");
+    for life in 0..3 {
+        let mut live = rings.sidecar(&args);
+        publish(&mut producer, 1000 * life, 1000 * (life + 1));
+        until("all is delivered", || {
+            let totals = Stat::read(path.clone()).unwrap().totals.unwrap();
+            totals.tail == totals.head
+        });
+        live.child.kill().unwrap();
+        live.child.wait().unwrap();
+        // As if the machine had died in the middle of a write.
+        let last = rings.path(if life == 0 { "run.perfrec" } else { "run.000002.perfrec" });
+        if life < 2 {
+            let mut torn = fs::read(&last).unwrap();
+            torn.extend(b"PFRB half a block");
+            fs::write(&last, torn).unwrap();
+        }
+    }
+    let mut came = Vec::new();
+    for name in ["run.perfrec", "run.000002.perfrec", "run.000003.perfrec"] {
+        let mut reader =
+            perfring_export::recording::Reader::open(rings.path(name).as_ref()).unwrap();
+        while let Ok(Some(event)) = reader.next() {
+            if let perfring_export::What::Record(record) = event.what {
+                came.push(String::from_utf8(record.bytes.to_vec()).unwrap());
+            }
+        }
+    }
+    came.dedup();
+    assert_eq!(came, (0..3000).map(text).collect::<Vec<_>>());
+    for name in ["run.pftrace", "run.000002.pftrace", "run.000003.pftrace", "run.000003"] {
+        assert!(Path::new(&rings.path(name)).exists(), "{name}: {}", rings.said());
+    }
 }
 
 #[test]
@@ -537,9 +721,29 @@ fn wrong_usage_has_a_message_and_the_example_is_right() {
     run(&["sidecar", "/nowhere", "--output", "fax:1"], b"")
         .refuses(2, "\"fax\" is not a type of output");
     run(&["sidecar", "/nowhere"], b"").refuses(2, "there is no output");
-    run(&["sidecar", "/nowhere", "-o", "json:/nowhere/x.jsonl"], b"").refuses(1, "cannot write to");
+    let bare = run(&["sidecar", "/nowhere", "-o", "json:-", "--drain", "10"], b"");
+    bare.refuses(2, "write it with a unit, like 10s");
+    run(&["sidecar", "/nowhere", "-o", "json:/nowhere/x.jsonl"], b"")
+        .refuses(2, "json: the directory /nowhere of /nowhere/x.jsonl does not exist: create it");
+    let place = Place::new();
+    let file = place.path("x.jsonl");
+    let other = place.0.path().join(".").join("x.jsonl");
+    let [file, other] = [&file, &other].map(|path| format!("json:{}", path.display()));
+    run(&["sidecar", "/nowhere", "-o", &file, "-o", &other, "--check"], b"")
+        .refuses(2, "the outputs \"json\" and \"json-2\" both write to");
+    // The example, with directories that are there.
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar.toml");
-    let done = run(&["sidecar", "--config", example, "--check"], b"");
+    let root = place.0.path().to_str().unwrap();
+    let text = fs::read_to_string(example).unwrap();
+    let text = text
+        .replace("\"/var", &format!("\"{root}/var"))
+        .replace("\"/run", &format!("\"{root}/run"));
+    for dir in ["var/log/perfring", "var/lib/perfring", "run/perfring"] {
+        fs::create_dir_all(place.path(dir)).unwrap();
+    }
+    let example = place.path("sidecar.toml");
+    fs::write(&example, text).unwrap();
+    let done = run(&["sidecar", "--config", example.to_str().unwrap(), "--check"], b"");
     assert_eq!(done.code(), 0, "{}", done.err());
     assert!(done.err().contains("reads all rings in"), "{}", done.err());
 }

@@ -1,5 +1,6 @@
 //! A file of lines, and the finished files before it.
 
+use crate::replace::{directory, numbered};
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::fs::{self, TryLockError};
@@ -124,6 +125,15 @@ impl File {
         Ok(())
     }
 
+    /// Removes the last bytes again, if they are all in the current file.
+    pub(super) fn take_back(&mut self, bytes: u64) -> io::Result<()> {
+        if self.is_regular && bytes > 0 && bytes <= self.len {
+            self.file.set_len(self.len - bytes)?;
+            self.len -= bytes;
+        }
+        Ok(())
+    }
+
     /// Finishes a file that has reached its age, when all lines are complete.
     pub(super) fn rotate_if_old(&mut self) -> io::Result<()> {
         if self.len > 0 && self.is_old() { self.rotate() } else { Ok(()) }
@@ -214,24 +224,6 @@ fn to_line_end(lines: &[u8], room: usize) -> usize {
     let from = room.saturating_sub(1);
     let rest = lines.get(from..).unwrap_or_default();
     rest.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |at| from + at + 1)
-}
-
-fn directory(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
-/// Returns `events.000017.jsonl` for `events.jsonl`.
-fn numbered(path: &Path, number: u64) -> PathBuf {
-    let mut name = path.file_stem().unwrap_or_default().to_owned();
-    name.push(format!(".{number:06}"));
-    if let Some(ending) = path.extension() {
-        name.push(".");
-        name.push(ending);
-    }
-    path.with_file_name(name)
 }
 
 /// Returns the finished files and their numbers, oldest first.

@@ -2,8 +2,10 @@
 
 use super::file::{File, Options};
 use super::pipe::Pipe;
+use crate::draft::waits;
 use crate::event::{Event, What};
 use crate::output::{Figures, Output, OutputError, Took};
+use crate::tries::Tries;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -14,8 +16,8 @@ const CHUNK: usize = 256 << 10;
 const FULL: usize = 4 << 20;
 /// Bytes that are delivered as one piece; a line may exceed it.
 const PIECE: usize = 16 << 10;
-/// The first and the longest pause between attempts to write.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// The pause between attempts to write at the end.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// JSON lines to stdout or to files, see the [module](super).
 ///
@@ -69,13 +71,6 @@ struct Piece {
     /// Where they end in the held lines.
     start: usize,
     end: usize,
-}
-
-/// When to try again to write.
-#[derive(Debug, Default)]
-struct Tries {
-    pause: Duration,
-    next: Option<Instant>,
 }
 
 impl JsonLines {
@@ -159,27 +154,10 @@ impl JsonLines {
             To::Pipe(_) => "stdout".to_owned(),
             To::File(file) => file.options.path.display().to_string(),
         };
-        let hint = match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-                "; free some space: writing continues by itself, and nothing is lost before its ring is full"
-            }
-            _ => "; it is tried again",
-        };
         self.figures.retries += 1;
-        self.figures.trouble = Some(format!("cannot write to {place}: {error}{hint}"));
+        self.figures.trouble = Some(waits(&place, error));
         self.tries.failed();
         Ok(())
-    }
-}
-
-impl Tries {
-    fn is_due(&self) -> bool {
-        self.next.is_none_or(|next| Instant::now() >= next)
-    }
-
-    fn failed(&mut self) {
-        self.pause = (2 * self.pause).clamp(PAUSES.0, PAUSES.1);
-        self.next = Instant::now().checked_add(self.pause);
     }
 }
 
@@ -232,7 +210,7 @@ impl Output for JsonLines {
 
     fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
         loop {
-            self.tries.next = None;
+            self.tries.hurry();
             self.write()?;
             if self.pieces.is_empty() {
                 return Ok(());
@@ -243,8 +221,14 @@ impl Output for JsonLines {
             }
             match &self.to {
                 To::Pipe(pipe) if self.figures.trouble.is_none() => pipe.wait(left),
-                _ => std::thread::sleep(PAUSES.0.min(left)),
+                _ => std::thread::sleep(PAUSE.min(left)),
             }
+        }
+        // What is not reported as delivered is delivered by another one: not twice.
+        if let (To::File(file), Some(first)) = (&mut self.to, self.pieces.front())
+            && file.take_back(self.written.saturating_sub(first.start) as u64).is_ok()
+        {
+            self.written = self.written.min(first.start);
         }
         let why = self.figures.trouble.clone().unwrap_or_else(|| "its reader is slow".to_owned());
         let records: u64 = self.pieces.iter().map(|piece| piece.records).sum();

@@ -94,6 +94,11 @@ impl Table {
         Ok(())
     }
 
+    /// Returns the file.
+    pub(super) fn draft(&mut self) -> &mut Draft {
+        self.writer.inner_mut()
+    }
+
     /// Writes the rows that wait, and the end of the file.
     pub(super) fn close(mut self) -> Result<Draft, ParquetError> {
         self.write()?;

@@ -8,6 +8,7 @@ use super::machine::Machine;
 use crate::event::{Event, Loss, Origin, Rec, Totals, What};
 use perfring_consumer::Record;
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -38,11 +39,29 @@ pub struct Reader<R = File> {
     ended: Option<u32>,
     types_bytes: usize,
     origins_seen: u32,
+    /// Numbers rings by their ids, instead of by their order.
+    numbers: Option<Numbers>,
+    /// What was returned last, to be returned again.
+    last: Option<(u32, Given)>,
+    again: bool,
+    /// Where the last complete block ends that may be read.
+    limit: u64,
     seq: u64,
     totals: Totals,
     /// Totals since the last start.
     part: Totals,
     is_over: bool,
+}
+
+/// Returns the number of the ring with this id.
+struct Numbers(Box<Number>);
+
+type Number = dyn FnMut(&[u8; 16]) -> u32;
+
+impl fmt::Debug for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Numbers")
+    }
 }
 
 #[derive(Debug)]
@@ -52,6 +71,7 @@ struct Known {
 }
 
 /// What a frame contributes to the returned events.
+#[derive(Clone, Copy, Debug)]
 enum Given {
     Began,
     Record { from: usize },
@@ -105,6 +125,10 @@ impl<R: Read> Reader<R> {
             ended: None,
             types_bytes: 0,
             origins_seen: 0,
+            numbers: None,
+            last: None,
+            again: false,
+            limit: u64::MAX,
             seq: 0,
             totals: Totals::default(),
             part: Totals::default(),
@@ -125,19 +149,27 @@ impl<R: Read> Reader<R> {
     /// [`ReadError`], once: everything before it is intact, and nothing follows.
     #[allow(clippy::should_implement_trait, reason = "what it gives is borrowed from it")]
     pub fn next(&mut self) -> Result<Option<Event<'_>>, ReadError> {
-        if let Some(id) = self.ended.take() {
+        let again = std::mem::take(&mut self.again).then_some(self.last).flatten();
+        if let Some(id) = self.ended.take_if(|_| again.is_none()) {
             self.forget(id);
         }
         let (id, given) = loop {
+            if let Some(last) = again {
+                break last;
+            }
             if self.is_over {
                 return Ok(None);
             }
             if self.next == self.block.len() {
+                if self.at >= self.limit {
+                    return Ok(None);
+                }
                 self.next_block()?;
             } else if let Some(found) = self.next_frame()? {
                 break found;
             }
         };
+        self.last = Some((id, given));
         // `next_frame` found it.
         let Some(Known { origin, .. }) = self.origins.get(&id) else { return Ok(None) };
         let what = match given {
@@ -167,6 +199,21 @@ impl<R: Read> Reader<R> {
         let seq = self.seq;
         self.seq += 1;
         Ok(Some(Event { seq, origin, what }))
+    }
+
+    /// The next call of [`Reader::next`] returns the same event again.
+    pub(crate) fn repeat(&mut self) {
+        self.again = true;
+    }
+
+    /// Reads no further than to this offset, where a block ends, of a file that still grows.
+    pub(crate) fn limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
+    /// Numbers rings from now on as this function says, by their ids.
+    pub(crate) fn number_by(&mut self, number: impl FnMut(&[u8; 16]) -> u32 + 'static) {
+        self.numbers = Some(Numbers(Box::new(number)));
     }
 
     /// Returns the machine that recorded; of a recording that was appended to, the last one so far.
@@ -322,7 +369,11 @@ impl<R: Read> Reader<R> {
         if self.origins.len() >= ORIGINS_MAX {
             return Err(Bad("it has more rings at a time than this program can read"));
         }
-        let origin = Origin { id: self.origins_seen, ..origin };
+        let number = match &mut self.numbers {
+            Some(Numbers(number)) => number(&origin.uuid),
+            None => self.origins_seen,
+        };
+        let origin = Origin { id: number, ..origin };
         self.origins_seen = self.origins_seen.wrapping_add(1);
         self.origins.insert(id, Known { origin, types_bytes: 0 });
         Ok(())

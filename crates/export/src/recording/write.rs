@@ -5,14 +5,16 @@ use super::frame::{self, FRAME_MAX};
 use super::head::{COMPATIBLE, HEAD, MAGIC, VERSION};
 use super::machine::Machine;
 use super::open::{Opened, Options, Refused, open};
+use crate::draft::waits;
 use crate::event::{Event, Loss, LossCause, Origin, Totals, What};
 use crate::output::{Figures, Output, OutputError, Took};
 use crate::timeline::wall_now;
+use crate::tries::Tries;
 use perfring_consumer::{Anchors, Cause};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::time::Instant;
 
 /// The limit of bytes that a record takes besides its payload.
@@ -32,6 +34,8 @@ pub struct Recording {
     in_block: u32,
     /// The number of the oldest event in it.
     oldest: Option<u64>,
+    /// The beginning of a new file, until it is written.
+    head: Vec<u8>,
     /// The offset of the block.
     at: u64,
     /// Records in the file.
@@ -39,6 +43,7 @@ pub struct Recording {
     known: HashMap<u32, Known>,
     totals: Totals,
     figures: Figures,
+    tries: Tries,
     state: State,
 }
 
@@ -132,11 +137,13 @@ impl Recording {
             block: vec![0; BLOCK_HEAD],
             in_block: 0,
             oldest: None,
+            head: Vec::new(),
             at: 0,
             written: 0,
             known: HashMap::new(),
             totals: Totals::default(),
             figures: Figures::default(),
+            tries: Tries::default(),
             state: State::Open,
         }
     }
@@ -144,21 +151,29 @@ impl Recording {
     /// Writes the head of a new file, and the machine.
     fn begin(&mut self, at: Option<u64>, written: u64) -> Result<(), OutputError> {
         if at.is_none() {
-            let mut head = MAGIC.to_vec();
-            head.extend_from_slice(&VERSION.to_le_bytes());
-            head.extend_from_slice(&COMPATIBLE.to_le_bytes());
-            self.out.write_all(&head).map_err(|error| self.failed(&error))?;
-            self.figures.bytes += head.len() as u64;
+            self.head = MAGIC.to_vec();
+            self.head.extend_from_slice(&VERSION.to_le_bytes());
+            self.head.extend_from_slice(&COMPATIBLE.to_le_bytes());
         }
         (self.at, self.written) = (at.unwrap_or(HEAD as u64), written);
         frame::put_start(&mut self.block, &Machine::here());
-        self.write_block(false) // from now on the file is recognised as a recording
+        self.write_block(false).map(|_| ()) // from now on the file is recognised as a recording
     }
 
     /// Returns the totals recorded so far.
     #[must_use]
     pub fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// Returns whether it can be read.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.head.is_empty() && self.at > HEAD as u64
+    }
+
+    /// Returns how many bytes the recording has.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.at
     }
 
     fn check(&self) -> Result<(), OutputError> {
@@ -181,9 +196,15 @@ impl Recording {
             known.anchors = origin.anchors;
             frame::put_anchors(&mut self.block, id, &origin.anchors);
         }
-        let from = std::mem::replace(&mut known.types, origin.types.len());
+        let from = known.types;
         if from < origin.types.len() {
             for entry in origin.types.entries().skip(from) {
+                if self.block.len() > BLOCK_MAX / 2 {
+                    break; // the disk is full: the rest comes with the next event
+                }
+                if let Some(known) = self.known.get_mut(&id) {
+                    known.types += 1;
+                }
                 if entry.text.len() + RECORD_MOST < FRAME_MAX {
                     frame::put_type(&mut self.block, id, &entry);
                     self.write_if_full()?;
@@ -197,14 +218,23 @@ impl Recording {
         Ok(())
     }
 
-    fn write_if_full(&mut self) -> Result<(), OutputError> {
-        if self.block.len() - BLOCK_HEAD < self.block_bytes {
-            return Ok(());
-        }
-        self.write_block(false)
+    fn is_full(&self) -> bool {
+        self.block.len() - BLOCK_HEAD >= self.block_bytes
     }
 
-    fn write_block(&mut self, is_last: bool) -> Result<(), OutputError> {
+    fn write_if_full(&mut self) -> Result<(), OutputError> {
+        // A block has its limit, also while it waits.
+        if self.is_full() && self.block.len() < BLOCK_MAX / 2 {
+            self.write_block(false)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the block, unless it is too early to try that again. Returns whether it is written.
+    fn write_block(&mut self, is_last: bool) -> Result<bool, OutputError> {
+        if !self.tries.is_due() {
+            return Ok(false);
+        }
         let frames = &self.block[BLOCK_HEAD..];
         debug_assert!(frames.len() <= BLOCK_MAX);
         let head = BlockHead {
@@ -216,36 +246,50 @@ impl Recording {
             crc: crc32fast::hash(frames),
         };
         self.block[..BLOCK_HEAD].copy_from_slice(&head.to_bytes());
-        let written = self.out.write_all(&self.block).and_then(|()| self.out.flush());
-        written.map_err(|error| self.failed(&error))?;
+        let written = self.out.write_all(&self.head).and_then(|()| self.out.write_all(&self.block));
+        if let Err(error) = written.and_then(|()| self.out.flush()) {
+            return self.failed(&error);
+        }
+        if self.tries.end() {
+            self.figures.trouble = None;
+        }
+        self.figures.bytes += self.head.len() as u64;
+        self.head.clear();
         self.at += self.block.len() as u64;
         self.written = head.until();
         self.figures.bytes += self.block.len() as u64;
         self.figures.delivered += u64::from(self.in_block);
         self.block.truncate(BLOCK_HEAD);
         (self.in_block, self.oldest) = (0, None);
-        Ok(())
+        Ok(true)
     }
 
-    /// Nothing more can be written. Removes half-written bytes, so that the file ends with a block.
-    fn failed(&mut self, error: &io::Error) -> OutputError {
-        let mut kept = String::new();
-        if let Target::File(file) = &self.out
-            && file.set_len(self.at).is_ok()
-        {
-            kept = format!("; its first {} records are intact and can be read", self.written);
+    /// Removes half-written bytes, so that the file ends with a block. In a file, the block is
+    /// written later; elsewhere nothing more can be written.
+    fn failed(&mut self, error: &io::Error) -> Result<bool, OutputError> {
+        if let Target::File(file) = &mut self.out {
+            let end = self.at - self.head.len() as u64;
+            if file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end))).is_ok() {
+                self.figures.retries += 1;
+                self.figures.trouble = Some(waits("the recording", error));
+                self.tries.failed();
+                return Ok(false);
+            }
         }
-        let sentence = format!("cannot write: {error}{kept}");
+        let sentence = format!("cannot write: {error}");
         let closed_pipe = error.kind() == io::ErrorKind::BrokenPipe;
         self.state = State::Failed(sentence.clone());
         self.figures.trouble = Some(sentence.clone());
-        OutputError { closed_pipe, ..OutputError::new(&*self.name, sentence) }
+        Err(OutputError { closed_pipe, ..OutputError::new(&*self.name, sentence) })
     }
 }
 
 impl Output for Recording {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         self.check()?;
+        if (self.is_full() || self.tries.is_failing()) && !self.write_block(false)? {
+            return Ok(Took::Busy);
+        }
         let id = event.origin.id;
         self.report(event.origin, matches!(event.what, What::Began))?;
         match &event.what {
@@ -289,22 +333,42 @@ impl Output for Recording {
 
     fn flush(&mut self) -> Result<(), OutputError> {
         self.check()?;
-        if self.block.len() > BLOCK_HEAD { self.write_block(false) } else { Ok(()) }
+        if self.block.len() > BLOCK_HEAD {
+            self.write_block(false)?;
+        }
+        Ok(())
     }
 
     fn undelivered(&mut self) -> Option<u64> {
         self.oldest
     }
 
-    fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {
+    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
         match self.state {
             State::Closed => return Ok(()),
             _ => self.check()?,
         }
+        let open = self.block.len();
         frame::put_end(&mut self.block, &self.totals, wall_now());
-        self.write_block(true)?;
-        if let Target::File(file) = &self.out {
-            file.sync_data().map_err(|error| self.failed(&error))?;
+        let written = Tries::until(deadline, || {
+            self.tries.hurry();
+            self.write_block(true)
+        })?;
+        let synced = match &self.out {
+            Target::File(file) if written => file.sync_data(),
+            _ => Ok(()),
+        };
+        if let Err(error) = synced {
+            return Err(OutputError::new(
+                &*self.name,
+                format!("cannot write to the disk: {error}"),
+            ));
+        }
+        if !written {
+            self.block.truncate(open);
+            let why = self.figures.trouble.clone().unwrap_or_default();
+            let what = format!("{} records could not be written: {why}", self.in_block);
+            return Err(OutputError::new(&*self.name, what));
         }
         self.state = State::Closed;
         Ok(())

@@ -32,6 +32,11 @@ impl ObserverMapping {
         Self::map(ring)
     }
 
+    /// Maps the same ring once more, also if its file was removed or replaced.
+    pub fn again(&self) -> Result<Self, AttachError> {
+        Self::map(self.ring.clone())
+    }
+
     fn map(ring: RingFile) -> Result<Self, AttachError> {
         Ok(ObserverMapping { map: Plain::map(&ring)?, ring, presence: Presence::default() })
     }

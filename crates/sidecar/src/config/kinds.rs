@@ -3,11 +3,15 @@
 use super::filter::{Filter, Severity};
 use super::opened::Opened;
 use super::table::{ConfigError, Table};
-use perfring_export::{Ctf, Null, Output, OutputError, PerfData, Perfetto, json, recording};
+use perfring_export::{
+    BufferOptions, Buffered, Ctf, CtfOptions, Null, Output, OutputError, PerfData, PerfDataOptions,
+    Perfetto, PerfettoOptions, free_path, json, numbered, recording,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// The delivery guarantee of an output.
@@ -15,7 +19,7 @@ use std::rc::Rc;
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
     /// A record leaves its ring only after this output has delivered it: at least once. If it
-    /// cannot, reading stops.
+    /// cannot, records stay in the rings, and other outputs go on.
     #[default]
     Required,
     /// Records that this output has no room for are dropped and counted: it never holds anything
@@ -45,6 +49,10 @@ pub struct OutputConfig {
     pub delivery: Delivery,
     /// The records that it gets.
     pub filter: Filter,
+    /// What it has no room for waits there.
+    pub buffer: Option<BufferOptions>,
+    /// The file or the directory that it writes to, or `-` for stdout.
+    pub(super) file: Option<PathBuf>,
     same: String,
     open: Open,
 }
@@ -82,10 +90,12 @@ struct Common {
     types: Vec<String>,
     r#where: Vec<String>,
     min_severity: Option<Severity>,
+    buffer: Option<BufferOptions>,
 }
 
 impl Common {
-    const KEYS: [&str; 6] = ["type", "name", "delivery", "types", "where", "min_severity"];
+    const KEYS: [&str; 7] =
+        ["type", "name", "delivery", "types", "where", "min_severity", "buffer"];
 }
 
 impl OutputConfig {
@@ -100,6 +110,8 @@ impl OutputConfig {
             kind: "custom".to_owned(),
             delivery,
             filter: Filter::default(),
+            buffer: None,
+            file: None,
             same: String::new(),
             open: Rc::new(move |name| Ok(open(name)?.into())),
         }
@@ -110,7 +122,11 @@ impl OutputConfig {
     /// # Errors
     /// The output's error.
     pub(crate) fn open(&self) -> Result<Opened, OutputError> {
-        (self.open)(&self.name)
+        let mut opened = (self.open)(&self.name)?;
+        if let Some(options) = &self.buffer {
+            opened.output = Box::new(Buffered::open(&self.name, options, opened.output)?);
+        }
+        Ok(opened)
     }
 
     /// Returns whether it is configured like the other.
@@ -144,19 +160,26 @@ impl OutputConfig {
         }
         let filter = Filter::new(&common.types, &common.r#where, common.min_severity);
         let filter = filter.map_err(|message| wrong(&message))?;
-        let (kind, delivery) = (common.r#type, common.delivery);
+        let (kind, delivery, buffer) = (common.r#type, common.delivery, common.buffer);
         let unknown = wrong(&match FEATURES.contains(&&*kind) {
             true => {
                 format!("this build has no {kind}: `cargo install perfring-cli --features full`")
             }
             false => format!("{kind:?} is not a type of output: known are {known}"),
         });
+        // As its default in `json::Options`.
+        let file = match &*kind {
+            "json" => Some(table.text("path").unwrap_or_else(|| "-".to_owned())),
+            "recording" | "perfetto" | "ctf" | "perf-data" | "parquet" => table.text("path"),
+            _ => None,
+        };
         let open = open(&kind, table).transpose()?.ok_or(unknown)?;
         let name = match &*common.name {
             "" => free_name(&kind, taken),
             name => name.to_owned(),
         };
-        Ok(OutputConfig { name, kind, delivery, filter, same, open })
+        let file = file.map(PathBuf::from);
+        Ok(OutputConfig { name, kind, delivery, filter, buffer, file, same, open })
     }
 
     pub(super) fn describe(&self) -> String {
@@ -170,7 +193,11 @@ impl OutputConfig {
             Delivery::BestEffort => "it gets what it has room for",
         };
         let filter = if self.filter.is_any() { ", of selected records" } else { "" };
-        format!("writes to {} ({}): {delivery}{filter}", self.name, self.kind)
+        let buffer = self.buffer.as_ref().map_or_else(String::new, |buffer| {
+            let path = buffer.path.display();
+            format!("; {} bytes wait in {path} while it has no room", buffer.max_bytes)
+        });
+        format!("writes to {} ({}): {delivery}{filter}{buffer}", self.name, self.kind)
     }
 }
 
@@ -194,14 +221,49 @@ fn open(kind: &str, table: Table<'_>) -> Option<Result<Open, ConfigError>> {
             let open = move |name: &str| Opened::prometheus(name, &options);
             Rc::new(open) as Open
         }),
-        "recording" => of(table, recording::Recording::open),
-        "perfetto" => of(table, Perfetto::open),
-        "ctf" => of(table, Ctf::open),
-        "perf-data" => of(table, PerfData::open),
+        // A process that is started again does not refuse the files of the last one, and goes on
+        // beside them.
+        "recording" => of(table, |name, options: &recording::Options| {
+            let path = match options.existing {
+                recording::Existing::Refuse => free_path(&options.path),
+                _ => options.path.clone(),
+            };
+            recording::Recording::open(name, &recording::Options { path, ..options.clone() })
+        }),
+        "perfetto" => of(table, |name, options: &PerfettoOptions| {
+            let path = beside(&options.path, options.overwrite);
+            Perfetto::open(name, &PerfettoOptions { path, ..options.clone() })
+        }),
+        "ctf" => of(table, |name, options: &CtfOptions| {
+            let path = beside(&options.path, options.overwrite);
+            if path != options.path {
+                mend_all(&options.path);
+            }
+            Ctf::open(name, &CtfOptions { path, ..options.clone() })
+        }),
+        "perf-data" => of(table, |name, options: &PerfDataOptions| {
+            let path = beside(&options.path, options.overwrite);
+            PerfData::open(name, &PerfDataOptions { path, ..options.clone() })
+        }),
         #[cfg(feature = "parquet")]
-        "parquet" => of(table, perfring_export::Parquet::open),
+        "parquet" => of(table, |name, options: &perfring_export::ParquetOptions| {
+            let path = beside(&options.path, options.overwrite);
+            let options = perfring_export::ParquetOptions { path, ..options.clone() };
+            perfring_export::Parquet::open(name, &options)
+        }),
         _ => return None,
     })
+}
+
+fn beside(path: &Path, overwrite: bool) -> PathBuf {
+    if overwrite { path.to_owned() } else { free_path(path) }
+}
+
+/// Ends the traces of earlier processes where they are whole.
+fn mend_all(path: &Path) {
+    // One that cannot be mended is not this process's problem.
+    let mut traces = (1..).map(|nth| if nth == 1 { path.to_owned() } else { numbered(path, nth) });
+    while traces.next().is_some_and(|trace| trace.is_dir() && Ctf::mend(&trace).is_ok()) {}
 }
 
 /// No options.

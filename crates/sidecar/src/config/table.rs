@@ -104,6 +104,11 @@ impl<'a> Table<'a> {
         read(&self.source, self.span.clone(), part)
     }
 
+    /// Returns the text of a key, if it has one.
+    pub(crate) fn text(&self, key: &str) -> Option<String> {
+        self.table.get(key).and_then(|value| value.get_ref().as_str()).map(str::to_owned)
+    }
+
     /// Parses all of its keys.
     pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
         read(&self.source, self.span, self.table)

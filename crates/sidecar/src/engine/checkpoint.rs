@@ -1,14 +1,40 @@
-//! Checkpoints: what may leave its ring once outputs have delivered it.
+//! Checkpoints: what an output has delivered of each ring, once it has delivered some events.
 
-use perfring_consumer::advanced::ResumePoint;
+use super::place::Place;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
+use std::rc::Rc;
 
 /// The limit of checkpoints: beyond it the newest ones are merged.
 const MAX: usize = 1024;
+/// The limit of checkpoints that know the order of their events.
+const RUNS_MAX: usize = 64;
 
-/// Resume points in rings, by the events that precede them: one for each turn of reading, not for
-/// each record.
+/// Successive events of one ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run<K> {
+    /// The number of the first.
+    first: u64,
+    count: u64,
+    key: K,
+}
+
+/// Adds an event to runs.
+#[inline]
+pub(crate) fn note<K: Copy + Eq>(runs: &mut Vec<Run<K>>, key: K, seq: u64) {
+    match runs.last_mut().filter(|run| run.key == key && run.first + run.count == seq) {
+        Some(run) => run.count += 1,
+        None => runs.push(Run { first: seq, count: 1, key }),
+    }
+}
+
+/// Returns the number of events of one ring.
+pub(crate) fn count<K: Copy + Eq>(runs: &[Run<K>], key: K) -> u64 {
+    runs.iter().filter(|run| run.key == key).map(|run| run.count).sum()
+}
+
+/// Positions in rings, by the events that precede them: one for each turn of reading, not for each
+/// record.
 #[derive(Debug)]
 pub(crate) struct Checkpoints<K> {
     /// By rising number.
@@ -17,9 +43,10 @@ pub(crate) struct Checkpoints<K> {
 
 #[derive(Debug)]
 struct Checkpoint<K> {
-    /// All events with lower numbers precede these resume points.
+    /// All events with lower numbers precede these positions.
     before: u64,
-    resume_points: HashMap<K, ResumePoint>,
+    positions: Vec<(K, Place)>,
+    runs: Rc<[Run<K>]>,
 }
 
 impl<K> Default for Checkpoints<K> {
@@ -29,38 +56,48 @@ impl<K> Default for Checkpoints<K> {
 }
 
 impl<K: Copy + Eq + Hash> Checkpoints<K> {
-    /// Adds resume points that only events with numbers below `before` precede.
+    /// Adds positions that only events with numbers below `before` precede. `runs` are the events
+    /// since the last checkpoint.
     pub(crate) fn add(
         &mut self,
         before: u64,
-        resume_points: impl IntoIterator<Item = (K, ResumePoint)>,
+        positions: impl IntoIterator<Item = (K, Place)>,
+        runs: Rc<[Run<K>]>,
     ) {
         if self.all.len() >= MAX
             && let Some(last) = self.all.back_mut()
         {
             last.before = before;
-            last.resume_points.extend(resume_points); // later ones are further on
+            let mut merged: HashMap<K, Place> = last.positions.drain(..).collect();
+            merged.extend(positions); // later ones are further on
+            last.positions.extend(merged);
             return;
         }
-        let resume_points: HashMap<K, ResumePoint> = resume_points.into_iter().collect();
-        if !resume_points.is_empty() {
-            self.all.push_back(Checkpoint { before, resume_points });
+        let positions: Vec<(K, Place)> = positions.into_iter().collect();
+        if !positions.is_empty() {
+            let runs = if self.all.len() < RUNS_MAX { runs } else { Rc::default() };
+            self.all.push_back(Checkpoint { before, positions, runs });
         }
     }
 
-    /// Takes the last resume points of which all is delivered, if all events before `undelivered`
-    /// are.
-    pub(crate) fn delivered(&mut self, undelivered: u64) -> HashMap<K, ResumePoint> {
-        let mut resume_points = HashMap::new();
-        while self.all.front().is_some_and(|first| first.before <= undelivered) {
-            let Some(first) = self.all.pop_front() else { break };
-            if resume_points.is_empty() {
-                resume_points = first.resume_points;
-            } else {
-                resume_points.extend(first.resume_points);
+    /// Returns how many events of each ring are before event `undelivered` and after the last
+    /// checkpoint that was taken, as far as that is known.
+    pub(crate) fn partly(&self, undelivered: u64, mut take: impl FnMut(K, u64)) {
+        for run in self.all.front().iter().flat_map(|first| first.runs.iter()) {
+            let before = undelivered.saturating_sub(run.first).min(run.count);
+            if before > 0 {
+                take(run.key, before);
             }
         }
-        resume_points
+    }
+
+    /// Takes the positions up to which all is delivered, in order, if all events before
+    /// `undelivered` are.
+    pub(crate) fn delivered(&mut self, undelivered: u64, mut take: impl FnMut(K, Place)) {
+        while self.all.front().is_some_and(|first| first.before <= undelivered) {
+            let Some(first) = self.all.pop_front() else { break };
+            first.positions.into_iter().for_each(|(key, place)| take(key, place));
+        }
     }
 
     /// Returns whether nothing waits to be delivered.
@@ -72,44 +109,67 @@ impl<K: Copy + Eq + Hash> Checkpoints<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfring_consumer::Count;
-    use perfring_consumer::advanced::ReaderId;
+    use perfring_consumer::Saved;
 
-    fn resume_point(pos: u64) -> ResumePoint {
-        ResumePoint::new(ReaderId::default(), pos, Count::default())
+    fn at(pos: u64) -> Place {
+        Saved { pos, ..Saved::default() }.into()
+    }
+
+    fn delivered<K: Copy + Eq + Hash>(
+        checkpoints: &mut Checkpoints<K>,
+        undelivered: u64,
+    ) -> HashMap<K, u64> {
+        let mut all = HashMap::new();
+        checkpoints.delivered(undelivered, |key, place| {
+            all.insert(key, place.saved.pos);
+        });
+        all
     }
 
     #[test]
     fn nothing_is_released_before_all_earlier_events_are_delivered() {
         let mut checkpoints = Checkpoints::default();
-        checkpoints.add(10, [('a', resume_point(100)), ('b', resume_point(200))]);
-        checkpoints.add(20, [('a', resume_point(300))]);
-        checkpoints.add(20, []);
-        assert!(checkpoints.delivered(9).is_empty());
-        assert_eq!(
-            checkpoints.delivered(19),
-            HashMap::from([('a', resume_point(100)), ('b', resume_point(200))])
-        );
+        checkpoints.add(10, [('a', at(100)), ('b', at(200))], Rc::default());
+        checkpoints.add(20, [('a', at(300))], Rc::default());
+        checkpoints.add(20, [], Rc::default());
+        assert!(delivered(&mut checkpoints, 9).is_empty());
+        assert_eq!(delivered(&mut checkpoints, 19), HashMap::from([('a', 100), ('b', 200)]));
         assert!(!checkpoints.is_empty());
-        assert_eq!(checkpoints.delivered(u64::MAX), HashMap::from([('a', resume_point(300))]));
+        assert_eq!(delivered(&mut checkpoints, u64::MAX), HashMap::from([('a', 300)]));
         assert!(checkpoints.is_empty());
+    }
+
+    #[test]
+    fn the_events_of_each_ring_before_another_event_are_counted() {
+        let mut runs = Vec::new();
+        let events = [(1, 'a'), (2, 'a'), (3, 'b'), (5, 'a'), (6, 'a'), (7, 'b')];
+        events.iter().for_each(|(seq, ring)| note(&mut runs, *ring, *seq));
+        assert_eq!(runs.len(), 4);
+        let mut checkpoints = Checkpoints::default();
+        checkpoints.add(8, [('a', at(100)), ('b', at(200))], runs.into());
+        for undelivered in 0..9 {
+            let mut counts = HashMap::new();
+            checkpoints
+                .partly(undelivered, |ring, count| *counts.entry(ring).or_default() += count);
+            let of =
+                |ring| events.iter().filter(move |event| event.1 == ring && event.0 < undelivered);
+            let found = ['a', 'b'].map(|ring| counts.get(&ring).copied().unwrap_or(0));
+            assert_eq!(found, ['a', 'b'].map(|ring| of(ring).count() as u64), "{undelivered}");
+        }
     }
 
     #[test]
     fn an_output_that_is_down_for_long_costs_bounded_memory() {
         let mut checkpoints = Checkpoints::default();
         for n in 1..=10 * MAX as u64 {
-            checkpoints.add(n, [(n % 7, resume_point(8 * n))]);
+            checkpoints.add(n, [(n % 7, at(8 * n))], Rc::default());
         }
         assert_eq!(checkpoints.all.len(), MAX);
+        assert!(checkpoints.all.iter().all(|one| one.positions.len() <= 7));
         // Merged checkpoints are released together, when the last of them is delivered.
-        let before_last = checkpoints.delivered(10 * MAX as u64 - 1);
-        assert!(
-            before_last.values().all(|resume_point| resume_point.pos() < 8 * MAX as u64),
-            "{before_last:?}"
-        );
-        let last = checkpoints.delivered(10 * MAX as u64);
-        let furthest = last.values().map(|resume_point| resume_point.pos()).max();
-        assert_eq!((last.len(), furthest), (7, Some(80 * MAX as u64)));
+        let before_last = delivered(&mut checkpoints, 10 * MAX as u64 - 1);
+        assert!(before_last.values().all(|pos| *pos < 8 * MAX as u64), "{before_last:?}");
+        let last = delivered(&mut checkpoints, 10 * MAX as u64);
+        assert_eq!((last.len(), last.values().max()), (7, Some(&(80 * MAX as u64))));
     }
 }

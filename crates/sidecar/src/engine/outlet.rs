@@ -1,10 +1,14 @@
 //! An output with its delivery guarantee, its filter, and the losses still to be reported to it.
 
+use super::lane::Lane;
+use super::places::Places;
+use super::ring::Rings;
 use crate::config::Delivery;
 use crate::config::filter::Filter;
 use perfring_abi::Lead;
 use perfring_consumer::Cause;
 use perfring_export::{Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, What};
+use perfring_set::SourceId;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -25,6 +29,12 @@ pub(crate) struct Outlet {
     unreported: BTreeMap<u32, Unreported>,
     /// The error after which it gets no more events.
     pub(crate) failed: Option<OutputError>,
+    /// How much it has delivered of each ring, if its delivery is required.
+    pub(super) places: Places,
+    /// How it gets what it lacks, while it has fallen behind.
+    pub(super) lane: Option<Box<Lane>>,
+    /// Up to where it was given rings already, by their numbers: its lane may go beyond the others.
+    ahead: BTreeMap<u32, u64>,
     /// Its oldest undelivered event when it could not be closed: later ones stay in their rings.
     pinned: Option<u64>,
     closed: bool,
@@ -53,6 +63,8 @@ pub struct OutputStatus<'a> {
     pub dropped: Dropped,
     /// The error after which it gets no more events.
     pub failed: Option<&'a OutputError>,
+    /// Whether it has fallen behind the others, and reads what it lacks from the rings.
+    pub is_behind: bool,
 }
 
 /// What it was not given of one ring.
@@ -77,6 +89,9 @@ impl Outlet {
             output,
             unreported: BTreeMap::new(),
             failed: None,
+            places: Places::default(),
+            lane: None,
+            ahead: BTreeMap::new(),
             pinned: None,
             closed: false,
             dropped: Dropped::default(),
@@ -96,12 +111,36 @@ impl Outlet {
         {
             return true;
         }
+        if !self.ahead.is_empty() && self.was_given(event) {
+            return true;
+        }
         // A loss to be reported for the ring comes first.
         let free = knows && (self.unreported.is_empty() || !self.has_unreported(event.origin));
         if free && self.take(event) == Took::Yes {
             return true;
         }
         self.not_taken(event)
+    }
+
+    /// Notes that it was given everything of a ring before this position.
+    pub(super) fn set_ahead(&mut self, origin: &Origin, pos: u64) {
+        self.ahead.insert(origin.id, pos);
+    }
+
+    #[cold]
+    fn was_given(&mut self, event: &Event<'_>) -> bool {
+        let Some(until) = self.ahead.get(&event.origin.id).copied() else { return false };
+        let was = match &event.what {
+            What::Record(record) => record.pos < until,
+            // What was overtaken ends at the next record.
+            What::Lost(loss) if loss.cause == LossCause::Ring(Cause::Lapped) => loss.pos <= until,
+            What::Lost(loss) => loss.pos < until,
+            What::Began | What::Ended => false,
+        };
+        if !was {
+            self.ahead.remove(&event.origin.id);
+        }
+        was
     }
 
     #[cold]
@@ -241,6 +280,25 @@ impl Outlet {
         }
     }
 
+    /// Moves its places on to what it has delivered; `coming` is the number of the next event.
+    pub(super) fn settle(&mut self, coming: u64, moved: &mut Vec<SourceId>) {
+        if !self.places.is_settled() {
+            let undelivered = self.undelivered().unwrap_or(coming);
+            self.places.settle(undelivered, moved);
+        }
+    }
+
+    /// Returns whether it holds a quarter of some ring that it was given.
+    pub(super) fn is_pressing(&self, rings: &Rings) -> bool {
+        !self.places.is_settled()
+            && self.places.all().any(|(id, done)| {
+                rings.get(&id).is_some_and(|ring| {
+                    let held = ring.read.pos().saturating_sub(done.saved.pos);
+                    4 * held >= ring.shapes.origin().data_size.max(1)
+                })
+            })
+    }
+
     /// Returns the oldest event that this output must deliver before any later one leaves its ring.
     pub(crate) fn undelivered(&mut self) -> Option<u64> {
         if !self.is_required() {
@@ -274,6 +332,7 @@ impl Outlet {
             figures: self.output.figures(),
             dropped: self.dropped,
             failed: self.failed.as_ref(),
+            is_behind: self.lane.is_some(),
         }
     }
 }

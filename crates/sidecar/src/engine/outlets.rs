@@ -1,11 +1,15 @@
 //! All outputs together.
 
+use super::checkpoint::Run;
+use super::lane::Lane;
 use super::outlet::{Outlet, next};
 use super::ring::{Ring, Rings};
 use crate::config::Delivery;
 use crate::config::filter::Filter;
-use perfring_consumer::{Cause, Count, Lost, RingTotals};
+use perfring_consumer::{Cause, Count, Lost, RingTotals, Saved};
 use perfring_export::{Event, Loss, LossCause, Origin, Output, OutputError, What};
+use perfring_set::SourceId;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// The limit of outputs: a bit each.
@@ -17,6 +21,8 @@ pub(super) struct Outlets {
     slots: Vec<Option<Outlet>>,
     /// The used slots, a bit each.
     all: u64,
+    /// Those of them that have fallen behind.
+    behind: u64,
     /// The number of the last event.
     seq: u64,
 }
@@ -58,25 +64,34 @@ impl Outlets {
         self.slots.iter().position(is_it)
     }
 
-    pub(super) fn is_required(&self, at: usize) -> bool {
-        self.slots.get(at).and_then(Option::as_ref).is_some_and(Outlet::is_required)
+    /// Takes an output out of its slot.
+    pub(super) fn take(&mut self, at: usize) -> Option<Outlet> {
+        self.all &= !(1 << at);
+        self.behind &= !(1 << at);
+        self.slots.get_mut(at)?.take()
     }
 
-    /// Closes an output and removes it; one with required delivery that has not delivered
-    /// everything stays, and gets no more events.
-    pub(super) fn remove(&mut self, at: usize, deadline: Instant) -> Result<(), OutputError> {
-        let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
-        let Some(outlet) = slot else { return Ok(()) };
-        let closed = outlet.close(deadline);
-        if let Err(error) = &closed
-            && outlet.is_required()
-        {
-            outlet.failed = Some(error.clone());
-            return closed;
+    pub(super) fn get(&mut self, at: usize) -> Option<&mut Outlet> {
+        self.slots.get_mut(at)?.as_mut()
+    }
+
+    /// Returns the outputs that keep up, a bit each.
+    pub(super) fn level(&self) -> u64 {
+        self.all & !self.behind
+    }
+
+    /// Returns the outputs that have fallen behind, a bit each.
+    pub(super) fn behind(&self) -> u64 {
+        self.behind
+    }
+
+    /// Gives an output a lane, or takes it.
+    pub(super) fn set_lane(&mut self, at: usize, lane: Option<Box<Lane>>) {
+        let behind = lane.is_some();
+        if let Some(outlet) = self.get(at) {
+            outlet.lane = lane;
+            self.behind = self.behind & !(1 << at) | u64::from(behind) << at;
         }
-        *slot = None;
-        self.all &= !(1 << at);
-        closed
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Outlet> {
@@ -85,6 +100,70 @@ impl Outlets {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Outlet> {
         self.slots.iter_mut().flatten()
+    }
+
+    pub(super) fn required(&mut self) -> impl Iterator<Item = &mut Outlet> {
+        self.iter_mut().filter(|outlet| outlet.is_required())
+    }
+
+    /// Notes that the outputs that keep up were given rings from one place to another. Returns
+    /// whether one of them holds those rings.
+    pub(super) fn pass(
+        &mut self,
+        ends: &[(SourceId, Saved, Saved)],
+        runs: Rc<[Run<SourceId>]>,
+    ) -> bool {
+        let (coming, level, mut holds) = (self.coming(), self.level(), false);
+        for (at, outlet) in self.slots.iter_mut().enumerate() {
+            let Some(outlet) = outlet else { continue };
+            if level & (1 << at) != 0 && outlet.is_required() {
+                ends.iter().for_each(|(id, from, _)| outlet.places.hold(*id, (*from).into()));
+                let to = ends.iter().map(|(id, _, to)| (*id, (*to).into()));
+                // One that was ahead was not given all of these events.
+                let ahead = |(id, from, _): &(SourceId, Saved, Saved)| {
+                    outlet.places.get(*id).is_some_and(|done| done.saved.pos > from.pos)
+                };
+                let runs = if ends.iter().any(ahead) { Rc::default() } else { Rc::clone(&runs) };
+                outlet.places.pass(coming, to, runs);
+                holds = true;
+            }
+        }
+        holds
+    }
+
+    /// Leaves what follows in a ring to the lanes of the outputs that are behind, before anything of
+    /// it is read in a turn.
+    #[cold]
+    pub(super) fn leave_to_lanes(&mut self, id: SourceId, ring: &Ring) {
+        let from = ring.read.saved();
+        for outlet in self.iter_mut() {
+            let Some(lane) = &mut outlet.lane else { continue };
+            if ring.is_kept() {
+                lane.start(id, from.into());
+                outlet.places.hold(id, from.into());
+            } else {
+                outlet.places.forget(id);
+            }
+        }
+    }
+
+    /// Returns the outputs that lack something of a ring, a bit each.
+    pub(super) fn lacking(&mut self, id: SourceId, rings: &Rings) -> u64 {
+        let lacks = |(at, outlet): (usize, &mut Option<Outlet>)| {
+            let lane = outlet.as_mut()?.lane.as_mut()?;
+            lane.lacks(id, rings.get(&id)?).then_some(1 << at)
+        };
+        self.slots.iter_mut().enumerate().filter_map(lacks).sum()
+    }
+
+    /// Forgets a ring that is released.
+    pub(super) fn forget(&mut self, id: SourceId) {
+        for outlet in self.iter_mut() {
+            outlet.places.forget(id);
+            if let Some(lane) = &mut outlet.lane {
+                lane.forget(id);
+            }
+        }
     }
 
     /// Returns the number of the next event.
@@ -98,44 +177,55 @@ impl Outlets {
         oldest.unwrap_or(u64::MAX).min(self.coming())
     }
 
-    /// Passes an event to all outputs that are not done with it. It gets its number when all of
-    /// them know its ring. Returns whether all are done with it now.
+    /// Passes an event to all outputs that keep up. Returns those that had no room for it, though
+    /// their delivery is required: a bit each.
     #[inline]
-    pub(super) fn hand(&mut self, began: &mut u64, event: &mut Event<'_>, done: &mut u64) -> bool {
-        if event.seq == 0 {
-            if *began & self.all != self.all && !self.begin(began, event.origin) {
-                return false;
-            }
-            for outlet in
-                self.slots.iter_mut().flatten().filter(|outlet| outlet.has_any_unreported())
-            {
-                outlet.report_losses(&mut self.seq, event.origin);
-            }
-            event.seq = next(&mut self.seq);
+    pub(super) fn hand(&mut self, began: &mut u64, event: &mut Event<'_>) -> u64 {
+        let level = self.level();
+        if *began & level != level {
+            self.begin(began, event.origin);
         }
-        let mut handed = true;
+        for outlet in self.slots.iter_mut().flatten().filter(|outlet| outlet.has_any_unreported()) {
+            outlet.report_losses(&mut self.seq, event.origin);
+        }
+        event.seq = next(&mut self.seq);
+        let mut lacking = 0;
         for (at, outlet) in self.slots.iter_mut().enumerate() {
-            let Some(outlet) = outlet else { continue };
             let bit = 1 << at;
-            if *done & bit != 0 || outlet.offer(event, *began & bit != 0) {
-                *done |= bit;
-            } else {
-                handed = false;
+            let Some(outlet) = outlet.as_mut().filter(|_| level & bit != 0) else { continue };
+            if !outlet.offer(event, *began & bit != 0) {
+                lacking |= bit;
             }
         }
-        handed
+        lacking
     }
 
-    /// Announces a ring to all outputs that do not know it. Returns whether those with required
-    /// delivery do now.
+    /// Passes an event to one output, as [`Outlets::hand`] does. Returns whether it is done with it.
+    pub(super) fn hand_to(&mut self, at: usize, began: &mut u64, event: &mut Event<'_>) -> bool {
+        let seq = &mut self.seq;
+        let Some(outlet) = self.slots.get_mut(at).and_then(Option::as_mut) else { return true };
+        if !outlet.begin(at, seq, event.origin, began) || !outlet.report_losses(seq, event.origin) {
+            return false;
+        }
+        event.seq = next(seq);
+        outlet.offer(event, true)
+    }
+
+    /// Adds an event that cannot be read once more to the losses of all outputs that are behind.
     #[cold]
-    pub(super) fn begin(&mut self, began: &mut u64, origin: &Origin) -> bool {
-        let mut reported = true;
+    pub(super) fn miss(&mut self, event: &Event<'_>) {
+        for outlet in self.iter_mut().filter(|outlet| outlet.lane.is_some()) {
+            outlet.defer_loss(event);
+        }
+    }
+
+    /// Announces a ring to all outputs that do not know it, as far as they have room.
+    #[cold]
+    pub(super) fn begin(&mut self, began: &mut u64, origin: &Origin) {
         for (at, outlet) in self.slots.iter_mut().enumerate() {
             let Some(outlet) = outlet else { continue };
-            reported &= outlet.begin(at, &mut self.seq, origin, began) || !outlet.is_required();
+            outlet.begin(at, &mut self.seq, origin, began);
         }
-        reported
     }
 
     /// Passes on what outputs hold back, and reports losses to them.
@@ -176,12 +266,17 @@ impl Outlets {
     }
 
     /// Reports to all outputs that a ring has ended.
-    pub(super) fn report_end(&mut self, ring: &mut Ring, crowded: bool) -> Knows {
-        let mut knows = Knows { required: true, all: true };
+    ///
+    /// `lacking` are those that lack some of its records, and get them first.
+    pub(super) fn report_end(&mut self, ring: &mut Ring, lacking: u64, crowded: bool) -> Knows {
+        let mut knows = Knows { required: lacking == 0, all: lacking == 0 };
         let seq = &mut self.seq;
         for (at, outlet) in self.slots.iter_mut().enumerate() {
             let Some(outlet) = outlet else { continue };
             let (bit, origin) = (1 << at, ring.shapes.origin());
+            if lacking & bit != 0 {
+                continue;
+            }
             // Without the bit it does not know the ring, or was notified already; but a loss may be
             // left.
             let done = if ring.began & bit == 0 {

@@ -4,19 +4,15 @@ use perfring_consumer::{Record, Writer};
 use perfring_export::{Event, Loss, Origin, Rec, What};
 use perfring_set::SourceId;
 
-/// An event that an output has no room for: the only one that is held.
-#[derive(Debug)]
+/// An event that one output has no room for: the only one that is held for it.
+#[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) source: SourceId,
     kept: Kept,
-    /// Its number, or 0 if no output has it yet.
-    pub(super) seq: u64,
-    /// The outputs that are done with it, a bit each.
-    pub(super) done: u64,
 }
 
 /// An event without its ring.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Kept {
     Record {
         pos: u64,
@@ -31,7 +27,7 @@ enum Kept {
 
 impl Pending {
     /// Keeps a record or a loss; `None` for other events.
-    pub(super) fn of(source: SourceId, event: Event<'_>, done: u64) -> Option<Self> {
+    pub(super) fn of(source: SourceId, event: Event<'_>) -> Option<Self> {
         let kept = match event.what {
             What::Record(rec) => Kept::Record {
                 pos: rec.pos,
@@ -44,10 +40,10 @@ impl Pending {
             What::Lost(loss) => Kept::Lost(loss),
             What::Began | What::Ended => return None,
         };
-        Some(Pending { source, kept, seq: event.seq, done })
+        Some(Pending { source, kept })
     }
 
-    /// Returns the event again.
+    /// Returns the event again, without a number.
     pub(super) fn event<'a>(&'a self, origin: &'a Origin) -> Event<'a> {
         let what = match &self.kept {
             Kept::Record { pos, kind, bytes, time, writer, late } => {
@@ -56,6 +52,6 @@ impl Pending {
             }
             Kept::Lost(loss) => What::Lost(*loss),
         };
-        Event { seq: self.seq, origin, what }
+        Event { seq: 0, origin, what }
     }
 }

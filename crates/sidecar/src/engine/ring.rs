@@ -8,7 +8,7 @@ use perfring_consumer::{
 };
 use perfring_export::{Origin, Shapes};
 use perfring_set::{Source, SourceId};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Instant;
 use thiserror::Error;
@@ -49,6 +49,9 @@ pub enum AttachFailure {
         location: Location,
     },
 }
+
+/// The limit of resume points of a ring that wait for an output: beyond it every second one goes.
+const ENDS_MAX: usize = 1024;
 
 /// Counters of a ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -147,6 +150,10 @@ pub(crate) struct Ring {
     pub(crate) copied: bool,
     /// Where reading began.
     pub(crate) first: ResumePoint,
+    /// The resume point after what was passed on in whole turns.
+    pub(crate) read: ResumePoint,
+    /// Resume points after turns, of which some output lacks something.
+    pub(crate) ends: VecDeque<ResumePoint>,
     /// The resume point up to which all is delivered.
     pub(crate) released: Option<ResumePoint>,
     /// Which outputs know of its beginning, a bit each.
@@ -224,6 +231,8 @@ impl Ring {
             observed,
             copied: false,
             first: ResumePoint::default(),
+            read: ResumePoint::default(),
+            ends: VecDeque::new(),
             released: None,
             began: 0,
             turn: 0,
@@ -248,6 +257,30 @@ impl Ring {
             && self.delivered().pos() == self.shapes.head();
         self.idle = idle.then(|| self.idle.unwrap_or(now));
         self.idle
+    }
+
+    /// Notes that a turn has passed on everything up to this resume point.
+    pub(crate) fn passed(&mut self, end: ResumePoint) {
+        self.read = end;
+        if self.ends.len() >= ENDS_MAX {
+            let mut nth = 0;
+            self.ends.retain(|_| {
+                nth += 1;
+                nth % 2 == 0 // the last of an even number stays
+            });
+        }
+        self.ends.push_back(end);
+    }
+
+    /// Takes the last resume point that is not after this position.
+    pub(crate) fn take_end(&mut self, pos: u64) -> Option<ResumePoint> {
+        let count = self.ends.partition_point(|end| end.pos() <= pos);
+        self.ends.drain(..count).next_back()
+    }
+
+    /// Returns whether it can be read once more.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.location.is_some()
     }
 
     /// Returns the resume point up to which all is delivered: at first, where reading began.

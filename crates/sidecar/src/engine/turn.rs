@@ -1,23 +1,34 @@
 //! A turn: passes some records from the rings to the outputs.
 
 use super::Engine;
+use super::checkpoint::note;
 use super::outlet::Outlet;
 use super::pending::Pending;
 use super::ring::{Note, Stage};
 use perfring_consumer::{Item, Lost, RingTotals, Types};
-use perfring_export::{Event, Loss, LossCause, OutputError, Rec, Shapes, What};
+use perfring_export::{Event, Loss, LossCause, Origin, OutputError, Rec, Shapes, What};
 use perfring_set::SourceId;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Records of one turn: between two polls of anything else.
 const TURN: usize = 2048;
-
-/// The pause between two attempts to pass the held event to an output that is being removed.
-const PENDING_PAUSE: Duration = Duration::from_millis(1);
 /// The limit of rings that wait until a best-effort output is notified of their end.
 const LEAVING_MAX: usize = 1024;
 /// Turns between two checks whether a ring is a quarter full of undelivered records.
 const PRESSED_TURNS: u64 = 8;
+
+/// Returns what an item is for outputs.
+#[inline(always)]
+pub(super) fn what_of<'a>(item: Item<'a>, time: u64, late: u64, origin: &'a Origin) -> What<'a> {
+    match item {
+        Item::Record(record) => What::Record(Rec::new_late(record, origin, late)),
+        Item::Lost(Lost { pos, records, bytes, cause }) => {
+            let time = (time > 0 && origin.timed).then_some(time);
+            let wall = time.and_then(|time| origin.anchors.wall(pos, time));
+            What::Lost(Loss { pos, records, bytes, cause: LossCause::Ring(cause), time, wall })
+        }
+    }
+}
 
 /// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +46,17 @@ impl Engine {
     /// records.
     pub fn turn(&mut self) -> Turn {
         self.turn += 1;
+        let caught_up = self.turn_lanes();
         let mut ended = Turn::Stalled;
-        if self.try_pending() {
+        if self.try_pending() && self.may_read() {
             let steps = (0..TURN).map(|_| self.step()).find(|step| *step != Turn::More);
             ended = steps.unwrap_or(Turn::More);
         }
         if self.pending.is_none() {
             self.checkpoint();
+        }
+        if caught_up == Turn::More {
+            ended = Turn::More;
         }
         if ended != Turn::More {
             self.flush();
@@ -69,64 +84,83 @@ impl Engine {
         if ring.turn != self.turn {
             ring.turn = self.turn;
             self.touched.push(source);
+            if self.outlets.behind() != 0 {
+                self.outlets.leave_to_lanes(source, ring);
+            }
         }
-        let what = match merged.item {
+        match &merged.item {
             Item::Record(record) => {
-                ring.shapes.prepare(&record);
+                ring.shapes.prepare(record);
                 ring.figures.records += 1;
                 ring.figures.bytes += record.bytes.len() as u64;
                 if merged.late > 0 {
                     ring.figures.late += 1;
                     ring.figures.late_most = ring.figures.late_most.max(merged.late);
                 }
-                What::Record(Rec::new_late(record, ring.shapes.origin(), merged.late))
             }
-            Item::Lost(lost) => {
-                ring.figures.lost(&lost);
-                let origin = ring.shapes.origin();
-                let time = (merged.time > 0 && origin.timed).then_some(merged.time);
-                let Lost { pos, records, bytes, cause } = lost;
-                let wall = time.and_then(|time| origin.anchors.wall(pos, time));
-                What::Lost(Loss { pos, records, bytes, cause: LossCause::Ring(cause), time, wall })
-            }
-        };
+            Item::Lost(lost) => ring.figures.lost(lost),
+        }
+        let what = what_of(merged.item, merged.time, merged.late, ring.shapes.origin());
         let mut event = Event { seq: 0, origin: ring.shapes.origin(), what };
         if let What::Record(rec) = &event.what {
             for (at, rule) in self.rules.iter().enumerate() {
                 self.met |= u64::from(rule.is_met_by(rec)) << at.min(63);
             }
         }
-        let mut done = 0;
-        if self.outlets.hand(&mut ring.began, &mut event, &mut done) {
+        let lacking = self.outlets.hand(&mut ring.began, &mut event);
+        let was_taken = lacking != self.outlets.level();
+        if was_taken {
+            note(&mut self.runs, source, event.seq);
+        }
+        if self.outlets.behind() != 0 && !ring.is_kept() {
+            self.outlets.miss(&event);
+        }
+        if lacking == 0 {
             return Turn::More;
         }
-        self.pending = Pending::of(source, event, done);
-        Turn::Stalled
+        match Pending::of(source, event) {
+            Some(pending) => self.lacked(&pending, lacking, was_taken),
+            None => Turn::More,
+        }
     }
 
-    /// Offers the held event, if any, again. Returns whether all outputs are done with it now.
+    /// Offers the held event, if any, again. Returns whether none is held now.
     fn try_pending(&mut self) -> bool {
-        let Some(mut pending) = self.pending.take() else { return true };
+        let Some((at, pending)) = self.pending.take() else { return true };
         let Some(ring) = self.rings.get_mut(&pending.source) else { return true };
         let mut event = pending.event(ring.shapes.origin());
-        let mut done = pending.done;
-        if self.outlets.hand(&mut ring.began, &mut event, &mut done) {
+        if self.outlets.hand_to(at, &mut ring.began, &mut event) {
+            note(&mut self.runs, pending.source, event.seq);
             return true;
         }
-        (pending.seq, pending.done) = (event.seq, done);
-        self.pending = Some(pending);
+        if self.outlets.level() != 1 << at {
+            // Another one was added.
+            self.fall_behind(at, Some(pending), false);
+            self.checkpoint();
+            return true;
+        }
+        self.pending = Some((at, pending));
         false
     }
 
-    /// Adds the resume points after all that was read, to release them once it is delivered.
-    fn checkpoint(&mut self) {
+    /// Adds the places after all that was read, to release them once it is delivered.
+    pub(super) fn checkpoint(&mut self) {
         if self.touched.is_empty() {
             return;
         }
-        let merge = &self.merge;
-        let resume_points =
-            self.touched.drain(..).filter_map(|id| Some((id, merge.resume_point(id)?)));
-        self.checkpoints.add(self.outlets.coming(), resume_points);
+        let mut ends = Vec::with_capacity(self.touched.len());
+        for id in self.touched.drain(..) {
+            let (Some(ring), Some(end)) = (self.rings.get_mut(&id), self.merge.resume_point(id))
+            else {
+                continue;
+            };
+            ends.push((id, ring.read.saved(), end.saved()));
+            ring.passed(end);
+        }
+        let runs = self.runs.drain(..).collect();
+        if !self.outlets.pass(&ends, runs) {
+            self.moved.extend(ends.iter().map(|(id, ..)| *id)); // nobody holds them
+        }
     }
 
     /// Passes on what outputs hold back, and reports losses to them. To be called from time to time
@@ -138,24 +172,29 @@ impl Engine {
 
     /// Releases records in their rings that every required output has delivered.
     pub(crate) fn release_delivered(&mut self) {
-        if self.checkpoints.is_empty() {
-            return;
-        }
-        let undelivered = self.outlets.undelivered();
-        for (id, resume_point) in self.checkpoints.delivered(undelivered) {
+        let (coming, mut moved) = (self.outlets.coming(), std::mem::take(&mut self.moved));
+        self.outlets.required().for_each(|outlet| outlet.settle(coming, &mut moved));
+        for id in moved.drain(..) {
             let Some(ring) = self.rings.get_mut(&id) else { continue };
+            let slowest = self
+                .outlets
+                .required()
+                .filter_map(|outlet| outlet.places.get(id))
+                .min_by_key(|done| done.saved.pos);
+            let Some(end) = ring.take_end(slowest.map_or(u64::MAX, |done| done.saved.pos)) else {
+                continue;
+            };
             match &mut ring.source {
-                Some(source) => source.release(&resume_point),
-                None => self.merge.release(id, &resume_point),
+                Some(source) => source.release(&end),
+                None => self.merge.release(id, &end),
             }
-            ring.released = Some(resume_point);
+            ring.released = Some(end);
         }
-        // Records that an output holds for one ring hold those of all rings.
-        if self.turn.is_multiple_of(PRESSED_TURNS) && !self.checkpoints.is_empty() {
-            let fill = |id| self.merge.source(id).map(|source| source.fill()).unwrap_or_default();
-            if self.rings.keys().map(|id| fill(*id)).any(|fill| 4 * fill.held >= fill.size.max(1)) {
-                self.outlets.iter_mut().for_each(Outlet::hurry);
-            }
+        self.moved = moved;
+        if self.turn.is_multiple_of(PRESSED_TURNS) {
+            let rings = &self.rings;
+            let pressing = self.outlets.required().filter(|outlet| outlet.is_pressing(rings));
+            pressing.for_each(Outlet::hurry);
         }
     }
 
@@ -178,13 +217,22 @@ impl Engine {
     /// Ends rings that are removed and read, and releases them once all of their records are
     /// delivered.
     pub(crate) fn end_removed(&mut self) {
-        if self.pending.is_some() || self.leaving.is_empty() {
+        if self.leaving.is_empty() {
             return;
         }
         // A best-effort output must not keep an unlimited number of rings.
         let crowded = self.leaving.len() > LEAVING_MAX;
         for id in std::mem::take(&mut self.leaving) {
+            // Those that lack something of it must get that first.
+            let lacking = self.outlets.lacking(id, &self.rings);
             let Some(ring) = self.rings.get_mut(&id) else { continue };
+            if self.touched.contains(&id) {
+                self.leaving.push(id);
+                continue;
+            }
+            if lacking != 0 && matches!(ring.stage, Stage::Leaving(_)) {
+                ring.stage = Stage::Ending; // another output took the place of one that had all
+            }
             if ring.stage == Stage::Reading
                 // In this order: records that were written before the producer ended are seen after
                 // it.
@@ -203,7 +251,7 @@ impl Engine {
                     // No more records will arrive from it.
                     ring.source = self.merge.remove(id);
                 }
-                if self.outlets.report_end(ring, crowded).required {
+                if self.outlets.report_end(ring, lacking, crowded).required {
                     ring.stage = Stage::Leaving(self.outlets.coming());
                 }
             }
@@ -214,7 +262,7 @@ impl Engine {
                 self.drop_ring(id);
             }
             let Some(ring) = self.rings.get_mut(&id) else { continue };
-            if ring.stage == Stage::Gone && self.outlets.report_end(ring, crowded).all {
+            if ring.stage == Stage::Gone && self.outlets.report_end(ring, lacking, crowded).all {
                 self.rings.remove(&id);
             } else {
                 self.leaving.push(id);
@@ -247,6 +295,7 @@ impl Engine {
         let origin = ring.shapes.origin().clone();
         let (name, uuid) = (origin.name.clone(), origin.uuid);
         ring.shapes = Shapes::of(origin, Types::default());
+        self.outlets.forget(id);
         let last = self.by_uuid.get(&uuid) == Some(&id);
         if last {
             self.by_uuid.remove(&uuid);
@@ -255,35 +304,6 @@ impl Engine {
         let stays = last && ring.observed && !removed;
         let (figures, saved) = (ring.figures.clone(), stays.then(|| ring.delivered().saved()));
         self.notes.push(Note::Ended { ring: name, uuid, figures, removed, saved });
-    }
-
-    /// Removes an output, after it has delivered what it has.
-    ///
-    /// An output with required delivery stays as it is if it has no room for a record that is
-    /// offered to it. If it could not deliver what it has, it has failed: it gets no more events,
-    /// and its undelivered records stay in the rings. The next reader reads them again.
-    ///
-    /// # Errors
-    /// [`OutputError`] if it could not deliver everything until the deadline.
-    pub fn remove_output(&mut self, name: &str, deadline: Instant) -> Result<(), OutputError> {
-        let Some(at) = self.outlets.find(name) else { return Ok(()) };
-        let must = |engine: &Self| engine.outlets.is_required(at);
-        let lacks = |engine: &Self| {
-            engine.pending.as_ref().is_some_and(|pending| pending.done & (1 << at) == 0)
-        };
-        // The held event is not for its successor.
-        while must(self) && lacks(self) && !self.try_pending() && lacks(self) {
-            self.flush();
-            self.outlets.undelivered();
-            if Instant::now() >= deadline {
-                break;
-            }
-            std::thread::sleep(PENDING_PAUSE);
-        }
-        if must(self) && lacks(self) {
-            return Err(OutputError::new(name, "it has no room for the record that waits for it"));
-        }
-        self.outlets.remove(at, deadline)
     }
 
     /// Delivers what outputs have, until the deadline, and releases what they did deliver. Nothing

@@ -3,10 +3,13 @@
 use super::own;
 use crate::config::OutputConfig;
 use crate::config::opened::{Opened, Own};
-use crate::engine::Engine;
+use crate::engine::{Engine, OutputStatus, Removed};
 use perfring_export::OutputError;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+
+/// The time that a stuck output has to deliver what it holds, before its successor is opened.
+const STUCK: Duration = Duration::from_millis(500);
 
 /// State of outputs besides that of the engine.
 #[derive(Default)]
@@ -70,7 +73,8 @@ impl Outputs {
         }
     }
 
-    /// Opens new outputs, and closes those that were removed from the configuration.
+    /// Opens new outputs, and closes those that were removed from the configuration. An output that
+    /// is changed is closed first, and its successor goes on where it stopped, also if it is stuck.
     pub(super) fn change(
         &mut self,
         engine: &mut Engine,
@@ -91,20 +95,23 @@ impl Outputs {
         for output in fresh {
             opened.push((output, output.open()?));
         }
-        let deadline = Instant::now() + shutdown;
         for (at, old) in removed.iter().enumerate() {
-            let mut changed = self.close(engine, &old.name, deadline, say);
             let new = same_name.iter().find(|new| new.name == old.name);
-            if let Some(new) = new
-                && changed.is_ok()
-            {
-                changed = self.add(engine, new);
-                if changed.is_err() {
-                    self.back_to(engine, removed.get(at..=at).unwrap_or_default(), deadline, say);
+            let closed = self.close(engine, &old.name, shutdown);
+            let Some(new) = new else {
+                if let Some(error) = closed.and_then(|closed| closed.error) {
+                    say(&format!("{error}; it is removed, and does not get them"));
                 }
-            }
-            if let Err(error) = changed {
-                self.back_to(engine, removed.get(..at).unwrap_or_default(), deadline, say);
+                continue;
+            };
+            let changed = self.succeed(engine, new, closed);
+            if let Err((error, closed)) = changed {
+                let back = self.succeed(engine, old, closed);
+                if let Err((error, _)) = back {
+                    self.broken.get_or_insert(error);
+                }
+                let before = removed.get(..at).unwrap_or_default();
+                self.back_to(engine, before, &same_name, shutdown);
                 return Err(error);
             }
         }
@@ -117,42 +124,54 @@ impl Outputs {
         Ok(())
     }
 
-    /// Closes an output that is removed. Reports what it does not deliver; if its delivery is
-    /// required, the sidecar cannot continue.
-    fn close(
+    /// Closes an output, and returns what its successor continues. One in trouble has little time.
+    fn close(&mut self, engine: &mut Engine, name: &str, shutdown: Duration) -> Option<Removed> {
+        let is_it = |output: &OutputStatus<'_>| output.name == name;
+        let stuck = engine.outputs().find(is_it).is_some_and(|output| {
+            output.is_behind || output.figures.trouble.is_some() || output.failed.is_some()
+        });
+        let within = if stuck { shutdown.min(STUCK) } else { shutdown };
+        self.own.remove(name);
+        engine.remove_output(name, Instant::now() + within)
+    }
+
+    /// Opens the successor of a closed output; returns what it would have continued if it cannot be
+    /// opened.
+    fn succeed(
         &mut self,
         engine: &mut Engine,
-        name: &str,
-        deadline: Instant,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<(), OutputError> {
-        let closed = engine.remove_output(name, deadline);
-        if let Err(error) = closed {
-            let kept = engine.outputs().find(|output| output.name == name);
-            if let Some(kept) = kept {
-                if kept.failed.is_some() {
-                    self.broken = Some(error.clone());
-                }
-                return Err(error);
-            }
-            say(&error.to_string());
+        config: &OutputConfig,
+        closed: Option<Removed>,
+    ) -> Result<(), (OutputError, Option<Removed>)> {
+        let opened = match config.open() {
+            Ok(opened) => opened,
+            Err(error) => return Err((error, closed)),
+        };
+        let (name, filter) = (&config.name, config.filter.clone());
+        let closed = closed.unwrap_or_default();
+        engine
+            .add_successor(name, config.delivery, filter, opened.output, closed)
+            .map_err(|error| (error, None))?;
+        if let Some(figures) = opened.own {
+            self.own.insert(name.clone(), figures);
         }
-        self.own.remove(name);
         Ok(())
     }
 
-    /// Opens these outputs again, instead of their replacements.
+    /// Opens these outputs again, instead of their successors.
     fn back_to(
         &mut self,
         engine: &mut Engine,
         old: &[&OutputConfig],
-        deadline: Instant,
-        say: &mut dyn FnMut(&str),
+        new: &[&OutputConfig],
+        shutdown: Duration,
     ) {
         for old in old {
-            let back = self.close(engine, &old.name, deadline, say);
-            let back = back.and_then(|()| self.add(engine, old));
-            if let Err(error) = back {
+            let closed = match new.iter().any(|new| new.name == old.name) {
+                true => self.close(engine, &old.name, shutdown),
+                false => None, // it was removed for good
+            };
+            if let Err((error, _)) = self.succeed(engine, old, closed) {
                 // The old configuration must be restored completely.
                 self.broken.get_or_insert(error);
             }

@@ -1,7 +1,7 @@
 //! Positions in observed rings, saved in a file.
 
-use super::replace::{beside, replace};
 use perfring_consumer::{Count, Saved};
+use perfring_export::replace;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, TryLockError};
@@ -108,14 +108,17 @@ impl Positions {
 
     /// Takes over new positions.
     pub(crate) fn update(&mut self, positions: HashMap<[u8; 16], Saved>) {
-        let at = now();
+        self.update_at(positions, now());
+    }
+
+    fn update_at(&mut self, positions: HashMap<[u8; 16], Saved>, at: u64) {
         for (uuid, saved) in positions {
             let Count { records, bytes } = saved.before;
             let position = Position { pos: saved.pos, records, bytes, at };
             let before = self.saved.insert(Uuid::from_bytes(uuid), position);
-            // The time of a quiet ring is also updated, from time to time.
-            let news =
-                before.is_none_or(|before| before.pos != position.pos || at - before.at > 3600);
+            // The time of a quiet ring is also updated, from time to time; the clock may step back.
+            let news = before
+                .is_none_or(|before| before.pos != position.pos || at.abs_diff(before.at) > 3600);
             if !news && let Some(before) = before {
                 self.saved.insert(Uuid::from_bytes(uuid), before);
             }
@@ -162,6 +165,13 @@ fn read(text: &[u8]) -> Result<BTreeMap<Uuid, Position>, String> {
     }
 }
 
+/// Appends to a path's file name.
+fn beside(path: &Path, more: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(more);
+    path.with_file_name(name)
+}
+
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -184,6 +194,17 @@ mod tests {
         drop(positions);
         let positions = Positions::open(Some(&path)).unwrap();
         assert_eq!((positions.get(&[7; 16]), positions.get(&[8; 16])), (Some(saved), None));
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_keeps_positions() {
+        let saved = Saved { pos: 640, before: Count { records: 10, bytes: 640 } };
+        let mut positions = Positions::open(None).unwrap();
+        for at in [1_000_000, 999_999, 10, 5_000_000] {
+            positions.update_at([([7; 16], saved)].into(), at);
+            assert_eq!(positions.get(&[7; 16]), Some(saved), "{at}");
+        }
+        assert_eq!(positions.saved.values().map(|one| one.at).max(), Some(5_000_000));
     }
 
     #[test]

@@ -90,7 +90,7 @@ fn keep(
     let draft = path.with_extension("new");
     let records = write(&draft, &rings).map_err(|error| error.to_string());
     let named = records.and_then(|records| {
-        fs::rename(&draft, &path).map_err(|error| error.to_string())?;
+        perfring_export::rename(&draft, &path).map_err(|error| error.to_string())?;
         Ok(records)
     });
     if named.is_err() {

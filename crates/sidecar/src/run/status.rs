@@ -70,6 +70,7 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
         "refused": figures.refused,
         "refused_by": refused_by,
         "dropped": output.dropped.records,
+        "behind": output.is_behind,
         "trouble": figures.trouble.clone().or_else(|| Some(output.failed?.to_string())),
     })
 }
@@ -97,6 +98,9 @@ pub(crate) fn line(engine: &Engine) -> String {
     for output in engine.outputs() {
         let figures = &output.figures;
         let _ = write!(line, "; {}: {} delivered", output.name, figures.delivered);
+        if output.is_behind {
+            line.push_str(", behind");
+        }
         for (count, what) in [(output.dropped.records, "dropped"), (figures.refused, "refused")] {
             if count > 0 {
                 let _ = write!(line, ", {count} {what}");

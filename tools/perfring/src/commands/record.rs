@@ -207,7 +207,11 @@ impl Recorder<'_> {
             }
             match self.recording.take(&event)? {
                 Took::Yes => {}
-                Took::Busy => return Err(Failure::General("the recording is busy".to_owned())),
+                // What it has is intact; who must not stop uses the sidecar, which waits.
+                Took::Busy => {
+                    let why = self.recording.figures().trouble;
+                    return Err(Failure::General(why.unwrap_or_default()));
+                }
             }
             if until.is_some() && time > until {
                 return Ok(Turn::Done);

@@ -6,6 +6,9 @@ use perfring_sidecar::config::{Input, InputSource, Mode, Trusted};
 use perfring_sidecar::{Config, ConfigError, End, Rule, Sidecar, Signals, StartError};
 use std::path::PathBuf;
 
+/// Its number, which is the same on all architectures.
+const SIGTERM: i32 = 15;
+
 /// Follow rings as they come and go, and deliver their records to outputs
 ///
 /// Reads all rings of a directory in the order of time, and writes what it reads to outputs: JSON
@@ -17,8 +20,10 @@ use std::path::PathBuf;
 /// Drop rings are consumed. Overwrite rings are only observed, and with --state reading continues
 /// where it stopped.
 ///
-/// SIGTERM and SIGINT deliver what was read, then end; a second one ends at once. SIGHUP reloads
-/// the configuration, SIGUSR1 writes the status, SIGUSR2 keeps what overwrite rings hold.
+/// SIGTERM and SIGINT deliver what the rings hold by then, within --drain, then end: after SIGTERM
+/// with code 0. The last line says what is left in which ring. A second one ends at once. SIGHUP
+/// reloads the configuration: a changed output goes on where it stopped, also a stuck one. SIGUSR1
+/// writes the status, SIGUSR2 keeps what overwrite rings hold.
 ///
 /// Example: perfring sidecar /dev/shm/rings --output json:- --output otlp:http://localhost:4318
 #[derive(Debug, clap::Args)]
@@ -52,6 +57,10 @@ pub(crate) struct Args {
     /// Keep what overwrite rings hold in this directory on SIGUSR2
     #[arg(long, value_name = "DIR")]
     snapshots: Option<PathBuf>,
+    /// How long to read on at most, after SIGTERM or SIGINT, until outputs have what the rings held:
+    /// 10s, unless the configuration has another time
+    #[arg(long, value_name = "TIME", value_parser = perfring_sidecar::config::duration)]
+    drain: Option<std::time::Duration>,
     /// Read what is present, then end
     #[arg(long)]
     once: bool,
@@ -84,6 +93,7 @@ impl Args {
         }
         config.rules.extend(self.snapshots.clone().map(Rule::on_signal));
         let settings = &mut config.settings;
+        settings.drain = self.drain.unwrap_or(settings.drain);
         settings.state = self.state.clone().or(settings.state.take());
         settings.status = self.status.clone().or(settings.status.take());
         config.check()?;
@@ -105,7 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         sidecar = sidecar.once();
     }
     match sidecar.run(&signals, &mut || args.config(), &mut |sentence| note(sentence)) {
-        End::Drained => Ok(()),
+        End::Drained | End::Signal(SIGTERM) => Ok(()),
         End::Signal(signal) => Err(Failure::Signal(signal)),
         End::ClosedPipe => Err(Failure::ClosedPipe),
         End::Failed(error) => Err(Failure::general(error)),

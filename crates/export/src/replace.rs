@@ -1,0 +1,111 @@
+//! Files that are replaced as a whole.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Replaces a file by one with this content: at any moment, also after a crash of the machine, it
+/// has either the old content or the new one.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("status.json");
+/// perfring_export::replace(&path, b"{}")?;
+/// assert_eq!(std::fs::read(&path)?, b"{}");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// The system's; and that it is something else than a regular file, as `/dev/null`.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        return Err(io::Error::other("it is not a regular file, and is not replaced"));
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let draft = path.with_file_name(name);
+    let mut file = File::create(&draft)?;
+    let written = file.write_all(content).and_then(|()| file.sync_data());
+    let named = written.and_then(|()| rename(&draft, path));
+    if named.is_err() {
+        let _ = fs::remove_file(&draft); // it takes room that may be what is missing
+    }
+    named
+}
+
+/// Renames a file that is on the disk, and waits until its new name is there, too.
+///
+/// # Errors
+/// The system's.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    // Some file systems have no such thing.
+    match File::open(directory(to)).and_then(|dir| dir.sync_all()) {
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the directory of a file.
+pub(crate) fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Returns the path, or if a file or a directory with something in it has it, the first free one of
+/// `run.000002.perfrec`, `run.000003.perfrec` and so on.
+#[must_use]
+pub fn free_path(path: &Path) -> PathBuf {
+    let is_free = |path: &PathBuf| match path.metadata() {
+        Ok(meta) if meta.is_dir() => path.read_dir().is_ok_and(|mut dir| dir.next().is_none()),
+        Ok(meta) => !meta.is_file(), // a device is written to
+        Err(_) => path.symlink_metadata().is_err(),
+    };
+    let later = (2u64..).map(|number| numbered(path, number));
+    std::iter::once(path.to_owned()).chain(later).find(is_free).unwrap_or_default()
+}
+
+/// Returns `events.000017.jsonl` for `events.jsonl`.
+#[must_use]
+pub fn numbered(path: &Path, number: u64) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{number:06}"));
+    if let Some(ending) = path.extension().map(OsStr::to_owned) {
+        name.push(".");
+        name.push(ending);
+    }
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    use super::*;
+
+    #[test]
+    fn only_a_regular_file_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("status");
+        replace(&path, b"one").unwrap();
+        replace(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        // A socket stands for a device here.
+        let socket = dir.path().join("socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(replace(&socket, b"three").is_err() && !fs::metadata(&socket).unwrap().is_file());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn the_first_free_name_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.perfrec");
+        for name in ["run.perfrec", "run.000002.perfrec", "run.000003.perfrec"] {
+            assert_eq!(free_path(&path), dir.path().join(name));
+            fs::write(free_path(&path), "").unwrap();
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! When to try again what has failed.
+
+use std::time::{Duration, Instant};
+
+/// The first and the longest pause between attempts to write.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// Attempts with growing pauses.
+#[derive(Debug, Default)]
+pub(crate) struct Tries {
+    pause: Duration,
+    next: Option<Instant>,
+}
+
+impl Tries {
+    /// Returns whether the pause is over, or there is none.
+    pub(crate) fn is_due(&self) -> bool {
+        self.next.is_none_or(|next| Instant::now() >= next)
+    }
+
+    /// Returns whether the last attempt has failed.
+    pub(crate) fn is_failing(&self) -> bool {
+        !self.pause.is_zero()
+    }
+
+    /// Begins the next pause.
+    pub(crate) fn failed(&mut self) {
+        self.pause = (2 * self.pause).clamp(PAUSES.0, PAUSES.1);
+        self.next = Instant::now().checked_add(self.pause);
+    }
+
+    /// It has succeeded. Returns whether it had failed before.
+    pub(crate) fn end(&mut self) -> bool {
+        !std::mem::take(self).pause.is_zero()
+    }
+
+    /// Ends the pause.
+    pub(crate) fn hurry(&mut self) {
+        self.next = None;
+    }
+
+    /// Repeats until it is done, or the deadline has come. Returns whether it is done.
+    pub(crate) fn until<E>(
+        deadline: Instant,
+        mut attempt: impl FnMut() -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        loop {
+            if attempt()? {
+                return Ok(true);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            std::thread::sleep(PAUSES.0.min(left));
+        }
+    }
+}

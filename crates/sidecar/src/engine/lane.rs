@@ -1,0 +1,224 @@
+//! The lane of an output that has fallen behind: it reads what the output lacks from the rings once
+//! more.
+
+use super::pending::Pending;
+use super::place::Place;
+use super::ring::{Quick, Ring, Rings};
+use perfring_consumer::advanced::Front;
+use perfring_consumer::{AttachError, Cause, Item, Observer};
+use perfring_set::SourceId;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::BuildHasherDefault;
+
+/// Rings that are opened in one turn: mapping one takes some microseconds.
+const OPENS: usize = 64;
+
+/// What an output reads itself, from its own places to those of the outputs that keep up: in the
+/// order of time. The others have had these records, so none comes later, and nothing is held back.
+///
+/// Records that a required output lacks stay in a drop ring, as its tail waits for the output. In an
+/// overwrite ring they may be overwritten, which its reader reports.
+#[derive(Default)]
+pub(super) struct Lane {
+    /// The event that the output had no room for.
+    pub(super) pending: Option<Pending>,
+    rings: HashMap<SourceId, Reader, BuildHasherDefault<Quick>>,
+    /// Rings that have something, by its time.
+    next: BinaryHeap<Reverse<(u64, SourceId)>>,
+    /// The ring that the last item was taken from.
+    current: Option<SourceId>,
+    /// The greatest time so far.
+    newest: u64,
+    /// Rings of which something was passed on since the last checkpoint.
+    touched: Vec<SourceId>,
+}
+
+/// A ring that is read once more.
+struct Reader {
+    from: Place,
+    /// The place at the last checkpoint.
+    passed: Place,
+    observer: Option<Observer>,
+    /// Where the outputs that keep up are.
+    until: u64,
+    /// The time of the last record.
+    last: u64,
+    /// Whether it is among those that have something.
+    waits: bool,
+    is_touched: bool,
+}
+
+/// An item of a ring.
+pub(super) struct Taken<'a> {
+    pub(super) id: SourceId,
+    pub(super) item: Item<'a>,
+    pub(super) time: u64,
+    /// How much it is late for the order of time.
+    pub(super) late: u64,
+    /// The output was given it before.
+    pub(super) was_given: bool,
+}
+
+impl Lane {
+    /// Sets where this ring is read from, unless it is set.
+    pub(super) fn start(&mut self, id: SourceId, from: Place) {
+        self.rings.entry(id).or_insert(Reader {
+            from,
+            passed: from,
+            observer: None,
+            until: 0,
+            last: 0,
+            waits: false,
+            is_touched: false,
+        });
+    }
+
+    /// Forgets a ring.
+    pub(super) fn forget(&mut self, id: SourceId) {
+        self.rings.remove(&id);
+    }
+
+    /// Sets the place of the ring of the held event, before that.
+    pub(super) fn hold(&mut self, id: SourceId, before: Place) {
+        self.touch(id);
+        if let Some(reader) = self.rings.get_mut(&id) {
+            reader.passed = before;
+        }
+    }
+
+    /// Notes that something of a ring is passed on. Its place is one of the next ends.
+    pub(super) fn touch(&mut self, id: SourceId) {
+        if let Some(reader) = self.rings.get_mut(&id)
+            && !std::mem::replace(&mut reader.is_touched, true)
+        {
+            self.touched.push(id);
+        }
+    }
+
+    /// Returns the places in the rings of which something was passed on since the last call. `given`
+    /// counts what of a ring was passed on since then: where an event is held, the place is before it.
+    pub(super) fn take_ends(&mut self, given: impl Fn(SourceId) -> u64) -> Vec<(SourceId, Place)> {
+        let Lane { touched, rings, pending, .. } = self;
+        let held = pending.as_ref().map(|pending| pending.source);
+        let mut ends = Vec::with_capacity(touched.len());
+        for id in touched.drain(..) {
+            let Some(reader) = rings.get_mut(&id) else { continue };
+            reader.is_touched = held == Some(id);
+            let passed = reader.passed;
+            reader.passed = match held == Some(id) {
+                true => Place { skip: passed.skip + given(id), ..passed },
+                false => reader.place(),
+            };
+            ends.push((id, reader.passed));
+        }
+        touched.extend(held.filter(|id| rings.contains_key(id)));
+        ends
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = (SourceId, Place)> {
+        self.rings.iter().map(|(id, reader)| (*id, reader.place()))
+    }
+
+    /// Opens rings of which something is to be read, and allows to read them up to where the engine
+    /// is. Returns whether all are open.
+    pub(super) fn open(&mut self, rings: &Rings) -> Result<bool, AttachError> {
+        self.put_back();
+        let mut left = OPENS;
+        for (id, reader) in &mut self.rings {
+            let Some(ring) = rings.get(id) else { continue };
+            reader.until = ring.read.pos();
+            if reader.observer.is_none() && reader.from.saved.pos < reader.until {
+                if left == 0 {
+                    return Ok(false);
+                }
+                left -= 1;
+                reader.observer = ring.shapes.reader(reader.from.saved)?;
+            }
+            if !reader.waits
+                && let Some(time) = reader.peek()
+            {
+                reader.waits = true;
+                self.next.push(Reverse((time, *id)));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns the current ring to those that have something, if it has.
+    fn put_back(&mut self) {
+        if let Some(id) = self.current.take()
+            && let Some(reader) = self.rings.get_mut(&id)
+        {
+            match reader.peek() {
+                Some(time) => self.next.push(Reverse((time, id))),
+                None => reader.waits = false,
+            }
+        }
+    }
+
+    /// Takes the next item; `None` if there is none. The error is a ring that cannot be read on.
+    pub(super) fn next(&mut self) -> Result<Option<Taken<'_>>, SourceId> {
+        self.put_back();
+        let Some(Reverse((time, id))) = self.next.pop() else { return Ok(None) };
+        self.current = Some(id);
+        self.touch(id);
+        // It may be forgotten meanwhile, and another one has nothing after all.
+        let Some(reader) = self.rings.get_mut(&id) else { return Err(id) };
+        reader.last = time;
+        let late = self.newest.saturating_sub(time);
+        self.newest = self.newest.max(time);
+        let taken = reader.observer.as_mut().map(|observer| observer.advanced().take());
+        let Some(Ok(Some((item, _)))) = taken else { return Err(id) };
+        if matches!(&item, Item::Lost(lost) if lost.cause == Cause::Lapped) {
+            reader.from.skip = 0; // what was to be skipped is gone
+        }
+        let was_given = reader.from.skip > 0;
+        reader.from.skip -= u64::from(was_given);
+        Ok(Some(Taken { id, item, time, late, was_given }))
+    }
+
+    /// Returns whether something of this ring is still to be passed on.
+    pub(super) fn lacks(&mut self, id: SourceId, ring: &Ring) -> bool {
+        self.pending.as_ref().is_some_and(|pending| pending.source == id)
+            || self.rings.get_mut(&id).is_some_and(|reader| reader.lacks(ring))
+    }
+
+    /// Returns whether nothing is left to be read.
+    pub(super) fn is_done(&mut self, rings: &Rings) -> bool {
+        let mut readers = self.rings.iter_mut();
+        self.pending.is_none()
+            && readers.all(|(id, reader)| rings.get(id).is_none_or(|ring| !reader.lacks(ring)))
+    }
+}
+
+impl Reader {
+    fn place(&self) -> Place {
+        let read = self.observer.as_ref().map(Observer::saved);
+        Place { saved: read.unwrap_or(self.from.saved), ..self.from }
+    }
+
+    /// Returns the time of what is next, of what the engine has read.
+    fn peek(&mut self) -> Option<u64> {
+        let observer = self.observer.as_mut()?;
+        // If it was overtaken beyond that, so was the engine, which has to find out first.
+        if observer.resume_point().pos() >= self.until
+            || observer.advanced().raw().tail() > self.until
+        {
+            return None;
+        }
+        match observer.advanced().peek() {
+            Ok(Front::Empty) => None,
+            Ok(Front::Timestamped(time)) => Some(time),
+            // An error is found by taking it.
+            Ok(Front::Plain | Front::Lost | Front::More) | Err(_) => Some(self.last),
+        }
+    }
+
+    fn lacks(&mut self, ring: &Ring) -> bool {
+        self.until = ring.read.pos();
+        let place = self.place().saved.pos;
+        // There may be only holes left.
+        place < self.until && (self.observer.is_none() || self.peek().is_some())
+    }
+}

@@ -1,0 +1,88 @@
+//! The places of an output: how much of each ring it has delivered.
+
+use super::checkpoint::{Checkpoints, Run};
+use super::place::Place;
+use super::ring::Quick;
+use perfring_export::OutputError;
+use perfring_set::SourceId;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::rc::Rc;
+
+/// What an output has delivered of each ring that it was given something of.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    done: HashMap<SourceId, Place, BuildHasherDefault<Quick>>,
+    checkpoints: Checkpoints<SourceId>,
+}
+
+impl Places {
+    /// Creates places from which nothing was delivered.
+    pub(super) fn of(done: impl Iterator<Item = (SourceId, Place)>) -> Self {
+        Places { done: done.collect(), checkpoints: Checkpoints::default() }
+    }
+
+    /// Begins to hold what follows this place, unless an earlier one is held.
+    pub(super) fn hold(&mut self, id: SourceId, from: Place) {
+        self.done.entry(id).or_insert(from);
+    }
+
+    /// Notes that only events with numbers below `before` precede these places. `runs` are the
+    /// events since the last of these calls.
+    pub(super) fn pass(
+        &mut self,
+        before: u64,
+        ends: impl IntoIterator<Item = (SourceId, Place)>,
+        runs: Rc<[Run<SourceId>]>,
+    ) {
+        self.checkpoints.add(before, ends, runs);
+    }
+
+    /// Moves on, if all events before `undelivered` are delivered. Adds the rings that it moved in.
+    pub(super) fn settle(&mut self, undelivered: u64, moved: &mut Vec<SourceId>) {
+        self.checkpoints.delivered(undelivered, |id, place| {
+            // Others hold nothing of it any more.
+            if let Some(done) = self.done.get_mut(&id) {
+                *done = place;
+                moved.push(id);
+            }
+        });
+    }
+
+    /// Returns its places to the last record, if all events before `undelivered` are delivered.
+    pub(super) fn exact(mut self, undelivered: u64) -> Self {
+        self.settle(undelivered, &mut Vec::new());
+        self.checkpoints.partly(undelivered, |id, count| {
+            if let Some(done) = self.done.get_mut(&id) {
+                done.skip += count;
+            }
+        });
+        Self::of(self.done.into_iter())
+    }
+
+    pub(super) fn get(&self, id: SourceId) -> Option<Place> {
+        self.done.get(&id).copied()
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (SourceId, Place)> {
+        self.done.iter().map(|(id, place)| (*id, *place))
+    }
+
+    /// Holds nothing of this ring any more.
+    pub(super) fn forget(&mut self, id: SourceId) {
+        self.done.remove(&id);
+    }
+
+    /// Returns whether nothing waits to be delivered.
+    pub(super) fn is_settled(&self) -> bool {
+        self.checkpoints.is_empty()
+    }
+}
+
+/// What an output that was removed leaves to its successor.
+#[derive(Debug, Default)]
+pub struct Removed {
+    pub(super) places: Box<Places>,
+    /// What it could not deliver, which its successor delivers.
+    pub error: Option<OutputError>,
+}

@@ -1,0 +1,64 @@
+//! The end that a signal asks for: reads what the rings hold by then.
+
+use super::{POLL, SLEEP_HELD, STALLED, Sidecar};
+use crate::engine::turn::Turn;
+use crate::run::status;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+impl Sidecar {
+    /// Reads on until all outputs have everything up to the present heads of all rings, or for as
+    /// long as the configuration allows.
+    pub(super) fn drain(&mut self, say: &mut dyn FnMut(&str)) {
+        let since = Instant::now();
+        let left = |within: Duration| within.saturating_sub(since.elapsed());
+        let within = self.config.settings.drain;
+        if self.config.settings.log_interval_seconds > 0 {
+            let most = humantime::format_duration(within);
+            say(&format!(
+                "ending: what the rings hold is delivered first, for at most {most}; a second signal \
+                 ends at once"
+            ));
+        }
+        // Also rings that are new.
+        while !self.inputs.poll(&mut self.engine, &self.positions, say) && !left(within).is_zero() {
+        }
+        let heads = self.engine.heads();
+        let mut polled = Instant::now();
+        loop {
+            let turn = self.engine.turn();
+            if (self.engine.is_past(&heads) && self.engine.is_level()) || left(within).is_zero() {
+                break;
+            }
+            if polled.elapsed() >= POLL {
+                polled = Instant::now();
+                self.engine.flush();
+                self.engine.release_delivered();
+                self.engine.end_removed();
+                self.report_notes(say);
+                self.outputs.report_troubles(&self.engine, say);
+                if self.engine.has_failed() {
+                    break;
+                }
+            }
+            match turn {
+                Turn::More => {}
+                Turn::Empty => self.engine.wait(SLEEP_HELD.min(left(within))),
+                Turn::Stalled => std::thread::sleep(STALLED.1.min(left(within))),
+            }
+        }
+    }
+
+    /// Reports what was done, and what is left in each ring.
+    pub(super) fn report_end(&self, say: &mut dyn FnMut(&str)) {
+        let mut line = status::line(&self.engine);
+        let mut left: Vec<_> = self.engine.rings().filter(|ring| ring.lag > 0).collect();
+        left.sort_by(|a, b| a.origin.name.cmp(&b.origin.name));
+        line.push_str(if left.is_empty() { "; nothing is left" } else { "; left:" });
+        for (nth, ring) in left.iter().enumerate() {
+            let comma = if nth == 0 { "" } else { "," };
+            let _ = write!(line, "{comma} {} bytes in {}", ring.lag, ring.origin.name);
+        }
+        say(&line);
+    }
+}
