@@ -21,7 +21,7 @@ pub(crate) mod sealed {
     use super::TaggedWriter;
 
     /// A trace and a span.
-    pub type Within = ([u8; 16], [u8; 8]);
+    pub(crate) type Within = ([u8; 16], [u8; 8]);
 
     pub trait Fill {
         fn fill(&self, writer: &mut TaggedWriter<'_>);
