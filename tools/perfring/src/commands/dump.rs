@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn directory(args: &Args, dir: &Path, stop: &Stop) -> Result<(), Failure> {
     let since = match tail_dir::since(&args.format, dir)? {
         Some(since @ Since::Ago(_)) => {
-            Some(since.before(input::newest(&[args.ring.clone()], stop)?))
+            Some(since.before(input::newest(std::slice::from_ref(&args.ring), stop)?))
         }
         since => since.map(|since| since.before(0)),
     };
