@@ -353,7 +353,7 @@ fn a_buffer_takes_what_a_stuck_output_lacks_and_a_small_ring_goes_on() {
         let totals = Stat::read(path.clone()).unwrap().totals.unwrap();
         totals.tail == totals.head
     });
-    let written = json_lines(&fs::read_to_string(&stuck).unwrap().rsplit_once('\n').unwrap().0);
+    let written = json_lines(fs::read_to_string(&stuck).unwrap().rsplit_once('\n').unwrap().0);
     assert!((written.len() as u64) < ALL / 2, "{}", written.len());
     // Killed, the disk mended: the rest comes out of the buffer.
     let mut live = live;
