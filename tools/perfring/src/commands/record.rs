@@ -209,8 +209,11 @@ impl Recorder<'_> {
                 Took::Yes => {}
                 // What it has is intact; who must not stop uses the sidecar, which waits.
                 Took::Busy => {
-                    let why = self.recording.figures().trouble;
-                    return Err(Failure::General(why.unwrap_or_default()));
+                    let why = self.recording.figures().trouble.unwrap_or_default();
+                    // Not the hint that follows: this command does not try again.
+                    let why = why.split("; ").next().unwrap_or_default();
+                    let ended = "recording has ended, and what the file has is intact";
+                    return Err(Failure::General(format!("{why}; {ended}")));
                 }
             }
             if until.is_some() && time > until {
