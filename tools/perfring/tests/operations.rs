@@ -63,7 +63,22 @@ fn the_config_map_is_a_configuration() {
 #[test]
 fn the_unit_starts_the_command_with_the_example_configuration() {
     let unit = fs::read_to_string(tools("systemd/perfring-sidecar.service")).unwrap();
-    let example = tools("sidecar.toml");
+    // The directories that systemd has made by then, in a place of this test.
+    let made = [
+        ("/var/lib/perfring", "StateDirectory=perfring"),
+        ("/var/log/perfring", "LogsDirectory=perfring"),
+        ("/run/perfring", "ReadWritePaths=/run/perfring"),
+    ];
+    let place = tempfile::tempdir().unwrap();
+    let mut text = fs::read_to_string(tools("sidecar.toml")).unwrap();
+    for (dir, by) in made {
+        assert!(unit.lines().any(|line| line == by), "{by}");
+        let here = place.path().join(dir.trim_start_matches('/'));
+        fs::create_dir_all(&here).unwrap();
+        text = text.replace(&format!("\"{dir}"), &format!("\"{}", here.display()));
+    }
+    let example = place.path().join("sidecar.toml").display().to_string();
+    fs::write(&example, text).unwrap();
     let (mut checked, mut commands) = (0, 0);
     for line in unit.lines().filter(|line| line.starts_with("Exec")) {
         let Some((_, args)) = line.split_once("=/usr/bin/perfring ") else { continue };
