@@ -15,7 +15,7 @@ def test_named_consumers_each_get_every_record_and_stat_lists_them(ring: str, sh
             while producer.publish(count.to_bytes(56, "little")):
                 count += 1
             for consumer, read in ((fast, count), (slow, 5)):
-                records = consumer.drain(read)
+                records = [item for item in consumer.drain(read) if isinstance(item, perfring.Record)]
                 numbers = [int.from_bytes(bytes(record), "little") for record in records]
                 assert numbers == list(range(read))
             stat = perfring.stat(ring)
@@ -34,4 +34,4 @@ def test_named_consumers_each_get_every_record_and_stat_lists_them(ring: str, sh
 def test_rings_that_cannot_have_named_consumers_are_refused(ring: str) -> None:
     for wrong in ({"consumers": 33}, {"consumers": 2, "policy": "overwrite"}):
         with pytest.raises(ValueError, match="named consumers"):
-            perfring.Producer.create(ring, **wrong)  # type: ignore[arg-type]
+            perfring.Producer.create(ring, **wrong)
