@@ -15,7 +15,9 @@ def test_named_consumers_each_get_every_record_and_stat_lists_them(ring: str, sh
             while producer.publish(count.to_bytes(56, "little")):
                 count += 1
             for consumer, read in ((fast, count), (slow, 5)):
-                records = [item for item in consumer.drain(read) if isinstance(item, perfring.Record)]
+                records = [
+                    item for item in consumer.drain(read) if isinstance(item, perfring.Record)
+                ]
                 numbers = [int.from_bytes(bytes(record), "little") for record in records]
                 assert numbers == list(range(read))
             stat = perfring.stat(ring)
