@@ -162,6 +162,9 @@ impl Recorder<'_> {
             let last = until.as_ref().map(|(last, _)| *last);
             let turn = self.turn(&mut left, last)?;
             self.recording.flush()?;
+            if self.recording.undelivered().is_some() {
+                return Err(self.no_room());
+            }
             self.live.release();
             self.show();
             match (turn, until.take()) {
@@ -207,20 +210,23 @@ impl Recorder<'_> {
             }
             match self.recording.take(&event)? {
                 Took::Yes => {}
-                // What it has is intact; who must not stop uses the sidecar, which waits.
-                Took::Busy => {
-                    let why = self.recording.figures().trouble.unwrap_or_default();
-                    // Not the hint that follows: this command does not try again.
-                    let why = why.split("; ").next().unwrap_or_default();
-                    let ended = "recording has ended, and what the file has is intact";
-                    return Err(Failure::General(format!("{why}; {ended}")));
-                }
+                Took::Busy => return Err(self.no_room()),
             }
             if until.is_some() && time > until {
                 return Ok(Turn::Done);
             }
         }
         Ok(Turn::More)
+    }
+
+    /// The failure of a file that takes no more. What it has is intact; who must not stop uses the sidecar, which waits.
+    fn no_room(&self) -> Failure {
+        let figures = self.recording.figures();
+        // Not the hint that follows: this command does not try again.
+        let why = figures.trouble.as_deref().unwrap_or_default();
+        let why = why.split("; ").next().unwrap_or_default();
+        let intact = format!("its first {} records are intact", figures.delivered);
+        Failure::General(format!("{why}; recording has ended, and {intact}"))
     }
 
     fn show(&mut self) {
