@@ -29,7 +29,7 @@ pub(crate) struct Draft {
     done: usize,
     tries: Tries,
     trouble: Option<String>,
-    retries: u64,
+    pub(crate) retries: u64,
     /// Bytes put into it so far.
     pub(crate) written: u64,
 }

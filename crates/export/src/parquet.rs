@@ -338,6 +338,7 @@ impl Parquet {
             }
             ending.draft.finish(Instant::now())?;
             self.figures.delivered += ending.records;
+            self.figures.retries += ending.draft.retries;
             self.finished_bytes += ending.draft.written;
             self.figures.bytes = self.finished_bytes;
             self.ending.pop_front();
@@ -467,7 +468,9 @@ impl Output for Parquet {
 
     fn figures(&self) -> Figures {
         let mut figures = self.figures.clone();
-        self.ending.iter().for_each(|ending| ending.draft.report(&mut figures));
+        let open = self.slots.iter().filter_map(|slot| slot.table.as_ref()).map(Table::written_to);
+        let drafts = self.ending.iter().map(|ending| &ending.draft).chain(open);
+        drafts.for_each(|draft| draft.report(&mut figures));
         figures
     }
 }

@@ -95,6 +95,10 @@ impl Table {
     }
 
     /// Returns the file.
+    pub(super) fn written_to(&self) -> &Draft {
+        self.writer.inner()
+    }
+
     pub(super) fn draft(&mut self) -> &mut Draft {
         self.writer.inner_mut()
     }

@@ -103,7 +103,7 @@ fn a_record_before_its_resource_waits_for_it_and_not_for_ever() {
             otlp.flush().unwrap();
             otlp.undelivered().is_none()
         });
-        let service = s(if late { "late" } else { "test" });
+        let service = s(&if late { "late".to_owned() } else { unreported_service() });
         let (reported, _, _) = &logs(&server)[0];
         assert_eq!(find(&reported.attributes, "service.name"), service);
         assert_eq!(find(&reported.attributes, "process.pid"), i(std::process::id().into()));

@@ -30,6 +30,14 @@ pub(crate) fn find(pairs: &[KeyValue], key: &str) -> Option<Any> {
     pair.value.clone()?.value
 }
 
+/// The service of a record whose resource was not read: what this process has published as its context, as its sinks do
+/// where the telemetry crate has that feature, else the name of the ring's producer.
+pub(crate) fn unreported_service() -> String {
+    let published = perfring_context::ProcessContext::own().unwrap();
+    let service = published.as_ref().and_then(|published| published.get("service.name"));
+    service.unwrap_or("test").to_owned()
+}
+
 pub(crate) fn s(text: &str) -> Option<Any> {
     Some(Any::StringValue(text.into()))
 }

@@ -199,7 +199,7 @@ fn waiting_items_hold_a_quarter_of_their_ring_at_most() {
     // The resource was not waited for any longer.
     let reported = logs(&server);
     let start = reported.iter().find(|row| row.2.event_name == "perfring.span.start").unwrap();
-    assert_eq!(find(&start.0.attributes, "service.name"), s("test"));
+    assert_eq!(find(&start.0.attributes, "service.name"), s(&unreported_service()));
     close(otlp);
 }
 
