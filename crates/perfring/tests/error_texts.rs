@@ -8,7 +8,7 @@ use perfring::{
 
 const PAGE: &str = include_str!("../src/guide/errors.md");
 /// Headings that are the compiler's, the shell's or the command's, which `tools/newcomer` runs.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 16] = [
     "Bus error (core dumped)",
     "A consumer waits for ever",
     "the trait bound `…: Pod` is not satisfied",
@@ -19,6 +19,14 @@ const OTHERS: [&str; 9] = [
     // `perfring-export` compares them.
     "… answers …: …; records are held until it accepts them",
     "… items were refused (…): …",
+    // `perfring-sidecar` compares these.
+    "another sidecar listens on …: end it by `perfring sidecar drain`, or set another path in [control]",
+    "[control]: cannot listen on …: …",
+    "[control]: there is no directory for the socket: set path, or RUNTIME_DIRECTORY or XDG_RUNTIME_DIR in the environment",
+    "[health]: cannot listen on …: …",
+    "no sidecar listens on …: …; it does if its configuration has [control], or with --control, …",
+    "the sidecar at … gave no answer: …",
+    "this build has no health: …",
 ];
 
 /// Whether the text begins as the heading says, with anything for each `…`.

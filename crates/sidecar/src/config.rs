@@ -7,11 +7,13 @@ mod input;
 mod kinds;
 pub(crate) mod opened;
 pub(crate) mod rule;
+mod service;
 mod table;
 
 pub use duration::duration;
 pub use input::{From, Input, InputSource, Mode, Trusted};
 pub use kinds::{Delivery, OutputConfig};
+pub use service::{Control, Health};
 pub use table::ConfigError;
 
 use rule::Rule;
@@ -81,6 +83,10 @@ pub struct Settings {
     pub status_interval_seconds: u64,
     /// Seconds between two lines of figures on stderr; 0 for none, also at the end.
     pub log_interval_seconds: u64,
+    /// The endpoint that says how it is, if there is to be one.
+    pub health: Option<Health>,
+    /// The socket for requests, if there is to be one.
+    pub control: Option<Control>,
 }
 
 impl Default for Settings {
@@ -94,6 +100,8 @@ impl Default for Settings {
             status: None,
             status_interval_seconds: 10,
             log_interval_seconds: 60,
+            health: None,
+            control: None,
         }
     }
 }
@@ -196,7 +204,18 @@ impl Config {
         if let Some(status) = &self.settings.status {
             files::directory_of(status, "status")?;
         }
+        if let Some(health) = &self.settings.health {
+            health.check()?;
+        }
         files::check(&self.outputs)
+    }
+
+    /// Returns how long an output may take to deliver what was read.
+    pub(crate) fn delivered_within(&self, output: &str) -> Duration {
+        let of =
+            self.outputs.iter().find(|of| of.name == output).and_then(|of| of.delivered_within);
+        let all = || self.settings.health.as_ref().map(|health| health.delivered_within);
+        of.or_else(all).unwrap_or_else(|| Health::default().delivered_within)
     }
 
     /// Describes it, one item per line: for `--check`.

@@ -4,8 +4,10 @@
 mod checkpoint;
 mod lane;
 mod lanes;
+mod mark;
 mod outlet;
 mod outlets;
+pub(crate) mod overdue;
 mod pending;
 mod place;
 mod places;

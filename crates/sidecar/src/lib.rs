@@ -33,6 +33,7 @@
 #![deny(unsafe_code)]
 
 pub mod config;
+pub mod control;
 mod engine;
 mod limits;
 mod run;

@@ -1,14 +1,24 @@
 //! The sidecar: the engine with its inputs, its configuration and its files.
 
+mod answers;
 mod damaged;
 mod drain;
+mod error;
+#[cfg(feature = "health")]
+mod health;
 mod inputs;
 mod outputs;
 mod own;
 mod positions;
 mod recorder;
+mod reload;
+mod requests;
+mod service;
+mod socket;
 mod status;
+mod systemd;
 
+pub use error::StartError;
 pub use positions::PositionsError;
 
 use crate::config::{Config, ConfigError};
@@ -17,13 +27,13 @@ use crate::engine::{Engine, Note};
 use crate::signals::Signals;
 use inputs::Inputs;
 use outputs::Outputs;
-use perfring_consumer::{ClockError, install_sigbus_handler};
+use perfring_consumer::install_sigbus_handler;
 use perfring_export::{OutputError, replace};
 use positions::Positions;
 use recorder::Recorder;
+use service::Service;
 use std::io;
 use std::time::{Duration, Instant};
-use thiserror::Error;
 
 /// The interval of polling everything but records.
 const POLL: Duration = Duration::from_millis(20);
@@ -37,30 +47,6 @@ const STALLED: (Duration, Duration) = (Duration::from_micros(200), Duration::fro
 const DEATHS: Duration = Duration::from_millis(250);
 /// The interval at which outputs that show them get the sidecar's own figures.
 const OWN: Duration = Duration::from_secs(1);
-
-/// Why a sidecar does not start.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The configuration is invalid.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// An output cannot be opened.
-    #[error(transparent)]
-    Output(#[from] OutputError),
-    /// The saved positions cannot be used.
-    #[error(transparent)]
-    Positions(#[from] PositionsError),
-    /// The clock of the timestamps is unknown.
-    #[error(transparent)]
-    Clock(#[from] ClockError),
-    /// The SIGBUS handler for truncated files cannot be installed.
-    #[error("cannot take SIGBUS: {0}")]
-    SigbusHandler(io::Error),
-    /// An input cannot be followed.
-    #[error("{0}")]
-    Input(String),
-}
 
 /// Why a sidecar ended.
 #[derive(Debug)]
@@ -107,6 +93,7 @@ pub struct Sidecar {
     once: bool,
     timers: Timers,
     outputs: Outputs,
+    service: Service,
 }
 
 /// When tasks are due.
@@ -128,9 +115,10 @@ impl Sidecar {
         config.check()?;
         // A ring whose file is truncated is only that ring's problem.
         install_sigbus_handler().map_err(StartError::SigbusHandler)?;
+        let mut outputs = Outputs::default();
+        let service = Service::open(&config.settings, &mut outputs)?;
         let positions = Positions::open(config.settings.state.as_deref())?;
         let mut engine = Engine::new(config.settings.delay())?;
-        let mut outputs = Outputs::default();
         for output in &config.outputs {
             outputs.add(&mut engine, output)?;
         }
@@ -151,6 +139,7 @@ impl Sidecar {
             once: false,
             timers: Timers { poll: now, positions: now, status: now, log, deaths: now, own: now },
             outputs,
+            service,
         })
     }
 
@@ -158,6 +147,13 @@ impl Sidecar {
     #[must_use]
     pub fn once(mut self) -> Self {
         self.once = true;
+        self
+    }
+
+    /// Tells systemd how it is, if that started this process: `sd_notify(3)`.
+    #[must_use]
+    pub fn with_systemd(mut self) -> Self {
+        self.service.tell_systemd();
         self
     }
 
@@ -171,8 +167,9 @@ impl Sidecar {
     /// deadlines of the configuration. Passes its messages to `say`.
     pub fn run(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> End {
         let ended = self.work(signals, reload, say);
+        self.service.ending();
         if let End::Signal(_) = ended {
-            self.drain(say);
+            self.drain(signals, say);
         }
         let deadline = Instant::now() + self.config.settings.shutdown();
         let errors = self.engine.close(deadline);
@@ -182,9 +179,6 @@ impl Sidecar {
             say(&error.to_string());
         }
         self.write_status(say);
-        if matches!(ended, End::Signal(_)) && self.config.settings.log_interval_seconds > 0 {
-            self.report_end(say);
-        }
         let mut first = None;
         for error in errors {
             let reported = match &ended {
@@ -196,6 +190,7 @@ impl Sidecar {
             }
             first.get_or_insert(error);
         }
+        self.report_end(matches!(ended, End::Signal(_)), say);
         match (ended, first) {
             (End::Drained, Some(error)) => End::Failed(error),
             (ended, _) => ended,
@@ -208,6 +203,7 @@ impl Sidecar {
         while signals.stopped().is_none()
             && !self.inputs.poll(&mut self.engine, &self.positions, say)
         {}
+        self.service.followed();
         // What is present at the first poll is what `once` reads.
         let mut heads = None;
         loop {
@@ -248,8 +244,11 @@ impl Sidecar {
     /// Polls everything but records. Returns whether all present rings are attached to.
     fn poll(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> bool {
         let now = Instant::now();
-        if signals.take_reload() {
-            self.reload(reload(), say);
+        self.answer_requests(signals, Some(&mut *reload), say);
+        if signals.take_reload()
+            && let Err(sentence) = self.reload(reload(), say)
+        {
+            say(&sentence);
         }
         let all = self.inputs.poll(&mut self.engine, &self.positions, say);
         self.inputs.prune(&mut self.engine, say);
@@ -259,6 +258,7 @@ impl Sidecar {
         self.report_notes(say);
         self.outputs.report_troubles(&self.engine, say);
         self.apply_rules(signals, now, say);
+        self.service.look(now, &mut self.engine, &self.inputs, &self.config);
         let settings = &self.config.settings;
         if now >= self.timers.positions {
             self.timers.positions = now + Duration::from_millis(settings.state_interval_ms);
@@ -290,7 +290,7 @@ impl Sidecar {
     fn write_status(&self, say: &mut dyn FnMut(&str)) {
         let Some(path) = &self.config.settings.status else { return };
         let write = || -> io::Result<()> {
-            let mut text = serde_json::to_vec(&status::json(&self.engine, self.since.elapsed()))?;
+            let mut text = serde_json::to_vec(&self.status())?;
             text.push(b'\n');
             replace(path, &text)
         };
@@ -321,7 +321,9 @@ impl Sidecar {
     }
 
     fn apply_rules(&mut self, signals: &Signals, now: Instant, say: &mut dyn FnMut(&str)) {
-        let asked = signals.take_snapshot();
+        if signals.take_snapshot() {
+            let _ = self.snapshot_all(say); // which says what became of it
+        }
         let met = self.engine.met();
         let mut died = Vec::new();
         if self.config.rules.iter().any(|rule| rule.waits_for_death()) && now >= self.timers.deaths
@@ -329,15 +331,10 @@ impl Sidecar {
             self.timers.deaths = now + DEATHS;
             died = self.engine.deaths();
         }
-        if asked && self.config.rules.is_empty() {
-            say("no snapshot is written: no [[snapshot]] names a directory");
-        }
         for (at, rule) in self.config.rules.iter().enumerate() {
             let on_death = rule.waits_for_death() && !died.is_empty();
-            let is_met = met & (1 << at.min(63)) != 0 || on_death;
-            if asked || is_met {
-                let reason = if asked { "signal".to_owned() } else { rule.reason() };
-                self.recorder.snapshot(at, rule, &reason, asked, &self.engine, say);
+            if met & (1 << at.min(63)) != 0 || on_death {
+                self.recorder.snapshot(at, rule, &rule.reason(), false, &self.engine, say);
             }
         }
     }
@@ -349,48 +346,5 @@ impl Sidecar {
             true => End::ClosedPipe,
             false => End::Failed(error),
         })
-    }
-
-    /// Applies a new configuration; an invalid one is rejected as a whole.
-    fn reload(&mut self, config: Result<Config, ConfigError>, say: &mut dyn FnMut(&str)) {
-        let checked = config.and_then(|config| config.check().map(|()| config));
-        let config = match checked {
-            Ok(config) => config,
-            Err(error) => return say(&format!("{error}; the old configuration stays")),
-        };
-        let (old, shutdown) = (&self.config.outputs, self.config.settings.shutdown());
-        let changed = self.outputs.change(&mut self.engine, old, &config.outputs, shutdown, say);
-        if let Err(error) = changed {
-            return match &self.outputs.broken {
-                None => say(&format!("{error}; the old configuration stays")),
-                Some(why) => say(&format!(
-                    "{why}; the sidecar ends, and undelivered records stay in the rings: start \
-                     it again"
-                )),
-            };
-        }
-        self.positions.update(self.engine.saved());
-        for input in self.config.inputs.iter().filter(|input| !config.inputs.contains(input)) {
-            self.engine.drop_input(input);
-            self.inputs.remove(input);
-        }
-        for input in config.inputs.iter().filter(|input| !self.config.inputs.contains(input)) {
-            if let Err(error) = self.inputs.add(input) {
-                say(&error);
-            }
-        }
-        if config.settings.delay_ms != self.config.settings.delay_ms {
-            say("a new delay_ms is used from the next start on");
-        }
-        if config.settings.state != self.config.settings.state {
-            match Positions::open(config.settings.state.as_deref()) {
-                Ok(positions) => self.positions = positions,
-                Err(error) => say(&format!("{error}; positions are saved where they were")),
-            }
-        }
-        self.engine.set_rules(config.rules.clone());
-        self.recorder = Recorder::default();
-        self.config = config;
-        say("the configuration was reloaded");
     }
 }

@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
     stop: Arc<AtomicUsize>,
+    /// Whether the next signal ends the process at once.
+    stopping: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
     status: Arc<AtomicBool>,
     snapshot: Arc<AtomicBool>,
@@ -30,11 +32,11 @@ impl Signals {
     /// The system's error.
     pub fn install() -> io::Result<Self> {
         let signals = Signals::default();
-        let stopping = Arc::new(AtomicBool::new(false));
+        let stopping = &signals.stopping;
         for signal in [SIGINT, SIGTERM] {
             // In this order, so that the first signal finds the flag cleared.
-            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stopping))?;
-            flag::register(signal, Arc::clone(&stopping))?;
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stopping))?;
+            flag::register(signal, Arc::clone(stopping))?;
             flag::register_usize(signal, Arc::clone(&signals.stop), signal as usize)?;
         }
         flag::register(SIGHUP, Arc::clone(&signals.reload))?;
@@ -46,6 +48,7 @@ impl Signals {
     /// Requests an end, as this signal does.
     pub fn stop(&self, signal: i32) {
         self.stop.store(signal.unsigned_abs() as usize, Ordering::Relaxed);
+        self.stopping.store(true, Ordering::Relaxed);
     }
 
     /// Requests a reload of the configuration.

@@ -61,6 +61,18 @@ fn the_config_map_is_a_configuration() {
 }
 
 #[test]
+fn the_probes_ask_for_what_is_served() {
+    let pod = fs::read_to_string(tools("kubernetes/pod.yaml")).unwrap();
+    let (port, _) =
+        pod.split_once("- { name: health, containerPort: ").unwrap().1.split_once(' ').unwrap();
+    assert!(config_map().contains(&format!("[health]                    # /healthz, /readyz and /metrics\nlisten = \"0.0.0.0:{port}\"\n")));
+    let probes: Vec<&str> = pod.lines().filter(|line| line.contains("httpGet:")).collect();
+    let healthz = probes.iter().filter(|line| line.contains("{ path: /healthz, port: health }"));
+    let readyz = probes.iter().filter(|line| line.contains("{ path: /readyz, port: health }"));
+    assert_eq!((healthz.count(), readyz.count(), probes.len()), (2, 1, 3), "{probes:?}");
+}
+
+#[test]
 fn the_unit_starts_the_command_with_the_example_configuration() {
     let unit = fs::read_to_string(tools("systemd/perfring-sidecar.service")).unwrap();
     // The directories that systemd has made by then, in a place of this test.
@@ -79,21 +91,27 @@ fn the_unit_starts_the_command_with_the_example_configuration() {
     }
     let example = place.path().join("sidecar.toml").display().to_string();
     fs::write(&example, text).unwrap();
-    let (mut checked, mut commands) = (0, 0);
+    let (mut checked, mut commands, mut asked) = (0, 0, 0);
     for line in unit.lines().filter(|line| line.starts_with("Exec")) {
         let Some((_, args)) = line.split_once("=/usr/bin/perfring ") else { continue };
         commands += 1;
         let args = args.replace("/etc/perfring/sidecar.toml", &example);
         let args: Vec<&str> = args.split(' ').collect();
         let says = ["reads all rings in"];
-        if args.contains(&"--check") {
+        if args == ["sidecar", "reload"] {
+            // Of the sidecar that ExecStart started, by the unit's RUNTIME_DIRECTORY.
+            let done = run(&args, b"");
+            assert!(done.code() == 3 && done.err().contains("/control.sock: "), "{}", done.err());
+            asked += 1;
+        } else if args.contains(&"--check") {
             is_right(&args, &says);
             checked += 1;
         } else {
             is_right(&[&args[..], &["--check"]].concat(), &says);
         }
     }
-    assert_eq!((checked, commands), (2, 3), "before the start, and before a reload");
+    assert_eq!((checked, commands, asked), (2, 4, 1), "before the start, and before a reload");
+    assert!(unit.lines().any(|line| line == "RuntimeDirectory=perfring-sidecar"));
 }
 
 #[test]
@@ -214,6 +232,7 @@ fn an_application_and_a_sidecar_in_containers_of_their_own() {
     let Some(pod) = Pod::new() else { return };
     // As in the pod, except the path of the volume, the outputs, and the delay.
     let config = config_map().replace("/rings", pod.rings().to_str().unwrap());
+    let config = config.replace("\"0.0.0.0:9090\"", "\"127.0.0.1:0\"");
     let (config, _) = config.split_once("[[output]]").unwrap();
     let (before, after) = config.split_once("prune_after_seconds = ").unwrap();
     let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -242,6 +261,14 @@ fn an_application_and_a_sidecar_in_containers_of_their_own() {
     let ring = pod.rings().join("shop");
     let meta = fs::metadata(&ring).unwrap();
     assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o7777), (APP, GROUP, 0o660));
+
+    // `kubectl exec`, and the probes.
+    let socket = pod.rings().join(".sidecar/control.sock");
+    let status = ["sidecar", "status", "--json", "--control", socket.to_str().unwrap()];
+    let answered = pod.run(&status, SIDECAR, true);
+    assert_eq!(answered.code(), 0, "{}", answered.err());
+    let status = json_lines(&answered.out()).remove(0);
+    assert_eq!((&status["ready"], &status["rings"][1]["ring"]), (&true.into(), &"shop".into()));
 
     // Liveness works across pid namespaces.
     let dir = pod.rings();

@@ -1,7 +1,8 @@
 //! Figures of the program itself, served beside those of rings.
 
 use super::names;
-use super::text::{self, Labels, Page, Sort};
+use super::server::Answer;
+use super::text::{self, Format, Labels, Page, Sort};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,6 +48,15 @@ impl OwnFigures {
         for family in self.lock().values_mut() {
             family.values.retain(|its, _| !labels.iter().all(|label| its.contains(label)));
         }
+    }
+
+    /// Returns all of them as a page, in the format that a client prefers by its header `Accept`.
+    #[must_use]
+    pub fn answer(&self, accept: &str) -> Answer {
+        let format = Format::of(accept);
+        let mut page = Page::new(format);
+        self.write(&mut page);
+        Answer { status: 200, content_type: format.content_type(), text: page.finish() }
     }
 
     fn set(&self, name: String, sort: Sort, help: &str, labels: &[(&str, &str)], value: f64) {

@@ -39,6 +39,8 @@ mod series;
 mod server;
 mod state;
 mod text;
+#[cfg(feature = "tls")]
+mod tls;
 
 use crate::event::{Event, Loss, What};
 use crate::output::{Figures, Output, OutputError, Took};
@@ -49,13 +51,15 @@ pub use figures::OwnFigures;
 use perfring_types::read::Value;
 use serde::Deserialize;
 use series::{Amount, How, LeftOut, Limits, ProcessId, Sample};
-use server::Server;
+pub use server::{Answer, Answers, Asked, Listener, Server};
 use state::Shared;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use text::{Labels, Sort};
+#[cfg(feature = "tls")]
+pub use tls::TlsFiles;
 
 /// Options of [`Prometheus`].
 ///
@@ -162,7 +166,13 @@ impl Prometheus {
         let failed = |bad: std::io::Error| fault(format!("cannot serve on {listen:?}: {bad}"));
         let address = listener.local_addr().map_err(failed)?;
         let timeout = Duration::from_millis(options.timeout_ms.max(1));
-        let server = Server::start(listener, path, timeout, Arc::clone(&shared)).map_err(failed)?;
+        let page = Arc::clone(&shared);
+        let answers = Arc::new(move |asked: &Asked| match asked.path == path {
+            true => page.answer(&asked.accept),
+            false => Answer::plain(404, format!("metrics are at {path}\n")),
+        });
+        let server = Server::start("prometheus", Listener::Tcp(listener), timeout, answers)
+            .map_err(failed)?;
         Ok(Prometheus {
             options: options.clone(),
             shared,

@@ -3,6 +3,7 @@
 use super::figures::OwnFigures;
 use super::labels;
 use super::series::{Limits, Series};
+use super::server::Answer;
 use super::text::{self, Format, Labels, Page, Sort};
 use crate::signal::Resources;
 use std::collections::{BTreeMap, HashMap};
@@ -41,6 +42,12 @@ impl Shared {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner) // consistent after a panic
+    }
+
+    /// Returns the page in the format that a client prefers.
+    pub(super) fn answer(&self, accept: &str) -> Answer {
+        let format = Format::of(accept);
+        Answer { status: 200, content_type: format.content_type(), text: self.page(format) }
     }
 
     pub(super) fn page(&self, format: Format) -> String {

@@ -36,3 +36,8 @@ pub(crate) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Er
     };
     duration(&text).map_err(serde::de::Error::custom)
 }
+
+/// Reads the value of a key that may be left out.
+pub(crate) fn read_some<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    read(from).map(Some)
+}

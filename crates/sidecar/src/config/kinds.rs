@@ -1,5 +1,6 @@
 //! The kinds of outputs.
 
+use super::duration;
 use super::filter::{Filter, Severity};
 use super::opened::Opened;
 use super::table::{ConfigError, Table};
@@ -13,6 +14,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The delivery guarantee of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -51,6 +53,8 @@ pub struct OutputConfig {
     pub filter: Filter,
     /// What it has no room for waits there.
     pub buffer: Option<BufferOptions>,
+    /// How long it may take to deliver what was read, before the sidecar is not ready.
+    pub delivered_within: Option<Duration>,
     /// The file or the directory that it writes to, or `-` for stdout.
     pub(super) file: Option<PathBuf>,
     same: String,
@@ -91,11 +95,21 @@ struct Common {
     r#where: Vec<String>,
     min_severity: Option<Severity>,
     buffer: Option<BufferOptions>,
+    #[serde(deserialize_with = "duration::read_some")]
+    delivered_within: Option<Duration>,
 }
 
 impl Common {
-    const KEYS: [&str; 7] =
-        ["type", "name", "delivery", "types", "where", "min_severity", "buffer"];
+    const KEYS: [&str; 8] = [
+        "type",
+        "name",
+        "delivery",
+        "types",
+        "where",
+        "min_severity",
+        "buffer",
+        "delivered_within",
+    ];
 }
 
 impl OutputConfig {
@@ -111,6 +125,7 @@ impl OutputConfig {
             delivery,
             filter: Filter::default(),
             buffer: None,
+            delivered_within: None,
             file: None,
             same: String::new(),
             open: Rc::new(move |name| Ok(open(name)?.into())),
@@ -161,6 +176,7 @@ impl OutputConfig {
         let filter = Filter::new(&common.types, &common.r#where, common.min_severity);
         let filter = filter.map_err(|message| wrong(&message))?;
         let (kind, delivery, buffer) = (common.r#type, common.delivery, common.buffer);
+        let delivered_within = common.delivered_within;
         let unknown = wrong(&match FEATURES.contains(&&*kind) {
             true => {
                 format!("this build has no {kind}: `cargo install perfring-cli --features full`")
@@ -179,7 +195,17 @@ impl OutputConfig {
             name => name.to_owned(),
         };
         let file = file.map(PathBuf::from);
-        Ok(OutputConfig { name, kind, delivery, filter, buffer, file, same, open })
+        Ok(OutputConfig {
+            name,
+            kind,
+            delivery,
+            filter,
+            buffer,
+            delivered_within,
+            file,
+            same,
+            open,
+        })
     }
 
     pub(super) fn describe(&self) -> String {

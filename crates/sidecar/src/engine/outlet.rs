@@ -1,6 +1,7 @@
 //! An output with its delivery guarantee, its filter, and the losses still to be reported to it.
 
 use super::lane::Lane;
+use super::mark::Mark;
 use super::places::Places;
 use super::ring::Rings;
 use crate::config::Delivery;
@@ -38,6 +39,8 @@ pub(crate) struct Outlet {
     /// Its oldest undelivered event when it could not be closed: later ones stay in their rings.
     pinned: Option<u64>,
     closed: bool,
+    /// What it lacked at the last look.
+    pub(super) mark: Option<Mark>,
     pub(crate) dropped: Dropped,
 }
 
@@ -94,6 +97,7 @@ impl Outlet {
             ahead: BTreeMap::new(),
             pinned: None,
             closed: false,
+            mark: None,
             dropped: Dropped::default(),
         }
     }

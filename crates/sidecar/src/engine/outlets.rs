@@ -102,6 +102,15 @@ impl Outlets {
         self.slots.iter_mut().flatten()
     }
 
+    pub(super) fn numbered(&mut self) -> impl Iterator<Item = (usize, &mut Outlet)> {
+        let slots = self.slots.iter_mut().enumerate();
+        slots.filter_map(|(at, slot)| Some((at, slot.as_mut()?)))
+    }
+
+    pub(super) fn name(&self, at: usize) -> Option<&str> {
+        self.slots.get(at)?.as_ref().map(|outlet| outlet.name.as_str())
+    }
+
     pub(super) fn required(&mut self) -> impl Iterator<Item = &mut Outlet> {
         self.iter_mut().filter(|outlet| outlet.is_required())
     }

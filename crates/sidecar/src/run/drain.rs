@@ -3,13 +3,15 @@
 use super::{POLL, SLEEP_HELD, STALLED, Sidecar};
 use crate::engine::turn::Turn;
 use crate::run::status;
+use crate::signals::Signals;
+use serde_json::json;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 impl Sidecar {
     /// Reads on until all outputs have everything up to the present heads of all rings, or for as
     /// long as the configuration allows.
-    pub(super) fn drain(&mut self, say: &mut dyn FnMut(&str)) {
+    pub(super) fn drain(&mut self, signals: &Signals, say: &mut dyn FnMut(&str)) {
         let since = Instant::now();
         let left = |within: Duration| within.saturating_sub(since.elapsed());
         let within = self.config.settings.drain;
@@ -37,6 +39,8 @@ impl Sidecar {
                 self.engine.end_removed();
                 self.report_notes(say);
                 self.outputs.report_troubles(&self.engine, say);
+                self.answer_requests(signals, None, say);
+                self.service.look(polled, &mut self.engine, &self.inputs, &self.config);
                 if self.engine.has_failed() {
                     break;
                 }
@@ -49,8 +53,9 @@ impl Sidecar {
         }
     }
 
-    /// Reports what was done, and what is left in each ring.
-    pub(super) fn report_end(&self, say: &mut dyn FnMut(&str)) {
+    /// Reports what was done, and what is left in each ring. Says it if it was asked to end, unless
+    /// the configuration wants no such lines; those who asked over the socket get it in any case.
+    pub(super) fn report_end(&mut self, was_asked: bool, say: &mut dyn FnMut(&str)) {
         let mut line = status::line(&self.engine);
         let mut left: Vec<_> = self.engine.rings().filter(|ring| ring.lag > 0).collect();
         left.sort_by(|a, b| a.origin.name.cmp(&b.origin.name));
@@ -59,6 +64,15 @@ impl Sidecar {
             let comma = if nth == 0 { "" } else { "," };
             let _ = write!(line, "{comma} {} bytes in {}", ring.lag, ring.origin.name);
         }
-        say(&line);
+        if was_asked && self.config.settings.log_interval_seconds > 0 {
+            say(&line);
+        }
+        let left: Vec<_> = left
+            .iter()
+            .map(|ring| json!({ "ring": ring.origin.name, "lag_bytes": ring.lag }))
+            .collect();
+        for asked in self.service.draining.drain(..) {
+            asked.done_last(json!({ "said": line, "left": left }));
+        }
     }
 }

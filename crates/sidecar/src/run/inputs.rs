@@ -49,6 +49,8 @@ struct Single {
     input: Input,
     location: Location,
     uuid: Option<[u8; 16]>,
+    /// It does not exist yet.
+    is_missing: bool,
     reported: String,
 }
 
@@ -88,6 +90,7 @@ impl Inputs {
                 input: input.clone(),
                 location: location.clone(),
                 uuid: None,
+                is_missing: true,
                 reported: String::new(),
             }),
             InputSource::Kernel { events, pid } => self.kernel.push(Kernel {
@@ -143,6 +146,20 @@ impl Inputs {
             self.waiting.retain_mut(|waiting| waiting.retry(&mut poll));
         }
         all
+    }
+
+    /// Adds why directories and rings are not followed. A ring that does not exist yet is.
+    pub(crate) fn not_followed(&self, reasons: &mut Vec<String>) {
+        let missing = self.dirs.iter().filter(|dir| dir.reported_missing);
+        reasons.extend(missing.map(|dir| {
+            format!("{} does not exist, or may not be read", dir.follower.dir().display())
+        }));
+        let singles = self.singles.iter().filter(|single| !single.is_missing);
+        let all = singles.map(|single| &single.reported);
+        let kernel = self.kernel.iter().filter(|kernel| !kernel.opened);
+        let all = all.chain(kernel.map(|kernel| &kernel.reported));
+        let all = all.chain(self.waiting.iter().map(|waiting| &waiting.reported));
+        reasons.extend(all.filter(|why| !why.is_empty()).cloned());
     }
 
     /// Removes rings that are no longer needed.
@@ -316,6 +333,7 @@ impl Single {
         if self.uuid.is_some() || now.is_some_and(|uuid| poll.damaged.is_aside(&uuid)) {
             return;
         }
+        self.is_missing = matches!(there, Err(AttachError::NotFound { .. }));
         let why = match there {
             Ok(uuid) if poll.engine.file_restored(&uuid, &self.location) => {
                 self.uuid = Some(uuid);

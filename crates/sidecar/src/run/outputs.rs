@@ -18,6 +18,8 @@ pub(super) struct Outputs {
     troubles: HashMap<String, String>,
     /// Outputs that show the sidecar's own figures, by name.
     own: HashMap<String, Own>,
+    /// The endpoint that shows them.
+    page: Option<Own>,
     /// Why the sidecar cannot continue with its outputs, after a reload that failed half way.
     pub(super) broken: Option<OutputError>,
 }
@@ -28,9 +30,15 @@ impl Outputs {
         self.own.values().for_each(|figures| own::report(figures, engine));
     }
 
+    /// Shows the sidecar's own figures there, too, whenever the caller gathers them.
+    #[cfg(feature = "health")]
+    pub(super) fn show_on(&mut self, figures: Own) {
+        self.page = Some(figures);
+    }
+
     /// Forgets the figures of a removed ring.
     pub(super) fn forget(&self, ring: &str) {
-        self.own.values().for_each(|figures| own::forget(figures, ring));
+        self.own.values().chain(&self.page).for_each(|figures| own::forget(figures, ring));
     }
 
     pub(super) fn add(

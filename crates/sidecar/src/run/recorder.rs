@@ -26,7 +26,8 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// Keeps what overwrite rings hold, unless this rule was applied a short time ago: then only if
-    /// it was explicitly requested.
+    /// it was explicitly requested. Returns the file and its number of records, or what was said
+    /// instead; `None` without a file, and nothing wrong.
     pub(crate) fn snapshot(
         &mut self,
         at: usize,
@@ -35,20 +36,29 @@ impl Recorder {
         asked: bool,
         engine: &Engine,
         say: &mut dyn FnMut(&str),
-    ) {
+    ) -> Option<Result<(PathBuf, u64), String>> {
         let now = Instant::now();
         let interval = Duration::from_secs(rule.min_interval_seconds);
         let soon = self.last.get(&at).is_some_and(|last| now.duration_since(*last) < interval);
         if soon && !asked {
-            return;
+            return None;
         }
         self.last.insert(at, now);
         match keep(rule, reason, engine, say) {
             Ok(Some((path, records))) => {
                 say(&format!("snapshot ({reason}): {records} records in {}", path.display()));
+                Some(Ok((path, records)))
             }
-            Ok(None) => say(&format!("snapshot ({reason}): there is no overwrite ring")),
-            Err(why) => say(&format!("no snapshot ({reason}) in {}: {why}", rule.dir.display())),
+            Ok(None) => {
+                say(&format!("snapshot ({reason}): there is no overwrite ring"));
+                None
+            }
+            Err(why) => {
+                let dir = rule.dir.display();
+                let sentence = format!("no snapshot ({reason}) in {dir}: {why}");
+                say(&sentence);
+                Some(Err(sentence))
+            }
         }
     }
 }

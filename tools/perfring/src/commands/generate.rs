@@ -55,6 +55,11 @@ pub(crate) fn man(args: &ManArgs, all: Command) -> Result<(), Failure> {
         // The file's name in the page's title and first section, and the typed form in its
         // synopsis.
         let typed = format!("perfring {}", sub.get_name());
+        for below in sub.get_subcommands() {
+            let name = format!("{name}-{}", below.get_name());
+            let typed = format!("{typed} {}", below.get_name());
+            pages.push((name.clone(), below.clone().display_name(name).bin_name(typed)));
+        }
         pages.push((name.clone(), sub.clone().display_name(name).bin_name(typed)));
     }
     for (name, command) in pages {

@@ -1,8 +1,11 @@
 //! `perfring sidecar`: follows rings as they come and go, and delivers their records to outputs.
 
+mod ask;
+
 use crate::args;
 use crate::failure::{Failure, note};
-use perfring_sidecar::config::{Input, InputSource, Mode, Trusted};
+use ask::Ask;
+use perfring_sidecar::config::{Control, Input, InputSource, Mode, Trusted};
 use perfring_sidecar::{Config, ConfigError, End, Rule, Sidecar, Signals, StartError};
 use std::path::PathBuf;
 
@@ -23,11 +26,16 @@ const SIGTERM: i32 = 15;
 /// SIGTERM and SIGINT deliver what the rings hold by then, within --drain, then end: after SIGTERM
 /// with code 0. The last line says what is left in which ring. A second one ends at once. SIGHUP
 /// reloads the configuration: a changed output goes on where it stopped, also a stuck one. SIGUSR1
-/// writes the status, SIGUSR2 keeps what overwrite rings hold.
+/// writes the status, SIGUSR2 keeps what overwrite rings hold. With --control, or [control] in the
+/// configuration, `perfring sidecar status`, `reload`, `snapshot` and `drain` do the same, and say
+/// what came of it.
 ///
 /// Example: perfring sidecar /dev/shm/rings --output json:- --output otlp:http://localhost:4318
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    ask: Option<Ask>,
     /// Directories of rings; without any, and without --config, the default one
     dirs: Vec<PathBuf>,
     /// The configuration file, in TOML; flags are added to it
@@ -61,6 +69,11 @@ pub(crate) struct Args {
     /// 10s, unless the configuration has another time
     #[arg(long, value_name = "TIME", value_parser = perfring_sidecar::config::duration)]
     drain: Option<std::time::Duration>,
+    /// Listen for `perfring sidecar status`, `reload`, `snapshot` and `drain` at this socket, or at
+    /// control.sock in $RUNTIME_DIRECTORY, for root in /run/perfring-sidecar, else in
+    /// $XDG_RUNTIME_DIR/perfring-sidecar
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
+    control: Option<Option<PathBuf>>,
     /// Read what is present, then end
     #[arg(long)]
     once: bool,
@@ -96,12 +109,18 @@ impl Args {
         settings.drain = self.drain.unwrap_or(settings.drain);
         settings.state = self.state.clone().or(settings.state.take());
         settings.status = self.status.clone().or(settings.status.take());
+        if let Some(path) = &self.control {
+            settings.control = Some(Control { path: path.clone() });
+        }
         config.check()?;
         Ok(config)
     }
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(asked) = &args.ask {
+        return ask::run(asked);
+    }
     let config = args.config().map_err(|error| Failure::Usage(error.to_string()))?;
     if args.check {
         config.describe().iter().for_each(|line| note(line));
@@ -110,7 +129,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let signals = Signals::install()
         .map_err(|error| Failure::General(format!("cannot handle signals: {error}")))?;
     perfring_sidecar::raise_limits();
-    let mut sidecar = Sidecar::start(config)?;
+    let mut sidecar = Sidecar::start(config)?.with_systemd();
     if args.once {
         sidecar = sidecar.once();
     }

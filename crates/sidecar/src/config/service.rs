@@ -1,0 +1,72 @@
+//! What the sidecar offers to those who run it: `[health]` and `[control]`.
+
+use super::duration;
+use super::table::ConfigError;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// `[health]`: an endpoint that says how the sidecar is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Health {
+    /// An address and a port, or `unix:` and the path of a socket.
+    pub listen: String,
+    /// A file with a token, which requests must have as `Authorization: Bearer TOKEN`. It is read for
+    /// each request.
+    pub token_file: Option<PathBuf>,
+    /// A certificate, for TLS: PEM files, which are read for each connection.
+    pub certificate: Option<PathBuf>,
+    /// Its key.
+    pub key: Option<PathBuf>,
+    /// The authority of the certificates that clients must have.
+    pub client_ca: Option<PathBuf>,
+    /// How long the sidecar's loop may take for one round.
+    #[serde(deserialize_with = "duration::read")]
+    pub loop_within: Duration,
+    /// How long a required output may take to deliver what was read, unless it has a limit of its own.
+    #[serde(deserialize_with = "duration::read")]
+    pub delivered_within: Duration,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Health {
+            listen: "127.0.0.1:9090".into(),
+            token_file: None,
+            certificate: None,
+            key: None,
+            client_ca: None,
+            loop_within: Duration::from_secs(30),
+            delivered_within: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Health {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |sentence: &str| Err(ConfigError(format!("[health]: {sentence}")));
+        if cfg!(not(feature = "health")) {
+            return wrong("this build has no health: `cargo install perfring-cli --features full`");
+        }
+        let has_tls = self.certificate.is_some();
+        if has_tls != self.key.is_some() {
+            return wrong("certificate and key go together");
+        }
+        if self.client_ca.is_some() && !has_tls {
+            return wrong("client_ca needs a certificate and its key");
+        }
+        if has_tls && self.listen.starts_with("unix:") {
+            return wrong("a Unix socket has no TLS: leave certificate out");
+        }
+        Ok(())
+    }
+}
+
+/// `[control]`: a socket for `perfring sidecar status`, `reload`, `snapshot` and `drain`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Control {
+    /// The path of the socket: [`control::default_path`](crate::control::default_path) by default.
+    pub path: Option<PathBuf>,
+}

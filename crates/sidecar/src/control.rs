@@ -1,0 +1,114 @@
+//! Requests to a running sidecar, over its Unix socket.
+//!
+//! A request is one line of JSON, `{"do":"status"}`, and so is the answer: `{"ok":true, ...}`, or
+//! `{"ok":false,"error":"..."}`.
+
+use serde_json::{Value, json};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Its figures, in `status`; whether it is `ready`, and in `not_ready` why not.
+    Status,
+    /// That it reads its configuration again: answered once it is applied, or refused.
+    Reload,
+    /// That it keeps what overwrite rings hold, as `[[snapshot]]` says. `snapshots` has the files.
+    Snapshot,
+    /// That it delivers what the rings hold, and ends: answered then. `left` has what is left, by
+    /// ring, in bytes; `said` its last message.
+    Drain,
+}
+
+impl Request {
+    const ALL: [Request; 4] = [Request::Status, Request::Reload, Request::Snapshot, Request::Drain];
+
+    /// Returns its name in a request.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Request::Status => "status",
+            Request::Reload => "reload",
+            Request::Snapshot => "snapshot",
+            Request::Drain => "drain",
+        }
+    }
+
+    /// Parses a line.
+    pub(crate) fn parse(line: &str) -> Result<Self, String> {
+        let value: Value =
+            serde_json::from_str(line).map_err(|error| format!("this is no request: {error}"))?;
+        let wanted = value["do"].as_str().unwrap_or_default();
+        let known = Self::ALL.into_iter().find(|request| request.name() == wanted);
+        known.ok_or_else(|| {
+            let all = Self::ALL.map(Self::name).join(", ");
+            format!("{wanted:?} is no request: \"do\" is one of {all}")
+        })
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// There is no socket, or nobody listens.
+    #[error(
+        "no sidecar listens on {}: {source}; it does if its configuration has [control], or with \
+         --control, and `perfring sidecar` takes the same path",
+        path.display()
+    )]
+    Nobody {
+        /// The path of the socket.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The connection ended before the answer.
+    #[error("the sidecar at {} gave no answer: {source}", path.display())]
+    NoAnswer {
+        /// The path of the socket.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// It did not do it.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Asks the sidecar with this socket, and waits for its answer.
+///
+/// # Errors
+/// [`ControlError`].
+pub fn ask(path: &Path, request: Request) -> Result<Value, ControlError> {
+    let mut stream = UnixStream::connect(path)
+        .map_err(|source| ControlError::Nobody { path: path.to_owned(), source })?;
+    let lost = |source| ControlError::NoAnswer { path: path.to_owned(), source };
+    writeln!(stream, "{}", json!({ "do": request.name() })).map_err(lost)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).map_err(lost)?;
+    if line.is_empty() {
+        return Err(lost(io::ErrorKind::UnexpectedEof.into()));
+    }
+    let answer: Value = serde_json::from_str(&line).map_err(|error| lost(error.into()))?;
+    match &answer["error"] {
+        Value::String(error) => Err(ControlError::Refused(error.clone())),
+        _ => Ok(answer),
+    }
+}
+
+/// Returns the path of the socket where nobody names one: `control.sock` in systemd's
+/// `$RUNTIME_DIRECTORY`; in `/run/perfring-sidecar` for root, as the unit in `tools/systemd` has it;
+/// for others in `$XDG_RUNTIME_DIR/perfring-sidecar`. `None` without one of them.
+#[must_use]
+pub fn default_path() -> Option<PathBuf> {
+    let of = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let dir = of("RUNTIME_DIRECTORY").or_else(|| match rustix::process::geteuid().is_root() {
+        true => Some("/run/perfring-sidecar".into()),
+        false => of("XDG_RUNTIME_DIR").map(|dir| dir.join("perfring-sidecar")),
+    });
+    dir.map(|dir| dir.join("control.sock"))
+}

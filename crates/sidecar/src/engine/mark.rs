@@ -1,0 +1,12 @@
+//! What an output lacked at some time.
+
+use perfring_set::SourceId;
+use std::time::Instant;
+
+/// What an output lacked at some time.
+#[derive(Debug)]
+pub(super) struct Mark {
+    pub(super) since: Instant,
+    /// Rings, and the positions that it had to reach.
+    pub(super) left: Vec<(SourceId, u64)>,
+}

@@ -1,0 +1,69 @@
+//! Required outputs that take too long.
+
+use super::Engine;
+use super::mark::Mark;
+use super::outlet::Outlet;
+use super::pending::Pending;
+use super::place::Place;
+use super::ring::Rings;
+use perfring_set::SourceId;
+use std::time::{Duration, Instant};
+
+/// A required output that has not delivered something for some time.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a> {
+    pub(crate) output: &'a str,
+    /// How long, at least; at most twice as long.
+    pub(crate) since: Duration,
+    pub(crate) trouble: Option<String>,
+}
+
+impl Engine {
+    /// Returns the required outputs that lack something, and for how long: to be called from time to
+    /// time.
+    pub(crate) fn waiting(&mut self, now: Instant) -> Vec<Waiting<'_>> {
+        let pending = &self.pending;
+        let rings = &self.rings;
+        let mut waiting = Vec::new();
+        for (at, outlet) in self.outlets.numbered() {
+            if !outlet.is_required() {
+                continue;
+            }
+            let held = match (&outlet.lane, pending) {
+                (Some(lane), _) => lane.pending.as_ref(),
+                (None, Some((of, pending))) if *of == at => Some(pending),
+                _ => None,
+            };
+            let lacks = outlet.lane.is_some() || held.is_some() || !outlet.places.is_settled();
+            let mut mark = outlet.mark.take().filter(|_| lacks);
+            if let Some(mark) = &mut mark {
+                mark.left.retain(|(id, pos)| {
+                    outlet.places.get(*id).is_some_and(|done| done.saved.pos < *pos)
+                });
+            }
+            let mark = mark.filter(|mark| !mark.left.is_empty());
+            outlet.mark = mark.or_else(|| lacks.then(|| of(outlet, held, rings, now)));
+            if let Some(mark) = &outlet.mark {
+                let figures = outlet.status().figures;
+                let since = now.duration_since(mark.since);
+                waiting.push((at, since, figures.trouble));
+            }
+        }
+        let outlets = &self.outlets;
+        let of = |(at, since, trouble)| Some(Waiting { output: outlets.name(at)?, since, trouble });
+        waiting.into_iter().filter_map(of).collect()
+    }
+}
+
+/// Returns what an output lacks now. `held` is an event that it has no room for.
+fn of(outlet: &Outlet, held: Option<&Pending>, rings: &Rings, now: Instant) -> Mark {
+    let read = |id: SourceId| rings.get(&id).map(|ring| ring.read.pos());
+    let behind = |(id, done): (SourceId, Place)| {
+        read(id).filter(|read| done.saved.pos < *read).map(|read| (id, read))
+    };
+    let mut left: Vec<_> = outlet.places.all().filter_map(behind).collect();
+    // It is after everything that was read of its ring.
+    let held = held.and_then(|held| Some((held.source, read(held.source)?.saturating_add(1))));
+    left.extend(held);
+    Mark { since: now, left }
+}

@@ -1,0 +1,77 @@
+//! Answers to requests over the control socket.
+
+use super::{Reload, Sidecar, status};
+use crate::control::Request;
+use crate::signals::Signals;
+use serde_json::{Value, json};
+
+/// Its number, which is the same on all architectures.
+const SIGTERM: i32 = 15;
+
+impl Sidecar {
+    /// Answers all requests that came. Without `reload` it is ending, and does nothing new.
+    pub(super) fn answer_requests(
+        &mut self,
+        signals: &Signals,
+        mut reload: Option<Reload<'_>>,
+        say: &mut dyn FnMut(&str),
+    ) {
+        while let Some(asked) = self.service.next_request() {
+            match (asked.request, &mut reload) {
+                (Request::Status, _) => {
+                    asked.done(
+                        json!({ "status": self.status(), "line": status::line(&self.engine) }),
+                    );
+                }
+                (Request::Drain, _) => {
+                    signals.stop(SIGTERM);
+                    self.service.draining.push(asked); // answered at the end
+                }
+                (_, None) => asked.refuse("it is ending"),
+                (Request::Reload, Some(reload)) => match self.reload(reload(), say) {
+                    Ok(()) => asked.done(json!({})),
+                    Err(sentence) => {
+                        say(&sentence);
+                        asked.refuse(&sentence);
+                    }
+                },
+                (Request::Snapshot, Some(_)) => match self.snapshot_all(say) {
+                    Ok(files) => asked.done(json!({ "snapshots": files })),
+                    Err(sentence) => asked.refuse(&sentence),
+                },
+            }
+        }
+    }
+
+    /// Keeps what overwrite rings hold, by each rule, as it is asked to. Returns the files.
+    pub(super) fn snapshot_all(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<Value>, String> {
+        if self.config.rules.is_empty() {
+            let sentence = "no snapshot is written: no [[snapshot]] names a directory";
+            say(sentence);
+            return Err(sentence.to_owned());
+        }
+        let (mut files, mut failed) = (Vec::new(), None);
+        for (at, rule) in self.config.rules.iter().enumerate() {
+            match self.recorder.snapshot(at, rule, "signal", true, &self.engine, say) {
+                Some(Ok((path, records))) => {
+                    files.push(json!({ "path": path.display().to_string(), "records": records }));
+                }
+                Some(Err(sentence)) => failed = Some(sentence),
+                None => {}
+            }
+        }
+        failed.map_or(Ok(files), Err)
+    }
+
+    /// Returns all figures as JSON.
+    pub(super) fn status(&self) -> Value {
+        let mut all = status::json(&self.engine, self.since.elapsed());
+        let reasons = self.service.reasons();
+        all["ready"] = reasons.is_empty().into();
+        all["not_ready"] = reasons.into();
+        if let Some(address) = self.service.address() {
+            all["health"] = address.into();
+        }
+        all
+    }
+}

@@ -1,0 +1,76 @@
+//! A new configuration for a running sidecar.
+
+use super::Sidecar;
+use super::positions::Positions;
+use super::recorder::Recorder;
+use crate::config::{Config, ConfigError};
+
+impl Sidecar {
+    /// Applies a new configuration; an invalid one is rejected as a whole.
+    ///
+    /// # Errors
+    /// The sentence that says why it was not applied.
+    pub(super) fn reload(
+        &mut self,
+        config: Result<Config, ConfigError>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), String> {
+        self.service.reloading();
+        let applied = self.apply(config, say);
+        self.service.reloaded();
+        applied
+    }
+
+    fn apply(
+        &mut self,
+        config: Result<Config, ConfigError>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), String> {
+        let checked = config.and_then(|config| config.check().map(|()| config));
+        let config = match checked {
+            Ok(config) => config,
+            Err(error) => return Err(format!("{error}; the old configuration stays")),
+        };
+        let (old, shutdown) = (&self.config.outputs, self.config.settings.shutdown());
+        let changed = self.outputs.change(&mut self.engine, old, &config.outputs, shutdown, say);
+        if let Err(error) = changed {
+            return Err(match &self.outputs.broken {
+                None => format!("{error}; the old configuration stays"),
+                Some(why) => format!(
+                    "{why}; the sidecar ends, and undelivered records stay in the rings: start \
+                     it again"
+                ),
+            });
+        }
+        self.positions.update(self.engine.saved());
+        for input in self.config.inputs.iter().filter(|input| !config.inputs.contains(input)) {
+            self.engine.drop_input(input);
+            self.inputs.remove(input);
+        }
+        for input in config.inputs.iter().filter(|input| !self.config.inputs.contains(input)) {
+            if let Err(error) = self.inputs.add(input) {
+                say(&error);
+            }
+        }
+        if config.settings.delay_ms != self.config.settings.delay_ms {
+            say("a new delay_ms is used from the next start on");
+        }
+        let (new, old) = (&config.settings, &self.config.settings);
+        if new.health != old.health || new.control != old.control {
+            say(
+                "a new [health] or [control] is used from the next start on, except for its limits",
+            );
+        }
+        if config.settings.state != self.config.settings.state {
+            match Positions::open(config.settings.state.as_deref()) {
+                Ok(positions) => self.positions = positions,
+                Err(error) => say(&format!("{error}; positions are saved where they were")),
+            }
+        }
+        self.engine.set_rules(config.rules.clone());
+        self.recorder = Recorder::default();
+        self.config = config;
+        say("the configuration was reloaded");
+        Ok(())
+    }
+}

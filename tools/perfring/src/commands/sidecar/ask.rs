@@ -1,0 +1,107 @@
+//! `perfring sidecar status`, `reload`, `snapshot` and `drain`: asks a running sidecar.
+
+use crate::failure::{Failure, summary};
+use crate::output::figures_format::FiguresFormat;
+use crate::output::json::line;
+use perfring_sidecar::Config;
+use perfring_sidecar::control::{self, ControlError, Request, ask};
+use serde_json::Value;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Ask {
+    /// Show the figures of a running sidecar, and whether it is ready
+    Status(AskArgs),
+    /// Let a running sidecar read its configuration again; fails if it refuses that
+    Reload(AskArgs),
+    /// Let a running sidecar keep what overwrite rings hold, as its [[snapshot]] tables say
+    Snapshot(AskArgs),
+    /// Let a running sidecar deliver what the rings hold, and end; fails if something is left
+    Drain(AskArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AskArgs {
+    /// The socket of the sidecar; by default that of its configuration, or control.sock in
+    /// $RUNTIME_DIRECTORY, for root in /run/perfring-sidecar, else in $XDG_RUNTIME_DIR/perfring-sidecar
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// The configuration of the sidecar, which may name its socket
+    #[arg(long, short, value_name = "FILE", conflicts_with = "control")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    format: FiguresFormat,
+}
+
+impl AskArgs {
+    fn path(&self) -> Result<PathBuf, Failure> {
+        let configured = match &self.config {
+            Some(file) => {
+                let config =
+                    Config::load(file).map_err(|error| Failure::Usage(error.to_string()))?;
+                config.settings.control.and_then(|control| control.path)
+            }
+            None => None,
+        };
+        let path = self.control.clone().or(configured).or_else(control::default_path);
+        path.ok_or_else(|| Failure::Usage("which sidecar? name its socket by --control".to_owned()))
+    }
+}
+
+pub(crate) fn run(asked: &Ask) -> Result<(), Failure> {
+    let (request, args) = match asked {
+        Ask::Status(args) => (Request::Status, args),
+        Ask::Reload(args) => (Request::Reload, args),
+        Ask::Snapshot(args) => (Request::Snapshot, args),
+        Ask::Drain(args) => (Request::Drain, args),
+    };
+    let answer = ask(&args.path()?, request)?;
+    let mut out = io::stdout().lock();
+    let said = if args.format.is_json() {
+        line(&mut out, if request == Request::Status { &answer["status"] } else { &answer })
+    } else {
+        lines(request, &answer).iter().try_for_each(|line| writeln!(out, "{line}"))
+    };
+    said.map_err(Failure::output)?;
+    match (request, answer["left"].as_array().map_or(0, Vec::len)) {
+        (Request::Drain, left) if left > 0 => Err(Failure::General(
+            "not all was delivered in time: the rest stays in the rings for the next sidecar"
+                .to_owned(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Formats an answer for people.
+fn lines(request: Request, answer: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    match request {
+        Request::Status => {
+            let reasons = all(&answer["status"]["not_ready"]);
+            let is_ready = if reasons.is_empty() { "ready" } else { "not ready:" };
+            let reasons = reasons.iter().map(|reason| format!("  {}", text(reason)));
+            let first = std::iter::once(is_ready.to_owned()).chain(reasons);
+            first.chain([text(&answer["line"])]).collect()
+        }
+        Request::Reload => {
+            summary("the configuration was reloaded");
+            Vec::new()
+        }
+        Request::Snapshot => all(&answer["snapshots"])
+            .iter()
+            .map(|file| format!("{}: {} records", text(&file["path"]), file["records"]))
+            .collect(),
+        Request::Drain => vec![text(&answer["said"])],
+    }
+}
+
+impl From<ControlError> for Failure {
+    fn from(error: ControlError) -> Self {
+        match error {
+            ControlError::Nobody { .. } => Failure::NotFound(error.to_string()),
+            other => Failure::general(other),
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! What those who run `perfring sidecar` are told: health, systemd, the control socket.
+#![cfg(feature = "health")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod command;
+
+use command::{Done, Live, Place, json_lines, perfring, run, until};
+use nix::sys::signal::Signal;
+use perfring_producer::{Options, Policy, Producer};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// A directory of rings, and a sidecar with a control socket.
+struct Run {
+    place: Place,
+}
+
+impl Run {
+    fn new() -> Self {
+        let place = Place::new();
+        fs::create_dir(place.path("rings")).unwrap();
+        Run { place }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.place.path(name).to_str().unwrap().to_owned()
+    }
+
+    fn ring(&self, name: &str, policy: Policy) -> Producer {
+        let options = Options { size: 64 << 10, policy, time: true, ..Options::default() };
+        Producer::create(self.place.path("rings").join(name), &options).unwrap()
+    }
+
+    /// Writes a configuration with a control socket and this, and an output `out`.
+    fn configure(&self, more: &str) -> String {
+        let (rings, out) = (self.path("rings"), self.path("out.jsonl"));
+        let text = format!(
+            "[control]\npath = {:?}\n[[input]]\ndir = {rings:?}\n\
+             [[output]]\ntype = \"json\"\nname = \"out\"\npath = {out:?}\n{more}",
+            self.path("socket")
+        );
+        let config = self.path("sidecar.toml");
+        fs::write(&config, text).unwrap();
+        config
+    }
+
+    fn start(&self, env: &[(&str, &str)]) -> Live {
+        let said = File::options().append(true).create(true).open(self.path("said")).unwrap();
+        let mut command = perfring(&["sidecar", "--config", &self.path("sidecar.toml")]);
+        command.stderr(Stdio::from(said)).envs(env.iter().copied());
+        let live = Live::of(command);
+        until("it answers", || self.ask("status", &[]).code() == 0);
+        live
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.path("said")).unwrap_or_default()
+    }
+
+    fn ask(&self, what: &str, more: &[&str]) -> Done {
+        let socket = self.path("socket");
+        run(&[&["sidecar", what, "--control", &socket], more].concat(), b"")
+    }
+
+    /// Returns the status over the socket.
+    fn status(&self) -> Value {
+        let done = self.ask("status", &["--json"]);
+        assert_eq!(done.code(), 0, "{}", done.err());
+        json_lines(&done.out()).remove(0)
+    }
+
+    /// Returns the status code and the body of a page of the endpoint.
+    fn get(&self, path: &str, header: &str) -> (u16, String) {
+        let address = self.status()["health"].as_str().unwrap().to_owned();
+        get(TcpStream::connect(address).unwrap(), path, header)
+    }
+}
+
+fn get(mut stream: impl Read + Write, path: &str, header: &str) -> (u16, String) {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n{header}\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+fn ended(mut live: Live) -> i32 {
+    live.child.wait().unwrap().code().unwrap_or(-1)
+}
+
+/// A required output that cannot deliver anything.
+const DEAD: &str = "[[output]]\ntype = \"otlp\"\nname = \"dead\"\n\
+                    endpoint = \"http://127.0.0.1:1\"\ndelivered_within = \"100ms\"\n";
+
+#[test]
+fn readyz_says_which_output_does_not_deliver_until_it_does() {
+    let run = Run::new();
+    let mut producer = run.ring("one", Policy::Drop);
+    let health = "[health]\nlisten = \"127.0.0.1:0\"\n";
+    run.configure(&format!("{DEAD}{health}"));
+    let live = run.start(&[]);
+    until("it is ready", || run.get("/readyz", "") == (200, "ok\n".to_owned()));
+    producer.publish(b"a record").unwrap();
+    until("it is not ready", || run.get("/readyz", "").0 == 503);
+    let (_, reasons) = run.get("/readyz", "");
+    assert_eq!(reasons.lines().count(), 1, "{reasons}");
+    assert!(reasons.starts_with("dead: what was read "), "{reasons}");
+    assert!(reasons.contains("the limit is 100ms"), "{reasons}");
+    // It is alive, and says the same elsewhere.
+    assert_eq!(run.get("/healthz", ""), (200, "ok\n".to_owned()));
+    let status = run.status();
+    assert_eq!(status["ready"], false);
+    assert!(status["not_ready"][0].as_str().unwrap().starts_with("dead: what was read "));
+    let done = run.ask("status", &[]);
+    assert!(done.out().starts_with("not ready:\n  dead: what was read "), "{}", done.out());
+    run.configure(health);
+    assert_eq!(run.ask("reload", &[]).code(), 0);
+    until("it is ready again", || run.get("/readyz", "").0 == 200);
+    let (code, page) = run.get("/metrics", "");
+    assert_eq!(code, 200);
+    let delivered = page.lines().find(|line| line.starts_with("perfring_output_delivered_total"));
+    assert!(delivered.is_some_and(|line| line.contains("out") && line.ends_with(" 1")), "{page}");
+    let (_, page) = run.get("/metrics", "Accept: application/openmetrics-text\r\n");
+    assert!(page.ends_with("# EOF\n"));
+    assert_eq!(run.get("/other", "").0, 404);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0, "{}", run.said());
+}
+
+#[test]
+fn readyz_says_what_is_not_followed_and_healthz_that_the_loop_is_slow() {
+    let run = Run::new();
+    let (missing, later) = (run.path("missing"), run.path("later"));
+    run.configure(&format!(
+        "[[input]]\ndir = {missing:?}\n[[input]]\nring = {later:?}\n\
+         [health]\nlisten = \"127.0.0.1:0\"\nloop_within = \"0\"\n"
+    ));
+    let live = run.start(&[]);
+    // The limit is shorter than any round.
+    until("it is too slow", || run.get("/healthz", "").0 == 503);
+    until("the loop and the directory are named", || {
+        let (code, reasons) = run.get("/readyz", "");
+        code == 503
+            && reasons.contains("the loop has not turned for 0 s\n")
+            && reasons.contains(&format!("{missing} does not exist, or may not be read\n"))
+            // A ring that its producer has not made yet is no fault.
+            && !reasons.contains(&later)
+    });
+    fs::create_dir(&missing).unwrap();
+    until("it is followed", || run.status()["ready"] == true);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0, "{}", run.said());
+}
+
+#[test]
+fn a_token_is_asked_for_and_read_again_and_a_unix_socket_is_served() {
+    let run = Run::new();
+    let (token, socket) = (run.path("token"), run.path("health"));
+    let health = format!("[health]\nlisten = \"unix:{socket}\"\ntoken_file = {token:?}\n");
+    run.configure(&health);
+    let refused = command::run(&["sidecar", "--config", &run.path("sidecar.toml")], b"");
+    refused.refuses(1, "cannot read the token in");
+    fs::write(&token, "secret\n").unwrap();
+    let live = run.start(&[]);
+    let ask = |header: &str| get(UnixStream::connect(&socket).unwrap(), "/healthz", header).0;
+    assert_eq!(ask(""), 401);
+    assert_eq!(ask("Authorization: Bearer secre\r\n"), 401);
+    assert_eq!(ask("Authorization: Bearer secreT\r\n"), 401);
+    assert_eq!(ask("Authorization: Bearer secret\r\n"), 200);
+    fs::write(&token, "another").unwrap();
+    assert_eq!(ask("Authorization: Bearer secret\r\n"), 401);
+    assert_eq!(ask("Authorization: Bearer another\r\n"), 200);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0, "{}", run.said());
+    assert!(!fs::exists(&socket).unwrap(), "its socket is removed");
+    for (line, says) in [
+        ("key = \"/k\"\n", "certificate and key go together"),
+        ("client_ca = \"/c\"\n", "client_ca needs a certificate"),
+        ("port = 1\n", "unknown field `port`"),
+    ] {
+        run.configure(&format!("[health]\n{line}"));
+        let done = command::run(&["sidecar", "--config", &run.path("sidecar.toml")], b"");
+        done.refuses(2, says);
+    }
+}
+
+#[test]
+fn clients_without_a_certificate_of_the_authority_are_refused() {
+    let run = Run::new();
+    let openssl = |args: &str| {
+        let mut command = std::process::Command::new("openssl");
+        command.current_dir(run.place.0.path()).args(args.split(' '));
+        command.output().is_ok_and(|done| done.status.success())
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    let mut made = openssl(&format!(
+        "req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=ca \
+         -addext keyUsage=keyCertSign"
+    ));
+    for (name, more) in [("server", "-addext subjectAltName=IP:127.0.0.1"), ("client", "-utf8")] {
+        made &= openssl(&format!(
+            "req {key} -keyout {name}.key -out {name}.csr -subj /CN={name} {more}"
+        ));
+        made &= openssl(&format!(
+            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 \
+             -copy_extensions copy -out {name}.pem"
+        ));
+    }
+    let curl = std::process::Command::new("curl").arg("--version").output().is_ok();
+    if !made || !curl {
+        let why = "there is no openssl, or no curl";
+        assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "{why}");
+        return eprintln!("SKIPPED: {why}");
+    }
+    let [certificate, key, ca] = ["server.pem", "server.key", "ca.pem"].map(|name| run.path(name));
+    run.configure(&format!(
+        "[health]\nlisten = \"127.0.0.1:0\"\ncertificate = {certificate:?}\nkey = {key:?}\n\
+         client_ca = {ca:?}\n"
+    ));
+    let live = run.start(&[]);
+    let address = run.status()["health"].as_str().unwrap().to_owned();
+    let curl = |args: &[&str]| {
+        let mut command = std::process::Command::new("curl");
+        command.current_dir(run.place.0.path()).args(["-s", "--cacert", "ca.pem"]).args(args);
+        let done = command.arg(format!("https://{address}/healthz")).output().unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    };
+    assert_eq!(curl(&["--cert", "client.pem", "--key", "client.key"]), "ok\n");
+    assert_eq!(curl(&[]), "", "it has no certificate");
+    assert!(openssl(
+        "req -x509 -newkey rsa:2048 -nodes -keyout other.key -out other.pem -subj /CN=o"
+    ));
+    assert_eq!(curl(&["--cert", "other.pem", "--key", "other.key"]), "", "of nobody it trusts");
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0, "{}", run.said());
+}
+
+/// Receives what systemd would.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    fn at(path: &str) -> Self {
+        let socket = UnixDatagram::bind(path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Manager(socket)
+    }
+
+    /// Returns the next message that has this line's beginning.
+    fn next(&self, begins: &str) -> String {
+        let mut bytes = [0; 8192];
+        loop {
+            let count = self.0.recv(&mut bytes).unwrap();
+            let text = String::from_utf8(bytes[..count].to_vec()).unwrap();
+            if text.lines().any(|line| line.starts_with(begins)) {
+                return text;
+            }
+        }
+    }
+}
+
+#[test]
+fn systemd_is_told_when_it_is_ready_alive_reloading_and_stopping() {
+    let run = Run::new();
+    run.ring("one", Policy::Drop).publish(b"a record").unwrap();
+    let manager = Manager::at(&run.path("notify"));
+    let config = run.configure("");
+    let began = Instant::now();
+    let notify = run.path("notify");
+    let live = run.start(&[("NOTIFY_SOCKET", &notify), ("WATCHDOG_USEC", "200000")]);
+    assert_eq!(manager.next("READY=1"), "READY=1\n");
+    assert!(manager.next("STATUS=").contains(" rings: "));
+    for _ in 0..3 {
+        manager.next("WATCHDOG=1");
+    }
+    assert!(began.elapsed() > Duration::from_millis(200), "half of the time is enough");
+    live.signal(Signal::SIGHUP);
+    let reloading = manager.next("RELOADING=1");
+    let since = reloading.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
+    assert!(since.parse::<u64>().unwrap() > 0);
+    manager.next("READY=1");
+    // One that is refused ends the reload, too.
+    fs::write(&config, "nonsense = 1").unwrap();
+    live.signal(Signal::SIGHUP);
+    manager.next("RELOADING=1");
+    manager.next("READY=1");
+    live.signal(Signal::SIGTERM);
+    manager.next("STOPPING=1");
+    assert_eq!(ended(live), 0, "{}", run.said());
+}
+
+#[test]
+fn requests_are_answered_with_what_came_of_them() {
+    let run = Run::new();
+    let mut drops = run.ring("drops", Policy::Drop);
+    run.ring("flight", Policy::Overwrite).publish(b"last words").unwrap();
+    drops.publish(b"a record").unwrap();
+    let config = run.configure("");
+    let live = run.start(&[]);
+    let mode = fs::metadata(run.path("socket")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "{mode:o}");
+    until("both are read", || {
+        let rings = run.status()["rings"].clone();
+        rings.as_array().unwrap().iter().map(|ring| ring["records"].as_u64().unwrap()).sum::<u64>()
+            == 2
+    });
+    let done = run.ask("status", &[]);
+    assert!(done.out().starts_with("ready\n2 rings: 2 records, 0 lost"), "{}", done.out());
+    // Without a directory for them there are no snapshots.
+    run.ask("snapshot", &[]).refuses(1, "no [[snapshot]] names a directory");
+    fs::write(&config, "nonsense = 1").unwrap();
+    let refused = run.ask("reload", &[]);
+    refused.refuses(1, "line 1: unknown field `nonsense`");
+    assert!(refused.err().contains("the old configuration stays"), "{}", refused.err());
+    let snapshots = run.path("snapshots");
+    run.configure(&format!("[[snapshot]]\non = \"signal\"\ndir = {snapshots:?}\n"));
+    let reloaded = command::run(&["sidecar", "reload", "--control", &run.path("socket")], b"");
+    assert_eq!((reloaded.code(), &*reloaded.out()), (0, ""), "{}", reloaded.err());
+    let done = run.ask("snapshot", &["--json"]);
+    let files = json_lines(&done.out()).remove(0)["snapshots"].clone();
+    assert_eq!(files[0]["records"], 1, "{}", done.out());
+    assert!(fs::exists(files[0]["path"].as_str().unwrap()).unwrap());
+    // What is no request is said to be none.
+    let mut stream = UnixStream::connect(run.path("socket")).unwrap();
+    stream.write_all(b"{\"do\":\"explode\"}\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["ok"], false);
+    assert!(answer["error"].as_str().unwrap().contains("status, reload, snapshot, drain"));
+    drops.publish(b"another").unwrap();
+    let done = run.ask("drain", &[]);
+    assert_eq!(done.code(), 0, "{}", done.err());
+    assert!(done.out().contains("out: 3 delivered; nothing is left"), "{}", done.out());
+    assert_eq!(ended(live), 0);
+    let last = run.said().lines().next_back().unwrap().to_owned();
+    assert!(last.contains(done.out().trim_end()), "{last}");
+    assert!(!fs::exists(run.path("socket")).unwrap());
+    run.ask("status", &[]).refuses(3, "no sidecar listens on");
+}
+
+#[test]
+fn a_drain_that_leaves_something_fails_and_others_are_answered_meanwhile() {
+    let run = Run::new();
+    let options = Options { size: 16 << 20, time: true, ..Options::default() };
+    let mut producer = Producer::create(run.place.path("rings").join("one"), &options).unwrap();
+    for _ in 0..100_000 {
+        producer.publish(b"more than a pipe has room for").unwrap();
+    }
+    // Nobody reads the pipe.
+    let config = run.configure("[[output]]\ntype = \"json\"\n");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("drain = \"60s\"\nshutdown_seconds = 0\n{text}")).unwrap();
+    let live = run.start(&[]);
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| run.ask("drain", &[]));
+        until("it is ending", || run.status()["not_ready"].to_string().contains("it is ending"));
+        run.ask("reload", &[]).refuses(1, "it is ending");
+        // A second signal ends it, and the client says so.
+        live.signal(Signal::SIGTERM);
+        let done = drain.join().unwrap();
+        done.refuses(1, "gave no answer");
+    });
+    assert_eq!(ended(live), 143);
+    fs::write(&config, format!("drain = \"0s\"\nshutdown_seconds = 0\n{text}")).unwrap();
+    let live = run.start(&[]);
+    let done = run.ask("drain", &[]);
+    assert_eq!(done.code(), 1);
+    assert!(done.out().contains("; left: "), "{}", done.out());
+    assert!(done.err().contains("the rest stays in the rings"), "{}", done.err());
+    assert_eq!(ended(live), 0);
+}
+
+#[test]
+fn a_second_one_on_the_socket_is_refused_and_a_stale_socket_is_replaced() {
+    let run = Run::new();
+    let config = run.configure("");
+    let mut live = run.start(&[]);
+    let second = command::run(&["sidecar", "--config", &config], b"");
+    second.refuses(1, "another sidecar listens on");
+    live.child.kill().unwrap();
+    live.child.wait().unwrap();
+    let socket = run.path("socket");
+    assert!(fs::symlink_metadata(&socket).unwrap().file_type().is_socket());
+    let live = run.start(&[]);
+    assert_eq!(run.ask("status", &[]).code(), 0);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0);
+    // What is no socket stays as it is.
+    fs::write(&socket, "precious").unwrap();
+    command::run(&["sidecar", "--config", &config], b"").refuses(1, "a file that is no socket");
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
+}
