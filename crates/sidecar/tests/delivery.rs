@@ -580,6 +580,41 @@ fn outputs_that_are_replaced_at_random_miss_and_repeat_nothing() {
 }
 
 #[test]
+fn a_required_output_that_becomes_best_effort_drops_nothing_without_a_report() {
+    const ALL: u64 = 1000;
+    let dir = tempfile::tempdir().unwrap();
+    let mut producer = ring(dir.path(), "one", Policy::Drop);
+    let (stuck, healthy, next_one) = (Scripted::default(), Scripted::ready(), Scripted::default());
+    let outputs =
+        [("stuck", Delivery::Required, &stuck), ("healthy", Delivery::Required, &healthy)];
+    let mut engine = engine(&outputs);
+    stuck.set(|script| script.room = 20); // and it delivers none of them
+    attach(&mut engine, &dir.path().join("one"));
+    assert_eq!(publish(&mut producer, 0..ALL), ALL);
+    until(&mut engine, "the healthy one has all", |_| healthy.records().len() as u64 == ALL);
+    assert_eq!(tail(&dir.path().join("one")), 0);
+    let removed = engine.remove_output("stuck", Instant::now()).unwrap();
+    next_one.set(|script| (script.room, script.prompt) = (100, true));
+    let (delivery, filter) = (Delivery::BestEffort, Default::default());
+    engine.add_successor("stuck", delivery, filter, next_one.boxed(), removed).unwrap();
+    // It has room for a hundred, and holds nobody up.
+    let path = dir.path().join("one");
+    until(&mut engine, "all is released", |_| {
+        let totals = Stat::read(path.clone()).unwrap().totals.unwrap();
+        totals.tail == totals.head
+    });
+    let taken = next_one.records();
+    assert!(!taken.is_empty() && taken.iter().copied().eq(0..taken.len() as u64));
+    next_one.set(|script| script.room = usize::MAX);
+    publish(&mut producer, ALL..ALL + 1);
+    until(&mut engine, "it gets the next one", |_| next_one.records().last() == Some(&ALL));
+    let (came, lost) = (next_one.records().len() as u64, next_one.lost("output busy"));
+    eprintln!("{came} came, {lost} reported as lost");
+    assert_eq!(came + lost, ALL + 1, "{lost}");
+    assert!(engine.is_settled());
+}
+
+#[test]
 fn what_an_overwrite_ring_loses_of_a_slow_output_is_reported_to_it_alone_and_exactly() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "flight", Policy::Overwrite);

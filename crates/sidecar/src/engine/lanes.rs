@@ -113,6 +113,11 @@ impl Engine {
                 outlet.set_ahead(ring.shapes.origin(), place.saved.pos);
             }
         }
+        if !outlet.is_required() {
+            // It holds nothing any more.
+            let places = std::mem::take(&mut outlet.places);
+            self.moved.extend(places.all().map(|(id, _)| id));
+        }
     }
 
     /// Passes some records to the output of this lane.
@@ -187,9 +192,8 @@ impl Engine {
     ) -> Result<(), OutputError> {
         self.add_output(name, delivery, filter, output)?;
         let Some(at) = self.outlets.find(name) else { return Ok(()) };
-        if delivery == Delivery::Required
-            && let Some(outlet) = self.outlets.get(at)
-        {
+        // Also a best-effort output is given what its predecessor lacks, or a report of it.
+        if let Some(outlet) = self.outlets.get(at) {
             let mut lane = Lane::default();
             of.places.all().for_each(|(id, place)| lane.start(id, place));
             outlet.places = *of.places;

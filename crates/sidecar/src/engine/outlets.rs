@@ -115,6 +115,12 @@ impl Outlets {
         self.iter_mut().filter(|outlet| outlet.is_required())
     }
 
+    /// Returns the outputs that hold rings: also a best-effort one while it has a lane. That takes no
+    /// longer than to read what it lacks.
+    pub(super) fn holding(&mut self) -> impl Iterator<Item = &mut Outlet> {
+        self.iter_mut().filter(|outlet| outlet.is_required() || outlet.lane.is_some())
+    }
+
     /// Notes that the outputs that keep up were given rings from one place to another. Returns
     /// whether one of them holds those rings.
     pub(super) fn pass(

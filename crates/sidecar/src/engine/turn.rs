@@ -173,12 +173,12 @@ impl Engine {
     /// Releases records in their rings that every required output has delivered.
     pub(crate) fn release_delivered(&mut self) {
         let (coming, mut moved) = (self.outlets.coming(), std::mem::take(&mut self.moved));
-        self.outlets.required().for_each(|outlet| outlet.settle(coming, &mut moved));
+        self.outlets.holding().for_each(|outlet| outlet.settle(coming, &mut moved));
         for id in moved.drain(..) {
             let Some(ring) = self.rings.get_mut(&id) else { continue };
             let slowest = self
                 .outlets
-                .required()
+                .holding()
                 .filter_map(|outlet| outlet.places.get(id))
                 .min_by_key(|done| done.saved.pos);
             let Some(end) = ring.take_end(slowest.map_or(u64::MAX, |done| done.saved.pos)) else {
