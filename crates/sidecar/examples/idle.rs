@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     config.add_input(Input::new(InputSource::Dir(dir.path().to_owned())));
     config.add_output("null")?;
     let mut sidecar = Sidecar::start(config)?;
-    sidecar.run(&signals, &mut || Ok(Config::default()), &mut |sentence| eprintln!("{sentence}"));
+    sidecar.run(&signals, &mut || Ok(Config::default()), &mut |message| eprintln!("{message}"));
     let _ = feeder.join();
     Ok(())
 }

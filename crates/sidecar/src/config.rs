@@ -13,9 +13,10 @@ mod table;
 pub use duration::duration;
 pub use input::{From, Input, InputSource, Mode, Trusted};
 pub use kinds::{Delivery, OutputConfig};
-pub use service::{Control, Health};
+pub use service::{Control, Health, Own};
 pub use table::ConfigError;
 
+use crate::log::LogFormat;
 use rule::Rule;
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -83,6 +84,10 @@ pub struct Settings {
     pub status_interval_seconds: u64,
     /// Seconds between two lines of figures on stderr; 0 for none, also at the end.
     pub log_interval_seconds: u64,
+    /// The form of its messages.
+    pub log: LogFormat,
+    /// The ring for its own figures, if they are to go to its outputs.
+    pub own: Option<Own>,
     /// The endpoint that says how it is, if there is to be one.
     pub health: Option<Health>,
     /// The socket for requests, if there is to be one.
@@ -100,6 +105,8 @@ impl Default for Settings {
             status: None,
             status_interval_seconds: 10,
             log_interval_seconds: 60,
+            log: LogFormat::default(),
+            own: None,
             health: None,
             control: None,
         }

@@ -36,6 +36,7 @@ pub mod config;
 pub mod control;
 mod engine;
 mod limits;
+mod log;
 mod run;
 mod signals;
 
@@ -47,5 +48,6 @@ pub use engine::{
     AttachFailure, Dropped, Engine, Note, OutputStatus, Removed, RingFigures, RingStatus,
 };
 pub use limits::raise_limits;
+pub use log::{Level, Log, LogFormat, Message};
 pub use run::{End, PositionsError, Reload, Sidecar, StartError};
 pub use signals::Signals;

@@ -4,11 +4,13 @@ mod answers;
 mod damaged;
 mod drain;
 mod error;
+mod figures;
 #[cfg(feature = "health")]
 mod health;
 mod inputs;
 mod outputs;
 mod own;
+mod own_ring;
 mod positions;
 mod recorder;
 mod reload;
@@ -24,9 +26,11 @@ pub use positions::PositionsError;
 use crate::config::{Config, ConfigError};
 use crate::engine::turn::Turn;
 use crate::engine::{Engine, Note};
+use crate::log::{Level, Message, Say};
 use crate::signals::Signals;
 use inputs::Inputs;
 use outputs::Outputs;
+use own_ring::OwnRing;
 use perfring_consumer::install_sigbus_handler;
 use perfring_export::{OutputError, replace};
 use positions::Positions;
@@ -94,6 +98,7 @@ pub struct Sidecar {
     timers: Timers,
     outputs: Outputs,
     service: Service,
+    own: Option<OwnRing>,
 }
 
 /// When tasks are due.
@@ -127,6 +132,11 @@ impl Sidecar {
         for input in &config.inputs {
             inputs.add(input).map_err(StartError::Input)?;
         }
+        let own = config.settings.own.as_ref();
+        if let Some(input) = own.and_then(|own| own_ring::input_of(own, &config.inputs)) {
+            inputs.add(&input).map_err(StartError::Input)?;
+        }
+        let own = own.map(OwnRing::open).transpose()?;
         let now = Instant::now();
         let log = now + Duration::from_secs(config.settings.log_interval_seconds);
         Ok(Sidecar {
@@ -140,6 +150,7 @@ impl Sidecar {
             timers: Timers { poll: now, positions: now, status: now, log, deaths: now, own: now },
             outputs,
             service,
+            own,
         })
     }
 
@@ -165,7 +176,13 @@ impl Sidecar {
 
     /// Runs until it is asked to end, or cannot continue; then delivers what the rings hold, within the
     /// deadlines of the configuration. Passes its messages to `say`.
-    pub fn run(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> End {
+    pub fn run(
+        &mut self,
+        signals: &Signals,
+        reload: Reload<'_>,
+        say: &mut dyn FnMut(&Message<'_>),
+    ) -> End {
+        let say = &mut Say(say);
         let ended = self.work(signals, reload, say);
         self.service.ending();
         if let End::Signal(_) = ended {
@@ -176,7 +193,7 @@ impl Sidecar {
         self.report_notes(say);
         self.positions.update(self.engine.saved());
         if let Err(error) = self.positions.save() {
-            say(&error.to_string());
+            say.warn(&error.to_string());
         }
         self.write_status(say);
         let mut first = None;
@@ -186,7 +203,7 @@ impl Sidecar {
                 _ => error.closed_pipe,
             };
             if !reported {
-                say(&error.to_string());
+                say.of(&error.output, Level::Warn, &error.sentence);
             }
             first.get_or_insert(error);
         }
@@ -197,7 +214,7 @@ impl Sidecar {
         }
     }
 
-    fn work(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> End {
+    fn work(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut Say<'_>) -> End {
         let mut pause = STALLED.0;
         // All rings present at the start are merged from the start, however many there are.
         while signals.stopped().is_none()
@@ -242,13 +259,13 @@ impl Sidecar {
     }
 
     /// Polls everything but records. Returns whether all present rings are attached to.
-    fn poll(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut dyn FnMut(&str)) -> bool {
+    fn poll(&mut self, signals: &Signals, reload: Reload<'_>, say: &mut Say<'_>) -> bool {
         let now = Instant::now();
         self.answer_requests(signals, Some(&mut *reload), say);
         if signals.take_reload()
             && let Err(sentence) = self.reload(reload(), say)
         {
-            say(&sentence);
+            say.warn(&sentence);
         }
         let all = self.inputs.poll(&mut self.engine, &self.positions, say);
         self.inputs.prune(&mut self.engine, say);
@@ -259,35 +276,38 @@ impl Sidecar {
         self.outputs.report_troubles(&self.engine, say);
         self.apply_rules(signals, now, say);
         self.service.look(now, &mut self.engine, &self.inputs, &self.config);
+        if let Some(own) = &mut self.own {
+            own.publish(now, &self.engine, &self.config.outputs, self.since.elapsed());
+        }
         let settings = &self.config.settings;
         if now >= self.timers.positions {
             self.timers.positions = now + Duration::from_millis(settings.state_interval_ms);
             self.positions.update(self.engine.saved());
             if let Err(error) = self.positions.save() {
-                say(&error.to_string());
+                say.warn(&error.to_string());
             }
         }
         let (log, status) = (settings.log_interval_seconds, settings.status_interval_seconds);
         if now >= self.timers.log && log > 0 {
             self.timers.log = now + Duration::from_secs(log);
-            say(&status::line(&self.engine));
+            say.figures(Level::Info, &status::line(&self.engine));
         }
         if now >= self.timers.own {
             self.timers.own = now + OWN;
-            self.outputs.show_own(&self.engine);
+            self.outputs.show_own(&self.engine, &self.config.outputs, self.since.elapsed());
         }
         let asked = signals.take_status();
         if asked || (now >= self.timers.status && settings.status.is_some()) {
             self.timers.status = now + Duration::from_secs(status);
             self.write_status(say);
             if asked {
-                say(&status::line(&self.engine));
+                say.figures(Level::Info, &status::line(&self.engine));
             }
         }
         all
     }
 
-    fn write_status(&self, say: &mut dyn FnMut(&str)) {
+    fn write_status(&self, say: &mut Say<'_>) {
         let Some(path) = &self.config.settings.status else { return };
         let write = || -> io::Result<()> {
             let mut text = serde_json::to_vec(&self.status())?;
@@ -295,18 +315,19 @@ impl Sidecar {
             replace(path, &text)
         };
         if let Err(error) = write() {
-            say(&format!("cannot write the status to {}: {error}", path.display()));
+            say.warn(&format!("cannot write the status to {}: {error}", path.display()));
         }
     }
 
-    fn report_notes(&mut self, say: &mut dyn FnMut(&str)) {
+    fn report_notes(&mut self, say: &mut Say<'_>) {
         for note in self.engine.notes() {
             match note {
                 Note::SetAside { ring, uuid, why, .. } => {
-                    say(&format!("{ring}: {why}; it is set aside, and the others continue"));
+                    say.warn(&format!("{ring}: {why}; it is set aside, and the others continue"));
                     self.inputs.damaged.set_aside(uuid);
                 }
                 Note::Ended { ring, uuid, removed, saved, .. } => {
+                    say.debug(&format!("{ring} is not read any more"));
                     self.outputs.forget(&ring);
                     // A ring that stays may be read again, with another configuration.
                     if let Some(saved) = saved {
@@ -320,7 +341,7 @@ impl Sidecar {
         }
     }
 
-    fn apply_rules(&mut self, signals: &Signals, now: Instant, say: &mut dyn FnMut(&str)) {
+    fn apply_rules(&mut self, signals: &Signals, now: Instant, say: &mut Say<'_>) {
         if signals.take_snapshot() {
             let _ = self.snapshot_all(say); // which says what became of it
         }

@@ -49,8 +49,8 @@ fn rings_that_are_damaged_before_they_are_attached_to_count_once_each() {
     );
     let mut sidecar = Sidecar::start(Config::parse(&toml, "test").unwrap()).unwrap().once();
     let mut said = Vec::new();
-    let ended = sidecar.run(&Signals::default(), &mut || Ok(Config::default()), &mut |text| {
-        said.push(text.to_owned());
+    let ended = sidecar.run(&Signals::default(), &mut || Ok(Config::default()), &mut |message| {
+        said.push(message.to_string());
     });
     assert!(matches!(ended, End::Drained));
     assert_eq!(sidecar.engine().damaged(), 5, "{said:#?}");

@@ -76,6 +76,15 @@ impl Failure {
         self.parts().1
     }
 
+    /// Reports the message in another way, if there is one.
+    pub(crate) fn reported(self, say: impl FnOnce(&str)) -> Self {
+        let (code, sentence) = self.parts();
+        if !sentence.is_empty() {
+            say(&sentence);
+        }
+        Failure::Reported(code)
+    }
+
     /// Prints the message, and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (code, sentence) = self.parts();

@@ -203,7 +203,10 @@ fn clients_without_a_certificate_of_the_authority_are_refused() {
         "req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=ca \
          -addext keyUsage=keyCertSign"
     ));
-    for (name, more) in [("server", "-addext subjectAltName=IP:127.0.0.1"), ("client", "-utf8")] {
+    for (name, more) in [
+        ("server", "-addext subjectAltName=IP:127.0.0.1"),
+        ("client", "-addext extendedKeyUsage=clientAuth"),
+    ] {
         made &= openssl(&format!(
             "req {key} -keyout {name}.key -out {name}.csr -subj /CN={name} {more}"
         ));
@@ -395,4 +398,48 @@ fn a_second_one_on_the_socket_is_refused_and_a_stale_socket_is_replaced() {
     fs::write(&socket, "precious").unwrap();
     command::run(&["sidecar", "--config", &config], b"").refuses(1, "a file that is no socket");
     assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
+}
+
+#[test]
+fn messages_have_time_level_and_output_in_the_form_that_was_asked_for() {
+    let run = Run::new();
+    run.ring("one", Policy::Drop).publish(b"a record").unwrap();
+    let config = run.configure(DEAD);
+    let read = |said: &str| said.contains("Connection refused");
+    let end = |live: Live| {
+        live.signal(Signal::SIGTERM);
+        assert_eq!(ended(live), 0, "{}", run.said());
+        fs::read_to_string(run.path("said")).unwrap()
+    };
+    // The configuration's word, and the flag's.
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("shutdown_seconds = 0\nlog = \"json\"\n{text}")).unwrap();
+    let live = run.start(&[]);
+    until("the dead one is reported", || read(&run.said()));
+    let said = end(live);
+    for line in json_lines(&said) {
+        let time = line["time"].as_str().unwrap();
+        assert!(time.len() == 24 && time.starts_with("20") && time.ends_with('Z'), "{line}");
+        assert!(["warn", "info"].contains(&line["level"].as_str().unwrap()), "{line}");
+        assert!(!line["msg"].as_str().unwrap().is_empty(), "{line}");
+    }
+    let lines = json_lines(&said);
+    let of_dead = lines.iter().filter(|line| line["output"] == "dead").count();
+    assert!(of_dead > 0 && lines.last().unwrap()["msg"].to_string().contains("dead: 0 delivered"));
+    // An end by an error, as the last line.
+    let done = command::run(&["sidecar", "--config", &config, "-o", "recording:/proc/x"], b"");
+    assert_eq!((done.code(), done.err().lines().count()), (1, 1), "{}", done.err());
+    assert_eq!(json_lines(&done.err())[0]["level"], "error");
+    let quiet = |flag: &str| {
+        fs::remove_file(run.path("said")).unwrap();
+        let said = File::create(run.path("said")).unwrap();
+        let mut command = perfring(&["sidecar", flag, "--log", "text", "--config", &config]);
+        command.stderr(Stdio::from(said));
+        let live = Live::of(command);
+        until("the dead one is reported", || read(&run.said()));
+        end(live)
+    };
+    let said = quiet("-q");
+    assert!(!said.contains("level=info") && said.contains(" level=warn output=dead msg=\""));
+    assert!(quiet("-v").contains("level=debug msg=\""));
 }

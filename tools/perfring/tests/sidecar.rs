@@ -390,7 +390,10 @@ fn sigterm_reads_what_the_rings_hold_and_a_second_one_ends_at_once() {
     assert_eq!(rings.lines("out").len() as u64, ALL, "{}", rings.said());
     let said = rings.said();
     let last = said.lines().next_back().unwrap();
-    assert!(last.contains("200000 records, 0 lost") && last.ends_with("nothing is left"), "{said}");
+    assert!(
+        last.contains("200000 records, 0 lost") && last.ends_with("nothing is left\""),
+        "{said}"
+    );
     // One that cannot deliver takes its time, if it is let.
     publish(&mut producer, ALL, ALL + 100_000);
     let mut live = rings.sidecar(&["--output", "json:-", "--drain", "1h"]);
@@ -582,7 +585,7 @@ fn a_slow_reader_of_stdout_does_not_delay_the_end() {
         "1 rings: 1500 records, 0 lost, {0} bytes to deliver; json:",
         stat.head - stat.tail
     );
-    assert!(last.is_some_and(|last| last.contains(&left) && last.ends_with(" bytes in one")));
+    assert!(last.is_some_and(|last| last.contains(&left) && last.ends_with(" bytes in one\"")));
     assert!(rings.said().contains("could not be written before the deadline"), "{}", rings.said());
     // What was not written is still in the ring, to the last record.
     let rest = run(&["sidecar", &rings.dir(), "--output", "json:-", "--once"], b"");
@@ -663,7 +666,7 @@ fn a_full_disk_is_reported_and_nothing_is_lost() {
     });
     fs::remove_file(&filler).unwrap();
     publish(&mut producer, sent, sent + 1);
-    until("it continues", || rings.said().contains("json: recovered"));
+    until("it continues", || rings.said().contains("level=info output=json msg=recovered"));
     until("all are present", || {
         let whole = fs::read_to_string(&out).unwrap();
         whole.ends_with('\n') && records(&json_lines(&whole), "one").len() as u64 == sent + 1

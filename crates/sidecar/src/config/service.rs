@@ -63,6 +63,21 @@ impl Health {
     }
 }
 
+/// `[own]`: the sidecar's own figures, to its outputs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Own {
+    /// The ring that it publishes them in. It is made if there is none, and read like any other.
+    pub ring: PathBuf,
+    /// The time between two samples.
+    #[serde(deserialize_with = "duration::read", default = "ten_seconds")]
+    pub interval: Duration,
+}
+
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
+}
+
 /// `[control]`: a socket for `perfring sidecar status`, `reload`, `snapshot` and `drain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -2,6 +2,7 @@
 
 use super::{Reload, Sidecar, status};
 use crate::control::Request;
+use crate::log::Say;
 use crate::signals::Signals;
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ impl Sidecar {
         &mut self,
         signals: &Signals,
         mut reload: Option<Reload<'_>>,
-        say: &mut dyn FnMut(&str),
+        say: &mut Say<'_>,
     ) {
         while let Some(asked) = self.service.next_request() {
             match (asked.request, &mut reload) {
@@ -31,7 +32,7 @@ impl Sidecar {
                 (Request::Reload, Some(reload)) => match self.reload(reload(), say) {
                     Ok(()) => asked.done(json!({})),
                     Err(sentence) => {
-                        say(&sentence);
+                        say.warn(&sentence);
                         asked.refuse(&sentence);
                     }
                 },
@@ -44,10 +45,10 @@ impl Sidecar {
     }
 
     /// Keeps what overwrite rings hold, by each rule, as it is asked to. Returns the files.
-    pub(super) fn snapshot_all(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<Value>, String> {
+    pub(super) fn snapshot_all(&mut self, say: &mut Say<'_>) -> Result<Vec<Value>, String> {
         if self.config.rules.is_empty() {
             let sentence = "no snapshot is written: no [[snapshot]] names a directory";
-            say(sentence);
+            say.warn(sentence);
             return Err(sentence.to_owned());
         }
         let (mut files, mut failed) = (Vec::new(), None);

@@ -2,6 +2,7 @@
 
 use super::{POLL, SLEEP_HELD, STALLED, Sidecar};
 use crate::engine::turn::Turn;
+use crate::log::{Level, Say};
 use crate::run::status;
 use crate::signals::Signals;
 use serde_json::json;
@@ -11,13 +12,13 @@ use std::time::{Duration, Instant};
 impl Sidecar {
     /// Reads on until all outputs have everything up to the present heads of all rings, or for as
     /// long as the configuration allows.
-    pub(super) fn drain(&mut self, signals: &Signals, say: &mut dyn FnMut(&str)) {
+    pub(super) fn drain(&mut self, signals: &Signals, say: &mut Say<'_>) {
         let since = Instant::now();
         let left = |within: Duration| within.saturating_sub(since.elapsed());
         let within = self.config.settings.drain;
         if self.config.settings.log_interval_seconds > 0 {
             let most = humantime::format_duration(within);
-            say(&format!(
+            say.info(&format!(
                 "ending: what the rings hold is delivered first, for at most {most}; a second signal \
                  ends at once"
             ));
@@ -55,7 +56,7 @@ impl Sidecar {
 
     /// Reports what was done, and what is left in each ring. Says it if it was asked to end, unless
     /// the configuration wants no such lines; those who asked over the socket get it in any case.
-    pub(super) fn report_end(&mut self, was_asked: bool, say: &mut dyn FnMut(&str)) {
+    pub(super) fn report_end(&mut self, was_asked: bool, say: &mut Say<'_>) {
         let mut line = status::line(&self.engine);
         let mut left: Vec<_> = self.engine.rings().filter(|ring| ring.lag > 0).collect();
         left.sort_by(|a, b| a.origin.name.cmp(&b.origin.name));
@@ -65,7 +66,9 @@ impl Sidecar {
             let _ = write!(line, "{comma} {} bytes in {}", ring.lag, ring.origin.name);
         }
         if was_asked && self.config.settings.log_interval_seconds > 0 {
-            say(&line);
+            // What is left must not go unnoticed.
+            let level = if left.is_empty() { Level::Info } else { Level::Warn };
+            say.figures(level, &line);
         }
         let left: Vec<_> = left
             .iter()

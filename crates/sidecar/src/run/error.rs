@@ -4,6 +4,7 @@ use super::positions::PositionsError;
 use crate::config::ConfigError;
 use perfring_consumer::ClockError;
 use perfring_export::OutputError;
+use perfring_telemetry::SinkError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -30,6 +31,9 @@ pub enum StartError {
     /// An input cannot be followed.
     #[error("{0}")]
     Input(String),
+    /// The ring of `[own]` cannot be made or attached to.
+    #[error("[own]: {0}")]
+    Own(#[from] SinkError),
     /// The endpoint of `[health]` cannot be served.
     #[error("[health]: cannot listen on {0}")]
     Health(String),

@@ -4,6 +4,7 @@ use super::damaged::{Damaged, is_damage};
 use super::positions::Positions;
 use crate::config::{Input, InputSource};
 use crate::engine::{AttachFailure, Engine};
+use crate::log::Say;
 use perfring_consumer::{AttachError, Idle, Location, RingFile, RingTotals};
 use perfring_kernel::Target;
 use perfring_set::{Change, Follower};
@@ -15,15 +16,12 @@ const CHANGES: usize = 64;
 const AGAIN: Duration = Duration::from_secs(1);
 /// The interval of checks for rings that may be removed.
 const PRUNE: Duration = Duration::from_secs(1);
-/// Takes messages, a sentence at a time.
-pub(crate) type Say<'a> = &'a mut dyn FnMut(&str);
-
 /// The context of polling inputs.
-struct Poll<'a> {
+struct Poll<'a, 'b> {
     engine: &'a mut Engine,
     positions: &'a Positions,
     damaged: &'a mut Damaged,
-    say: Say<'a>,
+    say: &'a mut Say<'b>,
 }
 
 /// All inputs.
@@ -119,7 +117,7 @@ impl Inputs {
         &mut self,
         engine: &mut Engine,
         positions: &Positions,
-        say: Say<'_>,
+        say: &mut Say<'_>,
     ) -> bool {
         let mut poll = Poll { engine, positions, damaged: &mut self.damaged, say };
         let mut all = true;
@@ -134,7 +132,7 @@ impl Inputs {
             if !dir.follower.is_there() && !dir.reported_missing {
                 let dir = dir.follower.dir().display();
                 let why = "does not exist yet, or may not be read: waiting for it";
-                (poll.say)(&format!("{dir} {why}"));
+                poll.say.warn(&format!("{dir} {why}"));
             }
             dir.reported_missing = !dir.follower.is_there();
         }
@@ -163,7 +161,7 @@ impl Inputs {
     }
 
     /// Removes rings that are no longer needed.
-    pub(crate) fn prune(&mut self, engine: &mut Engine, say: Say<'_>) {
+    pub(crate) fn prune(&mut self, engine: &mut Engine, say: &mut Say<'_>) {
         let now = Instant::now();
         if self.prune.is_some_and(|next| now < next)
             || !self.dirs.iter().any(|dir| dir.input.prune_after_seconds.is_some())
@@ -178,7 +176,7 @@ impl Inputs {
             match remove(&location, &uuid) {
                 Ok(Some(totals)) => {
                     engine.removed(id, &totals);
-                    say(&format!("{location} was read, and its producers ended: removed"));
+                    say.info(&format!("{location} was read, and its producers ended: removed"));
                 }
                 // A producer attached again, or the file was removed.
                 Ok(None) => {
@@ -187,7 +185,7 @@ impl Inputs {
                 }
                 Err(error) => {
                     engine.detach(id);
-                    say(&format!("{location} cannot be removed: {error}"));
+                    say.warn(&format!("{location} cannot be removed: {error}"));
                 }
             }
         }
@@ -213,7 +211,7 @@ fn remove(location: &Location, uuid: &[u8; 16]) -> Result<Option<RingTotals>, At
     Ok(whole)
 }
 
-impl Poll<'_> {
+impl Poll<'_, '_> {
     fn change(&mut self, change: Change, input: &Input, waiting: &mut Vec<Waiting>) {
         let mut removed = |uuid: [u8; 16], engine: &mut Engine| {
             engine.file_removed(&uuid);
@@ -233,7 +231,11 @@ impl Poll<'_> {
                 if RingFile::inspect(other.path.as_path()).is_err_and(|error| is_damage(&error)) {
                     self.damaged.found(&other.path, self.engine);
                 }
-                return (self.say)(&format!("{} is not read: {}", other.path.display(), other.why));
+                return self.say.warn(&format!(
+                    "{} is not read: {}",
+                    other.path.display(),
+                    other.why
+                ));
             }
             _ => return,
         };
@@ -244,9 +246,9 @@ impl Poll<'_> {
         }
         match self.attach(&location, input, uuid) {
             Tried::Attached | Tried::Gone => {}
-            Tried::Never(why) => (self.say)(&why),
+            Tried::Never(why) => self.say.warn(&why),
             Tried::Later(why) => {
-                (self.say)(&why);
+                self.say.warn(&why);
                 waiting.push(Waiting { input: input.clone(), location, uuid, reported: why });
             }
         }
@@ -254,7 +256,10 @@ impl Poll<'_> {
 
     fn attach(&mut self, location: &Location, input: &Input, uuid: [u8; 16]) -> Tried {
         match self.engine.attach(location, input, Some(uuid), |uuid| self.positions.get(uuid)) {
-            Ok(_) => Tried::Attached,
+            Ok(_) => {
+                self.say.debug(&format!("{location} is read"));
+                Tried::Attached
+            }
             // The follower of the directory reports it.
             Err(AttachFailure::Replaced { .. }) => Tried::Gone,
             Err(AttachFailure::Attach(AttachError::NotFound { .. })) => Tried::Gone,
@@ -274,14 +279,14 @@ impl Poll<'_> {
     /// Reports a problem, unless it was the last one reported.
     fn say_once(&mut self, why: String, reported: &mut String) {
         if why != *reported {
-            (self.say)(&why);
+            self.say.warn(&why);
             *reported = why;
         }
     }
 }
 
 impl Kernel {
-    fn poll(&mut self, poll: &mut Poll<'_>) {
+    fn poll(&mut self, poll: &mut Poll<'_, '_>) {
         if self.opened {
             return;
         }
@@ -304,11 +309,11 @@ impl Kernel {
 
 impl Waiting {
     /// Returns whether it continues to wait.
-    fn retry(&mut self, poll: &mut Poll<'_>) -> bool {
+    fn retry(&mut self, poll: &mut Poll<'_, '_>) -> bool {
         match poll.attach(&self.location, &self.input, self.uuid) {
-            Tried::Attached => (poll.say)(&format!("{} is read now", self.location)),
+            Tried::Attached => poll.say.info(&format!("{} is read now", self.location)),
             Tried::Gone => {}
-            Tried::Never(why) => (poll.say)(&why),
+            Tried::Never(why) => poll.say.warn(&why),
             Tried::Later(why) => {
                 poll.say_once(why, &mut self.reported);
                 return true;
@@ -319,7 +324,7 @@ impl Waiting {
 }
 
 impl Single {
-    fn poll(&mut self, poll: &mut Poll<'_>) {
+    fn poll(&mut self, poll: &mut Poll<'_, '_>) {
         let file = RingFile::inspect(self.location.clone());
         let there = file.and_then(|file| file.identity()).map(|identity| identity.uuid);
         let now = there.as_ref().ok().copied();
@@ -342,7 +347,7 @@ impl Single {
             Ok(uuid) => match poll.attach(&self.location, &self.input, uuid) {
                 Tried::Attached => {
                     if !self.reported.is_empty() {
-                        (poll.say)(&format!("{} is read now", self.location));
+                        poll.say.info(&format!("{} is read now", self.location));
                     }
                     self.uuid = Some(uuid);
                     String::new()
@@ -361,7 +366,7 @@ impl Single {
             }
         };
         if !why.is_empty() && why != self.reported {
-            (poll.say)(&why);
+            poll.say.warn(&why);
         }
         self.reported = why;
     }

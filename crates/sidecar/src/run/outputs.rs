@@ -4,6 +4,7 @@ use super::own;
 use crate::config::OutputConfig;
 use crate::config::opened::{Opened, Own};
 use crate::engine::{Engine, OutputStatus, Removed};
+use crate::log::{Level, Say};
 use perfring_export::OutputError;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -26,8 +27,9 @@ pub(super) struct Outputs {
 
 impl Outputs {
     /// Passes the sidecar's own figures to the outputs that show them.
-    pub(super) fn show_own(&self, engine: &Engine) {
-        self.own.values().for_each(|figures| own::report(figures, engine));
+    pub(super) fn show_own(&self, engine: &Engine, outputs: &[OutputConfig], since: Duration) {
+        let all = self.own.values();
+        all.for_each(|figures| own::report(figures, engine, outputs, since));
     }
 
     /// Shows the sidecar's own figures there, too, whenever the caller gathers them.
@@ -64,16 +66,16 @@ impl Outputs {
     }
 
     /// Reports the problems of outputs once, and their end once.
-    pub(super) fn report_troubles(&mut self, engine: &Engine, say: &mut dyn FnMut(&str)) {
+    pub(super) fn report_troubles(&mut self, engine: &Engine, say: &mut Say<'_>) {
         for output in engine.outputs() {
             let reported = self.troubles.get(output.name);
             match &output.figures.trouble {
                 Some(trouble) if reported != Some(trouble) => {
-                    say(&format!("{}: {trouble}", output.name));
+                    say.of(output.name, Level::Warn, trouble);
                     self.troubles.insert(output.name.to_owned(), trouble.clone());
                 }
                 None if reported.is_some() => {
-                    say(&format!("{}: recovered", output.name));
+                    say.of(output.name, Level::Info, "recovered");
                     self.troubles.remove(output.name);
                 }
                 _ => {}
@@ -89,7 +91,7 @@ impl Outputs {
         old: &[OutputConfig],
         new: &[OutputConfig],
         shutdown: Duration,
-        say: &mut dyn FnMut(&str),
+        say: &mut Say<'_>,
     ) -> Result<(), OutputError> {
         let is_in = |all: &[OutputConfig], output: &OutputConfig| {
             all.iter().any(|other| other.is_as(output))
@@ -108,7 +110,9 @@ impl Outputs {
             let closed = self.close(engine, &old.name, shutdown);
             let Some(new) = new else {
                 if let Some(error) = closed.and_then(|closed| closed.error) {
-                    say(&format!("{error}; it is removed, and does not get them"));
+                    let sentence =
+                        format!("{}; it is removed, and does not get them", error.sentence);
+                    say.of(&error.output, Level::Warn, &sentence);
                 }
                 continue;
             };

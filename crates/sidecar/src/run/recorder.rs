@@ -2,6 +2,7 @@
 
 use crate::config::rule::Rule;
 use crate::engine::Engine;
+use crate::log::Say;
 use perfring_consumer::{Item, Location, Policy, Snapshot};
 use perfring_export::recording::{self, Recording};
 use perfring_export::{
@@ -35,7 +36,7 @@ impl Recorder {
         reason: &str,
         asked: bool,
         engine: &Engine,
-        say: &mut dyn FnMut(&str),
+        say: &mut Say<'_>,
     ) -> Option<Result<(PathBuf, u64), String>> {
         let now = Instant::now();
         let interval = Duration::from_secs(rule.min_interval_seconds);
@@ -46,17 +47,17 @@ impl Recorder {
         self.last.insert(at, now);
         match keep(rule, reason, engine, say) {
             Ok(Some((path, records))) => {
-                say(&format!("snapshot ({reason}): {records} records in {}", path.display()));
+                say.info(&format!("snapshot ({reason}): {records} records in {}", path.display()));
                 Some(Ok((path, records)))
             }
             Ok(None) => {
-                say(&format!("snapshot ({reason}): there is no overwrite ring"));
+                say.info(&format!("snapshot ({reason}): there is no overwrite ring"));
                 None
             }
             Err(why) => {
                 let dir = rule.dir.display();
                 let sentence = format!("no snapshot ({reason}) in {dir}: {why}");
-                say(&sentence);
+                say.warn(&sentence);
                 Some(Err(sentence))
             }
         }
@@ -67,7 +68,7 @@ fn keep(
     rule: &Rule,
     reason: &str,
     engine: &Engine,
-    say: &mut dyn FnMut(&str),
+    say: &mut Say<'_>,
 ) -> Result<Option<(PathBuf, u64)>, String> {
     // All copies first, and then the files: so all rings are copied as close to one moment as
     // possible.
@@ -88,7 +89,9 @@ fn keep(
                 rings.push((origin, snapshot));
             }
             Ok(None) => {}
-            Err(error) => say(&format!("{}: not in the snapshot: {error}", shapes.origin().name)),
+            Err(error) => {
+                say.warn(&format!("{}: not in the snapshot: {error}", shapes.origin().name))
+            }
         }
     }
     if rings.is_empty() {

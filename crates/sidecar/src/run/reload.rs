@@ -4,6 +4,7 @@ use super::Sidecar;
 use super::positions::Positions;
 use super::recorder::Recorder;
 use crate::config::{Config, ConfigError};
+use crate::log::Say;
 
 impl Sidecar {
     /// Applies a new configuration; an invalid one is rejected as a whole.
@@ -13,7 +14,7 @@ impl Sidecar {
     pub(super) fn reload(
         &mut self,
         config: Result<Config, ConfigError>,
-        say: &mut dyn FnMut(&str),
+        say: &mut Say<'_>,
     ) -> Result<(), String> {
         self.service.reloading();
         let applied = self.apply(config, say);
@@ -24,7 +25,7 @@ impl Sidecar {
     fn apply(
         &mut self,
         config: Result<Config, ConfigError>,
-        say: &mut dyn FnMut(&str),
+        say: &mut Say<'_>,
     ) -> Result<(), String> {
         let checked = config.and_then(|config| config.check().map(|()| config));
         let config = match checked {
@@ -49,28 +50,32 @@ impl Sidecar {
         }
         for input in config.inputs.iter().filter(|input| !self.config.inputs.contains(input)) {
             if let Err(error) = self.inputs.add(input) {
-                say(&error);
+                say.warn(&error);
             }
         }
         if config.settings.delay_ms != self.config.settings.delay_ms {
-            say("a new delay_ms is used from the next start on");
+            say.warn("a new delay_ms is used from the next start on");
         }
         let (new, old) = (&config.settings, &self.config.settings);
-        if new.health != old.health || new.control != old.control {
-            say(
-                "a new [health] or [control] is used from the next start on, except for its limits",
+        if new.health != old.health
+            || new.control != old.control
+            || new.log != old.log
+            || new.own != old.own
+        {
+            say.warn(
+                "a new log, [own], [health] or [control] is used from the next start on, except for limits",
             );
         }
         if config.settings.state != self.config.settings.state {
             match Positions::open(config.settings.state.as_deref()) {
                 Ok(positions) => self.positions = positions,
-                Err(error) => say(&format!("{error}; positions are saved where they were")),
+                Err(error) => say.warn(&format!("{error}; positions are saved where they were")),
             }
         }
         self.engine.set_rules(config.rules.clone());
         self.recorder = Recorder::default();
         self.config = config;
-        say("the configuration was reloaded");
+        say.info("the configuration was reloaded");
         Ok(())
     }
 }

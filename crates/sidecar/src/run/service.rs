@@ -24,7 +24,6 @@ const FIGURES: Duration = Duration::from_secs(10);
 const REASONS: usize = 20;
 
 /// How the sidecar is, and who is told.
-#[derive(Default)]
 pub(super) struct Service {
     systemd: Systemd,
     #[cfg(feature = "health")]
@@ -35,6 +34,7 @@ pub(super) struct Service {
     ending: bool,
     /// Why it is not ready.
     reasons: Vec<String>,
+    since: Instant,
     look: Option<Instant>,
     figures: Option<Instant>,
     /// Those who asked for its end.
@@ -44,7 +44,19 @@ pub(super) struct Service {
 impl Service {
     #[cfg_attr(not(feature = "health"), allow(unused_variables))]
     pub(super) fn open(settings: &Settings, outputs: &mut Outputs) -> Result<Self, StartError> {
-        let mut service = Service { reasons: vec!["it is starting".into()], ..Service::default() };
+        let mut service = Service {
+            systemd: Systemd::default(),
+            #[cfg(feature = "health")]
+            endpoint: None,
+            requests: None,
+            followed: false,
+            ending: false,
+            reasons: vec!["it is starting".into()],
+            since: Instant::now(),
+            look: None,
+            figures: None,
+            draining: Vec::new(),
+        };
         if let Some(control) = &settings.control {
             service.requests = Some(listen(control.path.as_deref())?);
         }
@@ -114,7 +126,8 @@ impl Service {
         if let Some(endpoint) = &self.endpoint
             && endpoint.turn()
         {
-            super::own::report(&endpoint.figures(), engine);
+            let since = self.since.elapsed();
+            super::own::report(&endpoint.figures(), engine, &config.outputs, since);
             endpoint.gathered();
         }
         if self.look.is_some_and(|next| now < next) {

@@ -82,7 +82,7 @@ fn run(config: Config, signals: &Signals) -> Result<Done, Failure> {
     let mut sidecar = Sidecar::start(config)?;
     // No signal makes it read its configuration again.
     let mut reload = || Ok(Config::default());
-    match sidecar.run(signals, &mut reload, &mut |sentence| note(sentence)) {
+    match sidecar.run(signals, &mut reload, &mut |message| note(&message.to_string())) {
         End::Signal(_) => {}
         End::ClosedPipe => return Err(Failure::ClosedPipe),
         End::Failed(error) => return Err(Failure::General(format!("demo: {error}"))),

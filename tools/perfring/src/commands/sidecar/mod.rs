@@ -4,9 +4,13 @@ mod ask;
 
 use crate::args;
 use crate::failure::{Failure, note};
+use crate::verbosity::{has_details, has_summaries};
 use ask::Ask;
 use perfring_sidecar::config::{Control, Input, InputSource, Mode, Trusted};
-use perfring_sidecar::{Config, ConfigError, End, Rule, Sidecar, Signals, StartError};
+use perfring_sidecar::{
+    Config, ConfigError, End, Level, Log, LogFormat, Message, Rule, Sidecar, Signals, StartError,
+};
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// Its number, which is the same on all architectures.
@@ -74,6 +78,11 @@ pub(crate) struct Args {
     /// $XDG_RUNTIME_DIR/perfring-sidecar
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
     control: Option<Option<PathBuf>>,
+    /// The form of messages on stderr: time, level, output and message as key=value, or as JSON. With
+    /// -q only what is wrong, with -v also which rings come and go
+    #[arg(long, value_name = "FORM", value_parser = args::one_of([
+        ("text", LogFormat::Text), ("json", LogFormat::Json)]))]
+    log: Option<LogFormat>,
     /// Read what is present, then end
     #[arg(long)]
     once: bool,
@@ -106,6 +115,7 @@ impl Args {
         }
         config.rules.extend(self.snapshots.clone().map(Rule::on_signal));
         let settings = &mut config.settings;
+        settings.log = self.log.unwrap_or(settings.log);
         settings.drain = self.drain.unwrap_or(settings.drain);
         settings.state = self.state.clone().or(settings.state.take());
         settings.status = self.status.clone().or(settings.status.take());
@@ -126,6 +136,26 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         config.describe().iter().for_each(|line| note(line));
         return Ok(());
     }
+    let least = match (has_summaries(), has_details()) {
+        (_, true) => Level::Debug,
+        (true, _) => Level::Info,
+        _ => Level::Warn,
+    };
+    let mut log = Log::new(config.settings.log, least);
+    let is_json = config.settings.log == LogFormat::Json;
+    let ended = serve(args, config, &mut log);
+    log.finish(print);
+    match ended {
+        // The last message has the form of the others, where a program reads them.
+        Err(failure) if is_json => Err(failure.reported(|sentence| {
+            let level = Level::Error;
+            log.write(&Message { level, output: None, text: sentence, is_periodic: true }, print);
+        })),
+        ended => ended,
+    }
+}
+
+fn serve(args: &Args, config: Config, log: &mut Log) -> Result<(), Failure> {
     let signals = Signals::install()
         .map_err(|error| Failure::General(format!("cannot handle signals: {error}")))?;
     perfring_sidecar::raise_limits();
@@ -133,13 +163,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.once {
         sidecar = sidecar.once();
     }
-    match sidecar.run(&signals, &mut || args.config(), &mut |sentence| note(sentence)) {
+    match sidecar.run(&signals, &mut || args.config(), &mut |message| log.write(message, print)) {
         End::Drained | End::Signal(SIGTERM) => Ok(()),
         End::Signal(signal) => Err(Failure::Signal(signal)),
         End::ClosedPipe => Err(Failure::ClosedPipe),
         End::Failed(error) => Err(Failure::general(error)),
         other => Err(Failure::General(format!("ended: {other:?}"))),
     }
+}
+
+/// Writes a line to stderr; an error of that cannot be reported.
+fn print(line: &str) {
+    let _ = io::stderr().lock().write_all(line.as_bytes());
 }
 
 impl From<StartError> for Failure {

@@ -1,0 +1,176 @@
+//! The sidecar's own figures as metrics: the one table of their names, which the guide repeats.
+//!
+//! Attributes have the names of OpenTelemetry's semantic conventions where those have one. Its
+//! `otel.sdk.exporter.*` metrics do not fit: they count log records, spans and data points apart, and an
+//! output here counts records of any kind.
+
+use super::status::resident;
+use crate::config::OutputConfig;
+use crate::engine::{Engine, OutputStatus, RingStatus};
+use std::time::Duration;
+
+/// More rings than these are added up.
+const RINGS: usize = 100;
+
+pub(crate) const RING: &str = "perfring.ring.name";
+pub(crate) const OUTPUT: &str = "otel.component.name";
+const KIND: &str = "otel.component.type";
+pub(crate) const CAUSE: &str = "error.type";
+
+/// Names and values.
+pub(crate) type Attributes<'a> = &'a [(&'static str, &'a str)];
+
+/// A figure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figure<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) help: &'static str,
+    /// Whether it only grows.
+    pub(crate) grows: bool,
+    pub(crate) value: f64,
+    pub(crate) attributes: Attributes<'a>,
+}
+
+/// Which rings are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rings {
+    Each,
+    /// As many as a ring has room for, otherwise only their sums.
+    Few,
+}
+
+/// Passes on figures.
+struct Gather<'a>(&'a mut dyn FnMut(&Figure<'_>));
+
+impl Gather<'_> {
+    fn counter(
+        &mut self,
+        (name, unit, help): (&'static str, &'static str, &'static str),
+        value: u64,
+        attributes: Attributes<'_>,
+    ) {
+        let value = value as f64;
+        (self.0)(&Figure { name, unit, help, grows: true, value, attributes });
+    }
+
+    fn gauge(
+        &mut self,
+        (name, unit, help): (&'static str, &'static str, &'static str),
+        value: f64,
+        attributes: Attributes<'_>,
+    ) {
+        (self.0)(&Figure { name, unit, help, grows: false, value, attributes });
+    }
+}
+
+const RECORDS: (&str, &str, &str) = ("perfring.ring.records", "{record}", "Records that were read");
+const BYTES: (&str, &str, &str) = ("perfring.ring.bytes", "By", "Bytes of their payloads");
+const LATE: (&str, &str, &str) =
+    ("perfring.ring.late", "{record}", "Records that arrived too late for the order of time");
+const LOST: (&str, &str, &str) =
+    ("perfring.ring.lost_records", "{record}", "Records that the ring reported as lost");
+const LAG: (&str, &str, &str) =
+    ("perfring.ring.lag", "By", "Bytes between what is delivered and what is published");
+
+/// Passes all figures to `take`.
+pub(crate) fn gather(
+    engine: &Engine,
+    outputs: &[OutputConfig],
+    since: Duration,
+    rings: Rings,
+    take: &mut dyn FnMut(&Figure<'_>),
+) {
+    let mut gather = Gather(take);
+    let count = engine.rings().count();
+    if rings == Rings::Each || count <= RINGS {
+        engine.rings().for_each(|ring| of_ring(&ring, &mut gather));
+    } else {
+        of_all_rings(engine, &mut gather);
+    }
+    for output in engine.outputs() {
+        let kind = outputs.iter().find(|config| config.name == output.name);
+        of_output(&output, kind.map_or("custom", |config| &config.kind), &mut gather);
+    }
+    let merge = engine.merge_figures();
+    let late = ("perfring.merge.late_most", "s", "The most that a record was late");
+    gather.gauge(late, merge.late_most as f64 / 1e9, &[]);
+    let damaged =
+        "Rings that could not be read, or read on, because they were damaged or truncated";
+    gather.counter(("perfring.rings.damaged", "{ring}", damaged), engine.damaged(), &[]);
+    gather.gauge(("perfring.rings", "{ring}", "Rings that are read"), count as f64, &[]);
+    if let Some(bytes) = resident() {
+        gather.gauge(("process.memory.usage", "By", "Memory of the sidecar"), bytes as f64, &[]);
+    }
+    gather.gauge(("process.uptime", "s", "How long the sidecar runs"), since.as_secs_f64(), &[]);
+}
+
+fn of_ring(ring: &RingStatus<'_>, gather: &mut Gather<'_>) {
+    let name = (RING, &*ring.origin.name);
+    let figures = &ring.figures;
+    gather.counter(RECORDS, figures.records, &[name]);
+    gather.counter(BYTES, figures.bytes, &[name]);
+    gather.counter(LATE, figures.late, &[name]);
+    for (cause, lost) in &figures.lost {
+        gather.counter(LOST, lost.records, &[name, (CAUSE, cause.name())]);
+    }
+    gather.gauge(LAG, ring.lag as f64, &[name]);
+}
+
+/// Adds up all rings. What a removed ring counted goes with it.
+fn of_all_rings(engine: &Engine, gather: &mut Gather<'_>) {
+    let (mut records, mut bytes, mut late, mut lag) = (0u64, 0u64, 0u64, 0u64);
+    let mut lost: Vec<(&'static str, u64)> = Vec::new();
+    for ring in engine.rings() {
+        records = records.saturating_add(ring.figures.records);
+        bytes = bytes.saturating_add(ring.figures.bytes);
+        late = late.saturating_add(ring.figures.late);
+        lag = lag.saturating_add(ring.lag);
+        for (cause, count) in &ring.figures.lost {
+            match lost.iter_mut().find(|(known, _)| *known == cause.name()) {
+                Some((_, sum)) => *sum = sum.saturating_add(count.records),
+                None => lost.push((cause.name(), count.records)),
+            }
+        }
+    }
+    gather.counter(RECORDS, records, &[]);
+    gather.counter(BYTES, bytes, &[]);
+    gather.counter(LATE, late, &[]);
+    lost.into_iter().for_each(|(cause, count)| gather.counter(LOST, count, &[(CAUSE, cause)]));
+    gather.gauge(LAG, lag as f64, &[]);
+}
+
+fn of_output(output: &OutputStatus<'_>, kind: &str, gather: &mut Gather<'_>) {
+    let (name, figures) = ([(OUTPUT, output.name), (KIND, kind)], &output.figures);
+    let records = "{record}";
+    let taken = ("perfring.output.taken", records, "Records that it took");
+    gather.counter(taken, figures.taken, &name);
+    let delivered = ("perfring.output.delivered", records, "Records that it delivered");
+    gather.counter(delivered, figures.delivered, &name);
+    let held = ("perfring.output.held", records, "Records that it took and has not delivered");
+    let left = figures.taken.saturating_sub(figures.delivered).saturating_sub(figures.refused);
+    gather.gauge(held, left as f64, &name);
+    gather.counter(
+        ("perfring.output.bytes", "By", "Bytes that it wrote or sent"),
+        figures.bytes,
+        &name,
+    );
+    gather.counter(("perfring.output.retries", "{retry}", "Retries"), figures.retries, &name);
+    let refused = ("perfring.output.refused", records, "Records that were refused for good");
+    let mut other = figures.refused;
+    for (cause, count) in &figures.refused_by {
+        other = other.saturating_sub(*count);
+        gather.counter(refused, *count, &[name[0], name[1], (CAUSE, cause)]);
+    }
+    if other > 0 || figures.refused_by.is_empty() {
+        gather.counter(refused, other, &[name[0], name[1], (CAUSE, "_OTHER")]);
+    }
+    let dropped = ("perfring.output.dropped", records, "Records that it had no room for");
+    gather.counter(dropped, output.dropped.records, &name);
+    let trouble = figures.trouble.is_some() || output.failed.is_some();
+    let help = "1 while something is wrong with it";
+    gather.gauge(("perfring.output.trouble", "1", help), f64::from(u8::from(trouble)), &name);
+    let help = "1 while it lacks what others have, and reads it from the rings";
+    let behind = f64::from(u8::from(output.is_behind));
+    gather.gauge(("perfring.output.behind", "1", help), behind, &name);
+}
