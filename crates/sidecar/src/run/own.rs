@@ -1,19 +1,11 @@
-//! The sidecar's own figures for Prometheus.
+//! The sidecar's own figures.
 
-#[cfg(feature = "prometheus")]
 use super::status::resident;
-use crate::config::opened::Own;
 use crate::engine::Engine;
+use perfring_export::Own;
 
 /// Sets all figures.
-#[cfg(not(feature = "prometheus"))]
-pub(crate) fn report(own: &Own, _: &Engine) {
-    match *own {}
-}
-
-/// Sets all figures.
-#[cfg(feature = "prometheus")]
-pub(crate) fn report(own: &Own, engine: &Engine) {
+pub(crate) fn report(own: &dyn Own, engine: &Engine) {
     for ring in engine.rings() {
         let labels = [("ring", &*ring.origin.name)];
         let count = |name, help, value: u64| own.counter(name, help, &labels, value as f64);
@@ -59,13 +51,6 @@ pub(crate) fn report(own: &Own, engine: &Engine) {
 }
 
 /// Removes the figures of a ring.
-#[cfg(not(feature = "prometheus"))]
-pub(crate) fn forget(own: &Own, _: &str) {
-    match *own {}
-}
-
-/// Removes the figures of a ring.
-#[cfg(feature = "prometheus")]
-pub(crate) fn forget(own: &Own, ring: &str) {
+pub(crate) fn forget(own: &dyn Own, ring: &str) {
     own.forget(&[("ring", ring)]);
 }
