@@ -1,5 +1,4 @@
-//! Exports the records of many rings: each [`Output`] is an established format or protocol, in a
-//! file of its own.
+//! Exports the records of many rings: each [`Output`] is an established format or protocol.
 //!
 //! The reader of the rings passes [`Event`]s to outputs: a record with its type, its time and its
 //! origin, or a loss. An output takes an event, or returns that it is busy. It also returns which
@@ -7,45 +6,44 @@
 //!
 //! Outputs with large dependencies are features of this crate: `nats`, `otlp`, `parquet`,
 //! `prometheus`, or `full` for all.
+//!
+//! # Where things are
+//!
+//! | | |
+//! |---|---|
+//! | `model/` | what is exported: events, the types of rings, time, OpenTelemetry's signals |
+//! | `delivery/` | [`Output`] itself, and what outputs share: attempts, files, buffers, dead letters |
+//! | `files/` | outputs that write files |
+//! | `engines/` | outputs that serve or send, and the one that does neither |
+//! | [`registry`] | all outputs by name |
+//!
+//! An output is added with a module in `files/` or `engines/` that implements [`Output`] and has
+//! options for serde, and an entry in [`registry`]: from there the sidecar's configuration and
+//! `perfring export` know it.
 #![forbid(unsafe_code)]
 
-mod buffer;
-mod ctf;
-#[cfg(any(feature = "nats", feature = "otlp"))]
-mod dead_letters;
-mod draft;
-mod event;
-#[cfg(any(feature = "nats", feature = "otlp"))]
-mod jitter;
-pub mod json;
-mod mangle;
-#[cfg(feature = "nats")]
-pub mod nats;
-mod null;
-#[cfg(any(feature = "nats", feature = "otlp"))]
-pub mod otlp;
-mod output;
-#[cfg(feature = "parquet")]
-mod parquet;
-mod perf_data;
-mod perfetto;
-#[cfg(feature = "prometheus")]
-pub mod prometheus;
-pub mod recording;
-mod replace;
-mod shapes;
-pub mod signal;
-mod timeline;
-mod tries;
+mod delivery;
+mod engines;
+mod files;
+mod model;
+pub mod registry;
 
-pub use buffer::{BufferOptions, Buffered};
-pub use ctf::{Ctf, CtfOptions};
-pub use event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What};
-pub use null::Null;
-pub use output::{Figures, Output, OutputError, Took};
+pub use delivery::buffer::{BufferOptions, Buffered};
+pub use delivery::output::{Figures, Output, OutputError, Own, Took};
+pub use delivery::replace::{free_path, numbered, rename, replace};
+#[cfg(feature = "nats")]
+pub use engines::nats;
+pub use engines::null::Null;
+#[cfg(any(feature = "nats", feature = "otlp"))]
+pub use engines::otlp;
+#[cfg(feature = "prometheus")]
+pub use engines::prometheus;
+pub use files::ctf::{Ctf, CtfOptions};
 #[cfg(feature = "parquet")]
-pub use parquet::{Parquet, ParquetOptions};
-pub use perf_data::{PerfData, PerfDataOptions};
-pub use perfetto::{Perfetto, PerfettoOptions};
-pub use replace::{free_path, numbered, rename, replace};
-pub use shapes::Shapes;
+pub use files::parquet::{Parquet, ParquetOptions};
+pub use files::perf_data::{PerfData, PerfDataOptions};
+pub use files::perfetto::{Perfetto, PerfettoOptions};
+pub use files::{json, recording};
+pub use model::event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What};
+pub use model::shapes::Shapes;
+pub use model::signal;

@@ -7,33 +7,28 @@ mod grpc {
     pub(crate) mod server;
 }
 
-use feed::{Feed, Numbers, until};
+use feed::{Feed, Numbers, delivers, emit, reports, soon};
 use grpc::server::{At, Server};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use perfring_export::Output;
-use perfring_export::otlp::{Headers, Options, Otlp, Protocol};
-use perfring_telemetry::{Gauge, Log, SpanEnd, SpanId, SpanStart, TraceId};
-use std::time::Instant;
+use perfring_export::otlp::{Headers, Mapping, Options, Otlp, Protocol};
+use perfring_telemetry::{Gauge, SpanEnd, SpanId, SpanStart, TraceId};
 use tonic::{Code, Status};
-
-fn soon() -> Instant {
-    Instant::now() + feed::PATIENCE
-}
 
 fn options(server: &Server) -> Options {
     Options {
         protocol: Some(Protocol::Grpc),
         endpoint: Some(server.endpoint()),
-        batch_delay_ms: 0,
-        metric_interval_ms: 0,
+        mapping: Mapping { batch_delay_ms: 0, metric_interval_ms: 0, ..Mapping::default() },
         ..Options::default()
     }
 }
 
-fn emit(feed: &Feed, which: std::ops::Range<u64>) {
-    for number in which {
-        feed.sink.emit(&Log { body: number.into(), ..Log::default() }).unwrap();
-    }
+/// The same with other ways to make items of records.
+fn mapped(server: &Server, set: impl FnOnce(&mut Mapping)) -> Options {
+    let mut options = options(server);
+    set(&mut options.mapping);
+    options
 }
 
 /// Returns the bodies (numbers) of all received log records, in their order.
@@ -88,9 +83,10 @@ fn only_what_the_receiver_calls_malformed_is_refused() {
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
     let options = Options {
         dead_letters: Some(path.clone()),
-        batch_items: 10,
-        batch_delay_ms: 3_600_000,
-        ..options(&server)
+        ..mapped(&server, |mapping| {
+            mapping.batch_items = 10;
+            mapping.batch_delay_ms = 3_600_000;
+        })
     };
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     emit(&feed, 0..30);
@@ -118,15 +114,9 @@ fn a_new_token_ends_the_pause_that_the_receiver_asks_for() {
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     emit(&feed, 0..10);
     feed.pump(&mut seqs, &mut otlp);
-    until("it is refused", || {
-        otlp.flush().unwrap();
-        otlp.figures().trouble.is_some_and(|why| why.contains("UNAUTHENTICATED"))
-    });
+    reports(&mut otlp, "UNAUTHENTICATED");
     std::fs::write(&token, "new").unwrap();
-    until("all is delivered", || {
-        otlp.flush().unwrap();
-        otlp.undelivered().is_none()
-    });
+    delivers(&mut otlp);
     assert_eq!(numbers(&server).len(), 10);
 }
 
@@ -134,7 +124,10 @@ fn a_new_token_ends_the_pause_that_the_receiver_asks_for() {
 fn messages_that_are_too_large_are_halved() {
     let server = Server::with(At::Port, 2000);
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
-    let options = Options { batch_items: 100, batch_delay_ms: 3_600_000, ..options(&server) };
+    let options = mapped(&server, |mapping| {
+        mapping.batch_items = 100;
+        mapping.batch_delay_ms = 3_600_000;
+    });
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     emit(&feed, 0..100);
     feed.pump(&mut seqs, &mut otlp);
@@ -148,28 +141,19 @@ fn a_server_that_is_missing_killed_and_comes_back_gets_everything() {
     let dir = tempfile::tempdir().unwrap();
     for at in [At::Port, At::Socket(dir.path().join("otel.sock"))] {
         let server = Server::start(at);
-        let options = Options { batch_items: 10, ..options(&server) };
+        let options = mapped(&server, |mapping| mapping.batch_items = 10);
         let (at, _) = server.kill();
         let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
         let mut otlp = Otlp::open("otlp", &options).unwrap();
         emit(&feed, 0..100);
         feed.pump(&mut seqs, &mut otlp);
-        until("the missing receiver is reported", || {
-            otlp.flush().unwrap();
-            otlp.figures().trouble.is_some_and(|why| why.contains("UNAVAILABLE"))
-        });
+        reports(&mut otlp, "UNAVAILABLE");
         let server = Server::start(at);
-        until("all is delivered", || {
-            otlp.flush().unwrap();
-            otlp.undelivered().is_none()
-        });
+        delivers(&mut otlp);
         let (at, mut seen) = server.kill();
         emit(&feed, 100..200);
         feed.pump(&mut seqs, &mut otlp);
-        until("the missing receiver is reported", || {
-            otlp.flush().unwrap();
-            otlp.figures().trouble.is_some()
-        });
+        reports(&mut otlp, "");
         let server = Server::start(at);
         otlp.close(soon()).unwrap();
         seen.extend(numbers(&server));

@@ -15,18 +15,24 @@ mod otlp {
     mod spans;
 }
 
-use feed::{Feed, Numbers, until};
+use feed::{Feed, Numbers, delivers, emit, reports, soon, until};
 use otlp::server::{Got, Reply, Server};
-use perfring_export::otlp::{Options, Otlp};
+use perfring_export::otlp::{Mapping, Options, Otlp};
 
 /// Short waits, so that tests are fast.
 fn options(server: &Server) -> Options {
     Options {
         endpoint: Some(server.endpoint()),
-        batch_delay_ms: 0,
-        metric_interval_ms: 0,
+        mapping: Mapping { batch_delay_ms: 0, metric_interval_ms: 0, ..Mapping::default() },
         ..Options::default()
     }
+}
+
+/// The same with other ways to make items of records.
+fn mapped(server: &Server, set: impl FnOnce(&mut Mapping)) -> Options {
+    let mut options = options(server);
+    set(&mut options.mapping);
+    options
 }
 
 fn open(server: &Server) -> Otlp {

@@ -5,7 +5,6 @@ mod files;
 pub(crate) mod filter;
 mod input;
 mod kinds;
-pub(crate) mod opened;
 pub(crate) mod rule;
 mod service;
 mod table;

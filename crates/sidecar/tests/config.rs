@@ -69,6 +69,8 @@ fn invalid_configurations_are_refused_with_their_line() {
         ("[[output]]\ntype = \"json\"\npaht = \"x\"", 3, "unknown field `paht`"),
         ("[[output]]\ntype = \"json\"\nkeep = \"x\"", 3, "invalid type"),
         ("[[output]]\ntype = \"null\"\npath = \"x\"", 3, "unknown field `path`"),
+        #[cfg(feature = "otlp")]
+        ("[[output]]\ntype = \"otlp\"\nbatch_items = 1\npath = \"x\"", 4, "unknown field `path`"),
         ("[[output]]\ntype = \"null\"\nwhere = [\"x\"]", 1, "is not a condition"),
         ("[[output]]\ntype = \"null\"\nmin_severity = \"bad\"", 3, "a severity is"),
         ("[[output]]\ntype = \"null\"\ndelivery = \"maybe\"", 3, "unknown variant `maybe`"),

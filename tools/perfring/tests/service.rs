@@ -443,3 +443,50 @@ fn messages_have_time_level_and_output_in_the_form_that_was_asked_for() {
     assert!(!said.contains("level=info") && said.contains(" level=warn output=dead msg=\""));
     assert!(quiet("-v").contains("level=debug msg=\""));
 }
+
+#[test]
+fn its_own_figures_go_to_its_outputs_as_the_guide_lists_them() {
+    let run = Run::new();
+    run.ring("shop", Policy::Drop).publish(b"a record").unwrap();
+    let own = run.path("own");
+    run.configure(&format!(
+        "[own]\nring = {own:?}\ninterval = \"100ms\"\n[health]\nlisten = \"127.0.0.1:0\"\n"
+    ));
+    let live = run.start(&[]);
+    let lines = || {
+        let text = fs::read_to_string(run.path("out.jsonl")).unwrap_or_default();
+        json_lines(text.rfind('\n').map_or("", |end| &text[..end]))
+    };
+    let is_of = |line: &Value, name: &str, words: &[&str]| {
+        let text = line.to_string();
+        text.contains(&format!("\"{name}\"")) && words.iter().all(|word| text.contains(word))
+    };
+    let delivered = ["otel.component.name", "\"out\"", "otel.component.type", "\"json\""];
+    until("a delivered record is counted", || {
+        lines().iter().any(|line| is_of(line, "perfring.output.delivered", &delivered))
+    });
+    let ring = ["perfring.ring.name", "\"shop\""];
+    assert!(lines().iter().any(|line| is_of(line, "perfring.ring.records", &ring)));
+    // Each name is in the guide, and each in the guide is sent, or needs a loss.
+    let guide = include_str!("../../../crates/perfring/src/guide/sidecar.md");
+    let (_, table) = guide.split_once("# Its own figures\n").unwrap();
+    let listed = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let listed: std::collections::BTreeSet<String> = listed.map(str::to_owned).collect();
+    let sent: std::collections::BTreeSet<String> = lines()
+        .iter()
+        .filter_map(|line| line["fields"]["name"].as_str().map(str::to_owned))
+        .collect();
+    assert!(!sent.is_empty() && sent.is_subset(&listed), "{sent:?} and {listed:?}");
+    let unsent: Vec<_> = listed.difference(&sent).collect();
+    assert_eq!(unsent, ["perfring.ring.lost_records"]);
+    let page = run.get("/metrics", "").1;
+    for name in listed.iter().filter(|name| *name != "perfring.ring.lost_records") {
+        assert!(page.contains(&name.replace('.', "_")), "{name}: {page}");
+    }
+    // The ring stays, and the next one goes on in it.
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0, "{}", run.said());
+    let live = run.start(&[]);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0, "{}", run.said());
+}

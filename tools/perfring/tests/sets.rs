@@ -139,13 +139,24 @@ fn prune_removes_what_it_may_and_reports_why_the_rest_stays() {
     let young = run(&["prune", place.dir()], b"");
     assert_eq!(young.code(), 0);
     assert!(young.out().starts_with("kept empty: alive "), "{}", young.out());
+    assert!(
+        young.out().contains(" s ago; --dead-for says how long is enough\n"),
+        "{}",
+        young.out()
+    );
     let args = ["prune", place.dir(), "--dead-for", "0s", "--dry-run"];
     let done = run(&args, b"");
     let out = done.out();
     let lines: Vec<&str> = out.lines().collect();
     assert!(lines[0].starts_with("would remove empty: ") && lines.len() == 3, "{out}");
-    assert_eq!(lines[1], "kept unread: 2 records are not read");
-    assert_eq!(lines[2], "kept words: flight recorder with 1 record");
+    assert_eq!(
+        lines[1],
+        "kept unread: 2 records are not read; `perfring rm` removes it nevertheless"
+    );
+    assert_eq!(
+        lines[2],
+        "kept words: flight recorder with 1 record; --flight-recorders removes it nevertheless"
+    );
     assert!(place.path("empty").exists());
     let json = json_lines(&run(&[&args[..], &["--format", "json"]].concat(), b"").out());
     assert_eq!(
@@ -155,7 +166,11 @@ fn prune_removes_what_it_may_and_reports_why_the_rest_stays() {
     assert_eq!(json[1]["reason"], "2 records are not read");
 
     let done = run(&["prune", place.dir(), "--dead-for", "0s", "--keep", "1"], b"");
-    assert!(done.out().starts_with("kept empty: one of the newest"), "{}", done.out());
+    assert!(
+        done.out().starts_with("kept empty: one of the newest; --keep says how many are kept"),
+        "{}",
+        done.out()
+    );
     let done = run(&["prune", place.dir(), "--dead-for", "0s", "--flight-recorders"], b"");
     assert!(done.out().starts_with("removed empty: "), "{}", done.out());
     assert!(done.out().contains("removed words: ") && done.out().contains("with 1 record\n"));

@@ -4,7 +4,7 @@
 use perfring_consumer::{Item, Observer, OwnerInfo, Start};
 use perfring_export::{Event, Loss, Origin, Output, Rec, Took, What};
 use perfring_telemetry::producer::Options;
-use perfring_telemetry::{Resource, Sink, options};
+use perfring_telemetry::{Log, Resource, Sink, options};
 use perfring_types::read::TypeTable;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -24,6 +24,33 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     pub(crate) next: u64,
+}
+
+pub(crate) fn soon() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+/// Waits until the output has delivered all that it took, or knows that it cannot.
+pub(crate) fn delivers(to: &mut dyn Output) {
+    until("all is delivered", || {
+        to.flush().unwrap();
+        to.undelivered().is_none()
+    });
+}
+
+/// Waits until the output says that it is in this trouble.
+pub(crate) fn reports(to: &mut dyn Output, what: &str) {
+    until(what, || {
+        to.flush().unwrap();
+        to.figures().trouble.is_some_and(|why| why.contains(what))
+    });
+}
+
+/// Writes log records whose bodies are these numbers.
+pub(crate) fn emit(feed: &Feed, which: std::ops::Range<u64>) {
+    for number in which {
+        feed.sink.emit(&Log { body: number.into(), ..Log::default() }).unwrap();
+    }
 }
 
 pub(crate) struct Feed {

@@ -1,6 +1,6 @@
 //! Records of OpenTelemetry's vocabulary, as the Collector's NATS receiver reads them.
 
-use crate::emitted::{Feed, Numbers};
+use crate::emitted::{Feed, Numbers, emit};
 use crate::feed::{loss, options, origin, record, soon};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -10,7 +10,7 @@ use perfring_consumer::Cause;
 use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::otlp::Mapping;
 use perfring_export::{Event, Output};
-use perfring_telemetry::{Gauge, Log, SpanEnd, SpanId, SpanStart, TraceId};
+use perfring_telemetry::{Gauge, SpanEnd, SpanId, SpanStart, TraceId};
 use perfring_testkit::rng::Rng;
 use perfring_testrig::nats::{Server, Stored, until};
 use prost::Message as _;
@@ -37,12 +37,6 @@ fn logs(stored: &[Stored]) -> Vec<(i64, String)> {
         }
     }
     out
-}
-
-fn emit(feed: &Feed, which: std::ops::Range<u64>) {
-    for number in which {
-        feed.sink.emit(&Log { body: number.into(), ..Log::default() }).unwrap();
-    }
 }
 
 #[test]

@@ -4,13 +4,8 @@ use crate::*;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use perfring_consumer::Cause;
 use perfring_export::{Event, Loss, LossCause, Output, Took, What};
-use perfring_telemetry::Log;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-
-pub(super) fn soon() -> Instant {
-    Instant::now() + feed::PATIENCE
-}
 
 /// Returns the bodies (numbers) of all received log records, and how often each was received.
 pub(super) fn numbers(got: &Got) -> BTreeMap<i64, usize> {
@@ -33,12 +28,6 @@ pub(super) fn records(
         .flat_map(|of| &of.log_records)
 }
 
-pub(super) fn emit(feed: &Feed, which: std::ops::Range<u64>) {
-    for number in which {
-        feed.sink.emit(&Log { body: number.into(), ..Log::default() }).unwrap();
-    }
-}
-
 #[test]
 fn a_server_that_fails_for_a_while_gets_everything() {
     let server = Server::start();
@@ -51,7 +40,7 @@ fn a_server_that_fails_for_a_while_gets_everything() {
         Reply::Status(504, ""),
     ]);
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
-    let options = Options { batch_items: 10, ..options(&server) };
+    let options = mapped(&server, |mapping| mapping.batch_items = 10);
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     emit(&feed, 0..100);
     let read = feed.pump(&mut seqs, &mut otlp);
@@ -77,7 +66,7 @@ fn a_server_that_fails_for_a_while_gets_everything() {
 fn a_server_that_is_killed_and_comes_back_gets_everything() {
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
     let mut server = Server::start();
-    let options = Options { batch_items: 7, ..options(&server) };
+    let options = mapped(&server, |mapping| mapping.batch_items = 7);
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     for round in 0..5 {
         emit(&feed, round * 100..round * 100 + 100);
@@ -85,10 +74,7 @@ fn a_server_that_is_killed_and_comes_back_gets_everything() {
         let (address, got) = server.kill();
         emit(&feed, 1000 + round * 100..1000 + round * 100 + 100);
         feed.pump(&mut seqs, &mut otlp);
-        until("the missing receiver is reported", || {
-            otlp.flush().unwrap();
-            otlp.figures().trouble.is_some_and(|why| why.contains("does not answer"))
-        });
+        reports(&mut otlp, "does not answer");
         assert!(otlp.undelivered().is_some());
         server = Server::at(address, got);
     }
@@ -203,10 +189,7 @@ fn undelivered_is_the_oldest_undelivered_event() {
     let mut otlp = open(&server);
     emit(&feed, 0..3);
     feed.pump(&mut seqs, &mut otlp);
-    until("all is delivered", || {
-        otlp.flush().unwrap();
-        otlp.undelivered().is_none()
-    });
+    delivers(&mut otlp);
     server.reply(vec![Reply::Status(503, ""); 3]);
     let oldest = seqs.next;
     emit(&feed, 3..6);

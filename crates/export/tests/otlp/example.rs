@@ -41,15 +41,16 @@ fn every_key_of_an_otlp_output_is_in_the_example_with_its_default() {
     let table = table("otlp");
     let options: Options = table.clone().try_into().unwrap();
     let default = Options::default();
-    assert_eq!(options.batch_bytes, default.batch_bytes);
+    assert_eq!(options.mapping.batch_bytes, default.mapping.batch_bytes);
     assert_eq!(options.dead_letters_max_bytes, default.dead_letters_max_bytes);
     assert_eq!(
-        (options.queue_bytes, options.held_bytes),
-        (default.queue_bytes, default.held_bytes)
+        (options.queue_bytes, options.mapping.held_bytes),
+        (default.queue_bytes, default.mapping.held_bytes)
     );
-    assert_eq!(options.signals, default.signals);
+    assert_eq!(options.mapping.signals, default.mapping.signals);
     // Three addresses are named in a sentence.
-    assert_eq!(table.len() + 3, count(&default), "{table:?}");
+    let keys = count(&default) - 1 + count(&default.mapping);
+    assert_eq!(table.len() + 3, keys, "{table:?}");
 }
 
 #[cfg(feature = "nats")]

@@ -1,6 +1,6 @@
 //! Answers that say nothing about the records: they hold the output.
 
-use super::delivery::{emit, numbers, soon};
+use super::delivery::numbers;
 use super::letters::ERRORS;
 use super::server::at_socket;
 use crate::*;
@@ -47,28 +47,19 @@ fn a_new_token_is_read_and_ends_the_pause() {
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     emit(&feed, 0..10);
     feed.pump(&mut seqs, &mut otlp);
-    until("it is refused", || {
-        otlp.flush().unwrap();
-        otlp.figures().trouble.is_some_and(|why| why.contains("401"))
-    });
+    reports(&mut otlp, "401");
     // The receiver asked for a pause of ten minutes, which is more than a test waits.
     let next = dir.path().join("next");
     std::fs::write(&next, "new\n").unwrap();
     std::fs::rename(next, token).unwrap();
-    until("all is delivered", || {
-        otlp.flush().unwrap();
-        otlp.undelivered().is_none()
-    });
+    delivers(&mut otlp);
     assert_eq!(numbers(&server.got.lock().unwrap()).len(), 10);
     assert_eq!(otlp.figures().trouble, None);
     // Without the file records are held, too.
     std::fs::remove_file(options.token_file.unwrap()).unwrap();
     emit(&feed, 10..20);
     feed.pump(&mut seqs, &mut otlp);
-    until("the missing file is reported", || {
-        otlp.flush().unwrap();
-        otlp.figures().trouble.is_some_and(|why| why.contains("token cannot be read"))
-    });
+    reports(&mut otlp, "token cannot be read");
     assert_eq!(otlp.figures().refused, 0);
 }
 
@@ -87,18 +78,18 @@ fn a_unix_socket_is_an_address_and_its_receiver_may_come_late_and_break() {
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
     let options = Options {
         endpoint,
-        batch_items: 10,
-        batch_delay_ms: 0,
-        metric_interval_ms: 0,
+        mapping: Mapping {
+            batch_items: 10,
+            batch_delay_ms: 0,
+            metric_interval_ms: 0,
+            ..Mapping::default()
+        },
         ..Options::default()
     };
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     emit(&feed, 0..100);
     feed.pump(&mut seqs, &mut otlp);
-    until("the missing receiver is reported", || {
-        otlp.flush().unwrap();
-        otlp.figures().trouble.is_some_and(|why| why.contains("otel.sock:/base/v1/logs does not"))
-    });
+    reports(&mut otlp, "otel.sock:/base/v1/logs does not");
     let got = at_socket(&path);
     got.lock().unwrap().replies.extend([
         Reply::Closed,
@@ -122,8 +113,12 @@ fn a_silent_receiver_at_a_unix_socket_times_out() {
     got.lock().unwrap().replies.push_back(Reply::Silence);
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
     let endpoint = Some(format!("unix://{}", path.display()));
-    let options =
-        Options { endpoint, timeout_ms: Some(50), batch_delay_ms: 0, ..Options::default() };
+    let options = Options {
+        endpoint,
+        timeout_ms: Some(50),
+        mapping: Mapping { batch_delay_ms: 0, ..Mapping::default() },
+        ..Options::default()
+    };
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     emit(&feed, 0..10);
     feed.pump(&mut seqs, &mut otlp);

@@ -1,6 +1,6 @@
 //! What the receiver calls malformed is kept with its reason.
 
-use super::delivery::{emit, numbers, soon};
+use super::delivery::numbers;
 use crate::*;
 use base64::Engine as _;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -37,17 +37,15 @@ fn malformed_requests_are_kept_with_their_reason_and_counted_by_cause() {
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
     let options = Options {
         dead_letters: Some(path.clone()),
-        batch_items: 10,
-        batch_delay_ms: 3_600_000,
-        ..options(&server)
+        ..mapped(&server, |mapping| {
+            mapping.batch_items = 10;
+            mapping.batch_delay_ms = 3_600_000;
+        })
     };
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     emit(&feed, 0..40);
     feed.pump(&mut seqs, &mut otlp);
-    until("all has a verdict", || {
-        otlp.flush().unwrap();
-        otlp.undelivered().is_none()
-    });
+    delivers(&mut otlp);
     let figures = otlp.figures();
     assert_eq!(figures.refused_by, [("400", 10), ("422", 10), ("partial success", 2)]);
     assert_eq!((figures.refused, figures.delivered), (22, figures.taken - 22));
@@ -76,9 +74,10 @@ fn requests_that_are_too_large_are_halved_until_they_fit() {
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
     let options = Options {
         dead_letters: Some(path.clone()),
-        batch_items: 100,
-        batch_delay_ms: 3_600_000,
-        ..options(&server)
+        ..mapped(&server, |mapping| {
+            mapping.batch_items = 100;
+            mapping.batch_delay_ms = 3_600_000;
+        })
     };
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     emit(&feed, 0..50);
@@ -117,10 +116,7 @@ fn a_letter_that_cannot_be_written_holds_the_output() {
     std::fs::rename(&folder, &away).unwrap();
     emit(&feed, 0..1);
     feed.pump(&mut seqs, &mut otlp);
-    until("it says so", || {
-        otlp.flush().unwrap();
-        otlp.figures().trouble.is_some_and(|why| why.contains("a dead letter cannot be written"))
-    });
+    reports(&mut otlp, "a dead letter cannot be written");
     assert!(otlp.undelivered().is_some());
     assert_eq!(otlp.figures().refused, 0);
     std::fs::rename(&away, &folder).unwrap();

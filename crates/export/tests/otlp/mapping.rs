@@ -79,7 +79,7 @@ fn a_record_before_its_resource_waits_for_it_and_not_for_ever() {
         let (server, mut seqs) = (Server::start(), Numbers::default());
         let mut feed = Feed::new(1, "ring");
         let wait = if late { 3_600_000 } else { 0 };
-        let options = perfring_export::otlp::Options { resource_wait_ms: wait, ..options(&server) };
+        let options = mapped(&server, |mapping| mapping.resource_wait_ms = wait);
         let mut otlp = Otlp::open("otlp", &options).unwrap();
         feed.sink.emit(&Log { body: "first".into(), ..Log::default() }).unwrap();
         feed.sink.emit(&Gauge::new("g", 1u64)).unwrap();
@@ -99,10 +99,7 @@ fn a_record_before_its_resource_waits_for_it_and_not_for_ever() {
             again.began = true;
             again.pump_if(&mut seqs, &mut otlp, is_resource);
         }
-        until("it is sent", || {
-            otlp.flush().unwrap();
-            otlp.undelivered().is_none()
-        });
+        delivers(&mut otlp);
         let service = s(&if late { "late".to_owned() } else { unreported_service() });
         let (reported, _, _) = &logs(&server)[0];
         assert_eq!(find(&reported.attributes, "service.name"), service);
@@ -116,8 +113,7 @@ fn a_record_before_its_resource_waits_for_it_and_not_for_ever() {
 fn losses_are_a_log_record_and_counts() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
-    let options =
-        perfring_export::otlp::Options { metric_interval_ms: 3_600_000, ..options(&server) };
+    let options = mapped(&server, |mapping| mapping.metric_interval_ms = 3_600_000);
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     for (pos, cause) in [(64, Cause::Full), (128, Cause::Full), (192, Cause::Lapped)] {
         let cause = LossCause::Ring(cause);
@@ -152,7 +148,7 @@ fn records_without_a_class_are_log_records_if_wanted() {
     for plain in [Plain::Logs, Plain::Off] {
         let (server, mut seqs) = (Server::start(), Numbers::default());
         let mut feed = Feed::new(1, "ring");
-        let options = perfring_export::otlp::Options { plain, ..options(&server) };
+        let options = mapped(&server, |mapping| mapping.plain = plain);
         let mut otlp = Otlp::open("otlp", &options).unwrap();
         let fields = [Field::new("x", 0, Shape::ANY)];
         let odd = feed.sink.declare(Class::Plain, "demo.Point", "", &fields).unwrap();
@@ -191,7 +187,7 @@ fn signals_that_are_not_selected_are_taken_and_left_out() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
     let signals = vec![perfring_export::otlp::Lane::Traces];
-    let options = perfring_export::otlp::Options { signals, ..options(&server) };
+    let options = mapped(&server, |mapping| mapping.signals = signals);
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     feed.sink.emit(&Log { body: "b".into(), ..Log::default() }).unwrap();
     feed.sink.emit(&Gauge::new("g", 1u64)).unwrap();

@@ -85,8 +85,7 @@ fn every_field_of_samples_arrives() {
 fn samples_are_combined_and_nothing_of_them_is_lost() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
-    let options =
-        perfring_export::otlp::Options { metric_interval_ms: 3_600_000, ..options(&server) };
+    let options = mapped(&server, |mapping| mapping.metric_interval_ms = 3_600_000);
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     for at in 0..1000u64 {
         let which = &[("k", Value::U64(at % 2))];

@@ -69,14 +69,11 @@ fn every_field_of_a_span_arrives_from_two_rings_as_one() {
 fn an_end_without_a_start_is_marked() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
-    let options = perfring_export::otlp::Options { span_grace_ms: 0, ..options(&server) };
+    let options = mapped(&server, |mapping| mapping.span_grace_ms = 0);
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     feed.sink.emit(&end()).unwrap();
     feed.pump(&mut seqs, &mut otlp);
-    until("it is sent", || {
-        otlp.flush().unwrap();
-        otlp.undelivered().is_none()
-    });
+    delivers(&mut otlp);
     let span = spans(&server).remove(0).2;
     assert_eq!(find(&span.attributes, "perfring.span.start"), s("missing"));
     assert_eq!(span.end_time_unix_nano - span.start_time_unix_nano, 1000);
@@ -88,16 +85,13 @@ fn an_end_without_a_start_is_marked() {
 fn a_start_that_comes_after_its_end_is_joined() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let (mut one, mut two) = (Feed::new(1, "one"), Feed::new(2, "two"));
-    let options = perfring_export::otlp::Options { span_grace_ms: 3_600_000, ..options(&server) };
+    let options = mapped(&server, |mapping| mapping.span_grace_ms = 3_600_000);
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     one.sink.emit(&start()).unwrap();
     two.sink.emit(&end()).unwrap();
     two.pump(&mut seqs, &mut otlp);
     one.pump(&mut seqs, &mut otlp);
-    until("it is sent", || {
-        otlp.flush().unwrap();
-        otlp.undelivered().is_none()
-    });
+    delivers(&mut otlp);
     let all = spans(&server);
     let (resource, _, span) = &all[0];
     assert_eq!((all.len(), span.kind, span.attributes.len()), (1, 2, 3));
@@ -111,16 +105,13 @@ fn a_start_that_comes_after_its_end_is_joined() {
 fn a_span_of_a_removed_ring_is_reported_as_unfinished() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
-    let options = perfring_export::otlp::Options { span_grace_ms: 0, ..options(&server) };
+    let options = mapped(&server, |mapping| mapping.span_grace_ms = 0);
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     feed.sink.emit(&start()).unwrap();
     feed.sink.emit(&Log { body: "last words".into(), ..Log::default() }).unwrap();
     feed.pump(&mut seqs, &mut otlp);
     feed.end(&mut seqs, &mut otlp);
-    until("it is sent", || {
-        otlp.flush().unwrap();
-        otlp.undelivered().is_none()
-    });
+    delivers(&mut otlp);
     let (resource, _, span) = spans(&server).remove(0);
     assert_eq!(find(&resource.attributes, "service.name"), s("shop"));
     assert_eq!(find(&span.attributes, "perfring.span.end"), s("missing"));
@@ -135,15 +126,14 @@ fn a_long_span_releases_its_ring_and_is_complete_in_the_end() {
     for long_spans in [LongSpans::Log, LongSpans::Memory] {
         let (server, mut seqs) = (Server::start(), Numbers::default());
         let mut feed = Feed::new(1, "ring");
-        let options =
-            perfring_export::otlp::Options { span_wait_ms: 0, long_spans, ..options(&server) };
+        let options = mapped(&server, |mapping| {
+            mapping.span_wait_ms = 0;
+            mapping.long_spans = long_spans;
+        });
         let mut otlp = Otlp::open("otlp", &options).unwrap();
         feed.sink.emit(&start()).unwrap();
         feed.pump(&mut seqs, &mut otlp);
-        until("the start holds nothing any more", || {
-            otlp.flush().unwrap();
-            otlp.undelivered().is_none()
-        });
+        delivers(&mut otlp);
         let reported = logs(&server);
         assert_eq!(reported.len(), usize::from(long_spans == LongSpans::Log));
         if let Some((resource, scope, log)) = reported.first() {
@@ -172,12 +162,11 @@ fn waiting_items_hold_a_quarter_of_their_ring_at_most() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
     feed.origin.data_size = 4096;
-    let options = perfring_export::otlp::Options {
-        span_wait_ms: 3_600_000,
-        metric_interval_ms: 3_600_000,
-        resource_wait_ms: 3_600_000,
-        ..options(&server)
-    };
+    let options = mapped(&server, |mapping| {
+        mapping.span_wait_ms = 3_600_000;
+        mapping.metric_interval_ms = 3_600_000;
+        mapping.resource_wait_ms = 3_600_000;
+    });
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     feed.sink.emit(&start()).unwrap();
     feed.sink.emit(&Gauge::new("g", 1u64)).unwrap();
@@ -207,7 +196,7 @@ fn waiting_items_hold_a_quarter_of_their_ring_at_most() {
 fn too_many_open_spans_are_reported_oldest_first() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
-    let options = perfring_export::otlp::Options { open_spans: 3, ..options(&server) };
+    let options = mapped(&server, |mapping| mapping.open_spans = 3);
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     for number in 1..=5 {
         feed.sink.emit(&SpanStart::new(TRACE, SpanId([number; 8]), "s")).unwrap();
@@ -229,13 +218,12 @@ fn in_a_hurry_nothing_is_held_back_in_any_ring() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
     let hour = 3_600_000;
-    let options = perfring_export::otlp::Options {
-        span_wait_ms: hour,
-        resource_wait_ms: hour,
-        metric_interval_ms: hour,
-        batch_delay_ms: hour,
-        ..options(&server)
-    };
+    let options = mapped(&server, |mapping| {
+        mapping.span_wait_ms = hour;
+        mapping.resource_wait_ms = hour;
+        mapping.metric_interval_ms = hour;
+        mapping.batch_delay_ms = hour;
+    });
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     feed.sink.emit(&SpanStart::new(TRACE, SpanId([1; 8]), "s")).unwrap();
     feed.sink.emit(&Log { body: 1u64.into(), ..Log::default() }).unwrap();
@@ -245,10 +233,7 @@ fn in_a_hurry_nothing_is_held_back_in_any_ring() {
     otlp.flush().unwrap();
     assert!(otlp.undelivered().is_some());
     otlp.hurry();
-    until("all is sent", || {
-        otlp.flush().unwrap();
-        otlp.undelivered().is_none()
-    });
+    delivers(&mut otlp);
     assert_eq!(logs(&server).len(), 2); // one is the span's start
     close(otlp);
 }

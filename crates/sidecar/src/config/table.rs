@@ -1,5 +1,6 @@
 //! Tables of a TOML file that remember their lines.
 
+use perfring_export::registry::{Kind, Place, ReadOptions};
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -129,17 +130,20 @@ impl<'a> Table<'a> {
         format!("{:?}", plain(&DeValue::Table(self.table.clone())))
     }
 
-    /// Creates a table from keys and values.
-    pub(super) fn of(name: &str, pairs: &[(&'static str, &'a str)]) -> Self {
+    /// Creates a table from a type of output, and the value of its kind's first option.
+    pub(super) fn of(name: &str, kind: &'a str, first: Option<(&'static Kind, &'a str)>) -> Self {
+        let text = |text| DeValue::String(Cow::Borrowed(text));
         let mut table = DeTable::new();
-        for (key, value) in pairs {
-            let text = DeValue::String(Cow::Borrowed(*value));
-            let value = match *key {
+        table.insert(at_none(Cow::Borrowed("type")), at_none(text(kind)));
+        if let Some((kind, value)) = first
+            && let Some(key) = kind.first
+        {
+            let value = match kind.place {
                 // A list with one element.
-                "servers" => DeValue::Array([Spanned::new(0..0, text)].into_iter().collect()),
-                _ => text,
+                Place::Addresses => DeValue::Array([at_none(text(value))].into_iter().collect()),
+                _ => text(value),
             };
-            table.insert(Spanned::new(0..0, Cow::Borrowed(*key)), Spanned::new(0..0, value));
+            table.insert(at_none(Cow::Borrowed(key)), at_none(value));
         }
         Table {
             source: Source { text: "", name: name.into() },
@@ -149,14 +153,36 @@ impl<'a> Table<'a> {
     }
 }
 
+impl ReadOptions for Table<'_> {
+    type Error = ConfigError;
+
+    fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
+        Table::read(self)
+    }
+}
+
 fn read<T: DeserializeOwned>(
     source: &Source<'_>,
     span: std::ops::Range<usize>,
     table: DeTable<'_>,
 ) -> Result<T, ConfigError> {
     let start = span.start;
+    // Options that contain others do not say where a key is that they do not know.
+    let keys: Vec<(String, usize)> =
+        table.keys().map(|key| (format!("`{}`", key.get_ref()), key.span().start)).collect();
     let value = Spanned::new(span, DeValue::Table(table));
-    T::deserialize(ValueDeserializer::from(value)).map_err(|error| source.toml(&error, Some(start)))
+    T::deserialize(ValueDeserializer::from(value)).map_err(|error| {
+        let unknown = error.message().strip_prefix("unknown field ");
+        let key = unknown.and_then(|rest| keys.iter().find(|(key, _)| rest.starts_with(key)));
+        match key {
+            Some((_, at)) => source.error(Some(*at), error.message()),
+            None => source.toml(&error, Some(start)),
+        }
+    })
+}
+
+fn at_none<T>(value: T) -> Spanned<T> {
+    Spanned::new(0..0, value)
 }
 
 /// Formats a value without its position in the file.

@@ -2,10 +2,9 @@
 
 use super::own;
 use crate::config::OutputConfig;
-use crate::config::opened::{Opened, Own};
 use crate::engine::{Engine, OutputStatus, Removed};
 use crate::log::{Level, Say};
-use perfring_export::OutputError;
+use perfring_export::{Output, OutputError, Own};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -18,9 +17,9 @@ pub(super) struct Outputs {
     /// The last reported problem of each output.
     troubles: HashMap<String, String>,
     /// Outputs that show the sidecar's own figures, by name.
-    own: HashMap<String, Own>,
+    own: HashMap<String, Box<dyn Own>>,
     /// The endpoint that shows them.
-    page: Option<Own>,
+    page: Option<Box<dyn Own>>,
     /// Why the sidecar cannot continue with its outputs, after a reload that failed half way.
     pub(super) broken: Option<OutputError>,
 }
@@ -29,18 +28,19 @@ impl Outputs {
     /// Passes the sidecar's own figures to the outputs that show them.
     pub(super) fn show_own(&self, engine: &Engine, outputs: &[OutputConfig], since: Duration) {
         let all = self.own.values();
-        all.for_each(|figures| own::report(figures, engine, outputs, since));
+        all.for_each(|figures| own::report(&**figures, engine, outputs, since));
     }
 
     /// Shows the sidecar's own figures there, too, whenever the caller gathers them.
     #[cfg(feature = "health")]
-    pub(super) fn show_on(&mut self, figures: Own) {
-        self.page = Some(figures);
+    pub(super) fn show_on(&mut self, figures: impl Own + 'static) {
+        self.page = Some(Box::new(figures));
     }
 
     /// Forgets the figures of a removed ring.
     pub(super) fn forget(&self, ring: &str) {
-        self.own.values().chain(&self.page).for_each(|figures| own::forget(figures, ring));
+        let all = self.own.values().chain(&self.page);
+        all.for_each(|figures| own::forget(&**figures, ring));
     }
 
     pub(super) fn add(
@@ -55,11 +55,12 @@ impl Outputs {
         &mut self,
         engine: &mut Engine,
         config: &OutputConfig,
-        opened: Opened,
+        output: Box<dyn Output>,
     ) -> Result<(), OutputError> {
         let (name, filter) = (&config.name, config.filter.clone());
-        engine.add_output(name, config.delivery, filter, opened.output)?;
-        if let Some(figures) = opened.own {
+        let own = output.own();
+        engine.add_output(name, config.delivery, filter, output)?;
+        if let Some(figures) = own {
             self.own.insert(name.clone(), figures);
         }
         Ok(())
@@ -155,16 +156,17 @@ impl Outputs {
         config: &OutputConfig,
         closed: Option<Removed>,
     ) -> Result<(), (OutputError, Option<Removed>)> {
-        let opened = match config.open() {
-            Ok(opened) => opened,
+        let output = match config.open() {
+            Ok(output) => output,
             Err(error) => return Err((error, closed)),
         };
         let (name, filter) = (&config.name, config.filter.clone());
         let closed = closed.unwrap_or_default();
+        let own = output.own();
         engine
-            .add_successor(name, config.delivery, filter, opened.output, closed)
+            .add_successor(name, config.delivery, filter, output, closed)
             .map_err(|error| (error, None))?;
-        if let Some(figures) = opened.own {
+        if let Some(figures) = own {
             self.own.insert(name.clone(), figures);
         }
         Ok(())

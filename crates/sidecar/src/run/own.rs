@@ -1,25 +1,18 @@
-//! The sidecar's own figures for Prometheus.
+//! The sidecar's own figures, for outputs and endpoints that show them.
 
 use super::figures::{CAUSE, Figure, OUTPUT, RING, Rings, gather};
 use crate::config::OutputConfig;
-use crate::config::opened::Own;
 use crate::engine::Engine;
+use perfring_export::Own;
 use std::time::Duration;
 
 /// Sets all figures.
-pub(crate) fn report(own: &Own, engine: &Engine, outputs: &[OutputConfig], since: Duration) {
+pub(crate) fn report(own: &dyn Own, engine: &Engine, outputs: &[OutputConfig], since: Duration) {
     gather(engine, outputs, since, Rings::Each, &mut |figure| set(own, figure));
 }
 
-#[cfg(not(feature = "prometheus"))]
-fn set(own: &Own, _: &Figure<'_>) {
-    let (RING, OUTPUT, CAUSE) = (RING, OUTPUT, CAUSE);
-    match *own {}
-}
-
 /// Sets a figure, with the labels that rings and outputs have on the page.
-#[cfg(feature = "prometheus")]
-fn set(own: &Own, figure: &Figure<'_>) {
+fn set(own: &dyn Own, figure: &Figure<'_>) {
     let label = |name: &'static str| match name {
         RING => "ring",
         OUTPUT => "output",
@@ -42,13 +35,6 @@ fn set(own: &Own, figure: &Figure<'_>) {
 }
 
 /// Removes the figures of a ring.
-#[cfg(not(feature = "prometheus"))]
-pub(crate) fn forget(own: &Own, _: &str) {
-    match *own {}
-}
-
-/// Removes the figures of a ring.
-#[cfg(feature = "prometheus")]
-pub(crate) fn forget(own: &Own, ring: &str) {
+pub(crate) fn forget(own: &dyn Own, ring: &str) {
     own.forget(&[("ring", ring)]);
 }

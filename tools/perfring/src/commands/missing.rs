@@ -5,7 +5,6 @@ use std::ffi::OsString;
 
 /// Not in this build
 #[derive(Debug, clap::Args)]
-#[cfg(not(all(feature = "bench", feature = "top")))]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]

@@ -13,13 +13,7 @@ mod follow;
 pub(crate) mod generate;
 mod kernel;
 pub(crate) mod ls;
-#[cfg(not(all(
-    feature = "bench",
-    feature = "nats",
-    feature = "otlp",
-    feature = "parquet",
-    feature = "top"
-)))]
+#[cfg(not(all(feature = "bench", feature = "top")))]
 pub(crate) mod missing;
 pub(crate) mod prune;
 pub(crate) mod publish;

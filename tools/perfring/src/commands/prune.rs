@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use crate::owner::{count, printable};
-use perfring_set::{Fate, PruneRule, Pruner, RingSet, Verdict};
+use perfring_set::{Fate, Kept, PruneRule, Pruner, RingSet, Verdict};
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -93,16 +93,29 @@ fn sentence(verdict: &Verdict, dry: bool) -> String {
             }
             said
         }
-        Fate::Kept(why) => format!("kept {name}: {why}"),
+        Fate::Kept(why) => format!("kept {name}: {}", reason(why)),
         Fate::Failed(error) => format!("failed {name}: {error}"),
     }
+}
+
+/// Says why a ring is kept, and what removes it nevertheless.
+fn reason(why: &Kept) -> String {
+    let but = match why {
+        Kept::Young(_) => "; --dead-for says how long is enough",
+        Kept::Newest => "; --keep says how many are kept",
+        Kept::LastRecords(_) => "; --flight-recorders removes it nevertheless",
+        Kept::Unread(_) | Kept::Damaged => "; `perfring rm` removes it nevertheless",
+        Kept::Stranded(_) => " with `perfring recover`, or remove it with `perfring rm`",
+        _ => "",
+    };
+    format!("{why}{but}")
 }
 
 fn object(verdict: &Verdict, dry: bool) -> Value {
     let (outcome, reason) = match &verdict.fate {
         Fate::Removed { .. } if dry => ("would_remove", None),
         Fate::Removed { .. } => ("removed", None),
-        Fate::Kept(why) => ("kept", Some(why.to_string())),
+        Fate::Kept(why) => ("kept", Some(reason(why))),
         Fate::Failed(error) => ("failed", Some(error.to_string())),
     };
     let mut object = json!({

@@ -1,11 +1,10 @@
 //! The formats, and how each is opened.
 
-#[cfg(not(all(feature = "nats", feature = "otlp", feature = "parquet")))]
-use crate::commands::missing;
 use crate::failure::Failure;
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use perfring_export::Output;
 use perfring_export::recording::Recording;
-use perfring_export::{Ctf, Output, OutputError, PerfData, Perfetto, json};
+use perfring_export::registry::{self, KINDS, Kind, Place, ReadOptions};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fs;
@@ -13,25 +12,16 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 /// The format of an export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// JSON lines: an object for each record and each loss
-    Json,
-    /// A trace for <https://ui.perfetto.dev>
-    Perfetto,
-    /// A CTF 1.8 trace for babeltrace2 and Trace Compass: a directory
-    Ctf,
-    /// Tables for pyarrow, DuckDB and others, one for each type: a directory
-    Parquet,
-    /// A file for `perf script` and related tools
-    PerfData,
-    /// OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address, or unix:// and
-    /// the path of its socket
-    Otlp,
-    /// NATS JetStream. OUT is a server's address
-    Nats,
-    /// A recording: a selection of another one, or what rings hold
-    Recording,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Format(&'static Kind);
+
+/// Parses the name of a format.
+pub(super) fn format() -> impl TypedValueParser<Value = Format> {
+    let formats =
+        KINDS.iter().filter(|kind| !matches!(kind.place, Place::Nothing | Place::Listens));
+    let values = formats.map(|kind| PossibleValue::new(kind.name).help(kind.about));
+    PossibleValuesParser::new(values)
+        .try_map(|name| Kind::of(&name).map(Format).ok_or("it is not a format"))
 }
 
 /// Parses `NAME=VALUE`.
@@ -42,35 +32,18 @@ pub(super) fn option(text: &str) -> Result<(String, Value), String> {
 }
 
 impl Format {
-    fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-
     /// Returns whether it can be written into a pipe.
     fn is_stream(self) -> bool {
-        matches!(self, Format::Json | Format::Recording)
+        self.0.place == Place::Stream || self.0.name == "recording"
     }
 
     fn is_dir(self) -> bool {
-        matches!(self, Format::Ctf | Format::Parquet)
+        self.0.place == Place::Directory
     }
 
     /// Returns how to open what was written.
     pub(super) fn how_to_open(self, path: &Path) -> Option<String> {
-        let path = path.display();
-        Some(match self {
-            Format::Json => format!("each line of {path} is an object: `jq . {path}`"),
-            Format::Perfetto => format!("open {path} in https://ui.perfetto.dev"),
-            Format::PerfData => format!("read it with `perf script -i {path}`"),
-            Format::Recording => format!("read it with `perfring export {path} --to json`"),
-            Format::Ctf => format!("read it with `babeltrace2 {path}`"),
-            Format::Parquet => {
-                format!(
-                    "read it with Python: `pyarrow.parquet.read_table(\"{path}/TYPE.parquet\")`"
-                )
-            }
-            Format::Otlp | Format::Nats => return None,
-        })
+        Some(self.0.reader?.replace("{}", &path.display().to_string()))
     }
 }
 
@@ -87,8 +60,8 @@ impl Asked<'_> {
     }
 
     /// Sets the path of the output, once it may be written. Returns whether that is stdout.
-    fn file(&mut self, name: &str, path: Option<&Path>, force: bool) -> Result<bool, Failure> {
-        let format = self.format;
+    fn file(&mut self, path: Option<&Path>, force: bool) -> Result<bool, Failure> {
+        let (format, name) = (self.format, self.format.0.name);
         let path = match path {
             None if format.is_stream() => Path::new("-"),
             None => return Err(Failure::Usage(format!("--to {name} needs a file: add -o OUT"))),
@@ -106,18 +79,22 @@ impl Asked<'_> {
             make_room(format, path, force)?;
         }
         self.set("path", text);
-        match format {
-            Format::Json => {}
-            Format::Recording => self.set("existing", if force { "replace" } else { "refuse" }),
+        match name {
+            "json" => {}
+            "recording" => self.set("existing", if force { "replace" } else { "refuse" }),
             _ => self.set("overwrite", force),
         }
         Ok(to_stdout)
     }
+}
+
+impl ReadOptions for Asked<'_> {
+    type Error = Failure;
 
     fn read<T: DeserializeOwned>(mut self) -> Result<T, Failure> {
         self.options.extend(self.own.iter().cloned());
         serde_json::from_value(Value::Object(self.options)).map_err(|error| {
-            Failure::Usage(format!("--option of the format {}: {error}", self.format.name()))
+            Failure::Usage(format!("--option of the format {}: {error}", self.format.0.name))
         })
     }
 }
@@ -128,44 +105,24 @@ pub(super) fn open(
     force: bool,
     own: &[(String, Value)],
 ) -> Result<Box<dyn Output>, Failure> {
-    let name = format.name();
+    let Format(kind) = format;
     let mut asked = Asked { format, options: Map::new(), own };
-    let mut to_stdout = false;
-    match (format, path.and_then(Path::to_str)) {
-        (Format::Otlp, Some(endpoint)) => asked.set("endpoint", endpoint),
-        (Format::Nats, Some(server)) => asked.set("servers", vec![server]),
-        (Format::Otlp | Format::Nats, None) => {}
-        _ => to_stdout = asked.file(&name, path, force)?,
-    }
-    match format {
-        Format::Json => boxed(json::JsonLines::open(&name, &asked.read()?)),
-        Format::Recording if to_stdout => {
+    let address = path.and_then(Path::to_str).zip(kind.first);
+    match kind.place {
+        Place::Address => address.into_iter().for_each(|(at, key)| asked.set(key, at)),
+        Place::Addresses => address.into_iter().for_each(|(at, key)| asked.set(key, vec![at])),
+        _ if asked.file(path, force)? && kind.name == "recording" => {
             if io::stdout().is_terminal() {
                 let why = "a recording is binary: write it into a file with -o OUT, or a pipe";
                 return Err(Failure::Usage(why.to_owned()));
             }
-            boxed(Recording::to(&name, io::stdout()))
+            return Ok(Box::new(Recording::to(kind.name, io::stdout())?));
         }
-        Format::Recording => boxed(Recording::open(&name, &asked.read()?)),
-        Format::Perfetto => boxed(Perfetto::open(&name, &asked.read()?)),
-        Format::PerfData => boxed(PerfData::open(&name, &asked.read()?)),
-        Format::Ctf => boxed(Ctf::open(&name, &asked.read()?)),
-        #[cfg(feature = "parquet")]
-        Format::Parquet => boxed(perfring_export::Parquet::open(&name, &asked.read()?)),
-        #[cfg(feature = "otlp")]
-        Format::Otlp => boxed(perfring_export::otlp::Otlp::open(&name, &asked.read()?)),
-        #[cfg(feature = "nats")]
-        Format::Nats => boxed(perfring_export::nats::Nats::open(&name, &asked.read()?)),
-        #[cfg(not(all(feature = "nats", feature = "otlp", feature = "parquet")))]
-        _ => Err(missing::refusal(&name, "full")),
+        _ => {}
     }
-}
-
-fn boxed<T: Output + 'static>(opened: Result<T, OutputError>) -> Result<Box<dyn Output>, Failure> {
-    match opened {
-        Ok(output) => Ok(Box::new(output)),
-        Err(error) => Err(error.into()),
-    }
+    let open =
+        registry::opener(kind.name, asked).ok_or_else(|| Failure::Usage(kind.missing()))??;
+    Ok(open(kind.name)?)
 }
 
 /// Checks that the path is free, or may be replaced.
@@ -191,7 +148,7 @@ fn make_room(format: Format, path: &Path, force: bool) -> Result<(), Failure> {
         return refused("already exists: choose another name, or add --force");
     }
     // The other formats replace the file; JSON lines would be appended to it.
-    if format == Format::Json {
+    if format.0.name == "json" {
         fs::remove_file(path)
             .map_err(|error| Failure::General(format!("{shown} cannot be removed: {error}")))?;
     }

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE|RING|DIR", required = true, value_parser = args::location())]
     inputs: Vec<Location>,
     /// The format of the output
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = formats::format())]
     to: Format,
     /// The output file or directory, or - for stdout
     #[arg(long, short, value_name = "OUT")]

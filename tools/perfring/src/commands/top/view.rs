@@ -11,6 +11,10 @@ use ratatui::widgets::{Block, Clear, Paragraph, Row as Cells, Table as Grid, Tab
 
 /// From this width on there is a column for the producer.
 const WIDE: u16 = 100;
+/// The columns of the marker and of everything but names, with the spaces between them.
+const FIGURES: u16 = 62;
+/// The shortest column of names.
+const NAME: u16 = 12;
 const HELP: [(&str, &str); 9] = [
     ("q, Ctrl-C", "quit"),
     ("up, down, j, k", "select a ring"),
@@ -74,8 +78,17 @@ fn rings(frame: &mut Frame<'_>, area: Rect, table: &mut Table) {
     table.page = usize::from(area.height.saturating_sub(1));
     let wide = area.width >= WIDE;
     let mut titles = vec!["RING", "REC/S", "B/S", "FILL", "LAG", "LOST", "LOST/S", "STATE"];
+    let rest = area.width.saturating_sub(FIGURES);
+    let longest = table.rows().map(|row| row.name.chars().count()).max().unwrap_or_default();
+    let longest = u16::try_from(longest).unwrap_or(u16::MAX);
+    // No wider than the names need, so that figures stand beside them; the rest is the producer's.
+    let name = match wide {
+        true => longest.clamp(NAME, (rest / 3 * 2).max(NAME)),
+        false => rest.max(NAME),
+    };
+    let producer = rest.saturating_sub(name + 1);
     let mut widths = vec![
-        Constraint::Min(12),
+        Constraint::Length(name),
         Constraint::Length(6),
         Constraint::Length(6),
         Constraint::Length(11),
@@ -86,7 +99,7 @@ fn rings(frame: &mut Frame<'_>, area: Rect, table: &mut Table) {
     ];
     if wide {
         titles.push("PRODUCER");
-        widths.push(Constraint::Length(24));
+        widths.push(Constraint::Length(producer));
     }
     let right = |text: String| Line::raw(text).alignment(Alignment::Right);
     let cells = |row: &Row| {
@@ -94,7 +107,7 @@ fn rings(frame: &mut Frame<'_>, area: Rect, table: &mut Table) {
             .rate
             .map_or(("-".into(), "-".into()), |(records, bytes)| (number(records), number(bytes)));
         let mut cells = vec![
-            Line::raw(plain(&row.name)),
+            Line::raw(shortened(&plain(&row.name), name)),
             right(records),
             right(bytes),
             Line::raw(bar(row.fill)),
@@ -104,7 +117,7 @@ fn rings(frame: &mut Frame<'_>, area: Rect, table: &mut Table) {
             Line::styled(row.state.text(), style(row.state)),
         ];
         if wide {
-            cells.push(Line::raw(plain(&row.producer)));
+            cells.push(Line::raw(shortened(&plain(&row.producer), producer)));
         }
         Cells::new(cells)
     };
@@ -219,6 +232,18 @@ fn number(value: f64) -> String {
     }
 }
 
+/// Leaves out the middle of a text that is too long: names differ in their ends.
+fn shortened(text: &str, width: u16) -> String {
+    let (count, width) = (text.chars().count(), usize::from(width));
+    if count <= width {
+        return text.to_owned();
+    }
+    let end = width.saturating_sub(1) / 2;
+    let begin = width.saturating_sub(1) - end;
+    let chars = text.chars();
+    chars.clone().take(begin).chain(['…']).chain(chars.skip(count - end)).take(width).collect()
+}
+
 /// Removes what would disturb a terminal: names come from files.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if perfring_types::read::disturbs(c) { '?' } else { c }).collect()
@@ -280,6 +305,23 @@ mod tests {
     #[test]
     fn a_wide_terminal_shows_producers() {
         insta::assert_snapshot!(drawn(120, 9, &mut table()));
+    }
+
+    #[test]
+    fn a_very_wide_terminal_cuts_nothing_and_keeps_figures_beside_names() {
+        let drawn = drawn(200, 9, &mut table());
+        for name in ["a-very-long-name-of-a-ring-indeed ", "a-very-long-name-of-a-ring-indeed 41"] {
+            assert!(drawn.contains(name), "{drawn}");
+        }
+        insta::assert_snapshot!("two_hundred_columns", drawn);
+    }
+
+    #[test]
+    fn names_are_shortened_in_the_middle() {
+        assert_eq!(shortened("worker-000017", 12), "worker…00017");
+        assert_eq!(shortened("worker-17", 9), "worker-17");
+        assert_eq!(["abc"; 3].map(|text| shortened(text, 1)), ["…"; 3]);
+        assert_eq!(shortened("abc", 0), "");
     }
 
     #[test]

@@ -1,0 +1,11 @@
+//! What outputs are, and what they share.
+
+pub(crate) mod buffer;
+#[cfg(any(feature = "nats", feature = "otlp"))]
+pub(crate) mod dead_letters;
+pub(crate) mod draft;
+#[cfg(any(feature = "nats", feature = "otlp"))]
+pub(crate) mod jitter;
+pub(crate) mod output;
+pub(crate) mod replace;
+pub(crate) mod tries;

@@ -1,0 +1,192 @@
+//! A buffer on disk before an output: what the output has no room for waits in recordings.
+
+mod numbers;
+mod spool;
+
+use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
+use crate::model::event::{Event, What};
+use numbers::Numbers;
+use serde::Deserialize;
+use spool::Spool;
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Events that are taken from the buffer between two that are put into it, at most.
+const PUMP: usize = 512;
+/// Events after which the buffer is emptied a bit, while there is no pause.
+const EVERY: u64 = 256;
+
+/// Options of a [`Buffered`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BufferOptions {
+    /// A directory for its files, which no other output uses. It is created if it does not exist.
+    pub path: PathBuf,
+    /// Bytes that it takes on the disk, at most. Default 1 GiB.
+    #[serde(default = "max_bytes")]
+    pub max_bytes: u64,
+}
+
+const fn max_bytes() -> u64 {
+    1 << 30
+}
+
+/// Puts a buffer on disk before an output.
+///
+/// All events are written to recordings in a directory, from where the output gets them in their order
+/// as it has room. They count as delivered once they are in a file, so they leave their rings whatever
+/// the output does. What is in the buffer survives the death of this process, and the next one
+/// continues with it: after `kill -9` the last events may come twice, with the same keys.
+///
+/// A buffer that is full is [`Took::Busy`], as the output itself would be without it.
+pub struct Buffered {
+    name: String,
+    inner: Box<dyn Output>,
+    spool: Spool,
+    numbers: Rc<RefCell<Numbers>>,
+    /// Rings that the output knows, by their numbers.
+    told: HashSet<u32>,
+    /// The number of the last event that the output has.
+    last: u64,
+    taken: u64,
+}
+
+impl Buffered {
+    /// Opens the buffer of an output.
+    ///
+    /// # Errors
+    /// [`OutputError`] if the directory cannot be used, or another process uses it.
+    pub fn open(
+        name: &str,
+        options: &BufferOptions,
+        inner: Box<dyn Output>,
+    ) -> Result<Self, OutputError> {
+        let numbers = Rc::default();
+        Ok(Buffered {
+            name: name.to_owned(),
+            inner,
+            spool: Spool::open(name, &options.path, options.max_bytes, Rc::clone(&numbers))?,
+            numbers,
+            told: HashSet::new(),
+            last: 0,
+            taken: 0,
+        })
+    }
+
+    /// Gives the output what is in the buffer, as far as it has room.
+    fn pump(&mut self, most: usize) -> Result<(), OutputError> {
+        let undelivered = self.inner.undelivered().unwrap_or(u64::MAX);
+        self.spool.delivered(undelivered);
+        let Buffered { inner, spool, told, last, .. } = self;
+        for _ in 0..most {
+            let Some(event) = spool.next() else { break };
+            let (origin, id) = (event.origin, event.origin.id);
+            if !told.contains(&id) {
+                let began = Event { seq: *last + 1, origin, what: What::Began };
+                if inner.take(&began)? == Took::Busy {
+                    spool.repeat();
+                    break;
+                }
+                *last += 1;
+                told.insert(id);
+            }
+            if !matches!(event.what, What::Began) {
+                let ends = matches!(event.what, What::Ended);
+                let event = Event { seq: *last + 1, origin, what: event.what };
+                if inner.take(&event)? == Took::Busy {
+                    spool.repeat();
+                    break;
+                }
+                *last += 1;
+                if ends {
+                    told.remove(&id);
+                }
+            }
+            spool.passed(*last);
+        }
+        spool.mark();
+        Ok(())
+    }
+}
+
+impl Output for Buffered {
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        if matches!(event.what, What::Began) {
+            self.numbers.borrow_mut().set(event.origin.uuid, event.origin.id);
+        }
+        let mut took = self.spool.take(event)?;
+        if took == Took::Busy || event.seq.is_multiple_of(EVERY) {
+            self.pump(PUMP)?;
+            if took == Took::Busy {
+                took = self.spool.take(event)?;
+            }
+        }
+        let is_record = matches!(event.what, What::Record(_));
+        self.taken += u64::from(is_record && took == Took::Yes);
+        Ok(took)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        self.spool.flush()?;
+        self.pump(4 * PUMP)?;
+        self.spool.save(false);
+        self.inner.flush()
+    }
+
+    fn hurry(&mut self) {
+        self.inner.hurry();
+    }
+
+    fn undelivered(&mut self) -> Option<u64> {
+        self.spool.undelivered()
+    }
+
+    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        self.spool.flush()?;
+        while Instant::now() < deadline && self.spool.has_next() {
+            let before = self.last;
+            self.pump(PUMP)?;
+            self.inner.flush()?;
+            if self.last == before {
+                break;
+            }
+        }
+        let closed = self.inner.close(deadline);
+        let undelivered = self.inner.undelivered();
+        self.spool.delivered(match closed {
+            Ok(()) => u64::MAX,
+            Err(_) => undelivered.unwrap_or(0),
+        });
+        self.spool.close(deadline);
+        match self.spool.undelivered() {
+            None => Ok(()), // what the output lacks is in the buffer
+            Some(_) => closed.and(Err(OutputError::new(&*self.name, "its buffer has no room"))),
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let mut figures = self.inner.figures();
+        figures.taken = self.taken;
+        if let Some(trouble) = &mut figures.trouble {
+            trouble.push_str("; its buffer takes what it lacks");
+        }
+        figures.trouble = match (figures.trouble, self.spool.trouble()) {
+            (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+            (one, other) => one.or(other),
+        };
+        figures
+    }
+
+    fn own(&self) -> Option<Box<dyn Own>> {
+        self.inner.own()
+    }
+}
+
+impl std::fmt::Debug for Buffered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Buffered").field("name", &self.name).finish_non_exhaustive()
+    }
+}

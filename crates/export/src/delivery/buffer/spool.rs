@@ -1,0 +1,320 @@
+//! The files of a buffer: recordings, of which the oldest is read and the newest written.
+
+use super::numbers::Numbers;
+use crate::delivery::output::{Output, OutputError, Took};
+use crate::files::recording::{Existing, Options, ReadError, Reader, Recording};
+use crate::model::event::Event;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// A file is finished once it has this part of the limit, within these bounds.
+const PART: u64 = 16;
+const FILE_BYTES: (u64, u64) = (64 << 10, 16 << 20);
+const ENDING: &str = "perfrec";
+/// How much of the oldest file is delivered.
+const PLACE: &str = "place";
+/// The limit of places that wait until they are delivered.
+const MARKS: usize = 4096;
+/// The interval of saving them.
+const SAVES: Duration = Duration::from_millis(200);
+
+/// A finished file.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    number: u64,
+    bytes: u64,
+}
+
+/// The files.
+pub(super) struct Spool {
+    name: String,
+    dir: PathBuf,
+    _lock: File,
+    max_bytes: u64,
+    numbers: Rc<RefCell<Numbers>>,
+    /// Those that are not read yet, oldest first.
+    waiting: VecDeque<Segment>,
+    writer: Option<(Recording, u64)>,
+    reader: Option<(Reader, Segment)>,
+    /// Events of the file that is read that were passed on.
+    count: u64,
+    /// Those that were read, and the last event of each that was passed on.
+    read: VecDeque<(Segment, u64)>,
+    /// The number of the last event that was passed on.
+    passed: u64,
+    /// Numbers of such events, and how far reading was then: the file, and events of it.
+    marks: VecDeque<(u64, u64, u64)>,
+    /// How far all is delivered.
+    place: Option<(u64, u64)>,
+    saved: Option<Instant>,
+    newest: u64,
+    trouble: Option<String>,
+}
+
+impl Spool {
+    pub(super) fn open(
+        name: &str,
+        dir: &Path,
+        max_bytes: u64,
+        numbers: Rc<RefCell<Numbers>>,
+    ) -> Result<Self, OutputError> {
+        let fails = |what: String| {
+            OutputError::new(name, format!("cannot use the buffer {}: {what}", dir.display()))
+        };
+        let io = |error: io::Error| fails(error.to_string());
+        fs::create_dir_all(dir).map_err(io)?;
+        let lock = File::create(dir.join("lock")).map_err(io)?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => fails("another process uses it".to_owned()),
+            TryLockError::Error(error) => io(error),
+        })?;
+        let mut waiting = Vec::new();
+        for entry in dir.read_dir().map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let path = entry.path();
+            let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
+            if let (Some(number), true) = (number, path.extension().is_some_and(|e| e == ENDING)) {
+                waiting.push(Segment { number, bytes: entry.metadata().map_err(io)?.len() });
+            }
+        }
+        waiting.sort_by_key(|segment| segment.number);
+        let newest = waiting.last().map_or(0, |last| last.number);
+        let mut spool = Spool {
+            name: name.to_owned(),
+            dir: dir.to_owned(),
+            _lock: lock,
+            max_bytes,
+            numbers,
+            waiting: waiting.into(),
+            writer: None,
+            reader: None,
+            count: 0,
+            read: VecDeque::new(),
+            passed: 0,
+            marks: VecDeque::new(),
+            place: None,
+            saved: None,
+            newest,
+            trouble: None,
+        };
+        spool.resume();
+        Ok(spool)
+    }
+
+    /// Continues in the oldest file where the last process stopped, if it says so.
+    fn resume(&mut self) {
+        let text = fs::read_to_string(self.dir.join(PLACE)).unwrap_or_default();
+        let Some((number, count)) = text.trim().split_once(' ') else { return };
+        let (Ok(number), Ok(count)) = (number.parse::<u64>(), count.parse::<u64>()) else { return };
+        // Its number is not used again: what would be skipped is not what was delivered.
+        self.newest = self.newest.max(number);
+        if self.waiting.front().is_some_and(|first| first.number == number) && self.start() {
+            let Some((reader, _)) = &mut self.reader else { return };
+            while self.count < count && matches!(reader.next(), Ok(Some(_))) {
+                self.count += 1;
+            }
+        }
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("{number:08}.{ENDING}"))
+    }
+
+    /// Returns how many bytes it takes.
+    fn bytes(&self) -> u64 {
+        let read = self.read.iter().map(|(segment, _)| segment.bytes);
+        let reader = self.reader.iter().map(|(_, segment)| segment.bytes);
+        let waiting = self.waiting.iter().map(|segment| segment.bytes);
+        let written = self.writer.iter().map(|(writer, _)| writer.bytes());
+        read.chain(reader).chain(waiting).chain(written).sum()
+    }
+
+    pub(super) fn trouble(&self) -> Option<String> {
+        let of_writer = self.writer.as_ref().and_then(|(writer, _)| writer.figures().trouble);
+        of_writer.map(|trouble| format!("its buffer: {trouble}")).or_else(|| self.trouble.clone())
+    }
+
+    pub(super) fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        if self.bytes() >= self.max_bytes {
+            self.trouble = Some(format!(
+                "its buffer has reached max_bytes = {}: what it lacks stays in the rings",
+                self.max_bytes
+            ));
+            return Ok(Took::Busy);
+        }
+        self.trouble = None;
+        if self.writer.is_none() {
+            let number = self.newest + 1;
+            let (path, existing) = (self.path(number), Existing::Replace);
+            let options = Options { path, existing, ..Options::default() };
+            match Recording::open(&self.name, &options) {
+                Ok(writer) => (self.writer, self.newest) = (Some((writer, number)), number),
+                Err(error) => {
+                    self.trouble = Some(format!("its buffer: {}", error.sentence));
+                    return Ok(Took::Busy);
+                }
+            }
+        }
+        let Some((writer, _)) = &mut self.writer else { return Ok(Took::Busy) };
+        let took = writer.take(event)?;
+        let full = (self.max_bytes / PART).clamp(FILE_BYTES.0, FILE_BYTES.1);
+        if writer.bytes() >= full {
+            self.finish(Instant::now());
+        }
+        Ok(took)
+    }
+
+    /// Finishes the file that is written, if there is one. On a full disk it stays.
+    fn finish(&mut self, deadline: Instant) {
+        let Some((writer, number)) = &mut self.writer else { return };
+        if writer.close(deadline).is_err() {
+            return;
+        }
+        let segment = Segment { number: *number, bytes: writer.bytes() };
+        match self.reader.as_mut().filter(|(_, read)| read.number == segment.number) {
+            Some((_, read)) => *read = segment,
+            None => self.waiting.push_back(segment),
+        }
+        self.writer = None;
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), OutputError> {
+        self.writer.as_mut().map_or(Ok(()), |(writer, _)| writer.flush())
+    }
+
+    /// Returns the number of the oldest event that is not in a file.
+    pub(super) fn undelivered(&mut self) -> Option<u64> {
+        self.writer.as_mut()?.0.undelivered()
+    }
+
+    /// Opens the oldest file, which may be the one that is written. Returns whether there is one.
+    fn start(&mut self) -> bool {
+        while let Some(segment) = self.waiting.pop_front() {
+            match self.open_reader(segment) {
+                Ok(()) => return true,
+                // It was created, and nothing was written to it.
+                Err(ReadError::Truncated { .. }) => self.remove(segment),
+                Err(error) => {
+                    self.trouble = Some(format!("its buffer: {}: {error}", segment.number));
+                }
+            }
+        }
+        // Its bytes are counted as those of the writer.
+        let number = self.writer.as_ref().filter(|(writer, _)| writer.has_begun());
+        let number = number.map(|(_, number)| *number);
+        number.is_some_and(|number| self.open_reader(Segment { number, bytes: 0 }).is_ok())
+    }
+
+    fn open_reader(&mut self, segment: Segment) -> Result<(), ReadError> {
+        let mut reader = Reader::open(&self.path(segment.number))?;
+        let numbers = Rc::clone(&self.numbers);
+        reader.number_by(move |uuid| numbers.borrow_mut().of(uuid));
+        (self.reader, self.count) = (Some((reader, segment)), 0);
+        Ok(())
+    }
+
+    /// Returns whether there is an event to be passed on.
+    pub(super) fn has_next(&mut self) -> bool {
+        loop {
+            if let Some((reader, segment)) = &mut self.reader {
+                let written = self.writer.as_ref().filter(|(_, number)| *number == segment.number);
+                let limit = written.map(|(writer, _)| writer.bytes());
+                reader.limit(limit.unwrap_or(u64::MAX));
+                match reader.next() {
+                    Ok(Some(_)) => {
+                        reader.repeat();
+                        return true;
+                    }
+                    Ok(None) if limit.is_some() => return false,
+                    Ok(None) => {}
+                    // The last file of a process that was killed.
+                    Err(ReadError::Truncated { missing, .. }) => {
+                        self.trouble = Some(format!("its buffer: a file was cut short: {missing}"));
+                    }
+                    Err(error) => self.trouble = Some(format!("its buffer: {error}")),
+                }
+                let segment = *segment;
+                self.read.push_back((segment, self.passed));
+                self.reader = None;
+            }
+            if !self.start() {
+                return false;
+            }
+        }
+    }
+
+    /// Returns the next event, to be passed on.
+    pub(super) fn next(&mut self) -> Option<Event<'_>> {
+        if !self.has_next() {
+            return None;
+        }
+        self.reader.as_mut()?.0.next().ok().flatten()
+    }
+
+    /// The next call of [`Spool::next`] returns the same event again.
+    pub(super) fn repeat(&mut self) {
+        if let Some((reader, _)) = &mut self.reader {
+            reader.repeat();
+        }
+    }
+
+    /// Notes that the last event was passed on; this is the number of the last one that the output has.
+    pub(super) fn passed(&mut self, number: u64) {
+        (self.passed, self.count) = (number, self.count + 1);
+    }
+
+    /// Remembers how far reading is now.
+    pub(super) fn mark(&mut self) {
+        if let Some((_, segment)) = &self.reader
+            && self.marks.back().is_none_or(|(passed, ..)| *passed < self.passed)
+        {
+            if self.marks.len() >= MARKS {
+                self.marks.pop_back();
+            }
+            self.marks.push_back((self.passed, segment.number, self.count));
+        }
+    }
+
+    /// Removes the files of which all is delivered, if everything before this event is.
+    pub(super) fn delivered(&mut self, undelivered: u64) {
+        while let Some((passed, number, count)) = self.marks.front().copied()
+            && passed < undelivered
+        {
+            self.marks.pop_front();
+            self.place = Some((number, count));
+        }
+        while let Some((segment, last)) = self.read.front().copied()
+            && last < undelivered
+        {
+            self.read.pop_front();
+            self.remove(segment);
+        }
+    }
+
+    /// Writes how far all is delivered, from time to time, or at once.
+    pub(super) fn save(&mut self, now: bool) {
+        let is_due = now || self.saved.is_none_or(|saved| saved.elapsed() >= SAVES);
+        if let Some((number, count)) = self.place.take_if(|_| is_due) {
+            self.saved = Some(Instant::now());
+            let (draft, place) = (self.dir.join("place.new"), self.dir.join(PLACE));
+            // Without it some come twice.
+            let _ = fs::write(&draft, format!("{number} {count}\n"))
+                .and_then(|()| fs::rename(&draft, &place));
+        }
+    }
+
+    fn remove(&self, segment: Segment) {
+        let _ = fs::remove_file(self.path(segment.number)); // otherwise it comes twice
+    }
+
+    /// Finishes the file that is written, for the next process.
+    pub(super) fn close(&mut self, deadline: Instant) {
+        self.finish(deadline);
+        self.save(true);
+    }
+}

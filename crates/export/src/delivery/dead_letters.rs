@@ -1,0 +1,176 @@
+//! Dead letters: what a receiver refused for good, kept in a file with the reason.
+
+use crate::delivery::output::OutputError;
+use base64::Engine as _;
+use serde::Serialize;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+/// A file of dead letters: one JSON object a line.
+///
+/// It is opened for each letter, so that it may be moved away at any time.
+#[derive(Debug)]
+pub(crate) struct DeadLetters {
+    path: PathBuf,
+    max_bytes: u64,
+    turn: Mutex<()>,
+}
+
+/// One request that was refused, as a whole or in part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Letter<'a> {
+    pub(crate) output: &'a str,
+    /// `logs`, `metrics`, `traces`, or a subject.
+    pub(crate) signal: &'a str,
+    /// The cause as in [`Figures::refused_by`](crate::Figures::refused_by).
+    pub(crate) cause: &'a str,
+    pub(crate) reason: &'a str,
+    /// Items of the request.
+    pub(crate) items: u64,
+    /// Those of them that were refused.
+    pub(crate) refused: u64,
+    /// The request as it was sent, without compression.
+    pub(crate) request: &'a [u8],
+}
+
+/// Where a letter is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// In the file.
+    Yes,
+    /// Nowhere: with it the file would exceed its limit.
+    Full,
+}
+
+impl DeadLetters {
+    /// Creates the file, or takes an existing one.
+    pub(crate) fn open(output: &str, path: &Path, max_bytes: u64) -> Result<Self, OutputError> {
+        let opened = append(path);
+        opened.map_err(|error| crate::delivery::draft::trouble(output, "write", path, &error))?;
+        Ok(DeadLetters { path: path.to_owned(), max_bytes, turn: Mutex::default() })
+    }
+
+    /// Appends a letter, to the disk; returns the end of a message, which says where it is.
+    ///
+    /// # Errors
+    /// A message: it cannot be written now.
+    pub(crate) fn place(&self, letter: &Letter<'_>) -> Result<String, String> {
+        let path = self.path.display();
+        match self.keep(letter) {
+            Ok(Kept::Yes) => Ok(format!("; kept in {path}")),
+            Ok(Kept::Full) => Ok(format!("; not kept, as {path} is full")),
+            Err(error) => Err(format!(
+                "a dead letter cannot be written to {path}: {error}; records are held until it can"
+            )),
+        }
+    }
+
+    fn keep(&self, letter: &Letter<'_>) -> io::Result<Kept> {
+        let line = letter.line();
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner); // it guards no data
+        let (mut file, length, torn) = append(&self.path)?;
+        let line = if torn { [b"\n", line.as_slice()].concat() } else { line };
+        if length.saturating_add(line.len() as u64) > self.max_bytes {
+            return Ok(Kept::Full);
+        }
+        file.write_all(&line)?;
+        file.sync_data()?;
+        Ok(Kept::Yes)
+    }
+}
+
+/// Returns the file, its length, and whether its last line has no end: its writer was killed, or
+/// the disk was full.
+fn append(path: &Path) -> io::Result<(File, u64, bool)> {
+    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    let length = file.metadata()?.len();
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+    }
+    Ok((file, length, last != [b'\n']))
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    time_unix_nano: u128,
+    output: &'a str,
+    signal: &'a str,
+    cause: &'a str,
+    reason: &'a str,
+    items: u64,
+    refused: u64,
+    /// In base64.
+    request: String,
+}
+
+impl Letter<'_> {
+    fn line(&self) -> Vec<u8> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let line = Line {
+            time_unix_nano: now.as_nanos(),
+            output: self.output,
+            signal: self.signal,
+            cause: self.cause,
+            reason: self.reason,
+            items: self.items,
+            refused: self.refused,
+            request: base64::engine::general_purpose::STANDARD.encode(self.request),
+        };
+        let mut line = serde_json::to_vec(&line).unwrap_or_default(); // texts and numbers alone
+        line.push(b'\n');
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const LETTER: Letter<'_> = Letter {
+        output: "o",
+        signal: "logs",
+        cause: "400",
+        reason: "no",
+        items: 3,
+        refused: 2,
+        request: b"\0request",
+    };
+
+    #[test]
+    fn a_letter_is_a_line_with_the_request() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dead.jsonl");
+        let letters = DeadLetters::open("o", &path, 10_000).unwrap();
+        assert_eq!(letters.keep(&LETTER).unwrap(), Kept::Yes);
+        // A line that was cut off spoils no later one.
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"torn").unwrap();
+        assert_eq!(letters.keep(&LETTER).unwrap(), Kept::Yes);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), lines[1]), (3, "{\"torn"));
+        for line in [lines[0], lines[2]] {
+            let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!((&value["cause"], &value["refused"]), (&"400".into(), &2.into()));
+            assert_eq!(value["request"], "AHJlcXVlc3Q=");
+        }
+    }
+
+    #[test]
+    fn the_file_is_bounded_and_may_be_moved_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dead.jsonl");
+        let most = LETTER.line().len() as u64 * 2 + 1;
+        let letters = DeadLetters::open("o", &path, most).unwrap();
+        let kept: Vec<Kept> = (0..3).map(|_| letters.keep(&LETTER).unwrap()).collect();
+        assert_eq!(kept, [Kept::Yes, Kept::Yes, Kept::Full]);
+        assert!(path.metadata().unwrap().len() <= most);
+        std::fs::rename(&path, dir.path().join("old")).unwrap();
+        assert_eq!(letters.keep(&LETTER).unwrap(), Kept::Yes);
+    }
+}

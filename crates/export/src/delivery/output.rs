@@ -1,0 +1,123 @@
+//! The interface of outputs.
+
+use crate::model::event::Event;
+use std::time::Instant;
+use thiserror::Error;
+
+/// The result of offering an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Took {
+    /// The output has it, and will deliver it or report that it could not.
+    Yes,
+    /// The output has no room now, and took nothing: offer the same event again later.
+    Busy,
+}
+
+/// An output cannot continue: a message that says what is wrong and what to do.
+///
+/// Being unreachable is not such an error: an output then retries with growing pauses, and is
+/// [`Took::Busy`] once its bounded memory is full.
+#[derive(Clone, Debug, Error)]
+#[error("{output}: {sentence}")]
+pub struct OutputError {
+    /// The output's name.
+    pub output: String,
+    /// The problem, and what to do.
+    pub sentence: String,
+    /// The reader of what it writes has closed the pipe: not an error for programs that write to
+    /// one.
+    pub closed_pipe: bool,
+}
+
+impl OutputError {
+    /// Creates an error of this output.
+    pub fn new(output: impl Into<String>, sentence: impl Into<String>) -> Self {
+        OutputError { output: output.into(), sentence: sentence.into(), closed_pipe: false }
+    }
+}
+
+/// The counters and the state of an output.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Records that it took.
+    pub taken: u64,
+    /// Records that are delivered.
+    pub delivered: u64,
+    /// Bytes that it wrote or sent, as far as it knows.
+    pub bytes: u64,
+    /// How often it had to send something again, or connect again.
+    pub retries: u64,
+    /// Records that it took and could not deliver: the receiver refused them for good. Each is
+    /// reported in `trouble`.
+    pub refused: u64,
+    /// The same by cause, in the order of the causes' first occurrence: as `400`, `too large`,
+    /// `partial success`. Empty where an output does not tell causes apart.
+    pub refused_by: Vec<(&'static str, u64)>,
+    /// A message about the present problem, if there is one.
+    pub trouble: Option<String>,
+}
+
+#[cfg(feature = "otlp")]
+impl Figures {
+    /// Counts records that were refused for good.
+    pub(crate) fn refuse(&mut self, cause: &'static str, records: u64) {
+        self.refused += records;
+        match self.refused_by.iter_mut().find(|(known, _)| *known == cause) {
+            Some((_, count)) => *count += records,
+            None => self.refused_by.push((cause, records)),
+        }
+    }
+}
+
+/// A format or a protocol for records.
+///
+/// All calls come from one thread. None blocks for longer than a write to a local file, except
+/// [`Output::close`]: an output that uses a network has a thread of its own, and a bounded queue.
+pub trait Output {
+    /// Takes an event. Events arrive in the order of their numbers; some may be left out.
+    ///
+    /// # Errors
+    /// [`OutputError`] if it cannot continue at all.
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError>;
+
+    /// Passes on what it holds back to collect more: called when there is nothing more to take now,
+    /// and from time to time.
+    ///
+    /// # Errors
+    /// [`OutputError`] if it cannot continue at all.
+    fn flush(&mut self) -> Result<(), OutputError>;
+
+    /// Stops waiting for what would complete held items: called while some ring is a quarter full
+    /// of undelivered records, whichever ring that is. Does nothing where that changes nothing.
+    fn hurry(&mut self) {}
+
+    /// Returns the number of the oldest event that it took and that is not delivered; `None` if all
+    /// are. Earlier events may leave their rings.
+    fn undelivered(&mut self) -> Option<u64>;
+
+    /// Delivers what it has, until the deadline, and finishes what it writes.
+    ///
+    /// # Errors
+    /// [`OutputError`] if something could not be delivered, with the number of records.
+    fn close(&mut self, deadline: Instant) -> Result<(), OutputError>;
+
+    /// Returns its counters and state.
+    fn figures(&self) -> Figures;
+
+    /// Returns where the program shows figures of its own, if this output shows figures.
+    fn own(&self) -> Option<Box<dyn Own>> {
+        None
+    }
+}
+
+/// Figures of the program itself, beside those of rings: set by name and labels, at any time.
+pub trait Own {
+    /// Sets a counter, which only grows.
+    fn counter(&self, name: &str, help: &str, labels: &[(&str, &str)], value: f64);
+
+    /// Sets a gauge.
+    fn gauge(&self, name: &str, help: &str, labels: &[(&str, &str)], value: f64);
+
+    /// Forgets all figures that have all of these labels.
+    fn forget(&self, labels: &[(&str, &str)]);
+}

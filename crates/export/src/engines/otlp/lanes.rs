@@ -1,0 +1,290 @@
+//! What the output and its sending threads share: a queue for each signal.
+
+use super::batch::{Batch, Credit};
+use super::mapping::Lane;
+use crate::delivery::dead_letters::DeadLetters;
+use crate::delivery::output::Figures;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a refusal is reported.
+const REPORTED: Duration = Duration::from_secs(60);
+/// How often files of secrets are compared during a pause.
+const LOOK: Duration = Duration::from_secs(1);
+/// A trouble is reported again after these minutes, and every hour.
+const AGAIN: [u64; 5] = [1, 5, 15, 30, 60];
+
+/// State that the threads and the output share.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    /// The output's name.
+    name: String,
+    letters: Option<DeadLetters>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lanes: [Queue; 3],
+    /// Bytes that are queued or being sent.
+    bytes: usize,
+    figures: Figures,
+    refused: Option<(Instant, String)>,
+    /// No more batches will arrive: all are to be sent until this deadline.
+    closing: Option<Instant>,
+    /// Whether threads end now.
+    stop: bool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    batches: VecDeque<Batch>,
+    /// Oldest event, records and bytes of the batch that is being sent.
+    sending: Option<(u64, u64, usize)>,
+    /// The present problem, and when problems began.
+    trouble: Option<(Instant, String)>,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Items that were refused, by cause.
+    pub(super) refused: Vec<(&'static str, u64)>,
+    /// The last thing that the receiver complained about.
+    pub(super) why: String,
+}
+
+impl Outcome {
+    pub(super) fn refuse(
+        &mut self,
+        cause: &'static str,
+        refused: u64,
+        items: u64,
+        why: &str,
+        kept: &str,
+    ) {
+        self.refused.push((cause, refused));
+        let why = if why.is_empty() { cause } else { why };
+        self.why = format!("{refused} of {items} items were refused ({cause}): {why}{kept}");
+    }
+}
+
+impl Queue {
+    /// Describes the present problem. The text changes from time to time, so that a reader that
+    /// reports changes reports it again, less and less often.
+    fn trouble(&self) -> Option<String> {
+        let (since, why) = self.trouble.as_ref()?;
+        let minutes = since.elapsed().as_secs() / 60;
+        let hours = minutes / 60 * 60;
+        let passed = AGAIN.into_iter().chain([hours]).filter(|passed| *passed <= minutes).max();
+        Some(match passed {
+            None | Some(0) => why.clone(),
+            Some(passed) => format!("{why} (for {passed} minutes)"),
+        })
+    }
+}
+
+impl Lanes {
+    pub(super) fn new(name: &str, letters: Option<DeadLetters>) -> Self {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Lanes { name: name.to_owned(), letters, state, changed }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner) // consistent between any two lines
+    }
+
+    pub(super) fn push(&self, lane: Lane, batch: Batch) {
+        let mut state = self.lock();
+        state.bytes += batch.bytes;
+        state.lanes[lane as usize].batches.push_back(batch);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Returns the bytes that wait or are being sent.
+    pub(super) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// Returns the oldest event among them.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        let state = self.lock();
+        let queued = state.lanes.iter().flat_map(|queue| &queue.batches);
+        let queued = queued.map(|batch| batch.credit.seq);
+        let sending = state.lanes.iter().filter_map(|queue| queue.sending);
+        queued.chain(sending.map(|(seq, ..)| seq)).min()
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        let state = self.lock();
+        let now = state.lanes.iter().find_map(Queue::trouble);
+        let refused = state.refused.as_ref().filter(|(at, _)| at.elapsed() < REPORTED);
+        let trouble = now.or_else(|| refused.map(|(_, why)| why.clone()));
+        Figures { trouble, ..state.figures.clone() }
+    }
+
+    /// Waits until all is sent. Returns the number of records that were not, and why.
+    pub(super) fn close(&self, deadline: Instant) -> Result<(), (u64, Option<String>)> {
+        let mut state = self.lock();
+        state.closing = Some(deadline);
+        self.changed.notify_all();
+        loop {
+            let busy = |queue: &Queue| queue.sending.is_some() || !queue.batches.is_empty();
+            if !state.lanes.iter().any(busy) {
+                return Ok(());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let queued = state.lanes.iter().flat_map(|queue| &queue.batches);
+                let queued: u64 = queued.map(|batch| batch.credit.records).sum();
+                let sending = state.lanes.iter().filter_map(|queue| queue.sending);
+                let sending: u64 = sending.map(|(_, records, _)| records).sum();
+                let trouble = state.lanes.iter().find_map(Queue::trouble);
+                return Err((queued + sending, trouble));
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    /// Returns all waiting batches, encoded, as if they had been accepted: for `tests/fuzz`.
+    #[cfg(feature = "fuzz")]
+    pub(super) fn drain(&self) -> Vec<(Lane, Vec<u8>)> {
+        let mut requests = Vec::new();
+        for lane in Lane::ALL {
+            while let Some(batch) = self.next_now(lane) {
+                requests.push((lane, batch.request.encode()));
+                let Batch { items, credit, bytes, .. } = batch;
+                self.done(lane, items, credit, bytes, &Outcome::default());
+            }
+        }
+        requests
+    }
+
+    #[cfg(feature = "fuzz")]
+    fn next_now(&self, lane: Lane) -> Option<Batch> {
+        self.lock().lanes[lane as usize].batches.pop_front()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn letters(&self) -> Option<&DeadLetters> {
+        self.letters.as_ref()
+    }
+
+    /// Returns the time that is left for an attempt.
+    pub(super) fn left(&self) -> Duration {
+        let deadline = self.lock().closing;
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        left.unwrap_or(Duration::MAX)
+    }
+
+    /// Counts an attempt.
+    pub(super) fn sent(&self, bytes: usize) {
+        self.lock().figures.bytes += bytes as u64;
+    }
+
+    /// Notes a problem, after which there is another attempt.
+    pub(super) fn retrying(&self, lane: Lane, why: String) {
+        let mut state = self.lock();
+        state.figures.retries += 1;
+        let since = state.lanes[lane as usize].trouble.take().map(|(since, _)| since);
+        state.lanes[lane as usize].trouble = Some((since.unwrap_or_else(Instant::now), why));
+    }
+
+    /// Returns the next batch; `None` if the thread is to end.
+    pub(super) fn next(&self, lane: Lane) -> Option<Batch> {
+        let lane = lane as usize;
+        let mut state = self.lock();
+        loop {
+            if state.stop {
+                return None;
+            }
+            if let Some(batch) = state.lanes[lane].batches.pop_front() {
+                let Batch { credit, bytes, .. } = batch;
+                state.lanes[lane].sending = Some((credit.seq, credit.records, bytes));
+                return Some(batch);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits before the next attempt; returns `false` if there is to be none. When closing begins,
+    /// a pause that the receiver did not ask for ends at once, one time; and so does a pause once
+    /// `other` says that the secrets are other ones.
+    pub(super) fn pause(
+        &self,
+        wait: Duration,
+        asked: bool,
+        closing: &mut bool,
+        other: impl Fn() -> bool,
+    ) -> bool {
+        let until = Instant::now() + wait;
+        loop {
+            let mut state = self.lock();
+            if state.stop {
+                return false;
+            }
+            if state.closing.is_some() && !std::mem::replace(closing, true) && !asked {
+                return true;
+            }
+            let now = Instant::now();
+            if state.closing.is_some_and(|deadline| deadline <= now) {
+                return false;
+            }
+            let left = until.saturating_duration_since(now);
+            if left.is_zero() {
+                return true;
+            }
+            let waited = self.changed.wait_timeout(state, left.min(LOOK));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            drop(state);
+            if other() {
+                return true;
+            }
+        }
+    }
+
+    /// Notes what became of a batch.
+    pub(super) fn done(
+        &self,
+        lane: Lane,
+        items: u64,
+        credit: Credit,
+        bytes: usize,
+        outcome: &Outcome,
+    ) {
+        let lane = lane as usize;
+        let records = credit.records;
+        let mut state = self.lock();
+        state.bytes = state.bytes.saturating_sub(bytes);
+        state.lanes[lane].sending = None;
+        state.lanes[lane].trouble = None;
+        // An item may be of several records, and the answer does not say which items were refused.
+        let refused: u64 = outcome.refused.iter().map(|(_, items)| items).sum();
+        let refused = if refused >= items { records } else { refused.min(records) };
+        let mut left = refused;
+        for (at, (cause, items)) in outcome.refused.iter().enumerate() {
+            let is_last = at + 1 == outcome.refused.len();
+            let count = if is_last { left } else { left.min(*items) };
+            left -= count;
+            state.figures.refuse(cause, count);
+        }
+        state.figures.delivered += records - refused;
+        if !outcome.why.is_empty() {
+            state.refused = Some((Instant::now(), outcome.why.clone()));
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,200 @@
+//! Converts events to items.
+
+use super::batch::{Batch, Credit};
+use super::flow::Flow;
+use super::made::{Item, Made, Seen};
+use super::mapping::{Lane, Mapping, Plain};
+use super::samples::{Data, Sample, Sort};
+use super::wire;
+use crate::model::event::{Event, Loss, Rec, What};
+use crate::model::signal::{Number, Signal, Temporality};
+use crate::model::timeline::wall_now;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The scope of perfring's own signals.
+const OWN: &str = "perfring";
+
+/// Converts events to batches.
+#[derive(Debug)]
+pub(crate) struct Mapper {
+    flow: Flow,
+}
+
+impl Mapper {
+    pub(crate) fn new(mapping: &Mapping) -> Self {
+        Mapper { flow: Flow::new(mapping) }
+    }
+
+    /// Takes an event; then some batches may be ready.
+    pub(crate) fn take(&mut self, event: &Event<'_>) {
+        let now = Instant::now();
+        match &event.what {
+            What::Began => {
+                // A recording may contain a ring's beginning twice, and items that wait must not be
+                // lost.
+                self.flow.ring(event.origin);
+            }
+            What::Record(record) => self.record(event, record, now),
+            What::Lost(loss) => self.lost(event, loss, now),
+            What::Ended => self.flow.ended(event, now),
+        }
+        self.flow.tend_in_time(now);
+    }
+
+    /// Returns the batches that are ready, for good.
+    pub(crate) fn ready(&mut self) -> Vec<(Lane, Batch)> {
+        self.flow.ready()
+    }
+
+    /// Handles timeouts.
+    pub(crate) fn tend(&mut self) {
+        self.flow.tend(Instant::now());
+    }
+
+    /// Makes all held items ready.
+    pub(crate) fn hurry(&mut self) {
+        self.flow.release_all(Instant::now());
+    }
+
+    /// Makes everything ready: nothing follows.
+    pub(crate) fn close(&mut self) {
+        self.flow.close();
+    }
+
+    /// Makes everything ready but open spans.
+    #[cfg(feature = "fuzz")]
+    pub(crate) fn gather(&mut self) {
+        self.flow.gather();
+    }
+
+    /// Returns the oldest event of which something is held back or ready.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.flow.oldest()
+    }
+
+    /// Returns the number of records for which nothing is sent.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.flow.delivered()
+    }
+
+    fn record(&mut self, event: &Event<'_>, record: &Rec<'_>, now: Instant) {
+        let wall = record.wall.unwrap_or_else(wall_now);
+        let credit = Credit::of(event, 1);
+        let seen = Seen { ring: event.origin.id, pos: record.pos, credit, now, wall };
+        self.flow.ring(event.origin).see(event.origin, wall);
+        self.flow.make_room(&seen, event.origin.data_size / 4);
+
+        let mut made = Made {
+            ring: seen.ring,
+            pid: None,
+            reported: None,
+            scope: String::new(),
+            item: Item::Nothing,
+            credit,
+            pos: seen.pos,
+        };
+        let mut signal = Signal::of(record);
+        let common = signal.common();
+        made.pid = common.pid;
+        common.scope.clone_into(&mut made.scope);
+        match &signal {
+            Signal::Resource(resource) => self.flow.learn(event, resource, now),
+            Signal::Log(log) if self.flow.sends(Lane::Logs) => {
+                made.item = Item::Log(self.keyed(wire::log(log, wall_now()), event));
+            }
+            Signal::Plain(plain)
+                if self.flow.sends(Lane::Logs)
+                    && (self.flow.options.plain == Plain::Logs || plain.fault.is_some()) =>
+            {
+                made.item = Item::Log(self.keyed(wire::plain(plain, wall_now()), event));
+            }
+            Signal::SpanStart(start) if self.flow.sends(Lane::Traces) => {
+                return self.flow.start(&seen, start);
+            }
+            Signal::SpanEnd(end) if self.flow.sends(Lane::Traces) => {
+                return self.flow.end(&seen, end);
+            }
+            Signal::Gauge(gauge) if self.flow.sends(Lane::Metrics) => {
+                made.item = Item::Sample(Sample::gauge(gauge, wall));
+            }
+            Signal::Sum(sum) if self.flow.sends(Lane::Metrics) => {
+                made.item = Item::Sample(Sample::sum(sum, wall));
+            }
+            Signal::Histogram(histogram) if self.flow.sends(Lane::Metrics) => {
+                made.item = Item::Sample(Sample::histogram(histogram, wall));
+            }
+            _ => {}
+        }
+        self.flow.hand_on(made, now);
+    }
+
+    fn keyed(&self, mut record: LogRecord, event: &Event<'_>) -> LogRecord {
+        if self.flow.options.key
+            && let Some(key) = event.key()
+        {
+            record.attributes.push(wire::pair("perfring.key", wire::text(key.to_string())));
+        }
+        record
+    }
+
+    fn lost(&mut self, event: &Event<'_>, loss: &Loss, now: Instant) {
+        let wall = loss.wall.unwrap_or_else(wall_now);
+        let reported = self.flow.unknown(event.origin);
+        let cause = loss.cause.name();
+        let made = |item| Made {
+            ring: event.origin.id,
+            pid: None,
+            reported: Some(Arc::clone(&reported)),
+            scope: OWN.into(),
+            item,
+            credit: Credit::of(event, 0),
+            pos: loss.pos,
+        };
+        if self.flow.sends(Lane::Logs) {
+            let count = |value: u64| wire::int(i64::try_from(value).unwrap_or(i64::MAX));
+            let record = LogRecord {
+                time_unix_nano: loss.wall.unwrap_or_default(),
+                observed_time_unix_nano: wall_now(),
+                severity_number: 13,
+                severity_text: "WARN".into(),
+                body: Some(wire::text(format!("{} records lost: {cause}", loss.records))),
+                attributes: vec![
+                    wire::pair("perfring.lost.records", count(loss.records)),
+                    wire::pair("perfring.lost.bytes", count(loss.bytes)),
+                    wire::pair("perfring.lost.cause", wire::text(cause)),
+                ],
+                event_name: "perfring.loss".into(),
+                ..LogRecord::default()
+            };
+            let record = self.keyed(record, event);
+            self.flow.hand_on(made(Item::Log(record)), now);
+        }
+        if self.flow.sends(Lane::Metrics) {
+            let sort = Sort { monotonic: true, temporality: Temporality::Delta };
+            let sums = [
+                ("perfring.lost_records", "{record}", loss.records),
+                ("perfring.lost_bytes", "By", loss.bytes),
+            ];
+            for (name, unit, value) in sums {
+                let value = Number::Int(i64::try_from(value).unwrap_or(i64::MAX));
+                let attributes: Vec<KeyValue> = vec![
+                    wire::pair("cause", wire::text(cause)),
+                    wire::pair("ring", wire::text(event.origin.name.clone())),
+                ];
+                let sample = Sample {
+                    name: name.into(),
+                    unit: unit.into(),
+                    description: "what the ring lost before it could be read".into(),
+                    attributes,
+                    time: wall,
+                    start: 0,
+                    data: Data::Sum(value, sort),
+                };
+                self.flow.hand_on(made(Item::Sample(sample)), now);
+            }
+        }
+    }
+}

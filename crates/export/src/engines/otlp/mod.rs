@@ -1,0 +1,108 @@
+//! Sends logs, metrics and traces to an OTLP receiver: over HTTP, or gRPC with the feature `grpc`;
+//! by TCP or a Unix socket.
+//!
+//! | of a ring | becomes |
+//! |---|---|
+//! | a `log` record | a log record with all its attributes, and `perfring.key` |
+//! | a record without a class | a log record with its fields as attributes, its type's name as event name and `perfring.type`; a decoding error is in `perfring.fault` |
+//! | a loss | a log record `perfring.loss` at its position, and counts in the sums `perfring.lost_records` and `perfring.lost_bytes` by `ring` and `cause` |
+//! | a span's start and end, in one ring or two | a span |
+//! | an end without a start | a span with the fields of the end, and `perfring.span.start = "missing"` |
+//! | a start whose ring was removed before the end arrived | a span with the status error, `perfring.span.end = "missing"` and the last known time of the ring as its end |
+//! | samples | data points, collected for [`Mapping::metric_interval_ms`]: the newest of a gauge, the greatest of a cumulative sum that only grows, the sum of deltas. The temporality is kept |
+//! | measurements of a histogram | a delta histogram with the bounds of OpenTelemetry's SDKs: it needs no state from before this process, so nothing is counted twice after a restart |
+//!
+//! A record is joined with the resource that its process reported last, and waits a while for it if
+//! there is none yet. The resource also has `perfring.ring.name` and `perfring.ring.uuid`.
+//!
+//! # Delivery
+//!
+//! At least once: an event is delivered when the receiver has answered for what became of it; until
+//! then [`Output::undelivered`](crate::Output::undelivered) holds it in its ring. OTLP does not recognise duplicates: after a
+//! broken answer, or a crash of this process, a batch may be sent again. Duplicate log records can
+//! be recognised by `perfring.key`, spans by their ids; points of delta sums cannot.
+//!
+//! | answer | |
+//! |---|---|
+//! | none; 429, 502, 503, 504 | sent again, for ever: after growing pauses, varied at random, or after `Retry-After` |
+//! | 401, 403, 404, 500 and all that is not listed here | the same, and reported as what an operator must mend. OTLP's specification calls them final. This departs from it on purpose: they say nothing about the records. [`Options::headers_file`] and [`Options::token_file`] are read for each request, and a change ends the pause |
+//! | 413 | sent again in halves; a single item that is too large is refused |
+//! | of gRPC: UNAVAILABLE and what the specification calls retryable | sent again, after the receiver's `RetryInfo` if it has one |
+//! | of gRPC: UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND, UNIMPLEMENTED, INTERNAL and others | as 401 |
+//! | 400, 422; INVALID_ARGUMENT; what a partial success rejects | refused for good: counted by cause in [`Figures::refused_by`](crate::Figures::refused_by), reported, and kept in the file [`Options::dead_letters`]. A partial success does not say which items it rejects, so all of its request is kept |
+//!
+//! # OTLP/Arrow
+//!
+//! It is not spoken. What encodes it in Rust are parts of an engine, `otel-arrow-dfe-*` (0.63 in
+//! November 2026, a release every few weeks that may change all): `otel-arrow-dfe-pdata` alone
+//! brings 173 crates that a build with all features lacks, DataFusion and a second version of Arrow
+//! among them, and the exporter is a node of that engine and no library. What Arrow saves is bytes
+//! between machines. To a Collector on this machine a Unix socket saves more, and its `otelarrow`
+//! exporter can go on from there.
+//!
+//! # What is held back
+//!
+//! Items that wait here (for a span's end, a resource, more samples) hold their records in the ring
+//! for some seconds at most, and for no more than a quarter of the ring: then a data point is sent
+//! early, a resource is no longer waited for, and the start of a span is sent as a log record
+//! `perfring.span.start` (see [`Mapping::long_spans`]) while the span is still remembered.
+//!
+//! ```
+//! use perfring_export::Output;
+//! use perfring_export::otlp::{Options, Otlp};
+//! use std::time::{Duration, Instant};
+//! let endpoint = Some("http://localhost:4318".to_owned());
+//! let mut otlp = Otlp::open("collector", &Options { endpoint, ..Options::default() })?;
+//! assert_eq!(otlp.undelivered(), None);
+//! otlp.close(Instant::now() + Duration::from_secs(1))?;
+//! # Ok::<(), perfring_export::OutputError>(())
+//! ```
+
+#[cfg(feature = "otlp")]
+mod answer;
+mod batch;
+#[cfg(feature = "otlp")]
+mod client;
+#[cfg(all(feature = "fuzz", feature = "otlp"))]
+#[doc(hidden)]
+pub mod door;
+mod flow;
+#[cfg(feature = "grpc")]
+mod grpc;
+#[cfg(feature = "otlp")]
+mod headers;
+#[cfg(feature = "otlp")]
+mod http;
+#[cfg(feature = "otlp")]
+mod lanes;
+mod made;
+mod mapper;
+mod mapping;
+#[cfg(feature = "otlp")]
+mod options;
+#[cfg(feature = "otlp")]
+mod output;
+#[cfg(feature = "otlp")]
+mod post;
+mod rings;
+mod samples;
+#[cfg(feature = "otlp")]
+mod secrets;
+mod spans;
+#[cfg(feature = "otlp")]
+mod split;
+#[cfg(feature = "otlp")]
+mod taken;
+#[cfg(feature = "otlp")]
+mod unix;
+mod wire;
+
+#[cfg(feature = "nats")]
+pub(crate) use batch::Batch;
+#[cfg(feature = "nats")]
+pub(crate) use mapper::Mapper;
+pub use mapping::{Lane, LongSpans, Mapping, Plain};
+#[cfg(feature = "otlp")]
+pub use options::{Compression, Headers, Options, Protocol};
+#[cfg(feature = "otlp")]
+pub use output::Otlp;

@@ -1,0 +1,124 @@
+//! The output: an event's way to the threads that send.
+
+use super::client::Client;
+use super::lanes::Lanes;
+use super::mapper::Mapper;
+use super::mapping::Lane;
+use super::options::{Options, Route};
+use super::post;
+use crate::delivery::dead_letters::DeadLetters;
+use crate::delivery::output::{Figures, Output, OutputError, Took};
+use crate::model::event::{Event, What};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Sends records to an OTLP receiver. See the [module](super).
+#[derive(Debug)]
+pub struct Otlp {
+    name: String,
+    mapper: Mapper,
+    lanes: Arc<Lanes>,
+    queue_bytes: usize,
+    taken: u64,
+}
+
+impl Otlp {
+    /// Creates an output of this name. It connects when there is something to send.
+    ///
+    /// # Errors
+    /// The options, or the environment, are invalid; a file that they name cannot be read, or that
+    /// of dead letters not written.
+    pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
+        let env = |key: &str| std::env::var(key).ok();
+        let letters = options.dead_letters.as_ref();
+        let most = options.dead_letters_max_bytes;
+        let letters = letters.map(|path| DeadLetters::open(name, path, most)).transpose()?;
+        let mut clients = Vec::new();
+        for lane in Lane::ALL.into_iter().filter(|lane| options.mapping.signals.contains(lane)) {
+            clients.push(Client::new(name, Route::new(name, lane, options, &env)?)?);
+        }
+        Self::with(name, options, clients, letters)
+    }
+
+    pub(super) fn with(
+        name: &str,
+        options: &Options,
+        clients: Vec<Client>,
+        letters: Option<DeadLetters>,
+    ) -> Result<Self, OutputError> {
+        let fault =
+            |bad| OutputError::new(name, format!("a thread to send cannot be started: {bad}"));
+        let lanes = post::start(name, clients, letters).map_err(fault)?;
+        let (mapper, queue_bytes) = (Mapper::new(&options.mapping), options.queue_bytes);
+        Ok(Otlp { name: name.to_owned(), mapper, lanes, queue_bytes, taken: 0 })
+    }
+
+    fn send(&mut self) {
+        for (lane, batch) in self.mapper.ready() {
+            self.lanes.push(lane, batch);
+        }
+    }
+
+    /// See `Otlp::requests`.
+    #[cfg(feature = "fuzz")]
+    pub(super) fn drained(&mut self, all: bool) -> Vec<(Lane, Vec<u8>)> {
+        if all {
+            self.mapper.gather();
+        }
+        self.send();
+        self.lanes.drain()
+    }
+}
+
+impl Output for Otlp {
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        // What waits to be sent takes all the memory that it may.
+        if self.lanes.bytes() >= self.queue_bytes {
+            return Ok(Took::Busy);
+        }
+        self.taken += u64::from(matches!(event.what, What::Record(_)));
+        self.mapper.take(event);
+        self.send();
+        Ok(Took::Yes)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        self.mapper.tend();
+        self.send();
+        Ok(())
+    }
+
+    fn hurry(&mut self) {
+        self.mapper.hurry();
+        self.send();
+    }
+
+    fn undelivered(&mut self) -> Option<u64> {
+        let oldest = self.mapper.oldest().into_iter().chain(self.lanes.oldest()).min();
+        oldest.filter(|seq| *seq != u64::MAX) // what holds nothing back
+    }
+
+    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        self.mapper.close();
+        self.send();
+        let closed = self.lanes.close(deadline);
+        self.lanes.stop();
+        closed.map_err(|(records, trouble)| {
+            let why = trouble.map(|why| format!(": {why}")).unwrap_or_default();
+            let sentence = format!("{records} records were not delivered in time{why}");
+            OutputError::new(&self.name, sentence)
+        })
+    }
+
+    fn figures(&self) -> Figures {
+        let sent = self.lanes.figures();
+        let delivered = self.mapper.delivered() + sent.delivered;
+        Figures { taken: self.taken, delivered, ..sent }
+    }
+}
+
+impl Drop for Otlp {
+    fn drop(&mut self) {
+        self.lanes.stop();
+    }
+}

@@ -1,0 +1,156 @@
+//! The sending threads: each sends one batch at a time, until all of it has a verdict.
+
+use super::answer::{Answer, PARTIAL, TOO_LARGE, Verdict};
+use super::batch::{Batch, Request};
+use super::client::Client;
+use super::lanes::{Lanes, Outcome};
+use crate::delivery::dead_letters::{DeadLetters, Letter};
+use crate::delivery::jitter::jittered;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The first pause.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause, unless the receiver asks for another.
+const LONGEST: Duration = Duration::from_secs(30);
+/// The longest pause that the receiver can ask for.
+const ASKED: Duration = Duration::from_secs(600);
+
+/// The sender of one lane.
+#[derive(Debug)]
+struct Post<'a> {
+    lanes: &'a Lanes,
+    client: Client,
+    /// The receiver has refused a request of this size: smaller ones may be accepted.
+    too_large: usize,
+    pause: Pause,
+}
+
+/// A pause that grows.
+#[derive(Debug)]
+struct Pause {
+    next: Duration,
+    /// A pause has ended because closing began.
+    closing: bool,
+}
+
+/// Starts a thread for each client.
+pub(super) fn start(
+    name: &str,
+    clients: Vec<Client>,
+    letters: Option<DeadLetters>,
+) -> std::io::Result<Arc<Lanes>> {
+    let lanes = Arc::new(Lanes::new(name, letters));
+    for client in clients {
+        let its = Arc::clone(&lanes);
+        let name = format!("otlp-{}", client.lane().name());
+        let run = move || Post::new(&its, client).run();
+        if let Err(bad) = std::thread::Builder::new().name(name).spawn(run) {
+            lanes.stop();
+            return Err(bad);
+        }
+    }
+    Ok(lanes)
+}
+
+impl<'a> Post<'a> {
+    fn new(lanes: &'a Lanes, client: Client) -> Self {
+        let pause = Pause { next: PAUSE, closing: false };
+        Post { lanes, client, too_large: usize::MAX, pause }
+    }
+
+    /// Sends the lane's batches, until that is to end.
+    fn run(mut self) {
+        let lane = self.client.lane();
+        while let Some(Batch { request, items, credit, bytes }) = self.lanes.next(lane) {
+            let Some(outcome) = self.deliver(request) else { return };
+            self.lanes.done(lane, items, credit, bytes, &outcome);
+        }
+    }
+
+    /// Sends a request, in parts if it is too large; `None` if that is to end.
+    fn deliver(&mut self, request: Request) -> Option<Outcome> {
+        self.pause.closing = false;
+        let mut outcome = Outcome::default();
+        let mut parts = vec![request];
+        while let Some(part) = parts.pop() {
+            let message = part.encode();
+            let (items, size) = (part.items(), message.len());
+            let verdict = match size >= self.too_large && items > 1 {
+                true => Verdict::TooLarge { why: String::new() },
+                false => self.send(message)?,
+            };
+            let (cause, refused, why, part) = match verdict {
+                Verdict::Taken { rejected: 0, why } => {
+                    if !why.is_empty() {
+                        outcome.why = why;
+                    }
+                    continue;
+                }
+                Verdict::Taken { rejected, why } => (PARTIAL, rejected.min(items), why, part),
+                Verdict::Malformed { cause, why } => (cause, items, why, part),
+                Verdict::TooLarge { why } => {
+                    self.too_large = self.too_large.min(size);
+                    match part.halves() {
+                        Ok((first, second)) => {
+                            parts.extend([second, first]);
+                            continue;
+                        }
+                        Err(single) => (TOO_LARGE, items, why, single),
+                    }
+                }
+            };
+            let kept = self.keep(cause, &why, refused, &part)?;
+            outcome.refuse(cause, refused, items, &why, &kept);
+        }
+        Some(outcome)
+    }
+
+    /// Sends a message until it has a verdict.
+    fn send(&mut self, message: Vec<u8>) -> Option<Verdict> {
+        let body = self.client.body(message);
+        self.pause.next = PAUSE;
+        loop {
+            let answer = self.client.send(&body, self.lanes.left());
+            self.lanes.sent(body.len());
+            match answer {
+                Answer::Final(verdict) => return Some(verdict),
+                Answer::Later { after, why } => self.wait(after, why)?,
+            }
+        }
+    }
+
+    /// Writes a dead letter, and returns where it is; waits while that cannot be done.
+    fn keep(
+        &mut self,
+        cause: &str,
+        reason: &str,
+        refused: u64,
+        request: &Request,
+    ) -> Option<String> {
+        let Some(letters) = self.lanes.letters() else { return Some(String::new()) };
+        let (message, items) = (request.encode(), request.items());
+        let signal = self.client.lane().name();
+        let output = self.lanes.name();
+        let letter = Letter { output, signal, cause, reason, items, refused, request: &message };
+        self.pause.next = PAUSE;
+        loop {
+            match letters.place(&letter) {
+                Ok(place) => return Some(place),
+                Err(why) => self.wait(None, why)?,
+            }
+        }
+    }
+
+    /// Waits before the next attempt; `None` if there is to be none.
+    fn wait(&mut self, after: Option<Duration>, why: String) -> Option<()> {
+        let asked = after.map(|after| after.min(ASKED));
+        let wait = asked.unwrap_or_else(|| jittered(self.pause.next));
+        self.pause.next = (self.pause.next * 2).min(LONGEST);
+        let lane = self.client.lane();
+        self.lanes.retrying(lane, why);
+        let client = &self.client;
+        let other = || client.has_other_secrets();
+        self.lanes.pause(wait, asked.is_some(), &mut self.pause.closing, other).then_some(())
+    }
+}

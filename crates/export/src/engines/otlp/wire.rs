@@ -1,0 +1,212 @@
+//! Converts signals to the messages of OTLP.
+
+use crate::model::signal::{
+    Attributes, Buckets, Common, Log, Number, Plain, PlainBody, Reported, SpanEnd, SpanStart,
+};
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+use opentelemetry_proto::tonic::common::v1::{
+    AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList,
+};
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::metrics::v1::{HistogramDataPoint, number_data_point};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::span::Link;
+use opentelemetry_proto::tonic::trace::v1::{Span, Status, status};
+use perfring_types::read::Value;
+
+pub(super) fn any(value: &Value) -> AnyValue {
+    let whole = |text: String, int: Option<i64>| int.map_or(Any::StringValue(text), Any::IntValue);
+    let value = match value {
+        Value::Bool(value) => Any::BoolValue(*value),
+        Value::I64(value) => Any::IntValue(*value),
+        Value::U64(value) => whole(value.to_string(), i64::try_from(*value).ok()),
+        Value::I128(value) => whole(value.to_string(), i64::try_from(*value).ok()),
+        Value::U128(value) => whole(value.to_string(), i64::try_from(*value).ok()),
+        Value::F32(value) => Any::DoubleValue((*value).into()),
+        Value::F64(value) => Any::DoubleValue(*value),
+        Value::Char(value) => Any::StringValue(value.to_string()),
+        Value::Str(value) => Any::StringValue(value.clone()),
+        Value::Bytes(value) => Any::BytesValue(value.clone()),
+        Value::Label { name: Some(name), .. } => Any::StringValue(name.to_string()),
+        Value::Label { value, name: None } => Any::IntValue(*value),
+        Value::List(values) => {
+            Any::ArrayValue(ArrayValue { values: values.iter().map(any).collect() })
+        }
+        Value::Struct(fields) => Any::KvlistValue(KeyValueList {
+            values: fields.iter().map(|(name, value)| pair(name, any(value))).collect(),
+        }),
+        _ => return AnyValue { value: None },
+    };
+    AnyValue { value: Some(value) }
+}
+
+pub(super) fn pair(name: &str, value: AnyValue) -> KeyValue {
+    KeyValue { key: name.to_owned(), value: Some(value), ..KeyValue::default() }
+}
+
+pub(super) fn text(value: impl Into<String>) -> AnyValue {
+    AnyValue { value: Some(Any::StringValue(value.into())) }
+}
+
+pub(super) fn int(value: i64) -> AnyValue {
+    AnyValue { value: Some(Any::IntValue(value)) }
+}
+
+pub(super) fn attributes(from: &Attributes<'_>) -> Vec<KeyValue> {
+    from.iter().map(|(name, value)| pair(name, any(value))).collect()
+}
+
+/// Adds attributes; they replace those of the same name.
+pub(super) fn replace(to: &mut Vec<KeyValue>, from: Vec<KeyValue>) {
+    for new in from {
+        match to.iter_mut().find(|its| its.key == new.key) {
+            Some(its) => *its = new,
+            None => to.push(new),
+        }
+    }
+}
+
+fn count(truncated: u64) -> u32 {
+    u32::try_from(truncated).unwrap_or(u32::MAX)
+}
+
+pub(super) fn resource(reported: &Reported) -> Resource {
+    Resource {
+        attributes: reported
+            .attributes
+            .iter()
+            .map(|(name, value)| pair(name, any(value)))
+            .collect(),
+        dropped_attributes_count: count(reported.truncated),
+        ..Resource::default()
+    }
+}
+
+pub(super) fn scope(name: &str) -> Option<InstrumentationScope> {
+    // No scope means an unknown one.
+    let known = !name.is_empty();
+    known.then(|| InstrumentationScope { name: name.to_owned(), ..Default::default() })
+}
+
+fn bare(common: &Common<'_>, now: u64) -> LogRecord {
+    LogRecord {
+        time_unix_nano: common.time.unwrap_or_default(), // 0: unknown
+        observed_time_unix_nano: now,
+        attributes: attributes(&common.attributes),
+        dropped_attributes_count: count(common.truncated),
+        ..LogRecord::default()
+    }
+}
+
+pub(super) fn log(log: &Log<'_>, now: u64) -> LogRecord {
+    LogRecord {
+        observed_time_unix_nano: log.observed.unwrap_or(now),
+        severity_number: log.severity_number.unwrap_or_default().into(),
+        severity_text: log.severity_text.to_owned(),
+        body: log.body.map(any),
+        trace_id: log.trace_id.map(Vec::from).unwrap_or_default(),
+        span_id: log.span_id.map(Vec::from).unwrap_or_default(),
+        event_name: log.event_name.to_owned(),
+        ..bare(&log.common, now)
+    }
+}
+
+pub(super) fn plain(plain: &Plain<'_>, now: u64) -> LogRecord {
+    let mut record = bare(&plain.common, now);
+    record.event_name = plain.name.to_owned();
+    record.body = match plain.body {
+        PlainBody::None => None,
+        PlainBody::Text(body) => Some(text(body)),
+        PlainBody::Bytes(bytes) => Some(AnyValue { value: Some(Any::BytesValue(bytes.to_vec())) }),
+        PlainBody::Value(value) => Some(any(value)),
+    };
+    let mut more = vec![pair("perfring.type", int(plain.kind.into()))];
+    more.extend(plain.fault.as_ref().map(|fault| pair("perfring.fault", text(fault.clone()))));
+    record.attributes.extend(more);
+    record
+}
+
+/// Returns a span with the fields of its start.
+pub(super) fn span(start: &SpanStart<'_>) -> Span {
+    Span {
+        trace_id: start.trace_id.to_vec(),
+        span_id: start.span_id.to_vec(),
+        parent_span_id: start.parent_span_id.map(Vec::from).unwrap_or_default(),
+        name: start.name.unwrap_or_default().to_owned(),
+        kind: start.kind.unwrap_or_default().into(),
+        start_time_unix_nano: start.common.time.unwrap_or_default(),
+        attributes: attributes(&start.common.attributes),
+        dropped_attributes_count: count(start.common.truncated),
+        links: start.link.map(|(trace, span)| link(trace, span)).into_iter().collect(),
+        ..Span::default()
+    }
+}
+
+fn link(trace: [u8; 16], span: [u8; 8]) -> Link {
+    Link { trace_id: trace.to_vec(), span_id: span.to_vec(), ..Link::default() }
+}
+
+/// Extends a span; fields that are not set stay.
+pub(super) fn extend(span: &mut Span, more: Span) {
+    if !more.name.is_empty() {
+        span.name = more.name;
+        span.start_time_unix_nano = more.start_time_unix_nano;
+    }
+    if span.parent_span_id.is_empty() {
+        span.parent_span_id = more.parent_span_id;
+    }
+    if more.kind != 0 {
+        span.kind = more.kind;
+    }
+    replace(&mut span.attributes, more.attributes);
+    span.dropped_attributes_count =
+        span.dropped_attributes_count.saturating_add(more.dropped_attributes_count);
+    span.links.extend(more.links);
+}
+
+/// Sets a span's end.
+pub(super) fn end(span: &mut Span, end: &SpanEnd<'_>, now: u64) {
+    let at = end.common.time.unwrap_or(now);
+    span.end_time_unix_nano = at;
+    if span.name.is_empty() {
+        span.name = end.name.to_owned();
+    }
+    if span.parent_span_id.is_empty() {
+        span.parent_span_id = end.parent_span_id.map(Vec::from).unwrap_or_default();
+    }
+    if span.start_time_unix_nano == 0 {
+        span.start_time_unix_nano = at.saturating_sub(end.duration.unwrap_or_default());
+    }
+    if let Some(code) = end.status_code {
+        span.status = Some(Status { code: code.into(), message: end.status_message.to_owned() });
+    }
+    replace(&mut span.attributes, attributes(&end.common.attributes));
+    span.dropped_attributes_count =
+        span.dropped_attributes_count.saturating_add(count(end.common.truncated));
+}
+
+/// Marks a span whose end is unknown.
+pub(super) fn unfinished(span: &mut Span, at: u64, why: &str) {
+    span.end_time_unix_nano = at.max(span.start_time_unix_nano);
+    span.attributes.push(pair("perfring.span.end", text("missing")));
+    span.status = Some(Status { code: status::StatusCode::Error.into(), message: why.to_owned() });
+}
+
+pub(super) fn number(value: Number) -> number_data_point::Value {
+    match value {
+        Number::Int(value) => number_data_point::Value::AsInt(value),
+        Number::Double(value) => number_data_point::Value::AsDouble(value),
+    }
+}
+
+pub(super) fn buckets(of: Buckets) -> HistogramDataPoint {
+    HistogramDataPoint {
+        count: of.count,
+        sum: of.sum,
+        bucket_counts: of.buckets,
+        explicit_bounds: of.bounds,
+        min: of.min,
+        max: of.max,
+        ..HistogramDataPoint::default()
+    }
+}

@@ -1,0 +1,371 @@
+//! An endpoint for metrics that Prometheus scrapes.
+//!
+//! | of a ring | becomes |
+//! |---|---|
+//! | a sum that only grows | a counter: over all processes of a ring name, including ended ones. It never goes back when a process restarts |
+//! | a gauge | a gauge: the newest sample |
+//! | a histogram | a histogram: counts and measurements of all processes; measurements are sorted into [`Options::buckets`] |
+//! | a loss | counts in `perfring_lost_records_total` and `perfring_lost_bytes_total` by `ring` and `cause` |
+//! | a resource | `target_info` with its attributes, by `ring` and `process_pid` |
+//!
+//! Attributes are labels, the scope is `otel_scope_name`, the ring's name is `ring`. Names are
+//! mangled, and units added, by OpenTelemetry's rules; an attribute whose name is taken gets the
+//! prefix `exported_`, and the values of two attributes with one label are joined by `;`.
+//!
+//! Delivery is not promised: what is not scraped between two changes is not seen, and counters
+//! start at zero with this process.
+//!
+//! ```
+//! use perfring_export::Output;
+//! use perfring_export::prometheus::{Options, Prometheus};
+//! # use std::io::{Read, Write};
+//! let listen = "127.0.0.1:0".to_owned(); // any free port
+//! let prometheus = Prometheus::open("metrics", &Options { listen, ..Options::default() })?;
+//! prometheus.own().gauge("perfring.memory", "bytes in use", &[], 4096.0);
+//! # let mut page = String::new();
+//! # let mut stream = std::net::TcpStream::connect(prometheus.address())?;
+//! # stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
+//! # stream.read_to_string(&mut page)?;
+//! // curl http://127.0.0.1:PORT/metrics
+//! assert!(page.contains("\nperfring_memory 4096\n"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod figures;
+mod labels;
+mod names;
+mod series;
+mod server;
+mod state;
+mod text;
+#[cfg(feature = "tls")]
+mod tls;
+
+use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
+use crate::model::event::{Event, Loss, What};
+use crate::model::signal::{
+    Buckets, Common, DEFAULT_BOUNDS, Histogram, HistogramData, Instrument, Signal, Temporality,
+};
+pub use figures::OwnFigures;
+use perfring_types::read::Value;
+use serde::Deserialize;
+use series::{Amount, How, LeftOut, Limits, ProcessId, Sample};
+pub use server::{Answer, Answers, Asked, Listener, Server};
+use state::Shared;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use text::{Labels, Sort};
+#[cfg(feature = "tls")]
+pub use tls::TlsFiles;
+
+/// Options of [`Prometheus`].
+///
+/// ```
+/// use perfring_export::prometheus::Options;
+/// let options: Options = toml::from_str(r#"listen = "0.0.0.0:9464""#)?;
+/// assert_eq!(options.path, "/metrics");
+/// # Ok::<(), toml::de::Error>(())
+/// ```
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Address and port. Everyone process can connect to it sees all metrics.
+    pub listen: String,
+    /// The path of the page.
+    pub path: String,
+    /// The limit from a connection to the end of its answer, ms.
+    pub timeout_ms: u64,
+    /// The limit of series: samples of more are left out, and counted.
+    pub series: usize,
+    /// The approximate limit of bytes of their names, labels and buckets.
+    pub bytes: usize,
+    /// How long the values of a removed ring are served, s.
+    pub expire_s: u64,
+    /// Whether the ring's name is a label. Without it, processes of all rings are added up.
+    pub ring_label: bool,
+    /// Whether the process id is a label, which distinguishes processes of one ring: each new
+    /// process creates new series.
+    pub pid_label: bool,
+    /// Whether resources are served, as `target_info`.
+    pub target_info: bool,
+    /// The bounds of the buckets for measurements, rising.
+    pub buckets: Vec<f64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            listen: "127.0.0.1:9464".into(),
+            path: "/metrics".into(),
+            timeout_ms: 10_000,
+            series: 10_000,
+            bytes: 64 << 20,
+            expire_s: 300,
+            ring_label: true,
+            pid_label: false,
+            target_info: true,
+            buckets: DEFAULT_BOUNDS.to_vec(),
+        }
+    }
+}
+
+/// Serves metrics to Prometheus. See the [module](self).
+#[derive(Debug)]
+pub struct Prometheus {
+    options: Options,
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    server: Option<Server>,
+    taken: u64,
+    refused: u64,
+    bytes: u64,
+    /// When a sample was last left out, and why.
+    trouble: Option<(Instant, String)>,
+}
+
+/// How long a left-out sample is reported.
+const REPORTED: Duration = Duration::from_secs(60);
+
+impl Prometheus {
+    /// Starts to listen and serve.
+    ///
+    /// # Errors
+    /// It cannot listen on that address, or the options are invalid.
+    pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
+        let fault = |sentence: String| OutputError::new(name, sentence);
+        let listen = &options.listen;
+        let listener = TcpListener::bind(listen).map_err(|bad| {
+            let advice = match bad.kind() {
+                std::io::ErrorKind::AddrInUse => {
+                    "another process listens on it: set another port in `listen`"
+                }
+                std::io::ErrorKind::PermissionDenied => {
+                    "ports below 1024 need privileges: set another in `listen`"
+                }
+                _ => "set `listen` to an address of this machine and a port, like 127.0.0.1:9464",
+            };
+            fault(format!("cannot listen on {listen:?}: {bad}; {advice}"))
+        })?;
+        let path = options.path.clone();
+        if !path.starts_with('/') {
+            return Err(fault(format!("the path {path:?} must begin with /")));
+        }
+        let rising = options.buckets.windows(2).all(|pair| pair[0] < pair[1]);
+        if !rising || !options.buckets.iter().all(|bound| bound.is_finite()) {
+            return Err(fault("the bounds in `buckets` must be rising numbers".into()));
+        }
+        let limits = Limits {
+            series: options.series,
+            bytes: options.bytes,
+            expire: Duration::from_secs(options.expire_s),
+        };
+        let shared = Arc::new(Shared::new(limits, options.target_info));
+        let failed = |bad: std::io::Error| fault(format!("cannot serve on {listen:?}: {bad}"));
+        let address = listener.local_addr().map_err(failed)?;
+        let timeout = Duration::from_millis(options.timeout_ms.max(1));
+        let page = Arc::clone(&shared);
+        let answers = Arc::new(move |asked: &Asked| match asked.path == path {
+            true => page.answer(&asked.accept),
+            false => Answer::plain(404, format!("metrics are at {path}\n")),
+        });
+        let server = Server::start("prometheus", Listener::Tcp(listener), timeout, answers)
+            .map_err(failed)?;
+        Ok(Prometheus {
+            options: options.clone(),
+            shared,
+            address,
+            server: Some(server),
+            taken: 0,
+            refused: 0,
+            bytes: 0,
+            trouble: None,
+        })
+    }
+
+    /// Returns the address that it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns a handle to serve the program's own figures beside those of rings.
+    #[must_use]
+    pub fn own(&self) -> OwnFigures {
+        self.shared.own.clone()
+    }
+
+    /// Returns the page as it is served: for `tests/fuzz`.
+    #[cfg(feature = "fuzz")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn page(&self, open_metrics: bool) -> String {
+        self.shared.page(if open_metrics { text::Format::Open } else { text::Format::Text })
+    }
+
+    fn sample(
+        &self,
+        event: &Event<'_>,
+        common: &Common<'_>,
+        what: Instrument<'_>,
+        kind: (Sort, How),
+        amount: Amount,
+    ) -> Result<(), (LeftOut, String)> {
+        let (sort, how) = kind;
+        let (is_counter, is_gauge) = (sort == Sort::Counter, sort == Sort::Gauge);
+        let name = names::metric(what.name, what.unit, is_counter, is_gauge);
+        let labels = self.labels(event, common);
+        let process: ProcessId = (event.origin.id, common.pid.unwrap_or_default());
+        let mut state = self.shared.lock();
+        // What it counts from may stand in the resource.
+        let how = match how {
+            How::Replace { start: 0, grows } => {
+                let reported =
+                    state.resources.get(process.0, process.1).and_then(|reported| reported.start);
+                How::Replace { start: reported.unwrap_or_default(), grows }
+            }
+            how => how,
+        };
+        let help = what.description;
+        let reported = name.clone();
+        let sample = Sample { name, sort, help, labels, process, how, amount };
+        state.series.add(sample, Instant::now()).map_err(|why| (why, reported))
+    }
+
+    fn labels(&self, event: &Event<'_>, common: &Common<'_>) -> Labels {
+        let mut labels: BTreeMap<String, String> = BTreeMap::new();
+        if self.options.ring_label {
+            labels.insert("ring".into(), text::value(&event.origin.name));
+        }
+        if self.options.pid_label
+            && let Some(pid) = common.pid
+        {
+            labels.insert("process_pid".into(), pid.to_string());
+        }
+        if !common.scope.is_empty() {
+            labels.insert("otel_scope_name".into(), text::value(common.scope));
+        }
+        labels::add(&mut labels, common.attributes.iter().map(|(name, value)| (*name, *value)));
+        labels.into_iter().collect()
+    }
+
+    fn record(&mut self, event: &Event<'_>, signal: &Signal<'_>) {
+        let done = match signal {
+            Signal::Resource(resource) => {
+                self.shared.lock().resources.learn(event.origin, resource);
+                return;
+            }
+            Signal::Gauge(gauge) => {
+                let amount = Amount::Number(gauge.value.as_f64());
+                self.sample(event, &gauge.common, gauge.what, (Sort::Gauge, How::Set), amount)
+            }
+            Signal::Sum(sum) => {
+                let how = How::of(sum.temporality, sum.start, sum.monotonic);
+                let sort = if sum.monotonic { Sort::Counter } else { Sort::Gauge };
+                let amount = Amount::Number(sum.value.as_f64());
+                self.sample(event, &sum.common, sum.what, (sort, how), amount)
+            }
+            Signal::Histogram(histogram) => {
+                let Histogram { common, what, temporality, start, data } = histogram;
+                let buckets = match data {
+                    HistogramData::One(value) => Buckets::one(*value, &self.options.buckets),
+                    HistogramData::State(buckets) => buckets.clone(),
+                };
+                let how = How::of(*temporality, *start, true);
+                let kind = (Sort::Histogram, how);
+                self.sample(event, common, *what, kind, Amount::Buckets(buckets))
+            }
+            _ => return,
+        };
+        if let Err((why, name)) = done {
+            self.refused += 1;
+            let why = match why {
+                LeftOut::TooMany => format!(
+                    "there are {} series already; keep what differs for each request out of \
+                     attributes, or make `series` or `bytes` greater",
+                    self.shared.lock().series.figures.series
+                ),
+                LeftOut::NameTaken => "an instrument of another kind has that name".into(),
+                LeftOut::OtherBounds => "its buckets have other bounds than before".into(),
+            };
+            let why = format!("a sample of {name} is left out: {why}");
+            self.trouble = Some((Instant::now(), why));
+        }
+    }
+
+    fn lost(&self, event: &Event<'_>, loss: &Loss) {
+        let cause = Value::Str(loss.cause.name().into());
+        let ring = Value::Str(event.origin.name.clone());
+        let mut attributes = vec![("cause", &cause)];
+        if !self.options.ring_label {
+            attributes.push(("ring", &ring));
+        }
+        let common = Common { attributes, ..Common::default() };
+        let how = How::of(Temporality::Delta, None, true);
+        for (name, value) in
+            [("perfring.lost_records", loss.records), ("perfring.lost_bytes", loss.bytes)]
+        {
+            let description = "what the ring lost before it could be read";
+            let what = Instrument { name, unit: "", description };
+            let amount = Amount::Number(value as f64);
+            // Without room for it, it is counted as left out.
+            let _ = self.sample(event, &common, what, (Sort::Counter, how), amount);
+        }
+    }
+}
+
+impl Output for Prometheus {
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        match &event.what {
+            What::Began => {
+                let name = event.origin.name.clone();
+                self.shared.lock().rings.insert(event.origin.id, name);
+            }
+            What::Record(record) => {
+                self.taken += 1;
+                self.bytes += record.bytes.len() as u64;
+                self.record(event, &Signal::of(record));
+            }
+            What::Lost(loss) => self.lost(event, loss),
+            What::Ended => {
+                let mut state = self.shared.lock();
+                state.series.ring_ended(event.origin.id, Instant::now());
+                state.resources.forget(event.origin.id);
+                state.rings.remove(&event.origin.id);
+            }
+        }
+        Ok(Took::Yes)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        self.shared.lock().series.expire(Instant::now());
+        Ok(())
+    }
+
+    fn undelivered(&mut self) -> Option<u64> {
+        None
+    }
+
+    fn close(&mut self, _deadline: Instant) -> Result<(), OutputError> {
+        self.server = None;
+        Ok(())
+    }
+
+    fn figures(&self) -> Figures {
+        let trouble = self.trouble.as_ref().filter(|(at, _)| at.elapsed() < REPORTED);
+        Figures {
+            taken: self.taken,
+            delivered: self.taken - self.refused,
+            bytes: self.bytes,
+            retries: 0,
+            refused: self.refused,
+            refused_by: Vec::new(),
+            trouble: trouble.map(|(_, why)| why.clone()),
+        }
+    }
+
+    fn own(&self) -> Option<Box<dyn Own>> {
+        Some(Box::new(self.own()))
+    }
+}

@@ -1,0 +1,104 @@
+//! What is served: figures of rings, of their processes, and of this output.
+
+use super::figures::OwnFigures;
+use super::labels;
+use super::series::{Limits, Series};
+use super::server::Answer;
+use super::text::{self, Format, Labels, Page, Sort};
+use crate::model::signal::Resources;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// The prefix of this output's own figures.
+const OWN: &str = "perfring_prometheus_";
+const TARGET: &str = "target_info";
+
+/// The state of the serving thread.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    pub(super) own: OwnFigures,
+    scrapes: AtomicU64,
+    target_info: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) series: Series,
+    pub(super) resources: Resources,
+    /// Names of present rings.
+    pub(super) rings: HashMap<u32, String>,
+}
+
+impl Shared {
+    pub(super) fn new(limits: Limits, target_info: bool) -> Self {
+        let series = Series::new(limits);
+        let state = State { series, resources: Resources::default(), rings: HashMap::new() };
+        let scrapes = AtomicU64::new(0);
+        Shared { state: Mutex::new(state), own: OwnFigures::default(), scrapes, target_info }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner) // consistent after a panic
+    }
+
+    /// Returns the page in the format that a client prefers.
+    pub(super) fn answer(&self, accept: &str) -> Answer {
+        let format = Format::of(accept);
+        Answer { status: 200, content_type: format.content_type(), text: self.page(format) }
+    }
+
+    pub(super) fn page(&self, format: Format) -> String {
+        let scrapes = self.scrapes.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut page = Page::new(format);
+        let mut state = self.lock();
+        state.series.expire(Instant::now());
+        state
+            .series
+            .write(&mut page, |name| self.own.has(name) || name.starts_with(OWN) || name == TARGET);
+        if self.target_info {
+            state.targets(&mut page);
+        }
+        let figures = state.series.figures;
+        drop(state);
+        let name = format!("{OWN}series");
+        page.family(&name, Sort::Gauge, "series from rings");
+        page.sample(&name, &Labels::new(), None, figures.series as f64);
+        let name = format!("{OWN}left_out_samples_total");
+        page.family(&name, Sort::Counter, "samples that are in no series");
+        for (reason, value) in [("other_kind", figures.other), ("too_many", figures.too_many)] {
+            let labels = vec![("reason".to_owned(), reason.to_owned())];
+            page.sample(&name, &labels, None, value as f64);
+        }
+        let name = format!("{OWN}scrapes_total");
+        page.family(&name, Sort::Counter, "requests for this page");
+        page.sample(&name, &Labels::new(), None, scrapes as f64);
+        self.own.write(&mut page);
+        page.finish()
+    }
+}
+
+impl State {
+    /// `target_info`.
+    fn targets(&self, page: &mut Page) {
+        let mut lines: BTreeMap<Labels, ()> = BTreeMap::new();
+        for (ring, pid, reported) in self.resources.iter() {
+            let Some(ring) = self.rings.get(&ring) else { continue };
+            let mut labels = BTreeMap::new();
+            labels.insert("ring".to_owned(), text::value(ring));
+            labels.insert("process_pid".to_owned(), pid.to_string());
+            let own = |name: &str| name == "process.pid" || name == "perfring.ring.name";
+            let attributes = reported.attributes.iter().filter(|(name, _)| !own(name));
+            labels::add(&mut labels, attributes.map(|(name, value)| (&**name, value)));
+            lines.insert(labels.into_iter().collect(), ());
+        }
+        if !lines.is_empty() {
+            page.family(TARGET, Sort::Gauge, "attributes of the processes");
+            for labels in lines.keys() {
+                page.sample(TARGET, labels, None, 1.0);
+            }
+        }
+    }
+}

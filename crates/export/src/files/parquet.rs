@@ -1,0 +1,476 @@
+//! Parquet files, for pandas, polars, DuckDB and Spark.
+
+mod columns;
+mod slot;
+mod table;
+
+use crate::delivery::draft::{Draft, directory, trouble};
+use crate::delivery::output::{Figures, Output, OutputError, Took};
+use crate::model::event::{Event, Loss, Origin, Rec, What};
+use ::parquet::errors::ParquetError;
+use columns::{Column, Of};
+use perfring_types::read::Value;
+use serde::Deserialize;
+use slot::Slot;
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::time::Instant;
+use table::Table;
+
+/// The limit of open files; to open one more, the least recently used is finished.
+const OPEN: usize = 128;
+/// The limit of rows in a row group.
+const GROUP: usize = 128 << 10;
+
+/// The columns of all records.
+const COMMON: [(&str, Of); 8] = [
+    ("time", Of::Time),
+    ("boottime", Of::Unsigned),
+    ("ring", Of::Text),
+    ("ring_uuid", Of::Text),
+    ("pos", Of::Unsigned),
+    ("late", Of::Unsigned),
+    ("type", Of::Int(32, false)),
+    ("type_name", Of::Text),
+];
+/// The columns of losses.
+const LOSS: [(&str, Of); 8] = [
+    ("time", Of::Time),
+    ("boottime", Of::Unsigned),
+    ("ring", Of::Text),
+    ("ring_uuid", Of::Text),
+    ("pos", Of::Unsigned),
+    ("cause", Of::Text),
+    ("records", Of::Unsigned),
+    ("bytes", Of::Unsigned),
+];
+
+/// The slots of the two special files.
+const LOSSES: usize = 0;
+const UNTYPED: usize = 1;
+
+/// Options of a [`Parquet`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParquetOptions {
+    /// The directory of the files.
+    pub path: PathBuf,
+    /// Whether existing Parquet files may be removed. Default no.
+    #[serde(default)]
+    pub overwrite: bool,
+    /// Bytes of rows that may wait in memory, of all files together. Default 64 MiB.
+    #[serde(default = "memory")]
+    pub memory: usize,
+    /// Rows after which a file is finished and the next one, `TYPE-2.parquet`, is started; 0 for
+    /// never. Rows of an unfinished file are lost in a crash, and not delivered yet. Default 0.
+    #[serde(default)]
+    pub rows: u64,
+}
+
+const fn memory() -> usize {
+    64 << 20
+}
+
+impl ParquetOptions {
+    /// Creates options with all defaults.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        ParquetOptions { path: path.into(), overwrite: false, memory: memory(), rows: 0 }
+    }
+}
+
+/// Writes a directory of Parquet files: one for each type of record, and `losses.parquet`.
+///
+/// A type's file has the columns `time` (UTC), `boottime` (ns, the timestamp), `ring`, `ring_uuid`,
+/// `pos`, `late` (ns), `type`, `type_name`, and one for each field: so `df.took` is a request's.
+///
+/// | a field | its column |
+/// |---|---|
+/// | numbers, truth values, text, bytes | the same; 128-bit numbers and characters are text |
+/// | an enumeration | text: the value's name |
+/// | a struct | columns `at.x`, `at.y` |
+/// | a list or an array of those that are not structs | a list |
+/// | an option | may be null, as all are |
+/// | anything else | text: JSON |
+///
+/// A field with the name of one of those columns is renamed, as `field.time`. For tagged and JSON
+/// records, whose fields may differ, the first 1024 determine the columns; a later value that does
+/// not fit is in the column `more`, as a JSON object. Types of one name share a file if they have
+/// the same columns. Records without a type, or that do not match it, are in `untyped.parquet`,
+/// with their bytes. `losses.parquet` has `time`, `boottime`, `ring`, `ring_uuid`, `pos`, `cause`,
+/// `records`, `bytes`.
+///
+/// Files get their names when they are finished, and cannot be read before: a crash or `kill -9`
+/// loses an unfinished file. So its rows count as delivered when it is finished, by `rows` or at
+/// the end, and until then an output that promises delivery holds their records in the rings, as
+/// far as they have room. For more than a ring holds, use best-effort delivery (`best_effort`), or
+/// make a recording and `perfring export` it.
+///
+/// ```
+/// use perfring_export::{Output, Parquet, ParquetOptions};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("requests");
+/// let mut files = Parquet::open("parquet", &ParquetOptions::new(&path))?;
+/// // files.take(&event)? for each event
+/// files.close(std::time::Instant::now())?; // now: pandas.read_parquet("requests/shop.Request.parquet")
+/// # assert!(path.join("losses.parquet").exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Parquet {
+    output: String,
+    options: ParquetOptions,
+    slots: Vec<Slot>,
+    /// By ring and type.
+    known: HashMap<(u32, u32), usize>,
+    /// By the type's name, and its columns if they are fixed.
+    by_shape: HashMap<(String, Option<Vec<Column>>), usize>,
+    /// How often a name was used for a type's files.
+    names: HashMap<String, u32>,
+    open: usize,
+    waiting: usize,
+    /// Files that are complete, except for what the disk has no room for.
+    ending: VecDeque<Ending>,
+    finished_bytes: u64,
+    figures: Figures,
+}
+
+/// A file that is not on the disk yet.
+#[derive(Debug)]
+struct Ending {
+    draft: Draft,
+    records: u64,
+    oldest: Option<u64>,
+}
+
+impl Parquet {
+    /// Creates the directory.
+    ///
+    /// # Errors
+    /// [`OutputError`], if it exists and is not empty, or cannot be created.
+    pub fn open(name: &str, options: &ParquetOptions) -> Result<Self, OutputError> {
+        let ours = |name: &str| name.ends_with(".parquet") || name.ends_with(".part");
+        directory(name, &options.path, options.overwrite, ours)?;
+        let untyped = vec![Column::new("damage", Of::Text), Column::new("payload", Of::Bytes)];
+        let untyped = untyped.into_iter().enumerate();
+        let untyped = untyped.map(|(at, column)| Column { path: vec![at], ..column }).collect();
+        let slots = vec![
+            Slot::new("losses".into(), &LOSS, Some(Vec::new())),
+            Slot::new("untyped".into(), &COMMON, Some(untyped)),
+        ];
+        Ok(Parquet {
+            output: name.into(),
+            options: options.clone(),
+            slots,
+            known: HashMap::new(),
+            by_shape: HashMap::new(),
+            names: [("losses".into(), 1), ("untyped".into(), 1)].into(),
+            open: 0,
+            waiting: 0,
+            ending: VecDeque::new(),
+            finished_bytes: 0,
+            figures: Figures::default(),
+        })
+    }
+
+    /// Returns the slot of a record's type.
+    fn slot(&mut self, origin: &Origin, record: &Rec<'_>) -> usize {
+        let (Some(kind), Some(Ok(_))) = (record.kind_of(), record.value()) else { return UNTYPED };
+        if let Some(at) = self.known.get(&(origin.id, record.kind)) {
+            return *at;
+        }
+        let key = (kind.name.clone(), columns::of_type(kind));
+        let at = match self.by_shape.get(&key) {
+            Some(at) => *at,
+            None => {
+                let odd = |c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '-' | '_');
+                let mut name: String = kind.name.replace(odd, "_").chars().take(100).collect();
+                name = name.trim_start_matches('.').to_owned();
+                let count = self.names.entry(name.to_ascii_lowercase()).or_default();
+                *count += 1;
+                if *count > 1 || name.is_empty() {
+                    name = format!("{name}~{count}");
+                }
+                self.slots.push(Slot::new(name, &COMMON, key.1.clone()));
+                self.by_shape.insert(key, self.slots.len() - 1);
+                self.slots.len() - 1
+            }
+        };
+        self.known.insert((origin.id, record.kind), at);
+        at
+    }
+
+    fn add(
+        &mut self,
+        at: usize,
+        common_cells: Vec<Value>,
+        value: Cow<'_, Value>,
+        bytes: usize,
+        seq: u64,
+    ) -> Result<(), OutputError> {
+        let common = if at == LOSSES { &LOSS } else { &COMMON };
+        let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
+        slot.used = seq;
+        if slot.columns().is_none() {
+            self.waiting += bytes;
+            slot.early_oldest.get_or_insert(seq);
+            if slot.keep((common_cells, value.into_owned()), bytes) {
+                self.found(at, common)?;
+            }
+        } else {
+            self.start(at)?;
+            self.add_to_open(at, &common_cells, &value, seq)?;
+        }
+        while self.waiting > self.options.memory {
+            let largest = (0..self.slots.len()).max_by_key(|at| self.held(*at));
+            match largest.filter(|at| self.held(*at) > 0) {
+                Some(at) => self.spill(at)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes that wait for one file.
+    fn held(&self, at: usize) -> usize {
+        self.slots
+            .get(at)
+            .map_or(0, |slot| slot.early_bytes + slot.table.as_ref().map_or(0, |table| table.bytes))
+    }
+
+    /// Writes the rows that wait for one file.
+    fn spill(&mut self, at: usize) -> Result<(), OutputError> {
+        let Some(slot) = self.slots.get(at) else { return Ok(()) };
+        if slot.is_early() {
+            return self.found(at, &COMMON).and_then(|()| self.spill(at));
+        }
+        self.waiting -= self.held(at).min(self.waiting);
+        match self.slots.get_mut(at).and_then(|slot| slot.table.as_mut()) {
+            Some(table) => table.write().map_err(|error| self.trouble(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Determines the columns, and writes the kept rows.
+    fn found(&mut self, at: usize, common: &[(&str, Of)]) -> Result<(), OutputError> {
+        let held = self.held(at);
+        let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
+        let seq = slot.early_oldest.unwrap_or_default();
+        let rows = slot.find(common);
+        self.waiting -= held.min(self.waiting);
+        for (common, value) in &rows {
+            self.start(at)?; // a previous row may have finished the file
+            self.add_to_open(at, common, value, seq)?;
+        }
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.early_oldest = None;
+        }
+        Ok(())
+    }
+
+    fn add_to_open(
+        &mut self,
+        at: usize,
+        common: &[Value],
+        value: &Value,
+        seq: u64,
+    ) -> Result<(), OutputError> {
+        let rows = self.options.rows;
+        let before = self.held(at);
+        let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
+        slot.add(common, value);
+        slot.oldest.get_or_insert(seq);
+        slot.unfinished += u64::from(at != LOSSES);
+        let table = slot.table.as_ref();
+        let (waiting, all) = table.map_or((0, 0), |table| (table.waiting, table.written));
+        self.waiting += self.held(at) - before;
+        if rows > 0 && all + waiting as u64 >= rows {
+            return self.finish(at);
+        }
+        if waiting >= GROUP { self.spill(at) } else { Ok(()) }
+    }
+
+    /// Opens a type's next file, unless one is open.
+    fn start(&mut self, at: usize) -> Result<(), OutputError> {
+        if self.slots.get(at).is_none_or(|slot| slot.table.is_some()) {
+            return Ok(());
+        }
+        if self.open >= OPEN {
+            let open = self.slots.iter().enumerate().filter(|(_, slot)| slot.table.is_some());
+            let oldest = open.min_by_key(|(_, slot)| slot.used).map(|(at, _)| at);
+            oldest.map_or(Ok(()), |oldest| self.finish(oldest))?;
+        }
+        let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
+        let name = match slot.files {
+            0 => format!("{}.parquet", slot.name),
+            files => format!("{}-{}.parquet", slot.name, u64::from(files) + 1),
+        };
+        let columns = slot.columns().unwrap_or_default().to_vec();
+        let draft = Draft::beside(&self.output, &self.options.path.join(name), true)?;
+        let table = Table::new(draft, columns);
+        let table = table.map_err(|error| trouble_of(&self.output, &self.options, &error))?;
+        slot.table = Some(table);
+        self.open += 1;
+        Ok(())
+    }
+
+    /// Finishes a type's open file.
+    fn finish(&mut self, at: usize) -> Result<(), OutputError> {
+        let held = self.held(at);
+        let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
+        let Some(table) = slot.table.take() else { return Ok(()) };
+        slot.files += 1;
+        self.open -= 1;
+        self.waiting -= held.min(self.waiting);
+        let (records, oldest) = (std::mem::take(&mut slot.unfinished), slot.oldest.take());
+        let draft = table.close().map_err(|error| self.trouble(&error))?;
+        self.ending.push_back(Ending { draft, records, oldest });
+        self.end().map(|_| ())
+    }
+
+    /// Finishes the files that are complete. Returns whether there is none left.
+    fn end(&mut self) -> Result<bool, OutputError> {
+        while let Some(ending) = self.ending.front_mut() {
+            if !ending.draft.flush()? {
+                return Ok(false);
+            }
+            ending.draft.finish(Instant::now())?;
+            self.figures.delivered += ending.records;
+            self.figures.retries += ending.draft.retries;
+            self.finished_bytes += ending.draft.written;
+            self.figures.bytes = self.finished_bytes;
+            self.ending.pop_front();
+        }
+        Ok(true)
+    }
+
+    /// Returns whether a file waits for room on the disk.
+    fn is_busy(&mut self) -> Result<bool, OutputError> {
+        if !self.end()? {
+            return Ok(true);
+        }
+        for table in self.slots.iter_mut().filter_map(|slot| slot.table.as_mut()) {
+            if table.draft().is_busy()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn trouble(&self, error: &ParquetError) -> OutputError {
+        trouble_of(&self.output, &self.options, error)
+    }
+
+    fn record(&mut self, event: &Event<'_>, record: &Rec<'_>) -> Result<(), OutputError> {
+        let origin = event.origin;
+        let at = self.slot(origin, record);
+        let kind = record.kind_of();
+        let common = vec![
+            number(record.wall),
+            number(record.time),
+            Value::Str(origin.name.clone()),
+            Value::Str(origin.uuid_text()),
+            Value::U64(record.pos),
+            Value::U64(record.late),
+            Value::U64(record.kind.into()),
+            kind.map_or(Value::Null, |kind| Value::Str(kind.name.clone())),
+        ];
+        let value = match record.value() {
+            Some(Ok(value)) => Cow::Borrowed(value),
+            other => {
+                let damage = match other {
+                    Some(Err(bad)) => Value::Str(bad.to_string()),
+                    _ => Value::Null,
+                };
+                let payload = Value::Bytes(record.bytes.to_vec());
+                let fields = vec![("damage".into(), damage), ("payload".into(), payload)];
+                Cow::Owned(Value::Struct(fields))
+            }
+        };
+        self.add(at, common, value, 512 + 8 * record.bytes.len(), event.seq)
+    }
+
+    fn loss(&mut self, event: &Event<'_>, loss: &Loss) -> Result<(), OutputError> {
+        let row = vec![
+            number(loss.wall),
+            number(loss.time),
+            Value::Str(event.origin.name.clone()),
+            Value::Str(event.origin.uuid_text()),
+            Value::U64(loss.pos),
+            Value::Str(loss.cause.name().into()),
+            Value::U64(loss.records),
+            Value::U64(loss.bytes),
+        ];
+        self.add(LOSSES, row, Cow::Owned(Value::Null), 512, event.seq)
+    }
+}
+
+fn number(number: Option<u64>) -> Value {
+    number.map_or(Value::Null, Value::U64)
+}
+
+/// Converts an error, or the error of the file beneath it.
+fn trouble_of(output: &str, options: &ParquetOptions, error: &ParquetError) -> OutputError {
+    if let ParquetError::External(inner) = error
+        && let Some(inner) = inner.downcast_ref::<io::Error>()
+    {
+        return trouble(output, "write in", &options.path, inner);
+    }
+    let path = options.path.display();
+    OutputError::new(output, format!("cannot write in {path}: {error}"))
+}
+
+impl Output for Parquet {
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        if self.is_busy()? {
+            return Ok(Took::Busy);
+        }
+        match &event.what {
+            What::Record(record) => {
+                self.figures.taken += 1;
+                self.record(event, record)?;
+            }
+            What::Lost(loss) => self.loss(event, loss)?,
+            What::Ended => self.known.retain(|(ring, _), _| *ring != event.origin.id),
+            What::Began => {}
+        }
+        Ok(Took::Yes)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        self.end().map(|_| ()) // row groups of a few rows are useless
+    }
+
+    fn undelivered(&mut self) -> Option<u64> {
+        let ending = self.ending.iter().filter_map(|ending| ending.oldest);
+        let slots = self.slots.iter().flat_map(|slot| [slot.oldest, slot.early_oldest]).flatten();
+        slots.chain(ending).min()
+    }
+
+    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        for at in 0..self.slots.len() {
+            let slot = self.slots.get(at);
+            if slot.is_some_and(Slot::is_early) {
+                self.found(at, &COMMON)?;
+            } else if at == LOSSES && slot.is_some_and(|slot| slot.files == 0) {
+                self.start(at)?; // also without any rows
+            }
+            self.finish(at)?;
+        }
+        while let Some(ending) = self.ending.front_mut() {
+            ending.draft.flush_until(deadline)?;
+            self.end()?;
+        }
+        Ok(())
+    }
+
+    fn figures(&self) -> Figures {
+        let mut figures = self.figures.clone();
+        let open = self.slots.iter().filter_map(|slot| slot.table.as_ref()).map(Table::written_to);
+        let drafts = self.ending.iter().map(|ending| &ending.draft).chain(open);
+        drafts.for_each(|draft| draft.report(&mut figures));
+        figures
+    }
+}

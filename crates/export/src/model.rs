@@ -1,0 +1,7 @@
+//! What is exported.
+
+pub(crate) mod event;
+pub(crate) mod mangle;
+pub(crate) mod shapes;
+pub mod signal;
+pub(crate) mod timeline;

@@ -1,0 +1,236 @@
+//! All outputs by name: one entry for each, which is all that others know of it.
+
+use crate::delivery::output::{Output, OutputError};
+use crate::delivery::replace::{free_path, numbered};
+use crate::engines::null::Null;
+use crate::files::ctf::{Ctf, CtfOptions};
+use crate::files::json::JsonLines;
+use crate::files::perf_data::{PerfData, PerfDataOptions};
+use crate::files::perfetto::{Perfetto, PerfettoOptions};
+use crate::files::recording::{self, Recording};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// A kind of output.
+#[derive(Debug)]
+pub struct Kind {
+    /// Its name, as in `type = "json"`.
+    pub name: &'static str,
+    /// Whether this build has it: otherwise a feature of its name is off.
+    pub is_here: bool,
+    /// The option that says where it writes to, which a flag gives after a colon; `None` if it has
+    /// no options.
+    pub first: Option<&'static str>,
+    /// What that option names.
+    pub place: Place,
+    /// What it is, in a line of help.
+    pub about: &'static str,
+    /// How to open what it wrote, where `{}` stands for the path.
+    pub reader: Option<&'static str>,
+    /// When a record counts as delivered.
+    pub delivered: &'static str,
+}
+
+/// Where an output writes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere.
+    Nothing,
+    /// It has an address, and is asked.
+    Listens,
+    /// An address.
+    Address,
+    /// A list of addresses.
+    Addresses,
+    /// A file, or stdout as `-`, which is the default.
+    Stream,
+    /// A file.
+    File,
+    /// A directory of its own.
+    Directory,
+}
+
+/// Opens an output of this name, any number of times.
+pub type Opener = Rc<dyn Fn(&str) -> Result<Box<dyn Output>, OutputError>>;
+
+/// The options of an output, as a file or flags have them.
+pub trait ReadOptions {
+    /// Why they are no options of this output.
+    type Error;
+
+    /// Parses them.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    fn read<T: DeserializeOwned>(self) -> Result<T, Self::Error>;
+}
+
+/// When a record of most outputs counts as delivered.
+pub const DELIVERED: &str = "records leave their rings once it has delivered them";
+
+/// Makes the list of kinds and the function that opens them of one list.
+macro_rules! kinds {
+    ($(
+        $name:literal $(with $feature:literal)?, $first:expr, $place:ident, $about:literal,
+        $reader:expr, $delivered:expr, $open:expr;
+    )*) => {
+        /// All kinds, also those that this build does not have.
+        pub const KINDS: &[Kind] = &[$(Kind {
+            name: $name,
+            is_here: true $(&& cfg!(feature = $feature))?,
+            first: $first,
+            place: Place::$place,
+            about: $about,
+            reader: $reader,
+            delivered: $delivered,
+        }),*];
+
+        /// Parses the options of an output of this kind; `None` if this build has no such kind.
+        ///
+        /// ```
+        /// use perfring_export::registry::{self, ReadOptions};
+        /// use serde::de::DeserializeOwned;
+        /// struct Toml(&'static str);
+        /// impl ReadOptions for Toml {
+        ///     type Error = toml::de::Error;
+        ///     fn read<T: DeserializeOwned>(self) -> Result<T, Self::Error> {
+        ///         toml::from_str(self.0)
+        ///     }
+        /// }
+        /// let open = registry::opener("null", Toml("")).expect("it is in every build")?;
+        /// assert_eq!(open("nothing")?.figures().taken, 0);
+        /// assert!(registry::opener("null", Toml("path = '/'")).is_some_and(|read| read.is_err()));
+        /// assert!(registry::opener("fax", Toml("")).is_none());
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn opener<R: ReadOptions>(kind: &str, options: R) -> Option<Result<Opener, R::Error>> {
+            match kind {
+                $($(#[cfg(feature = $feature)])? $name => Some(of(options, $open)),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+kinds! {
+    "json", Some("path"), Stream, "JSON lines: an object for each record and each loss",
+        Some("each line of {} is an object: `jq . {}`"), DELIVERED, JsonLines::open;
+    "perfetto", Some("path"), File, "A trace for https://ui.perfetto.dev",
+        Some("open {} in https://ui.perfetto.dev"), DELIVERED,
+        |name, options: &PerfettoOptions| {
+            let path = beside(&options.path, options.overwrite);
+            Perfetto::open(name, &PerfettoOptions { path, ..options.clone() })
+        };
+    "ctf", Some("path"), Directory,
+        "A CTF 1.8 trace for babeltrace2 and Trace Compass: a directory",
+        Some("read it with `babeltrace2 {}`"), DELIVERED,
+        |name, options: &CtfOptions| {
+            let path = beside(&options.path, options.overwrite);
+            if path != options.path {
+                mend_all(&options.path);
+            }
+            Ctf::open(name, &CtfOptions { path, ..options.clone() })
+        };
+    "parquet" with "parquet", Some("path"), Directory,
+        "Tables for pyarrow, DuckDB and others, one for each type: a directory",
+        Some("read it with Python: `pyarrow.parquet.read_table(\"{}/TYPE.parquet\")`"),
+        // Its files are not readable before that, and it would hold all rings until the end.
+        "records leave their rings once it has taken them, and its files can be read once it is \
+         closed: a death before that loses what it took",
+        |name, options: &crate::files::parquet::ParquetOptions| {
+            let path = beside(&options.path, options.overwrite);
+            let options = crate::files::parquet::ParquetOptions { path, ..options.clone() };
+            crate::files::parquet::Parquet::open(name, &options)
+        };
+    "perf-data", Some("path"), File, "A file for `perf script` and related tools",
+        Some("read it with `perf script -i {}`"), DELIVERED,
+        |name, options: &PerfDataOptions| {
+            let path = beside(&options.path, options.overwrite);
+            PerfData::open(name, &PerfDataOptions { path, ..options.clone() })
+        };
+    "otlp" with "otlp", Some("endpoint"), Address,
+        "OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address, or unix:// \
+         and the path of its socket",
+        None, DELIVERED, crate::engines::otlp::Otlp::open;
+    "nats" with "nats", Some("servers"), Addresses,
+        "NATS JetStream. OUT is a server's address",
+        None, DELIVERED, crate::engines::nats::Nats::open;
+    "recording", Some("path"), File,
+        "A recording: a selection of another one, or what rings hold",
+        Some("read it with `perfring export {} --to json`"), DELIVERED,
+        |name, options: &recording::Options| {
+            let refuses = options.existing == recording::Existing::Refuse;
+            let path = beside(&options.path, !refuses);
+            Recording::open(name, &recording::Options { path, ..options.clone() })
+        };
+    "prometheus" with "prometheus", Some("listen"), Listens,
+        "Metrics that Prometheus asks for",
+        None, DELIVERED, crate::engines::prometheus::Prometheus::open;
+    "null", None, Nothing, "Nowhere: for measuring", None, DELIVERED,
+        |_, _: &Nothing| Ok(Null::default());
+}
+
+impl Kind {
+    /// Returns the kind of this name.
+    ///
+    /// ```
+    /// use perfring_export::registry::{Kind, Place};
+    /// assert_eq!(Kind::of("perf-data").unwrap().place, Place::File);
+    /// ```
+    #[must_use]
+    pub fn of(name: &str) -> Option<&'static Kind> {
+        KINDS.iter().find(|kind| kind.name == name)
+    }
+
+    /// Returns the kinds that this build has.
+    pub fn here() -> impl Iterator<Item = &'static Kind> {
+        KINDS.iter().filter(|kind| kind.is_here)
+    }
+
+    /// Says that this build does not have it, and where it is.
+    #[must_use]
+    pub fn missing(&self) -> String {
+        format!("this build has no {}: `cargo install perfring-cli --features full`", self.name)
+    }
+}
+
+/// No options.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+fn of<R: ReadOptions, T: DeserializeOwned + 'static, O: Output + 'static>(
+    options: R,
+    open: impl Fn(&str, &T) -> Result<O, OutputError> + 'static,
+) -> Result<Opener, R::Error> {
+    let options: T = options.read()?;
+    Ok(Rc::new(move |name| Ok(Box::new(open(name, &options)?))))
+}
+
+/// A process that is started again does not refuse the files of the last one, and goes on beside
+/// them.
+fn beside(path: &Path, overwrite: bool) -> PathBuf {
+    if overwrite { path.to_owned() } else { free_path(path) }
+}
+
+/// Ends the traces of earlier processes where they are whole.
+fn mend_all(path: &Path) {
+    // One that cannot be mended is not this process's problem.
+    let mut traces = (1..).map(|nth| if nth == 1 { path.to_owned() } else { numbered(path, nth) });
+    while traces.next().is_some_and(|trace| trace.is_dir() && Ctf::mend(&trace).is_ok()) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_named_once_and_says_where_it_writes_to() {
+        for (at, kind) in KINDS.iter().enumerate() {
+            assert!(KINDS[at + 1..].iter().all(|other| other.name != kind.name), "{}", kind.name);
+            assert_eq!(kind.first.is_none(), kind.place == Place::Nothing, "{}", kind.name);
+        }
+    }
+}
