@@ -25,13 +25,15 @@ fn every_subcommand_has_a_page_that_man_shows_without_a_warning() {
     assert!(all.len() > 15, "{all:?}");
     let mut pages = vec!["perfring".to_owned()];
     pages.extend(all.iter().filter(|name| *name != "help").map(|name| format!("perfring-{name}")));
+    let asked = ["status", "reload", "snapshot", "drain"];
+    pages.extend(asked.map(|what| format!("perfring-sidecar-{what}")));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), pages.len());
     let man = has_man();
     for page in &pages {
         let path = dir.path().join(format!("{page}.1"));
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains(&format!(".TH {page} 1")), "{page}: {}", &text[..200]);
-        let typed = page.replacen('-', " ", 1);
+        let typed = page.replace('-', " ");
         assert!(text.contains(&format!("\\fB{typed}\\fR")), "{page}: no synopsis");
         if man {
             let shown = Command::new("man")

@@ -219,11 +219,13 @@ impl Outlets {
     pub(super) fn hand_to(&mut self, at: usize, began: &mut u64, event: &mut Event<'_>) -> bool {
         let seq = &mut self.seq;
         let Some(outlet) = self.slots.get_mut(at).and_then(Option::as_mut) else { return true };
-        if !outlet.begin(at, seq, event.origin, began) || !outlet.report_losses(seq, event.origin) {
+        let is_free =
+            outlet.begin(at, seq, event.origin, began) && outlet.report_losses(seq, event.origin);
+        if !is_free && outlet.is_required() {
             return false;
         }
         event.seq = next(seq);
-        outlet.offer(event, true)
+        outlet.offer(event, is_free)
     }
 
     /// Adds an event that cannot be read once more to the losses of all outputs that are behind.
