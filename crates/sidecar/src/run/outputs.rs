@@ -18,7 +18,7 @@ pub(super) struct Outputs {
     troubles: HashMap<String, String>,
     /// Outputs that show the sidecar's own figures, by name.
     own: HashMap<String, Box<dyn Own>>,
-    /// The endpoint that shows them.
+    /// The endpoint that shows them, in builds that have one.
     page: Option<Box<dyn Own>>,
     /// Why the sidecar cannot continue with its outputs, after a reload that failed half way.
     pub(super) broken: Option<OutputError>,

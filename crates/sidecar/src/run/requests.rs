@@ -1,11 +1,11 @@
 //! The control socket: takes requests, one a connection.
 
-use super::socket::Socket;
+use super::socket::{Socket, SocketFile};
 use crate::control::Request;
 use rustix::fs::Mode;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -22,7 +22,8 @@ const REQUEST_MAX: u64 = 4096;
 /// The socket. It is only of this process's user.
 #[derive(Debug)]
 pub(super) struct Requests {
-    socket: Socket,
+    listener: UnixListener,
+    _file: SocketFile,
     sender: Sender<Asked>,
     asked: Receiver<Asked>,
     /// Shared with each connection.
@@ -42,13 +43,14 @@ impl Requests {
     /// Listens at this path; `None` if another process does.
     pub(super) fn listen(path: &Path) -> io::Result<Option<Self>> {
         let Some(socket) = Socket::bind(path, Mode::RUSR | Mode::WUSR)? else { return Ok(None) };
+        let (listener, file) = socket.into_parts();
         let (sender, asked) = channel();
-        Ok(Some(Requests { socket, sender, asked, open: Arc::default() }))
+        Ok(Some(Requests { listener, _file: file, sender, asked, open: Arc::default() }))
     }
 
     /// Returns the next request, without waiting.
     pub(super) fn next(&self) -> Option<Asked> {
-        while let Ok((stream, _)) = self.socket.listener.accept() {
+        while let Ok((stream, _)) = self.listener.accept() {
             if Arc::strong_count(&self.open) > CONNECTIONS {
                 continue;
             }

@@ -34,6 +34,7 @@ pub(super) struct Service {
     ending: bool,
     /// Why it is not ready.
     reasons: Vec<String>,
+    #[cfg(feature = "health")]
     since: Instant,
     look: Option<Instant>,
     figures: Option<Instant>,
@@ -52,6 +53,7 @@ impl Service {
             followed: false,
             ending: false,
             reasons: vec!["it is starting".into()],
+            #[cfg(feature = "health")]
             since: Instant::now(),
             look: None,
             figures: None,

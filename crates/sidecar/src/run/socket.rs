@@ -16,7 +16,7 @@ const BACKLOG: i32 = 16;
 /// A listening socket, whose file is removed with this, if it is still its own.
 #[derive(Debug)]
 pub(super) struct Socket {
-    pub(super) listener: UnixListener,
+    listener: UnixListener,
     file: SocketFile,
 }
 
@@ -67,7 +67,6 @@ impl Socket {
     }
 
     /// Returns the listener, and what removes its file.
-    #[cfg(feature = "health")]
     pub(super) fn into_parts(self) -> (UnixListener, SocketFile) {
         (self.listener, self.file)
     }
