@@ -98,7 +98,7 @@ fn the_unit_starts_the_command_with_the_example_configuration() {
         let args = args.replace("/etc/perfring/sidecar.toml", &example);
         let args: Vec<&str> = args.split(' ').collect();
         let says = ["reads all rings in"];
-        if args == ["sidecar", "reload"] {
+        if args.starts_with(&["sidecar", "reload"]) {
             // Of the sidecar that ExecStart started, by the unit's RUNTIME_DIRECTORY.
             let done = run(&args, b"");
             assert!(done.code() == 3 && done.err().contains("/control.sock: "), "{}", done.err());

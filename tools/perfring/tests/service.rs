@@ -51,8 +51,13 @@ impl Run {
     }
 
     fn start(&self, env: &[(&str, &str)]) -> Live {
+        self.start_with(&[], env)
+    }
+
+    fn start_with(&self, args: &[&str], env: &[(&str, &str)]) -> Live {
         let said = File::options().append(true).create(true).open(self.path("said")).unwrap();
         let mut command = perfring(&["sidecar", "--config", &self.path("sidecar.toml")]);
+        command.args(args);
         command.stderr(Stdio::from(said)).envs(env.iter().copied());
         let live = Live::of(command);
         until("it answers", || self.ask("status", &[]).code() == 0);
@@ -304,7 +309,8 @@ fn requests_are_answered_with_what_came_of_them() {
     run.ring("flight", Policy::Overwrite).publish(b"last words").unwrap();
     drops.publish(b"a record").unwrap();
     let config = run.configure("");
-    let live = run.start(&[]);
+    // The flag without a path is the configuration's.
+    let live = run.start_with(&["--control"], &[]);
     let mode = fs::metadata(run.path("socket")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "{mode:o}");
     until("both are read", || {

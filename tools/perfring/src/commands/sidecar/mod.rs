@@ -120,7 +120,9 @@ impl Args {
         settings.state = self.state.clone().or(settings.state.take());
         settings.status = self.status.clone().or(settings.status.take());
         if let Some(path) = &self.control {
-            settings.control = Some(Control { path: path.clone() });
+            // Without a path, the configuration's.
+            let configured = settings.control.take().and_then(|control| control.path);
+            settings.control = Some(Control { path: path.clone().or(configured) });
         }
         config.check()?;
         Ok(config)
