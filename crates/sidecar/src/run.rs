@@ -135,6 +135,7 @@ impl Sidecar {
             outputs.add(&mut engine, output)?;
         }
         engine.set_rules(config.rules.clone());
+        engine.set_record_rules(config.record_rules.clone());
         let mut inputs = Inputs::default();
         for input in &config.inputs {
             inputs.add(input).map_err(StartError::Input)?;
@@ -389,6 +390,7 @@ impl Sidecar {
             }
         }
         self.engine.set_rules(config.rules.clone());
+        self.engine.set_record_rules(config.record_rules.clone());
         self.recorder = Recorder::default();
         self.config = config;
         say("the configuration was reloaded");

@@ -1,14 +1,16 @@
-//! An output with its delivery guarantee, its filter, and the losses still to be reported to it.
+//! An output with its delivery guarantee, its filter and rules, and the losses still to be reported to it.
 
 use super::lane::Lane;
+use super::merges::RingId;
 use super::places::Places;
+use super::record_rules::{RecordRules, RuleStatus, bytes_of};
+use super::reporting::Reporting;
 use super::ring::Rings;
 use crate::config::Delivery;
 use crate::config::filter::Filter;
-use perfring_abi::Lead;
+use crate::config::record_rule::RecordRule;
 use perfring_consumer::Cause;
 use perfring_export::{Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, What};
-use perfring_set::SourceId;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -23,6 +25,10 @@ pub(crate) struct Outlet {
     pub(crate) name: String,
     pub(crate) delivery: Delivery,
     pub(crate) filter: Filter,
+    /// What it is not given of the records that it selects.
+    pub(super) rules: RecordRules,
+    /// The losses of these rules that it is told, or was told and has not delivered.
+    reporting: Reporting,
     output: Box<dyn Output>,
     /// Events that it was not given, reported as a loss before the next event that it takes: by
     /// ring.
@@ -65,14 +71,32 @@ pub struct OutputStatus<'a> {
     pub failed: Option<&'a OutputError>,
     /// Whether it has fallen behind the others, and reads what it lacks from the rings.
     pub is_behind: bool,
+    /// The rules for it, in their order.
+    pub rules: Vec<RuleStatus>,
 }
 
 /// What it was not given of one ring.
 #[derive(Debug, Default)]
 struct Unreported {
     busy: Option<Loss>,
-    /// Losses of the ring itself among them.
-    ring: Vec<(Cause, Loss)>,
+    /// Losses of the ring itself among them, and what rules left out: one of each cause.
+    others: Vec<Loss>,
+}
+
+impl Unreported {
+    /// Adds a loss of the ring, or of a rule.
+    fn add(&mut self, loss: &Loss) {
+        match self.others.iter_mut().find(|sum| sum.cause == loss.cause) {
+            Some(sum) => {
+                *sum = Loss {
+                    records: sum.records.saturating_add(loss.records),
+                    bytes: sum.bytes.saturating_add(loss.bytes),
+                    ..*loss
+                };
+            }
+            None => self.others.push(*loss),
+        }
+    }
 }
 
 impl Outlet {
@@ -86,6 +110,8 @@ impl Outlet {
             name: name.to_owned(),
             delivery,
             filter,
+            rules: RecordRules::default(),
+            reporting: Reporting::default(),
             output,
             unreported: BTreeMap::new(),
             failed: None,
@@ -112,6 +138,12 @@ impl Outlet {
             return true;
         }
         if !self.ahead.is_empty() && self.was_given(event) {
+            return true;
+        }
+        if let What::Record(record) = &event.what
+            && !self.rules.is_empty()
+            && self.rules.leaves_out(event, record)
+        {
             return true;
         }
         // A loss to be reported for the ring comes first.
@@ -186,6 +218,7 @@ impl Outlet {
 
     /// Reports that a ring has ended, after all losses of it. Returns whether that was taken.
     pub(crate) fn end(&mut self, seq: &mut u64, origin: &Origin) -> bool {
+        self.report_left_out_of(origin.id);
         self.report_losses(seq, origin)
             && self.take(&Event { seq: next(seq), origin, what: What::Ended }) == Took::Yes
     }
@@ -195,8 +228,7 @@ impl Outlet {
         let unreported = self.unreported.entry(event.origin.id).or_default();
         match &event.what {
             What::Record(record) => {
-                let lead = Lead::of(record.time.is_some(), record.writer.is_some()).len() as u64;
-                let bytes = (8 + lead + record.bytes.len() as u64).next_multiple_of(8);
+                let bytes = bytes_of(record);
                 self.dropped.records += 1;
                 self.dropped.bytes += bytes;
                 let cause = LossCause::Busy;
@@ -210,17 +242,7 @@ impl Outlet {
                 (busy.time, busy.wall) = (record.time, record.wall);
             }
             What::Lost(loss) => {
-                let LossCause::Ring(cause) = loss.cause else { return };
-                match unreported.ring.iter_mut().find(|(of, _)| *of == cause) {
-                    Some((_, sum)) => {
-                        *sum = Loss {
-                            records: sum.records.saturating_add(loss.records),
-                            bytes: sum.bytes.saturating_add(loss.bytes),
-                            ..*loss
-                        };
-                    }
-                    None => unreported.ring.push((cause, *loss)),
-                }
+                unreported.add(loss);
             }
             What::Began | What::Ended => {}
         }
@@ -239,6 +261,7 @@ impl Outlet {
 
     /// Forgets a ring: losses that cannot be reported any more are only in the figures.
     pub(crate) fn forget(&mut self, id: u32) {
+        self.rules.take_of(id).for_each(drop);
         self.unreported.remove(&id);
     }
 
@@ -250,17 +273,46 @@ impl Outlet {
     /// Reports the losses of a ring. Returns whether none is left.
     pub(crate) fn report_losses(&mut self, seq: &mut u64, origin: &Origin) -> bool {
         let Some(mut unreported) = self.unreported.remove(&origin.id) else { return true };
-        while let Some(loss) = unreported.ring.last().map(|(_, loss)| *loss).or(unreported.busy) {
+        while let Some(loss) = unreported.others.last().copied().or(unreported.busy) {
             let event = Event { seq: next(seq), origin, what: What::Lost(loss) };
             if self.take(&event) == Took::Busy {
                 self.unreported.insert(origin.id, unreported);
                 return false;
             }
-            if unreported.ring.pop().is_none() {
+            if unreported.others.pop().is_none() {
                 unreported.busy = None;
             }
         }
+        if self.unreported.is_empty() {
+            self.reporting.told(*seq);
+        }
         true
+    }
+
+    /// Sets the rules, of which some are for this output.
+    pub(super) fn set_rules(&mut self, rules: &[RecordRule]) {
+        // These are by the numbers of the rules.
+        self.rules.hurry();
+        self.report_left_out();
+        self.rules.set(rules.iter().filter(|rule| rule.is_for(&self.name)));
+    }
+
+    /// Adds what rules left out to the losses to be reported, if that is due.
+    pub(super) fn report_left_out(&mut self) {
+        let since = self.rules.since();
+        for (ring, loss) in self.rules.take_due() {
+            self.unreported.entry(ring).or_default().add(&loss);
+            self.reporting.begin(since);
+        }
+    }
+
+    /// Adds what rules left out of a ring that ends.
+    fn report_left_out_of(&mut self, ring: u32) {
+        let since = self.rules.since();
+        for loss in self.rules.take_of(ring) {
+            self.unreported.entry(ring).or_default().add(&loss);
+            self.reporting.begin(since);
+        }
     }
 
     /// Passes on what the output holds back to collect more.
@@ -275,13 +327,14 @@ impl Outlet {
 
     /// Tells the output that some ring is filling up with undelivered records.
     pub(crate) fn hurry(&mut self) {
+        self.rules.hurry();
         if self.failed.is_none() && !self.closed {
             self.output.hurry();
         }
     }
 
     /// Moves its places on to what it has delivered; `coming` is the number of the next event.
-    pub(super) fn settle(&mut self, coming: u64, moved: &mut Vec<SourceId>) {
+    pub(super) fn settle(&mut self, coming: u64, moved: &mut Vec<RingId>) {
         if !self.places.is_settled() {
             let undelivered = self.undelivered().unwrap_or(coming);
             self.places.settle(undelivered, moved);
@@ -304,10 +357,9 @@ impl Outlet {
         if !self.is_required() {
             return None;
         }
-        match (self.output.undelivered(), self.pinned) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        let output = self.output.undelivered();
+        let left_out = [self.rules.since(), self.reporting.undelivered(output)];
+        [output, self.pinned].into_iter().chain(left_out).flatten().min()
     }
 
     pub(crate) fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
@@ -333,6 +385,7 @@ impl Outlet {
             dropped: self.dropped,
             failed: self.failed.as_ref(),
             is_behind: self.lane.is_some(),
+            rules: self.rules.status().collect(),
         }
     }
 }

@@ -34,6 +34,15 @@ pub(crate) fn report(own: &dyn Own, engine: &Engine) {
         count("perfring_output_retries", "Retries", figures.retries);
         count("perfring_output_refused", "Records that were refused for good", figures.refused);
         count("perfring_output_dropped", "Records that it had no room for", output.dropped.records);
+        for rule in &output.rules {
+            let labels = [("output", output.name), ("rule", rule.name)];
+            let help = "Records that a rule kept";
+            own.counter("perfring_rule_kept_records", help, &labels, rule.kept as f64);
+            let help = "Records that a rule left out";
+            own.counter("perfring_rule_left_out_records", help, &labels, rule.left_out as f64);
+            let help = "Bytes that a rule left out";
+            own.counter("perfring_rule_left_out_bytes", help, &labels, rule.left_out_bytes as f64);
+        }
         let help = "1 while something is wrong with it";
         let trouble = figures.trouble.is_some() || output.failed.is_some();
         own.gauge("perfring_output_trouble", help, &labels, f64::from(u8::from(trouble)));
