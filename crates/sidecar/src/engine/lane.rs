@@ -209,10 +209,7 @@ impl Reader {
     /// Returns the time of what is next, of what the engine has read.
     fn peek(&mut self) -> Option<u64> {
         let observer = self.observer.as_mut()?;
-        // If it was overtaken beyond that, so was the engine, which has to find out first.
-        if observer.resume_point().pos() >= self.until
-            || observer.advanced().raw().tail() > self.until
-        {
+        if observer.resume_point().pos() >= self.until {
             return None;
         }
         match observer.advanced().peek() {

@@ -4,13 +4,14 @@ use super::Engine;
 use super::checkpoint::{Run, count, note};
 use super::lane::{Lane, Taken};
 use super::merges::{Class, RingId};
+use super::outlet::Ahead;
 use super::pending::Pending;
 use super::place::Place;
 use super::places::Removed;
 use super::turn::{Turn, what_of};
 use crate::config::Delivery;
 use crate::config::filter::Filter;
-use perfring_consumer::Item;
+use perfring_consumer::{Count, Item};
 use perfring_export::{Event, Output, OutputError};
 use std::time::Instant;
 
@@ -113,7 +114,12 @@ impl Engine {
         for (id, place) in lane.places() {
             let ring = self.rings.get(&id).filter(|ring| place.saved.pos > ring.read.pos());
             if let Some(ring) = ring {
-                outlet.set_ahead(ring.shapes.origin(), place.saved.pos);
+                let (from, to) = (ring.read.saved().before, place.saved.before);
+                let count = Count {
+                    records: to.records.saturating_sub(from.records),
+                    bytes: to.bytes.saturating_sub(from.bytes),
+                };
+                outlet.set_ahead(ring.shapes.origin(), Ahead { pos: place.saved.pos, count });
             }
         }
     }

@@ -9,7 +9,7 @@ use super::ring::Rings;
 use crate::config::Delivery;
 use crate::config::filter::Filter;
 use crate::config::record_rule::RecordRule;
-use perfring_consumer::Cause;
+use perfring_consumer::{Cause, Count};
 use perfring_export::{Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, What};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -40,7 +40,7 @@ pub(crate) struct Outlet {
     /// How it gets what it lacks, while it has fallen behind.
     pub(super) lane: Option<Box<Lane>>,
     /// Up to where it was given rings already, by their numbers: its lane may go beyond the others.
-    ahead: BTreeMap<u32, u64>,
+    ahead: BTreeMap<u32, Ahead>,
     /// Its oldest undelivered event when it could not be closed: later ones stay in their rings.
     pinned: Option<u64>,
     closed: bool,
@@ -81,6 +81,23 @@ struct Unreported {
     busy: Option<Loss>,
     /// Losses of the ring itself among them, and what rules left out: one of each cause.
     others: Vec<Loss>,
+}
+
+/// What it was given of a ring beyond where the others are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead {
+    /// Up to this position,
+    pub(super) pos: u64,
+    /// so many records and bytes.
+    pub(super) count: Count,
+}
+
+impl Ahead {
+    /// Notes that others are given so much of that, too.
+    fn pass(&mut self, records: u64, bytes: u64) {
+        self.count.records = self.count.records.saturating_sub(records);
+        self.count.bytes = self.count.bytes.saturating_sub(bytes);
+    }
 }
 
 impl Unreported {
@@ -132,12 +149,17 @@ impl Outlet {
     /// is done with it: it took it, does not select it, or was busy and does not promise delivery.
     #[inline]
     pub(crate) fn offer(&mut self, event: &Event<'_>, knows: bool) -> bool {
+        if !self.ahead.is_empty() {
+            return self.offer_rest(event, knows);
+        }
+        self.offer_new(event, knows)
+    }
+
+    #[inline]
+    fn offer_new(&mut self, event: &Event<'_>, knows: bool) -> bool {
         if let What::Record(record) = &event.what
             && !self.filter.takes(record)
         {
-            return true;
-        }
-        if !self.ahead.is_empty() && self.was_given(event) {
             return true;
         }
         if let What::Record(record) = &event.what
@@ -155,24 +177,45 @@ impl Outlet {
     }
 
     /// Notes that it was given everything of a ring before this position.
-    pub(super) fn set_ahead(&mut self, origin: &Origin, pos: u64) {
-        self.ahead.insert(origin.id, pos);
+    pub(super) fn set_ahead(&mut self, origin: &Origin, ahead: Ahead) {
+        self.ahead.insert(origin.id, ahead);
     }
 
+    /// Offers an event of a ring that it was given some of already: only what is beyond that.
     #[cold]
-    fn was_given(&mut self, event: &Event<'_>) -> bool {
-        let Some(until) = self.ahead.get(&event.origin.id).copied() else { return false };
-        let was = match &event.what {
-            What::Record(record) => record.pos < until,
-            // What was overtaken ends at the next record.
-            What::Lost(loss) if loss.cause == LossCause::Ring(Cause::Lapped) => loss.pos <= until,
-            What::Lost(loss) => loss.pos < until,
-            What::Began | What::Ended => false,
+    fn offer_rest(&mut self, event: &Event<'_>, knows: bool) -> bool {
+        let Some(ahead) = self.ahead.get_mut(&event.origin.id) else {
+            return self.offer_new(event, knows);
         };
-        if !was {
-            self.ahead.remove(&event.origin.id);
+        let rest = match &event.what {
+            What::Record(record) if record.pos < ahead.pos => {
+                ahead.pass(1, bytes_of(record));
+                return true;
+            }
+            // What was overtaken begins there, and may end beyond.
+            What::Lost(loss)
+                if loss.pos < ahead.pos && loss.cause == LossCause::Ring(Cause::Lapped) =>
+            {
+                let records = loss.records.saturating_sub(ahead.count.records);
+                let bytes = loss.bytes.saturating_sub(ahead.count.bytes);
+                if records == 0 {
+                    ahead.pass(loss.records, loss.bytes);
+                    return true;
+                }
+                Loss { pos: ahead.pos, records, bytes, ..*loss }
+            }
+            What::Lost(loss) if loss.pos < ahead.pos => return true,
+            _ => {
+                self.ahead.remove(&event.origin.id);
+                return self.offer_new(event, knows);
+            }
+        };
+        let Event { seq, origin, .. } = *event;
+        let done = self.offer_new(&Event { seq, origin, what: What::Lost(rest) }, knows);
+        if done {
+            self.ahead.remove(&origin.id);
         }
-        was
+        done
     }
 
     #[cold]
