@@ -384,3 +384,40 @@ fn only_rings_that_can_have_them_are_made_with_named_consumers() {
     let differs = Producer::open_or_create(&place.path, &options(0)).unwrap_err();
     assert!(matches!(differs, OpenError::Differs { option: "consumers", .. }), "{differs}");
 }
+
+#[test]
+fn a_damaged_seat_of_a_dead_consumer_is_an_error_for_its_name_alone() {
+    use std::os::unix::fs::FileExt;
+    let at = perfring_abi::FIELDS.iter().find(|field| field.name == "named_tails").unwrap().offset;
+    for (damaged, others_read) in [(1u64 << 40, true), (!7, true), (1 << 40, false)] {
+        let place = place();
+        let mut producer = Producer::create(&place.path, &options(2)).unwrap();
+        let mut first = Consumer::attach_as(&place.path, "first").unwrap();
+        let other = others_read.then(|| Consumer::attach_as(&place.path, "other").unwrap());
+        (0..10).for_each(|id| producer.publish(&payload(id)).unwrap());
+        assert_eq!(read_all(&mut first), Said { read: 10, lost: 0 });
+        drop(first);
+        let file = std::fs::File::options().write(true).open(&place.path).unwrap();
+        file.write_all_at(&damaged.to_ne_bytes(), at as u64).unwrap(); // of seat 0
+        for _ in 0..3 {
+            let error = Consumer::attach_as(&place.path, "first").unwrap_err();
+            assert!(matches!(error, AttachError::Corrupt { .. }), "{error}");
+            // It is as it was: nobody waits for a tail that is not in the ring.
+            let stat = Stat::read(&place.path).unwrap();
+            assert!(!named(&stat, "first").waited_for);
+        }
+        // The others go on.
+        let mut next = 10;
+        if let Some(mut other) = other {
+            assert_eq!(read_all(&mut other), Said { read: 10, lost: 0 });
+            next = fill(next, |bytes| producer.publish(bytes));
+            assert_eq!(next, 10 + FULL);
+            assert_eq!(read_all(&mut other), Said { read: FULL, lost: 0 });
+        }
+        // Another name takes the seat over, and reads what is there.
+        let mut third = Consumer::attach_as(&place.path, "third").unwrap();
+        let said = read_all(&mut third);
+        assert_eq!(said.read + said.lost, next, "{said:?}");
+        assert_balanced(&place);
+    }
+}

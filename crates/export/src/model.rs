@@ -2,6 +2,7 @@
 
 pub(crate) mod event;
 pub(crate) mod mangle;
+pub(crate) mod rule_name;
 pub(crate) mod shapes;
 pub mod signal;
 pub(crate) mod timeline;

@@ -210,6 +210,11 @@ impl NamedSeat {
         let word = tail_word(ring.header, self.number);
         // Relaxed: the seat is this process's.
         let from = word.load(Ordering::Relaxed) & !WAITED_FOR;
+        // One beyond the head is damage. It must not be waited for, even for a moment: producers would stop.
+        if from > ring.header.data_head.load(Ordering::Acquire) {
+            // B, pairs with A
+            return Err(Corrupt { pos: from });
+        }
         let mut pos = from.max(ring.header.tail_next.load(Ordering::Relaxed));
         for _ in 0..JOIN_TRIES {
             word.store(pos | WAITED_FOR, Ordering::Relaxed); // T, pairs with S

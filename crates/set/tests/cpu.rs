@@ -80,3 +80,33 @@ fn a_merge_has_each_threads_records_in_its_order_wherever_it_ran() {
     let taken = producer.register(&other);
     assert!(matches!(taken, Err(ReserveError::Type(_))), "{taken:?}");
 }
+
+#[test]
+fn a_directory_of_rings_per_cpu_may_have_a_shared_ring_with_priority() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("set");
+    let options = Options { size: 1 << 16, time: true, ..Options::per_cpu() };
+    let producer = CpuProducer::create(&dir, &options).unwrap();
+    let set = perfring_set::RingSet::open(&dir).unwrap();
+    let errors = set.shared_producer("priority").unwrap();
+    // The flood fills whichever rings it is in.
+    let flooded = (0..100_000u64).filter(|n| producer.publish(&n.to_ne_bytes()).is_ok()).count();
+    assert!(flooded < 100_000);
+    for n in 0..100u64 {
+        errors.publish(&n.to_ne_bytes()).unwrap();
+    }
+    // Others still find the set.
+    CpuProducer::attach(&dir).unwrap();
+    let mut merge = Merge::follow(&dir).unwrap();
+    let (mut urgent, mut rest) = (0, 0);
+    while merge.wait(Duration::from_millis(200)) {
+        while let Some(item) = merge.read() {
+            let DirEvent::Record(_) = item.event else { continue };
+            match perfring_set::is_priority(item.ring) {
+                true => urgent += 1,
+                false => rest += 1,
+            }
+        }
+    }
+    assert_eq!((urgent, rest), (100, flooded));
+}

@@ -5,6 +5,7 @@ mod files;
 pub(crate) mod filter;
 mod input;
 mod kinds;
+pub(crate) mod record_rule;
 pub(crate) mod rule;
 mod service;
 mod table;
@@ -16,6 +17,7 @@ pub use service::{Control, Health, Own};
 pub use table::ConfigError;
 
 use crate::log::LogFormat;
+use record_rule::RecordRule;
 use rule::Rule;
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -55,6 +57,8 @@ pub struct Config {
     pub outputs: Vec<OutputConfig>,
     /// When to keep what overwrite rings hold.
     pub rules: Vec<Rule>,
+    /// Which records outputs are not given.
+    pub record_rules: Vec<RecordRule>,
 }
 
 /// General settings of a sidecar: the keys at the beginning of the file.
@@ -132,6 +136,7 @@ impl Config {
         let inputs = tables.take("input")?;
         let outputs = tables.take("output")?;
         let rules = tables.take("snapshot")?;
+        let record_rules = tables.take("rule")?;
         let mut config = Config { settings: tables.rest()?, ..Config::default() };
         for table in inputs {
             config.inputs.push(Input::read(table)?);
@@ -142,6 +147,9 @@ impl Config {
         }
         for table in rules {
             config.rules.push(Rule::read(table)?);
+        }
+        for table in record_rules {
+            config.record_rules.push(RecordRule::read(table)?);
         }
         Ok(config)
     }
@@ -184,8 +192,8 @@ impl Config {
     /// Checks the configuration as a whole.
     ///
     /// # Errors
-    /// [`ConfigError`]: no input, no output, two outputs of one name or with one file, or a file whose
-    /// directory does not exist.
+    /// [`ConfigError`]: no input, no output, two outputs of one name or with one file, a file whose
+    /// directory does not exist, two rules of one name, or a rule for an output that is not there.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.inputs.is_empty() {
             return Err(ConfigError(
@@ -213,6 +221,7 @@ impl Config {
         if let Some(health) = &self.settings.health {
             health.check()?;
         }
+        RecordRule::check(&self.record_rules, &self.outputs)?;
         files::check(&self.outputs)
     }
 
@@ -229,7 +238,9 @@ impl Config {
     pub fn describe(&self) -> Vec<String> {
         let inputs = self.inputs.iter().map(Input::describe);
         let outputs = self.outputs.iter().map(OutputConfig::describe);
-        inputs.chain(outputs).chain(self.rules.iter().map(Rule::describe)).collect()
+        let rules = self.record_rules.iter().map(RecordRule::describe);
+        let snapshots = self.rules.iter().map(Rule::describe);
+        inputs.chain(outputs).chain(rules).chain(snapshots).collect()
     }
 
     fn names(&self) -> HashSet<String> {

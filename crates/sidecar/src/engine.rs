@@ -1,35 +1,44 @@
 //! The engine: passes records from rings through the merge to outputs, and releases delivered
 //! records.
 
+mod bucket;
 mod checkpoint;
 mod lane;
 mod lanes;
 mod mark;
+mod merges;
 mod outlet;
 mod outlets;
 pub(crate) mod overdue;
 mod pending;
 mod place;
 mod places;
+mod randomness;
+mod record_rules;
+mod reporting;
 mod ring;
 pub(crate) mod turn;
 
+pub use merges::RingId;
 pub use outlet::{Dropped, OutputStatus};
 pub use places::Removed;
+pub use record_rules::RuleStatus;
 pub(crate) use ring::Idle;
 pub use ring::{AttachFailure, Note, RingFigures, RingStatus};
 
 use crate::config::filter::Filter;
+use crate::config::record_rule::RecordRule;
 use crate::config::rule::Rule;
 use crate::config::{Delivery, Input};
 use checkpoint::Run;
+use merges::Merges;
 use outlet::Outlet;
 use outlets::Outlets;
 use pending::Pending;
-use perfring_consumer::{ClockError, Location, Saved};
+use perfring_consumer::{ClockError, Location, MachineClock, Saved};
 use perfring_export::{Origin, Output, OutputError, Shapes};
 use perfring_kernel::KernelRing;
-use perfring_set::{Merge, MergeFigures, Source, SourceId};
+use perfring_set::{MergeFigures, Source};
 use ring::{Ring, Rings, Stage};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -39,6 +48,8 @@ const DAMAGED_MAX: usize = 65_536;
 
 /// Reads many rings in the order of time, passes what it reads to outputs, and releases records in
 /// their rings once every output that promises delivery has delivered them.
+///
+/// Rings with priority are read first in each turn: three quarters of it, at most, while others have something.
 ///
 /// Each such output has its own place in each ring. One without room falls behind, and the others go
 /// on; what it lacks is still in the rings, and is read there once more when it has room.
@@ -67,24 +78,26 @@ const DAMAGED_MAX: usize = 65_536;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Engine {
-    merge: Merge,
+    merges: Merges,
     rings: Rings,
-    by_uuid: HashMap<[u8; 16], SourceId>,
+    by_uuid: HashMap<[u8; 16], RingId>,
     outlets: Outlets,
     rules: Vec<Rule>,
+    record_rules: Vec<RecordRule>,
+    clock: MachineClock,
     turn: u64,
     /// Rings of which something was read in this turn.
-    touched: Vec<SourceId>,
+    touched: Vec<RingId>,
     /// The events of this turn.
-    runs: Vec<Run<SourceId>>,
+    runs: Vec<Run<RingId>>,
     /// Rings in which some output's place has moved since the last release.
-    moved: Vec<SourceId>,
+    moved: Vec<RingId>,
     /// The event that an output lacks while no other goes on, and the output.
     pending: Option<(usize, Pending)>,
     /// Rings that are not in [`Stage::Reading`].
-    leaving: Vec<SourceId>,
+    leaving: Vec<RingId>,
     /// Rings of the kernel.
-    kernel: Vec<SourceId>,
+    kernel: Vec<RingId>,
     /// The number of the next ring.
     id: u32,
     notes: Vec<Note>,
@@ -103,11 +116,13 @@ impl Engine {
     /// [`ClockError`].
     pub fn new(delay: Duration) -> Result<Self, ClockError> {
         Ok(Engine {
-            merge: Merge::new(delay)?,
+            merges: Merges::new(delay)?,
             rings: Rings::default(),
             by_uuid: HashMap::new(),
             outlets: Outlets::default(),
             rules: Vec::new(),
+            record_rules: Vec::new(),
+            clock: MachineClock::find()?,
             turn: 0,
             touched: Vec::new(),
             runs: Vec::new(),
@@ -136,7 +151,28 @@ impl Engine {
     ) -> Result<(), OutputError> {
         let bit = self.outlets.add(name, delivery, filter, output)?;
         self.rings.values_mut().for_each(|ring| ring.began &= !bit);
+        self.apply_record_rules();
         Ok(())
+    }
+
+    /// Sets the rules by which outputs are not given records. A rule that stays the same for an output goes on, with its
+    /// figures.
+    pub fn set_record_rules(&mut self, rules: Vec<RecordRule>) {
+        self.record_rules = rules;
+        self.report_left_out();
+        self.apply_record_rules();
+    }
+
+    fn apply_record_rules(&mut self) {
+        for outlet in self.outlets.iter_mut() {
+            outlet.set_rules(&self.record_rules);
+        }
+    }
+
+    /// Reports what rules left out, without further delay.
+    fn report_left_out(&mut self) {
+        self.outlets.iter_mut().for_each(|outlet| outlet.rules.hurry());
+        self.flush();
     }
 
     /// Sets the rules by which records trigger snapshots.
@@ -155,13 +191,13 @@ impl Engine {
         input: &Input,
         uuid: Option<[u8; 16]>,
         saved: impl FnOnce(&[u8; 16]) -> Option<Saved>,
-    ) -> Result<SourceId, AttachFailure> {
+    ) -> Result<RingId, AttachFailure> {
         let (ring, source) = Ring::attach(location, input, self.id, uuid, saved)?;
         Ok(self.insert(ring, source))
     }
 
     /// Adds a ring of the kernel, which is read until what it observes ends.
-    pub fn add_kernel(&mut self, name: &str, ring: KernelRing, input: &Input) -> SourceId {
+    pub fn add_kernel(&mut self, name: &str, ring: KernelRing, input: &Input) -> RingId {
         let source: Box<dyn Source> = Box::new(ring);
         let about = source.about();
         let origin = Origin {
@@ -186,17 +222,17 @@ impl Engine {
     /// set.
     fn anchor(&mut self) {
         for id in &self.kernel {
-            if let (Some(ring), Some(source)) = (self.rings.get_mut(id), self.merge.source(*id)) {
+            if let (Some(ring), Some(source)) = (self.rings.get_mut(id), self.merges.source(*id)) {
                 ring.shapes.origin_mut().anchors = source.anchors();
             }
         }
     }
 
-    fn insert(&mut self, mut ring: Ring, source: Box<dyn Source>) -> SourceId {
+    fn insert(&mut self, mut ring: Ring, source: Box<dyn Source>) -> RingId {
         ring.first = source.resume_point();
         ring.read = ring.first;
         self.id = self.id.wrapping_add(1);
-        let id = self.merge.add(source);
+        let id = self.merges.add(ring.class(), source);
         self.by_uuid.insert(ring.uuid(), id);
         let ring = self.rings.entry(id).or_insert(ring);
         // At once, also for a ring that stays empty; a busy output is notified later.
@@ -213,7 +249,7 @@ impl Engine {
         }
     }
 
-    fn leave(&mut self, id: SourceId) {
+    fn leave(&mut self, id: RingId) {
         if !self.leaving.contains(&id) {
             self.leaving.push(id);
         }
@@ -266,11 +302,11 @@ impl Engine {
 
     /// Waits until there may be something to read.
     pub fn wait(&mut self, timeout: Duration) {
-        self.merge.wait(timeout);
+        self.merges.wait(timeout);
     }
 
     /// Stops reading this ring, which stays as it is: what was read is delivered.
-    pub(crate) fn detach(&mut self, id: SourceId) {
+    pub(crate) fn detach(&mut self, id: RingId) {
         if let Some(ring) = self.rings.get_mut(&id)
             && ring.stage == Stage::Reading
         {
@@ -296,8 +332,8 @@ impl Engine {
     }
 
     /// Returns the rings that may be removed, as their inputs say.
-    pub(crate) fn idle(&mut self, now: Instant) -> Vec<(SourceId, Idle)> {
-        let may_go = |(id, ring): (&SourceId, &mut Ring)| {
+    pub(crate) fn idle(&mut self, now: Instant) -> Vec<(RingId, Idle)> {
+        let may_go = |(id, ring): (&RingId, &mut Ring)| {
             let after = Duration::from_secs(ring.input.prune_after_seconds?);
             let idle = now.saturating_duration_since(ring.idle_since(now)?) >= after;
             let of = Idle {
@@ -341,10 +377,10 @@ impl Engine {
         self.damaged
     }
 
-    /// Returns the figures of the merge.
+    /// Returns the figures of the merge: sums over rings with priority and others.
     #[must_use]
     pub fn merge_figures(&self) -> MergeFigures {
-        self.merge.figures()
+        self.merges.figures()
     }
 
     /// Returns the positions in observed rings up to which all is delivered.
@@ -356,15 +392,15 @@ impl Engine {
 
     /// Returns whether everything up to the positions of a call of [`Engine::heads`] is read.
     #[must_use]
-    pub fn is_past(&self, heads: &HashMap<SourceId, u64>) -> bool {
+    pub fn is_past(&self, heads: &HashMap<RingId, u64>) -> bool {
         heads.iter().all(|(id, head)| {
-            self.merge.resume_point(*id).is_none_or(|resume_point| resume_point.pos() >= *head)
+            self.merges.resume_point(*id).is_none_or(|resume_point| resume_point.pos() >= *head)
         })
     }
 
     /// Returns the present heads of all rings.
     #[must_use]
-    pub fn heads(&self) -> HashMap<SourceId, u64> {
+    pub fn heads(&self) -> HashMap<RingId, u64> {
         self.rings.iter().map(|(id, ring)| (*id, ring.shapes.head())).collect()
     }
 }

@@ -41,11 +41,13 @@ mod run;
 mod signals;
 
 pub use config::filter::Filter;
+pub use config::record_rule::{RecordAction, RecordRule};
 pub use config::rule::{On, Rule};
 pub use config::{Config, ConfigError};
 pub use engine::turn::Turn;
 pub use engine::{
-    AttachFailure, Dropped, Engine, Note, OutputStatus, Removed, RingFigures, RingStatus,
+    AttachFailure, Dropped, Engine, Note, OutputStatus, Removed, RingFigures, RingId, RingStatus,
+    RuleStatus,
 };
 pub use limits::raise_limits;
 pub use log::{Level, Log, LogFormat, Message};

@@ -128,6 +128,7 @@ impl Sidecar {
             outputs.add(&mut engine, output)?;
         }
         engine.set_rules(config.rules.clone());
+        engine.set_record_rules(config.record_rules.clone());
         let mut inputs = Inputs::default();
         for input in &config.inputs {
             inputs.add(input).map_err(StartError::Input)?;

@@ -16,6 +16,7 @@ fn all_keys_are_parsed() {
         mode = "observe"
         from = "latest"
         prune_after_seconds = 5
+        priority = false
 
         [[input]]
         perf = ["context-switches", "faults"]
@@ -40,7 +41,8 @@ fn all_keys_are_parsed() {
     let input = &config.inputs[0];
     assert_eq!(input.source, InputSource::Dir("/run/rings".into()));
     assert_eq!((input.mode, input.from), (Mode::Observe, From::Latest));
-    assert_eq!(input.prune_after_seconds, Some(5));
+    assert_eq!((input.prune_after_seconds, input.priority), (Some(5), Some(false)));
+    assert_eq!(config.inputs[1].priority, None);
     assert!(
         matches!(&config.inputs[1].source, InputSource::Kernel { events, pid: Some(17) } if events.len() == 2)
     );
@@ -77,6 +79,20 @@ fn invalid_configurations_are_refused_with_their_line() {
         ("[output]\ntype = \"null\"", 1, "write [[output]]"),
         ("[[snapshot]]\non = \"rain\"\ndir = \"x\"", 1, "\"producer death\""),
         ("[[snapshot]]\non = \"signal\"", 1, "missing field `dir`"),
+        ("[[rule]]\nname = \"a b\"\ndrop = true", 1, "1 to 64 letters"),
+        ("\n[[rule]]\nname = \"a\"", 2, "one of keep = true"),
+        ("[[rule]]\nname = \"a\"\nkeep = false", 1, "one of keep = true"),
+        ("[[rule]]\nname = \"a\"\ndrop = true\nsample = 0.5", 1, "one of keep = true"),
+        ("[[rule]]\nname = \"a\"\nsample = 1.5", 1, "a share between 0 and 1, and not 1.5"),
+        ("[[rule]]\nname = \"a\"\nsample = nan", 1, "a share between 0 and 1"),
+        ("[[rule]]\nname = \"a\"\nrate = \"fast\"", 1, "like 1000/s, 10/m or 5/30s"),
+        ("[[rule]]\nname = \"a\"\nrate = \"0/s\"", 1, "is no rate"),
+        ("[[rule]]\nname = \"a\"\nrate = \"9/2h\"", 1, "up to 1h"),
+        ("[[rule]]\nname = \"a\"\nrate = \"9/s\"\nburst = 0", 1, "lets no record pass"),
+        ("[[rule]]\nname = \"a\"\ndrop = true\nby = \"x\"", 1, "by is for sample"),
+        ("[[rule]]\nname = \"a\"\ndrop = true\nburst = 2", 1, "burst is for rate"),
+        ("[[rule]]\nname = \"a\"\ndrop = true\nwhere = [\"x\"]", 1, "is not a condition"),
+        ("[[rule]]\nname = \"a\"\nskip = true", 3, "unknown field `skip`"),
         ("a = ", 1, ""),
     ] {
         let error = Config::parse(text, "x.toml").unwrap_err().to_string();
@@ -93,6 +109,11 @@ fn as_a_whole_it_needs_an_input_an_output_and_names_that_differ() {
     let twice = "[[input]]\ndir=\"x\"\n[[output]]\ntype=\"null\"\nname=\"a\"\n\
                  [[output]]\ntype=\"null\"\nname=\"a\"";
     assert!(check(twice).contains("two outputs are called \"a\""));
+    let both = "[[input]]\ndir=\"x\"\n[[output]]\ntype=\"null\"\n[[rule]]\nname=\"a\"\ndrop=true\n";
+    let error = check(&format!("{both}[[rule]]\nname=\"a\"\nkeep=true"));
+    assert_eq!(error, "x, line 8: two rules are called \"a\": give one another name");
+    let error = check(&format!("{both}[[rule]]\nname=\"b\"\nkeep=true\noutputs=[\"fax\"]"));
+    assert_eq!(error, "x, line 8: the rule \"b\" is for \"fax\", which is no output");
     let error = Sidecar::start(Config::default()).err().unwrap().to_string();
     assert!(error.contains("no input"), "{error}");
 }
@@ -104,4 +125,49 @@ fn outputs_of_a_changed_file_are_the_same_if_only_their_lines_differ() {
     let same = read("# a comment\n[[output]]\nkeep=3\n\ntype='json'\npath = \"x\" # here");
     let other = read("[[output]]\ntype = \"json\"\npath = \"x\"\nkeep = 4");
     assert!(one.is_as(&same) && !one.is_as(&other));
+}
+
+#[test]
+fn rules_are_described_as_they_are_applied() {
+    let config = Config::parse(
+        r#"
+        [[output]]
+        type = "null"
+        name = "o"
+
+        [[rule]]
+        name = "errors"
+        where = ["severity_number>=17"]
+        keep = true
+
+        [[rule]]
+        name = "traces"
+        outputs = ["o"]
+        types = ["perfring.Log"]
+        sample = 0.25
+        by = "trace_id"
+
+        [[rule]]
+        name = "rest"
+        rate = "1_000/s"
+        burst = 50
+
+        [[rule]]
+        name = "slow"
+        rate = "5/30s"
+        "#,
+        "test",
+    )
+    .unwrap();
+    let rules: Vec<_> =
+        config.describe().into_iter().filter(|line| line.starts_with("rule ")).collect();
+    assert_eq!(
+        rules,
+        [
+            "rule errors, for all outputs: records that meet it are kept",
+            "rule traces, for o: a share of 0.25 of records that meet it is kept, by trace_id",
+            "rule rest, for all outputs: of all other records, 1000 in 1s are kept, at most 50 at once",
+            "rule slow, for all outputs: of all other records, 5 in 30s are kept, at most 5 at once",
+        ]
+    );
 }

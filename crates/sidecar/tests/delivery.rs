@@ -4,10 +4,10 @@
 mod scripted;
 
 use perfring_consumer::{Consumer, Item, Location, Stat};
-use perfring_producer::{Policy, RecordType};
+use perfring_producer::{Policy, Producer, RecordType};
 use perfring_sidecar::config::{Config, Delivery, From, Input, InputSource};
 use perfring_sidecar::{Engine, Note};
-use scripted::{Reported, Scripted, publish, ring, until};
+use scripted::{Hook, Reported, Scripted, publish, ring, until};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -144,10 +144,11 @@ fn outputs_that_stall_at_random_get_each_record_of_all_rings_once_and_in_order()
     let names = ["a", "b", "c"];
     let mut producers = names.map(|name| ring(dir.path(), name, Policy::Drop));
     let outputs = [Scripted::ready(), Scripted::ready(), Scripted::ready()];
-    let [a, b, c] = &outputs;
+    let ([a, b, c], healthy) = (&outputs, Scripted::ready());
     let mut engine = engine(&[
         ("a", Delivery::Required, a),
         ("b", Delivery::Required, b),
+        ("healthy", Delivery::Required, &healthy),
         ("c", Delivery::Required, c),
     ]);
     names.iter().for_each(|name| attach(&mut engine, &dir.path().join(name)));
@@ -171,6 +172,10 @@ fn outputs_that_stall_at_random_get_each_record_of_all_rings_once_and_in_order()
         engine.turn();
         behind += engine.outputs().filter(|output| output.is_behind).count();
     }
+    outputs.iter().for_each(|output| output.set(|script| script.room = 0));
+    until(&mut engine, "one that waits for none has all", |_| {
+        healthy.records().len() == written.len()
+    });
     outputs.iter().for_each(|output| {
         output.set(|script| (script.room, script.prompt) = (usize::MAX, true));
         output.set(|script| script.held.clear());
@@ -180,7 +185,7 @@ fn outputs_that_stall_at_random_get_each_record_of_all_rings_once_and_in_order()
     });
     eprintln!("{} records, {behind} times an output was behind", written.len());
     assert!(behind > 1000 && written.len() > 20_000);
-    for output in &outputs {
+    for output in outputs.iter().chain([&healthy]) {
         let mut came = output.records();
         came.sort_unstable();
         assert_eq!(came, written);
@@ -635,6 +640,65 @@ fn what_an_overwrite_ring_loses_of_a_slow_output_is_reported_to_it_alone_and_exa
     assert_eq!((all.records().len(), all.lost("lapped")), (100_001, 0));
     let (came, lost) = (down.records().len() as u64, down.lost("lapped"));
     assert!(lost > 90_000 && came + lost == 100_001, "{came} came, {lost} lost");
+}
+
+/// A flight recorder, its readers `all` and `down`, and what was written: `down` lacks some of what `all` has.
+fn one_is_behind(dir: &Path) -> (Producer, Engine, [Scripted; 2], u64) {
+    let mut producer = ring(dir, "flight", Policy::Overwrite);
+    let (all, down) = (Scripted::ready(), Scripted::ready());
+    let mut engine =
+        engine(&[("all", Delivery::Required, &all), ("down", Delivery::Required, &down)]);
+    attach(&mut engine, &dir.join("flight"));
+    down.set(|script| script.room = 6);
+    publish(&mut producer, 0..1000);
+    until(&mut engine, "the other has all", |_| all.records().len() == 1000);
+    assert_eq!(down.records().len(), 6);
+    (producer, engine, [all, down], 1000)
+}
+
+#[test]
+fn what_laps_an_output_that_is_behind_and_the_others_as_well_is_reported_to_each_exactly() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut producer, mut engine, [all, down], before) = one_is_behind(dir.path());
+    down.set(|script| script.room = usize::MAX);
+    // Nothing is read meanwhile: all that either lacks is gone when it comes to it.
+    publish(&mut producer, before..50_000);
+    until(&mut engine, "it has the last", |engine| {
+        down.records().last() == Some(&49_999) && engine.is_settled()
+    });
+    for output in [&all, &down] {
+        let (came, lost) = (output.records().len() as u64, output.lost("lapped"));
+        assert!(lost > 40_000 && came + lost == 50_000, "{came} came, {lost} lost");
+    }
+    assert_eq!(down.lost("lapped") - all.lost("lapped"), before - 7, "one was held for it");
+}
+
+#[test]
+fn what_laps_an_output_again_while_it_rejoins_the_others_is_reported_once() {
+    let dir = tempfile::tempdir().unwrap();
+    for again in [1, 700, 20_000] {
+        let dir = dir.path().join(again.to_string());
+        std::fs::create_dir(&dir).unwrap();
+        let (mut producer, mut engine, [all, down], before) = one_is_behind(&dir);
+        publish(&mut producer, before..50_000);
+        // As soon as it hears of its loss, and before the others are given anything, more is overwritten.
+        let mut producer = Some(producer);
+        let hook = move |reported: &Reported| {
+            if matches!(reported, Reported::Lost(_, "lapped", ..))
+                && let Some(mut producer) = producer.take()
+            {
+                publish(&mut producer, 50_000..50_000 + again);
+            }
+        };
+        down.set(|script| (script.room, script.hook) = (usize::MAX, Hook::new(hook)));
+        until(&mut engine, "it has the last", |engine| {
+            down.records().last() == Some(&(50_000 + again - 1)) && engine.is_settled()
+        });
+        for output in [&all, &down] {
+            let (came, lost) = (output.records().len() as u64, output.lost("lapped"));
+            assert_eq!(came + lost, 50_000 + again, "{again}: {came} came, {lost} lost");
+        }
+    }
 }
 
 #[test]

@@ -83,6 +83,14 @@ impl Ring {
         })
     }
 
+    pub(crate) fn threads(&self) -> Threads {
+        self.threads
+    }
+
+    pub(crate) fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
     /// Puts a type into the ring's table.
     pub(crate) fn register(self: &Arc<Self>, schema: &Schema<'_>) -> Result<(), ReserveError> {
         let register = |handle: &Handle| handle.producer.register(schema);

@@ -2,6 +2,7 @@
 
 use crate::resource::Resource;
 use crate::ring::{Ring, Threads, give_buffer, take_buffer};
+use crate::severity::Severity;
 use crate::signals::{ALL, COMMON, Signal};
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Encoding, Field, Schema};
@@ -62,6 +63,8 @@ pub fn options() -> Options {
 #[derive(Clone, Debug)]
 pub struct Sink {
     ring: Arc<Ring>,
+    /// The ring with priority, and the least severity of its records.
+    priority: Option<(Severity, Arc<Ring>)>,
     /// Whether log records get trace and span of their thread's context.
     #[cfg(feature = "context")]
     thread_context: bool,
@@ -127,6 +130,19 @@ impl Sink {
         location: Location,
         resource: Resource,
     ) -> Result<Self, SinkError> {
+        Ok(Sink {
+            ring: Self::open(threads, location, resource)?,
+            priority: None,
+            #[cfg(feature = "context")]
+            thread_context: false,
+        })
+    }
+
+    fn open(
+        threads: Threads,
+        location: Location,
+        resource: Resource,
+    ) -> Result<Arc<Ring>, SinkError> {
         // A thread may attach after the program has changed its working directory.
         let location = match location {
             Location::File(path) => Location::File(std::path::absolute(&path).unwrap_or(path)),
@@ -136,14 +152,52 @@ impl Sink {
         for schema in &ALL {
             spare.register(schema).map_err(SinkError::First)?;
         }
-        let sink = Sink {
-            ring: Ring::new(location, threads, spare, resource),
-            #[cfg(feature = "context")]
-            thread_context: false,
-        };
-        let _ = sink.ring.report_resource(); // if the ring is full now, it is published later
-        sink.ring.publish_context();
-        Ok(sink)
+        let ring = Ring::new(location, threads, spare, resource);
+        let _ = ring.report_resource(); // if the ring is full now, it is published later
+        ring.publish_context();
+        Ok(ring)
+    }
+
+    /// Has records of at least this severity published into another shared ring, one with priority: a flood of others
+    /// cannot fill it, or overwrite them there, and the sidecar reads it first. [`Severity::Error`] suits most programs;
+    /// many warn so often that their warnings would drown the errors in turn.
+    ///
+    /// These are records that [`Sink::emit`] or [`Sink::write_at`] is given with their severity. The sink attaches to the
+    /// ring as it did to its own, and publishes its resource there, too. Each thread takes a slot in it when it
+    /// first writes such a record.
+    ///
+    /// ```
+    /// use perfring_set::RingSet;
+    /// use perfring_telemetry::{Log, Resource, Severity, Sink, options};
+    /// # let dir = tempfile::tempdir()?;
+    /// let set = RingSet::open(dir.path().join("rings"))?;
+    /// let ring = set.ring_path("shop", &options())?;
+    /// let errors = set.ring_path(&RingSet::priority_name("shop"), &options())?;
+    /// let sink = Sink::attach(ring, Resource::here())?.with_priority(Severity::Error, errors)?;
+    /// let error = Log { severity: Some(Severity::Error), body: "out of memory".into(), ..Log::default() };
+    /// sink.emit(&error)?; // in shop.priority
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`SinkError`].
+    pub fn with_priority(
+        mut self,
+        least: Severity,
+        location: impl Into<Location>,
+    ) -> Result<Self, SinkError> {
+        let ring = Self::open(self.ring.threads(), location.into(), self.ring.resource().clone())?;
+        self.priority = Some((least, ring));
+        Ok(self)
+    }
+
+    /// Returns the ring for records of this severity.
+    #[inline]
+    fn ring_for(&self, severity: Option<Severity>) -> &Arc<Ring> {
+        match &self.priority {
+            Some((least, ring)) if severity >= Some(*least) => ring,
+            _ => &self.ring,
+        }
     }
 
     /// Has each [`Log`](crate::Log) that names no trace say which trace and span its thread works for, as the process's
@@ -168,7 +222,7 @@ impl Sink {
     /// See [`ReserveError`]. The loss is counted, so the result may be ignored.
     #[inline]
     pub fn emit<S: Signal>(&self, signal: &S) -> Result<(), ReserveError> {
-        self.write(S::SCHEMA.id, |writer| {
+        self.write_into(self.ring_for(signal.severity()), S::SCHEMA.id, |writer| {
             #[cfg(feature = "context")]
             if self.thread_context
                 && signal.may_have_trace()
@@ -211,6 +265,9 @@ impl Sink {
         let fields: Vec<Field<'_>> = COMMON.iter().chain(fields).copied().collect();
         let schema = Schema { class, help, ..Schema::new(name, Encoding::Tagged) };
         let schema = schema.with_fields(0, &fields).with_hashed_id();
+        if let Some((_, ring)) = &self.priority {
+            ring.register(&schema)?;
+        }
         self.ring.register(&schema).map(|()| schema.id)
     }
 
@@ -234,35 +291,64 @@ impl Sink {
         kind: RecordType,
         fill: impl FnOnce(&mut TaggedWriter<'_>),
     ) -> Result<(), ReserveError> {
+        self.write_into(&self.ring, kind, fill)
+    }
+
+    /// Publishes a record as [`Sink::write`] does, one of this severity: see [`Sink::with_priority`].
+    ///
+    /// # Errors
+    /// See [`ReserveError`]. The loss is counted.
+    #[inline]
+    pub fn write_at(
+        &self,
+        severity: Severity,
+        kind: RecordType,
+        fill: impl FnOnce(&mut TaggedWriter<'_>),
+    ) -> Result<(), ReserveError> {
+        self.write_into(self.ring_for(Some(severity)), kind, fill)
+    }
+
+    #[inline]
+    fn write_into(
+        &self,
+        ring: &Arc<Ring>,
+        kind: RecordType,
+        fill: impl FnOnce(&mut TaggedWriter<'_>),
+    ) -> Result<(), ReserveError> {
         let buffer = take_buffer();
-        let mut draft = Draft { ring: &self.ring, kind, buffer, done: false };
-        fill(&mut self.ring.begin(&mut draft.buffer));
+        let mut draft = Draft { ring, kind, buffer, done: false };
+        fill(&mut ring.begin(&mut draft.buffer));
         let bytes = draft.publish()?;
         if bytes > 0 {
-            self.ring.count(bytes);
+            ring.count(bytes);
         }
         Ok(())
     }
 
-    /// Returns how many records this process could not publish. The ring's counters have them by cause.
+    /// Returns its rings.
+    fn rings(&self) -> impl Iterator<Item = &Arc<Ring>> {
+        [&self.ring].into_iter().chain(self.priority.as_ref().map(|(_, ring)| ring))
+    }
+
+    /// Returns how many records this process could not publish, in all of its rings. The rings' counters have them by cause.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.ring.dropped.load(Ordering::Relaxed)
+        self.rings().map(|ring| ring.dropped.load(Ordering::Relaxed)).sum()
     }
 
     /// Returns the longest record in bytes. Longer text is truncated, and ends with an ellipsis.
     #[must_use]
     pub fn max_len(&self) -> usize {
-        self.ring.max_len
+        self.rings().map(|ring| ring.max_len).min().unwrap_or(0)
     }
 
-    /// Returns whether the ring writes timestamps. If not, the sink does.
+    /// Returns whether its rings write timestamps. In one that does not, the sink does.
     #[must_use]
     pub fn is_timed(&self) -> bool {
-        self.ring.layout.time
+        self.rings().all(|ring| ring.layout.time)
     }
 
-    /// Returns where the ring is.
+    /// Returns where the ring is: not the one with priority.
     #[must_use]
     pub fn location(&self) -> &Location {
         &self.ring.location

@@ -145,7 +145,8 @@ where
         let site = &self.sites.of(&self.sink, metadata);
         let around = self.around(event.parent(), event.is_contextual());
         // The ring counts what it refuses.
-        let _ = self.sink.write(site.kind, |writer| {
+        let severity = site::severity(*metadata.level());
+        let _ = self.sink.write_at(severity, site.kind, |writer| {
             around.inspect(|ids| write_ids(ids, site, writer));
             unchanging(Class::Log, metadata, site, writer);
             event.record(&mut Fields { writer, first: site.first, class: Class::Log, metadata });

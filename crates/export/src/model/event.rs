@@ -1,5 +1,6 @@
 //! The events that outputs receive.
 
+use super::rule_name::RuleName;
 use perfring_consumer::{Anchors, Cause, OwnerInfo, Policy, RecordType, Writer};
 use perfring_types::read::{BadPayload, Type, TypeTable, Value};
 use std::cell::OnceCell;
@@ -132,6 +133,8 @@ pub enum LossCause {
     Ring(Cause),
     /// The output was busy for too long, and does not promise delivery.
     Busy,
+    /// A rule left them out: they are not for this output.
+    Rule(RuleName),
 }
 
 impl LossCause {
@@ -141,6 +144,7 @@ impl LossCause {
         match self {
             LossCause::Ring(cause) => cause.name(),
             LossCause::Busy => "output busy",
+            LossCause::Rule(rule) => rule.cause(),
         }
     }
 }

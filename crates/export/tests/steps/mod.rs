@@ -2,7 +2,7 @@
 
 use perfring_consumer::{Anchor, Anchors, Cause, OwnerInfo, Policy, Record};
 use perfring_export::recording::{ReadError, Reader, Recording};
-use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Took, What};
+use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, RuleName, Took, What};
 use perfring_types::read::TypeTable;
 use perfring_types::{Encoding, Entries, Schema};
 use proptest::prelude::*;
@@ -204,8 +204,9 @@ fn any_anchor() -> impl Strategy<Value = Anchor> {
 }
 
 fn any_loss() -> impl Strategy<Value = Loss> {
-    let cause = (0..8u64).prop_map(|code| match code {
+    let cause = (0..9u64).prop_map(|code| match code {
         7 => LossCause::Busy,
+        8 => LossCause::Rule(RuleName::new("debug").expect("a name")),
         code => LossCause::Ring(Cause::from_code(code)),
     });
     (any::<[u64; 3]>(), cause, any::<[Option<u64>; 2]>()).prop_map(

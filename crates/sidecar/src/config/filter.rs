@@ -77,7 +77,7 @@ impl Filter {
         })
     }
 
-    /// Returns whether all records are selected.
+    /// Returns whether it demands anything of records: without that all are selected.
     #[must_use]
     pub fn is_any(&self) -> bool {
         *self != Filter::default()

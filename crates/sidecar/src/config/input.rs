@@ -21,6 +21,9 @@ pub struct Input {
     /// After this many seconds a ring of a directory is removed that is read to its end, and whose
     /// producers are dead. An overwrite ring with records stays: they are a program's last words.
     pub prune_after_seconds: Option<u64>,
+    /// Whether outputs are given its records before those of other rings. `None`: those of the rings whose
+    /// [names](perfring_set::is_priority) say so.
+    pub priority: Option<bool>,
 }
 
 /// What is read.
@@ -102,6 +105,7 @@ struct Keys {
     from: From,
     trust: Trusted,
     prune_after_seconds: Option<u64>,
+    priority: Option<bool>,
 }
 
 impl Input {
@@ -109,7 +113,7 @@ impl Input {
     #[must_use]
     pub fn new(source: InputSource) -> Self {
         let (mode, from, trust) = (Mode::Auto, From::Oldest, Trusted::Auto);
-        Input { source, mode, from, trust, prune_after_seconds: None }
+        Input { source, mode, from, trust, prune_after_seconds: None, priority: None }
     }
 
     pub(super) fn read(table: Table<'_>) -> Result<Self, ConfigError> {
@@ -130,18 +134,23 @@ impl Input {
             (None, None, false) => InputSource::Kernel { events, pid: keys.pid },
             _ => return Err(wrong),
         };
-        let Keys { mode, from, trust, prune_after_seconds, .. } = keys;
-        Ok(Input { source, mode, from, trust, prune_after_seconds })
+        let Keys { mode, from, trust, prune_after_seconds, priority, .. } = keys;
+        Ok(Input { source, mode, from, trust, prune_after_seconds, priority })
     }
 
     pub(super) fn describe(&self) -> String {
+        let priority = match self.priority {
+            Some(true) => "; given to outputs before others",
+            Some(false) => "; without priority, whatever their names",
+            None => "",
+        };
         let source = match &self.source {
             InputSource::Dir(dir) => format!("all rings in {}", dir.display()),
             InputSource::Ring(location) => format!("the ring {location}"),
             InputSource::Kernel { events, pid } => {
                 let events: Vec<String> = events.iter().map(ToString::to_string).collect();
                 let whose = pid.map_or("all processes".to_owned(), |pid| format!("process {pid}"));
-                return format!("reads the kernel's {} of {whose}", events.join(", "));
+                return format!("reads the kernel's {} of {whose}{priority}", events.join(", "));
             }
         };
         let mode = match self.mode {
@@ -158,6 +167,6 @@ impl Input {
             Trusted::Nobody => "; copied",
             Trusted::Peers => "; not copied",
         };
-        format!("reads {source}: {mode}{trust}{prune}")
+        format!("reads {source}: {mode}{trust}{prune}{priority}")
     }
 }

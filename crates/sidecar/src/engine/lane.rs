@@ -1,12 +1,12 @@
 //! The lane of an output that has fallen behind: it reads what the output lacks from the rings once
 //! more.
 
+use super::merges::{Class, RingId};
 use super::pending::Pending;
 use super::place::Place;
 use super::ring::{Quick, Ring, Rings};
 use perfring_consumer::advanced::Front;
 use perfring_consumer::{AttachError, Cause, Item, Observer};
-use perfring_set::SourceId;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::BuildHasherDefault;
@@ -23,15 +23,15 @@ const OPENS: usize = 64;
 pub(super) struct Lane {
     /// The event that the output had no room for.
     pub(super) pending: Option<Pending>,
-    rings: HashMap<SourceId, Reader, BuildHasherDefault<Quick>>,
-    /// Rings that have something, by its time.
-    next: BinaryHeap<Reverse<(u64, SourceId)>>,
+    rings: HashMap<RingId, Reader, BuildHasherDefault<Quick>>,
+    /// Rings that have something, by its time: of each class.
+    next: [BinaryHeap<Reverse<(u64, RingId)>>; 2],
     /// The ring that the last item was taken from.
-    current: Option<SourceId>,
-    /// The greatest time so far.
-    newest: u64,
+    current: Option<RingId>,
+    /// The greatest time so far: of each class.
+    newest: [u64; 2],
     /// Rings of which something was passed on since the last checkpoint.
-    touched: Vec<SourceId>,
+    touched: Vec<RingId>,
 }
 
 /// A ring that is read once more.
@@ -51,7 +51,7 @@ struct Reader {
 
 /// An item of a ring.
 pub(super) struct Taken<'a> {
-    pub(super) id: SourceId,
+    pub(super) id: RingId,
     pub(super) item: Item<'a>,
     pub(super) time: u64,
     /// How much it is late for the order of time.
@@ -62,7 +62,7 @@ pub(super) struct Taken<'a> {
 
 impl Lane {
     /// Sets where this ring is read from, unless it is set.
-    pub(super) fn start(&mut self, id: SourceId, from: Place) {
+    pub(super) fn start(&mut self, id: RingId, from: Place) {
         self.rings.entry(id).or_insert(Reader {
             from,
             passed: from,
@@ -75,12 +75,12 @@ impl Lane {
     }
 
     /// Forgets a ring.
-    pub(super) fn forget(&mut self, id: SourceId) {
+    pub(super) fn forget(&mut self, id: RingId) {
         self.rings.remove(&id);
     }
 
     /// Sets the place of the ring of the held event, before that.
-    pub(super) fn hold(&mut self, id: SourceId, before: Place) {
+    pub(super) fn hold(&mut self, id: RingId, before: Place) {
         self.touch(id);
         if let Some(reader) = self.rings.get_mut(&id) {
             reader.passed = before;
@@ -88,7 +88,7 @@ impl Lane {
     }
 
     /// Notes that something of a ring is passed on. Its place is one of the next ends.
-    pub(super) fn touch(&mut self, id: SourceId) {
+    pub(super) fn touch(&mut self, id: RingId) {
         if let Some(reader) = self.rings.get_mut(&id)
             && !std::mem::replace(&mut reader.is_touched, true)
         {
@@ -98,7 +98,7 @@ impl Lane {
 
     /// Returns the places in the rings of which something was passed on since the last call. `given`
     /// counts what of a ring was passed on since then: where an event is held, the place is before it.
-    pub(super) fn take_ends(&mut self, given: impl Fn(SourceId) -> u64) -> Vec<(SourceId, Place)> {
+    pub(super) fn take_ends(&mut self, given: impl Fn(RingId) -> u64) -> Vec<(RingId, Place)> {
         let Lane { touched, rings, pending, .. } = self;
         let held = pending.as_ref().map(|pending| pending.source);
         let mut ends = Vec::with_capacity(touched.len());
@@ -116,7 +116,7 @@ impl Lane {
         ends
     }
 
-    pub(super) fn places(&self) -> impl Iterator<Item = (SourceId, Place)> {
+    pub(super) fn places(&self) -> impl Iterator<Item = (RingId, Place)> {
         self.rings.iter().map(|(id, reader)| (*id, reader.place()))
     }
 
@@ -139,7 +139,7 @@ impl Lane {
                 && let Some(time) = reader.peek()
             {
                 reader.waits = true;
-                self.next.push(Reverse((time, *id)));
+                self.next[id.class as usize].push(Reverse((time, *id)));
             }
         }
         Ok(true)
@@ -151,23 +151,31 @@ impl Lane {
             && let Some(reader) = self.rings.get_mut(&id)
         {
             match reader.peek() {
-                Some(time) => self.next.push(Reverse((time, id))),
+                Some(time) => self.next[id.class as usize].push(Reverse((time, id))),
                 None => reader.waits = false,
             }
         }
     }
 
-    /// Takes the next item; `None` if there is none. The error is a ring that cannot be read on.
-    pub(super) fn next(&mut self) -> Result<Option<Taken<'_>>, SourceId> {
+    /// Takes the next item, of this class if that has one; `None` if there is none. The error is a ring that cannot be read
+    /// on.
+    pub(super) fn next(&mut self, first: Class) -> Result<Option<Taken<'_>>, RingId> {
         self.put_back();
-        let Some(Reverse((time, id))) = self.next.pop() else { return Ok(None) };
+        let [priority, other] = &mut self.next;
+        let (one, two) = match first {
+            Class::Priority => (priority, other),
+            Class::Other => (other, priority),
+        };
+        let next = one.pop().or_else(|| two.pop());
+        let Some(Reverse((time, id))) = next else { return Ok(None) };
         self.current = Some(id);
         self.touch(id);
         // It may be forgotten meanwhile, and another one has nothing after all.
         let Some(reader) = self.rings.get_mut(&id) else { return Err(id) };
         reader.last = time;
-        let late = self.newest.saturating_sub(time);
-        self.newest = self.newest.max(time);
+        let newest = &mut self.newest[id.class as usize];
+        let late = newest.saturating_sub(time);
+        *newest = time.max(*newest);
         let taken = reader.observer.as_mut().map(|observer| observer.advanced().take());
         let Some(Ok(Some((item, _)))) = taken else { return Err(id) };
         if matches!(&item, Item::Lost(lost) if lost.cause == Cause::Lapped) {
@@ -179,7 +187,7 @@ impl Lane {
     }
 
     /// Returns whether something of this ring is still to be passed on.
-    pub(super) fn lacks(&mut self, id: SourceId, ring: &Ring) -> bool {
+    pub(super) fn lacks(&mut self, id: RingId, ring: &Ring) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.source == id)
             || self.rings.get_mut(&id).is_some_and(|reader| reader.lacks(ring))
     }
@@ -201,10 +209,7 @@ impl Reader {
     /// Returns the time of what is next, of what the engine has read.
     fn peek(&mut self) -> Option<u64> {
         let observer = self.observer.as_mut()?;
-        // If it was overtaken beyond that, so was the engine, which has to find out first.
-        if observer.resume_point().pos() >= self.until
-            || observer.advanced().raw().tail() > self.until
-        {
+        if observer.resume_point().pos() >= self.until {
             return None;
         }
         match observer.advanced().peek() {

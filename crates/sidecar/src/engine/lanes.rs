@@ -3,19 +3,22 @@
 use super::Engine;
 use super::checkpoint::{Run, count, note};
 use super::lane::{Lane, Taken};
+use super::merges::{Class, RingId};
+use super::outlet::Ahead;
 use super::pending::Pending;
 use super::place::Place;
 use super::places::Removed;
 use super::turn::{Turn, what_of};
 use crate::config::Delivery;
 use crate::config::filter::Filter;
-use perfring_consumer::Item;
+use perfring_consumer::{Count, Item};
 use perfring_export::{Event, Output, OutputError};
-use perfring_set::SourceId;
 use std::time::Instant;
 
 /// Records of one turn of a lane: more than those of the others, to catch up with them.
 const TURN: usize = 4096;
+/// Those of them that are left to rings without priority.
+const OTHERS: usize = TURN / 4;
 
 impl Engine {
     /// Some required outputs have no room for an event. If others go on, they fall behind; the last
@@ -44,7 +47,8 @@ impl Engine {
         let lacked = pending.as_ref().map(|pending| pending.source);
         let mut ends = Vec::new();
         for id in &self.touched {
-            let (Some(ring), Some(end)) = (self.rings.get(id), self.merge.resume_point(*id)) else {
+            let (Some(ring), Some(end)) = (self.rings.get(id), self.merges.resume_point(*id))
+            else {
                 continue;
             };
             if !ring.is_kept() {
@@ -110,7 +114,12 @@ impl Engine {
         for (id, place) in lane.places() {
             let ring = self.rings.get(&id).filter(|ring| place.saved.pos > ring.read.pos());
             if let Some(ring) = ring {
-                outlet.set_ahead(ring.shapes.origin(), place.saved.pos);
+                let (from, to) = (ring.read.saved().before, place.saved.before);
+                let count = Count {
+                    records: to.records.saturating_sub(from.records),
+                    bytes: to.bytes.saturating_sub(from.bytes),
+                };
+                outlet.set_ahead(ring.shapes.origin(), Ahead { pos: place.saved.pos, count });
             }
         }
         if !outlet.is_required() {
@@ -146,9 +155,10 @@ impl Engine {
         turned
     }
 
-    fn read_lane(&mut self, at: usize, lane: &mut Lane, runs: &mut Vec<Run<SourceId>>) -> Turn {
-        for _ in 0..TURN {
-            let Taken { id, item, time, late, was_given } = match lane.next() {
+    fn read_lane(&mut self, at: usize, lane: &mut Lane, runs: &mut Vec<Run<RingId>>) -> Turn {
+        for left in (1..=TURN).rev() {
+            let first = if left > OTHERS { Class::Priority } else { Class::Other };
+            let Taken { id, item, time, late, was_given } = match lane.next(first) {
                 Ok(Some(next)) => next,
                 Ok(None) => return Turn::Empty,
                 Err(id) => {
@@ -215,6 +225,7 @@ impl Engine {
         if self.pending.is_none() {
             self.checkpoint();
         }
+        self.report_left_out();
         let mut outlet = self.outlets.take(at)?;
         let error = outlet.close(deadline).err();
         let undelivered = outlet.undelivered().unwrap_or(self.outlets.coming());

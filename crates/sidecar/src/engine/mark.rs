@@ -1,6 +1,6 @@
 //! What an output lacked at some time.
 
-use perfring_set::SourceId;
+use super::merges::RingId;
 use std::time::Instant;
 
 /// What an output lacked at some time.
@@ -8,5 +8,5 @@ use std::time::Instant;
 pub(super) struct Mark {
     pub(super) since: Instant,
     /// Rings, and the positions that it had to reach.
-    pub(super) left: Vec<(SourceId, u64)>,
+    pub(super) left: Vec<(RingId, u64)>,
 }

@@ -1,15 +1,17 @@
-//! An output with its delivery guarantee, its filter, and the losses still to be reported to it.
+//! An output with its delivery guarantee, its filter and rules, and the losses still to be reported to it.
 
 use super::lane::Lane;
 use super::mark::Mark;
+use super::merges::RingId;
 use super::places::Places;
+use super::record_rules::{RecordRules, RuleStatus, bytes_of};
+use super::reporting::Reporting;
 use super::ring::Rings;
 use crate::config::Delivery;
 use crate::config::filter::Filter;
-use perfring_abi::Lead;
-use perfring_consumer::Cause;
+use crate::config::record_rule::RecordRule;
+use perfring_consumer::{Cause, Count};
 use perfring_export::{Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, What};
-use perfring_set::SourceId;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -24,6 +26,10 @@ pub(crate) struct Outlet {
     pub(crate) name: String,
     pub(crate) delivery: Delivery,
     pub(crate) filter: Filter,
+    /// What it is not given of the records that it selects.
+    pub(super) rules: RecordRules,
+    /// The losses of these rules that it is told, or was told and has not delivered.
+    reporting: Reporting,
     output: Box<dyn Output>,
     /// Events that it was not given, reported as a loss before the next event that it takes: by
     /// ring.
@@ -35,7 +41,7 @@ pub(crate) struct Outlet {
     /// How it gets what it lacks, while it has fallen behind.
     pub(super) lane: Option<Box<Lane>>,
     /// Up to where it was given rings already, by their numbers: its lane may go beyond the others.
-    ahead: BTreeMap<u32, u64>,
+    ahead: BTreeMap<u32, Ahead>,
     /// Its oldest undelivered event when it could not be closed: later ones stay in their rings.
     pinned: Option<u64>,
     closed: bool,
@@ -68,14 +74,49 @@ pub struct OutputStatus<'a> {
     pub failed: Option<&'a OutputError>,
     /// Whether it has fallen behind the others, and reads what it lacks from the rings.
     pub is_behind: bool,
+    /// The rules for it, in their order.
+    pub rules: Vec<RuleStatus>,
 }
 
 /// What it was not given of one ring.
 #[derive(Debug, Default)]
 struct Unreported {
     busy: Option<Loss>,
-    /// Losses of the ring itself among them.
-    ring: Vec<(Cause, Loss)>,
+    /// Losses of the ring itself among them, and what rules left out: one of each cause.
+    others: Vec<Loss>,
+}
+
+/// What it was given of a ring beyond where the others are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead {
+    /// Up to this position,
+    pub(super) pos: u64,
+    /// so many records and bytes.
+    pub(super) count: Count,
+}
+
+impl Ahead {
+    /// Notes that others are given so much of that, too.
+    fn pass(&mut self, records: u64, bytes: u64) {
+        self.count.records = self.count.records.saturating_sub(records);
+        self.count.bytes = self.count.bytes.saturating_sub(bytes);
+    }
+}
+
+impl Unreported {
+    /// Adds a loss of the ring, or of a rule.
+    fn add(&mut self, loss: &Loss) {
+        match self.others.iter_mut().find(|sum| sum.cause == loss.cause) {
+            Some(sum) => {
+                *sum = Loss {
+                    records: sum.records.saturating_add(loss.records),
+                    bytes: sum.bytes.saturating_add(loss.bytes),
+                    ..*loss
+                };
+            }
+            None => self.others.push(*loss),
+        }
+    }
 }
 
 impl Outlet {
@@ -89,6 +130,8 @@ impl Outlet {
             name: name.to_owned(),
             delivery,
             filter,
+            rules: RecordRules::default(),
+            reporting: Reporting::default(),
             output,
             unreported: BTreeMap::new(),
             failed: None,
@@ -110,12 +153,23 @@ impl Outlet {
     /// is done with it: it took it, does not select it, or was busy and does not promise delivery.
     #[inline]
     pub(crate) fn offer(&mut self, event: &Event<'_>, knows: bool) -> bool {
+        if !self.ahead.is_empty() {
+            return self.offer_rest(event, knows);
+        }
+        self.offer_new(event, knows)
+    }
+
+    #[inline]
+    fn offer_new(&mut self, event: &Event<'_>, knows: bool) -> bool {
         if let What::Record(record) = &event.what
             && !self.filter.takes(record)
         {
             return true;
         }
-        if !self.ahead.is_empty() && self.was_given(event) {
+        if let What::Record(record) = &event.what
+            && !self.rules.is_empty()
+            && self.rules.leaves_out(event, record)
+        {
             return true;
         }
         // A loss to be reported for the ring comes first.
@@ -127,24 +181,45 @@ impl Outlet {
     }
 
     /// Notes that it was given everything of a ring before this position.
-    pub(super) fn set_ahead(&mut self, origin: &Origin, pos: u64) {
-        self.ahead.insert(origin.id, pos);
+    pub(super) fn set_ahead(&mut self, origin: &Origin, ahead: Ahead) {
+        self.ahead.insert(origin.id, ahead);
     }
 
+    /// Offers an event of a ring that it was given some of already: only what is beyond that.
     #[cold]
-    fn was_given(&mut self, event: &Event<'_>) -> bool {
-        let Some(until) = self.ahead.get(&event.origin.id).copied() else { return false };
-        let was = match &event.what {
-            What::Record(record) => record.pos < until,
-            // What was overtaken ends at the next record.
-            What::Lost(loss) if loss.cause == LossCause::Ring(Cause::Lapped) => loss.pos <= until,
-            What::Lost(loss) => loss.pos < until,
-            What::Began | What::Ended => false,
+    fn offer_rest(&mut self, event: &Event<'_>, knows: bool) -> bool {
+        let Some(ahead) = self.ahead.get_mut(&event.origin.id) else {
+            return self.offer_new(event, knows);
         };
-        if !was {
-            self.ahead.remove(&event.origin.id);
+        let rest = match &event.what {
+            What::Record(record) if record.pos < ahead.pos => {
+                ahead.pass(1, bytes_of(record));
+                return true;
+            }
+            // What was overtaken begins there, and may end beyond.
+            What::Lost(loss)
+                if loss.pos < ahead.pos && loss.cause == LossCause::Ring(Cause::Lapped) =>
+            {
+                let records = loss.records.saturating_sub(ahead.count.records);
+                let bytes = loss.bytes.saturating_sub(ahead.count.bytes);
+                if records == 0 {
+                    ahead.pass(loss.records, loss.bytes);
+                    return true;
+                }
+                Loss { pos: ahead.pos, records, bytes, ..*loss }
+            }
+            What::Lost(loss) if loss.pos < ahead.pos => return true,
+            _ => {
+                self.ahead.remove(&event.origin.id);
+                return self.offer_new(event, knows);
+            }
+        };
+        let Event { seq, origin, .. } = *event;
+        let done = self.offer_new(&Event { seq, origin, what: What::Lost(rest) }, knows);
+        if done {
+            self.ahead.remove(&origin.id);
         }
-        was
+        done
     }
 
     #[cold]
@@ -190,6 +265,7 @@ impl Outlet {
 
     /// Reports that a ring has ended, after all losses of it. Returns whether that was taken.
     pub(crate) fn end(&mut self, seq: &mut u64, origin: &Origin) -> bool {
+        self.report_left_out_of(origin.id);
         self.report_losses(seq, origin)
             && self.take(&Event { seq: next(seq), origin, what: What::Ended }) == Took::Yes
     }
@@ -199,8 +275,7 @@ impl Outlet {
         let unreported = self.unreported.entry(event.origin.id).or_default();
         match &event.what {
             What::Record(record) => {
-                let lead = Lead::of(record.time.is_some(), record.writer.is_some()).len() as u64;
-                let bytes = (8 + lead + record.bytes.len() as u64).next_multiple_of(8);
+                let bytes = bytes_of(record);
                 self.dropped.records += 1;
                 self.dropped.bytes += bytes;
                 let cause = LossCause::Busy;
@@ -214,17 +289,7 @@ impl Outlet {
                 (busy.time, busy.wall) = (record.time, record.wall);
             }
             What::Lost(loss) => {
-                let LossCause::Ring(cause) = loss.cause else { return };
-                match unreported.ring.iter_mut().find(|(of, _)| *of == cause) {
-                    Some((_, sum)) => {
-                        *sum = Loss {
-                            records: sum.records.saturating_add(loss.records),
-                            bytes: sum.bytes.saturating_add(loss.bytes),
-                            ..*loss
-                        };
-                    }
-                    None => unreported.ring.push((cause, *loss)),
-                }
+                unreported.add(loss);
             }
             What::Began | What::Ended => {}
         }
@@ -243,6 +308,7 @@ impl Outlet {
 
     /// Forgets a ring: losses that cannot be reported any more are only in the figures.
     pub(crate) fn forget(&mut self, id: u32) {
+        self.rules.take_of(id).for_each(drop);
         self.unreported.remove(&id);
     }
 
@@ -254,17 +320,46 @@ impl Outlet {
     /// Reports the losses of a ring. Returns whether none is left.
     pub(crate) fn report_losses(&mut self, seq: &mut u64, origin: &Origin) -> bool {
         let Some(mut unreported) = self.unreported.remove(&origin.id) else { return true };
-        while let Some(loss) = unreported.ring.last().map(|(_, loss)| *loss).or(unreported.busy) {
+        while let Some(loss) = unreported.others.last().copied().or(unreported.busy) {
             let event = Event { seq: next(seq), origin, what: What::Lost(loss) };
             if self.take(&event) == Took::Busy {
                 self.unreported.insert(origin.id, unreported);
                 return false;
             }
-            if unreported.ring.pop().is_none() {
+            if unreported.others.pop().is_none() {
                 unreported.busy = None;
             }
         }
+        if self.unreported.is_empty() {
+            self.reporting.told(*seq);
+        }
         true
+    }
+
+    /// Sets the rules, of which some are for this output.
+    pub(super) fn set_rules(&mut self, rules: &[RecordRule]) {
+        // These are by the numbers of the rules.
+        self.rules.hurry();
+        self.report_left_out();
+        self.rules.set(rules.iter().filter(|rule| rule.is_for(&self.name)));
+    }
+
+    /// Adds what rules left out to the losses to be reported, if that is due.
+    pub(super) fn report_left_out(&mut self) {
+        let since = self.rules.since();
+        for (ring, loss) in self.rules.take_due() {
+            self.unreported.entry(ring).or_default().add(&loss);
+            self.reporting.begin(since);
+        }
+    }
+
+    /// Adds what rules left out of a ring that ends.
+    fn report_left_out_of(&mut self, ring: u32) {
+        let since = self.rules.since();
+        for loss in self.rules.take_of(ring) {
+            self.unreported.entry(ring).or_default().add(&loss);
+            self.reporting.begin(since);
+        }
     }
 
     /// Passes on what the output holds back to collect more.
@@ -279,13 +374,14 @@ impl Outlet {
 
     /// Tells the output that some ring is filling up with undelivered records.
     pub(crate) fn hurry(&mut self) {
+        self.rules.hurry();
         if self.failed.is_none() && !self.closed {
             self.output.hurry();
         }
     }
 
     /// Moves its places on to what it has delivered; `coming` is the number of the next event.
-    pub(super) fn settle(&mut self, coming: u64, moved: &mut Vec<SourceId>) {
+    pub(super) fn settle(&mut self, coming: u64, moved: &mut Vec<RingId>) {
         if !self.places.is_settled() {
             let undelivered = self.undelivered().unwrap_or(coming);
             self.places.settle(undelivered, moved);
@@ -308,10 +404,9 @@ impl Outlet {
         if !self.is_required() {
             return None;
         }
-        match (self.output.undelivered(), self.pinned) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        let output = self.output.undelivered();
+        let left_out = [self.rules.since(), self.reporting.undelivered(output)];
+        [output, self.pinned].into_iter().chain(left_out).flatten().min()
     }
 
     pub(crate) fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
@@ -337,6 +432,7 @@ impl Outlet {
             dropped: self.dropped,
             failed: self.failed.as_ref(),
             is_behind: self.lane.is_some(),
+            rules: self.rules.status().collect(),
         }
     }
 }

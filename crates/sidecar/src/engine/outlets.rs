@@ -2,13 +2,13 @@
 
 use super::checkpoint::Run;
 use super::lane::Lane;
+use super::merges::RingId;
 use super::outlet::{Outlet, next};
 use super::ring::{Ring, Rings};
 use crate::config::Delivery;
 use crate::config::filter::Filter;
 use perfring_consumer::{Cause, Count, Lost, RingTotals, Saved};
 use perfring_export::{Event, Loss, LossCause, Origin, Output, OutputError, What};
-use perfring_set::SourceId;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -125,8 +125,8 @@ impl Outlets {
     /// whether one of them holds those rings.
     pub(super) fn pass(
         &mut self,
-        ends: &[(SourceId, Saved, Saved)],
-        runs: Rc<[Run<SourceId>]>,
+        ends: &[(RingId, Saved, Saved)],
+        runs: Rc<[Run<RingId>]>,
     ) -> bool {
         let (coming, level, mut holds) = (self.coming(), self.level(), false);
         for (at, outlet) in self.slots.iter_mut().enumerate() {
@@ -135,7 +135,7 @@ impl Outlets {
                 ends.iter().for_each(|(id, from, _)| outlet.places.hold(*id, (*from).into()));
                 let to = ends.iter().map(|(id, _, to)| (*id, (*to).into()));
                 // One that was ahead was not given all of these events.
-                let ahead = |(id, from, _): &(SourceId, Saved, Saved)| {
+                let ahead = |(id, from, _): &(RingId, Saved, Saved)| {
                     outlet.places.get(*id).is_some_and(|done| done.saved.pos > from.pos)
                 };
                 let runs = if ends.iter().any(ahead) { Rc::default() } else { Rc::clone(&runs) };
@@ -149,7 +149,7 @@ impl Outlets {
     /// Leaves what follows in a ring to the lanes of the outputs that are behind, before anything of
     /// it is read in a turn.
     #[cold]
-    pub(super) fn leave_to_lanes(&mut self, id: SourceId, ring: &Ring) {
+    pub(super) fn leave_to_lanes(&mut self, id: RingId, ring: &Ring) {
         let from = ring.read.saved();
         for outlet in self.iter_mut() {
             let Some(lane) = &mut outlet.lane else { continue };
@@ -163,7 +163,7 @@ impl Outlets {
     }
 
     /// Returns the outputs that lack something of a ring, a bit each.
-    pub(super) fn lacking(&mut self, id: SourceId, rings: &Rings) -> u64 {
+    pub(super) fn lacking(&mut self, id: RingId, rings: &Rings) -> u64 {
         let lacks = |(at, outlet): (usize, &mut Option<Outlet>)| {
             let lane = outlet.as_mut()?.lane.as_mut()?;
             lane.lacks(id, rings.get(&id)?).then_some(1 << at)
@@ -172,7 +172,7 @@ impl Outlets {
     }
 
     /// Forgets a ring that is released.
-    pub(super) fn forget(&mut self, id: SourceId) {
+    pub(super) fn forget(&mut self, id: RingId) {
         for outlet in self.iter_mut() {
             outlet.places.forget(id);
             if let Some(lane) = &mut outlet.lane {
@@ -249,20 +249,17 @@ impl Outlets {
     pub(super) fn flush(&mut self, rings: &mut Rings) {
         for (at, outlet) in self.slots.iter_mut().enumerate() {
             let Some(outlet) = outlet else { continue };
-            for id in outlet.unreported_rings() {
-                let Some(ring) = rings.values_mut().find(|ring| ring.id() == id) else {
-                    outlet.forget(id);
-                    continue;
-                };
-                let (origin, seq) = (ring.shapes.origin(), &mut self.seq);
-                if !outlet.begin(at, seq, origin, &mut ring.began)
-                    || !outlet.report_losses(seq, origin)
-                {
-                    break;
-                }
+            outlet.report_left_out();
+            if outlet.has_any_unreported() {
+                report(at, outlet, &mut self.seq, rings);
             }
             outlet.flush();
         }
+    }
+
+    /// Sets the present time, for rules.
+    pub(super) fn set_now(&mut self, now: u64) {
+        self.iter_mut().for_each(|outlet| outlet.rules.set_now(now));
     }
 
     /// Adds what a dead producer refused and never reported to the losses of all outputs, before
@@ -297,7 +294,7 @@ impl Outlets {
             // Without the bit it does not know the ring, or was notified already; but a loss may be
             // left.
             let done = if ring.began & bit == 0 {
-                !outlet.has_unreported(origin)
+                !outlet.has_unreported(origin) && !outlet.rules.has(origin.id)
                     || outlet.begin(at, seq, origin, &mut ring.began) && outlet.end(seq, origin)
             } else {
                 outlet.end(seq, origin)
@@ -325,4 +322,20 @@ impl Outlets {
         let closed = outlets.into_iter().map(|outlet| outlet.close(deadline));
         closed.filter_map(Result::err).collect()
     }
+}
+
+/// Reports the losses of all rings to an output, as far as it has room.
+#[cold]
+fn report(at: usize, outlet: &mut Outlet, seq: &mut u64, rings: &mut Rings) {
+    for ring in rings.values_mut() {
+        let origin = ring.shapes.origin();
+        if outlet.has_unreported(origin)
+            && (!outlet.begin(at, seq, origin, &mut ring.began)
+                || !outlet.report_losses(seq, origin))
+        {
+            return;
+        }
+    }
+    // Those that are left are of rings that are gone.
+    outlet.unreported_rings().into_iter().for_each(|id| outlet.forget(id));
 }

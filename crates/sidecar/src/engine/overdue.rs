@@ -2,11 +2,11 @@
 
 use super::Engine;
 use super::mark::Mark;
+use super::merges::RingId;
 use super::outlet::Outlet;
 use super::pending::Pending;
 use super::place::Place;
 use super::ring::Rings;
-use perfring_set::SourceId;
 use std::time::{Duration, Instant};
 
 /// A required output that has not delivered something for some time.
@@ -57,8 +57,8 @@ impl Engine {
 
 /// Returns what an output lacks now. `held` is an event that it has no room for.
 fn of(outlet: &Outlet, held: Option<&Pending>, rings: &Rings, now: Instant) -> Mark {
-    let read = |id: SourceId| rings.get(&id).map(|ring| ring.read.pos());
-    let behind = |(id, done): (SourceId, Place)| {
+    let read = |id: RingId| rings.get(&id).map(|ring| ring.read.pos());
+    let behind = |(id, done): (RingId, Place)| {
         read(id).filter(|read| done.saved.pos < *read).map(|read| (id, read))
     };
     let mut left: Vec<_> = outlet.places.all().filter_map(behind).collect();

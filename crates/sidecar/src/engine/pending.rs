@@ -1,13 +1,13 @@
 //! The event that is held.
 
+use super::merges::RingId;
 use perfring_consumer::{Record, Writer};
 use perfring_export::{Event, Loss, Origin, Rec, What};
-use perfring_set::SourceId;
 
 /// An event that one output has no room for: the only one that is held for it.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
-    pub(super) source: SourceId,
+    pub(super) source: RingId,
     kept: Kept,
 }
 
@@ -27,7 +27,7 @@ enum Kept {
 
 impl Pending {
     /// Keeps a record or a loss; `None` for other events.
-    pub(super) fn of(source: SourceId, event: Event<'_>) -> Option<Self> {
+    pub(super) fn of(source: RingId, event: Event<'_>) -> Option<Self> {
         let kept = match event.what {
             What::Record(rec) => Kept::Record {
                 pos: rec.pos,

@@ -1,10 +1,10 @@
 //! The places of an output: how much of each ring it has delivered.
 
 use super::checkpoint::{Checkpoints, Run};
+use super::merges::RingId;
 use super::place::Place;
 use super::ring::Quick;
 use perfring_export::OutputError;
-use perfring_set::SourceId;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
@@ -12,18 +12,18 @@ use std::rc::Rc;
 /// What an output has delivered of each ring that it was given something of.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    done: HashMap<SourceId, Place, BuildHasherDefault<Quick>>,
-    checkpoints: Checkpoints<SourceId>,
+    done: HashMap<RingId, Place, BuildHasherDefault<Quick>>,
+    checkpoints: Checkpoints<RingId>,
 }
 
 impl Places {
     /// Creates places from which nothing was delivered.
-    pub(super) fn of(done: impl Iterator<Item = (SourceId, Place)>) -> Self {
+    pub(super) fn of(done: impl Iterator<Item = (RingId, Place)>) -> Self {
         Places { done: done.collect(), checkpoints: Checkpoints::default() }
     }
 
     /// Begins to hold what follows this place, unless an earlier one is held.
-    pub(super) fn hold(&mut self, id: SourceId, from: Place) {
+    pub(super) fn hold(&mut self, id: RingId, from: Place) {
         self.done.entry(id).or_insert(from);
     }
 
@@ -32,14 +32,14 @@ impl Places {
     pub(super) fn pass(
         &mut self,
         before: u64,
-        ends: impl IntoIterator<Item = (SourceId, Place)>,
-        runs: Rc<[Run<SourceId>]>,
+        ends: impl IntoIterator<Item = (RingId, Place)>,
+        runs: Rc<[Run<RingId>]>,
     ) {
         self.checkpoints.add(before, ends, runs);
     }
 
     /// Moves on, if all events before `undelivered` are delivered. Adds the rings that it moved in.
-    pub(super) fn settle(&mut self, undelivered: u64, moved: &mut Vec<SourceId>) {
+    pub(super) fn settle(&mut self, undelivered: u64, moved: &mut Vec<RingId>) {
         self.checkpoints.delivered(undelivered, |id, place| {
             // Others hold nothing of it any more.
             if let Some(done) = self.done.get_mut(&id) {
@@ -60,16 +60,16 @@ impl Places {
         Self::of(self.done.into_iter())
     }
 
-    pub(super) fn get(&self, id: SourceId) -> Option<Place> {
+    pub(super) fn get(&self, id: RingId) -> Option<Place> {
         self.done.get(&id).copied()
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = (SourceId, Place)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (RingId, Place)> {
         self.done.iter().map(|(id, place)| (*id, *place))
     }
 
     /// Holds nothing of this ring any more.
-    pub(super) fn forget(&mut self, id: SourceId) {
+    pub(super) fn forget(&mut self, id: RingId) {
         self.done.remove(&id);
     }
 

@@ -1,5 +1,6 @@
 //! A ring that is read, and its state.
 
+use super::merges::{Class, RingId};
 use crate::config::{From, Input, Mode};
 use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{
@@ -7,14 +8,14 @@ use perfring_consumer::{
     ObserverOptions, Policy, Saved, Start,
 };
 use perfring_export::{Origin, Shapes};
-use perfring_set::{Source, SourceId};
+use perfring_set::{Source, is_priority};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Instant;
 use thiserror::Error;
 
 /// Rings by their sources. Looked up for every record.
-pub(crate) type Rings = HashMap<SourceId, Ring, BuildHasherDefault<Quick>>;
+pub(crate) type Rings = HashMap<RingId, Ring, BuildHasherDefault<Quick>>;
 
 /// A hash of two small numbers that no attacker chooses.
 #[derive(Clone, Copy, Default)]
@@ -81,6 +82,8 @@ pub struct RingStatus<'a> {
     pub copied: bool,
     /// Whether its file was removed, and it is read to its end.
     pub removed: bool,
+    /// Whether outputs are given its records before those of other rings.
+    pub priority: bool,
     /// Bytes between what is delivered and what is published.
     pub lag: u64,
 }
@@ -278,6 +281,14 @@ impl Ring {
         self.ends.drain(..count).next_back()
     }
 
+    /// Returns whether it is read before others: as its input says, or as its name does.
+    pub(super) fn class(&self) -> Class {
+        match self.input.priority.unwrap_or_else(|| is_priority(&self.shapes.origin().name)) {
+            true => Class::Priority,
+            false => Class::Other,
+        }
+    }
+
     /// Returns whether it can be read once more.
     pub(crate) fn is_kept(&self) -> bool {
         self.location.is_some()
@@ -288,10 +299,6 @@ impl Ring {
         self.released.unwrap_or(self.first)
     }
 
-    pub(crate) fn id(&self) -> u32 {
-        self.shapes.origin().id
-    }
-
     pub(crate) fn status(&self) -> RingStatus<'_> {
         RingStatus {
             origin: self.shapes.origin(),
@@ -299,6 +306,7 @@ impl Ring {
             observed: self.observed,
             copied: self.copied,
             removed: self.removed,
+            priority: self.class() == Class::Priority,
             lag: self.shapes.head().saturating_sub(self.delivered().pos()),
         }
     }

@@ -2,16 +2,18 @@
 
 use super::Engine;
 use super::checkpoint::note;
+use super::merges::{Class, RingId};
 use super::outlet::Outlet;
 use super::pending::Pending;
 use super::ring::{Note, Stage};
 use perfring_consumer::{Item, Lost, RingTotals, Types};
 use perfring_export::{Event, Loss, LossCause, Origin, OutputError, Rec, Shapes, What};
-use perfring_set::SourceId;
 use std::time::Instant;
 
 /// Records of one turn: between two polls of anything else.
 const TURN: usize = 2048;
+/// Those of them that are left to rings without priority.
+const OTHERS: usize = TURN / 4;
 /// The limit of rings that wait until a best-effort output is notified of their end.
 const LEAVING_MAX: usize = 1024;
 /// Turns between two checks whether a ring is a quarter full of undelivered records.
@@ -46,11 +48,13 @@ impl Engine {
     /// records.
     pub fn turn(&mut self) -> Turn {
         self.turn += 1;
+        if !self.record_rules.is_empty() {
+            self.outlets.set_now(self.clock.now_ns());
+        }
         let caught_up = self.turn_lanes();
         let mut ended = Turn::Stalled;
         if self.try_pending() && self.may_read() {
-            let steps = (0..TURN).map(|_| self.step()).find(|step| *step != Turn::More);
-            ended = steps.unwrap_or(Turn::More);
+            ended = self.read();
         }
         if self.pending.is_none() {
             self.checkpoint();
@@ -68,18 +72,39 @@ impl Engine {
         ended
     }
 
+    /// Reads and passes on the items of a turn: what rings with priority have comes first, as far as they leave something
+    /// for the others.
+    fn read(&mut self) -> Turn {
+        let mut left = TURN;
+        let mut first = Turn::Empty;
+        if self.merges.has_any(Class::Priority) {
+            first = Turn::More;
+            while left > OTHERS && first == Turn::More {
+                first = self.step(Class::Priority);
+                left -= 1;
+            }
+        }
+        if first == Turn::Stalled {
+            return first;
+        }
+        let steps = (0..left).map(|_| self.step(Class::Other)).find(|step| *step != Turn::More);
+        match steps.unwrap_or(Turn::More) {
+            Turn::Empty => first,
+            ended => ended,
+        }
+    }
+
     /// Reads and passes on one item.
     #[inline]
-    fn step(&mut self) -> Turn {
-        let merged = match self.merge.next() {
-            Ok(Some(merged)) => merged,
+    fn step(&mut self, class: Class) -> Turn {
+        let (source, merged) = match self.merges.next(class) {
+            Ok(Some(next)) => next,
             Ok(None) => return Turn::Empty,
             Err((id, error)) => {
                 self.set_aside(id, &error.to_string());
                 return Turn::More;
             }
         };
-        let source = merged.source;
         let Some(ring) = self.rings.get_mut(&source) else { return Turn::More };
         if ring.turn != self.turn {
             ring.turn = self.turn;
@@ -150,7 +175,7 @@ impl Engine {
         }
         let mut ends = Vec::with_capacity(self.touched.len());
         for id in self.touched.drain(..) {
-            let (Some(ring), Some(end)) = (self.rings.get_mut(&id), self.merge.resume_point(id))
+            let (Some(ring), Some(end)) = (self.rings.get_mut(&id), self.merges.resume_point(id))
             else {
                 continue;
             };
@@ -186,7 +211,7 @@ impl Engine {
             };
             match &mut ring.source {
                 Some(source) => source.release(&end),
-                None => self.merge.release(id, &end),
+                None => self.merges.release(id, &end),
             }
             ring.released = Some(end);
         }
@@ -200,7 +225,7 @@ impl Engine {
 
     /// Sets a ring aside that cannot be read any further.
     #[cold]
-    fn set_aside(&mut self, id: SourceId, why: &str) {
+    fn set_aside(&mut self, id: RingId, why: &str) {
         let Some(ring) = self.rings.get_mut(&id) else { return };
         self.notes.push(Note::SetAside {
             ring: ring.shapes.origin().name.clone(),
@@ -236,8 +261,8 @@ impl Engine {
             if ring.stage == Stage::Reading
                 // In this order: records that were written before the producer ended are seen after
                 // it.
-                && self.merge.source(id).is_none_or(|source| !source.has_producer())
-                && self.merge.is_drained(id)
+                && self.merges.source(id).is_none_or(|source| !source.has_producer())
+                && self.merges.is_drained(id)
             {
                 ring.stage = Stage::Ending;
                 if ring.removed
@@ -249,7 +274,7 @@ impl Engine {
             if ring.stage == Stage::Ending {
                 if ring.source.is_none() {
                     // No more records will arrive from it.
-                    ring.source = self.merge.remove(id);
+                    ring.source = self.merges.remove(id);
                 }
                 if self.outlets.report_end(ring, lacking, crowded).required {
                     ring.stage = Stage::Leaving(self.outlets.coming());
@@ -271,12 +296,12 @@ impl Engine {
     }
 
     /// Stops reading this ring, of which all is delivered, so that another process can attach.
-    pub(crate) fn detach_delivered(&mut self, id: SourceId) {
-        drop(self.merge.remove(id));
+    pub(crate) fn detach_delivered(&mut self, id: RingId) {
+        drop(self.merges.remove(id));
     }
 
     /// Notes that this ring was read to its end and removed, with these totals.
-    pub(crate) fn removed(&mut self, id: SourceId, totals: &RingTotals) {
+    pub(crate) fn removed(&mut self, id: RingId, totals: &RingTotals) {
         let Some(ring) = self.rings.get_mut(&id) else { return };
         ring.removed = true;
         if ring.stage == Stage::Reading {
@@ -287,7 +312,7 @@ impl Engine {
     }
 
     /// Releases a ring, with its lock and its memory: all of it is delivered to required outputs.
-    fn drop_ring(&mut self, id: SourceId) {
+    fn drop_ring(&mut self, id: RingId) {
         let Some(ring) = self.rings.get_mut(&id) else { return };
         self.kernel.retain(|kernel| *kernel != id);
         ring.stage = Stage::Gone;
@@ -312,7 +337,7 @@ impl Engine {
         if self.try_pending() {
             self.checkpoint();
         }
-        self.flush();
+        self.report_left_out();
         let errors = self.outlets.close(deadline);
         self.release_delivered();
         errors

@@ -16,6 +16,7 @@ pub(crate) const RING: &str = "perfring.ring.name";
 pub(crate) const OUTPUT: &str = "otel.component.name";
 const KIND: &str = "otel.component.type";
 pub(crate) const CAUSE: &str = "error.type";
+pub(crate) const RULE: &str = "perfring.rule.name";
 
 /// Names and values.
 pub(crate) type Attributes<'a> = &'a [(&'static str, &'a str)];
@@ -167,6 +168,15 @@ fn of_output(output: &OutputStatus<'_>, kind: &str, gather: &mut Gather<'_>) {
     }
     let dropped = ("perfring.output.dropped", records, "Records that it had no room for");
     gather.counter(dropped, output.dropped.records, &name);
+    for rule in &output.rules {
+        let name = [name[0], name[1], (RULE, rule.name)];
+        let kept = ("perfring.rule.kept", records, "Records that a rule kept");
+        gather.counter(kept, rule.kept, &name);
+        let left_out = ("perfring.rule.left_out", records, "Records that a rule left out");
+        gather.counter(left_out, rule.left_out, &name);
+        let bytes = ("perfring.rule.left_out_bytes", "By", "Bytes of those, headers included");
+        gather.counter(bytes, rule.left_out_bytes, &name);
+    }
     let trouble = figures.trouble.is_some() || output.failed.is_some();
     let help = "1 while something is wrong with it";
     gather.gauge(("perfring.output.trouble", "1", help), f64::from(u8::from(trouble)), &name);

@@ -1,6 +1,6 @@
 //! The sidecar's own figures, for outputs and endpoints that show them.
 
-use super::figures::{CAUSE, Figure, OUTPUT, RING, Rings, gather};
+use super::figures::{CAUSE, Figure, OUTPUT, RING, RULE, Rings, gather};
 use crate::config::OutputConfig;
 use crate::engine::Engine;
 use perfring_export::Own;
@@ -17,6 +17,7 @@ fn set(own: &dyn Own, figure: &Figure<'_>) {
         RING => "ring",
         OUTPUT => "output",
         CAUSE => "cause",
+        RULE => "rule",
         other => other,
     };
     let labels: Vec<_> =

@@ -73,6 +73,7 @@ impl Sidecar {
             }
         }
         self.engine.set_rules(config.rules.clone());
+        self.engine.set_record_rules(config.record_rules.clone());
         self.recorder = Recorder::default();
         self.config = config;
         say.info("the configuration was reloaded");

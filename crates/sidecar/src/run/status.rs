@@ -43,6 +43,7 @@ fn ring_json(ring: &RingStatus<'_>) -> Value {
         "observed": ring.observed,
         "copied": ring.copied,
         "removed": ring.removed,
+        "priority": ring.priority,
         "records": ring.figures.records,
         "bytes": ring.figures.bytes,
         "lost": lost,
@@ -60,6 +61,18 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
         .iter()
         .map(|(cause, count)| ((*cause).into(), (*count).into()))
         .collect();
+    let rules: Vec<Value> = output
+        .rules
+        .iter()
+        .map(|rule| {
+            json!({
+                "rule": rule.name,
+                "kept": rule.kept,
+                "left_out": rule.left_out,
+                "left_out_bytes": rule.left_out_bytes,
+            })
+        })
+        .collect();
     json!({
         "output": output.name,
         "delivery": output.delivery.name(),
@@ -70,6 +83,7 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
         "refused": figures.refused,
         "refused_by": refused_by,
         "dropped": output.dropped.records,
+        "rules": rules,
         "behind": output.is_behind,
         "trouble": figures.trouble.clone().or_else(|| Some(output.failed?.to_string())),
     })
@@ -101,7 +115,12 @@ pub(crate) fn line(engine: &Engine) -> String {
         if output.is_behind {
             line.push_str(", behind");
         }
-        for (count, what) in [(output.dropped.records, "dropped"), (figures.refused, "refused")] {
+        let left_out = output.rules.iter().map(|rule| rule.left_out).sum();
+        for (count, what) in [
+            (output.dropped.records, "dropped"),
+            (figures.refused, "refused"),
+            (left_out, "left out by rules"),
+        ] {
             if count > 0 {
                 let _ = write!(line, ", {count} {what}");
             }

@@ -34,6 +34,26 @@ pub(crate) struct Script {
     pub(crate) closed: bool,
     /// It fails to close, and then reports no undelivered event.
     pub(crate) loses: bool,
+    /// Called with each event that it takes.
+    pub(crate) hook: Hook,
+}
+
+/// What a test does while an output takes an event. It must not use the output.
+#[derive(Default)]
+pub(crate) struct Hook(Option<OnTake>);
+
+type OnTake = Box<dyn FnMut(&Reported)>;
+
+impl Hook {
+    pub(crate) fn new(on_take: impl FnMut(&Reported) + 'static) -> Self {
+        Hook(Some(Box::new(on_take)))
+    }
+}
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hook")
+    }
 }
 
 /// An output with a script that the test shares.
@@ -98,11 +118,15 @@ impl Output for Scripted {
             What::Began => Reported::Began(ring),
             What::Record(record) => Reported::Record(ring, record.pos, record.bytes.to_vec()),
             What::Lost(loss) => {
-                assert_eq!(loss.pos % 8 == 0, loss.cause != LossCause::Busy);
+                let of_ring = matches!(loss.cause, LossCause::Ring(_));
+                assert_eq!(loss.pos % 8 == 0, of_ring);
                 Reported::Lost(ring, loss.cause.name(), loss.records, loss.bytes)
             }
             What::Ended => Reported::Ended(ring),
         };
+        if let Some(hook) = &mut script.hook.0 {
+            hook(&reported);
+        }
         script.reported.push(reported);
         if !script.prompt {
             script.held.push(event.seq);

@@ -79,6 +79,10 @@ impl sealed::Fill for Log<'_> {
         attributes(Class::Log, self.attributes, writer);
     }
 
+    fn severity(&self) -> Option<Severity> {
+        self.severity
+    }
+
     fn may_have_trace(&self) -> bool {
         self.trace_id.is_none()
     }

@@ -19,12 +19,18 @@ pub trait Signal: sealed::Fill {
 
 pub(crate) mod sealed {
     use super::TaggedWriter;
+    use crate::severity::Severity;
 
     /// A trace and a span.
     pub(crate) type Within = ([u8; 16], [u8; 8]);
 
     pub trait Fill {
         fn fill(&self, writer: &mut TaggedWriter<'_>);
+
+        /// How severe it is, if it says so.
+        fn severity(&self) -> Option<Severity> {
+            None
+        }
 
         /// Whether it happens within a trace, if there is one, and does not say in which.
         fn may_have_trace(&self) -> bool {

@@ -172,7 +172,8 @@ class RingSet(_native.RingSet):
         Continues in a ring whose last producer is dead, however it ended: unread records stay. If
         its options differ, a ring beside it is used, ``NAME.2`` to ``NAME.9``. The options are
         those of `Producer.create`, except that records have timestamps by default, which the order
-        of time needs.
+        of time needs. The sidecar reads a ring whose name ends with ``.priority`` before all
+        others.
 
         Args:
             name: 1 to 200 bytes, without ``/``, and no ``.`` first. By default a unique name: the

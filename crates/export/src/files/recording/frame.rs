@@ -4,6 +4,7 @@
 use super::machine::Machine;
 use crate::model::event::{Loss, LossCause, Origin, Rec, Totals};
 use crate::model::mangle::truncated;
+use crate::model::rule_name::RuleName;
 use perfring_consumer::{Anchor, Anchors, Cause, OwnerInfo, Policy, Record, RecordType, Writer};
 use perfring_types::Entry;
 
@@ -42,8 +43,9 @@ pub(super) const MORE: u16 = 1 << 4;
 /// For a record: it says who wrote it.
 pub(super) const WRITER: u16 = 1 << 5;
 
-/// The number of `LossCause::Busy`; the others are the ABI's.
+/// The numbers of `LossCause::Busy` and of `LossCause::Rule`; the others are the ABI's.
 const BUSY: u32 = 256;
+const RULE: u32 = 257;
 
 /// Appends a frame.
 pub(super) fn put(out: &mut Vec<u8>, what: u16, flags: u16, body: impl FnOnce(&mut Vec<u8>)) {
@@ -159,6 +161,7 @@ pub(super) fn put_loss(out: &mut Vec<u8>, origin: u32, loss: &Loss) {
         word(out, cause_number(loss.cause));
         longs(out, [loss.pos, loss.records, loss.bytes]);
         loss.time.into_iter().chain(loss.wall).for_each(|ns| long(out, ns));
+        put_rule(out, loss.cause);
     });
 }
 
@@ -166,12 +169,21 @@ fn cause_number(cause: LossCause) -> u32 {
     match cause {
         LossCause::Ring(cause) => cause.code() as u32,
         LossCause::Busy => BUSY,
+        LossCause::Rule(_) => RULE,
+    }
+}
+
+/// Appends the name of a rule: readers from before ignore what follows.
+fn put_rule(out: &mut Vec<u8>, cause: LossCause) {
+    if let LossCause::Rule(rule) = cause {
+        text(out, rule.as_str());
     }
 }
 
 fn cause_of(number: u32) -> LossCause {
     match number {
         BUSY => LossCause::Busy,
+        RULE => LossCause::Rule(RuleName::UNKNOWN),
         number => LossCause::Ring(Cause::from_code(number.into())),
     }
 }
@@ -191,6 +203,7 @@ pub(super) fn put_end(out: &mut Vec<u8>, totals: &Totals, wall_ns: u64) {
             word(out, 0);
             longs(out, [*records, *bytes]);
         }
+        totals.losses.iter().for_each(|(cause, ..)| put_rule(out, *cause));
     });
 }
 
@@ -321,7 +334,19 @@ impl<'a> Body<'a> {
         let cause = cause_of(self.word()?);
         let (pos, records, bytes) = (self.long()?, self.long()?, self.long()?);
         let (time, wall) = (self.long_if(timed)?, self.long_if(has_wall)?);
+        let cause = self.named(cause);
         Some(Loss { pos, records, bytes, cause, time, wall })
+    }
+
+    /// Returns the cause with the name of its rule, which is next if it is one.
+    fn named(&mut self, cause: LossCause) -> LossCause {
+        match cause {
+            LossCause::Rule(unknown) => {
+                let name = self.text().and_then(|name| RuleName::new(&name));
+                LossCause::Rule(name.unwrap_or(unknown))
+            }
+            known => known,
+        }
     }
 
     /// Reads the totals at the end.
@@ -334,7 +359,8 @@ impl<'a> Body<'a> {
             self.word()?;
             Some((cause, self.long()?, self.long()?))
         };
-        let losses = (0..count).map(|_| loss()).collect::<Option<_>>()?;
+        let mut losses = (0..count).map(|_| loss()).collect::<Option<Vec<_>>>()?;
+        losses.iter_mut().for_each(|(cause, ..)| *cause = self.named(*cause));
         Some(Totals { records, bytes, losses })
     }
 }

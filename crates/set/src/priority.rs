@@ -1,0 +1,61 @@
+//! Rings with priority: for records that a flood of others must not drown.
+
+use crate::dir::{RingSet, SetError};
+use perfring_producer::Producer;
+
+/// The last part of the name of a ring with priority.
+const PRIORITY: &str = "priority";
+
+/// The least severity of records for a ring with priority: OpenTelemetry's number of `ERROR`.
+///
+/// It is not that of `WARN`, 13: many programs warn so often that their warnings would drown the errors in turn.
+pub const PRIORITY_SEVERITY: u64 = 17;
+
+/// Returns whether a ring of this name has priority: `priority`, or a name that ends with `.priority`. A number from 2 to 9
+/// after that is of rings beside it ([`RingSet::producer`]).
+///
+/// ```
+/// use perfring_set::is_priority;
+/// assert!(["priority", "shop.priority", "shop.priority.2"].map(is_priority) == [true; 3]);
+/// assert!(["shop", "priority.shop", "shop-priority"].map(is_priority) == [false; 3]);
+/// ```
+#[must_use]
+pub fn is_priority(name: &str) -> bool {
+    let beside =
+        |(name, number): (_, &str)| matches!(number.as_bytes(), [b'2'..=b'9']).then_some(name);
+    let name = name.rsplit_once('.').and_then(beside).unwrap_or(name);
+    name.strip_suffix(PRIORITY).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
+
+impl RingSet {
+    /// Returns the name of the ring with priority beside the ring of this name: `NAME.priority`.
+    #[must_use]
+    pub fn priority_name(name: &str) -> String {
+        format!("{name}.{PRIORITY}")
+    }
+
+    /// Attaches a producer, as [`RingSet::producer`] does, to the ring for records of this severity, as OpenTelemetry numbers
+    /// them: from [`PRIORITY_SEVERITY`] on to the ring with priority beside the ring of this name.
+    ///
+    /// A flood of other records cannot fill that ring, and the sidecar reads it first. A program has a producer for each
+    /// of the two. The set's merge puts the records of both in the order of time.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let set = perfring_set::RingSet::open(dir.path().join("rings"))?;
+    /// let (mut debug, mut error) = (set.producer_for("shop", 5)?, set.producer_for("shop", 17)?);
+    /// while debug.publish(&[0; 1000]).is_ok() {} // until the ring is full
+    /// error.publish(b"out of memory")?;
+    /// assert!(set.dir().join("shop.priority").exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`SetError`].
+    pub fn producer_for(&self, name: &str, severity: u64) -> Result<Producer, SetError> {
+        match severity >= PRIORITY_SEVERITY {
+            true => self.producer(&Self::priority_name(name)),
+            false => self.producer(name),
+        }
+    }
+}
