@@ -3,7 +3,7 @@
 use super::own;
 use crate::config::OutputConfig;
 use crate::engine::{Engine, OutputStatus, Removed};
-use perfring_export::{Output, OutputError, Own};
+use perfring_export::{Output, OutputError, Own, Pruned};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,8 @@ const STUCK: Duration = Duration::from_millis(500);
 pub(super) struct Outputs {
     /// The last reported problem of each output.
     troubles: HashMap<String, String>,
+    /// How many removed files were reported of each output.
+    removed: HashMap<String, u64>,
     /// Outputs that show the sidecar's own figures, by name.
     own: HashMap<String, Box<dyn Own>>,
     /// Why the sidecar cannot continue with its outputs, after a reload that failed half way.
@@ -58,6 +60,17 @@ impl Outputs {
     /// Reports the problems of outputs once, and their end once.
     pub(super) fn report_troubles(&mut self, engine: &Engine, say: &mut dyn FnMut(&str)) {
         for output in engine.outputs() {
+            let Pruned { files, bytes, last } = &output.figures.removed;
+            let reported = self.removed.get(output.name).copied().unwrap_or(0);
+            if *files != reported {
+                say(&format!(
+                    "{}: removed finished files, as it keeps so many: {files} with {bytes} bytes so \
+                     far, the last one {}",
+                    output.name,
+                    last.display()
+                ));
+                self.removed.insert(output.name.to_owned(), *files);
+            }
             let reported = self.troubles.get(output.name);
             match &output.figures.trouble {
                 Some(trouble) if reported != Some(trouble) => {
