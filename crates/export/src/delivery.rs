@@ -1,6 +1,7 @@
 //! What outputs are, and what they share.
 
 pub(crate) mod buffer;
+pub(crate) mod compress;
 #[cfg(any(feature = "nats", feature = "otlp"))]
 pub(crate) mod dead_letters;
 pub(crate) mod draft;
@@ -8,4 +9,6 @@ pub(crate) mod draft;
 pub(crate) mod jitter;
 pub(crate) mod output;
 pub(crate) mod replace;
+pub(crate) mod rotated;
+pub(crate) mod series;
 pub(crate) mod tries;

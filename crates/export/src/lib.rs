@@ -5,7 +5,7 @@
 //! of the events that it took are delivered, so that no record leaves its ring before.
 //!
 //! Outputs with large dependencies are features of this crate: `nats`, `otlp`, `parquet`,
-//! `prometheus`, or `full` for all.
+//! `prometheus`; so is the compression of files, `zstd`. `full` has all.
 //!
 //! # Where things are
 //!
@@ -29,8 +29,10 @@ mod model;
 pub mod registry;
 
 pub use delivery::buffer::{BufferOptions, Buffered};
+pub use delivery::compress::Compression;
 pub use delivery::output::{Figures, Output, OutputError, Own, Took};
-pub use delivery::replace::{free_path, numbered, rename, replace};
+pub use delivery::replace::{rename, replace};
+pub use delivery::series::{Pruned, Rotation};
 #[cfg(feature = "nats")]
 pub use engines::nats;
 pub use engines::null::Null;
@@ -44,6 +46,7 @@ pub use files::parquet::{Parquet, ParquetOptions};
 pub use files::perf_data::{PerfData, PerfDataOptions};
 pub use files::perfetto::{Perfetto, PerfettoOptions};
 pub use files::{json, recording};
+pub use model::duration::{duration, read_duration, read_some_duration};
 pub use model::event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What};
 pub use model::rule_name::RuleName;
 pub use model::shapes::Shapes;

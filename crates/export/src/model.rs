@@ -1,5 +1,6 @@
 //! What is exported.
 
+pub(crate) mod duration;
 pub(crate) mod event;
 pub(crate) mod mangle;
 pub(crate) mod rule_name;

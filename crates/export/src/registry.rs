@@ -1,13 +1,14 @@
 //! All outputs by name: one entry for each, which is all that others know of it.
 
 use crate::delivery::output::{Output, OutputError};
-use crate::delivery::replace::{free_path, numbered};
+use crate::delivery::rotated::Rotated;
+use crate::delivery::series::{Rotation, free_path, series as all_of};
 use crate::engines::null::Null;
 use crate::files::ctf::{Ctf, CtfOptions};
 use crate::files::json::JsonLines;
 use crate::files::perf_data::{PerfData, PerfDataOptions};
 use crate::files::perfetto::{Perfetto, PerfettoOptions};
-use crate::files::recording::{self, Recording};
+use crate::files::recording::{self, Existing, Recording};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,13 @@ pub trait ReadOptions {
     /// Why they are no options of this output.
     type Error;
 
-    /// Parses them.
+    /// Takes some of them out and parses these.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    fn part<T: DeserializeOwned>(&mut self, keys: &[&str]) -> Result<T, Self::Error>;
+
+    /// Parses all others.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -74,7 +81,7 @@ pub const DELIVERED: &str = "records leave their rings once it has delivered the
 macro_rules! kinds {
     ($(
         $name:literal $(with $feature:literal)?, $first:expr, $place:ident, $about:literal,
-        $reader:expr, $delivered:expr, $open:expr;
+        $reader:expr, $delivered:expr, $make:ident($open:expr);
     )*) => {
         /// All kinds, also those that this build does not have.
         pub const KINDS: &[Kind] = &[$(Kind {
@@ -92,22 +99,27 @@ macro_rules! kinds {
         /// ```
         /// use perfring_export::registry::{self, ReadOptions};
         /// use serde::de::DeserializeOwned;
-        /// struct Toml(&'static str);
+        /// struct Toml(toml::Table);
         /// impl ReadOptions for Toml {
         ///     type Error = toml::de::Error;
+        ///     fn part<T: DeserializeOwned>(&mut self, keys: &[&str]) -> Result<T, Self::Error> {
+        ///         let part = keys.iter().filter_map(|key| self.0.remove_entry(*key));
+        ///         part.collect::<toml::Table>().try_into()
+        ///     }
         ///     fn read<T: DeserializeOwned>(self) -> Result<T, Self::Error> {
-        ///         toml::from_str(self.0)
+        ///         self.0.try_into()
         ///     }
         /// }
-        /// let open = registry::opener("null", Toml("")).expect("it is in every build")?;
+        /// let options = |text: &str| Toml(toml::from_str(text).expect("it is TOML"));
+        /// let open = registry::opener("null", options("")).expect("it is in every build")?;
         /// assert_eq!(open("nothing")?.figures().taken, 0);
-        /// assert!(registry::opener("null", Toml("path = '/'")).is_some_and(|read| read.is_err()));
-        /// assert!(registry::opener("fax", Toml("")).is_none());
+        /// assert!(registry::opener("null", options("a = 1")).is_some_and(|read| read.is_err()));
+        /// assert!(registry::opener("fax", options("")).is_none());
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         pub fn opener<R: ReadOptions>(kind: &str, options: R) -> Option<Result<Opener, R::Error>> {
             match kind {
-                $($(#[cfg(feature = $feature)])? $name => Some(of(options, $open)),)*
+                $($(#[cfg(feature = $feature)])? $name => Some($make(options, $open)),)*
                 _ => None,
             }
         }
@@ -116,60 +128,36 @@ macro_rules! kinds {
 
 kinds! {
     "json", Some("path"), Stream, "JSON lines: an object for each record and each loss",
-        Some("each line of {} is an object: `jq . {}`"), DELIVERED, JsonLines::open;
+        Some("each line of {} is an object: `jq . {}`"), DELIVERED, single(JsonLines::open);
     "perfetto", Some("path"), File, "A trace for https://ui.perfetto.dev",
-        Some("open {} in https://ui.perfetto.dev"), DELIVERED,
-        |name, options: &PerfettoOptions| {
-            let path = beside(&options.path, options.overwrite);
-            Perfetto::open(name, &PerfettoOptions { path, ..options.clone() })
-        };
+        Some("open {} in https://ui.perfetto.dev"), DELIVERED, series(Perfetto::open);
     "ctf", Some("path"), Directory,
         "A CTF 1.8 trace for babeltrace2 and Trace Compass: a directory",
-        Some("read it with `babeltrace2 {}`"), DELIVERED,
-        |name, options: &CtfOptions| {
-            let path = beside(&options.path, options.overwrite);
-            if path != options.path {
-                mend_all(&options.path);
-            }
-            Ctf::open(name, &CtfOptions { path, ..options.clone() })
-        };
+        Some("read it with `babeltrace2 {}`"), DELIVERED, series(Ctf::open);
     "parquet" with "parquet", Some("path"), Directory,
         "Tables for pyarrow, DuckDB and others, one for each type: a directory",
         Some("read it with Python: `pyarrow.parquet.read_table(\"{}/TYPE.parquet\")`"),
         // Its files are not readable before that, and it would hold all rings until the end.
         "records leave their rings once it has taken them, and its files can be read once it is \
          closed: a death before that loses what it took",
-        |name, options: &crate::files::parquet::ParquetOptions| {
-            let path = beside(&options.path, options.overwrite);
-            let options = crate::files::parquet::ParquetOptions { path, ..options.clone() };
-            crate::files::parquet::Parquet::open(name, &options)
-        };
+        series(crate::files::parquet::Parquet::open);
     "perf-data", Some("path"), File, "A file for `perf script` and related tools",
-        Some("read it with `perf script -i {}`"), DELIVERED,
-        |name, options: &PerfDataOptions| {
-            let path = beside(&options.path, options.overwrite);
-            PerfData::open(name, &PerfDataOptions { path, ..options.clone() })
-        };
+        Some("read it with `perf script -i {}`"), DELIVERED, series(PerfData::open);
     "otlp" with "otlp", Some("endpoint"), Address,
         "OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address, or unix:// \
          and the path of its socket",
-        None, DELIVERED, crate::engines::otlp::Otlp::open;
+        None, DELIVERED, single(crate::engines::otlp::Otlp::open);
     "nats" with "nats", Some("servers"), Addresses,
         "NATS JetStream. OUT is a server's address",
-        None, DELIVERED, crate::engines::nats::Nats::open;
+        None, DELIVERED, single(crate::engines::nats::Nats::open);
     "recording", Some("path"), File,
         "A recording: a selection of another one, or what rings hold",
-        Some("read it with `perfring export {} --to json`"), DELIVERED,
-        |name, options: &recording::Options| {
-            let refuses = options.existing == recording::Existing::Refuse;
-            let path = beside(&options.path, !refuses);
-            Recording::open(name, &recording::Options { path, ..options.clone() })
-        };
+        Some("read it with `perfring export {} --to json`"), DELIVERED, series(Recording::open);
     "prometheus" with "prometheus", Some("listen"), Listens,
         "Metrics that Prometheus asks for",
-        None, DELIVERED, crate::engines::prometheus::Prometheus::open;
+        None, DELIVERED, single(crate::engines::prometheus::Prometheus::open);
     "null", None, Nothing, "Nowhere: for measuring", None, DELIVERED,
-        |_, _: &Nothing| Ok(Null::default());
+        single(|_, _: &Nothing| Ok(Null::default()));
 }
 
 impl Kind {
@@ -201,7 +189,7 @@ impl Kind {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-fn of<R: ReadOptions, T: DeserializeOwned + 'static, O: Output + 'static>(
+fn single<R: ReadOptions, T: DeserializeOwned + 'static, O: Output + 'static>(
     options: R,
     open: impl Fn(&str, &T) -> Result<O, OutputError> + 'static,
 ) -> Result<Opener, R::Error> {
@@ -209,17 +197,97 @@ fn of<R: ReadOptions, T: DeserializeOwned + 'static, O: Output + 'static>(
     Ok(Rc::new(move |name| Ok(Box::new(open(name, &options)?))))
 }
 
-/// A process that is started again does not refuse the files of the last one, and goes on beside
-/// them.
-fn beside(path: &Path, overwrite: bool) -> PathBuf {
-    if overwrite { path.to_owned() } else { free_path(path) }
+/// Options of an output that writes one file after the other.
+trait FileOptions: Clone {
+    fn path(&self) -> &Path;
+
+    /// Returns the file that is written first: one that a process which was started again does not refuse.
+    fn first(&self) -> PathBuf;
+
+    /// Returns the same for another file.
+    fn at(&self, path: PathBuf) -> Self;
+}
+
+macro_rules! file_options {
+    ($($(#[$if:meta])* $options:path;)*) => {$(
+        $(#[$if])*
+        impl FileOptions for $options {
+            fn path(&self) -> &Path {
+                &self.path
+            }
+
+            fn first(&self) -> PathBuf {
+                if self.overwrite { self.path.clone() } else { free_path(&self.path) }
+            }
+
+            fn at(&self, path: PathBuf) -> Self {
+                Self { path, ..self.clone() }
+            }
+        }
+    )*};
+}
+
+file_options! {
+    PerfettoOptions;
+    PerfDataOptions;
+    CtfOptions;
+    #[cfg(feature = "parquet")]
+    crate::files::parquet::ParquetOptions;
+}
+
+impl FileOptions for recording::Options {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn first(&self) -> PathBuf {
+        match self.existing {
+            Existing::Refuse => free_path(&self.path),
+            Existing::Replace => self.path.clone(),
+            Existing::Append => {
+                let all = all_of(&self.path).unwrap_or_default(); // opening says why not
+                all.last().unwrap_or(&self.path).clone()
+            }
+        }
+    }
+
+    fn at(&self, path: PathBuf) -> Self {
+        Self { path, ..self.clone() }
+    }
+}
+
+fn series<R, T, O>(
+    mut options: R,
+    open: impl Fn(&str, &T) -> Result<O, OutputError> + Clone + 'static,
+) -> Result<Opener, R::Error>
+where
+    R: ReadOptions,
+    T: FileOptions + DeserializeOwned + 'static,
+    O: Output + 'static,
+{
+    let rotation: Rotation = options.part(&Rotation::KEYS)?;
+    let options: T = options.read()?;
+    Ok(Rc::new(move |name| {
+        let (path, first) = (options.path().to_owned(), options.first());
+        if first != path {
+            mend_all(&path);
+        }
+        if !rotation.is_any() {
+            return Ok(Box::new(open(name, &options.at(first))?));
+        }
+        let (its, options, open) = (name.to_owned(), options.clone(), open.clone());
+        let next = move |path: &Path| -> Result<Box<dyn Output>, OutputError> {
+            Ok(Box::new(open(&its, &options.at(path.to_owned()))?))
+        };
+        Ok(Box::new(Rotated::open(name, &rotation, &path, first, Box::new(next))?))
+    }))
 }
 
 /// Ends the traces of earlier processes where they are whole.
 fn mend_all(path: &Path) {
-    // One that cannot be mended is not this process's problem.
-    let mut traces = (1..).map(|nth| if nth == 1 { path.to_owned() } else { numbered(path, nth) });
-    while traces.next().is_some_and(|trace| trace.is_dir() && Ctf::mend(&trace).is_ok()) {}
+    for trace in all_of(path).unwrap_or_default().iter().filter(|trace| trace.is_dir()) {
+        let _ = Ctf::mend(trace); // one that cannot be mended is not this process's problem
+    }
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ fn perfetto_ctf_and_perf_data_wait_for_room() {
     type Open = fn(&Path) -> Box<dyn Output>;
     let outputs: [(&str, Open); 3] = [
         ("trace.pftrace", |path| {
-            let options = PerfettoOptions { path: path.to_owned(), overwrite: false };
+            let options = PerfettoOptions::new(path);
             Box::new(Perfetto::open("out", &options).unwrap())
         }),
         ("ctf", |path| {

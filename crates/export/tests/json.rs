@@ -182,7 +182,12 @@ fn a_device_is_written_to_and_never_renamed() {
         return;
     }
     let (snapshot, shapes) = ring(dir.path());
-    let options = Options { max_bytes: 100, max_age_seconds: 1, keep: 1, ..options(&device) };
+    let options = Options {
+        max_bytes: 100,
+        max_age: std::time::Duration::from_secs(1),
+        keep: 1,
+        ..options(&device)
+    };
     // It can be shared.
     let mut both = [(); 2].map(|()| JsonLines::open("json", &options).unwrap());
     for lines in &mut both {

@@ -26,7 +26,7 @@ fn read(path: &Path) -> Option<Vec<Json>> {
 }
 
 fn options_of(path: &Path) -> PerfettoOptions {
-    PerfettoOptions { path: path.into(), overwrite: false }
+    PerfettoOptions::new(path)
 }
 
 /// Converts a value to its form in an event's arguments.
@@ -252,7 +252,7 @@ fn an_existing_file_is_not_changed_and_a_full_disk_is_reported() {
     let missing = Perfetto::open("trace", &options_of(&dir.path().join("no/t"))).unwrap_err();
     assert!(missing.to_string().contains("create it first"), "{missing}");
 
-    let full = PerfettoOptions { path: "/dev/full".into(), overwrite: true };
+    let full = PerfettoOptions { overwrite: true, ..PerfettoOptions::new("/dev/full") };
     let mut out = Perfetto::open("trace", &full).unwrap();
     let ring = full_ring(&dir.path().join("full"), 1);
     let mut failed = None;

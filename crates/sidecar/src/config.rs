@@ -1,6 +1,5 @@
 //! The configuration of a sidecar: a TOML file, flags, or both.
 
-mod duration;
 mod files;
 pub(crate) mod filter;
 mod input;
@@ -10,9 +9,9 @@ pub(crate) mod rule;
 mod service;
 mod table;
 
-pub use duration::duration;
 pub use input::{From, Input, InputSource, Mode, Trusted};
 pub use kinds::{Delivery, OutputConfig};
+pub use perfring_export::duration;
 pub use service::{Control, Health, Own};
 pub use table::ConfigError;
 
@@ -71,7 +70,7 @@ pub struct Settings {
     pub delay_ms: u64,
     /// How long rings are read at the end, at most, until outputs have what they held when a signal
     /// asked for it: `"10s"`.
-    #[serde(deserialize_with = "duration::read")]
+    #[serde(deserialize_with = "perfring_export::read_duration")]
     pub drain: Duration,
     /// Seconds that outputs have after that to deliver what they hold.
     pub shutdown_seconds: u64,

@@ -54,7 +54,10 @@ fn with_dir(run: impl FnOnce(&Path)) {
 
 fn perfetto(path: &Path) -> Result<Box<dyn Output>, OutputError> {
     let path = path.join("out.pftrace");
-    Ok(Box::new(Perfetto::open("fuzz", &PerfettoOptions { path, overwrite: true })?))
+    Ok(Box::new(Perfetto::open(
+        "fuzz",
+        &PerfettoOptions { overwrite: true, ..PerfettoOptions::new(path) },
+    )?))
 }
 
 fn ctf(path: &Path) -> Result<Box<dyn Output>, OutputError> {

@@ -55,6 +55,48 @@ fn a_healthy_ring_needs_no_attention() {
 }
 
 #[test]
+fn it_says_what_killed_processes_left_and_what_of_it_is_whole() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, b"1\n2\n3\n");
+    let dir = place.path("files");
+    fs::create_dir(&dir).unwrap();
+    let file = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let whole = file("whole.perfrec");
+    assert_eq!(run(&["record", &ring, "-n", "3", "-o", &whole], b"").code(), 0);
+    let bytes = fs::read(&whole).unwrap();
+    let done = doctor(&whole);
+    assert_eq!(done.code(), 0, "{}", done.out());
+    assert_eq!(
+        check(&done, &whole, "recording"),
+        ("ok".into(), "it is whole, with 3 records".into())
+    );
+    // Its last block has no end.
+    fs::write(file("torn.perfrec"), &bytes[..bytes.len() - 8]).unwrap();
+    let mine = std::process::id();
+    fs::write(file(&format!("perf.data.{mine}.part")), "x").unwrap();
+    // No process has this number: it is beyond the greatest.
+    fs::write(file("perf.data.4194305.part"), "xy").unwrap();
+    fs::write(file("mine.part"), "").unwrap();
+    let done = doctor(dir.to_str().unwrap());
+    assert_eq!(done.code(), 1, "{}", done.out());
+    assert_eq!(check(&done, &whole, "recording").0, "ok");
+    let (level, said) = check(&done, &file("torn.perfrec"), "recording");
+    assert!(level == "warn" && said.contains("has no end"), "{said}");
+    assert_eq!(check(&done, &file(&format!("perf.data.{mine}.part")), "part").0, "note");
+    let (level, said) = check(&done, &file("perf.data.4194305.part"), "part");
+    assert!(level == "warn" && said.contains("process 4194305 was killed"), "{said}");
+    assert!(!done.out().contains("mine.part"));
+    // Its advice works.
+    let new = file("new.perfrec");
+    run(&["export", &file("torn.perfrec"), "--to", "recording", "-o", &new], b"");
+    assert_eq!(check(&doctor(&new), &new, "recording").0, "ok");
+    // A directory of rings is still one.
+    let done = doctor(Path::new(&ring).parent().unwrap().to_str().unwrap());
+    assert_eq!(check(&done, &ring, "layout").0, "ok");
+}
+
+#[test]
 fn other_files_and_damaged_rings_have_the_usual_exit_codes() {
     let place = Place::new();
     let none = place.path("none");

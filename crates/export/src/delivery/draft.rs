@@ -1,5 +1,6 @@
 //! Files that are being written.
 
+use crate::delivery::compress::{Compression, Packer};
 use crate::delivery::output::{Figures, OutputError};
 use crate::delivery::replace::rename;
 use crate::delivery::tries::Tries;
@@ -24,6 +25,9 @@ pub(crate) struct Draft {
     part: Option<PathBuf>,
     file: File,
     is_regular: bool,
+    packer: Option<Packer>,
+    /// Whether the packer holds something.
+    is_packing: bool,
     /// Bytes that are not written, of which the first `done` are.
     held: Vec<u8>,
     done: usize,
@@ -32,6 +36,8 @@ pub(crate) struct Draft {
     pub(crate) retries: u64,
     /// Bytes put into it so far.
     pub(crate) written: u64,
+    /// Bytes that the file has or will have of them, compressed if it is.
+    pub(crate) stored: u64,
 }
 
 impl Draft {
@@ -78,21 +84,42 @@ impl Draft {
             part,
             file,
             is_regular,
+            packer: None,
+            is_packing: false,
             held: Vec::with_capacity(CHUNK),
             done: 0,
             tries: Tries::default(),
             trouble: None,
             retries: 0,
             written: 0,
+            stored: 0,
         })
+    }
+
+    /// Compresses what is put into it.
+    pub(crate) fn compressed(mut self, how: Compression) -> Result<Self, OutputError> {
+        self.packer = Packer::new(&self.output, how)?;
+        Ok(self)
     }
 
     /// Appends bytes.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
-        self.held.extend_from_slice(bytes);
+        let before = self.held.len();
+        let packed = match &mut self.packer {
+            Some(packer) => {
+                self.is_packing = true;
+                packer.put(bytes, &mut self.held)
+            }
+            None => {
+                self.held.extend_from_slice(bytes);
+                Ok(())
+            }
+        };
+        packed.map_err(|error| self.error(&error))?;
         self.written += bytes.len() as u64;
+        self.stored += (self.held.len() - before) as u64;
         if self.held.len() - self.done >= CHUNK {
-            self.flush()?;
+            self.write()?;
         }
         Ok(())
     }
@@ -111,6 +138,20 @@ impl Draft {
     /// Passes bytes to the kernel, where they outlive this process, unless it is too early to try
     /// that again. Returns whether all are there.
     pub(crate) fn flush(&mut self) -> Result<bool, OutputError> {
+        if !self.tries.is_due() {
+            return Ok(self.held.is_empty() && !self.is_packing);
+        }
+        if let Some(packer) = self.packer.as_mut().filter(|_| self.is_packing) {
+            let before = self.held.len();
+            packer.flush(&mut self.held).map_err(|error| self.error(&error))?;
+            self.stored += (self.held.len() - before) as u64;
+            self.is_packing = false;
+        }
+        self.write()
+    }
+
+    /// Passes what is held to the kernel, unless it is too early to try that again.
+    fn write(&mut self) -> Result<bool, OutputError> {
         if !self.tries.is_due() {
             return Ok(self.held.is_empty());
         }
@@ -162,6 +203,12 @@ impl Draft {
 
     /// Completes the file, on the disk, and gives it its name.
     pub(crate) fn finish(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        if let Some(packer) = self.packer.take() {
+            let before = self.held.len();
+            packer.finish(&mut self.held).map_err(|error| self.error(&error))?;
+            self.stored += (self.held.len() - before) as u64;
+            self.is_packing = false;
+        }
         self.flush_until(deadline)?;
         if let Some(part) = self.part.take() {
             let named = self.file.sync_data().and_then(|()| rename(&part, &self.path));

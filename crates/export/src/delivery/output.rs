@@ -1,5 +1,6 @@
 //! The interface of outputs.
 
+use super::series::Pruned;
 use crate::model::event::Event;
 use std::time::Instant;
 use thiserror::Error;
@@ -53,6 +54,8 @@ pub struct Figures {
     /// The same by cause, in the order of the causes' first occurrence: as `400`, `too large`,
     /// `partial success`. Empty where an output does not tell causes apart.
     pub refused_by: Vec<(&'static str, u64)>,
+    /// Finished files that it removed, as it keeps so many.
+    pub removed: Pruned,
     /// A message about the present problem, if there is one.
     pub trouble: Option<String>,
 }

@@ -1,9 +1,8 @@
 //! Files that are replaced as a whole.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Replaces a file by one with this content: at any moment, also after a crash of the machine, it
 /// has either the old content or the new one.
@@ -55,31 +54,6 @@ pub(crate) fn directory(path: &Path) -> &Path {
     }
 }
 
-/// Returns the path, or if a file or a directory with something in it has it, the first free one of
-/// `run.000002.perfrec`, `run.000003.perfrec` and so on.
-#[must_use]
-pub fn free_path(path: &Path) -> PathBuf {
-    let is_free = |path: &PathBuf| match path.metadata() {
-        Ok(meta) if meta.is_dir() => path.read_dir().is_ok_and(|mut dir| dir.next().is_none()),
-        Ok(meta) => !meta.is_file(), // a device is written to
-        Err(_) => path.symlink_metadata().is_err(),
-    };
-    let later = (2u64..).map(|number| numbered(path, number));
-    std::iter::once(path.to_owned()).chain(later).find(is_free).unwrap_or_default()
-}
-
-/// Returns `events.000017.jsonl` for `events.jsonl`.
-#[must_use]
-pub fn numbered(path: &Path, number: u64) -> PathBuf {
-    let mut name = path.file_stem().unwrap_or_default().to_owned();
-    name.push(format!(".{number:06}"));
-    if let Some(ending) = path.extension().map(OsStr::to_owned) {
-        name.push(".");
-        name.push(ending);
-    }
-    path.with_file_name(name)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -97,15 +71,5 @@ mod tests {
         let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         assert!(replace(&socket, b"three").is_err() && !fs::metadata(&socket).unwrap().is_file());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
-    }
-
-    #[test]
-    fn the_first_free_name_is_taken() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("run.perfrec");
-        for name in ["run.perfrec", "run.000002.perfrec", "run.000003.perfrec"] {
-            assert_eq!(free_path(&path), dir.path().join(name));
-            fs::write(free_path(&path), "").unwrap();
-        }
     }
 }

@@ -326,6 +326,7 @@ impl Output for Nats {
             refused: reported.refused,
             refused_by: refused.into_iter().map(|count| (TOO_LARGE, count)).collect(),
             trouble: reported.trouble(),
+            ..Figures::default()
         }
     }
 }

@@ -24,6 +24,7 @@
 mod encode;
 mod file;
 mod lines;
+mod packed;
 mod pipe;
 
 pub use encode::{encode, utc};

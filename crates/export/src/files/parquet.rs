@@ -470,7 +470,10 @@ impl Output for Parquet {
         let mut figures = self.figures.clone();
         let open = self.slots.iter().filter_map(|slot| slot.table.as_ref()).map(Table::written_to);
         let drafts = self.ending.iter().map(|ending| &ending.draft).chain(open);
-        drafts.for_each(|draft| draft.report(&mut figures));
+        for draft in drafts {
+            figures.bytes += draft.written;
+            draft.report(&mut figures);
+        }
         figures
     }
 }

@@ -78,6 +78,8 @@ pub struct PerfData {
     text: String,
     /// The oldest event: nothing is readable before the end.
     oldest: Option<u64>,
+    /// The header, once all else is put into the file.
+    ending: Option<Vec<u8>>,
     is_closed: bool,
     figures: Figures,
 }
@@ -104,6 +106,7 @@ impl PerfData {
             raw: Vec::new(),
             text: String::new(),
             oldest: None,
+            ending: None,
             is_closed: false,
             figures: Figures::default(),
         })
@@ -217,7 +220,7 @@ fn producer(origin: &Origin) -> u32 {
 
 impl Output for PerfData {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
-        if self.draft.is_busy()? {
+        if self.ending.is_some() || self.draft.is_busy()? {
             return Ok(Took::Busy);
         }
         self.oldest.get_or_insert(event.seq);
@@ -229,6 +232,10 @@ impl Output for PerfData {
         match &event.what {
             What::Began => self.comm(producer(origin), &origin.producer.name, time)?,
             What::Record(record) => {
+                // A ring may have begun in an earlier file; a resource may have named it since.
+                if !self.reported.contains_key(&producer(origin)) {
+                    self.comm(producer(origin), &origin.producer.name, time)?;
+                }
                 self.take_record(origin, record, time)?;
                 self.figures.taken += 1;
             }
@@ -250,22 +257,27 @@ impl Output for PerfData {
         if self.is_closed {
             return Ok(());
         }
-        self.is_closed = true; // also if it fails: a half-written file cannot be continued
-        if self.draft.written == format::HEADER {
-            format::finished_round(&mut self.record); // perf refuses a file without a record
-            self.put()?;
+        if self.ending.is_none() {
+            if self.draft.written == format::HEADER {
+                format::finished_round(&mut self.record); // perf refuses a file without a record
+                self.put()?;
+            }
+            let end = End {
+                events: self.tracepoints.names(),
+                tracing: self.tracepoints.section(),
+                clocks: self.clocks,
+                data: self.draft.written - format::HEADER,
+            };
+            let (head, tail) = end.bytes();
+            self.draft.put(&tail)?;
+            self.ending = Some(head);
         }
-        let end = End {
-            events: self.tracepoints.names(),
-            tracing: self.tracepoints.section(),
-            clocks: self.clocks,
-            data: self.draft.written - format::HEADER,
-        };
-        let (head, tail) = end.bytes();
-        self.draft.put(&tail)?;
         self.draft.flush_until(deadline)?;
-        self.draft.put_at_start(&head)?;
+        if let Some(head) = &self.ending {
+            self.draft.put_at_start(head)?;
+        }
         self.draft.finish(deadline)?;
+        self.is_closed = true;
         self.oldest = None;
         self.figures.delivered = self.figures.taken;
         self.figures.bytes = self.draft.written;

@@ -6,6 +6,7 @@ mod proto;
 mod signals;
 mod tracks;
 
+use crate::delivery::compress::Compression;
 use crate::delivery::draft::Draft;
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::model::event::{Event, Loss, Origin, Rec, What};
@@ -45,6 +46,19 @@ pub struct PerfettoOptions {
     /// Whether an existing file may be overwritten. Default no.
     #[serde(default)]
     pub overwrite: bool,
+    /// How the file is compressed. What has been flushed can be decompressed at any time. Default
+    /// not at all.
+    #[serde(default)]
+    pub compression: Compression,
+}
+
+impl PerfettoOptions {
+    /// Creates options with all defaults.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        let compression = Compression::None;
+        PerfettoOptions { path: path.into(), overwrite: false, compression }
+    }
 }
 
 /// Writes a Perfetto trace.
@@ -66,7 +80,7 @@ pub struct PerfettoOptions {
 /// use perfring_export::{Output, Perfetto, PerfettoOptions};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("shop.pftrace");
-/// let mut trace = Perfetto::open("trace", &PerfettoOptions { path, overwrite: false })?;
+/// let mut trace = Perfetto::open("trace", &PerfettoOptions::new(path))?;
 /// // trace.take(&event)? for each event
 /// trace.close(std::time::Instant::now())?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -99,7 +113,8 @@ impl Perfetto {
     /// [`OutputError`], if it exists or cannot be created.
     pub fn open(name: &str, options: &PerfettoOptions) -> Result<Self, OutputError> {
         Ok(Perfetto {
-            draft: Draft::in_place(name, &options.path, options.overwrite)?,
+            draft: Draft::in_place(name, &options.path, options.overwrite)?
+                .compressed(options.compression)?,
             timeline: Timeline::default(),
             names: Names::default(),
             begins: true,
@@ -127,7 +142,7 @@ impl Perfetto {
         self.packet.clear();
         prost::encoding::message::encode(1, &packet, &mut self.packet);
         self.draft.put(&self.packet)?;
-        self.figures.bytes = self.draft.written;
+        self.figures.bytes = self.draft.stored;
         Ok(())
     }
 

@@ -1,10 +1,9 @@
 //! The kinds of outputs.
 
-use super::duration;
 use super::filter::{Filter, Severity};
 use super::table::{ConfigError, Table};
 use perfring_export::registry::{self, DELIVERED, Kind, Opener, Place};
-use perfring_export::{BufferOptions, Buffered, Output, OutputError};
+use perfring_export::{BufferOptions, Buffered, Output, OutputError, read_some_duration};
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::fmt;
@@ -68,7 +67,7 @@ struct Common {
     r#where: Vec<String>,
     min_severity: Option<Severity>,
     buffer: Option<BufferOptions>,
-    #[serde(deserialize_with = "duration::read_some")]
+    #[serde(deserialize_with = "read_some_duration")]
     delivered_within: Option<Duration>,
 }
 

@@ -1,6 +1,6 @@
 //! Rules by which outputs are not given records: dropped, sampled, or limited in their rate.
 
-use super::duration::duration;
+use super::duration;
 use super::filter::Filter;
 use super::kinds::OutputConfig;
 use super::table::{ConfigError, Table};

@@ -1,7 +1,7 @@
 //! What the sidecar offers to those who run it: `[health]` and `[control]`.
 
-use super::duration;
 use super::table::ConfigError;
+use perfring_export::read_duration;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,10 +22,10 @@ pub struct Health {
     /// The authority of the certificates that clients must have.
     pub client_ca: Option<PathBuf>,
     /// How long the sidecar's loop may take for one round.
-    #[serde(deserialize_with = "duration::read")]
+    #[serde(deserialize_with = "read_duration")]
     pub loop_within: Duration,
     /// How long a required output may take to deliver what was read, unless it has a limit of its own.
-    #[serde(deserialize_with = "duration::read")]
+    #[serde(deserialize_with = "read_duration")]
     pub delivered_within: Duration,
 }
 
@@ -70,7 +70,7 @@ pub struct Own {
     /// The ring that it publishes them in. It is made if there is none, and read like any other.
     pub ring: PathBuf,
     /// The time between two samples.
-    #[serde(deserialize_with = "duration::read", default = "ten_seconds")]
+    #[serde(deserialize_with = "read_duration", default = "ten_seconds")]
     pub interval: Duration,
 }
 

@@ -156,6 +156,10 @@ impl<'a> Table<'a> {
 impl ReadOptions for Table<'_> {
     type Error = ConfigError;
 
+    fn part<T: DeserializeOwned>(&mut self, keys: &[&str]) -> Result<T, ConfigError> {
+        Table::part(self, keys)
+    }
+
     fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
         Table::read(self)
     }

@@ -4,7 +4,7 @@ use super::own;
 use crate::config::OutputConfig;
 use crate::engine::{Engine, OutputStatus, Removed};
 use crate::log::{Level, Say};
-use perfring_export::{Output, OutputError, Own};
+use perfring_export::{Output, OutputError, Own, Pruned};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ const STUCK: Duration = Duration::from_millis(500);
 pub(super) struct Outputs {
     /// The last reported problem of each output.
     troubles: HashMap<String, String>,
+    /// How many removed files were reported of each output.
+    removed: HashMap<String, u64>,
     /// Outputs that show the sidecar's own figures, by name.
     own: HashMap<String, Box<dyn Own>>,
     /// The endpoint that shows them, in builds that have one.
@@ -69,6 +71,17 @@ impl Outputs {
     /// Reports the problems of outputs once, and their end once.
     pub(super) fn report_troubles(&mut self, engine: &Engine, say: &mut Say<'_>) {
         for output in engine.outputs() {
+            let Pruned { files, bytes, last } = &output.figures.removed;
+            let reported = self.removed.get(output.name).copied().unwrap_or(0);
+            if *files != reported {
+                let text = format!(
+                    "removed finished files, as it keeps so many: {files} with {bytes} bytes so far, \
+                     the last one {}",
+                    last.display()
+                );
+                say.of(output.name, Level::Info, &text);
+                self.removed.insert(output.name.to_owned(), *files);
+            }
             let reported = self.troubles.get(output.name);
             match &output.figures.trouble {
                 Some(trouble) if reported != Some(trouble) => {

@@ -84,6 +84,7 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
         "refused_by": refused_by,
         "dropped": output.dropped.records,
         "rules": rules,
+        "removed_files": figures.removed.files,
         "behind": output.is_behind,
         "trouble": figures.trouble.clone().or_else(|| Some(output.failed?.to_string())),
     })

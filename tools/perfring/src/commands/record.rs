@@ -13,7 +13,7 @@ use crate::stop::{POLL, Stop};
 use indicatif::HumanBytes;
 use perfring_consumer::{Location, MachineClock, Start};
 use perfring_export::recording::{Existing, Options, Recording};
-use perfring_export::{Output, Took, What};
+use perfring_export::{Compression, Output, Took, What};
 use perfring_set::RingSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Append to the file if it exists
     #[arg(long)]
     append: bool,
+    /// Compress it with zstd: read such a recording with any command of a build that has zstd
+    #[arg(long)]
+    compress: bool,
     /// End after this time, like 10s or 5m
     #[arg(long = "for", value_name = "TIME", value_parser = args::duration)]
     time: Option<Duration>,
@@ -111,6 +114,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn open(args: &Args) -> Result<Recording, Failure> {
     let name = "the recording";
     if args.output.as_os_str() == "-" {
+        if args.compress {
+            let why = "--compress is for files: name one with -o, or pipe it through zstd";
+            return Err(Failure::Usage(why.to_owned()));
+        }
         return Recording::to(name, std::io::stdout()).map_err(Failure::from);
     }
     let existing = match (args.force, args.append) {
@@ -123,7 +130,9 @@ fn open(args: &Args) -> Result<Recording, Failure> {
         let what = "already exists: choose another name, or add --force or --append";
         return Err(Failure::General(format!("{path} {what}")));
     }
-    let options = Options { path: args.output.clone(), existing, ..Options::default() };
+    let compression = if args.compress { Compression::Zstd } else { Compression::None };
+    let path = args.output.clone();
+    let options = Options { path, existing, compression, ..Options::default() };
     let recording = Recording::open(name, &options)?;
     if let Some(trouble) = recording.figures().trouble {
         note(&trouble);

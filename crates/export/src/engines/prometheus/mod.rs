@@ -358,10 +358,9 @@ impl Output for Prometheus {
             taken: self.taken,
             delivered: self.taken - self.refused,
             bytes: self.bytes,
-            retries: 0,
             refused: self.refused,
-            refused_by: Vec::new(),
             trouble: trouble.map(|(_, why)| why.clone()),
+            ..Figures::default()
         }
     }
 

@@ -1,8 +1,11 @@
 //! A file of lines, and the finished files before it.
 
-use crate::delivery::replace::{directory, numbered};
+use super::packed::Packed;
+use crate::delivery::compress::Compression;
+use crate::delivery::replace::directory;
+use crate::delivery::series::{Pruned, Rotation, numbered, numbers};
+use crate::model::duration::read_duration;
 use serde::Deserialize;
-use std::ffi::OsString;
 use std::fs::{self, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileTypeExt;
@@ -24,11 +27,18 @@ pub struct Options {
     /// Bytes after which a file is finished and another one started; 0 for never. The line that
     /// exceeds the limit is still written to the file.
     pub max_bytes: u64,
-    /// Seconds after which a file that holds something is finished; 0 for never.
-    pub max_age_seconds: u64,
+    /// How long after its first line a file is finished; 0 for never.
+    #[serde(deserialize_with = "read_duration")]
+    pub max_age: Duration,
     /// How many finished files are kept, the newest; 0 for all. Their names are the file's with a
     /// number before the extension: `events.000017.jsonl`.
     pub keep: usize,
+    /// Bytes that all files have together, at most: before there are more, the oldest finished ones
+    /// are removed. 0 for any number. Without `max_bytes` a file is finished at an eighth of it.
+    pub keep_bytes: u64,
+    /// How files are compressed. One of another process is then finished, and not appended to. What
+    /// has been flushed can be decompressed at any time.
+    pub compression: Compression,
     /// Whether lines count as delivered only once they are on the disk, and not as soon as the
     /// kernel has them. Without it they survive the death of any process, but not of the machine.
     pub sync: bool,
@@ -36,14 +46,31 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { path: "-".into(), max_bytes: 0, max_age_seconds: 0, keep: 10, sync: false }
+        Options {
+            path: "-".into(),
+            max_bytes: 0,
+            max_age: Duration::ZERO,
+            keep: 10,
+            keep_bytes: 0,
+            compression: Compression::None,
+            sync: false,
+        }
     }
 }
+
+/// The first bytes of what zstd has compressed.
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// The current file.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) options: Options,
+    rotation: Rotation,
+    /// What is not in the file yet of compressed lines.
+    packed: Option<Packed>,
+    pub(super) removed: Pruned,
+    /// Bytes of the finished files.
+    kept: u64,
     file: fs::File,
     /// Whether it is a regular file: only such files are finished, renamed and removed.
     is_regular: bool,
@@ -53,9 +80,10 @@ pub(super) struct File {
 }
 
 impl File {
-    pub(super) fn open(options: &Options) -> Result<Self, String> {
+    pub(super) fn open(name: &str, options: &Options) -> Result<Self, String> {
         let path = &options.path;
-        let (file, len) = match begin(path) {
+        let is_packed = options.compression != Compression::None;
+        let (file, len, is_ended) = match begin(path, is_packed) {
             Ok(begun) => begun,
             Err(TryLockError::WouldBlock) => {
                 return Err(format!(
@@ -74,7 +102,24 @@ impl File {
         let is_regular =
             regular.map_err(|error| format!("cannot inspect {}: {error}", path.display()))?;
         let since = (len > 0).then(Instant::now);
-        Ok(File { options: options.clone(), file, is_regular, len, since })
+        let Options { max_bytes, max_age, keep, keep_bytes, compression, .. } = *options;
+        let mut this = File {
+            options: options.clone(),
+            rotation: Rotation { max_bytes, max_age, keep, keep_bytes },
+            packed: Packed::new(name, compression).map_err(|error| error.sentence)?,
+            removed: Pruned::default(),
+            kept: 0,
+            file,
+            is_regular,
+            len,
+            since,
+        };
+        if this.is_regular {
+            // The last bytes of a compressed file may be missing.
+            let begun = if is_ended && len > 0 { this.rotate() } else { this.tidy() };
+            begun.map_err(|error| format!("cannot begin {}: {error}", path.display()))?;
+        }
+        Ok(this)
     }
 
     /// Writes from `written` on, and keeps it up to date. Returns `true` once all is delivered.
@@ -92,11 +137,15 @@ impl File {
     }
 
     fn write_on(&mut self, lines: &[u8], written: &mut usize) -> io::Result<()> {
+        if self.packed.is_some() {
+            return self.write_packed(lines, written);
+        }
         while let Some(rest) = lines.get(*written..).filter(|rest| !rest.is_empty()) {
-            let room = match self.options.max_bytes {
-                _ if !self.is_regular => usize::MAX,
-                0 => usize::MAX,
-                max => usize::try_from(max.saturating_sub(self.len)).unwrap_or(usize::MAX),
+            let room = match self.rotation.most_bytes() {
+                Some(max) if self.is_regular => {
+                    usize::try_from(max.saturating_sub(self.len)).unwrap_or(usize::MAX)
+                }
+                _ => usize::MAX,
             };
             // Also a line that was written in part: it ends in the file that it began in.
             let at_start = *written == 0 || lines.get(*written - 1) == Some(&b'\n');
@@ -110,6 +159,7 @@ impl File {
                 self.rotate()?;
                 continue;
             }
+            self.bound(rest.len().min(room) as u64)?;
             let part = rest.get(..to_line_end(rest, room)).unwrap_or(rest);
             match self.file.write(part) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -125,8 +175,59 @@ impl File {
         Ok(())
     }
 
+    /// Writes compressed lines: they are written once all of them are.
+    fn write_packed(&mut self, lines: &[u8], written: &mut usize) -> io::Result<()> {
+        loop {
+            let Some(packed) = &mut self.packed else { return Ok(()) };
+            let (before, after) = packed.write(&mut self.file);
+            self.len += before;
+            after?;
+            *written += packed.written();
+            let rest = lines.get(*written..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(());
+            }
+            if packed.is_ended() {
+                self.rotate()?;
+            } else if self.is_regular && self.rotation.is_due(self.len, self.since, Instant::now())
+            {
+                packed.end()?;
+            } else {
+                packed.put(rest)?;
+                self.since.get_or_insert_with(Instant::now);
+                let more = packed.waiting();
+                self.bound(more)?;
+            }
+        }
+    }
+
+    /// Ends what is compressed.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        let Some(packed) = &mut self.packed else { return Ok(()) };
+        packed.end()?;
+        let (before, after) = packed.write(&mut self.file);
+        self.len += before;
+        after
+    }
+
+    /// Removes the oldest finished files before the current one gets so many bytes more, if there are
+    /// too many then.
+    fn bound(&mut self, more: u64) -> io::Result<()> {
+        let most = self.rotation.keep_bytes;
+        if most > 0 && self.kept > 0 && self.kept + self.len + more > most {
+            self.len += more;
+            let tidied = self.tidy();
+            self.len -= more;
+            return tidied;
+        }
+        Ok(())
+    }
+
     /// Removes the last bytes again, if they are all in the current file.
     pub(super) fn take_back(&mut self, bytes: u64) -> io::Result<()> {
+        if self.packed.is_some() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         if self.is_regular && bytes > 0 && bytes <= self.len {
             self.file.set_len(self.len - bytes)?;
             self.len -= bytes;
@@ -136,12 +237,15 @@ impl File {
 
     /// Finishes a file that has reached its age, when all lines are complete.
     pub(super) fn rotate_if_old(&mut self) -> io::Result<()> {
-        if self.len > 0 && self.is_old() { self.rotate() } else { Ok(()) }
+        if self.len == 0 || !self.is_old() {
+            return Ok(());
+        }
+        self.finish()?;
+        self.rotate()
     }
 
     fn is_old(&self) -> bool {
-        let max = Duration::from_secs(self.options.max_age_seconds);
-        self.is_regular && !max.is_zero() && self.since.is_some_and(|since| since.elapsed() >= max)
+        self.is_regular && self.rotation.is_due(0, self.since, Instant::now())
     }
 
     /// Renames the file to that of a finished one, and starts another.
@@ -152,49 +256,60 @@ impl File {
             let why = "another file has its name: remove that, or choose another file";
             return Err(io::Error::other(why));
         }
-        let finished = finished(path)?;
-        let next = finished.last().map_or(1, |(number, _)| number.saturating_add(1));
+        let newest = numbers(path)?.last().map(|(number, _)| *number);
+        let next = newest.map_or(1, |number| number.saturating_add(1));
         match fs::rename(path, numbered(path, next)) {
             // It was renamed already: the last attempt failed after that.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             renamed => renamed?,
         }
-        (self.file, self.len) = begin(path).map_err(|error| match error {
-            TryLockError::Error(error) => error,
-            TryLockError::WouldBlock => io::ErrorKind::ResourceBusy.into(),
-        })?;
+        (self.file, self.len, _) =
+            begin(path, self.packed.is_some()).map_err(|error| match error {
+                TryLockError::Error(error) => error,
+                TryLockError::WouldBlock => io::ErrorKind::ResourceBusy.into(),
+            })?;
         self.since = (self.len > 0).then(Instant::now);
+        if let Some(packed) = &mut self.packed {
+            packed.begin()?;
+        }
         if self.options.sync {
             fs::File::open(directory(path))?.sync_all()?;
         }
-        let keep = match self.options.keep {
-            0 => usize::MAX,
-            keep => keep - 1, // and the one just finished
-        };
-        let old = finished.len().saturating_sub(keep);
-        for (_, old) in finished.iter().take(old) {
-            fs::remove_file(old)?;
-        }
+        self.tidy()
+    }
+
+    /// Removes the oldest finished files, if there are more than are kept.
+    fn tidy(&mut self) -> io::Result<()> {
+        let finished: Vec<PathBuf> =
+            numbers(&self.options.path)?.into_iter().map(|(_, path)| path).collect();
+        self.kept = self.rotation.tidy(&finished, self.len, &mut self.removed)?;
         Ok(())
     }
 }
 
 /// Opens the file to append to it, for this process alone, and removes an incomplete last line.
-fn begin(path: &Path) -> Result<(fs::File, u64), TryLockError> {
+///
+/// Returns its length, and whether that is another process's end, as the file is or will be compressed.
+fn begin(path: &Path, is_packed: bool) -> Result<(fs::File, u64, bool), TryLockError> {
     let mut options = fs::OpenOptions::new();
     let file = options.read(true).append(true).create(true).open(path);
     let mut file = file.map_err(TryLockError::Error)?;
     let kind = file.metadata().map_err(TryLockError::Error)?.file_type();
     if kind.is_char_device() {
-        return Ok((file, 0)); // /dev/null can be shared
+        return Ok((file, 0, false)); // /dev/null can be shared
     }
     if !kind.is_file() {
         let why = "it is not a regular file; for a pipe write to stdout, with -, and redirect that";
         return Err(TryLockError::Error(io::Error::other(why)));
     }
     file.try_lock()?;
-    let len = whole_lines(&mut file).map_err(TryLockError::Error)?;
-    Ok((file, len))
+    let mut magic = [0; ZSTD.len()];
+    let is_zstd = file.read_exact(&mut magic).is_ok() && magic == ZSTD;
+    let len = match is_packed || is_zstd {
+        true => file.metadata().map(|meta| meta.len()),
+        false => whole_lines(&mut file),
+    };
+    Ok((file, len.map_err(TryLockError::Error)?, is_packed || is_zstd))
 }
 
 /// Returns the length up to the last line's end, after truncating what follows.
@@ -224,30 +339,4 @@ fn to_line_end(lines: &[u8], room: usize) -> usize {
     let from = room.saturating_sub(1);
     let rest = lines.get(from..).unwrap_or_default();
     rest.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |at| from + at + 1)
-}
-
-/// Returns the finished files and their numbers, oldest first.
-fn finished(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let mut before: OsString = path.file_stem().unwrap_or_default().to_owned();
-    before.push(".");
-    let mut after = OsString::new();
-    if let Some(ending) = path.extension() {
-        after.push(".");
-        after.push(ending);
-    }
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory(path))? {
-        let name = entry?.file_name();
-        let number = name
-            .as_encoded_bytes()
-            .strip_prefix(before.as_encoded_bytes())
-            .and_then(|rest| rest.strip_suffix(after.as_encoded_bytes()))
-            .filter(|digits| digits.len() >= 6 && digits.iter().all(u8::is_ascii_digit))
-            .and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
-        if let Some(number) = number {
-            found.push((number, path.with_file_name(name)));
-        }
-    }
-    found.sort();
-    Ok(found)
 }

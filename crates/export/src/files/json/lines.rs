@@ -2,6 +2,7 @@
 
 use super::file::{File, Options};
 use super::pipe::Pipe;
+use crate::delivery::compress::Compression;
 use crate::delivery::draft::waits;
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::delivery::tries::Tries;
@@ -81,12 +82,15 @@ impl JsonLines {
     /// [`OutputError`] if the file cannot be written to, or another process writes to it.
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let to = if options.path.as_os_str() == "-" {
+            if options.compression != Compression::None {
+                return Err(OutputError::new(name, "compression is for files: name one in path"));
+            }
             let pipe = Pipe::stdout();
             To::Pipe(pipe.map_err(|error| {
                 OutputError::new(name, format!("cannot write to stdout: {error}"))
             })?)
         } else {
-            let file = File::open(options).map_err(|what| OutputError::new(name, what))?;
+            let file = File::open(name, options).map_err(|what| OutputError::new(name, what))?;
             To::File(Box::new(file))
         };
         Ok(JsonLines {
@@ -213,7 +217,13 @@ impl Output for JsonLines {
             self.tries.hurry();
             self.write()?;
             if self.pieces.is_empty() {
-                return Ok(());
+                match &mut self.to {
+                    To::File(file) => match file.finish() {
+                        Ok(()) => return Ok(()),
+                        Err(error) => self.failed(&error)?,
+                    },
+                    To::Pipe(_) => return Ok(()),
+                }
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -237,6 +247,10 @@ impl Output for JsonLines {
     }
 
     fn figures(&self) -> Figures {
-        self.figures.clone()
+        let mut figures = self.figures.clone();
+        if let To::File(file) = &self.to {
+            figures.removed = file.removed.clone();
+        }
+        figures
     }
 }

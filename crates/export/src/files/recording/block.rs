@@ -11,11 +11,15 @@ pub(super) const BLOCK_MAX: usize = 4 << 20;
 const MAGIC: [u8; 4] = *b"PFRB";
 /// A flag: no block follows.
 const LAST: u32 = 1;
+/// A flag: its frames are compressed.
+const PACKED: u32 = 2;
+/// Bytes before compressed frames: how many they are uncompressed, and compressed.
+const PACKED_HEAD: usize = 8;
 
 /// A block's header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BlockHead {
-    /// Bytes of its frames.
+    /// Bytes of its frames as they are in the file.
     pub(super) len: u32,
     /// Its offset in the file, so that a copy of a block in some payload is not taken for one.
     pub(super) at: u64,
@@ -25,6 +29,8 @@ pub(super) struct BlockHead {
     pub(super) records: u32,
     /// Whether the recording ends with it.
     pub(super) is_last: bool,
+    /// Whether its frames are compressed.
+    pub(super) is_packed: bool,
     /// CRC-32 of its frames.
     pub(super) crc: u32,
 }
@@ -37,7 +43,8 @@ impl BlockHead {
         bytes[8..16].copy_from_slice(&self.at.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.before.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.records.to_le_bytes());
-        let flags = if self.is_last { LAST } else { 0 };
+        let last = if self.is_last { LAST } else { 0 };
+        let flags = last | if self.is_packed { PACKED } else { 0 };
         bytes[28..32].copy_from_slice(&flags.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.crc.to_le_bytes());
         let crc = crc32fast::hash(&bytes[..36]);
@@ -55,6 +62,7 @@ impl BlockHead {
             before: long(16),
             records: word(24),
             is_last: word(28) & LAST != 0,
+            is_packed: word(28) & PACKED != 0,
             crc: word(32),
         };
         let good = bytes[..4] == MAGIC
@@ -69,6 +77,25 @@ impl BlockHead {
     pub(super) fn until(&self) -> u64 {
         self.before.saturating_add(self.records.into())
     }
+}
+
+/// Fills `out` with room for a header, and these frames as they are when `packed` is what they are
+/// compressed.
+pub(super) fn put_packed(frames: &[u8], packed: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.resize(BLOCK_HEAD, 0);
+    out.extend_from_slice(&(frames.len() as u32).to_le_bytes());
+    out.extend_from_slice(&(packed.len() as u32).to_le_bytes());
+    out.extend_from_slice(packed);
+    out.resize(out.len().next_multiple_of(8), 0);
+}
+
+/// Returns how many bytes a compressed block has uncompressed, and what to decompress.
+pub(super) fn packed(block: &[u8]) -> Option<(usize, &[u8])> {
+    let (head, rest) = block.split_first_chunk::<PACKED_HEAD>()?;
+    let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|nth| head[at + nth])) as usize;
+    let is_block = word(0).is_multiple_of(8) && word(0) <= BLOCK_MAX;
+    rest.get(..word(4)).filter(|_| is_block).map(|packed| (word(0), packed))
 }
 
 /// Reads as much as there is, up to the length of `into`.

@@ -39,13 +39,19 @@ pub enum ReadError {
     Other,
     /// A later program wrote it.
     #[error(
-        "the recording has version {version}, and this program reads version 1: read it with a \
-         newer perfring"
+        "the recording has version {version}, and this program reads up to version 2: read it \
+         with a newer perfring"
     )]
     Version {
         /// Its version.
         version: u32,
     },
+    /// It is compressed, and this program was built without the feature `zstd`.
+    #[error(
+        "the recording is compressed, and this build has no zstd: `cargo install perfring-cli \
+         --features full`"
+    )]
+    Compressed,
     /// It was written on a machine of the other byte order.
     #[error("the recording is from a machine of the other byte order: read it on such a machine")]
     Order,

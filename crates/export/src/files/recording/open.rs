@@ -2,7 +2,8 @@
 
 use super::block::{BLOCK_HEAD, BlockHead, fill, survey};
 use super::error::Missing;
-use super::head::{HEAD, MAGIC, VERSION};
+use super::head::{HEAD, head};
+use crate::delivery::compress::Compression;
 use serde::Deserialize;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -35,6 +36,9 @@ pub struct Options {
     pub block_bytes: u32,
     /// Mode bits of a new file, regardless of the umask.
     pub mode: u32,
+    /// How blocks are compressed, each by itself: the larger they are, the better. One that is
+    /// appended to is compressed if its first part was.
+    pub compression: Compression,
 }
 
 impl Default for Options {
@@ -44,6 +48,7 @@ impl Default for Options {
             existing: Existing::Refuse,
             block_bytes: 64 << 10,
             mode: 0o600,
+            compression: Compression::None,
         }
     }
 }
@@ -83,7 +88,7 @@ pub(super) fn open(options: &Options) -> Result<Opened, Refused> {
 pub(super) enum Opened {
     New(File),
     Other(File),
-    Old { file: File, at: u64, written: u64, truncated: u64 },
+    Old { file: File, at: u64, written: u64, truncated: u64, compressed: bool },
 }
 
 /// Why the file is not opened.
@@ -121,17 +126,15 @@ fn lock(file: &File) -> Result<(), Refused> {
 fn append(options: &Options) -> Result<Opened, Refused> {
     let mut file = File::options().read(true).write(true).open(&options.path)?;
     lock(&file)?;
-    let mut head = [0; HEAD];
-    let len = fill(&mut file, &mut head)?;
+    let mut begin = [0; HEAD];
+    let len = fill(&mut file, &mut begin)?;
     if len == 0 {
         return Ok(Opened::New(file)); // a crash before the first byte
     }
-    let mut ours = MAGIC.to_vec();
-    ours.extend_from_slice(&VERSION.to_le_bytes());
-    if len < HEAD || head[..12] != ours {
+    let Some(compressed) = [false, true].into_iter().find(|how| begin == head(*how)) else {
         let what = "is not a recording that this program can append to: choose another name";
         return Err(Refused(what.to_owned()));
-    }
+    };
     let size = file.metadata()?.len();
     // The headers of the blocks, and the whole of the last one.
     let (mut at, mut last) = (HEAD as u64, None);
@@ -169,5 +172,5 @@ fn append(options: &Options) -> Result<Opened, Refused> {
     file.set_len(at)?;
     file.seek(SeekFrom::Start(at))?;
     let written = last.map_or(0, |head| head.until());
-    Ok(Opened::Old { file, at, written, truncated: size - at })
+    Ok(Opened::Old { file, at, written, truncated: size - at, compressed })
 }

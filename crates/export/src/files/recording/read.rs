@@ -1,10 +1,11 @@
 //! Reads a recording.
 
-use super::block::{BLOCK_HEAD, BlockHead, fill, survey};
+use super::block::{BLOCK_HEAD, BlockHead, fill, packed, survey};
 use super::error::{Missing, ReadError};
 use super::frame::{self, Frame};
-use super::head::{COMPATIBLE, HEAD, MAGIC};
+use super::head::{COMPRESSED, HEAD, MAGIC};
 use super::machine::Machine;
+use crate::delivery::compress::Unpacker;
 use crate::model::event::{Event, Loss, Origin, Rec, Totals, What};
 use perfring_consumer::Record;
 use std::collections::HashMap;
@@ -29,6 +30,9 @@ pub struct Reader<R = File> {
     /// The frames of one block.
     block: Vec<u8>,
     head: BlockHead,
+    unpacker: Unpacker,
+    /// Room for the next compressed block.
+    unpacked: Vec<u8>,
     /// The offset of the next frame in it.
     next: usize,
     /// The offset of the next block in the file.
@@ -110,15 +114,16 @@ impl<R: Read> Reader<R> {
             return Err(ReadError::Truncated { read, bytes, missing: Missing::Unknown });
         }
         let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|nth| head[at + nth]));
-        if number(12) > COMPATIBLE {
+        if number(12) > COMPRESSED {
             return Err(ReadError::Version { version: number(8) });
         }
-        let block = BlockHead { len: 0, at: 0, before: 0, records: 0, is_last: false, crc: 0 };
         let mut reader = Reader {
             input,
             machine: Machine::default(),
             block: Vec::new(),
-            head: block,
+            head: BlockHead::default(),
+            unpacker: Unpacker::default(),
+            unpacked: Vec::new(),
             next: 0,
             at: HEAD as u64,
             origins: HashMap::new(),
@@ -267,8 +272,25 @@ impl<R: Read> Reader<R> {
             let bytes = [&bytes[..], &frames].concat();
             return Err(self.beyond(Bad("a block was changed"), &bytes, Some(head)));
         }
+        if head.is_packed {
+            let (block, unpacker) = (packed(&self.block), &mut self.unpacker);
+            let whole = block.map(|(len, packed)| unpacker.unpack(packed, len, &mut self.unpacked));
+            match whole {
+                Some(Some(true)) => std::mem::swap(&mut self.block, &mut self.unpacked),
+                Some(None) => {
+                    self.is_over = true;
+                    return Err(ReadError::Compressed);
+                }
+                _ => {
+                    let frames = std::mem::take(&mut self.block);
+                    let bytes = [&bytes[..], &frames].concat();
+                    let bad = Bad("a block cannot be decompressed");
+                    return Err(self.beyond(bad, &bytes, Some(head)));
+                }
+            }
+        }
         (self.head, self.next) = (head, 0);
-        self.at += (BLOCK_HEAD + self.block.len()) as u64;
+        self.at += BLOCK_HEAD as u64 + u64::from(head.len);
         Ok(())
     }
 
@@ -403,7 +425,10 @@ impl<R: Read> Reader<R> {
     fn damaged(&mut self, bad: Bad) -> ReadError {
         self.is_over = true;
         let (end, records) = (self.at, self.totals.records);
-        let left = (self.block.len() - self.next) as u64;
+        let left = match self.head.is_packed {
+            true => u64::from(self.head.len), // where in it has no offset in the file
+            false => (self.block.len() - self.next) as u64,
+        };
         let head = Some(self.head);
         match survey(&mut self.input, end, head, records) {
             Ok((bytes, missing)) => {

@@ -1,10 +1,11 @@
 //! Writes a recording.
 
-use super::block::{BLOCK_HEAD, BLOCK_MAX, BlockHead};
+use super::block::{BLOCK_HEAD, BLOCK_MAX, BlockHead, put_packed};
 use super::frame::{self, FRAME_MAX};
-use super::head::{COMPATIBLE, HEAD, MAGIC, VERSION};
+use super::head::{HEAD, head};
 use super::machine::Machine;
 use super::open::{Opened, Options, Refused, open};
+use crate::delivery::compress::{BlockPacker, Compression};
 use crate::delivery::draft::waits;
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::delivery::tries::Tries;
@@ -30,6 +31,9 @@ pub struct Recording {
     block_bytes: usize,
     /// Room for a header, and the frames of the block that is being filled.
     block: Vec<u8>,
+    packer: Option<BlockPacker>,
+    /// The block compressed: alone, and as it is written.
+    packed: (Vec<u8>, Vec<u8>),
     /// Records in it.
     in_block: u32,
     /// The number of the oldest event in it.
@@ -100,14 +104,17 @@ impl Recording {
         let shown = options.path.display();
         let fails = |what: String| OutputError::new(name, format!("{shown} {what}"));
         let opened = open(options).map_err(|Refused(what)| fails(what))?;
+        let mut how = options.compression;
         let (target, at, written, truncated) = match opened {
             Opened::New(file) => (Target::File(file), None, 0, 0),
             Opened::Other(file) => (Target::Other(Box::new(file)), None, 0, 0),
-            Opened::Old { file, at, written, truncated } => {
+            Opened::Old { file, at, written, truncated, compressed } => {
+                // Of one that is compressed, any block may be uncompressed.
+                how = if compressed { how } else { Compression::None };
                 (Target::File(file), Some(at), written, truncated)
             }
         };
-        let mut recording = Self::of(name, target, options.block_bytes);
+        let mut recording = Self::of(name, target, options.block_bytes, how)?;
         if truncated > 0 {
             recording.figures.trouble = Some(format!(
                 "{shown}: its last {truncated} bytes were an incomplete block, and were removed"
@@ -123,18 +130,26 @@ impl Recording {
     /// [`OutputError`], if it cannot be written.
     pub fn to(name: &str, out: impl Write + 'static) -> Result<Self, OutputError> {
         let other = Target::Other(Box::new(out));
-        let mut recording = Self::of(name, other, Options::default().block_bytes);
+        let Options { block_bytes, compression, .. } = Options::default();
+        let mut recording = Self::of(name, other, block_bytes, compression)?;
         recording.begin(None, 0)?;
         Ok(recording)
     }
 
-    fn of(name: &str, out: Target, block_bytes: u32) -> Self {
+    fn of(
+        name: &str,
+        out: Target,
+        block_bytes: u32,
+        how: Compression,
+    ) -> Result<Self, OutputError> {
         let block_bytes = block_bytes.clamp(1, 1 << 20) as usize;
-        Recording {
+        Ok(Recording {
             name: name.to_owned(),
             out,
             block_bytes,
             block: vec![0; BLOCK_HEAD],
+            packer: BlockPacker::new(name, how)?,
+            packed: Default::default(),
             in_block: 0,
             oldest: None,
             head: Vec::new(),
@@ -145,15 +160,13 @@ impl Recording {
             figures: Figures::default(),
             tries: Tries::default(),
             state: State::Open,
-        }
+        })
     }
 
     /// Writes the head of a new file, and the machine.
     fn begin(&mut self, at: Option<u64>, written: u64) -> Result<(), OutputError> {
         if at.is_none() {
-            self.head = MAGIC.to_vec();
-            self.head.extend_from_slice(&VERSION.to_le_bytes());
-            self.head.extend_from_slice(&COMPATIBLE.to_le_bytes());
+            self.head = head(self.packer.is_some()).to_vec();
         }
         (self.at, self.written) = (at.unwrap_or(HEAD as u64), written);
         frame::put_start(&mut self.block, &Machine::here());
@@ -235,7 +248,9 @@ impl Recording {
         if !self.tries.is_due() {
             return Ok(false);
         }
-        let frames = &self.block[BLOCK_HEAD..];
+        let is_packed = self.pack();
+        let block = if is_packed { &mut self.packed.1 } else { &mut self.block };
+        let frames = &block[BLOCK_HEAD..];
         debug_assert!(frames.len() <= BLOCK_MAX);
         let head = BlockHead {
             len: frames.len() as u32,
@@ -243,10 +258,12 @@ impl Recording {
             before: self.written,
             records: self.in_block,
             is_last,
+            is_packed,
             crc: crc32fast::hash(frames),
         };
-        self.block[..BLOCK_HEAD].copy_from_slice(&head.to_bytes());
-        let written = self.out.write_all(&self.head).and_then(|()| self.out.write_all(&self.block));
+        block[..BLOCK_HEAD].copy_from_slice(&head.to_bytes());
+        let len = block.len() as u64;
+        let written = self.out.write_all(&self.head).and_then(|()| self.out.write_all(block));
         if let Err(error) = written.and_then(|()| self.out.flush()) {
             return self.failed(&error);
         }
@@ -255,13 +272,26 @@ impl Recording {
         }
         self.figures.bytes += self.head.len() as u64;
         self.head.clear();
-        self.at += self.block.len() as u64;
+        self.at += len;
         self.written = head.until();
-        self.figures.bytes += self.block.len() as u64;
+        self.figures.bytes += len;
         self.figures.delivered += u64::from(self.in_block);
         self.block.truncate(BLOCK_HEAD);
         (self.in_block, self.oldest) = (0, None);
         Ok(true)
+    }
+
+    /// Compresses the block. Returns whether that makes it shorter.
+    fn pack(&mut self) -> bool {
+        let Some(packer) = &mut self.packer else { return false };
+        let (packed, block) = &mut self.packed;
+        let frames = &self.block[BLOCK_HEAD..];
+        // What cannot be compressed is as good as it is.
+        if packer.pack(frames, packed).is_err() {
+            return false;
+        }
+        put_packed(frames, packed, block);
+        block.len() < self.block.len()
     }
 
     /// Removes half-written bytes, so that the file ends with a block. In a file, the block is

@@ -59,7 +59,7 @@ fn config(dir: &Path, files: &Files, watch: &Watch) -> Config {
     config.add_input(Input::new(InputSource::Dir(dir.to_owned())));
     let watch = watch.clone();
     let lines = JsonOptions { path: files.lines.clone(), ..JsonOptions::default() };
-    let trace = PerfettoOptions { path: files.trace.clone(), overwrite: false };
+    let trace = PerfettoOptions::new(&files.trace);
     config.outputs = vec![
         required("watch", move |_| Ok(watch.clone())),
         required("json lines", move |name| JsonLines::open(name, &lines)),

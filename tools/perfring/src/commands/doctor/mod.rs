@@ -2,6 +2,7 @@
 
 mod consumers;
 mod files;
+mod leftovers;
 mod machine;
 mod owners;
 mod read_locks;
@@ -20,8 +21,9 @@ use std::path::Path;
 /// Check this machine and its rings, and say what to do
 ///
 /// One line per check: ok, note for information, warn for what needs attention, FAIL for what does
-/// not work. Without a RING, every ring in /dev/shm that can be read is checked. Changes nothing,
-/// and disturbs no process.
+/// not work. Without a RING, every ring in /dev/shm that can be read is checked. Of a recording it
+/// says what is whole, and in a directory it names files that a killed process did not finish.
+/// Changes nothing, and disturbs no process.
 ///
 /// JSON has an object per check: subject, check, level, message, advice.
 ///
@@ -30,7 +32,7 @@ use std::path::Path;
 /// Example: perfring doctor /dev/shm/ticks
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Paths, shm:NAME, or directories of rings
+    /// Paths, shm:NAME, or directories of rings; recordings, and directories of them
     #[arg(value_name = "RING", value_parser = args::location())]
     rings: Vec<Location>,
     #[command(flatten)]
@@ -41,17 +43,24 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut report = Report::new(args.format.is_json(), columns::width());
     report.subject("this machine")?;
     machine::check(&mut report)?;
+    let mut leftovers = Vec::new();
     let rings = if args.rings.is_empty() {
         files::rings_in(Path::new(SHM)).into_iter().map(Location::from).collect()
     } else {
         let mut rings = Vec::new();
         for named in &args.rings {
-            // One that cannot be listed is checked as what it was named as, which says why.
-            rings.extend(rings_of(named).unwrap_or_else(|_| vec![named.clone()]));
+            let found = leftovers::of(named);
+            match rings_of(named) {
+                Ok(of) if found.is_empty() || named.path().is_dir() => rings.extend(of),
+                // One that cannot be listed is checked as what it was named as, which says why.
+                Err(_) if found.is_empty() => rings.push(named.clone()),
+                _ => {}
+            }
+            leftovers.extend(found);
         }
         rings
     };
-    if rings.is_empty() {
+    if rings.is_empty() && leftovers.is_empty() {
         report.ok("rings", format!("none in {SHM} that can be read"))?;
     }
     let mut folders = vec![Path::new(SHM).to_owned()];
@@ -67,6 +76,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             files::check_drafts(&mut report, &folder)?;
             folders.push(folder);
         }
+    }
+    for leftover in &leftovers {
+        leftovers::check(&mut report, leftover)?;
     }
     report.end()
 }

@@ -48,13 +48,12 @@ impl Format {
 }
 
 /// The options of a format.
-struct Asked<'a> {
+struct Asked {
     format: Format,
     options: Map<String, Value>,
-    own: &'a [(String, Value)],
 }
 
-impl Asked<'_> {
+impl Asked {
     fn set(&mut self, name: &str, value: impl Into<Value>) {
         self.options.insert(name.to_owned(), value.into());
     }
@@ -88,15 +87,23 @@ impl Asked<'_> {
     }
 }
 
-impl ReadOptions for Asked<'_> {
+impl ReadOptions for Asked {
     type Error = Failure;
 
-    fn read<T: DeserializeOwned>(mut self) -> Result<T, Failure> {
-        self.options.extend(self.own.iter().cloned());
-        serde_json::from_value(Value::Object(self.options)).map_err(|error| {
-            Failure::Usage(format!("--option of the format {}: {error}", self.format.0.name))
-        })
+    fn part<T: DeserializeOwned>(&mut self, keys: &[&str]) -> Result<T, Failure> {
+        let part = keys.iter().filter_map(|key| self.options.remove_entry(*key));
+        parse(self.format, part.collect())
     }
+
+    fn read<T: DeserializeOwned>(self) -> Result<T, Failure> {
+        parse(self.format, self.options)
+    }
+}
+
+fn parse<T: DeserializeOwned>(format: Format, options: Map<String, Value>) -> Result<T, Failure> {
+    serde_json::from_value(Value::Object(options)).map_err(|error| {
+        Failure::Usage(format!("--option of the format {}: {error}", format.0.name))
+    })
 }
 
 pub(super) fn open(
@@ -106,7 +113,7 @@ pub(super) fn open(
     own: &[(String, Value)],
 ) -> Result<Box<dyn Output>, Failure> {
     let Format(kind) = format;
-    let mut asked = Asked { format, options: Map::new(), own };
+    let mut asked = Asked { format, options: Map::new() };
     let address = path.and_then(Path::to_str).zip(kind.first);
     match kind.place {
         Place::Address => address.into_iter().for_each(|(at, key)| asked.set(key, at)),
@@ -120,6 +127,7 @@ pub(super) fn open(
         }
         _ => {}
     }
+    asked.options.extend(own.iter().cloned());
     let open =
         registry::opener(kind.name, asked).ok_or_else(|| Failure::Usage(kind.missing()))??;
     Ok(open(kind.name)?)

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Parses a duration with its unit.
 ///
 /// ```
-/// use perfring_sidecar::config::duration;
+/// use perfring_export::duration;
 /// use std::time::Duration;
 /// assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
 /// assert!(duration("10").is_err());
@@ -22,8 +22,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads the value of a key.
-pub(crate) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+/// Reads a duration of a file, for serde's `deserialize_with`.
+///
+/// # Errors
+/// That it has no unit.
+pub fn read_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Written {
@@ -38,6 +41,11 @@ pub(crate) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Er
 }
 
 /// Reads the value of a key that may be left out.
-pub(crate) fn read_some<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    read(from).map(Some)
+///
+/// # Errors
+/// As [`read_duration`].
+pub fn read_some_duration<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Duration>, D::Error> {
+    read_duration(from).map(Some)
 }
