@@ -97,7 +97,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             None
         },
         stream: Stream {
-            duplicate_window_s: if has("short") { 1 } else { 120 },
+            duplicate_window: Duration::from_secs(if has("short") { 1 } else { 120 }),
             ..Stream::default()
         },
         ..Options::default()

@@ -13,13 +13,18 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use perfring_export::Output;
 use perfring_export::otlp::{Headers, Mapping, Options, Otlp, Protocol};
 use perfring_telemetry::{Gauge, SpanEnd, SpanId, SpanStart, TraceId};
+use std::time::Duration;
 use tonic::{Code, Status};
 
 fn options(server: &Server) -> Options {
     Options {
         protocol: Some(Protocol::Grpc),
         endpoint: Some(server.endpoint()),
-        mapping: Mapping { batch_delay_ms: 0, metric_interval_ms: 0, ..Mapping::default() },
+        mapping: Mapping {
+            batch_delay: Duration::ZERO,
+            metric_interval: Duration::ZERO,
+            ..Mapping::default()
+        },
         ..Options::default()
     }
 }
@@ -85,7 +90,7 @@ fn only_what_the_receiver_calls_malformed_is_refused() {
         dead_letters: Some(path.clone()),
         ..mapped(&server, |mapping| {
             mapping.batch_items = 10;
-            mapping.batch_delay_ms = 3_600_000;
+            mapping.batch_delay = Duration::from_secs(3600);
         })
     };
     let mut otlp = Otlp::open("otlp", &options).unwrap();
@@ -126,7 +131,7 @@ fn messages_that_are_too_large_are_halved() {
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
     let options = mapped(&server, |mapping| {
         mapping.batch_items = 100;
-        mapping.batch_delay_ms = 3_600_000;
+        mapping.batch_delay = Duration::from_secs(3600);
     });
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     emit(&feed, 0..100);
@@ -166,7 +171,7 @@ fn a_silent_server_times_out() {
     let server = Server::start(At::Port);
     server.got.lock().unwrap().silent = 1;
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
-    let options = Options { timeout_ms: Some(100), ..options(&server) };
+    let options = Options { timeout: Some(Duration::from_millis(100)), ..options(&server) };
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     emit(&feed, 0..10);
     feed.pump(&mut seqs, &mut otlp);

@@ -18,12 +18,17 @@ mod otlp {
 use feed::{Feed, Numbers, delivers, emit, reports, soon, until};
 use otlp::server::{Got, Reply, Server};
 use perfring_export::otlp::{Mapping, Options, Otlp};
+use std::time::Duration;
 
 /// Short waits, so that tests are fast.
 fn options(server: &Server) -> Options {
     Options {
         endpoint: Some(server.endpoint()),
-        mapping: Mapping { batch_delay_ms: 0, metric_interval_ms: 0, ..Mapping::default() },
+        mapping: Mapping {
+            batch_delay: Duration::ZERO,
+            metric_interval: Duration::ZERO,
+            ..Mapping::default()
+        },
         ..Options::default()
     }
 }

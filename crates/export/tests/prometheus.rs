@@ -206,7 +206,7 @@ fn counters_do_not_go_back_when_processes_start_again() {
 
 #[test]
 fn series_of_removed_rings_expire() {
-    let mut prometheus = open(&Options { expire_s: 0, ..options() });
+    let mut prometheus = open(&Options { expire: Duration::ZERO, ..options() });
     let address = prometheus.address();
     let mut seqs = Numbers::default();
     let (mut one, mut two, mut three) =
@@ -336,7 +336,7 @@ fn processes_are_distinguished_or_added_up_as_configured() {
 
 #[test]
 fn slow_or_many_clients_do_not_block() {
-    let mut prometheus = open(&Options { timeout_ms: 3_600_000, ..options() });
+    let mut prometheus = open(&Options { timeout: Duration::from_secs(3600), ..options() });
     let _feed = fill(&mut prometheus);
     let address = prometheus.address();
     // More than the limit, and none of them finishes its request.
@@ -366,7 +366,7 @@ fn slow_or_many_clients_do_not_block() {
 
 #[test]
 fn a_slow_client_is_sent_away_in_time() {
-    let prometheus = open(&Options { timeout_ms: 50, ..options() });
+    let prometheus = open(&Options { timeout: Duration::from_millis(50), ..options() });
     let mut stream = TcpStream::connect(prometheus.address()).unwrap();
     stream.write_all(b"GET /met").unwrap();
     // Long before hyper would close it by itself, after 30 s.

@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rings: usize = args.next().map_or(Ok(1000), |text| text.parse())?;
     let mut config = Config::default();
     if let Some(delay) = args.next() {
-        config.settings.delay_ms = delay.parse()?;
+        config.settings.delay = perfring_sidecar::config::duration(&delay)?;
     }
     let dir = tempfile::tempdir_in("/dev/shm")?;
     perfring_sidecar::raise_limits();

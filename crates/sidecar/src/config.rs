@@ -16,6 +16,7 @@ pub use service::{Control, Health, Own};
 pub use table::ConfigError;
 
 use crate::log::LogFormat;
+use perfring_export::read_duration;
 use record_rule::RecordRule;
 use rule::Rule;
 use serde::Deserialize;
@@ -29,7 +30,7 @@ use table::Tables;
 /// ```
 /// use perfring_sidecar::Config;
 /// let config = Config::parse(r#"
-///     delay_ms = 20
+///     delay = "20ms"
 ///
 ///     [[input]]
 ///     dir = "/run/rings"
@@ -64,28 +65,33 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Milliseconds that a record may arrive later than others and still be put in the order of
+    /// How much a record may arrive later than others and still be put in the order of
     /// time: each record is held back for this long. Each quiet ring is polled twice in this time:
-    /// with 100, a thousand of them cost most of a hundredth of a core, and more with less.
-    pub delay_ms: u64,
+    /// with 100 ms, a thousand of them cost most of a hundredth of a core, and more with less.
+    #[serde(deserialize_with = "read_duration")]
+    pub delay: Duration,
     /// How long rings are read at the end, at most, until outputs have what they held when a signal
     /// asked for it: `"10s"`.
-    #[serde(deserialize_with = "perfring_export::read_duration")]
+    #[serde(deserialize_with = "read_duration")]
     pub drain: Duration,
-    /// Seconds that outputs have after that to deliver what they hold.
-    pub shutdown_seconds: u64,
+    /// The time that outputs have after that to deliver what they hold.
+    #[serde(deserialize_with = "read_duration")]
+    pub shutdown: Duration,
     /// The file in which the positions in observed rings are saved, so that the next run continues
     /// there. Without it, reading starts at their oldest records again. (A ring that is consumed
     /// keeps its own position.) Its directory is created if it does not exist.
     pub state: Option<PathBuf>,
-    /// Milliseconds between two saves.
-    pub state_interval_ms: u64,
+    /// The time between two saves.
+    #[serde(deserialize_with = "read_duration")]
+    pub state_interval: Duration,
     /// A file that is replaced at each interval with the figures of rings and outputs, as JSON.
     pub status: Option<PathBuf>,
-    /// Seconds between two of these. SIGUSR1 requests one at once.
-    pub status_interval_seconds: u64,
-    /// Seconds between two lines of figures on stderr; 0 for none, also at the end.
-    pub log_interval_seconds: u64,
+    /// The time between two of these. SIGUSR1 requests one at once.
+    #[serde(deserialize_with = "read_duration")]
+    pub status_interval: Duration,
+    /// The time between two lines of figures on stderr; 0 for none, also at the end.
+    #[serde(deserialize_with = "read_duration")]
+    pub log_interval: Duration,
     /// The form of its messages.
     pub log: LogFormat,
     /// The ring for its own figures, if they are to go to its outputs.
@@ -99,14 +105,14 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            delay_ms: 100,
+            delay: Duration::from_millis(100),
             drain: Duration::from_secs(10),
-            shutdown_seconds: 10,
+            shutdown: Duration::from_secs(10),
             state: None,
-            state_interval_ms: 1000,
+            state_interval: Duration::from_secs(1),
             status: None,
-            status_interval_seconds: 10,
-            log_interval_seconds: 60,
+            status_interval: Duration::from_secs(10),
+            log_interval: Duration::from_secs(60),
             log: LogFormat::default(),
             own: None,
             health: None,
@@ -117,11 +123,11 @@ impl Default for Settings {
 
 impl Settings {
     pub(crate) fn delay(&self) -> Duration {
-        Duration::from_millis(self.delay_ms)
+        self.delay
     }
 
     pub(crate) fn shutdown(&self) -> Duration {
-        Duration::from_secs(self.shutdown_seconds)
+        self.shutdown
     }
 }
 

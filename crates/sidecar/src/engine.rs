@@ -334,7 +334,7 @@ impl Engine {
     /// Returns the rings that may be removed, as their inputs say.
     pub(crate) fn idle(&mut self, now: Instant) -> Vec<(RingId, Idle)> {
         let may_go = |(id, ring): (&RingId, &mut Ring)| {
-            let after = Duration::from_secs(ring.input.prune_after_seconds?);
+            let after = ring.input.prune_after?;
             let idle = now.saturating_duration_since(ring.idle_since(now)?) >= after;
             let of = Idle {
                 location: ring.location.clone()?,

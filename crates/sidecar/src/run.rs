@@ -139,7 +139,7 @@ impl Sidecar {
         }
         let own = own.map(OwnRing::open).transpose()?;
         let now = Instant::now();
-        let log = now + Duration::from_secs(config.settings.log_interval_seconds);
+        let log = now + config.settings.log_interval;
         Ok(Sidecar {
             config,
             engine,
@@ -282,15 +282,15 @@ impl Sidecar {
         }
         let settings = &self.config.settings;
         if now >= self.timers.positions {
-            self.timers.positions = now + Duration::from_millis(settings.state_interval_ms);
+            self.timers.positions = now + settings.state_interval;
             self.positions.update(self.engine.saved());
             if let Err(error) = self.positions.save() {
                 say.warn(&error.to_string());
             }
         }
-        let (log, status) = (settings.log_interval_seconds, settings.status_interval_seconds);
-        if now >= self.timers.log && log > 0 {
-            self.timers.log = now + Duration::from_secs(log);
+        let (log, status) = (settings.log_interval, settings.status_interval);
+        if now >= self.timers.log && !log.is_zero() {
+            self.timers.log = now + log;
             say.figures(Level::Info, &status::line(&self.engine));
         }
         if now >= self.timers.own {
@@ -299,7 +299,7 @@ impl Sidecar {
         }
         let asked = signals.take_status();
         if asked || (now >= self.timers.status && settings.status.is_some()) {
-            self.timers.status = now + Duration::from_secs(status);
+            self.timers.status = now + status;
             self.write_status(say);
             if asked {
                 say.figures(Level::Info, &status::line(&self.engine));

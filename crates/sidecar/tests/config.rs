@@ -3,19 +3,20 @@
 
 use perfring_sidecar::config::{Config, Delivery, From, InputSource, Mode};
 use perfring_sidecar::{On, Sidecar};
+use std::time::Duration;
 
 #[test]
 fn all_keys_are_parsed() {
     let config = Config::parse(
         r#"
-        delay_ms = 7
-        shutdown_seconds = 3
+        delay = "7ms"
+        shutdown = "3s"
 
         [[input]]
         dir = "/run/rings"
         mode = "observe"
         from = "latest"
-        prune_after_seconds = 5
+        prune_after = "5s"
         priority = false
 
         [[input]]
@@ -37,11 +38,14 @@ fn all_keys_are_parsed() {
         "test",
     )
     .unwrap();
-    assert_eq!((config.settings.delay_ms, config.settings.shutdown_seconds), (7, 3));
+    assert_eq!(
+        (config.settings.delay, config.settings.shutdown),
+        (Duration::from_millis(7), Duration::from_secs(3))
+    );
     let input = &config.inputs[0];
     assert_eq!(input.source, InputSource::Dir("/run/rings".into()));
     assert_eq!((input.mode, input.from), (Mode::Observe, From::Latest));
-    assert_eq!((input.prune_after_seconds, input.priority), (Some(5), Some(false)));
+    assert_eq!((input.prune_after, input.priority), (Some(Duration::from_secs(5)), Some(false)));
     assert_eq!(config.inputs[1].priority, None);
     assert!(
         matches!(&config.inputs[1].source, InputSource::Kernel { events, pid: Some(17) } if events.len() == 2)
@@ -51,18 +55,20 @@ fn all_keys_are_parsed() {
     assert_eq!(config.outputs[1].delivery, Delivery::BestEffort);
     assert!(config.outputs[1].filter.is_any() && !config.outputs[0].filter.is_any());
     assert_eq!(config.rules[0].on, On::Type("demo.Panic".to_owned()));
-    assert_eq!((config.rules[0].min_interval_seconds, config.rules[0].keep), (60, 10));
+    assert_eq!((config.rules[0].min_interval, config.rules[0].keep), (Duration::from_secs(60), 10));
     config.check().unwrap();
 }
 
 #[test]
 fn invalid_configurations_are_refused_with_their_line() {
     for (text, line, says) in [
-        ("delay_ms = 1\ndelay = 2", 2, "unknown field `delay`"),
-        ("delay_ms = -1", 1, "invalid value"),
+        ("delay = \"1ms\"\ndelays = 2", 2, "unknown field `delays`"),
+        ("delay_ms = 2", 1, "delay_ms is called delay, and has its unit"),
+        ("delay = 2", 1, "write it with a unit"),
+        ("delay = \"-1s\"", 1, "write it with a unit"),
         ("[[input]]\ndir = \"a\"\nring = \"b\"", 1, "one of dir, ring and perf"),
         ("\n[[input]]\nmode = \"auto\"", 2, "one of dir, ring and perf"),
-        ("[[input]]\nring = \"a\"\nprune_after_seconds = 1", 1, "is for directories"),
+        ("[[input]]\nring = \"a\"\nprune_after = \"1s\"", 1, "is for directories"),
         ("[[input]]\nperf = [\"everything\"]", 1, "everything"),
         ("[[input]]\ndir = \"a\"\npid = 1", 1, "pid is for perf"),
         ("[[input]]\ndir = \"a\"\nmode = \"steal\"", 3, "unknown variant `steal`"),
@@ -70,6 +76,12 @@ fn invalid_configurations_are_refused_with_their_line() {
         ("[[output]]\ntype = \"fax\"", 1, "known are json"),
         ("[[output]]\ntype = \"json\"\npaht = \"x\"", 3, "unknown field `paht`"),
         ("[[output]]\ntype = \"json\"\nkeep = \"x\"", 3, "invalid type"),
+        (
+            "[[output]]\ntype = \"json\"\nmax_age_seconds = 7",
+            3,
+            "max_age_seconds is called max_age, and has its unit: write max_age = \"60s\"",
+        ),
+        ("[[output]]\ntype = \"recording\"\npath = \"x\"\nmax_age = 7", 4, "with a unit"),
         ("[[output]]\ntype = \"null\"\npath = \"x\"", 3, "unknown field `path`"),
         #[cfg(feature = "otlp")]
         ("[[output]]\ntype = \"otlp\"\nbatch_items = 1\npath = \"x\"", 4, "unknown field `path`"),

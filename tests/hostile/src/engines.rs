@@ -57,7 +57,8 @@ fn nats(script: &Script, subject: &str, raw: bool) {
 fn otlp(script: &Script, at_once: bool) {
     let mut options = perfring_export::otlp::Options::default();
     if at_once {
-        (options.mapping.metric_interval_ms, options.mapping.batch_items) = (0, 4);
+        (options.mapping.metric_interval, options.mapping.batch_items) =
+            (std::time::Duration::ZERO, 4);
         (options.mapping.open_spans, options.mapping.held_bytes) = (2, 4096);
     }
     let mut otlp =

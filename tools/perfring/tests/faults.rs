@@ -96,11 +96,11 @@ impl Stage {
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);
         let config = format!(
-            "delay_ms = 5\n\
+            "delay = \"5ms\"\n\
              [[input]]\ndir = {:?}\n\
              [[output]]\ntype = \"json\"\npath = {:?}\nmax_bytes = 1_000_000\nkeep = 0\n\
              [[output]]\ntype = \"nats\"\nservers = [{:?}]\npayload = \"raw\"\n\
-             ack_timeout_ms = 1000\nretry_ms = 50\n",
+             ack_timeout = \"1s\"\nretry = \"50ms\"\n",
             path("rings"),
             path("out.jsonl"),
             server.url(),

@@ -234,11 +234,11 @@ fn an_application_and_a_sidecar_in_containers_of_their_own() {
     let config = config_map().replace("/rings", pod.rings().to_str().unwrap());
     let config = config.replace("\"0.0.0.0:9090\"", "\"127.0.0.1:0\"");
     let (config, _) = config.split_once("[[output]]").unwrap();
-    let (before, after) = config.split_once("prune_after_seconds = ").unwrap();
-    let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
+    let (before, after) = config.split_once("prune_after = ").unwrap();
+    let (_, after) = after.split_once('\n').unwrap();
     let out = pod.path("out/out.jsonl");
     let config = format!(
-        "{before}prune_after_seconds = 0{after}\n[[output]]\ntype = \"json\"\npath = {out:?}\n"
+        "{before}prune_after = \"0\"\n{after}\n[[output]]\ntype = \"json\"\npath = {out:?}\n"
     );
     fs::write(pod.path("sidecar.toml"), config).unwrap();
     // A second less, as clocks may be set.

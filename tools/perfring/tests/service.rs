@@ -364,7 +364,7 @@ fn a_drain_that_leaves_something_fails_and_others_are_answered_meanwhile() {
     // Nobody reads the pipe.
     let config = run.configure("[[output]]\ntype = \"json\"\n");
     let text = fs::read_to_string(&config).unwrap();
-    fs::write(&config, format!("drain = \"60s\"\nshutdown_seconds = 0\n{text}")).unwrap();
+    fs::write(&config, format!("drain = \"60s\"\nshutdown = \"0\"\n{text}")).unwrap();
     let live = run.start(&[]);
     std::thread::scope(|scope| {
         let drain = scope.spawn(|| run.ask("drain", &[]));
@@ -376,7 +376,7 @@ fn a_drain_that_leaves_something_fails_and_others_are_answered_meanwhile() {
         done.refuses(1, "gave no answer");
     });
     assert_eq!(ended(live), 143);
-    fs::write(&config, format!("drain = \"0s\"\nshutdown_seconds = 0\n{text}")).unwrap();
+    fs::write(&config, format!("drain = \"0s\"\nshutdown = \"0\"\n{text}")).unwrap();
     let live = run.start(&[]);
     let done = run.ask("drain", &[]);
     assert_eq!(done.code(), 1);
@@ -419,7 +419,7 @@ fn messages_have_time_level_and_output_in_the_form_that_was_asked_for() {
     };
     // The configuration's word, and the flag's.
     let text = fs::read_to_string(&config).unwrap();
-    fs::write(&config, format!("shutdown_seconds = 0\nlog = \"json\"\n{text}")).unwrap();
+    fs::write(&config, format!("shutdown = \"0\"\nlog = \"json\"\n{text}")).unwrap();
     let live = run.start(&[]);
     until("the dead one is reported", || read(&run.said()));
     let said = end(live);

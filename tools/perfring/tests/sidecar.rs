@@ -745,8 +745,21 @@ fn wrong_usage_has_a_message_and_the_example_is_right() {
         fs::create_dir_all(place.path(dir)).unwrap();
     }
     let example = place.path("sidecar.toml");
-    fs::write(&example, text).unwrap();
-    let done = run(&["sidecar", "--config", example.to_str().unwrap(), "--check"], b"");
+    fs::write(&example, &text).unwrap();
+    let check = || run(&["sidecar", "--config", example.to_str().unwrap(), "--check"], b"");
+    let done = check();
     assert_eq!(done.code(), 0, "{}", done.err());
     assert!(done.err().contains("reads all rings in"), "{}", done.err());
+    // With all of its outputs: each kind is among them.
+    let (before, rest) = text.split_once("Remove the first `# ` of each line.\n").unwrap();
+    let (others, after) = rest.split_once("\n# Records that outputs are not given").unwrap();
+    let others: Vec<&str> =
+        others.lines().map(|line| line.strip_prefix("# ").unwrap_or(line)).collect();
+    let all = format!("{before}\n{}\n#{after}", others.join("\n"));
+    fs::write(&example, all).unwrap();
+    let done = check();
+    assert_eq!(done.code(), 0, "{}", done.err());
+    for kind in perfring_export::registry::KINDS {
+        assert!(done.err().contains(&format!("({})", kind.name)), "{}: {}", kind.name, done.err());
+    }
 }

@@ -37,8 +37,8 @@ pub(crate) fn options(server: &Server) -> Options {
     Options {
         servers: vec![server.url()],
         payload: Payload::Raw,
-        ack_timeout_ms: 3000,
-        retry_ms: 200,
+        ack_timeout: Duration::from_secs(3),
+        retry: Duration::from_millis(200),
         ..Options::default()
     }
 }

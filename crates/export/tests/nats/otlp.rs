@@ -15,9 +15,14 @@ use perfring_testkit::rng::Rng;
 use perfring_testrig::nats::{Server, Stored, until};
 use prost::Message as _;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 fn as_otlp(server: &Server) -> Options {
-    let otlp = Mapping { batch_delay_ms: 0, metric_interval_ms: 0, ..Mapping::default() };
+    let otlp = Mapping {
+        batch_delay: Duration::ZERO,
+        metric_interval: Duration::ZERO,
+        ..Mapping::default()
+    };
     Options { payload: Payload::Auto, otlp, ..options(server) }
 }
 
@@ -115,7 +120,7 @@ fn a_server_killed_at_random_doubles_no_batch() {
     let mut dice = Rng::from_env();
     let (mut feed, mut seqs) = (Feed::new(1, "shop"), Numbers::default());
     let mut options = as_otlp(&server);
-    (options.otlp.batch_items, options.otlp.batch_delay_ms) = (10, 3_600_000);
+    (options.otlp.batch_items, options.otlp.batch_delay) = (10, Duration::from_secs(3600));
     let mut nats = Nats::open("engine", &options).unwrap();
     for part in 0..6 {
         emit(&feed, part * 500..part * 500 + 500);
@@ -138,7 +143,7 @@ fn a_server_killed_at_random_doubles_no_batch() {
 fn the_same_batches_of_log_records_again_are_recognised() {
     let Some(server) = Server::start() else { return };
     let mut options = as_otlp(&server);
-    (options.otlp.batch_items, options.otlp.batch_delay_ms) = (10, 3_600_000);
+    (options.otlp.batch_items, options.otlp.batch_delay) = (10, Duration::from_secs(3600));
     let mut feed = Feed::new(1, "shop");
     emit(&feed, 0..100);
     for _ in 0..2 {
@@ -157,7 +162,7 @@ fn a_batch_that_is_too_large_for_the_server_holds_the_output() {
     let Some(mut server) = Server::with(config) else { return };
     let (mut feed, mut seqs) = (Feed::new(1, "shop"), Numbers::default());
     let mut options = as_otlp(&server);
-    (options.otlp.batch_items, options.otlp.batch_delay_ms) = (100, 3_600_000);
+    (options.otlp.batch_items, options.otlp.batch_delay) = (100, Duration::from_secs(3600));
     let mut nats = Nats::open("engine", &options).unwrap();
     emit(&feed, 0..100);
     feed.pump(&mut seqs, &mut nats);

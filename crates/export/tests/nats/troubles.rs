@@ -51,7 +51,8 @@ fn closing_without_a_server_ends_at_the_deadline_and_reports_the_rest() {
 #[test]
 fn a_stopped_server_fills_the_window_and_blocks_nothing() {
     let Some(server) = Server::start() else { return };
-    let options = Options { window: 1000, ack_timeout_ms: 500, ..options(&server) };
+    let options =
+        Options { window: 1000, ack_timeout: Duration::from_millis(500), ..options(&server) };
     let mut nats = Nats::open("engine", &options).unwrap();
     let mut feed = Feed::new(1);
     feed.to(2_000, &mut nats);
@@ -229,7 +230,7 @@ fn a_stream_is_created_as_configured() {
         storage: Storage::Memory,
         max_bytes: 1 << 20,
         max_messages: 1000,
-        max_age_s: 60,
+        max_age: Duration::from_secs(60),
         discard: Discard::Old,
         ..Stream::default()
     };

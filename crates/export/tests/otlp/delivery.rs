@@ -136,7 +136,11 @@ fn a_silent_server_makes_it_busy_and_does_not_block() {
     let server = Server::start();
     server.reply(vec![Reply::Silence; 1000]);
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
-    let options = Options { queue_bytes: 10_000, timeout_ms: Some(600_000), ..options(&server) };
+    let options = Options {
+        queue_bytes: 10_000,
+        timeout: Some(Duration::from_secs(600)),
+        ..options(&server)
+    };
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     feed.pump(&mut seqs, &mut otlp);
     emit(&feed, 0..1);

@@ -62,5 +62,5 @@ fn the_keys_of_a_nats_output_in_the_example_are_right() {
     assert_eq!((options.payload, options.window), (default.payload, default.window));
     assert_eq!(options.subject, default.subject);
     assert_eq!(options.logs_subject, default.logs_subject);
-    assert_eq!(options.stream.duplicate_window_s, default.stream.duplicate_window_s);
+    assert_eq!(options.stream.duplicate_window, default.stream.duplicate_window);
 }

@@ -5,6 +5,7 @@ use super::letters::ERRORS;
 use super::server::at_socket;
 use crate::*;
 use perfring_export::Output;
+use std::time::Duration;
 
 #[test]
 fn what_an_operator_must_mend_holds_the_output_and_loses_nothing() {
@@ -80,8 +81,8 @@ fn a_unix_socket_is_an_address_and_its_receiver_may_come_late_and_break() {
         endpoint,
         mapping: Mapping {
             batch_items: 10,
-            batch_delay_ms: 0,
-            metric_interval_ms: 0,
+            batch_delay: Duration::ZERO,
+            metric_interval: Duration::ZERO,
             ..Mapping::default()
         },
         ..Options::default()
@@ -115,8 +116,8 @@ fn a_silent_receiver_at_a_unix_socket_times_out() {
     let endpoint = Some(format!("unix://{}", path.display()));
     let options = Options {
         endpoint,
-        timeout_ms: Some(50),
-        mapping: Mapping { batch_delay_ms: 0, ..Mapping::default() },
+        timeout: Some(Duration::from_millis(50)),
+        mapping: Mapping { batch_delay: Duration::ZERO, ..Mapping::default() },
         ..Options::default()
     };
     let mut otlp = Otlp::open("otlp", &options).unwrap();

@@ -7,6 +7,7 @@ use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use perfring_export::Output;
 use prost::Message as _;
 use std::path::Path;
+use std::time::Duration;
 
 /// The guide's page of messages.
 pub(super) const ERRORS: &str = include_str!("../../../perfring/src/guide/errors.md");
@@ -39,7 +40,7 @@ fn malformed_requests_are_kept_with_their_reason_and_counted_by_cause() {
         dead_letters: Some(path.clone()),
         ..mapped(&server, |mapping| {
             mapping.batch_items = 10;
-            mapping.batch_delay_ms = 3_600_000;
+            mapping.batch_delay = Duration::from_secs(3600);
         })
     };
     let mut otlp = Otlp::open("otlp", &options).unwrap();
@@ -76,7 +77,7 @@ fn requests_that_are_too_large_are_halved_until_they_fit() {
         dead_letters: Some(path.clone()),
         ..mapped(&server, |mapping| {
             mapping.batch_items = 100;
-            mapping.batch_delay_ms = 3_600_000;
+            mapping.batch_delay = Duration::from_secs(3600);
         })
     };
     let mut otlp = Otlp::open("otlp", &options).unwrap();

@@ -2,6 +2,7 @@
 
 use super::rows::*;
 use crate::*;
+use std::time::Duration;
 
 #[test]
 fn every_field_of_a_log_record_arrives() {
@@ -78,8 +79,8 @@ fn a_record_before_its_resource_waits_for_it_and_not_for_ever() {
     for late in [true, false] {
         let (server, mut seqs) = (Server::start(), Numbers::default());
         let mut feed = Feed::new(1, "ring");
-        let wait = if late { 3_600_000 } else { 0 };
-        let options = mapped(&server, |mapping| mapping.resource_wait_ms = wait);
+        let wait = if late { Duration::from_secs(3600) } else { Duration::ZERO };
+        let options = mapped(&server, |mapping| mapping.resource_wait = wait);
         let mut otlp = Otlp::open("otlp", &options).unwrap();
         feed.sink.emit(&Log { body: "first".into(), ..Log::default() }).unwrap();
         feed.sink.emit(&Gauge::new("g", 1u64)).unwrap();
@@ -113,7 +114,7 @@ fn a_record_before_its_resource_waits_for_it_and_not_for_ever() {
 fn losses_are_a_log_record_and_counts() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
-    let options = mapped(&server, |mapping| mapping.metric_interval_ms = 3_600_000);
+    let options = mapped(&server, |mapping| mapping.metric_interval = Duration::from_secs(3600));
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     for (pos, cause) in [(64, Cause::Full), (128, Cause::Full), (192, Cause::Lapped)] {
         let cause = LossCause::Ring(cause);

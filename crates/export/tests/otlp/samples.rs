@@ -2,6 +2,7 @@
 
 use super::rows::*;
 use crate::*;
+use std::time::Duration;
 
 fn number(metric: &Metric) -> &NumberDataPoint {
     match metric.data.as_ref().unwrap() {
@@ -85,7 +86,7 @@ fn every_field_of_samples_arrives() {
 fn samples_are_combined_and_nothing_of_them_is_lost() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
-    let options = mapped(&server, |mapping| mapping.metric_interval_ms = 3_600_000);
+    let options = mapped(&server, |mapping| mapping.metric_interval = Duration::from_secs(3600));
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     for at in 0..1000u64 {
         let which = &[("k", Value::U64(at % 2))];

@@ -2,6 +2,7 @@
 
 use super::rows::*;
 use crate::*;
+use std::time::Duration;
 
 pub(crate) fn start<'a>() -> SpanStart<'a> {
     SpanStart {
@@ -69,7 +70,7 @@ fn every_field_of_a_span_arrives_from_two_rings_as_one() {
 fn an_end_without_a_start_is_marked() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
-    let options = mapped(&server, |mapping| mapping.span_grace_ms = 0);
+    let options = mapped(&server, |mapping| mapping.span_grace = Duration::ZERO);
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     feed.sink.emit(&end()).unwrap();
     feed.pump(&mut seqs, &mut otlp);
@@ -85,7 +86,7 @@ fn an_end_without_a_start_is_marked() {
 fn a_start_that_comes_after_its_end_is_joined() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let (mut one, mut two) = (Feed::new(1, "one"), Feed::new(2, "two"));
-    let options = mapped(&server, |mapping| mapping.span_grace_ms = 3_600_000);
+    let options = mapped(&server, |mapping| mapping.span_grace = Duration::from_secs(3600));
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     one.sink.emit(&start()).unwrap();
     two.sink.emit(&end()).unwrap();
@@ -105,7 +106,7 @@ fn a_start_that_comes_after_its_end_is_joined() {
 fn a_span_of_a_removed_ring_is_reported_as_unfinished() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
-    let options = mapped(&server, |mapping| mapping.span_grace_ms = 0);
+    let options = mapped(&server, |mapping| mapping.span_grace = Duration::ZERO);
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     feed.sink.emit(&start()).unwrap();
     feed.sink.emit(&Log { body: "last words".into(), ..Log::default() }).unwrap();
@@ -127,7 +128,7 @@ fn a_long_span_releases_its_ring_and_is_complete_in_the_end() {
         let (server, mut seqs) = (Server::start(), Numbers::default());
         let mut feed = Feed::new(1, "ring");
         let options = mapped(&server, |mapping| {
-            mapping.span_wait_ms = 0;
+            mapping.span_wait = Duration::ZERO;
             mapping.long_spans = long_spans;
         });
         let mut otlp = Otlp::open("otlp", &options).unwrap();
@@ -163,9 +164,9 @@ fn waiting_items_hold_a_quarter_of_their_ring_at_most() {
     let mut feed = Feed::new(1, "ring");
     feed.origin.data_size = 4096;
     let options = mapped(&server, |mapping| {
-        mapping.span_wait_ms = 3_600_000;
-        mapping.metric_interval_ms = 3_600_000;
-        mapping.resource_wait_ms = 3_600_000;
+        mapping.span_wait = Duration::from_secs(3600);
+        mapping.metric_interval = Duration::from_secs(3600);
+        mapping.resource_wait = Duration::from_secs(3600);
     });
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     feed.sink.emit(&start()).unwrap();
@@ -217,12 +218,12 @@ fn too_many_open_spans_are_reported_oldest_first() {
 fn in_a_hurry_nothing_is_held_back_in_any_ring() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(1, "ring");
-    let hour = 3_600_000;
+    let hour = Duration::from_secs(3600);
     let options = mapped(&server, |mapping| {
-        mapping.span_wait_ms = hour;
-        mapping.resource_wait_ms = hour;
-        mapping.metric_interval_ms = hour;
-        mapping.batch_delay_ms = hour;
+        mapping.span_wait = hour;
+        mapping.resource_wait = hour;
+        mapping.metric_interval = hour;
+        mapping.batch_delay = hour;
     });
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     feed.sink.emit(&SpanStart::new(TRACE, SpanId([1; 8]), "s")).unwrap();

@@ -2,9 +2,11 @@
 
 use super::table::{ConfigError, Table};
 use perfring_consumer::{Location, Promise, Trust};
+use perfring_export::read_some_duration;
 use perfring_kernel::{EventKind, UnknownEvent};
 use serde::Deserialize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A directory of rings, or a single ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +22,7 @@ pub struct Input {
     pub trust: Trusted,
     /// After this many seconds a ring of a directory is removed that is read to its end, and whose
     /// producers are dead. An overwrite ring with records stays: they are a program's last words.
-    pub prune_after_seconds: Option<u64>,
+    pub prune_after: Option<Duration>,
     /// Whether outputs are given its records before those of other rings. `None`: those of the rings whose
     /// [names](perfring_set::is_priority) say so.
     pub priority: Option<bool>,
@@ -104,7 +106,8 @@ struct Keys {
     mode: Mode,
     from: From,
     trust: Trusted,
-    prune_after_seconds: Option<u64>,
+    #[serde(deserialize_with = "read_some_duration")]
+    prune_after: Option<Duration>,
     priority: Option<bool>,
 }
 
@@ -113,13 +116,13 @@ impl Input {
     #[must_use]
     pub fn new(source: InputSource) -> Self {
         let (mode, from, trust) = (Mode::Auto, From::Oldest, Trusted::Auto);
-        Input { source, mode, from, trust, prune_after_seconds: None, priority: None }
+        Input { source, mode, from, trust, prune_after: None, priority: None }
     }
 
     pub(super) fn read(table: Table<'_>) -> Result<Self, ConfigError> {
         let wrong = table.error("an input has one of dir, ring and perf");
         let no_pid = table.error("pid is for perf");
-        let no_prune = table.error("prune_after_seconds is for directories");
+        let no_prune = table.error("prune_after is for directories");
         let at = table.at();
         let mut keys: Keys = table.read()?;
         let events: Result<Vec<EventKind>, _> = keys.perf.iter().map(|name| name.parse()).collect();
@@ -129,13 +132,13 @@ impl Input {
         }
         let source = match (keys.dir.take(), keys.ring.take(), events.is_empty()) {
             (Some(dir), None, true) => InputSource::Dir(dir),
-            _ if keys.prune_after_seconds.is_some() => return Err(no_prune),
+            _ if keys.prune_after.is_some() => return Err(no_prune),
             (None, Some(ring), true) => InputSource::Ring(Location::from(&*ring)),
             (None, None, false) => InputSource::Kernel { events, pid: keys.pid },
             _ => return Err(wrong),
         };
-        let Keys { mode, from, trust, prune_after_seconds, priority, .. } = keys;
-        Ok(Input { source, mode, from, trust, prune_after_seconds, priority })
+        let Keys { mode, from, trust, prune_after, priority, .. } = keys;
+        Ok(Input { source, mode, from, trust, prune_after, priority })
     }
 
     pub(super) fn describe(&self) -> String {
@@ -158,8 +161,9 @@ impl Input {
             Mode::Consume => "consumed",
             Mode::Observe => "observed",
         };
-        let prune = self.prune_after_seconds.map_or(String::new(), |seconds| {
-            format!("; removed {seconds} s after they were read and their producers ended")
+        let prune = self.prune_after.map_or(String::new(), |after| {
+            let after = humantime::format_duration(after);
+            format!("; removed {after} after they were read and their producers ended")
         });
         let trust = match self.trust {
             _ if self.mode == Mode::Observe => "",

@@ -2,9 +2,10 @@
 
 use super::filter::severity;
 use super::table::{ConfigError, Table};
-use perfring_export::Rec;
+use perfring_export::{Rec, read_duration};
 use serde::Deserialize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A rule of `[[snapshot]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +14,8 @@ pub struct Rule {
     pub on: On,
     /// The directory of the files.
     pub dir: PathBuf,
-    /// The least number of seconds between two snapshots by this rule.
-    pub min_interval_seconds: u64,
+    /// The least time between two snapshots by this rule.
+    pub min_interval: Duration,
     /// How many snapshots by this rule are kept, the newest.
     pub keep: usize,
 }
@@ -39,14 +40,14 @@ struct Keys {
     #[serde(default)]
     on: String,
     dir: PathBuf,
-    #[serde(default = "interval")]
-    min_interval_seconds: u64,
+    #[serde(default = "interval", deserialize_with = "read_duration")]
+    min_interval: Duration,
     #[serde(default = "keep")]
     keep: usize,
 }
 
-fn interval() -> u64 {
-    60
+fn interval() -> Duration {
+    Duration::from_secs(60)
 }
 
 fn keep() -> usize {
@@ -70,8 +71,8 @@ impl Rule {
                 _ => return Err(wrong),
             },
         };
-        let Keys { dir, min_interval_seconds, keep, .. } = keys;
-        Ok(Rule { on, dir, min_interval_seconds, keep })
+        let Keys { dir, min_interval, keep, .. } = keys;
+        Ok(Rule { on, dir, min_interval, keep })
     }
 
     /// Returns whether this record triggers the rule.
@@ -87,7 +88,7 @@ impl Rule {
     /// Creates a rule that only SIGUSR2 triggers.
     #[must_use]
     pub fn on_signal(dir: PathBuf) -> Self {
-        Rule { on: On::Signal, dir, min_interval_seconds: interval(), keep: keep() }
+        Rule { on: On::Signal, dir, min_interval: interval(), keep: keep() }
     }
 
     pub(crate) fn waits_for_death(&self) -> bool {
@@ -107,10 +108,10 @@ impl Rule {
 
     pub(crate) fn describe(&self) -> String {
         format!(
-            "keeps what overwrite rings hold in {} on {}, at most every {} s, the last {}",
+            "keeps what overwrite rings hold in {} on {}, at most every {}, the last {}",
             self.dir.display(),
             self.reason(),
-            self.min_interval_seconds,
+            humantime::format_duration(self.min_interval),
             self.keep
         )
     }

@@ -179,10 +179,23 @@ fn read<T: DeserializeOwned>(
         let unknown = error.message().strip_prefix("unknown field ");
         let key = unknown.and_then(|rest| keys.iter().find(|(key, _)| rest.starts_with(key)));
         match key {
-            Some((_, at)) => source.error(Some(*at), error.message()),
+            Some((key, at)) => source.error(Some(*at), &renamed(key, error.message())),
             None => source.toml(&error, Some(start)),
         }
     })
+}
+
+/// Says what to write instead of a key with its unit in its name.
+fn renamed(key: &str, message: &str) -> String {
+    let key = key.trim_matches('`');
+    let units = [("_seconds", "s"), ("_ms", "ms"), ("_s", "s")];
+    let now = units.iter().find_map(|(end, unit)| Some((key.strip_suffix(end)?, unit)));
+    match now.filter(|(now, _)| message.contains(&format!("`{now}`"))) {
+        Some((now, unit)) => {
+            format!("{key} is called {now}, and has its unit: write {now} = \"60{unit}\"")
+        }
+        None => message.to_owned(),
+    }
 }
 
 fn at_none<T>(value: T) -> Spanned<T> {

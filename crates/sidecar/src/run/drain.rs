@@ -16,7 +16,7 @@ impl Sidecar {
         let since = Instant::now();
         let left = |within: Duration| within.saturating_sub(since.elapsed());
         let within = self.config.settings.drain;
-        if self.config.settings.log_interval_seconds > 0 {
+        if !self.config.settings.log_interval.is_zero() {
             let most = humantime::format_duration(within);
             say.info(&format!(
                 "ending: what the rings hold is delivered first, for at most {most}; a second signal \
@@ -65,7 +65,7 @@ impl Sidecar {
             let comma = if nth == 0 { "" } else { "," };
             let _ = write!(line, "{comma} {} bytes in {}", ring.lag, ring.origin.name);
         }
-        if was_asked && self.config.settings.log_interval_seconds > 0 {
+        if was_asked && !self.config.settings.log_interval.is_zero() {
             // What is left must not go unnoticed.
             let level = if left.is_empty() { Level::Info } else { Level::Warn };
             say.figures(level, &line);

@@ -164,7 +164,7 @@ impl Inputs {
     pub(crate) fn prune(&mut self, engine: &mut Engine, say: &mut Say<'_>) {
         let now = Instant::now();
         if self.prune.is_some_and(|next| now < next)
-            || !self.dirs.iter().any(|dir| dir.input.prune_after_seconds.is_some())
+            || !self.dirs.iter().any(|dir| dir.input.prune_after.is_some())
         {
             return;
         }

@@ -13,7 +13,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The extension of files that `perfring export` reads.
 const ENDING: &str = "perfrec";
@@ -39,7 +39,7 @@ impl Recorder {
         say: &mut Say<'_>,
     ) -> Option<Result<(PathBuf, u64), String>> {
         let now = Instant::now();
-        let interval = Duration::from_secs(rule.min_interval_seconds);
+        let interval = rule.min_interval;
         let soon = self.last.get(&at).is_some_and(|last| now.duration_since(*last) < interval);
         if soon && !asked {
             return None;

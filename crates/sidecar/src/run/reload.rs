@@ -53,8 +53,8 @@ impl Sidecar {
                 say.warn(&error);
             }
         }
-        if config.settings.delay_ms != self.config.settings.delay_ms {
-            say.warn("a new delay_ms is used from the next start on");
+        if config.settings.delay != self.config.settings.delay {
+            say.warn("a new delay is used from the next start on");
         }
         let (new, old) = (&config.settings, &self.config.settings);
         if new.health != old.health

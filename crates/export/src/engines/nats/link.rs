@@ -56,7 +56,7 @@ impl Link {
         let client = client.map_err(|error| unconnected(options, &error))?;
         news.heard().connected = true;
         let mut context = async_nats::jetstream::new(client.clone());
-        context.set_timeout(Duration::from_millis(options.ack_timeout_ms));
+        context.set_timeout(options.ack_timeout);
         let inbox = format!("{}.", client.new_inbox());
         let acks = client.subscribe(format!("{inbox}*")).await;
         let acks = acks.map_err(|error| format!("cannot subscribe to answers: {error}"))?;

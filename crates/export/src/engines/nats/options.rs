@@ -2,6 +2,7 @@
 
 use super::subject;
 use crate::engines::otlp::{Lane, Mapping};
+use crate::model::duration::read_duration;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +20,7 @@ const MAX_WINDOW: usize = 65_536;
 ///     credentials_file = "/etc/perfring/nats.creds"
 ///     [stream]
 ///     name = "telemetry"
-///     max_age_s = 86400
+///     max_age = "1d"
 ///     "#,
 /// )?;
 /// assert_eq!(options.stream.storage, Storage::File);
@@ -66,9 +67,11 @@ pub struct Options {
     pub window_bytes: u64,
     /// ms without any acknowledgement, while some are awaited, after which the connection is closed
     /// and opened again.
-    pub ack_timeout_ms: u64,
+    #[serde(deserialize_with = "read_duration")]
+    pub ack_timeout: Duration,
     /// ms of the longest pause between two attempts. The first is 100 ms, and each doubles.
-    pub retry_ms: u64,
+    #[serde(deserialize_with = "read_duration")]
+    pub retry: Duration,
     /// A file with a JWT and its seed, as `nsc` writes it. It is read again for each connection, as
     /// are the other files here.
     pub credentials_file: Option<PathBuf>,
@@ -110,8 +113,8 @@ impl Default for Options {
             headers: None,
             window: 8192,
             window_bytes: 32 << 20,
-            ack_timeout_ms: 10_000,
-            retry_ms: 10_000,
+            ack_timeout: Duration::from_secs(10),
+            retry: Duration::from_secs(10),
             credentials_file: None,
             user: None,
             password: None,
@@ -145,13 +148,15 @@ pub struct Stream {
     pub max_bytes: u64,
     /// The limit of its messages; 0 means no limit.
     pub max_messages: u64,
-    /// Seconds after which a message is removed; 0 means never.
-    pub max_age_s: u64,
+    /// The time after which a message is removed; 0 means never.
+    #[serde(deserialize_with = "read_duration")]
+    pub max_age: Duration,
     /// The number of servers of a cluster that store it, 1 to 5.
     pub replicas: usize,
-    /// Seconds for which the server remembers a message's id, and so refuses a duplicate. It costs
+    /// The time for which the server remembers a message's id, and so refuses a duplicate. It costs
     /// the server memory: see [the module](crate::engines::nats).
-    pub duplicate_window_s: u64,
+    #[serde(deserialize_with = "read_duration")]
+    pub duplicate_window: Duration,
     /// What it does when it is full.
     pub discard: Discard,
 }
@@ -164,9 +169,9 @@ impl Default for Stream {
             storage: Storage::File,
             max_bytes: 0,
             max_messages: 0,
-            max_age_s: 0,
+            max_age: Duration::ZERO,
             replicas: 1,
-            duplicate_window_s: 120,
+            duplicate_window: Duration::from_secs(120),
             discard: Discard::New,
         }
     }
@@ -255,8 +260,8 @@ impl Options {
         if self.window > MAX_WINDOW {
             return Err(format!("`window` may be at most {}", MAX_WINDOW));
         }
-        if self.ack_timeout_ms == 0 {
-            return Err("`ack_timeout_ms` must be more than 0".into());
+        if self.ack_timeout.is_zero() {
+            return Err("`ack_timeout` must be more than 0".into());
         }
         if !(1..=5).contains(&self.stream.replicas) {
             return Err("`replicas` must be 1 to 5".into());
@@ -320,8 +325,8 @@ impl Options {
         };
         let mut options = async_nats::ConnectOptions::new()
             .name(format!("perfring {name}"))
-            .connection_timeout(Duration::from_millis(self.ack_timeout_ms.min(5_000)))
-            .request_timeout(Some(Duration::from_millis(self.ack_timeout_ms)))
+            .connection_timeout(self.ack_timeout.min(Duration::from_secs(5)))
+            .request_timeout(Some(self.ack_timeout))
             .subscription_capacity(MAX_WINDOW)
             .client_capacity(1024)
             .skip_subject_validation(true)

@@ -5,7 +5,6 @@ use super::options::{Discard, Storage, Stream};
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream;
-use std::time::Duration;
 
 /// Finds the stream, or creates it.
 ///
@@ -58,8 +57,8 @@ pub(super) async fn find(
 }
 
 fn config(options: &Stream, subjects: &[String]) -> stream::Config {
-    let age = Duration::from_secs(options.max_age_s);
-    let window = Duration::from_secs(options.duplicate_window_s);
+    let age = options.max_age;
+    let window = options.duplicate_window;
     stream::Config {
         name: options.name.clone(),
         subjects: subjects.to_vec(),

@@ -144,7 +144,7 @@ impl Worker {
     }
 
     fn next_pause(&mut self) -> Duration {
-        let most = Duration::from_millis(self.options.retry_ms).max(PAUSE);
+        let most = self.options.retry.max(PAUSE);
         let pause = self.pause.min(most);
         self.pause = (pause * 2).min(most);
         crate::delivery::jitter::jittered(pause)
@@ -185,7 +185,7 @@ impl Worker {
 
     /// Sends messages and handles answers, until the connection fails.
     async fn serve(&mut self, link: &mut Link) -> End {
-        let patience = Duration::from_millis(self.options.ack_timeout_ms);
+        let patience = self.options.ack_timeout;
         let mut heard = Instant::now();
         // The server has refused a message: nothing more is sent until all are answered and a pause
         // is over, and then one message as a test.

@@ -45,8 +45,8 @@ impl Flow {
         let limits = Limits {
             spans: options.open_spans,
             bytes: options.held_bytes,
-            wait: Duration::from_millis(options.span_wait_ms),
-            grace: Duration::from_millis(options.span_grace_ms),
+            wait: options.span_wait,
+            grace: options.span_grace,
             log: options.long_spans == LongSpans::Log && options.signals.contains(&Lane::Logs),
         };
         Flow {
@@ -206,7 +206,7 @@ impl Flow {
             Item::Sample(sample) => {
                 self.samples_since.get_or_insert(now);
                 let more = self.samples.add(reported, &scope, sample, credit);
-                if !more || self.options.metric_interval_ms == 0 {
+                if !more || self.options.metric_interval.is_zero() {
                     self.send_samples(now);
                 }
             }
@@ -315,16 +315,16 @@ impl Flow {
     pub(super) fn tend(&mut self, now: Instant) {
         self.tended = now;
         self.of_spans(now, |spans, out| spans.tend(now, out));
-        let wait = Duration::from_millis(self.options.resource_wait_ms);
+        let wait = self.options.resource_wait;
         if !self.waiting.is_empty() {
             self.give_up(|_, waiting| now.saturating_duration_since(waiting.since) >= wait, now);
         }
-        let interval = Duration::from_millis(self.options.metric_interval_ms);
+        let interval = self.options.metric_interval;
         let since = self.samples_since;
         if since.is_some_and(|since| now.saturating_duration_since(since) >= interval) {
             self.send_samples(now);
         }
-        let delay = Duration::from_millis(self.options.batch_delay_ms);
+        let delay = self.options.batch_delay;
         self.send(|_, _, since, _| {
             since.is_some_and(|since| now.saturating_duration_since(since) >= delay)
         });

@@ -1,6 +1,8 @@
 //! How records become items and batches.
 
+use crate::model::duration::read_duration;
 use serde::Deserialize;
+use std::time::Duration;
 
 /// How records become log records, data points and spans, and these become batches.
 #[derive(Clone, Debug, Deserialize)]
@@ -17,24 +19,29 @@ pub struct Mapping {
     pub batch_items: usize,
     /// The approximate limit of bytes in a batch before compression.
     pub batch_bytes: usize,
-    /// How long a batch waits for more items, ms.
-    pub batch_delay_ms: u64,
+    /// How long a batch waits for more items.
+    #[serde(deserialize_with = "read_duration")]
+    pub batch_delay: Duration,
     /// Samples of one instrument with the same attributes become one data point per interval of
     /// this many ms; 0 sends each sample.
-    pub metric_interval_ms: u64,
-    /// How long a record waits for the resource of its process, ms.
-    pub resource_wait_ms: u64,
+    #[serde(deserialize_with = "read_duration")]
+    pub metric_interval: Duration,
+    /// How long a record waits for the resource of its process.
+    #[serde(deserialize_with = "read_duration")]
+    pub resource_wait: Duration,
     /// The limit of open spans that are remembered.
     pub open_spans: usize,
     /// The approximate limit of bytes of records that wait for a resource and of open spans.
     pub held_bytes: usize,
-    /// How long a span's start is held in its ring for the end, ms.
-    pub span_wait_ms: u64,
+    /// How long a span's start is held in its ring for the end.
+    #[serde(deserialize_with = "read_duration")]
+    pub span_wait: Duration,
     /// What happens to it then.
     pub long_spans: LongSpans,
-    /// How long an end waits for a late start, ms; and an open span of a removed ring for an end
+    /// How long an end waits for a late start; and an open span of a removed ring for an end
     /// from another ring.
-    pub span_grace_ms: u64,
+    #[serde(deserialize_with = "read_duration")]
+    pub span_grace: Duration,
 }
 
 impl Default for Mapping {
@@ -45,14 +52,14 @@ impl Default for Mapping {
             key: true,
             batch_items: 2048,
             batch_bytes: 1 << 20,
-            batch_delay_ms: 200,
-            metric_interval_ms: 10_000,
-            resource_wait_ms: 1000,
+            batch_delay: Duration::from_millis(200),
+            metric_interval: Duration::from_secs(10),
+            resource_wait: Duration::from_secs(1),
             open_spans: 10_000,
             held_bytes: 16 << 20,
-            span_wait_ms: 10_000,
+            span_wait: Duration::from_secs(10),
             long_spans: LongSpans::Log,
-            span_grace_ms: 1000,
+            span_grace: Duration::from_secs(1),
         }
     }
 }

@@ -9,7 +9,7 @@
 //! | a span's start and end, in one ring or two | a span |
 //! | an end without a start | a span with the fields of the end, and `perfring.span.start = "missing"` |
 //! | a start whose ring was removed before the end arrived | a span with the status error, `perfring.span.end = "missing"` and the last known time of the ring as its end |
-//! | samples | data points, collected for [`Mapping::metric_interval_ms`]: the newest of a gauge, the greatest of a cumulative sum that only grows, the sum of deltas. The temporality is kept |
+//! | samples | data points, collected for [`Mapping::metric_interval`]: the newest of a gauge, the greatest of a cumulative sum that only grows, the sum of deltas. The temporality is kept |
 //! | measurements of a histogram | a delta histogram with the bounds of OpenTelemetry's SDKs: it needs no state from before this process, so nothing is counted twice after a restart |
 //!
 //! A record is joined with the resource that its process reported last, and waits a while for it if

@@ -3,6 +3,7 @@
 use super::headers::Sources;
 use super::mapping::{Lane, Mapping};
 use crate::delivery::output::OutputError;
+use crate::model::duration::read_some_duration;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +26,7 @@ const UNIX: &str = "unix://";
 /// let options: Options = toml::from_str(r#"
 ///     endpoint = "https://collector:4318"
 ///     headers = { authorization = "Bearer secret" }
-///     metric_interval_ms = 30000
+///     metric_interval = "30s"
 /// "#)?;
 /// assert_eq!(options.endpoint.as_deref(), Some("https://collector:4318"));
 /// assert!(!format!("{options:?}").contains("secret"));
@@ -57,8 +58,9 @@ pub struct Options {
     pub token_file: Option<PathBuf>,
     /// The compression of requests. Default gzip, and none to a Unix socket.
     pub compression: Option<Compression>,
-    /// The timeout of a request and its answer, ms. Default 10 000.
-    pub timeout_ms: Option<u64>,
+    /// The timeout of a request and its answer. Default 10 s.
+    #[serde(deserialize_with = "read_some_duration")]
+    pub timeout: Option<Duration>,
     /// A PEM file with the certificates to trust, instead of Mozilla's. This and the following two
     /// are read again when they change.
     pub certificate: Option<PathBuf>,
@@ -93,7 +95,7 @@ impl Default for Options {
             headers_file: None,
             token_file: None,
             compression: None,
-            timeout_ms: None,
+            timeout: None,
             certificate: None,
             client_certificate: None,
             client_key: None,
@@ -217,12 +219,16 @@ impl Route {
                 )));
             }
         };
-        let timeout = match (options.timeout_ms, both("TIMEOUT")) {
-            (Some(ms), _) => ms,
-            (None, None) => 10_000,
-            (None, Some(reported)) => reported.parse().map_err(|_| {
-                fault(format!("the environment says OTEL_EXPORTER_OTLP_TIMEOUT={reported}: not ms"))
-            })?,
+        let timeout = match (options.timeout, both("TIMEOUT")) {
+            (Some(timeout), _) => timeout,
+            (None, None) => Duration::from_secs(10),
+            (None, Some(reported)) => {
+                reported.parse().map(Duration::from_millis).map_err(|_| {
+                    fault(format!(
+                        "the environment says OTEL_EXPORTER_OTLP_TIMEOUT={reported}: not ms"
+                    ))
+                })?
+            }
         };
         let file = |said: &Option<PathBuf>, key| said.clone().or_else(|| both(key).map(Into::into));
         let certificate = file(&options.certificate, "CERTIFICATE");
@@ -236,7 +242,7 @@ impl Route {
                 return Err(fault("client_certificate and client_key must be set together".into()));
             }
         };
-        let timeout = Duration::from_millis(timeout.max(1));
+        let timeout = timeout.max(Duration::from_millis(1));
         Ok(Route { lane, protocol, uri, socket, headers, gzip, timeout, certificate, client })
     }
 }

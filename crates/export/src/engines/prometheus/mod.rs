@@ -42,6 +42,7 @@ mod text;
 mod tls;
 
 use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
+use crate::model::duration::read_duration;
 use crate::model::event::{Event, Loss, What};
 use crate::model::signal::{
     Buckets, Common, DEFAULT_BOUNDS, Histogram, HistogramData, Instrument, Signal, Temporality,
@@ -75,14 +76,16 @@ pub struct Options {
     pub listen: String,
     /// The path of the page.
     pub path: String,
-    /// The limit from a connection to the end of its answer, ms.
-    pub timeout_ms: u64,
+    /// The limit from a connection to the end of its answer.
+    #[serde(deserialize_with = "read_duration")]
+    pub timeout: Duration,
     /// The limit of series: samples of more are left out, and counted.
     pub series: usize,
     /// The approximate limit of bytes of their names, labels and buckets.
     pub bytes: usize,
-    /// How long the values of a removed ring are served, s.
-    pub expire_s: u64,
+    /// How long the values of a removed ring are served.
+    #[serde(deserialize_with = "read_duration")]
+    pub expire: Duration,
     /// Whether the ring's name is a label. Without it, processes of all rings are added up.
     pub ring_label: bool,
     /// Whether the process id is a label, which distinguishes processes of one ring: each new
@@ -99,10 +102,10 @@ impl Default for Options {
         Options {
             listen: "127.0.0.1:9464".into(),
             path: "/metrics".into(),
-            timeout_ms: 10_000,
+            timeout: Duration::from_secs(10),
             series: 10_000,
             bytes: 64 << 20,
-            expire_s: 300,
+            expire: Duration::from_secs(300),
             ring_label: true,
             pid_label: false,
             target_info: true,
@@ -156,15 +159,12 @@ impl Prometheus {
         if !rising || !options.buckets.iter().all(|bound| bound.is_finite()) {
             return Err(fault("the bounds in `buckets` must be rising numbers".into()));
         }
-        let limits = Limits {
-            series: options.series,
-            bytes: options.bytes,
-            expire: Duration::from_secs(options.expire_s),
-        };
+        let limits =
+            Limits { series: options.series, bytes: options.bytes, expire: options.expire };
         let shared = Arc::new(Shared::new(limits, options.target_info));
         let failed = |bad: std::io::Error| fault(format!("cannot serve on {listen:?}: {bad}"));
         let address = listener.local_addr().map_err(failed)?;
-        let timeout = Duration::from_millis(options.timeout_ms.max(1));
+        let timeout = options.timeout.max(Duration::from_millis(1));
         let page = Arc::clone(&shared);
         let answers = Arc::new(move |asked: &Asked| match asked.path == path {
             true => page.answer(&asked.accept),

@@ -11,6 +11,7 @@ use perfring_sidecar::{Config, End, Sidecar, Signals};
 use signal_hook::consts::SIGTERM;
 use std::path::Path;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The longest time that a record waits for earlier ones of other rings.
 pub(super) const DELAY_MS: u64 = 5;
@@ -54,8 +55,8 @@ impl Engine {
 
 fn config(dir: &Path, files: &Files, watch: &Watch) -> Config {
     let mut config = Config::default();
-    config.settings.delay_ms = DELAY_MS;
-    config.settings.log_interval_seconds = 0;
+    config.settings.delay = Duration::from_millis(DELAY_MS);
+    config.settings.log_interval = Duration::ZERO;
     config.add_input(Input::new(InputSource::Dir(dir.to_owned())));
     let watch = watch.clone();
     let lines = JsonOptions { path: files.lines.clone(), ..JsonOptions::default() };
