@@ -456,7 +456,8 @@ fn its_own_figures_go_to_its_outputs_as_the_guide_lists_them() {
     run.ring("shop", Policy::Drop).publish(b"a record").unwrap();
     let own = run.path("own");
     run.configure(&format!(
-        "[own]\nring = {own:?}\ninterval = \"100ms\"\n[health]\nlisten = \"127.0.0.1:0\"\n"
+        "[own]\nring = {own:?}\ninterval = \"100ms\"\n[health]\nlisten = \"127.0.0.1:0\"\n\
+         [[rule]]\nname = \"all\"\nkeep = true\n"
     ));
     let live = run.start(&[]);
     let lines = || {

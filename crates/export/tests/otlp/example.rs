@@ -9,7 +9,7 @@ const COMMON: [&str; 6] = ["type", "name", "delivery", "types", "where", "min_se
 /// Returns the table of an output, as if nothing in it was commented out but sentences.
 fn table(kind: &str) -> toml::Table {
     let begin = EXAMPLE.find("Remove the first `# `").unwrap();
-    let end = EXAMPLE[begin..].find("\n# Keep what").unwrap();
+    let end = EXAMPLE[begin..].find("\n# Records that outputs are not given").unwrap();
     let text: String =
         EXAMPLE[begin..begin + end].lines().skip(1).fold(String::new(), |all, line| {
             let line = line.strip_prefix("# ").unwrap_or(line);

@@ -7,7 +7,7 @@ use perfring_export::json::{JsonLines, Options as JsonOptions};
 use perfring_export::{Output, OutputError, Perfetto, PerfettoOptions};
 use perfring_set::MergeFigures;
 use perfring_sidecar::config::{Delivery, Input, InputSource, OutputConfig};
-use perfring_sidecar::{Config, End, Sidecar, Signals};
+use perfring_sidecar::{Config, End, Level, Message, Sidecar, Signals};
 use signal_hook::consts::SIGTERM;
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -79,11 +79,18 @@ fn required<O: Output + 'static>(
     OutputConfig::new(name, Delivery::Required, open)
 }
 
+/// Says what matters: not what rings come and go, which the screen shows.
+fn say(message: &Message<'_>) {
+    if message.level < Level::Info {
+        note(&message.to_string());
+    }
+}
+
 fn run(config: Config, signals: &Signals) -> Result<Done, Failure> {
     let mut sidecar = Sidecar::start(config)?;
     // No signal makes it read its configuration again.
     let mut reload = || Ok(Config::default());
-    match sidecar.run(signals, &mut reload, &mut |message| note(&message.to_string())) {
+    match sidecar.run(signals, &mut reload, &mut say) {
         End::Signal(_) => {}
         End::ClosedPipe => return Err(Failure::ClosedPipe),
         End::Failed(error) => return Err(Failure::General(format!("demo: {error}"))),
