@@ -8,8 +8,8 @@ pub(crate) fn run(data: &[u8]) {
         Ok(config) => {
             let _ = config.check().map_err(|error| assert!(!error.to_string().is_empty()));
             let lines = config.describe().len();
-            let outputs = config.outputs.len() + config.inputs.len() + config.rules.len();
-            assert_eq!(lines, outputs);
+            let rules = config.rules.len() + config.record_rules.len();
+            assert_eq!(lines, config.outputs.len() + config.inputs.len() + rules);
             for output in &config.outputs {
                 assert!(output.is_as(output) && !output.name.is_empty());
             }
