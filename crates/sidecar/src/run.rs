@@ -8,12 +8,12 @@ mod figures;
 #[cfg(feature = "health")]
 mod health;
 mod inputs;
+mod new_config;
 mod outputs;
 mod own;
 mod own_ring;
 mod positions;
 mod recorder;
-mod reload;
 mod requests;
 mod service;
 mod socket;

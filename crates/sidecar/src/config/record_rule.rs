@@ -1,10 +1,9 @@
 //! Rules by which outputs are not given records: dropped, sampled, or limited in their rate.
 
-use super::duration;
 use super::filter::Filter;
 use super::kinds::OutputConfig;
 use super::table::{ConfigError, Table};
-use perfring_export::RuleName;
+use perfring_export::{RuleName, duration};
 use serde::Deserialize;
 
 /// The limit of rules.
