@@ -43,8 +43,8 @@ use table::Tables;
 /// assert_eq!(config.inputs.len(), 1);
 /// assert_eq!(config.outputs[0].name, "json");
 ///
-/// let error = Config::parse("delay = 20", "sidecar.toml").unwrap_err();
-/// assert!(error.to_string().starts_with("sidecar.toml, line 1: unknown field `delay`"));
+/// let error = Config::parse("dealy = \"20ms\"", "sidecar.toml").unwrap_err();
+/// assert!(error.to_string().starts_with("sidecar.toml, line 1: unknown field `dealy`"));
 /// # Ok::<(), perfring_sidecar::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, Default)]

@@ -561,7 +561,7 @@ fn a_slow_reader_of_stdout_does_not_delay_the_end() {
     let config = rings.path("sidecar.toml");
     let status = rings.path("status");
     let says = format!(
-        "drain = \"0s\"\nshutdown_seconds = 0\nstatus = {status:?}\nstatus_interval_seconds = 0\n\
+        "drain = \"0s\"\nshutdown = \"0\"\nstatus = {status:?}\nstatus_interval = \"0\"\n\
          [[output]]\ntype = \"json\"\n"
     );
     fs::write(&config, says).unwrap();
@@ -625,7 +625,7 @@ fn rings_come_and_go_and_are_removed_once_they_are_read() {
     let rings = Rings::new();
     let config = rings.path("sidecar.toml");
     let text = format!(
-        "[[input]]\ndir = {:?}\nprune_after_seconds = 0\n[[output]]\ntype = \"json\"\npath = {:?}\n",
+        "[[input]]\ndir = {:?}\nprune_after = \"0\"\n[[output]]\ntype = \"json\"\npath = {:?}\n",
         rings.dir(),
         rings.path("out.jsonl"),
     );
