@@ -156,7 +156,7 @@ fn rules_are_described_as_they_are_applied() {
         name = "traces"
         outputs = ["o"]
         types = ["perfring.Log"]
-        sample = 0.25
+        sample = 0.1
         by = "trace_id"
 
         [[rule]]
@@ -177,7 +177,7 @@ fn rules_are_described_as_they_are_applied() {
         rules,
         [
             "rule errors, for all outputs: records that meet it are kept",
-            "rule traces, for o: a share of 0.25 of records that meet it is kept, by trace_id",
+            "rule traces, for o: a share of 0.1 of records that meet it is kept, by trace_id",
             "rule rest, for all outputs: of all other records, 1000 in 1s are kept, at most 50 at once",
             "rule slow, for all outputs: of all other records, 5 in 30s are kept, at most 5 at once",
         ]

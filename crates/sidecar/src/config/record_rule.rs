@@ -127,7 +127,7 @@ impl RecordRule {
             RecordAction::Keep => format!("{which} are kept"),
             RecordAction::Drop => format!("{which} are dropped"),
             RecordAction::Sample { threshold, by } => {
-                let kept = 1.0 - *threshold as f64 / RANDOM as f64;
+                let kept = (RANDOM - threshold) as f64 / RANDOM as f64;
                 let by = by.as_ref().map_or_else(String::new, |by| format!(", by {by}"));
                 format!("a share of {kept} of {which} is kept{by}")
             }
@@ -167,9 +167,9 @@ fn action(keys: &Keys) -> Result<RecordAction, String> {
                  keep = true or drop = true"
             ));
         }
-        let threshold = ((1.0 - share) * RANDOM as f64).round() as u64;
-        // The least share that 56 bits can say.
-        let threshold = threshold.min(RANDOM - 1);
+        // At least the least share that 56 bits can say.
+        let kept = ((share * RANDOM as f64).round() as u64).max(1);
+        let threshold = RANDOM.saturating_sub(kept);
         return Ok(RecordAction::Sample { threshold, by: keys.by.clone() });
     }
     match &keys.rate {
