@@ -141,9 +141,11 @@ fn texts() -> Vec<String> {
 
 #[test]
 fn every_heading_is_a_text_that_users_see_and_every_such_text_is_on_the_page() {
-    let headings: Vec<_> = PAGE.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    // A bracket is escaped there, as it would begin a link.
+    let plain = |line: &str| Some(line.strip_prefix("## ")?.replace('\\', ""));
+    let headings: Vec<String> = PAGE.lines().filter_map(plain).collect();
     let texts = texts();
-    for heading in headings.iter().filter(|heading| !OTHERS.contains(heading)) {
+    for heading in headings.iter().filter(|heading| !OTHERS.contains(&heading.as_str())) {
         assert!(texts.iter().any(|text| begins(text, heading)), "no error says: {heading}");
     }
     for text in &texts {
