@@ -1,11 +1,13 @@
 //! What outputs do on a full disk, and with a buffer before them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-use perfring_consumer::{Policy, Record};
+mod numbered;
+
+use numbered::{offer, origin};
 use perfring_export::recording::{self, Reader, Recording};
 use perfring_export::{
-    BufferOptions, Buffered, Ctf, CtfOptions, Event, Figures, Origin, Output, OutputError,
-    PerfData, PerfDataOptions, Perfetto, PerfettoOptions, Rec, Took, What,
+    BufferOptions, Buffered, Ctf, CtfOptions, Event, Figures, Output, OutputError, PerfData,
+    PerfDataOptions, Perfetto, PerfettoOptions, Took, What,
 };
 use std::cell::RefCell;
 use std::fs;
@@ -40,28 +42,6 @@ impl Drop for Disk {
     }
 }
 
-fn origin() -> Origin {
-    Origin {
-        id: 3,
-        name: "one".into(),
-        location: "/nowhere/one".into(),
-        uuid: [7; 16],
-        policy: Some(Policy::Drop),
-        timed: true,
-        data_size: 1 << 20,
-        ..Origin::default()
-    }
-}
-
-/// Offers record `n`.
-fn offer(output: &mut dyn Output, origin: &Origin, n: u64) -> Took {
-    let bytes = [n.to_le_bytes(); 32].concat();
-    let pos = 272 * n;
-    let record = Record { pos, kind: 4096, bytes: &bytes, time: Some(1000 + n), writer: None };
-    let what = What::Record(Rec::new(record, origin));
-    output.take(&Event { seq: 2 + n, origin, what }).unwrap()
-}
-
 /// Writes to a disk that is full, then has room. Returns how many records were delivered at the end.
 fn fill(disk: &Path, output: &mut dyn Output) -> u64 {
     let filler = disk.join("filler");
@@ -72,7 +52,7 @@ fn fill(disk: &Path, output: &mut dyn Output) -> u64 {
         Took::Yes
     );
     let mut n = 0;
-    while offer(output, &origin, n) == Took::Yes {
+    while offer(output, &origin, 2 + n, n) == Took::Yes {
         n += 1;
         if n % 100 == 0 {
             output.flush().unwrap();
@@ -88,7 +68,7 @@ fn fill(disk: &Path, output: &mut dyn Output) -> u64 {
     assert!(more.success());
     let since = Instant::now();
     for more in n..n + 10 {
-        while offer(output, &origin, more) == Took::Busy {
+        while offer(output, &origin, 2 + more, more) == Took::Busy {
             assert!(since.elapsed() < Duration::from_secs(20), "it does not continue");
             output.flush().unwrap();
         }
@@ -166,7 +146,7 @@ fn a_trace_that_was_cut_short_is_mended_to_its_last_packet() {
     let origin = origin();
     let mut ends = Vec::new();
     for n in 0..3 {
-        assert_eq!(offer(&mut trace, &origin, n), Took::Yes);
+        assert_eq!(offer(&mut trace, &origin, 2 + n, n), Took::Yes);
         trace.flush().unwrap();
         let name = path.read_dir().unwrap().find_map(|entry| {
             let path = entry.unwrap().path();
@@ -261,7 +241,7 @@ fn a_buffer_takes_what_the_output_has_no_room_for_and_hands_it_on_in_order() {
     let began = Event { seq: 1, origin: &origin, what: What::Began };
     assert_eq!(buffered.take(&began).unwrap(), Took::Yes);
     for n in 0..20_000 {
-        assert_eq!(offer(&mut buffered, &origin, n), Took::Yes, "{n}");
+        assert_eq!(offer(&mut buffered, &origin, 2 + n, n), Took::Yes, "{n}");
     }
     buffered.flush().unwrap();
     assert_eq!(narrow.came(), expected(10));
@@ -276,7 +256,7 @@ fn a_buffer_takes_what_the_output_has_no_room_for_and_hands_it_on_in_order() {
         buffered.flush().unwrap();
         if n < 40_000 {
             for _ in 0..5 {
-                assert_eq!(offer(&mut buffered, &origin, n), Took::Yes);
+                assert_eq!(offer(&mut buffered, &origin, 2 + n, n), Took::Yes);
                 n += 1;
             }
         }
@@ -293,7 +273,7 @@ fn a_buffer_takes_what_the_output_has_no_room_for_and_hands_it_on_in_order() {
         "the lock, the place and the file that is written, or the last two: {}",
         files()
     );
-    assert_eq!(offer(&mut buffered, &origin, n), Took::Yes);
+    assert_eq!(offer(&mut buffered, &origin, 2 + n, n), Took::Yes);
     assert_eq!(buffered.undelivered(), Some(2 + n));
     buffered.flush().unwrap();
     assert_eq!((narrow.came(), buffered.undelivered()), (expected(n + 1), None));
@@ -309,7 +289,7 @@ fn a_full_buffer_is_busy_and_loses_nothing() {
     let began = Event { seq: 1, origin: &origin, what: What::Began };
     assert_eq!(buffered.take(&began).unwrap(), Took::Yes);
     let mut n = 0;
-    while offer(&mut buffered, &origin, n) == Took::Yes {
+    while offer(&mut buffered, &origin, 2 + n, n) == Took::Yes {
         n += 1;
     }
     buffered.flush().unwrap();
@@ -320,7 +300,7 @@ fn a_full_buffer_is_busy_and_loses_nothing() {
     assert!((1 << 20..(1 << 20) + (128 << 10)).contains(&bytes), "{bytes}");
     assert!(buffered.figures().trouble.unwrap().contains("max_bytes = 1048576"));
     narrow.set(usize::MAX);
-    while offer(&mut buffered, &origin, n) == Took::Busy {
+    while offer(&mut buffered, &origin, 2 + n, n) == Took::Busy {
         buffered.flush().unwrap();
         narrow.deliver();
     }
@@ -339,7 +319,7 @@ fn what_is_in_a_buffer_survives_and_comes_first_in_the_next_process() {
         let mut buffered = Buffered::open("out", &options, Box::new(first.clone())).unwrap();
         let began = Event { seq: 1, origin: &origin, what: What::Began };
         buffered.take(&began).unwrap();
-        (0..20_000).for_each(|n| assert_eq!(offer(&mut buffered, &origin, n), Took::Yes));
+        (0..20_000).for_each(|n| assert_eq!(offer(&mut buffered, &origin, 2 + n, n), Took::Yes));
         let busy = Buffered::open("out", &options, Box::new(first.clone())).unwrap_err();
         assert!(busy.to_string().contains("another process uses it"), "{busy}");
         first.set(5_001);
@@ -359,7 +339,7 @@ fn what_is_in_a_buffer_survives_and_comes_first_in_the_next_process() {
         let mut buffered = Buffered::open("out", &options, Box::new(next.clone())).unwrap();
         // The rings are read again, too.
         buffered.take(&began).unwrap();
-        assert_eq!(offer(&mut buffered, &origin, 20_000), Took::Yes);
+        assert_eq!(offer(&mut buffered, &origin, 2 + 20_000, 20_000), Took::Yes);
         let last = "one 20000".to_owned();
         while next.came().last() != Some(&last) {
             buffered.flush().unwrap();

@@ -2,10 +2,12 @@
 #![cfg(feature = "zstd")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-use perfring_consumer::{Policy, Record};
+mod numbered;
+
+use numbered::{offer, origin};
 use perfring_export::recording::{Existing, Options, ReadError, Reader, Recording};
 use perfring_export::registry::{self, ReadOptions};
-use perfring_export::{Compression, Event, Origin, Output, Rec, Took, What};
+use perfring_export::{Compression, Origin, Output, Took, What};
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::io::Read;
@@ -33,27 +35,10 @@ fn open(kind: &str, path: &Path, options: &str) -> Box<dyn Output> {
     open(kind).unwrap()
 }
 
-fn origin() -> Origin {
-    Origin {
-        id: 3,
-        name: "one".into(),
-        location: "/nowhere/one".into(),
-        uuid: [7; 16],
-        policy: Some(Policy::Drop),
-        timed: true,
-        data_size: 1 << 20,
-        ..Origin::default()
-    }
-}
-
 /// Offers these records, and flushes after each hundred of them.
-fn offer(output: &mut dyn Output, origin: &Origin, numbers: std::ops::Range<u64>) {
+fn offer_all(output: &mut dyn Output, origin: &Origin, numbers: std::ops::Range<u64>) {
     for n in numbers {
-        let bytes = [n.to_le_bytes(); 32].concat();
-        let pos = 272 * n;
-        let record = Record { pos, kind: 4096, bytes: &bytes, time: Some(1000 + n), writer: None };
-        let event = Event { seq: n, origin, what: What::Record(Rec::new(record, origin)) };
-        assert_eq!(output.take(&event).unwrap(), Took::Yes);
+        assert_eq!(offer(output, origin, n, n), Took::Yes);
         if n % 100 == 99 {
             output.flush().unwrap();
         }
@@ -101,7 +86,7 @@ fn a_recording_goes_on_in_the_next_file_and_each_record_is_in_one() {
         let path = dir.path().join("run.perfrec");
         let options = format!("max_bytes = {max_bytes}\ncompression = {compression:?}");
         let mut output = open("recording", &path, &options);
-        offer(&mut *output, &origin(), 0..1000);
+        offer_all(&mut *output, &origin(), 0..1000);
         output.close(Instant::now()).unwrap();
         let figures = output.figures();
         assert_eq!((figures.taken, figures.delivered), (1000, 1000));
@@ -118,7 +103,7 @@ fn a_recording_goes_on_in_the_next_file_and_each_record_is_in_one() {
         // A process that is started again goes on after the newest.
         drop(output);
         let mut output = open("recording", &path, &options);
-        offer(&mut *output, &origin(), 0..1);
+        offer_all(&mut *output, &origin(), 0..1);
         output.close(Instant::now()).unwrap();
         assert_eq!(entries(dir.path(), "run.perfrec").len(), files.len() + 1);
     }
@@ -136,7 +121,7 @@ fn all_outputs_of_files_rotate_and_keep_no_more_than_they_may() {
         let mut output = open(kind, &path, &options);
         let mut whole = 0;
         for part in 0..60u64 {
-            offer(&mut *output, &origin(), 100 * part..100 * part + 100);
+            offer_all(&mut *output, &origin(), 100 * part..100 * part + 100);
             whole = whole.max(entries(dir.path(), "run").iter().map(|path| size(path)).sum());
         }
         output.close(Instant::now()).unwrap();
@@ -170,7 +155,7 @@ fn record_packed(path: &Path, existing: Existing, numbers: std::ops::Range<u64>)
         ..Options::default()
     };
     let mut recording = Recording::open("out", &options).unwrap();
-    offer(&mut recording, &origin(), numbers);
+    offer_all(&mut recording, &origin(), numbers);
     recording.close(Instant::now()).unwrap();
 }
 
@@ -181,7 +166,7 @@ fn a_compressed_recording_is_smaller_and_torn_anywhere_has_all_but_the_last_bloc
     record_packed(&path, Existing::Refuse, 0..500);
     let mut recording =
         Recording::open("out", &Options { path: plain.clone(), ..Options::default() }).unwrap();
-    offer(&mut recording, &origin(), 0..500);
+    offer_all(&mut recording, &origin(), 0..500);
     recording.close(Instant::now()).unwrap();
     let (packed, plain) = (fs::read(&path).unwrap(), fs::read(&plain).unwrap());
     println!("{} bytes for {}", packed.len(), plain.len());
@@ -286,8 +271,8 @@ fn what_a_compressed_trace_has_flushed_can_be_decompressed() {
         let mut other = open(kind, &plain, "");
         let origin = origin();
         for n in [0..100, 100..1000] {
-            offer(&mut *packed, &origin, n.clone());
-            offer(&mut *other, &origin, n);
+            offer_all(&mut *packed, &origin, n.clone());
+            offer_all(&mut *other, &origin, n);
             assert_eq!((packed.undelivered(), other.undelivered()), (None, None));
             assert_eq!(unpacked(&path), fs::read(&plain).unwrap(), "{kind}");
         }
@@ -307,19 +292,19 @@ fn compressed_lines_go_on_in_the_next_file_whatever_a_crash_left() {
     let lines = |path: &Path| unpacked(path).split(|byte| *byte == b'\n').count() - 1;
     let options = "compression = \"zstd\"\nmax_bytes = 3000";
     let mut output = open("json", &path, options);
-    offer(&mut *output, &origin(), 0..1000);
+    offer_all(&mut *output, &origin(), 0..1000);
     let files = entries(dir.path(), "run.jsonl");
     assert!(files.len() > 2, "{files:?}");
     assert_eq!(files.iter().map(|file| lines(file)).sum::<usize>(), 1000);
     drop(output); // as if it were killed: the last file has no end
     let mut output = open("json", &path, options);
-    offer(&mut *output, &origin(), 0..100);
+    offer_all(&mut *output, &origin(), 0..100);
     output.close(Instant::now()).unwrap();
     drop(output);
     assert_eq!(lines(&path), 100);
     // Without compression it goes on beside it, too, and changes nothing in it.
     let mut output = open("json", &path, "");
-    offer(&mut *output, &origin(), 0..10);
+    offer_all(&mut *output, &origin(), 0..10);
     output.close(Instant::now()).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 10);
     let files = entries(dir.path(), "run.jsonl");

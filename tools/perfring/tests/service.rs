@@ -1,4 +1,4 @@
-//! What those who run `perfring sidecar` are told: health, systemd, the control socket.
+//! What `perfring sidecar` reports to those who run it: health, systemd, the control socket.
 #![cfg(feature = "health")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -273,7 +273,7 @@ impl Manager {
 }
 
 #[test]
-fn systemd_is_told_when_it_is_ready_alive_reloading_and_stopping() {
+fn systemd_is_notified_when_it_is_ready_alive_reloading_and_stopping() {
     let run = Run::new();
     run.ring("one", Policy::Drop).publish(b"a record").unwrap();
     let manager = Manager::at(&run.path("notify"));

@@ -28,7 +28,7 @@ pub(crate) struct Outlet {
     pub(crate) filter: Filter,
     /// What it is not given of the records that it selects.
     pub(super) rules: RecordRules,
-    /// The losses of these rules that it is told, or was told and has not delivered.
+    /// The losses by these rules that are to be reported to it, or were and are not delivered.
     reporting: Reporting,
     output: Box<dyn Output>,
     /// Events that it was not given, reported as a loss before the next event that it takes: by
@@ -331,7 +331,7 @@ impl Outlet {
             }
         }
         if self.unreported.is_empty() {
-            self.reporting.told(*seq);
+            self.reporting.reported(*seq);
         }
         true
     }

@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 
 /// The limit of reports that are not delivered: beyond it the newest ones are merged.
-const TOLD_MAX: usize = 64;
+const REPORTED_MAX: usize = 64;
 
-/// Losses by rules that an output is told of. Records that rules left out are released like delivered ones, but not
+/// Losses by rules that are reported to an output. Records that rules left out are released like delivered ones, but not
 /// before their loss is delivered: a death between the two would hide it.
 #[derive(Debug, Default)]
 pub(super) struct Reporting {
     /// The first event that the losses to be reported are of.
     begun: Option<u64>,
     /// The first event of losses that were reported, and the last event that reported them.
-    told: VecDeque<(u64, u64)>,
+    reported: VecDeque<(u64, u64)>,
 }
 
 impl Reporting {
@@ -22,22 +22,22 @@ impl Reporting {
     }
 
     /// Notes that all losses are reported, the last of them by this event.
-    pub(super) fn told(&mut self, last: u64) {
+    pub(super) fn reported(&mut self, last: u64) {
         let Some(first) = self.begun.take() else { return };
-        let is_full = self.told.len() >= TOLD_MAX;
-        match self.told.back_mut().filter(|_| is_full) {
+        let is_full = self.reported.len() >= REPORTED_MAX;
+        match self.reported.back_mut().filter(|_| is_full) {
             Some((_, newest)) => *newest = last,
-            None => self.told.push_back((first, last)),
+            None => self.reported.push_back((first, last)),
         }
     }
 
     /// Returns the first event whose loss is not delivered, if the output has delivered all before `undelivered`.
     pub(super) fn undelivered(&mut self, undelivered: Option<u64>) -> Option<u64> {
         let done = |last: u64| undelivered.is_none_or(|undelivered| undelivered > last);
-        while self.told.front().is_some_and(|(_, last)| done(*last)) {
-            self.told.pop_front();
+        while self.reported.front().is_some_and(|(_, last)| done(*last)) {
+            self.reported.pop_front();
         }
         // A first event may be before that of an older report: a ring's end is reported at once.
-        self.told.iter().map(|(first, _)| *first).chain(self.begun).min()
+        self.reported.iter().map(|(first, _)| *first).chain(self.begun).min()
     }
 }

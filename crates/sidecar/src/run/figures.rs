@@ -33,7 +33,7 @@ pub(crate) struct Figure<'a> {
     pub(crate) attributes: Attributes<'a>,
 }
 
-/// Which rings are told apart.
+/// Which rings have figures of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rings {
     Each,

@@ -23,7 +23,7 @@ const FIGURES: Duration = Duration::from_secs(10);
 /// The limit of reasons that are listed.
 const REASONS: usize = 20;
 
-/// How the sidecar is, and who is told.
+/// How the sidecar is, and to whom that is reported.
 pub(super) struct Service {
     systemd: Systemd,
     #[cfg(feature = "health")]

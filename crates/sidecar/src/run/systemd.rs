@@ -1,10 +1,10 @@
-//! What systemd is told: `sd_notify(3)`.
+//! What is reported to systemd: `sd_notify(3)`.
 
 use sd_notify::{NotifyState, notify, watchdog_enabled};
 use std::time::{Duration, Instant};
 
-/// The service manager of this process. Without one, or if it is not to be told, nothing is sent; an
-/// error of that is ignored, as nobody could be told of it.
+/// The service manager of this process. Without one, or if it does not ask, nothing is sent; an
+/// error of that is ignored, as there is nobody to report it to.
 #[derive(Debug, Default)]
 pub(super) struct Systemd {
     on: bool,
