@@ -162,10 +162,10 @@ impl Sidecar {
         self
     }
 
-    /// Tells systemd how it is, if that started this process: `sd_notify(3)`.
+    /// Notifies systemd of how it is, if that started this process: `sd_notify(3)`.
     #[must_use]
     pub fn with_systemd(mut self) -> Self {
-        self.service.tell_systemd();
+        self.service.notify_systemd();
         self
     }
 

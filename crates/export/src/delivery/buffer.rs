@@ -48,7 +48,7 @@ pub struct Buffered {
     spool: Spool,
     numbers: Rc<RefCell<Numbers>>,
     /// Rings that the output knows, by their numbers.
-    told: HashSet<u32>,
+    known: HashSet<u32>,
     /// The number of the last event that the output has.
     last: u64,
     taken: u64,
@@ -70,7 +70,7 @@ impl Buffered {
             inner,
             spool: Spool::open(name, &options.path, options.max_bytes, Rc::clone(&numbers))?,
             numbers,
-            told: HashSet::new(),
+            known: HashSet::new(),
             last: 0,
             taken: 0,
         })
@@ -80,18 +80,18 @@ impl Buffered {
     fn pump(&mut self, most: usize) -> Result<(), OutputError> {
         let undelivered = self.inner.undelivered().unwrap_or(u64::MAX);
         self.spool.delivered(undelivered);
-        let Buffered { inner, spool, told, last, .. } = self;
+        let Buffered { inner, spool, known, last, .. } = self;
         for _ in 0..most {
             let Some(event) = spool.next() else { break };
             let (origin, id) = (event.origin, event.origin.id);
-            if !told.contains(&id) {
+            if !known.contains(&id) {
                 let began = Event { seq: *last + 1, origin, what: What::Began };
                 if inner.take(&began)? == Took::Busy {
                     spool.repeat();
                     break;
                 }
                 *last += 1;
-                told.insert(id);
+                known.insert(id);
             }
             if !matches!(event.what, What::Began) {
                 let ends = matches!(event.what, What::Ended);
@@ -102,7 +102,7 @@ impl Buffered {
                 }
                 *last += 1;
                 if ends {
-                    told.remove(&id);
+                    known.remove(&id);
                 }
             }
             spool.passed(*last);

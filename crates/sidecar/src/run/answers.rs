@@ -5,9 +5,7 @@ use crate::control::Request;
 use crate::log::Say;
 use crate::signals::Signals;
 use serde_json::{Value, json};
-
-/// Its number, which is the same on all architectures.
-const SIGTERM: i32 = 15;
+use signal_hook::consts::SIGTERM;
 
 impl Sidecar {
     /// Answers all requests that came. Without `reload` it is ending, and does nothing new.

@@ -71,7 +71,7 @@ impl Service {
         Ok(service)
     }
 
-    pub(super) fn tell_systemd(&mut self) {
+    pub(super) fn notify_systemd(&mut self) {
         self.systemd = Systemd::of_environment();
     }
 
