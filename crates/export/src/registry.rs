@@ -76,6 +76,9 @@ pub trait ReadOptions {
 
 /// When a record of most outputs counts as delivered.
 pub const DELIVERED: &str = "records leave their rings once it has delivered them";
+/// When a record counts as delivered whose file cannot be read before it is whole.
+const FINISHED: &str = "records leave their rings once the file that has them is finished: by \
+                        max_bytes, max_age, or at the end";
 
 /// Makes the list of kinds and the function that opens them of one list.
 macro_rules! kinds {
@@ -137,12 +140,9 @@ kinds! {
     "parquet" with "parquet", Some("path"), Directory,
         "Tables for pyarrow, DuckDB and others, one for each type: a directory",
         Some("read it with Python: `pyarrow.parquet.read_table(\"{}/TYPE.parquet\")`"),
-        // Its files are not readable before that, and it would hold all rings until the end.
-        "records leave their rings once it has taken them, and its files can be read once it is \
-         closed: a death before that loses what it took",
-        series(crate::files::parquet::Parquet::open);
+        FINISHED, series(crate::files::parquet::Parquet::open);
     "perf-data", Some("path"), File, "A file for `perf script` and related tools",
-        Some("read it with `perf script -i {}`"), DELIVERED, series(PerfData::open);
+        Some("read it with `perf script -i {}`"), FINISHED, series(PerfData::open);
     "otlp" with "otlp", Some("endpoint"), Address,
         "OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address, or unix:// \
          and the path of its socket",

@@ -121,16 +121,6 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
-    pub(crate) fn delay(&self) -> Duration {
-        self.delay
-    }
-
-    pub(crate) fn shutdown(&self) -> Duration {
-        self.shutdown
-    }
-}
-
 impl Config {
     /// Parses a configuration; `name` is its name in errors.
     ///

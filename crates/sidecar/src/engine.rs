@@ -326,7 +326,7 @@ impl Engine {
         self.rings.values().filter(|ring| ring.stage != Stage::Gone).map(Ring::status)
     }
 
-    /// Returns the shapes of the observed overwrite rings.
+    /// Returns the shapes of all rings.
     pub(crate) fn shapes(&self) -> impl Iterator<Item = &Shapes> {
         self.rings.values().map(|ring| &ring.shapes)
     }

@@ -123,7 +123,7 @@ impl Sidecar {
         let mut outputs = Outputs::default();
         let service = Service::open(&config.settings, &mut outputs)?;
         let positions = Positions::open(config.settings.state.as_deref())?;
-        let mut engine = Engine::new(config.settings.delay())?;
+        let mut engine = Engine::new(config.settings.delay)?;
         for output in &config.outputs {
             outputs.add(&mut engine, output)?;
         }
@@ -189,7 +189,7 @@ impl Sidecar {
         if let End::Signal(_) = ended {
             self.drain(signals, say);
         }
-        let deadline = Instant::now() + self.config.settings.shutdown();
+        let deadline = Instant::now() + self.config.settings.shutdown;
         let errors = self.engine.close(deadline);
         self.report_notes(say);
         self.positions.update(self.engine.saved());

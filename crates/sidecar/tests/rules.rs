@@ -321,6 +321,7 @@ fn all_records_of_a_trace_are_kept_or_none_whichever_output_and_process_decides(
     let sink = Sink::create(&path, &options(), Resource::here()).unwrap();
     let trace = |n: u64| {
         let mut id = [0; 16];
+        let n = n + 1; // all zeros are no trace's
         id[..8].copy_from_slice(&n.to_le_bytes());
         // The last seven bytes decide.
         id[8..].copy_from_slice(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());

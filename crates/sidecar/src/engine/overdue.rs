@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
     pub(crate) output: &'a str,
-    /// How long, at least; at most twice as long.
+    /// How long, at least: it may lack something for longer, by the time that what it lacked before took.
     pub(crate) since: Duration,
     pub(crate) trouble: Option<String>,
 }

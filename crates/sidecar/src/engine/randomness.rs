@@ -13,17 +13,19 @@ pub(super) fn of_record(origin: &Origin, pos: u64) -> u64 {
     mixed(ring ^ pos.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 8
 }
 
-/// Hashes a value. A trace id (16 bytes, or their 32 hexadecimal digits) is random already: its last 56 bits are taken as
-/// they are, as OpenTelemetry's samplers do, so that all of them decide alike.
-pub(super) fn of_value(value: &Value) -> u64 {
+/// Hashes a value; `None` if there is none: null, or the trace id of zeros that stands for no trace. A trace id (16 bytes, or
+/// their 32 hexadecimal digits) is random already: its last 56 bits are taken as they are, as OpenTelemetry's samplers do, so
+/// that all of them decide alike.
+pub(super) fn of_value(value: &Value) -> Option<u64> {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
     match value {
+        Value::Null => return None,
         Value::Bytes(bytes) => match <[u8; 16]>::try_from(&**bytes) {
-            Ok(id) => return last_bits(u128::from_be_bytes(id)),
+            Ok(id) => return of_trace(u128::from_be_bytes(id)),
             Err(_) => hash.bytes(bytes),
         },
         Value::Str(text) => match u128::from_str_radix(text, 16) {
-            Ok(id) if text.len() == 32 && !text.starts_with('+') => return last_bits(id),
+            Ok(id) if text.len() == 32 && !text.starts_with('+') => return of_trace(id),
             _ => hash.bytes(text.as_bytes()),
         },
         other => {
@@ -31,11 +33,11 @@ pub(super) fn of_value(value: &Value) -> u64 {
             let _ = write!(hash, "{other}");
         }
     }
-    mixed(hash.0) >> 8
+    Some(mixed(hash.0) >> 8)
 }
 
-fn last_bits(id: u128) -> u64 {
-    id as u64 & (u64::MAX >> 8)
+fn of_trace(id: u128) -> Option<u64> {
+    (id != 0).then_some(id as u64 & (u64::MAX >> 8))
 }
 
 /// The last step of SplitMix64: each bit of the result depends on all bits.
@@ -72,11 +74,14 @@ mod tests {
     fn values_have_the_numbers_that_the_guide_says() {
         let id: [u8; 16] = std::array::from_fn(|n| n as u8 + 1);
         let digits = "0102030405060708090a0b0c0d0e0f10".to_owned();
-        assert_eq!(of_value(&Value::Bytes(id.to_vec())), 0x0a_0b0c_0d0e_0f10);
-        assert_eq!(of_value(&Value::Str(digits.clone())), 0x0a_0b0c_0d0e_0f10);
-        assert_eq!(of_value(&Value::Str(digits.to_uppercase())), 0x0a_0b0c_0d0e_0f10);
+        let last = Some(0x0a_0b0c_0d0e_0f10);
+        assert_eq!(of_value(&Value::Bytes(id.to_vec())), last);
+        assert_eq!(of_value(&Value::Str(digits.clone())), last);
+        assert_eq!(of_value(&Value::Str(digits.to_uppercase())), last);
+        let no_trace = [Value::Null, Value::Bytes(vec![0; 16]), Value::Str("0".repeat(32))];
+        assert_eq!(no_trace.map(|value| of_value(&value)), [None; 3]);
         // As computed by hand: FNV-1a of "a" is 0xaf63dc4c8601ec8c.
-        let of_a = mixed(0xaf63_dc4c_8601_ec8c) >> 8;
+        let of_a = Some(mixed(0xaf63_dc4c_8601_ec8c) >> 8);
         assert_eq!(of_value(&Value::Str("a".into())), of_a);
         assert_eq!(of_value(&Value::Char('a')), of_a);
         assert_eq!(of_value(&Value::U64(17)), of_value(&Value::Str("17".into())));

@@ -66,8 +66,8 @@ impl Ruling {
             RecordAction::Keep => true,
             RecordAction::Drop => false,
             RecordAction::Sample { threshold, by } => {
-                let value = || record.value()?.as_ref().ok()?.get(by.as_deref()?);
-                let number = value().map_or_else(|| of_record(event.origin, record.pos), of_value);
+                let value = || of_value(record.value()?.as_ref().ok()?.get(by.as_deref()?)?);
+                let number = value().unwrap_or_else(|| of_record(event.origin, record.pos));
                 number >= *threshold
             }
             RecordAction::Rate { .. } => {

@@ -103,7 +103,7 @@ pub enum Note {
         /// The problem.
         why: String,
     },
-    /// A ring was read to its end and removed.
+    /// A ring is not read any more.
     Ended {
         /// The ring.
         ring: String,

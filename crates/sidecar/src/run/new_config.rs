@@ -32,7 +32,7 @@ impl Sidecar {
             Ok(config) => config,
             Err(error) => return Err(format!("{error}; the old configuration stays")),
         };
-        let (old, shutdown) = (&self.config.outputs, self.config.settings.shutdown());
+        let (old, shutdown) = (&self.config.outputs, self.config.settings.shutdown);
         let changed = self.outputs.change(&mut self.engine, old, &config.outputs, shutdown, say);
         if let Err(error) = changed {
             return Err(match &self.outputs.broken {
@@ -63,7 +63,7 @@ impl Sidecar {
             || new.own != old.own
         {
             say.warn(
-                "a new log, [own], [health] or [control] is used from the next start on, except for limits",
+                "a new log, [own], [health] or [control] is used from the next start on, except for delivered_within",
             );
         }
         if config.settings.state != self.config.settings.state {
