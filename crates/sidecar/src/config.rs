@@ -5,8 +5,8 @@ pub(crate) mod filter;
 mod input;
 mod kinds;
 pub(crate) mod record_rule;
-pub(crate) mod rule;
 mod service;
+pub(crate) mod snapshot_rule;
 mod table;
 
 pub use input::{From, Input, InputSource, Mode, Trusted};
@@ -18,8 +18,8 @@ pub use table::ConfigError;
 use crate::log::LogFormat;
 use perfring_export::read_duration;
 use record_rule::RecordRule;
-use rule::Rule;
 use serde::Deserialize;
+use snapshot_rule::SnapshotRule;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub struct Config {
     /// The outputs.
     pub outputs: Vec<OutputConfig>,
     /// When to keep what overwrite rings hold.
-    pub rules: Vec<Rule>,
+    pub snapshots: Vec<SnapshotRule>,
     /// Which records outputs are not given.
     pub record_rules: Vec<RecordRule>,
 }
@@ -141,7 +141,7 @@ impl Config {
             config.outputs.push(output);
         }
         for table in rules {
-            config.rules.push(Rule::read(table)?);
+            config.snapshots.push(SnapshotRule::read(table)?);
         }
         for table in record_rules {
             config.record_rules.push(RecordRule::read(table)?);
@@ -197,7 +197,7 @@ impl Config {
                     .to_owned(),
             ));
         }
-        if self.outputs.is_empty() && self.rules.is_empty() {
+        if self.outputs.is_empty() && self.snapshots.is_empty() {
             return Err(ConfigError(
                 "there is no output: write --output json:-, or [[output]] with type = \"json\""
                     .to_owned(),
@@ -234,7 +234,7 @@ impl Config {
         let inputs = self.inputs.iter().map(Input::describe);
         let outputs = self.outputs.iter().map(OutputConfig::describe);
         let rules = self.record_rules.iter().map(RecordRule::describe);
-        let snapshots = self.rules.iter().map(Rule::describe);
+        let snapshots = self.snapshots.iter().map(SnapshotRule::describe);
         inputs.chain(outputs).chain(rules).chain(snapshots).collect()
     }
 

@@ -28,7 +28,7 @@ pub use ring::{AttachFailure, Note, RingFigures, RingStatus};
 
 use crate::config::filter::Filter;
 use crate::config::record_rule::RecordRule;
-use crate::config::rule::Rule;
+use crate::config::snapshot_rule::SnapshotRule;
 use crate::config::{Delivery, Input};
 use checkpoint::Run;
 use merges::Merges;
@@ -82,7 +82,7 @@ pub struct Engine {
     rings: Rings,
     by_uuid: HashMap<[u8; 16], RingId>,
     outlets: Outlets,
-    rules: Vec<Rule>,
+    snapshots: Vec<SnapshotRule>,
     record_rules: Vec<RecordRule>,
     clock: MachineClock,
     turn: u64,
@@ -120,7 +120,7 @@ impl Engine {
             rings: Rings::default(),
             by_uuid: HashMap::new(),
             outlets: Outlets::default(),
-            rules: Vec::new(),
+            snapshots: Vec::new(),
             record_rules: Vec::new(),
             clock: MachineClock::find()?,
             turn: 0,
@@ -176,8 +176,8 @@ impl Engine {
     }
 
     /// Sets the rules by which records trigger snapshots.
-    pub fn set_rules(&mut self, rules: Vec<Rule>) {
-        self.rules = rules;
+    pub fn set_snapshots(&mut self, rules: Vec<SnapshotRule>) {
+        self.snapshots = rules;
     }
 
     /// Attaches to a ring as its input says, if it is the one with this id. `saved` returns the

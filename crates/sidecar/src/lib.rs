@@ -29,6 +29,19 @@
 //! A best-effort output gets what it has room for. Records that it is not given are reported to it
 //! as a loss with the cause "output busy", before the next record of the same ring.
 //!
+//! # Where things are
+//!
+//! | | |
+//! |---|---|
+//! | a key of the configuration | `config.rs`, and `config/` by tables: `input`, `kinds` (outputs), `record_rule` (`[[rule]]`), `snapshot_rule` (`[[snapshot]]`), `service` (`[health]`, `[control]`, `[own]`) |
+//! | what becomes of a record | `engine/turn.rs`: merge (`merges`), outputs (`outlets`, `outlet`), release (`checkpoint`, `places`) |
+//! | an output without room | `engine/lanes.rs`, `engine/lane.rs`: what it lacks is read from the rings once more |
+//! | what rules leave out, and how that is reported | `engine/record_rules.rs`, `engine/reporting.rs` |
+//! | what `/readyz` says | `run/service.rs` decides; `engine/overdue.rs` measures how long outputs lack something; `run/health.rs` answers |
+//! | requests over the control socket, signals | `run/requests.rs`, `run/answers.rs`; `signals.rs` |
+//! | a new configuration, the end | `run/new_config.rs`, `run/drain.rs` |
+//! | its own figures | `run/figures.rs`, the one table of their names |
+//!
 //! [key]: perfring_export::Key
 #![deny(unsafe_code)]
 
@@ -42,7 +55,7 @@ mod signals;
 
 pub use config::filter::Filter;
 pub use config::record_rule::{RecordAction, RecordRule};
-pub use config::rule::{On, Rule};
+pub use config::snapshot_rule::{On, SnapshotRule};
 pub use config::{Config, ConfigError};
 pub use engine::turn::Turn;
 pub use engine::{

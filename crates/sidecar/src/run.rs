@@ -127,7 +127,7 @@ impl Sidecar {
         for output in &config.outputs {
             outputs.add(&mut engine, output)?;
         }
-        engine.set_rules(config.rules.clone());
+        engine.set_snapshots(config.snapshots.clone());
         engine.set_record_rules(config.record_rules.clone());
         let mut inputs = Inputs::default();
         for input in &config.inputs {
@@ -275,7 +275,7 @@ impl Sidecar {
         self.engine.end_removed(); // also if turns are always full
         self.report_notes(say);
         self.outputs.report_troubles(&self.engine, say);
-        self.apply_rules(signals, now, say);
+        self.take_snapshots(signals, now, say);
         self.service.look(now, &mut self.engine, &self.inputs, &self.config);
         if let Some(own) = &mut self.own {
             own.publish(now, &self.engine, &self.config.outputs, self.since.elapsed());
@@ -342,18 +342,19 @@ impl Sidecar {
         }
     }
 
-    fn apply_rules(&mut self, signals: &Signals, now: Instant, say: &mut Say<'_>) {
+    fn take_snapshots(&mut self, signals: &Signals, now: Instant, say: &mut Say<'_>) {
         if signals.take_snapshot() {
             let _ = self.snapshot_all(say); // which says what became of it
         }
         let met = self.engine.met();
         let mut died = Vec::new();
-        if self.config.rules.iter().any(|rule| rule.waits_for_death()) && now >= self.timers.deaths
+        if self.config.snapshots.iter().any(|rule| rule.waits_for_death())
+            && now >= self.timers.deaths
         {
             self.timers.deaths = now + DEATHS;
             died = self.engine.deaths();
         }
-        for (at, rule) in self.config.rules.iter().enumerate() {
+        for (at, rule) in self.config.snapshots.iter().enumerate() {
             let on_death = rule.waits_for_death() && !died.is_empty();
             if met & (1 << at.min(63)) != 0 || on_death {
                 self.recorder.snapshot(at, rule, &rule.reason(), false, &self.engine, say);

@@ -54,8 +54,11 @@ fn all_keys_are_parsed() {
     assert_eq!(names, ["null", "null-2"]);
     assert_eq!(config.outputs[1].delivery, Delivery::BestEffort);
     assert!(config.outputs[1].filter.is_any() && !config.outputs[0].filter.is_any());
-    assert_eq!(config.rules[0].on, On::Type("demo.Panic".to_owned()));
-    assert_eq!((config.rules[0].min_interval, config.rules[0].keep), (Duration::from_secs(60), 10));
+    assert_eq!(config.snapshots[0].on, On::Type("demo.Panic".to_owned()));
+    assert_eq!(
+        (config.snapshots[0].min_interval, config.snapshots[0].keep),
+        (Duration::from_secs(60), 10)
+    );
     config.check().unwrap();
 }
 

@@ -8,7 +8,7 @@ pub(crate) fn run(data: &[u8]) {
         Ok(config) => {
             let _ = config.check().map_err(|error| assert!(!error.to_string().is_empty()));
             let lines = config.describe().len();
-            let rules = config.rules.len() + config.record_rules.len();
+            let rules = config.snapshots.len() + config.record_rules.len();
             assert_eq!(lines, config.outputs.len() + config.inputs.len() + rules);
             for output in &config.outputs {
                 assert!(output.is_as(output) && !output.name.is_empty());
@@ -16,7 +16,7 @@ pub(crate) fn run(data: &[u8]) {
             // The same text gives the same configuration: a reload changes nothing.
             let again = Config::parse(&text, "fuzz.toml").expect("the same text");
             assert_eq!(again.settings, config.settings);
-            assert_eq!((&again.inputs, &again.rules), (&config.inputs, &config.rules));
+            assert_eq!((&again.inputs, &again.snapshots), (&config.inputs, &config.snapshots));
             assert!(again.outputs.iter().zip(&config.outputs).all(|(one, two)| one.is_as(two)));
         }
         Err(error) => assert!(error.to_string().starts_with("fuzz.toml"), "{error}"),

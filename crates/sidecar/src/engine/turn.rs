@@ -128,7 +128,7 @@ impl Engine {
         let what = what_of(merged.item, merged.time, merged.late, ring.shapes.origin());
         let mut event = Event { seq: 0, origin: ring.shapes.origin(), what };
         if let What::Record(rec) = &event.what {
-            for (at, rule) in self.rules.iter().enumerate() {
+            for (at, rule) in self.snapshots.iter().enumerate() {
                 self.met |= u64::from(rule.is_met_by(rec)) << at.min(63);
             }
         }

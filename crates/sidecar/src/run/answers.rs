@@ -44,13 +44,13 @@ impl Sidecar {
 
     /// Keeps what overwrite rings hold, by each rule, as it is asked to. Returns the files.
     pub(super) fn snapshot_all(&mut self, say: &mut Say<'_>) -> Result<Vec<Value>, String> {
-        if self.config.rules.is_empty() {
+        if self.config.snapshots.is_empty() {
             let sentence = "no snapshot is written: no [[snapshot]] names a directory";
             say.warn(sentence);
             return Err(sentence.to_owned());
         }
         let (mut files, mut failed) = (Vec::new(), None);
-        for (at, rule) in self.config.rules.iter().enumerate() {
+        for (at, rule) in self.config.snapshots.iter().enumerate() {
             match self.recorder.snapshot(at, rule, "signal", true, &self.engine, say) {
                 Some(Ok((path, records))) => {
                     files.push(json!({ "path": path.display().to_string(), "records": records }));

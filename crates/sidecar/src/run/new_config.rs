@@ -72,7 +72,7 @@ impl Sidecar {
                 Err(error) => say.warn(&format!("{error}; positions are saved where they were")),
             }
         }
-        self.engine.set_rules(config.rules.clone());
+        self.engine.set_snapshots(config.snapshots.clone());
         self.engine.set_record_rules(config.record_rules.clone());
         self.recorder = Recorder::default();
         self.config = config;

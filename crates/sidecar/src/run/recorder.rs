@@ -1,6 +1,6 @@
 //! The flight recorder: keeps what overwrite rings hold at one moment in files.
 
-use crate::config::rule::Rule;
+use crate::config::snapshot_rule::SnapshotRule;
 use crate::engine::Engine;
 use crate::log::Say;
 use perfring_consumer::{Item, Location, Policy, Snapshot};
@@ -32,7 +32,7 @@ impl Recorder {
     pub(crate) fn snapshot(
         &mut self,
         at: usize,
-        rule: &Rule,
+        rule: &SnapshotRule,
         reason: &str,
         asked: bool,
         engine: &Engine,
@@ -65,7 +65,7 @@ impl Recorder {
 }
 
 fn keep(
-    rule: &Rule,
+    rule: &SnapshotRule,
     reason: &str,
     engine: &Engine,
     say: &mut Say<'_>,
@@ -208,7 +208,7 @@ fn is_own(name: &str, rule: &str) -> bool {
 }
 
 /// Removes the oldest snapshots, if there are more than the rule keeps.
-fn tidy(rule: &Rule) -> io::Result<()> {
+fn tidy(rule: &SnapshotRule) -> io::Result<()> {
     let reason = rule.reason();
     let is_own = |path: &PathBuf| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(|name| is_own(name, &reason))
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_rule_removes_the_oldest_of_its_own_snapshots_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        let rule = Rule { keep: 2, ..Rule::on_signal(dir.path().to_owned()) };
+        let rule = SnapshotRule { keep: 2, ..SnapshotRule::on_signal(dir.path().to_owned()) };
         let others = [
             "20260701T120000.123456789Z-severity-17.perfrec",
             "20260701T120000.123456789Z-signal.txt",

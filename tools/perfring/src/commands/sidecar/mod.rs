@@ -8,7 +8,8 @@ use crate::verbosity::{has_details, has_summaries};
 use ask::Ask;
 use perfring_sidecar::config::{Control, Input, InputSource, Mode, Trusted};
 use perfring_sidecar::{
-    Config, ConfigError, End, Level, Log, LogFormat, Message, Rule, Sidecar, Signals, StartError,
+    Config, ConfigError, End, Level, Log, LogFormat, Message, Sidecar, Signals, SnapshotRule,
+    StartError,
 };
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -113,7 +114,7 @@ impl Args {
         if let Some(trust) = self.trust {
             config.inputs.iter_mut().for_each(|input| input.trust = trust);
         }
-        config.rules.extend(self.snapshots.clone().map(Rule::on_signal));
+        config.snapshots.extend(self.snapshots.clone().map(SnapshotRule::on_signal));
         let settings = &mut config.settings;
         settings.log = self.log.unwrap_or(settings.log);
         settings.drain = self.drain.unwrap_or(settings.drain);

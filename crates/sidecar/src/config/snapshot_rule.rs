@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A rule of `[[snapshot]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct SnapshotRule {
     /// The trigger.
     pub on: On,
     /// The directory of the files.
@@ -54,7 +54,7 @@ fn keep() -> usize {
     10
 }
 
-impl Rule {
+impl SnapshotRule {
     pub(crate) fn read(table: Table<'_>) -> Result<Self, ConfigError> {
         let wrong = table.error(
             "a snapshot is on = \"type NAME\", \"severity>=17\", \"producer death\" or \"signal\"",
@@ -72,7 +72,7 @@ impl Rule {
             },
         };
         let Keys { dir, min_interval, keep, .. } = keys;
-        Ok(Rule { on, dir, min_interval, keep })
+        Ok(SnapshotRule { on, dir, min_interval, keep })
     }
 
     /// Returns whether this record triggers the rule.
@@ -88,7 +88,7 @@ impl Rule {
     /// Creates a rule that only SIGUSR2 triggers.
     #[must_use]
     pub fn on_signal(dir: PathBuf) -> Self {
-        Rule { on: On::Signal, dir, min_interval: interval(), keep: keep() }
+        SnapshotRule { on: On::Signal, dir, min_interval: interval(), keep: keep() }
     }
 
     pub(crate) fn waits_for_death(&self) -> bool {
