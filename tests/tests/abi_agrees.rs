@@ -1,6 +1,5 @@
 //! The layout is written in three places: `crates/abi`, `proto/perfring.h` and `proto/ABI.md`. They
 //! agree, and the perf part agrees with the kernel's header.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{
     Cause, Evict, FIELDS, Hole, Policy, Producers, RecordType, RecordWord, Report, Slot, anchor,

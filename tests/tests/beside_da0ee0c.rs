@@ -6,7 +6,6 @@
 //! `sharer` and `peer` (`tools/test` builds them from the history), they also run beside today's.
 //! With `PERFRING_NEW_TRANSCRIPT=1` as well, the transcript is written again, from those programs
 //! alone.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::FIELDS;
 use perfring_consumer::{Consumer, Policy, Producers, Stat};

@@ -1,7 +1,6 @@
 //! The C headers on invalid files, built with the address and undefined-behaviour sanitizers: the
 //! same result as in Rust, message for message, and never an access outside the mapping, a hang or
 //! an endless loop.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{BadRing, FIELDS};
 use perfring_consumer::{AttachError, Consumer, ConsumerOptions, Item, Observer, Start};

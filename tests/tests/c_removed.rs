@@ -1,5 +1,4 @@
 //! A C reader of a ring that is removed, or replaced, while it waits.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::Policy;
 use perfring_producer::{Options, Producer};

@@ -1,5 +1,4 @@
 //! Types from C: the same entries, ids and refusals as from Rust, and records that are shown by field names.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Item, Snapshot};
 use perfring_producer::types::{Encoding, Schema};

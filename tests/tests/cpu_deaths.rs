@@ -11,7 +11,6 @@
 //! kernel while another process publishes, those that stand under the lock; with a handler that waits for the mutex
 //! which it has interrupted, those of signals under the lock; with a million aborts for a call, the single steps; with a
 //! sleep of three seconds, the consumer that nobody tells of a record.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 #[cfg(target_arch = "x86_64")]
 mod cpu {
@@ -25,15 +24,15 @@ mod cpu {
 }
 
 #[cfg(target_arch = "x86_64")]
-use cpu::asleep::after_the_commit;
+use self::cpu::asleep::after_the_commit;
 #[cfg(target_arch = "x86_64")]
-use cpu::sections::{forked, inside};
+use self::cpu::sections::{forked, inside};
 #[cfg(target_arch = "x86_64")]
-use cpu::single_steps::stepped;
+use self::cpu::single_steps::stepped;
 #[cfg(target_arch = "x86_64")]
-use cpu::stage::Fate;
+use self::cpu::stage::Fate;
 #[cfg(target_arch = "x86_64")]
-use cpu::under_lock::between;
+use self::cpu::under_lock::between;
 
 #[cfg(not(target_arch = "x86_64"))]
 #[test]

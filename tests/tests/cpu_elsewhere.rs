@@ -1,7 +1,6 @@
 //! Rings of CPUs that a process may not run on, and what a container is told of its CPUs and its boot.
 //!
 //! Seen red: with an unknown boot taken for another unknown one.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;

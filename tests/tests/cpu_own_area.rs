@@ -2,7 +2,6 @@
 //! is gone before they are.
 //!
 //! Seen red: with a destructor that leaves the thread registered.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Consumer, Item};
 use perfring_producer::{CpuProducer, Options};

@@ -1,6 +1,5 @@
 //! A directory with a ring per CPU: threads that are migrated all the time, readers that check every
 //! record, and what is refused.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};

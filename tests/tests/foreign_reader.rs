@@ -1,7 +1,6 @@
 //! Foreign readers read a live ring of ours: libbcc's `perf_reader`, and
 //! `bpf_perf_event_read_simple` of libbpf 0.8, both made for the kernel's perf rings. They follow
 //! `data_head`, wrap, skip unknown records, and move `data_tail`.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::Signal;

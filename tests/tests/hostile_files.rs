@@ -7,7 +7,6 @@
 //! `PERFRING_LONG`. `crates/ring/tests/hostile.rs` tests that no word of a ring in use harms the
 //! algorithm, `truncated_files.rs` a file that is truncated while it is mapped, and
 //! `hostile_live.rs` one that is rewritten while it is read.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::RecordType;
 use perfring_consumer::{AttachError, Count, Saved, Start, recover};

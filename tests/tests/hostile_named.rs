@@ -1,6 +1,5 @@
 //! Any bytes in the seats of named consumers and in their tails: every entry point ends with records or with a sentence,
 //! and what a live consumer has still to read is not overwritten, whatever stands in the seats of the others.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{ConsumerSeat, Holder, RecordType, SEAT_SIZE};
 use perfring_consumer::{Consumer, Item, Stat, recover};

@@ -1,6 +1,5 @@
 //! No allocations and no system calls per record, on both sides: the actor's allocator counts the
 //! former, a tracer the latter.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::libc;
 use nix::sys::ptrace;

@@ -6,7 +6,6 @@
 //! kernel's and the loader's: there only every few dozenth). Then the file alone must contain
 //! everything that was committed, all records must be accounted for, and the next producer,
 //! consumer and observer must go on.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Saved, Snapshot, Start, Stat};
 use perfring_producer::{Evict, Options, Producer, ReserveError};

@@ -3,7 +3,6 @@
 //!
 //! Deaths at every step are in `killed_at_every_instruction` and `shared_deaths`, random deaths of
 //! many producers in `shared_storm`.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
     AttachError, Cause, Consumer, ConsumerOptions, Item, Observer, ObserverOptions, Policy,

@@ -1,5 +1,4 @@
 //! Who may attach, what a restart finds, and which errors refusals give.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{HeaderPage, MAGIC};
 use perfring_consumer::{AttachError, Consumer, Item, Observer, Policy, Snapshot, Start, Stat};

@@ -1,6 +1,5 @@
 //! A producer of a shared ring that is off its core while it holds the lock: `publish` waits for it, `try_publish` does
 //! not, and each loss is counted.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::Consumer;
 use perfring_producer::{Options, RecordType, ReserveError, SharedProducer, create};

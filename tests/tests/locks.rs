@@ -1,6 +1,5 @@
 //! Who holds a seat: neither somebody who may only read the file, nor a child that another thread of a dead process
 //! forked; and a process that holds one knows it.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;

@@ -3,10 +3,8 @@
 //!
 //! A file imports another if a path in it (`use`, an expression, a type, the tokens of a macro)
 //! leads into the other's module. `mod x;` alone is no import: a parent may declare and re-export a
-//! module that does not know it. `PERFRING_GRAPH=1 cargo test -p perfring-tests --test module_graph
+//! module that does not know it. `PERFRING_GRAPH=1 cargo test -p perfring-tests --test between module_graph
 //! -- --nocapture` prints all edges.
-
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,5 @@
 //! A ring is opened, or made where there is none: processes and threads that do so at once get one ring, and a
 //! ring that is not as it is asked for is refused by the name of what differs.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::Observer;
 use perfring_producer::{

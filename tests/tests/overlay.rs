@@ -1,6 +1,5 @@
 //! A ring on an overlay file system, and the same file in the overlay's upper directory: two inodes with
 //! one set of pages, so neither side sees the other's locks.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};

@@ -1,5 +1,4 @@
 //! Requests for a ring's pages take effect, according to the kernel's own figures.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Consumer, Item};
 use perfring_producer::{Options, Pages, Producer};

@@ -1,7 +1,6 @@
 //! Waiting by descriptor, with an io_uring and with the thread: no wake is lost at any step of
 //! either side, producers make no system call for a consumer that is not asleep, and no ring has a
 //! thread of its own.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sys::ptrace;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

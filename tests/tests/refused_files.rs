@@ -1,6 +1,5 @@
 //! A file that is not a ring, or whose header is wrong, is refused with the reason; and a wrong
 //! size costs no more than the ring's size.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::{BadRing, MAGIC, RecordWord};
 use perfring_consumer::{AttachError, Consumer, ConsumerOptions, Observer, Snapshot, Start, Stat};

@@ -1,6 +1,5 @@
 //! Registration with `membarrier(2)`: at the attach of a process with one thread, and not on the way of the first record
 //! in one with more.
-#![allow(clippy::unwrap_used)]
 
 use nix::libc;
 use perfring_consumer::{Consumer, Item};

@@ -1,7 +1,6 @@
 //! Producers and the consumer of one ring in different pid and user namespaces, and of different
 //! users: all that they share is the group's permission on the file. The kernel's lock on the file
 //! shows who is alive, not a pid.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;

@@ -17,15 +17,14 @@
 //! call as another cause; a sleeping consumer that recovers nothing; reclaiming uncounted; ending a
 //! reservation without moving `data_head`; reporting a loss under a count that is not tied to its
 //! position.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod deaths {
     pub(crate) mod scenes;
     pub(crate) mod stage;
 }
 
-use deaths::scenes::*;
-use deaths::stage::*;
+use self::deaths::scenes::*;
+use self::deaths::stage::*;
 use perfring_consumer::{Consumer, Policy};
 use perfring_producer::{Options, SharedProducer, create};
 use perfring_tests::shared::{Raw, Reported, balance, said};

@@ -1,6 +1,5 @@
 //! Many producers of one ring, in threads and processes: who may attach, in what order reservations
 //! end, who waits for whom, what a death and a fork leave behind.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

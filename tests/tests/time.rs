@@ -1,5 +1,4 @@
 //! Timestamps across processes, time namespaces and restarts: one clock, one order, true dates.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
     AttachError, Consumer, Item, MachineClock, Observer, Policy, Snapshot, Start, Stat,

@@ -1,7 +1,6 @@
 //! A file that is truncated while it is mapped raises SIGBUS in each process that touches a missing
 //! page. With `install_sigbus_handler` it is an error for that ring, at every entry point, and the
 //! process goes on. (If one of these tests fails this way, the whole program dies.)
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Item, Observer, Policy, Producers, ReadError, Start,
@@ -298,7 +297,7 @@ fn without_the_handler() {
 fn without_the_handler_the_process_dies() {
     let dir = ring_dir();
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "without_the_handler"]);
+    child.args(["--exact", "truncated_files::without_the_handler"]);
     child.env("PERFRING_CUT_FILES_CHILD", dir.path().join("ring"));
     let ended = child.output().unwrap();
     assert_eq!(ended.status.signal(), Some(nix::libc::SIGBUS), "{ended:?}");

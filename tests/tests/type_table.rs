@@ -1,5 +1,4 @@
 //! The type table: many processes register at once, it is full, it is missing, it is invalid.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Consumer, Item, Observer, Snapshot, Start};
 use perfring_producer::types::{Encoding, Schema};

@@ -1,5 +1,4 @@
 //! Plain structs and archives, through every kind of ring.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
     Consumer, Item, Observer, Record as Read, SchemaMismatch, Start, TypeMismatch,

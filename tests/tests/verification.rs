@@ -1,5 +1,4 @@
 //! The tests named in proto/VERIFICATION.md exist.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_tests::workspace;
 use std::collections::BTreeMap;

@@ -1,6 +1,5 @@
 //! Sleeping and waking between processes: no process sleeps past a record or past free space, and
 //! none is woken for less than it requested.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::FIELDS;
 use perfring_consumer::{Consumer, Item, WakeAt};

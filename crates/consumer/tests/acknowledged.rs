@@ -1,5 +1,4 @@
 //! What was returned and not acknowledged comes again: at-least-once delivery.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::{
     Acknowledge, Cause, Consumer, ConsumerOptions, Item, Lost, Policy, Stat, Trust,

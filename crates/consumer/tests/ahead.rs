@@ -1,7 +1,6 @@
 //! Reading ahead of what is released: nothing goes back to the producer before its resume point is
 //! released, a later consumer gets the rest again, the totals stay exact; and raw access is
 //! checked.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
 use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, ReadError, Start, Stat};

@@ -1,5 +1,4 @@
 //! A reader that is started before its producer attaches once the ring is there.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use perfring_consumer::{AttachError, Consumer, ConsumerOptions, Item, Stat};
 use perfring_producer::{Options, Producer};

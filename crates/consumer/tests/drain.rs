@@ -1,6 +1,5 @@
 //! `drain` is a loop of `read` that polls once; and write-touching consumed lines changes nothing
 //! but the time that it takes.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::{Consumer, ConsumerOptions, Item, Lines, Observer, Start};
 use perfring_producer::{Options, Policy, Producer, RecordType};

@@ -1,5 +1,4 @@
 //! Payloads of the AUX area, through the methods that applications use.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::{Consumer, Item, Observer, Snapshot, Start, Stat};
 use perfring_producer::{

@@ -1,10 +1,8 @@
 //! Named consumers: each gets every record, and the producers wait for the slowest that is alive.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "named/child.rs"]
 mod child;
 
-use child::{Reader, Said};
+use self::child::{Reader, Said};
 use perfring_consumer::{
     AttachError, Cause, Consumer, ConsumerOptions, Item, NamedConsumer, Observer, Start, Stat,
 };

@@ -1,6 +1,5 @@
 //! A reader that waits on a ring that was removed or replaced gets everything that is left, and then
 //! an error: it does not wait for ever.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::{
     Consumer, ConsumerOptions, Item, Observer, Policy, ReadError, Start, Trust,

@@ -1,5 +1,4 @@
 //! Records in a row are the records that are there.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use perfring_consumer::{Consumer, Item, Observer, Start};
 use perfring_producer::{Options, Producer, RecordType};

@@ -1,5 +1,4 @@
 //! Where records are borrowed in place: where nobody but this process's user may write them.
-#![allow(clippy::unwrap_used)]
 
 use perfring_consumer::{Consumer, ConsumerOptions, Item, Lines, Promise, Trust};
 use perfring_producer::{Options, Producer, RecordType};

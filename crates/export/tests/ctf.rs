@@ -1,11 +1,8 @@
 //! Traces as babeltrace2 reads them.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::pretty::{self, Pretty};
-use common::shapes::{full_ring, lapped_ring, publish};
-use common::{Followed, Kept, close, run, skip};
+use crate::common::pretty::{self, Pretty};
+use crate::common::shapes::{full_ring, lapped_ring, publish};
+use crate::common::{Followed, Kept, close, run, skip};
 use perfring_consumer::{Cause, RecordType};
 use perfring_export::{Ctf, CtfOptions, LossCause, Output, What};
 use perfring_producer::{Options, Producer};

@@ -1,9 +1,6 @@
 //! What outputs do on a full disk, and with a buffer before them.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod numbered;
-
-use numbered::{offer, origin};
+use crate::numbered::{offer, origin};
 use perfring_export::recording::{self, Reader, Recording};
 use perfring_export::{
     BufferOptions, Buffered, Ctf, CtfOptions, Event, Figures, Output, OutputError, PerfData,

@@ -1,14 +1,10 @@
 //! OTLP over gRPC, to a server of tonic with OpenTelemetry's own services.
 #![cfg(feature = "grpc")]
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod feed;
-mod grpc {
-    pub(crate) mod server;
-}
+mod server;
 
-use feed::{Feed, Numbers, delivers, emit, reports, soon};
-use grpc::server::{At, Server};
+use self::server::{At, Server};
+use crate::feed::{Feed, Numbers, delivers, emit, reports, soon};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use perfring_export::Output;
 use perfring_export::otlp::{Headers, Mapping, Options, Otlp, Protocol};

@@ -1,5 +1,4 @@
 //! JSON lines: their content, and files that are started, finished, filled and torn.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use perfring_consumer::{Item, Snapshot};
 use perfring_export::json::{JsonLines, Options, encode};

@@ -1,22 +1,18 @@
 //! Records at an OTLP receiver, and delivery without loss.
 #![cfg(feature = "otlp")]
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod feed;
-mod otlp {
-    mod delivery;
-    mod example;
-    mod held;
-    mod letters;
-    mod mapping;
-    mod rows;
-    mod samples;
-    pub(crate) mod server;
-    mod spans;
-}
+mod delivery;
+mod example;
+mod held;
+mod letters;
+mod mapping;
+mod rows;
+mod samples;
+mod server;
+mod spans;
 
-use feed::{Feed, Numbers, delivers, emit, reports, soon, until};
-use otlp::server::{Got, Reply, Server};
+use self::server::{Got, Reply, Server};
+use crate::feed::{Feed, Numbers, delivers, emit, reports, soon, until};
 use perfring_export::otlp::{Mapping, Options, Otlp};
 use std::time::Duration;
 

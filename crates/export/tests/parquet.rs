@@ -1,11 +1,8 @@
 //! The files as pyarrow reads them.
 #![cfg(feature = "parquet")]
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::shapes::{JSON, TAGGED, full_ring, lapped_ring, publish, tagged};
-use common::{Followed, close_at_once, python, skip};
+use crate::common::shapes::{JSON, TAGGED, full_ring, lapped_ring, publish, tagged};
+use crate::common::{Followed, close_at_once, python, skip};
 use perfring_consumer::RecordType;
 use perfring_export::{Output, Parquet, ParquetOptions};
 use perfring_producer::{Options, Producer};

@@ -1,10 +1,7 @@
 //! Files as the real `perf script` and `perf report` read them.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::shapes::{BYTES, TEXT, full_ring, kernel_ring, lapped_ring};
-use common::{Followed, Kept, close_at_once, run, skip};
+use crate::common::shapes::{BYTES, TEXT, full_ring, kernel_ring, lapped_ring};
+use crate::common::{Followed, Kept, close_at_once, run, skip};
 use perfring_export::{Output, PerfData, PerfDataOptions};
 use perfring_producer::{Options, Producer};
 use perfring_telemetry::{Log, Resource, Sink, options};

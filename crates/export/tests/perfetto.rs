@@ -1,10 +1,7 @@
 //! Traces parsed by the messages that Perfetto's own Python package ships.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::shapes::{full_ring, kernel_ring, lapped_ring};
-use common::{Followed, close, python, skip};
+use crate::common::shapes::{full_ring, kernel_ring, lapped_ring};
+use crate::common::{Followed, close, python, skip};
 use perfring_export::{Output, Perfetto, PerfettoOptions};
 use perfring_telemetry::{
     Gauge, Histogram, Log, Resource, Severity, Sink, SpanEnd, SpanId, SpanStart, Sum, TraceId,
@@ -63,7 +60,7 @@ fn check(events: &[Json], ring: &Followed) -> usize {
         assert_eq!(parent["pid"], json!(std::process::id()));
         assert_eq!(parent["process"], json!(ring.origin.producer.name));
         let args = event["args"].as_object().unwrap();
-        let common::Kept::Record { .. } = item else {
+        let crate::common::Kept::Record { .. } = item else {
             let lost = losses.next().unwrap();
             let plural = if lost.records == 1 { "record" } else { "records" };
             let name = format!("LOST {} {plural}: {}", lost.records, lost.cause.name());

@@ -1,18 +1,14 @@
 //! The pages that Prometheus scrapes.
 #![cfg(feature = "prometheus")]
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod feed;
-mod prometheus {
-    pub(crate) mod page;
-}
+mod page;
 
-use feed::{Feed, Numbers, until};
+use self::page::{OPEN, ask, get, read, scrape};
+use crate::feed::{Feed, Numbers, until};
 use perfring_consumer::Cause;
 use perfring_export::prometheus::{Options, Prometheus};
 use perfring_export::{Loss, LossCause, Output};
 use perfring_telemetry::{Gauge, Histogram, Resource, Sum, Temporality, Value};
-use prometheus::page::{OPEN, ask, get, read, scrape};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;

@@ -1,10 +1,8 @@
 //! The promises of a recording: everything that was written is read; a truncated or damaged
 //! recording is read up to that point, with the number of missing records; and no file harms its
 //! reader.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod steps;
-
+use crate::steps::{Seen, Shared, Step, any_step, origin, read, record, records, some, written};
 use perfring_consumer::{Cause, OwnerInfo, Policy, Record, RecordType};
 use perfring_export::recording::{
     Existing, Missing, Options, ReadError, Reader, Recording, is_recording,
@@ -15,7 +13,6 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
-use steps::{Seen, Shared, Step, any_step, origin, read, record, records, some, written};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]

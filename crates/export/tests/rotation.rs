@@ -1,10 +1,7 @@
 //! Files that are finished by size, bounded as a whole, and compressed.
 #![cfg(feature = "zstd")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod numbered;
-
-use numbered::{offer, origin};
+use crate::numbered::{offer, origin};
 use perfring_export::recording::{Existing, Options, ReadError, Reader, Recording};
 use perfring_export::registry::{self, ReadOptions};
 use perfring_export::{Compression, Origin, Output, Took, What};

@@ -1,6 +1,5 @@
 //! A merge in which no item waits sleeps on all its rings at once, and looks at none of them until one wakes it: by
 //! `futex_waitv(2)` on up to 128 rings, by an io_uring on more.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_abi::Header;
 use perfring_consumer::advanced::ManyWaits;

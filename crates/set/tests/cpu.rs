@@ -1,5 +1,4 @@
 //! Rings per CPU read as one: threads that migrate all the time, in each one's order by timestamp.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;

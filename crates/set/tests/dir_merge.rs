@@ -1,5 +1,4 @@
 //! The merge of a directory: its rings come and go, nothing is released before it is acknowledged.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Consumer, Start, Stat};
 use perfring_producer::types::{Encoding, Field, Kind, Schema, Shape};

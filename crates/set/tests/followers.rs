@@ -1,5 +1,4 @@
 //! What a follower reports is what the directory holds, however it came to that.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use perfring_consumer::{Consumer, Identity};

@@ -1,5 +1,4 @@
 //! The fullest ring has the next turn, and so less is lost than in turns.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::{Consumer, Report, Stat};
 use perfring_producer::{Options, Producer, ReserveError};

@@ -1,6 +1,5 @@
 //! A ring that a producer fills without end, with invalid timestamps: the others come out all the
 //! same, and in their order.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
 use perfring_consumer::{Anchors, Cause, Count, Fill, Item, Lost, Record, Types};

@@ -1,7 +1,6 @@
 //! The merge over real rings of live producers: everything in the order of time, nothing twice,
 //! nothing missing except what the rings report; and a reader that ends in between is followed by one
 //! that gets what was not released.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::{Consumer, Item, Observer, Policy, Start, Stat};
 use perfring_producer::{Options, Producer, RecordType, SharedProducer};

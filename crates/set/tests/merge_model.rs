@@ -1,7 +1,6 @@
 //! The merge against a plain model, by a clock that the test advances: what is published in time
 //! comes in order and within the delay, what is not comes at once and says by how much it is late,
 //! and everything comes once and in the order of its ring.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
 use perfring_consumer::{Anchors, Cause, Count, Fill, Item, Lost, ReadError, Record, Types};

@@ -1,5 +1,4 @@
 //! A producer of a set gets a ring of its own, and the directory's owner is checked.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{AttachError, Consumer, Stat};
 use perfring_producer::{Options, Policy, create};

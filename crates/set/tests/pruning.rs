@@ -1,5 +1,4 @@
 //! What is pruned is dead and read to its end, and a producer that comes back loses nothing.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{AttachError, Consumer, Item};
 use perfring_producer::{Options, Policy, RecordType, SharedProducer, create};
@@ -349,7 +348,7 @@ impl Drop for Helper {
 /// This program again, as another process.
 fn spawn(what: &str, fixture: &Fixture) -> Helper {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "helper", "--nocapture", "--quiet"])
+        .args(["--exact", "pruning::helper", "--nocapture", "--quiet"])
         .env("PERFRING_TEST_HELPER", what)
         .env("PERFRING_TEST_DIR", fixture.set.dir())
         .stdin(Stdio::piped())

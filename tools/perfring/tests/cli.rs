@@ -1,9 +1,6 @@
 //! The promises of the command line, tested on the real binary.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
-use command::{
+use crate::command::{
     Live, Place, close_and_wait, json_lines, perfring, publish, run, subcommands, until,
 };
 use nix::sys::signal::Signal;
@@ -456,7 +453,7 @@ fn bench_reports_what_it_needs() {
     run(&["bench", "--frob"], b"").refuses(2, "--frob");
     // An option that needs the source code says so without it.
     let compare = perfring(&["bench", "--compare"]).current_dir("/").output().unwrap();
-    command::Done(compare)
+    crate::command::Done(compare)
         .refuses(2, "cargo run --release --manifest-path benches/compare/Cargo.toml");
 }
 

@@ -1,9 +1,6 @@
 //! The promises of the command line for a directory with a ring per CPU.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
-use command::{Place, json_lines, run};
+use crate::command::{Place, json_lines, run};
 use serde_json::Value;
 use std::fs;
 

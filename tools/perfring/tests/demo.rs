@@ -1,9 +1,6 @@
 //! The promises of the demo, tested on the real binary.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
-use command::{Done, Live, Place, close_and_wait, json_lines, perfring, until};
+use crate::command::{Done, Live, Place, close_and_wait, json_lines, perfring, until};
 use nix::sys::signal::Signal;
 use prost::Message;
 use std::collections::HashMap;

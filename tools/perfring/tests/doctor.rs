@@ -1,9 +1,6 @@
 //! The findings of `perfring doctor`.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
-use command::{Done, Place, check, perfring, publish, run};
+use crate::command::{Done, Place, check, perfring, publish, run};
 use nix::unistd::Uid;
 use perfring_abi::FIELDS;
 use perfring_consumer::Consumer;

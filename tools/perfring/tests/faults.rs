@@ -4,17 +4,13 @@
 //!
 //! Real processes on all sides: writers, the sidecar, `nats-server`. `PERFRING_SEED` repeats a run.
 #![cfg(feature = "nats")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-mod faults {
-    pub(crate) mod arrived;
-    pub(crate) mod writer;
-}
+mod arrived;
+mod writer;
 
-use command::{Live, perfring};
-use faults::arrived::{self, Arrived};
-use faults::writer::{self, Writer};
+use self::arrived::Arrived;
+use self::writer::Writer;
+use crate::command::{Live, perfring};
 use nix::sys::signal::Signal;
 use perfring_consumer::Stat;
 use perfring_producer::Options;

@@ -1,9 +1,6 @@
 //! What `perfring create` and `perfring doctor` say of the file system that a ring is on.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
-use command::{Done, Place, check};
+use crate::command::{Done, Place, check};
 use std::fs::File;
 use std::io::Write;
 use std::process::Command;

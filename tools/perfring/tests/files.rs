@@ -1,15 +1,10 @@
 //! The promises of `perfring record`, `export` and `replay`, tested on the real binary.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-mod files {
-    mod export;
-    mod record;
-    mod replay;
-}
-mod kinds;
+mod export;
+mod record;
+mod replay;
 
-use command::{json_lines, run};
+use crate::command::{json_lines, run};
 use perfring_consumer::{Item, Snapshot};
 use perfring_producer::Options;
 use serde_json::Value;

@@ -1,9 +1,6 @@
 //! The commands of the guide do what it says: those for a dead process are run.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
-use command::{Place, publish};
+use crate::command::{Place, publish};
 use std::path::Path;
 use std::process::Command;
 

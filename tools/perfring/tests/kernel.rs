@@ -1,9 +1,6 @@
 //! `perfring tail --perf`, on the running kernel.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
-use command::{Live, Place, json_lines, perfring, run};
+use crate::command::{Live, Place, json_lines, perfring, run};
 use nix::sys::signal::Signal;
 use perfring_producer::{Options, Producer};
 use serde_json::Value;
@@ -231,7 +228,7 @@ fn a_user_without_permission_gets_advice() {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]);
         command.arg(perfring.get_program()).args(args);
-        command::Done(command.stdin(Stdio::null()).output().unwrap())
+        crate::command::Done(command.stdin(Stdio::null()).output().unwrap())
     };
     let can = nix::unistd::geteuid().is_root() && as_nobody(&["--version"]).code() == 0;
     if !can || level < 2 {

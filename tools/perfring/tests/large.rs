@@ -1,9 +1,6 @@
 //! Large payloads through the command: rings with an AUX area.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod command;
-
-use command::{Place, run};
+use crate::command::{Place, run};
 use perfring_producer::{Producer, RecordType};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -23,7 +20,7 @@ fn large_lines_go_in_and_come_out() {
         let place = Place::new();
         let ring = place.ring(&[&["--size", "64K", "--aux-size", "1M"], kind].concat());
         let input = lines(&[5, 100_000, 0, 65_521, 300_000]);
-        command::publish(&ring, &input);
+        crate::command::publish(&ring, &input);
         let figures = stat(&ring);
         let taken = 100_032 + 65_536 + 300_032;
         assert_eq!(figures["aux_size"], json!(1 << 20));

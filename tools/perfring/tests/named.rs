@@ -1,9 +1,6 @@
 //! Named consumers as a user sees them: each by its name, how it is, and how far behind; and whatever stands in their seats.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
-use command::{Live, Place, json_lines, publish, run, until};
+use crate::command::{Live, Place, json_lines, publish, run, until};
 use nix::sys::signal::Signal;
 use perfring_abi::{FIELDS, SEAT_SIZE};
 use perfring_consumer::{Consumer, Stat};

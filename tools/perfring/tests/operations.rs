@@ -1,16 +1,12 @@
 //! The files under `tools/kubernetes` and `tools/systemd` are right: the configurations and the
 //! units can be read, and rings between containers work as described there.
 #![cfg(all(feature = "otlp", feature = "prometheus"))]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-mod operations {
-    pub(crate) mod container;
-}
+mod container;
 
-use command::{json_lines, run, until};
+use self::container::{APP, Container, GROUP, Pod, SIDECAR, skipped};
+use crate::command::{json_lines, run, until};
 use nix::sys::signal::Signal;
-use operations::container::{APP, Container, GROUP, Pod, SIDECAR, skipped};
 use perfring_consumer::{Consumer, Item, Policy};
 use perfring_producer::{Options, Producer};
 use perfring_set::{Access, RingSet, SetOptions};
@@ -246,7 +242,7 @@ fn an_application_and_a_sidecar_in_containers_of_their_own() {
 
     // Native sidecars start before the application.
     let sidecar = start_sidecar(&pod, "5000");
-    let name = ["--exact", "an_application_in_a_container", "--nocapture"];
+    let name = ["--exact", "operations::an_application_in_a_container", "--nocapture"];
     let mut app = pod.start(&pod.app, &name, APP, "70000");
     app.wait_for("done");
     app.report("300");

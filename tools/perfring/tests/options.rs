@@ -1,10 +1,7 @@
 //! Options that mean the same for every command: lengths of time, `--json`, `-n`, `-q`, `-v`, `--color`; and
 //! directories where a ring is expected.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
-use command::{Place, json_lines, publish, run, subcommands};
+use crate::command::{Place, json_lines, publish, run, subcommands};
 
 impl Place {
     /// A directory with two rings of two lines each, published in turns.

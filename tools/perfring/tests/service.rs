@@ -1,10 +1,7 @@
 //! What `perfring sidecar` reports to those who run it: health, systemd, the control socket.
 #![cfg(feature = "health")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
-use command::{Done, Live, Place, json_lines, perfring, run, until};
+use crate::command::{Done, Live, Place, json_lines, perfring, run, until};
 use nix::sys::signal::Signal;
 use perfring_producer::{Options, Policy, Producer};
 use serde_json::Value;
@@ -169,7 +166,7 @@ fn a_token_is_asked_for_and_read_again_and_a_unix_socket_is_served() {
     let (token, socket) = (run.path("token"), run.path("health"));
     let health = format!("[health]\nlisten = \"unix:{socket}\"\ntoken_file = {token:?}\n");
     run.configure(&health);
-    let refused = command::run(&["sidecar", "--config", &run.path("sidecar.toml")], b"");
+    let refused = crate::command::run(&["sidecar", "--config", &run.path("sidecar.toml")], b"");
     refused.refuses(1, "cannot read the token in");
     fs::write(&token, "secret\n").unwrap();
     let live = run.start(&[]);
@@ -190,7 +187,7 @@ fn a_token_is_asked_for_and_read_again_and_a_unix_socket_is_served() {
         ("port = 1\n", "unknown field `port`"),
     ] {
         run.configure(&format!("[health]\n{line}"));
-        let done = command::run(&["sidecar", "--config", &run.path("sidecar.toml")], b"");
+        let done = crate::command::run(&["sidecar", "--config", &run.path("sidecar.toml")], b"");
         done.refuses(2, says);
     }
 }
@@ -328,7 +325,8 @@ fn requests_are_answered_with_what_came_of_them() {
     assert!(refused.err().contains("the old configuration stays"), "{}", refused.err());
     let snapshots = run.path("snapshots");
     run.configure(&format!("[[snapshot]]\non = \"signal\"\ndir = {snapshots:?}\n"));
-    let reloaded = command::run(&["sidecar", "reload", "--control", &run.path("socket")], b"");
+    let reloaded =
+        crate::command::run(&["sidecar", "reload", "--control", &run.path("socket")], b"");
     assert_eq!((reloaded.code(), &*reloaded.out()), (0, ""), "{}", reloaded.err());
     let done = run.ask("snapshot", &["--json"]);
     let files = json_lines(&done.out()).remove(0)["snapshots"].clone();
@@ -390,7 +388,7 @@ fn a_second_one_on_the_socket_is_refused_and_a_stale_socket_is_replaced() {
     let run = Run::new();
     let config = run.configure("");
     let mut live = run.start(&[]);
-    let second = command::run(&["sidecar", "--config", &config], b"");
+    let second = crate::command::run(&["sidecar", "--config", &config], b"");
     second.refuses(1, "another sidecar listens on");
     live.child.kill().unwrap();
     live.child.wait().unwrap();
@@ -402,7 +400,8 @@ fn a_second_one_on_the_socket_is_refused_and_a_stale_socket_is_replaced() {
     assert_eq!(ended(live), 0);
     // What is no socket stays as it is.
     fs::write(&socket, "precious").unwrap();
-    command::run(&["sidecar", "--config", &config], b"").refuses(1, "a file that is no socket");
+    crate::command::run(&["sidecar", "--config", &config], b"")
+        .refuses(1, "a file that is no socket");
     assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
 }
 
@@ -433,7 +432,8 @@ fn messages_have_time_level_and_output_in_the_form_that_was_asked_for() {
     let of_dead = lines.iter().filter(|line| line["output"] == "dead").count();
     assert!(of_dead > 0 && lines.last().unwrap()["msg"].to_string().contains("dead: 0 delivered"));
     // An end by an error, as the last line.
-    let done = command::run(&["sidecar", "--config", &config, "-o", "recording:/proc/x"], b"");
+    let done =
+        crate::command::run(&["sidecar", "--config", &config, "-o", "recording:/proc/x"], b"");
     assert_eq!((done.code(), done.err().lines().count()), (1, 1), "{}", done.err());
     assert_eq!(json_lines(&done.err())[0]["level"], "error");
     let quiet = |flag: &str| {

@@ -1,9 +1,6 @@
 //! `perfring ls` and `perfring prune`: the rings of a directory.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod command;
-
-use command::{Live, Place, json_lines, perfring, publish, run};
+use crate::command::{Live, Place, json_lines, perfring, publish, run};
 use std::fs;
 
 impl Place {
@@ -44,11 +41,11 @@ fn ls_lists_rings_and_reports_other_files() {
     for _ in 0..5 {
         std::io::Write::write_all(&mut stdin, &[line, b"\n"].concat()).unwrap();
     }
-    let row = |done: &command::Done, name: &str| {
+    let row = |done: &crate::command::Done, name: &str| {
         let rows = json_lines(&done.out());
         rows.into_iter().find(|row| row["name"] == name).unwrap()
     };
-    command::until("five records were tried", || {
+    crate::command::until("five records were tried", || {
         let row =
             row(&run(&["ls", place.dir(), "--format", "json"], b""), "shop.4711.1.0123456789ab");
         row["written_records"].as_u64().unwrap() + row["full_records"].as_u64().unwrap() == 5
@@ -105,7 +102,7 @@ fn ls_reports_what_is_wrong_with_a_directory() {
     let location = tempfile::tempdir().unwrap();
     let listed = |args: &[&str]| {
         let mut command = perfring(args);
-        command::Done(command.env("XDG_RUNTIME_DIR", location.path()).output().unwrap())
+        crate::command::Done(command.env("XDG_RUNTIME_DIR", location.path()).output().unwrap())
     };
     let dir = location.path().join("perfring");
     listed(&["ls"]).refuses(3, dir.to_str().unwrap());

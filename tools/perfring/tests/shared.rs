@@ -1,9 +1,6 @@
 //! The promises of the command line for shared rings: many producers, and what dead ones leave.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
-use command::{Done, Live, Place, check, json_lines, perfring, publish, run, until};
+use crate::command::{Done, Live, Place, check, json_lines, perfring, publish, run, until};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::sys::signal::Signal;
@@ -48,7 +45,7 @@ impl Holder {
     fn attach(ring: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "a_producer_that_follows_commands", "--nocapture"])
+            .args(["--exact", "shared::a_producer_that_follows_commands", "--nocapture"])
             .env(RING, ring)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

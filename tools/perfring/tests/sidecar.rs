@@ -1,9 +1,6 @@
 //! The promises of `perfring sidecar` while it is killed, gets signals, and lacks resources.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
-use command::{Live, Place, close_and_wait, json_lines, perfring, run, until};
+use crate::command::{Live, Place, close_and_wait, json_lines, perfring, run, until};
 use nix::sys::signal::Signal;
 use perfring_consumer::Stat;
 use perfring_producer::{CpuProducer, Options, Policy, Producer};

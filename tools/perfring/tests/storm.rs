@@ -3,11 +3,8 @@
 //!
 //! `PERFRING_STORM_SECONDS` for longer than the few seconds, `PERFRING_STORM_SEED` for another
 //! course.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
-use command::{Place, perfring, run, until};
+use crate::command::{Place, perfring, run, until};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Producers, Stat};
 use perfring_producer::{Options, Policy, Producer, RecordType, SharedProducer};

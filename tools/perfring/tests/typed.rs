@@ -1,11 +1,7 @@
 //! Typed records, as the command line shows them.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-mod kinds;
-
-use command::{Live, Place, json_lines, run};
-use kinds::{BLOB, EVENT, LINE, LOG, all_kinds};
+use crate::command::{Live, Place, json_lines, run};
+use crate::kinds::{BLOB, EVENT, LINE, LOG, all_kinds};
 use perfring_producer::Producer;
 use serde_json::json;
 use std::fs;

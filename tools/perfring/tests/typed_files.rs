@@ -1,11 +1,8 @@
 //! Typed records are read from the file alone, through real processes: any schema and any values,
 //! and the file of a killed process.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-
+use crate::command::{Place, json_lines, run};
 use bytemuck::{Pod, Zeroable};
-use command::{Place, json_lines, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use perfring_producer::Producer;
@@ -308,7 +305,7 @@ fn the_copied_file_of_a_killed_process_gives_every_field_by_name() {
     let place = Place::new();
     let ring = place.ring(&[]);
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "writer", "--nocapture"])
+        .args(["--exact", "typed_files::writer", "--nocapture"])
         .env("PERFRING_TEST_WRITES", &ring)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

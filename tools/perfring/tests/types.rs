@@ -1,11 +1,7 @@
 //! A ring's type table: listed, damaged, and its fill.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod command;
-mod kinds;
-
-use command::{Done, Live, Place, close_and_wait, json_lines, perfring, run};
-use kinds::{ALL, LINE, LOG, ORDER, all_kinds};
+use crate::command::{Done, Live, Place, close_and_wait, json_lines, perfring, run};
+use crate::kinds::{ALL, LINE, LOG, ORDER, all_kinds};
 use perfring_abi::FIELDS;
 use perfring_consumer::{Observer, Start};
 use perfring_producer::{Producer, RecordType};
@@ -198,7 +194,7 @@ fn stat_and_doctor_report_how_full_the_table_is() {
     assert!(text.contains(&format!("\n  types        9 types, {used} of 64 KiB used\n")), "{text}");
     let doctor = |ring: &str| {
         let done = run(&["doctor", "--json", ring], b"");
-        (command::check(&done, ring, "types"), done.code())
+        (crate::command::check(&done, ring, "types"), done.code())
     };
     assert_eq!(doctor(&ring), (("ok".to_owned(), format!("9 types, {used} of 64 KiB used")), 0));
     scribble(&ring, 64 + 8, &[0xff]);

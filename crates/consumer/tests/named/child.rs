@@ -24,7 +24,7 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn start(ring: &Path, name: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_process", "--nocapture", "--ignored"])
+            .args(["--exact", "named::child_process", "--nocapture", "--ignored"])
             .env(ROLE, format!("{name}:{}", ring.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -105,7 +105,7 @@ impl Server {
     /// Breaks all connections. Returns its address, and the numbers that it has seen.
     pub(crate) fn kill(mut self) -> (At, Vec<i64>) {
         self.end();
-        (self.at.clone(), crate::numbers(&self))
+        (self.at.clone(), super::numbers(&self))
     }
 
     fn end(&mut self) {

@@ -1,6 +1,6 @@
 //! Servers and senders that are killed.
 
-use crate::feed::{Feed, options, soon};
+use super::feed::{Feed, options, soon};
 use perfring_export::Output;
 use perfring_export::nats::Nats;
 use perfring_testkit::rng::Rng;

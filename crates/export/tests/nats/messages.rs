@@ -1,6 +1,6 @@
 //! The content of messages.
 
-use crate::feed::{Feed, loss, options, origin, record, soon};
+use super::feed::{Feed, loss, options, origin, record, soon};
 use perfring_consumer::Cause;
 use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::{Event, Output, Took, What};

@@ -1,7 +1,7 @@
 //! Records of OpenTelemetry's vocabulary, as the Collector's NATS receiver reads them.
 
-use crate::emitted::{Feed, Numbers, emit};
-use crate::feed::{loss, options, origin, record, soon};
+use super::feed::{loss, options, origin, record, soon};
+use crate::feed::{Feed, Numbers, emit};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;

@@ -1,6 +1,6 @@
 //! Outages that are longer than the server's memory of ids.
 
-use crate::feed::{Feed, options, soon};
+use super::feed::{Feed, options, soon};
 use perfring_export::Output;
 use perfring_export::nats::{Nats, Options, Stream};
 use perfring_testkit::rng::Rng;

@@ -1,6 +1,6 @@
 //! Servers that are missing, that refuse, or that lack something.
 
-use crate::feed::{Feed, options, origin, record, soon};
+use super::feed::{Feed, options, origin, record, soon};
 use async_nats::jetstream::stream;
 use perfring_export::nats::{Discard, Nats, Options, Storage, Stream};
 use perfring_export::{Event, Output};

@@ -1,6 +1,6 @@
 //! At-least-once delivery.
 
-use crate::*;
+use super::*;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use perfring_consumer::Cause;
 use perfring_export::{Event, Loss, LossCause, Output, Took, What};

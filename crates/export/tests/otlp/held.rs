@@ -3,7 +3,7 @@
 use super::delivery::numbers;
 use super::letters::ERRORS;
 use super::server::at_socket;
-use crate::*;
+use super::*;
 use perfring_export::Output;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What the receiver calls malformed is kept with its reason.
 
 use super::delivery::numbers;
-use crate::*;
+use super::*;
 use base64::Engine as _;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use perfring_export::Output;

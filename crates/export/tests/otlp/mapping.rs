@@ -1,7 +1,7 @@
 //! Every field under its name, whichever are present or missing.
 
 use super::rows::*;
-use crate::*;
+use super::*;
 use std::time::Duration;
 
 #[test]

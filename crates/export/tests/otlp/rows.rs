@@ -1,6 +1,6 @@
 //! The received messages, in rows.
 
-use crate::*;
+use super::*;
 pub(crate) use opentelemetry_proto::tonic::common::v1::KeyValue;
 pub(crate) use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 pub(crate) use opentelemetry_proto::tonic::logs::v1::LogRecord;
@@ -91,7 +91,7 @@ pub(crate) fn metrics(server: &Server) -> Rows<Metric> {
 }
 
 pub(crate) fn close(mut otlp: Otlp) {
-    otlp.close(Instant::now() + feed::PATIENCE).unwrap();
+    otlp.close(Instant::now() + crate::feed::PATIENCE).unwrap();
     assert_eq!(otlp.undelivered(), None);
     let figures = otlp.figures();
     assert_eq!((figures.delivered, figures.refused), (figures.taken, 0), "{figures:?}");

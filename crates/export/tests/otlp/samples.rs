@@ -1,7 +1,7 @@
 //! Samples of metrics: single, and combined.
 
 use super::rows::*;
-use crate::*;
+use super::*;
 use std::time::Duration;
 
 fn number(metric: &Metric) -> &NumberDataPoint {

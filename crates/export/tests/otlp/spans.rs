@@ -1,7 +1,7 @@
 //! Spans: complete, late, long, and incomplete.
 
 use super::rows::*;
-use crate::*;
+use super::*;
 use std::time::Duration;
 
 pub(crate) fn start<'a>() -> SpanStart<'a> {

@@ -74,7 +74,7 @@ impl Writer {
     pub(crate) fn start(ring: &Path, life: u64) -> Writer {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "a_writer_until_its_stdin_ends", "--nocapture"])
+            .args(["--exact", "faults::a_writer_until_its_stdin_ends", "--nocapture"])
             .env(RING, ring)
             .env(LIFE, life.to_string())
             .stdin(Stdio::piped())

@@ -1,7 +1,8 @@
 //! `perfring export`.
 
 use crate::command::{self, Live, Place, json_lines, perfring, publish, run, until};
-use crate::{exported, has, kinds, text, texts, timed};
+use crate::files::{exported, has, text, texts, timed};
+use crate::kinds;
 use nix::sys::signal::Signal;
 use perfring_producer::Producer;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! `perfring record`.
 
 use crate::command::{Live, Place, json_lines, publish, run, until};
-use crate::{exported, has, text, texts, timed};
+use crate::files::{exported, has, text, texts, timed};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, Stat};
 use perfring_producer::Producer;

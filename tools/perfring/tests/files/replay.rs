@@ -1,7 +1,8 @@
 //! `perfring replay`.
 
 use crate::command::{Live, Place, publish, run, until};
-use crate::{contents, kinds, text};
+use crate::files::{contents, text};
+use crate::kinds;
 use nix::sys::signal::Signal;
 use perfring_consumer::{Item, Snapshot, Stat};
 use perfring_producer::{Producer, RecordType};

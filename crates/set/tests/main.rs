@@ -1,0 +1,18 @@
+//! The tests of ring sets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod asleep;
+mod cpu;
+mod dir_merge;
+mod followers;
+mod fullest_first;
+mod merge_flood;
+mod merge_live;
+mod merge_model;
+mod producers;
+mod pruning;

@@ -1,0 +1,43 @@
+//! The tests between processes, in one program: linking each takes longer than running most of them. Apart are those that
+//! keep every core busy, and those that run on other architectures too.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod abi_agrees;
+mod beside_da0ee0c;
+mod c_hostile;
+mod c_removed;
+mod c_types;
+mod cpu_deaths;
+mod cpu_elsewhere;
+mod cpu_own_area;
+mod cpu_rings;
+mod foreign_reader;
+mod hostile_files;
+mod hostile_named;
+mod hot_path_is_quiet;
+mod killed_at_every_instruction;
+mod large;
+mod lifecycle;
+mod lock_wait;
+mod locks;
+mod module_graph;
+mod open_or_create;
+mod overlay;
+mod pages;
+mod pollable;
+mod refused_files;
+mod registration;
+mod shared_containers;
+mod shared_deaths;
+mod shared_life;
+mod time;
+mod truncated_files;
+mod type_table;
+mod typed;
+mod verification;
+mod waiting;

@@ -1,0 +1,28 @@
+//! The tests of the command, in one program: each by itself would be linked with all that the command links.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod cli;
+mod command;
+mod cpu;
+mod demo;
+mod doctor;
+mod faults;
+mod file_systems;
+mod files;
+mod generated;
+mod guide;
+mod kernel;
+mod kinds;
+mod large;
+mod named;
+mod operations;
+mod options;
+mod service;
+mod sets;
+mod shared;
+mod sidecar;
+mod storm;
+mod top;
+mod typed;
+mod typed_files;
+mod types;
