@@ -17,6 +17,7 @@
 //! assert_eq!(record_size(5), 16); // 8 for the header, 5 of payload, 3 of padding
 //! assert_eq!((word.size(), word.payload_len()), (16, Some(5)));
 //! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![forbid(unsafe_code)]
 

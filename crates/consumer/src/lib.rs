@@ -40,6 +40,7 @@
 //!
 //! An empty ring is `None`, and a loss is an [`Item`]; a failure to read is a [`ReadError`]. With
 //! [`Acknowledge::Explicit`] a record counts as read when it is acknowledged.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod advanced;

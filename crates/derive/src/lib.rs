@@ -2,6 +2,7 @@
 //!
 //! Use it through `perfring` or `perfring_types`, whose traits it implements: each of them re-exports the derive
 //! whose code finds these traits in it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod attributes;

@@ -338,7 +338,7 @@ fn refuse(ty: &Type) -> Result<()> {
                         `#[derive(Archive, Serialize, Record)] #[record(rkyv)]`";
     let message = match ty {
         Type::Reference(_) => format!("a reference means nothing in another process: {TEXT}"),
-        Type::Ptr(_) | Type::BareFn(_) => {
+        Type::Ptr(_) | Type::FnPtr(_) => {
             format!("a pointer means nothing in another process: {TEXT}")
         }
         Type::Array(array) => return refuse(&array.elem),

@@ -20,6 +20,7 @@
 //! An output is added with a module in `files/` or `engines/` that implements [`Output`] and has
 //! options for serde, and an entry in [`registry`]: from there the sidecar's configuration and
 //! `perfring export` know it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod delivery;

@@ -24,6 +24,7 @@
 //! its records in order of time with those of any perfring rings.
 //!
 //! Programs written for these records use [`records`]; others use the type table.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod decode;

@@ -86,6 +86,7 @@
 //! trait of record types and its derive. The record that a reader returns is [`consumer::Record`].
 //!
 //! `perfring-producer` and `perfring-consumer` are crates of their own, for programs that need only one of them.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod guide;
@@ -113,5 +114,5 @@ pub use perfring_tracing as tracing;
 
 /// The programs in README are compiled and run with the other examples.
 #[cfg(all(doctest, feature = "derive"))]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

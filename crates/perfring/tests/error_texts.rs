@@ -84,6 +84,7 @@ fn texts() -> Vec<String> {
         CreateError::NoSpace { location: location(), needed: 1 << 30 },
         CreateError::Clock { location: location(), source: ClockError::Offsets },
         CreateError::SampleId,
+        CreateError::NoSegments { name: "ticks".into() },
         CreateError::Consumers { consumers: 33 },
         CreateError::Cpu { cpu: 9000 },
     ];

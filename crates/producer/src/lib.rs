@@ -95,6 +95,7 @@
 //!
 //! A producer belongs to the process that attached it. In a forked child, the inherited one returns
 //! [`ReserveError::Forked`] and changes neither the parent's ring nor its seat: attach again in the child.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "rkyv")]

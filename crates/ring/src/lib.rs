@@ -50,6 +50,7 @@
 //! The heavy side is `membarrier(2)` and costs microseconds, once per sleep. The light side keeps
 //! the compiler from reordering and costs nothing. Where `membarrier` is unavailable, the light
 //! side is a full fence, see [`Fences`].
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![forbid(unsafe_code)]
 

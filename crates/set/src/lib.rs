@@ -38,6 +38,7 @@
 //!
 //! Or depend on `perfring-set` itself. [`DirItem::decode`] needs no feature. Decoding without this crate needs
 //! `perfring_types` with the feature `read` (`perfring` with the feature `decode`).
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod described;

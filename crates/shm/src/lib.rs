@@ -35,6 +35,7 @@
 //! * A file that is truncated loses its pages, and touching them raises SIGBUS. In a process that
 //!   called [`install_sigbus_handler`], private memory takes their place, see `sys/sigbus.rs`.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod file;
 mod map;

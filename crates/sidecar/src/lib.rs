@@ -43,6 +43,7 @@
 //! | its own figures | `run/figures.rs`, the one table of their names |
 //!
 //! [key]: perfring_export::Key
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 pub mod config;

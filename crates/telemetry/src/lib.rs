@@ -127,6 +127,7 @@
 //! attributes, versions and attributes of scopes, schema URLs, counts of dropped attributes,
 //! attributes within attributes, lists of text, and a span's events (they are log records with the
 //! span's id).
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod ids;

@@ -93,6 +93,7 @@
 //! Readers do not end by themselves: another producer may come. [`Consumer::end_with_producer`] makes
 //! one that does. Whatever waits must be polled in a runtime with I/O enabled, and an observer's with
 //! time.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod consumer;

@@ -89,6 +89,7 @@
 //! has a copy of that thread's lock that is never unlocked, and deadlocks when it uses a span of the same map.
 //! (`metrics::RingRecorder` has the same limit while another thread looks up or describes an instrument.)
 //! Not in signal handlers.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod layer;

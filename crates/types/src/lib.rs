@@ -5,6 +5,7 @@
 //! that has only the file can show every field by name. `proto/ABI.md`, "Types", is the contract.
 //!
 //! Schemas are made by `#[derive(Record)]`, or by hand where the fields are known only at run time.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "read"), no_std)]
 #![forbid(unsafe_code)]
 

@@ -168,7 +168,8 @@ impl From<CreateError> for Failure {
             | CreateError::Types { .. }
             | CreateError::Aux { .. }
             | CreateError::SampleId
-            | CreateError::Name { .. } => Failure::Usage(error.to_string()),
+            | CreateError::Name { .. }
+            | CreateError::NoSegments { .. } => Failure::Usage(error.to_string()),
             _ => Failure::general(error),
         }
     }

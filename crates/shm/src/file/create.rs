@@ -7,6 +7,7 @@
 
 use crate::file::error::CreateError;
 use crate::file::location::Location;
+use crate::file::segment;
 use crate::sys::clock::{Clocks, MachineClock, boot_id, now_ns};
 use crate::sys::host::page_size;
 use nix::errno::Errno;
@@ -17,7 +18,6 @@ use perfring_abi::{
     TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX,
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use shared_memory::{ShmemConf, ShmemError};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
@@ -191,10 +191,13 @@ impl RingOptions {
 pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<(), CreateError> {
     let location = location.into();
     options.check()?;
-    if let Location::Segment(name) = &location
-        && !is_segment_name(name)
-    {
-        return Err(CreateError::Name { name: name.clone() });
+    if let Location::Segment(name) = &location {
+        let name = || name.clone();
+        if !is_segment_name(&name()) {
+            return Err(CreateError::Name { name: name() });
+        } else if !segment::CAN_BE_MADE {
+            return Err(CreateError::NoSegments { name: name() });
+        }
     }
     let layout = options.layout().map_err(failed(&location, "drawing its id"))?;
     let clock = options.time.then(MachineClock::find).transpose();
@@ -228,20 +231,8 @@ impl<'a> Draft<'a> {
         let draft_name = format!(".perfring-{uuid}.tmp");
         let draft_path = path.with_file_name(&draft_name);
         if let Location::Segment(_) = location {
-            // One page, to have the name; the space is allocated below, where a full tmpfs is
-            // reported.
-            let size = layout.page_size as usize;
-            let mut segment =
-                ShmemConf::new().os_id(&draft_name).size(size).create().map_err(|error| {
-                    failed(location, "creating the segment")(match error {
-                        ShmemError::MapCreateFailed(errno) | ShmemError::UnknownOsError(errno) => {
-                            io::Error::from_raw_os_error(errno as i32)
-                        }
-                        other => io::Error::other(other),
-                    })
-                })?;
-            // The crate would unlink by name when dropped; the draft does that itself.
-            segment.set_owner(false);
+            segment::make(&draft_name, layout.page_size as usize)
+                .map_err(failed(location, "creating the segment"))?;
         }
         let file = OpenOptions::new()
             .read(true)

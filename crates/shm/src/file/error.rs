@@ -47,6 +47,15 @@ pub enum CreateError {
         /// The name, without `shm:`.
         name: String,
     },
+    /// This build makes no named segments, but attaches to those of others.
+    #[error(
+        "this build makes no segments such as shm:{name}: enable the feature `segments` of `perfring`, or \
+         name the file, /dev/shm/{name}"
+    )]
+    NoSegments {
+        /// The name, without `shm:`.
+        name: String,
+    },
     /// More producers than a ring can have, or none.
     #[error("a ring cannot have {slots} producers: 1 to 4096")]
     Slots {

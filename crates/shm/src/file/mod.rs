@@ -11,4 +11,5 @@ pub(crate) mod open_or_create;
 pub(crate) mod overlay;
 pub(crate) mod presence;
 pub(crate) mod remove;
+pub(crate) mod segment;
 pub(crate) mod trust;
