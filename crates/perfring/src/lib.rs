@@ -28,7 +28,7 @@
 //!
 //! ```toml
 //! [dependencies]
-//! perfring = { path = "../perfring/crates/perfring" } # not on crates.io yet; or git = "..."
+//! perfring = "0.1" # not on crates.io yet: { path = "CHECKOUT/crates/perfring" }
 //! ```
 //!
 //! | feature | | adds |
@@ -37,6 +37,7 @@
 //! | `decode` | | `types::read`: payloads as values, by the field names in the ring's type table |
 //! | `rkyv` | | records with strings, lists and options |
 //! | `poll` | | `Consumer::pollable`: a descriptor for an event loop |
+//! | `segments` | | rings can be made under the name of a POSIX segment, `shm:NAME` |
 //! | `tokio` | | `perfring::tokio`: consumers and observers as streams |
 //! | `set` | | `perfring::set`: directories of rings, merged in the order of time |
 //! | `telemetry` | | `perfring::telemetry`: logs, spans and metrics with OpenTelemetry's names; `log` and `metrics` add sinks for the crates of these names |
@@ -79,6 +80,24 @@
 //! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Examples
+//!
+//! Whole programs, a page each, in `examples`: `cargo run -p perfring --example NAME`; the top of each says with which
+//! arguments.
+//!
+//! | | |
+//! |---|---|
+//! | `hello` | two processes |
+//! | `flight_recorder` | typed events and metrics, and the last ten events after `kill -9` |
+//! | `metrics` | counters, gauges and histograms of the crate `metrics` |
+//! | `tracing_many` | what many processes log with `tracing`, in the order of time, with the panic of one |
+//! | `tokio_forwarder` | a ring to a TCP socket, under tokio, with nothing lost |
+//! | `per_cpu` | many processes, many threads, a ring for each CPU |
+//! | `python` | Python to Rust and back, with `tools/python/examples/ask.py` |
+//! | `from_c` | a producer in C, and a reader that knows none of its types |
+//!
+//! A program and its sidecar in a pod: `tools/kubernetes/pod.yaml`.
 //!
 //! # Names
 //!

@@ -1,10 +1,14 @@
-"""The example: what it prints, and what remains of it after `kill -9`."""
+"""The examples: what they print, and what remains after `kill -9`."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "flight_recorder.py"
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLE = EXAMPLES / "flight_recorder.py"
 
 
 def run(verb: str, directory: Path) -> list[str]:
@@ -55,3 +59,21 @@ def test_all_rings_are_read_in_the_order_of_time_and_the_last_ten_events_after_a
         *(f"order {number} for {250 * number} ct" for number in range(4991, 5001)),
         f"{250 * sum(range(4991, 5001))} ct in all",
     ]
+
+
+def test_a_program_in_rust_answers_what_python_asks(tmp_path: Path) -> None:
+    peer = os.environ.get("PERFRING_PEER")  # the examples in Rust are built beside it
+    if peer is None:
+        pytest.skip("PERFRING_PEER names no program in Rust")
+    rings = [str(tmp_path / "questions"), str(tmp_path / "answers")]
+    with subprocess.Popen([str(Path(peer).parent / "examples" / "python"), *rings]) as rust:
+        try:
+            asked = subprocess.run(
+                [sys.executable, str(EXAMPLES / "ask.py"), *rings, "2", "3", "0.5"],
+                capture_output=True,
+                text=True,
+            )
+            assert (asked.stdout, asked.stderr) == ("4.0\n9.0\n0.25\n", "")
+            assert rust.wait(60) == 0
+        finally:
+            rust.kill()

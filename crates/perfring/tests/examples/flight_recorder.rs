@@ -1,12 +1,11 @@
 //! The example: what it prints, and what is left of it after `kill -9`.
-#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, missing_docs)]
 
-#[path = "../examples/flight_recorder.rs"]
+#[path = "../../examples/flight_recorder.rs"]
 mod example;
 
 use std::io::{BufRead, BufReader, Write, stdin, stdout};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 const DIR: &str = "PERFRING_TEST_FLIGHT_RECORDER";
 
@@ -22,8 +21,7 @@ fn writes_on_request() {
 fn both_rings_are_read_in_the_order_of_time_and_the_last_ten_events_after_a_kill() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("shop");
-    let mut writer = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "writes_on_request", "--nocapture"])
+    let mut writer = crate::again("flight_recorder::writes_on_request")
         .env(DIR, &dir)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

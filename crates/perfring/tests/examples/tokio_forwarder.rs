@@ -1,14 +1,13 @@
 //! The example: every record arrives, whatever ends in between.
-#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, missing_docs)]
 
-#[path = "../examples/tokio_forwarder.rs"]
+#[path = "../../examples/tokio_forwarder.rs"]
 mod example;
 
 use perfring::{Options, Producer, RecordType};
 use std::io::{BufRead, BufReader, stdout};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,8 +36,7 @@ struct Forwarder {
 
 impl Forwarder {
     fn start(ring: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "forwards_if_it_is_told_to", "--nocapture"])
+        let mut child = crate::again("tokio_forwarder::forwards_if_it_is_told_to")
             .env(RING, ring)
             .stdout(Stdio::piped())
             .spawn()

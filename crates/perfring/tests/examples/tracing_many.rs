@@ -1,11 +1,10 @@
 //! The example: what eight processes log is read in the order of time, the panic among it.
-#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, missing_docs)]
 
-#[path = "../examples/tracing_many.rs"]
+#[path = "../../examples/tracing_many.rs"]
 mod example;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 const DIR: &str = "PERFRING_TEST_TRACING_MANY";
 const NUMBER: &str = "PERFRING_TEST_NUMBER";
@@ -22,9 +21,8 @@ fn eight_processes_are_read_in_the_order_of_time_with_the_panic_of_one() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("shop");
     let command = |number: u64| {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut command = crate::again("tracing_many::works_on_request");
         command
-            .args(["--exact", "works_on_request", "--nocapture"])
             .env(DIR, &dir)
             .env(NUMBER, number.to_string())
             .stdout(Stdio::null())

@@ -1,0 +1,43 @@
+"""Python to Rust and back: publishes numbers, and prints what a program in Rust makes of them.
+
+The other side is the example ``python`` of the crate ``perfring``:
+
+    cargo run -q -p perfring --example python -- /dev/shm/questions /dev/shm/answers &
+    python ask.py /dev/shm/questions /dev/shm/answers 2 3 5
+"""
+
+import sys
+
+import perfring
+
+
+@perfring.record(name="demo.Question")
+class Question:
+    """As the program in Rust has it: the same name, and the same fields."""
+
+    id: perfring.U64
+    x: float
+
+
+@perfring.record(name="demo.Answer")
+class Answer:
+    """What it answers."""
+
+    id: perfring.U64
+    square: float
+
+
+def main(questions: str, answers: str, *numbers: str) -> None:
+    """Ask for the square of each number; the last question has the id 0."""
+    producer = perfring.Producer.open_or_create(questions)
+    for id, number in reversed(list(enumerate(reversed(numbers)))):
+        producer.publish(Question(id, float(number)), timeout=10)
+    consumer = perfring.Consumer(answers, timeout=10)  # waits until the ring is there
+    for _ in numbers:
+        record = consumer.read(timeout=10)
+        assert isinstance(record, perfring.Record)
+        print(perfring.unpack(Answer, record).square)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
