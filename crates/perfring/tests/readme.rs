@@ -1,4 +1,4 @@
-//! README is short, and its first program is the one that runs as the crate's first example.
+//! README is short, its first program is the one that runs as the crate's first example, and versions are those asked for.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 const README: &str = include_str!("../../../README.md");
@@ -44,4 +44,20 @@ fn links_of_readme_lead_to_files() {
     }
     assert!(checked > 10, "{checked}");
     println!("{checked} links");
+}
+
+#[test]
+fn the_page_of_what_is_supported_names_the_versions_that_are_asked_for() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = include_str!("../src/guide/support.md");
+    let row = |name: &str| page.lines().find(|line| line.starts_with(&format!("| {name} |")));
+    let wanted = |file: &str, key: &str| {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        line.trim_matches(['"', '>', '=', ' ']).to_owned()
+    };
+    let rust = wanted("Cargo.toml", "rust-version = ");
+    assert!(row("Rust").unwrap().starts_with(&format!("| Rust | {rust} |")), "{rust}");
+    let python = wanted("tools/python/pyproject.toml", "requires-python = ");
+    assert!(row("Python").unwrap().starts_with(&format!("| Python | CPython {python}, ")), "{python}");
 }

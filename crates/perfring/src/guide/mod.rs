@@ -10,6 +10,7 @@
 //! | use Python and numpy | [`python`] |
 //! | tune memory: huge pages, locking, NUMA | [`memory`] |
 //! | know what holds beside a process that breaks the protocol, and when a borrow is sound | [`trust`] |
+//! | know which kernels, libraries and file systems it runs on, and what later versions keep | [`support`] |
 //! | compare perfring with something else | [`why_not`] |
 //!
 //! The format of a ring is specified in `proto/ABI.md`, with a glossary; all figures are in `benches/RESULTS.md`.
@@ -38,6 +39,9 @@ pub mod python {}
 
 #[doc = include_str!("sidecar.md")]
 pub mod sidecar {}
+
+#[doc = include_str!("support.md")]
+pub mod support {}
 
 #[doc = include_str!("trust.md")]
 pub mod trust {}
