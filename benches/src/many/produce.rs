@@ -6,9 +6,9 @@ use crate::bpf;
 use crate::contest::ring::{Contestant, failed};
 use crate::error::BenchError;
 use crate::payload::{fill, sized};
-use nix::time::{ClockId, clock_gettime};
 use perfring_consumer::Cause;
 use perfring_producer::{Producer, RecordType, ReserveError, SharedProducer, record_size};
+use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
 /// Records of a batch.
@@ -19,10 +19,9 @@ const BLOCK: u64 = 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Returns nanoseconds of a clock that all processes share.
-pub(crate) fn now_ns() -> Result<u64, BenchError> {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC)
-        .map_err(|source| BenchError::System { what: "clock_gettime", source })?;
-    Ok(u64::try_from(Duration::from(time).as_nanos()).unwrap_or(u64::MAX))
+pub(crate) fn now_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The result of a producer, and when it ended.
@@ -99,7 +98,7 @@ fn laps(
     mut block: impl FnMut(u64, &mut Tally) -> Result<u64, BenchError>,
 ) -> Result<Ran, BenchError> {
     let stop_ns = start_ns + Duration::from_secs_f64(race.limit.seconds).as_nanos() as u64;
-    while now_ns()? < start_ns {
+    while now_ns() < start_ns {
         // Another producer may need this core to get to the start.
         std::thread::yield_now();
     }
@@ -109,7 +108,7 @@ fn laps(
         let mut tally = ran.tally;
         number = block(number, &mut tally)?;
         ran.tally = tally;
-        ran.end_ns = now_ns()?;
+        ran.end_ns = now_ns();
         if ran.end_ns >= stop_ns || attempts(number) >= race.limit.records {
             ran.bad = attempts(number).abs_diff(tally.attempts());
             return Ok(ran);

@@ -59,5 +59,8 @@ fn the_page_of_what_is_supported_names_the_versions_that_are_asked_for() {
     let rust = wanted("Cargo.toml", "rust-version = ");
     assert!(row("Rust").unwrap().starts_with(&format!("| Rust | {rust} |")), "{rust}");
     let python = wanted("tools/python/pyproject.toml", "requires-python = ");
-    assert!(row("Python").unwrap().starts_with(&format!("| Python | CPython {python}, ")), "{python}");
+    assert!(
+        row("Python").unwrap().starts_with(&format!("| Python | CPython {python}, ")),
+        "{python}"
+    );
 }

@@ -4,9 +4,10 @@ use crate::any_producer::{AnyProducer, Line, Report, Watch};
 use crate::args;
 use crate::failure::{Failure, work_done};
 use crate::stop::{POLL, Stop};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use perfring_consumer::Location;
 use perfring_producer::{RecordType, ReserveError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::AsFd;
@@ -130,9 +131,9 @@ impl Input {
         loop {
             stop.check()?;
             // A signal restarts an interrupted read, but not a poll, which has a limit.
-            let peek = PollTimeout::try_from(POLL).unwrap_or(PollTimeout::ZERO);
-            match poll(&mut [PollFd::new(self.0.get_ref().as_fd(), PollFlags::POLLIN)], peek) {
-                Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+            let peek = Timespec::try_from(POLL).ok();
+            match poll(&mut [PollFd::new(self.0.get_ref(), PollFlags::IN)], peek.as_ref()) {
+                Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => break,
                 Err(errno) => return Err(Self::failed(&errno.into())),
             }

@@ -1,7 +1,7 @@
 //! The rings of the demo, and its clock.
 
-use nix::time::{ClockId, clock_gettime};
 use perfring_producer::Policy;
+use rustix::time::{ClockId, clock_gettime};
 
 /// One ring of the demo, with the process that feeds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,6 @@ pub(super) const VICTIM: &str = "flight";
 /// use it.
 pub(super) fn now_ns() -> u64 {
     // Cannot fail for this clock.
-    clock_gettime(ClockId::CLOCK_BOOTTIME)
-        .map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+    let time = clock_gettime(ClockId::Boottime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
