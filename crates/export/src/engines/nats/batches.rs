@@ -82,10 +82,10 @@ impl Batches {
     /// Returns the batches that are ready, each with its oldest event.
     pub(super) fn ready(&mut self) -> Vec<(u64, Entry)> {
         let ready = self.mapper.ready();
-        ready.into_iter().map(|(lane, batch)| self.entry(lane, &batch)).collect()
+        ready.into_iter().map(|(lane, batch)| self.entry(lane, batch)).collect()
     }
 
-    fn entry(&mut self, lane: Lane, batch: &Batch) -> (u64, Entry) {
+    fn entry(&mut self, lane: Lane, batch: Batch) -> (u64, Entry) {
         self.sealed += 1;
         let id = match lane {
             // The same records make the same batch again, if they are read again.
@@ -94,7 +94,8 @@ impl Batches {
             lane => format!("otlp-{}-{:016x}-{}", lane.name(), self.salt, self.sealed),
         };
         let head = Arc::clone(&self.heads[lane as usize]);
-        (batch.seq(), Entry::batch(head, id, batch.items(), batch.records(), batch.encode().into()))
+        let (seq, items, records) = (batch.seq(), batch.items(), batch.records());
+        (seq, Entry::batch(head, id, items, records, batch.into_message().into()))
     }
 }
 

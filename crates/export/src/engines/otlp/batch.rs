@@ -1,18 +1,27 @@
-//! Batches: the content of requests.
+//! Batches: the content of requests, encoded item by item.
 
 use super::wire;
 use crate::model::event::Event;
 use crate::model::signal::Reported;
-use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
-use opentelemetry_proto::tonic::metrics::v1::{Metric, ResourceMetrics, ScopeMetrics};
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
+use prost::encoding::{
+    WireType, encode_key, encode_varint, encoded_len_varint, key_len, message,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// The field of a request for what it has of one resource; so it is in all signals' messages, as the
+/// fields that follow.
+const RESOURCES: u32 = 1;
+/// Of those, the field of the resource.
+const RESOURCE: u32 = 1;
+/// Of those, the field for what is of one scope.
+const SCOPES: u32 = 2;
+/// Of those, the field of the scope.
+const SCOPE: u32 = 1;
+/// Of those, the field of a log record, a span or a metric.
+const ITEMS: u32 = 2;
 
 /// The events in an item, to find out when they are delivered.
 #[derive(Clone, Copy, Debug)]
@@ -56,19 +65,17 @@ fn mix(before: u128, word: u128) -> u128 {
 /// A complete request.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    pub(super) request: Request,
+    /// Encoded.
+    pub(super) message: Vec<u8>,
     /// Log records, spans or data points.
     pub(super) items: u64,
     pub(super) credit: Credit,
-    /// The memory charged for it while it waits to be sent from here.
-    #[cfg_attr(not(feature = "otlp"), expect(dead_code))]
-    pub(super) bytes: usize,
 }
 
 #[cfg(feature = "nats")]
 impl Batch {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        self.request.encode()
+    pub(crate) fn into_message(self) -> Vec<u8> {
+        self.message
     }
 
     pub(crate) fn items(&self) -> u64 {
@@ -90,112 +97,91 @@ impl Batch {
     }
 }
 
-#[derive(Clone, Debug)]
-pub(super) enum Request {
-    Logs(ExportLogsServiceRequest),
-    Metrics(ExportMetricsServiceRequest),
-    Traces(ExportTraceServiceRequest),
+/// What a batch has of one resource.
+#[derive(Debug)]
+struct OfResource {
+    reported: Arc<Reported>,
+    scopes: Vec<OfScope>,
+    /// By their names.
+    places: HashMap<String, usize>,
 }
 
-impl Request {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        match self {
-            Request::Logs(request) => request.encode_to_vec(),
-            Request::Metrics(request) => request.encode_to_vec(),
-            Request::Traces(request) => request.encode_to_vec(),
-        }
-    }
-}
-
-/// Log records, spans or metrics, by the messages that hold them.
-pub(super) trait Item: Message + Default {
-    fn request(groups: Groups<Self>) -> Request;
-}
-
-/// By resource, then by scope.
-type Groups<T> = Vec<(Arc<Reported>, Vec<(String, Vec<T>)>)>;
-
-/// Names the messages of one signal, and their fields for the parts of a resource and of a scope.
-macro_rules! items {
-    ($($item:ident: $kind:ident, $request:ident { $resources:ident },
-        $of_resource:ident { $scopes:ident }, $of_scope:ident { $items:ident };)*) => {$(
-        impl Item for $item {
-            fn request(groups: Groups<Self>) -> Request {
-                let scope = |(scope, $items): (String, Vec<Self>)| {
-                    $of_scope { scope: wire::scope(&scope), $items, ..Default::default() }
-                };
-                let of = |(reported, scopes): (Arc<Reported>, Vec<(String, Vec<Self>)>)| $of_resource {
-                    resource: Some(wire::resource(&reported)),
-                    $scopes: scopes.into_iter().map(scope).collect(),
-                    ..Default::default()
-                };
-                let $resources = groups.into_iter().map(of).collect();
-                Request::$kind($request { $resources })
-            }
-        }
-    )*};
-}
-
-items! {
-    LogRecord: Logs, ExportLogsServiceRequest { resource_logs },
-        ResourceLogs { scope_logs }, ScopeLogs { log_records };
-    Span: Traces, ExportTraceServiceRequest { resource_spans },
-        ResourceSpans { scope_spans }, ScopeSpans { spans };
-    Metric: Metrics, ExportMetricsServiceRequest { resource_metrics },
-        ResourceMetrics { scope_metrics }, ScopeMetrics { metrics };
+/// What a batch has of one scope of a resource.
+#[derive(Debug)]
+struct OfScope {
+    name: String,
+    /// Its items, each as the field that it becomes.
+    items: Vec<u8>,
 }
 
 /// A batch that is being filled.
 #[derive(Debug, Default)]
-pub(super) struct Building<T> {
-    groups: Groups<T>,
-    /// By the address of the resource, which `groups` keeps alive.
-    places: HashMap<(usize, String), (usize, usize)>,
-    resources: HashMap<usize, usize>,
+pub(super) struct Building {
+    resources: Vec<OfResource>,
+    /// By the address of the resource, which `resources` keeps alive.
+    places: HashMap<usize, usize>,
+    /// Where the last item is.
+    last: (usize, usize),
     pub(super) items: u64,
     pub(super) bytes: usize,
     credit: Option<Credit>,
     /// When its first item was added.
     pub(super) since: Option<Instant>,
+    /// What had the items of a scope of the batch before.
+    room: Vec<u8>,
 }
 
-impl<T: Item> Building<T> {
+impl Building {
     /// Adds something that counts as `items` items.
     pub(super) fn add(
         &mut self,
         reported: &Arc<Reported>,
         scope: &str,
-        item: T,
+        item: &impl Message,
         items: u64,
         credit: Credit,
         now: Instant,
     ) {
         self.items += items;
-        self.bytes += item.encoded_len() + 8;
         self.credit = Some(self.credit.map_or(credit, |before| before.and(credit)));
         self.since.get_or_insert(now);
 
-        let address = Arc::as_ptr(reported).addr();
-        let (resource, place) = match self.places.get(&(address, scope.to_owned())) {
-            Some(place) => *place,
-            None => {
-                let groups = &mut self.groups;
-                let resource = *self.resources.entry(address).or_insert_with(|| {
-                    groups.push((Arc::clone(reported), Vec::new()));
-                    groups.len() - 1
-                });
-                let Some((_, scopes)) = groups.get_mut(resource) else { return };
-                scopes.push((scope.to_owned(), Vec::new()));
-                let place = (resource, scopes.len() - 1);
-                self.places.insert((address, scope.to_owned()), place);
-                self.bytes += 256; // the approximate size of a resource
-                place
-            }
-        };
-        let group = self.groups.get_mut(resource).and_then(|(_, scopes)| scopes.get_mut(place));
-        if let Some((_, its)) = group {
-            its.push(item);
+        if !self.is_at_last(reported, scope) {
+            self.find(reported, scope);
         }
+        let (resource, place) = self.last;
+        let place = self.resources.get_mut(resource).and_then(|its| its.scopes.get_mut(place));
+        if let Some(OfScope { items, .. }) = place {
+            let before = items.len();
+            message::encode(ITEMS, item, items);
+            self.bytes += items.len() - before;
+        }
+    }
+
+    fn is_at_last(&self, reported: &Arc<Reported>, scope: &str) -> bool {
+        let (resource, place) = self.last;
+        self.resources.get(resource).is_some_and(|its| {
+            Arc::ptr_eq(&its.reported, reported)
+                && its.scopes.get(place).is_some_and(|its| its.name == scope)
+        })
+    }
+
+    fn find(&mut self, reported: &Arc<Reported>, scope: &str) {
+        let address = Arc::as_ptr(reported).addr();
+        let resource = *self.places.entry(address).or_insert(self.resources.len());
+        if resource == self.resources.len() {
+            let (scopes, places) = (Vec::new(), HashMap::new());
+            self.resources.push(OfResource { reported: Arc::clone(reported), scopes, places });
+        }
+        let OfResource { scopes, places, .. } = &mut self.resources[resource];
+        let place = places.get(scope).copied().unwrap_or(scopes.len());
+        if place == scopes.len() {
+            let items = std::mem::take(&mut self.room);
+            scopes.push(OfScope { name: scope.to_owned(), items });
+            places.insert(scope.to_owned(), place);
+            self.bytes += 256; // the approximate size of a resource
+        }
+        self.last = (resource, place);
     }
 
     /// Returns the oldest event in it.
@@ -206,7 +192,41 @@ impl<T: Item> Building<T> {
     /// Returns its content as a complete batch.
     pub(super) fn seal(&mut self) -> Option<Batch> {
         let this = std::mem::take(self);
-        let request = T::request(this.groups);
-        this.credit.map(|credit| Batch { request, items: this.items, credit, bytes: this.bytes })
+        let mut message = Vec::with_capacity(this.bytes);
+        for mut of in this.resources {
+            of.put(&mut message);
+            if let Some(last) = of.scopes.pop() {
+                self.room = last.items;
+                self.room.clear();
+            }
+        }
+        this.credit.map(|credit| Batch { message, items: this.items, credit })
     }
+}
+
+impl OfResource {
+    /// Appends it as a field of a request.
+    fn put(&self, to: &mut Vec<u8>) {
+        let resource = wire::resource(&self.reported);
+        let scopes: Vec<_> = self.scopes.iter().map(|of| (wire::scope(&of.name), of)).collect();
+        let len_of = |(scope, of): &(Option<_>, &OfScope)| {
+            scope.as_ref().map_or(0, |scope| message::encoded_len(SCOPE, scope)) + of.items.len()
+        };
+        let lens: Vec<usize> = scopes.iter().map(len_of).collect();
+        let field = |len: &usize| key_len(SCOPES) + encoded_len_varint(*len as u64) + len;
+        let all = message::encoded_len(RESOURCE, &resource) + lens.iter().map(field).sum::<usize>();
+        begin(RESOURCES, all, to);
+        message::encode(RESOURCE, &resource, to);
+        for ((scope, of), len) in scopes.iter().zip(lens) {
+            begin(SCOPES, len, to);
+            scope.iter().for_each(|scope| message::encode(SCOPE, scope, to));
+            to.extend_from_slice(&of.items);
+        }
+    }
+}
+
+/// Begins a field of this many bytes.
+fn begin(field: u32, len: usize, to: &mut Vec<u8>) {
+    encode_key(field, WireType::LengthDelimited, to);
+    encode_varint(len as u64, to);
 }

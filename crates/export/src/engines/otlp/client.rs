@@ -7,6 +7,7 @@ use super::http;
 use super::mapping::Lane;
 use super::options::{Protocol, Route};
 use crate::delivery::output::OutputError;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// A client for one signal.
@@ -42,12 +43,12 @@ impl Client {
     }
 
     /// Returns a message in its form for the wire.
-    pub(super) fn body(&self, message: Vec<u8>) -> Vec<u8> {
+    pub(super) fn body<'a>(&self, message: &'a [u8]) -> Cow<'a, [u8]> {
         match self {
             Client::Http(client) => client.body(message),
             // Its frames are compressed when they are sent.
             #[cfg(feature = "grpc")]
-            Client::Grpc(_) => message,
+            Client::Grpc(_) => message.into(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! From items to requests: waits for resources, and fills batches until it is time to send them.
 
-use super::batch::{self, Batch, Building, Credit};
+use super::batch::{Batch, Building, Credit};
 use super::made::{Item, Made, Seen};
 use super::mapping::{Lane, LongSpans, Mapping};
 use super::rings::{Ring, Waiting};
@@ -8,9 +8,6 @@ use super::samples::Samples;
 use super::spans::{Limits, Spans};
 use crate::model::event::{Event, Origin};
 use crate::model::signal::{Reported, Resource, Resources, SpanEnd, SpanStart};
-use opentelemetry_proto::tonic::logs::v1::LogRecord;
-use opentelemetry_proto::tonic::metrics::v1::Metric;
-use opentelemetry_proto::tonic::trace::v1::Span;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,9 +25,9 @@ pub(super) struct Flow {
     spans: Spans,
     samples: Samples,
     samples_since: Option<Instant>,
-    logs: Building<LogRecord>,
-    metrics: Building<Metric>,
-    traces: Building<Span>,
+    logs: Building,
+    metrics: Building,
+    traces: Building,
     /// Events of records that wait for a resource, each with its count.
     waiting: BTreeMap<u64, usize>,
     waiting_bytes: usize,
@@ -201,8 +198,8 @@ impl Flow {
             ring.first.get_or_insert(pos);
         }
         match item {
-            Item::Log(record) => self.logs.add(reported, &scope, record, 1, credit, now),
-            Item::Span(span) => self.traces.add(reported, &scope, span, 1, credit, now),
+            Item::Log(record) => self.logs.add(reported, &scope, &record, 1, credit, now),
+            Item::Span(span) => self.traces.add(reported, &scope, &span, 1, credit, now),
             Item::Sample(sample) => {
                 self.samples_since.get_or_insert(now);
                 let more = self.samples.add(reported, &scope, sample, credit);
@@ -226,7 +223,7 @@ impl Flow {
             // All points keep their records held; the last one counts them.
             let records = if at == last { credit.records } else { 0 };
             let credit = Credit { records, ..credit };
-            self.metrics.add(&reported, &scope, metric, points, credit, now);
+            self.metrics.add(&reported, &scope, &metric, points, credit, now);
             self.send(|items, bytes, _, options| {
                 items >= options.batch_items as u64 || bytes >= options.batch_bytes
             });
@@ -331,8 +328,8 @@ impl Flow {
     }
 }
 
-fn send_if<T: batch::Item>(
-    building: &mut Building<T>,
+fn send_if(
+    building: &mut Building,
     due: impl Fn(u64, usize, Option<Instant>) -> bool,
     send: impl FnMut(Batch),
 ) {

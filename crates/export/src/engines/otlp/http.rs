@@ -9,6 +9,7 @@ use super::unix::{NoResolver, UnixConnector};
 use crate::delivery::output::OutputError;
 use flate2::write::GzEncoder;
 use prost::Message;
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -44,13 +45,13 @@ impl Client {
     }
 
     /// Returns the body in its form for the wire.
-    pub(super) fn body(&self, message: Vec<u8>) -> Vec<u8> {
+    pub(super) fn body<'a>(&self, message: &'a [u8]) -> Cow<'a, [u8]> {
         if !self.route.gzip {
-            return message;
+            return message.into();
         }
         let mut to = GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        let packed = to.write_all(&message).and_then(|()| to.finish());
-        packed.unwrap_or_default() // writing to memory cannot fail
+        let packed = to.write_all(message).and_then(|()| to.finish());
+        packed.unwrap_or_default().into() // writing to memory cannot fail
     }
 
     /// Sends it once, within this time.

@@ -41,8 +41,8 @@ struct State {
 #[derive(Debug, Default)]
 struct Queue {
     batches: VecDeque<Batch>,
-    /// Oldest event, records and bytes of the batch that is being sent.
-    sending: Option<(u64, u64, usize)>,
+    /// Oldest event and records of the batch that is being sent.
+    sending: Option<(u64, u64)>,
     /// The present problem, and when problems began.
     trouble: Option<(Instant, String)>,
 }
@@ -98,7 +98,7 @@ impl Lanes {
 
     pub(super) fn push(&self, lane: Lane, batch: Batch) {
         let mut state = self.lock();
-        state.bytes += batch.bytes;
+        state.bytes += batch.message.len();
         state.lanes[lane as usize].batches.push_back(batch);
         drop(state);
         self.changed.notify_all();
@@ -141,7 +141,7 @@ impl Lanes {
                 let queued = state.lanes.iter().flat_map(|queue| &queue.batches);
                 let queued: u64 = queued.map(|batch| batch.credit.records).sum();
                 let sending = state.lanes.iter().filter_map(|queue| queue.sending);
-                let sending: u64 = sending.map(|(_, records, _)| records).sum();
+                let sending: u64 = sending.map(|(_, records)| records).sum();
                 let trouble = state.lanes.iter().find_map(Queue::trouble);
                 return Err((queued + sending, trouble));
             }
@@ -161,9 +161,9 @@ impl Lanes {
         let mut requests = Vec::new();
         for lane in Lane::ALL {
             while let Some(batch) = self.next_now(lane) {
-                requests.push((lane, batch.request.encode()));
-                let Batch { items, credit, bytes, .. } = batch;
-                self.done(lane, items, credit, bytes, &Outcome::default());
+                let Batch { items, credit, message } = batch;
+                self.done(lane, items, credit, message.len(), &Outcome::default());
+                requests.push((lane, message));
             }
         }
         requests
@@ -211,8 +211,7 @@ impl Lanes {
                 return None;
             }
             if let Some(batch) = state.lanes[lane].batches.pop_front() {
-                let Batch { credit, bytes, .. } = batch;
-                state.lanes[lane].sending = Some((credit.seq, credit.records, bytes));
+                state.lanes[lane].sending = Some((batch.credit.seq, batch.credit.records));
                 return Some(batch);
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

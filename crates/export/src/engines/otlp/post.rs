@@ -1,9 +1,10 @@
 //! The sending threads: each sends one batch at a time, until all of it has a verdict.
 
 use super::answer::{Answer, PARTIAL, TOO_LARGE, Verdict};
-use super::batch::{Batch, Request};
+use super::batch::Batch;
 use super::client::Client;
 use super::lanes::{Lanes, Outcome};
+use super::split::halves;
 use crate::delivery::dead_letters::{DeadLetters, Letter};
 use crate::delivery::jitter::jittered;
 use std::sync::Arc;
@@ -62,52 +63,50 @@ impl<'a> Post<'a> {
     /// Sends the lane's batches, until that is to end.
     fn run(mut self) {
         let lane = self.client.lane();
-        while let Some(Batch { request, items, credit, bytes }) = self.lanes.next(lane) {
-            let Some(outcome) = self.deliver(request) else { return };
+        while let Some(Batch { message, items, credit }) = self.lanes.next(lane) {
+            let bytes = message.len();
+            let Some(outcome) = self.deliver(message, items) else { return };
             self.lanes.done(lane, items, credit, bytes, &outcome);
         }
     }
 
     /// Sends a request, in parts if it is too large; `None` if that is to end.
-    fn deliver(&mut self, request: Request) -> Option<Outcome> {
+    fn deliver(&mut self, message: Vec<u8>, items: u64) -> Option<Outcome> {
         self.pause.closing = false;
         let mut outcome = Outcome::default();
-        let mut parts = vec![request];
-        while let Some(part) = parts.pop() {
-            let message = part.encode();
-            let (items, size) = (part.items(), message.len());
+        let mut parts = vec![(message, items)];
+        while let Some((part, items)) = parts.pop() {
+            let size = part.len();
             let verdict = match size >= self.too_large && items > 1 {
                 true => Verdict::TooLarge { why: String::new() },
-                false => self.send(message)?,
+                false => self.send(&part)?,
             };
-            let (cause, refused, why, part) = match verdict {
+            let (cause, refused, why) = match verdict {
                 Verdict::Taken { rejected: 0, why } => {
                     if !why.is_empty() {
                         outcome.why = why;
                     }
                     continue;
                 }
-                Verdict::Taken { rejected, why } => (PARTIAL, rejected.min(items), why, part),
-                Verdict::Malformed { cause, why } => (cause, items, why, part),
+                Verdict::Taken { rejected, why } => (PARTIAL, rejected.min(items), why),
+                Verdict::Malformed { cause, why } => (cause, items, why),
                 Verdict::TooLarge { why } => {
                     self.too_large = self.too_large.min(size);
-                    match part.halves() {
-                        Ok((first, second)) => {
-                            parts.extend([second, first]);
-                            continue;
-                        }
-                        Err(single) => (TOO_LARGE, items, why, single),
+                    if let Some((first, second)) = halves(self.client.lane(), &part) {
+                        parts.extend([second, first]);
+                        continue;
                     }
+                    (TOO_LARGE, items, why)
                 }
             };
-            let kept = self.keep(cause, &why, refused, &part)?;
+            let kept = self.keep(cause, &why, (refused, items), &part)?;
             outcome.refuse(cause, refused, items, &why, &kept);
         }
         Some(outcome)
     }
 
     /// Sends a message until it has a verdict.
-    fn send(&mut self, message: Vec<u8>) -> Option<Verdict> {
+    fn send(&mut self, message: &[u8]) -> Option<Verdict> {
         let body = self.client.body(message);
         self.pause.next = PAUSE;
         loop {
@@ -125,14 +124,13 @@ impl<'a> Post<'a> {
         &mut self,
         cause: &str,
         reason: &str,
-        refused: u64,
-        request: &Request,
+        (refused, items): (u64, u64),
+        request: &[u8],
     ) -> Option<String> {
         let Some(letters) = self.lanes.letters() else { return Some(String::new()) };
-        let (message, items) = (request.encode(), request.items());
         let signal = self.client.lane().name();
         let output = self.lanes.name();
-        let letter = Letter { output, signal, cause, reason, items, refused, request: &message };
+        let letter = Letter { output, signal, cause, reason, items, refused, request };
         self.pause.next = PAUSE;
         loop {
             match letters.place(&letter) {
