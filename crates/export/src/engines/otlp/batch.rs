@@ -3,10 +3,7 @@
 use super::wire;
 use crate::model::event::Event;
 use crate::model::signal::Reported;
-use prost::Message;
-use prost::encoding::{
-    WireType, encode_key, encode_varint, encoded_len_varint, key_len, message,
-};
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len, message};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -132,12 +129,12 @@ pub(super) struct Building {
 }
 
 impl Building {
-    /// Adds something that counts as `items` items.
+    /// Adds something, encoded, that counts as `items` items.
     pub(super) fn add(
         &mut self,
         reported: &Arc<Reported>,
         scope: &str,
-        item: &impl Message,
+        item: &[u8],
         items: u64,
         credit: Credit,
         now: Instant,
@@ -153,7 +150,8 @@ impl Building {
         let place = self.resources.get_mut(resource).and_then(|its| its.scopes.get_mut(place));
         if let Some(OfScope { items, .. }) = place {
             let before = items.len();
-            message::encode(ITEMS, item, items);
+            begin(ITEMS, item.len(), items);
+            items.extend_from_slice(item);
             self.bytes += items.len() - before;
         }
     }

@@ -8,7 +8,8 @@ use super::samples::Samples;
 use super::spans::{Limits, Spans};
 use crate::model::event::{Event, Origin};
 use crate::model::signal::{Reported, Resource, Resources, SpanEnd, SpanStart};
-use std::collections::{BTreeMap, HashMap};
+use prost::Message as _;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ pub(super) struct Flow {
     pub(super) options: Mapping,
     ready: Vec<(Lane, Batch)>,
     resources: Resources,
-    rings: HashMap<u32, Ring>,
+    rings: BTreeMap<u32, Ring>,
     spans: Spans,
     samples: Samples,
     samples_since: Option<Instant>,
@@ -50,7 +51,7 @@ impl Flow {
             options: options.clone(),
             ready: Vec::new(),
             resources: Resources::default(),
-            rings: HashMap::new(),
+            rings: BTreeMap::new(),
             spans: Spans::new(limits),
             samples: Samples::default(),
             samples_since: None,
@@ -202,7 +203,7 @@ impl Flow {
             Item::Span(span) => self.traces.add(reported, &scope, &span, 1, credit, now),
             Item::Sample(sample) => {
                 self.samples_since.get_or_insert(now);
-                let more = self.samples.add(reported, &scope, sample, credit);
+                let more = self.samples.add(reported, &scope, *sample, credit);
                 if !more || self.options.metric_interval.is_zero() {
                     self.send_samples(now);
                 }
@@ -223,7 +224,7 @@ impl Flow {
             // All points keep their records held; the last one counts them.
             let records = if at == last { credit.records } else { 0 };
             let credit = Credit { records, ..credit };
-            self.metrics.add(&reported, &scope, &metric, points, credit, now);
+            self.metrics.add(&reported, &scope, &metric.encode_to_vec(), points, credit, now);
             self.send(|items, bytes, _, options| {
                 items >= options.batch_items as u64 || bytes >= options.batch_bytes
             });

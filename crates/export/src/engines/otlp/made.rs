@@ -3,9 +3,6 @@
 use super::batch::Credit;
 use super::samples::Sample;
 use crate::model::signal::Reported;
-use opentelemetry_proto::tonic::logs::v1::LogRecord;
-use opentelemetry_proto::tonic::trace::v1::Span;
-use prost::Message as _;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -36,19 +33,24 @@ pub(super) struct Made {
 
 #[derive(Debug)]
 pub(super) enum Item {
-    Log(LogRecord),
-    Span(Span),
-    Sample(Sample),
+    /// A log record, encoded.
+    Log(Vec<u8>),
+    /// A span, encoded.
+    Span(Vec<u8>),
+    Sample(Box<Sample>),
     /// There is nothing to send.
     Nothing,
 }
 
 impl Item {
+    pub(super) fn sample(sample: Sample) -> Self {
+        Item::Sample(Box::new(sample))
+    }
+
     /// Returns the approximate memory that it takes while it waits.
     pub(super) fn size(&self) -> usize {
         let size = match self {
-            Item::Log(record) => record.encoded_len(),
-            Item::Span(span) => span.encoded_len(),
+            Item::Log(encoded) | Item::Span(encoded) => encoded.len(),
             Item::Sample(sample) => sample.size(),
             Item::Nothing => 0,
         };

@@ -4,13 +4,15 @@ use super::batch::{Batch, Credit};
 use super::flow::Flow;
 use super::made::{Item, Made, Seen};
 use super::mapping::{Lane, Mapping, Plain};
+use super::put;
 use super::samples::{Data, Sample, Sort};
 use super::wire;
-use crate::model::event::{Event, Loss, Rec, What};
+use crate::model::event::{Event, Key, Loss, Rec, What};
 use crate::model::signal::{Number, Signal, Temporality};
 use crate::model::timeline::wall_now;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use prost::Message as _;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -103,13 +105,13 @@ impl Mapper {
         match &signal {
             Signal::Resource(resource) => self.flow.learn(event, resource, now),
             Signal::Log(log) if self.flow.sends(Lane::Logs) => {
-                made.item = Item::Log(self.keyed(wire::log(log, wall_now()), event));
+                made.item = Item::Log(put::log(log, wall_now(), self.key(event)));
             }
             Signal::Plain(plain)
                 if self.flow.sends(Lane::Logs)
                     && (self.flow.options.plain == Plain::Logs || plain.fault.is_some()) =>
             {
-                made.item = Item::Log(self.keyed(wire::plain(plain, wall_now()), event));
+                made.item = Item::Log(put::plain(plain, wall_now(), self.key(event)));
             }
             Signal::SpanStart(start) if self.flow.sends(Lane::Traces) => {
                 return self.flow.start(&seen, start);
@@ -118,26 +120,22 @@ impl Mapper {
                 return self.flow.end(&seen, end);
             }
             Signal::Gauge(gauge) if self.flow.sends(Lane::Metrics) => {
-                made.item = Item::Sample(Sample::gauge(gauge, wall));
+                made.item = Item::sample(Sample::gauge(gauge, wall));
             }
             Signal::Sum(sum) if self.flow.sends(Lane::Metrics) => {
-                made.item = Item::Sample(Sample::sum(sum, wall));
+                made.item = Item::sample(Sample::sum(sum, wall));
             }
             Signal::Histogram(histogram) if self.flow.sends(Lane::Metrics) => {
-                made.item = Item::Sample(Sample::histogram(histogram, wall));
+                made.item = Item::sample(Sample::histogram(histogram, wall));
             }
             _ => {}
         }
         self.flow.hand_on(made, now);
     }
 
-    fn keyed(&self, mut record: LogRecord, event: &Event<'_>) -> LogRecord {
-        if self.flow.options.key
-            && let Some(key) = event.key()
-        {
-            record.attributes.push(wire::pair("perfring.key", wire::text(key.to_string())));
-        }
-        record
+    /// Returns the key that identifies an event in its log record.
+    fn key(&self, event: &Event<'_>) -> Option<Key> {
+        event.key().filter(|_| self.flow.options.key)
     }
 
     fn lost(&mut self, event: &Event<'_>, loss: &Loss, now: Instant) {
@@ -155,7 +153,7 @@ impl Mapper {
         };
         if self.flow.sends(Lane::Logs) {
             let count = |value: u64| wire::int(i64::try_from(value).unwrap_or(i64::MAX));
-            let record = LogRecord {
+            let mut record = LogRecord {
                 time_unix_nano: loss.wall.unwrap_or_default(),
                 observed_time_unix_nano: wall_now(),
                 severity_number: 13,
@@ -169,8 +167,10 @@ impl Mapper {
                 event_name: "perfring.loss".into(),
                 ..LogRecord::default()
             };
-            let record = self.keyed(record, event);
-            self.flow.hand_on(made(Item::Log(record)), now);
+            if let Some(key) = self.key(event) {
+                record.attributes.push(wire::pair("perfring.key", wire::text(key.to_string())));
+            }
+            self.flow.hand_on(made(Item::Log(record.encode_to_vec())), now);
         }
         if self.flow.sends(Lane::Metrics) {
             let sort = Sort { monotonic: true, temporality: Temporality::Delta };
@@ -193,7 +193,7 @@ impl Mapper {
                     start: 0,
                     data: Data::Sum(value, sort),
                 };
-                self.flow.hand_on(made(Item::Sample(sample)), now);
+                self.flow.hand_on(made(Item::sample(sample)), now);
             }
         }
     }

@@ -84,6 +84,7 @@ mod options;
 mod output;
 #[cfg(feature = "otlp")]
 mod post;
+mod put;
 mod rings;
 mod samples;
 #[cfg(feature = "otlp")]

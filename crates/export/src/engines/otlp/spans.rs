@@ -206,7 +206,11 @@ impl Spans {
             return;
         }
         if let Some((credit, pos)) = open.held.take() {
-            let item = if self.limits.log { Item::Log(open.as_log()) } else { Item::Nothing };
+            let item = if self.limits.log {
+                Item::Log(open.as_log().encode_to_vec())
+            } else {
+                Item::Nothing
+            };
             out.push(open.with(item, credit, pos));
         }
         self.put(key, open);
@@ -317,7 +321,7 @@ impl Open {
         }
         let nothing = (Credit { seq: u64::MAX, records: 0, digest: 0 }, 0);
         let (credit, pos) = self.held.unwrap_or(nothing);
-        self.with(Item::Span(span), credit, pos)
+        self.with(Item::Span(span.encode_to_vec()), credit, pos)
     }
 
     /// Returns the known part of an open span as a log record.

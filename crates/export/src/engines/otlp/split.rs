@@ -184,8 +184,9 @@ mod tests {
             ResourceLogs { resource, scope_logs, ..Default::default() }
         };
         let resource_logs = scopes.into_iter().zip(["one", "two"]).map(of).collect();
-        let all = ExportLogsServiceRequest { resource_logs };
-        let seen: Vec<(u32, String)> = singles(Lane::Logs, &all.encode_to_vec())
+        let all = ExportLogsServiceRequest { resource_logs }.encode_to_vec();
+        assert!(ExportLogsServiceRequest::decode(&*all).is_err(), "the whole of it is too deep");
+        let seen: Vec<(u32, String)> = singles(Lane::Logs, &all)
             .iter()
             .map(|single| {
                 let single = Request::decode(&**single).unwrap();

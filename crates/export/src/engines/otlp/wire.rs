@@ -1,43 +1,71 @@
 //! Converts signals to the messages of OTLP.
 
-use crate::model::signal::{
-    Attributes, Buckets, Common, Log, Number, Plain, PlainBody, Reported, SpanEnd, SpanStart,
-};
+use crate::model::signal::{Attributes, Buckets, Number, Reported, SpanEnd, SpanStart};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{
     AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList,
 };
-use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::metrics::v1::{HistogramDataPoint, number_data_point};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::Link;
 use opentelemetry_proto::tonic::trace::v1::{Span, Status, status};
 use perfring_types::read::Value;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// What OTLP has for a value.
+pub(super) enum Term<'a> {
+    None,
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    Text(Cow<'a, str>),
+    Bytes(&'a [u8]),
+    List(&'a [Value]),
+    Struct(&'a [(Arc<str>, Value)]),
+}
+
+pub(super) fn term(value: &Value) -> Term<'_> {
+    match value {
+        Value::Bool(value) => Term::Bool(*value),
+        Value::I64(value) => Term::Int(*value),
+        Value::U64(value) => whole(*value),
+        Value::I128(value) => whole(*value),
+        Value::U128(value) => whole(*value),
+        Value::F32(value) => Term::Double((*value).into()),
+        Value::F64(value) => Term::Double(*value),
+        Value::Char(value) => Term::Text(value.to_string().into()),
+        Value::Str(value) => Term::Text(value.into()),
+        Value::Bytes(value) => Term::Bytes(value),
+        Value::Label { name: Some(name), .. } => Term::Text((&**name).into()),
+        Value::Label { value, name: None } => Term::Int(*value),
+        Value::List(values) => Term::List(values),
+        Value::Struct(fields) => Term::Struct(fields),
+        _ => Term::None,
+    }
+}
+
+/// Returns a number, or its text if it is too large for one.
+fn whole<'a>(value: impl TryInto<i64> + ToString + Copy) -> Term<'a> {
+    value.try_into().map_or_else(|_| Term::Text(value.to_string().into()), Term::Int)
+}
 
 pub(super) fn any(value: &Value) -> AnyValue {
-    let whole = |text: String, int: Option<i64>| int.map_or(Any::StringValue(text), Any::IntValue);
-    let value = match value {
-        Value::Bool(value) => Any::BoolValue(*value),
-        Value::I64(value) => Any::IntValue(*value),
-        Value::U64(value) => whole(value.to_string(), i64::try_from(*value).ok()),
-        Value::I128(value) => whole(value.to_string(), i64::try_from(*value).ok()),
-        Value::U128(value) => whole(value.to_string(), i64::try_from(*value).ok()),
-        Value::F32(value) => Any::DoubleValue((*value).into()),
-        Value::F64(value) => Any::DoubleValue(*value),
-        Value::Char(value) => Any::StringValue(value.to_string()),
-        Value::Str(value) => Any::StringValue(value.clone()),
-        Value::Bytes(value) => Any::BytesValue(value.clone()),
-        Value::Label { name: Some(name), .. } => Any::StringValue(name.to_string()),
-        Value::Label { value, name: None } => Any::IntValue(*value),
-        Value::List(values) => {
-            Any::ArrayValue(ArrayValue { values: values.iter().map(any).collect() })
+    let value = match term(value) {
+        Term::None => None,
+        Term::Bool(value) => Some(Any::BoolValue(value)),
+        Term::Int(value) => Some(Any::IntValue(value)),
+        Term::Double(value) => Some(Any::DoubleValue(value)),
+        Term::Text(text) => Some(Any::StringValue(text.into_owned())),
+        Term::Bytes(bytes) => Some(Any::BytesValue(bytes.to_vec())),
+        Term::List(values) => {
+            Some(Any::ArrayValue(ArrayValue { values: values.iter().map(any).collect() }))
         }
-        Value::Struct(fields) => Any::KvlistValue(KeyValueList {
+        Term::Struct(fields) => Some(Any::KvlistValue(KeyValueList {
             values: fields.iter().map(|(name, value)| pair(name, any(value))).collect(),
-        }),
-        _ => return AnyValue { value: None },
+        })),
     };
-    AnyValue { value: Some(value) }
+    AnyValue { value }
 }
 
 pub(super) fn pair(name: &str, value: AnyValue) -> KeyValue {
@@ -66,7 +94,7 @@ pub(super) fn replace(to: &mut Vec<KeyValue>, from: Vec<KeyValue>) {
     }
 }
 
-fn count(truncated: u64) -> u32 {
+pub(super) fn count(truncated: u64) -> u32 {
     u32::try_from(truncated).unwrap_or(u32::MAX)
 }
 
@@ -86,44 +114,6 @@ pub(super) fn scope(name: &str) -> Option<InstrumentationScope> {
     // No scope means an unknown one.
     let known = !name.is_empty();
     known.then(|| InstrumentationScope { name: name.to_owned(), ..Default::default() })
-}
-
-fn bare(common: &Common<'_>, now: u64) -> LogRecord {
-    LogRecord {
-        time_unix_nano: common.time.unwrap_or_default(), // 0: unknown
-        observed_time_unix_nano: now,
-        attributes: attributes(&common.attributes),
-        dropped_attributes_count: count(common.truncated),
-        ..LogRecord::default()
-    }
-}
-
-pub(super) fn log(log: &Log<'_>, now: u64) -> LogRecord {
-    LogRecord {
-        observed_time_unix_nano: log.observed.unwrap_or(now),
-        severity_number: log.severity_number.unwrap_or_default().into(),
-        severity_text: log.severity_text.to_owned(),
-        body: log.body.map(any),
-        trace_id: log.trace_id.map(Vec::from).unwrap_or_default(),
-        span_id: log.span_id.map(Vec::from).unwrap_or_default(),
-        event_name: log.event_name.to_owned(),
-        ..bare(&log.common, now)
-    }
-}
-
-pub(super) fn plain(plain: &Plain<'_>, now: u64) -> LogRecord {
-    let mut record = bare(&plain.common, now);
-    record.event_name = plain.name.to_owned();
-    record.body = match plain.body {
-        PlainBody::None => None,
-        PlainBody::Text(body) => Some(text(body)),
-        PlainBody::Bytes(bytes) => Some(AnyValue { value: Some(Any::BytesValue(bytes.to_vec())) }),
-        PlainBody::Value(value) => Some(any(value)),
-    };
-    let mut more = vec![pair("perfring.type", int(plain.kind.into()))];
-    more.extend(plain.fault.as_ref().map(|fault| pair("perfring.fault", text(fault.clone()))));
-    record.attributes.extend(more);
-    record
 }
 
 /// Returns a span with the fields of its start.

@@ -6,7 +6,7 @@ use perfring_consumer::Location;
 use perfring_context::ProcessContext;
 use perfring_telemetry::names;
 use perfring_types::read::Value;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// The limit of processes that are remembered per ring: the most recently reported ones.
@@ -37,7 +37,7 @@ impl Reported {
 /// Each is in one `Arc` for as long as it does not change, so equal addresses mean equal resources.
 #[derive(Debug, Default)]
 pub struct Resources {
-    rings: HashMap<u32, Ring>,
+    rings: BTreeMap<u32, Ring>,
 }
 
 #[derive(Debug, Default)]
