@@ -113,8 +113,7 @@ fn all_outputs_of_files_rotate_and_keep_no_more_than_they_may() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
         let most = 200_000;
-        let rows = if kind == "parquet" { "rows = 50" } else { "" };
-        let options = format!("max_bytes = 20_000\nkeep_bytes = {most}\n{rows}");
+        let options = format!("max_bytes = 20_000\nkeep_bytes = {most}");
         let mut output = open(kind, &path, &options);
         let mut whole = 0;
         for part in 0..60u64 {
@@ -133,6 +132,24 @@ fn all_outputs_of_files_rotate_and_keep_no_more_than_they_may() {
         assert!(whole <= most + 100_000, "{kind}: {whole}");
         assert_eq!(figures.delivered, 6000, "{kind}");
     }
+}
+
+#[test]
+#[cfg(feature = "parquet")]
+fn rows_of_parquet_that_wait_in_memory_count_for_the_size_of_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run");
+    let most = 200_000;
+    let mut output = open("parquet", &path, &format!("max_bytes = {most}"));
+    offer_all(&mut *output, &origin(), 0..20_000);
+    output.close(Instant::now()).unwrap();
+    assert_eq!(output.figures().delivered, 20_000);
+    let sizes: Vec<u64> = entries(dir.path(), "run").iter().map(|path| size(path)).collect();
+    println!("at most {most}: {sizes:?}");
+    let [first, others @ .., _last] = sizes.as_slice() else { panic!("{sizes:?}") };
+    // The first rows count as they are in memory; the others as those became in the file.
+    assert!(*first < most / 2 && others.len() > 2, "{sizes:?}");
+    assert!(others.iter().all(|size| (most / 2..most * 6 / 5).contains(size)), "{sizes:?}");
 }
 
 #[test]

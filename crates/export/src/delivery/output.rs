@@ -107,6 +107,12 @@ pub trait Output {
     /// Returns its counters and state.
     fn figures(&self) -> Figures;
 
+    /// Returns the approximate bytes in memory of what it took and has not written to its file yet.
+    /// 0 if it writes what it takes at once, or to no file.
+    fn unwritten(&self) -> u64 {
+        0
+    }
+
     /// Returns where the program shows figures of its own, if this output shows figures.
     fn own(&self) -> Option<Box<dyn Own>> {
         None

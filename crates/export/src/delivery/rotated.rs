@@ -33,6 +33,8 @@ pub(crate) struct Rotated {
     before: Figures,
     /// Bytes of the finished files that are kept.
     kept: u64,
+    /// How many bytes of the last finished file came of each that was not written before its end.
+    dense: f64,
     removed: Pruned,
     tries: Tries,
     trouble: Option<String>,
@@ -63,6 +65,7 @@ impl Rotated {
             since: None,
             before: Figures::default(),
             kept: 0,
+            dense: 1.0,
             removed: Pruned::default(),
             tries: Tries::default(),
             trouble: None,
@@ -91,14 +94,19 @@ impl Rotated {
     /// Finishes the current file if it is due.
     fn turn(&mut self) -> Result<(), OutputError> {
         let Some(output) = &mut self.output else { return Ok(()) };
-        let bytes = output.figures().bytes;
+        let (written, unwritten) = (output.figures().bytes, output.unwritten() as f64);
+        let bytes = written + (unwritten * self.dense) as u64;
         if self.rotation.is_due(bytes, self.since, (self.clock)()) && self.tries.is_due() {
             // It says itself why not.
             if output.close(Instant::now()).is_err() {
                 self.tries.failed();
                 return output.flush(); // unless it cannot continue at all
             }
-            self.before = sum(&self.before, output.figures());
+            let figures = output.figures();
+            if unwritten > 0.0 {
+                self.dense = (figures.bytes.saturating_sub(written) as f64 / unwritten).min(1.0);
+            }
+            self.before = sum(&self.before, figures);
             self.output = None;
             return Ok(());
         }

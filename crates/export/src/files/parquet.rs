@@ -466,6 +466,10 @@ impl Output for Parquet {
         Ok(())
     }
 
+    fn unwritten(&self) -> u64 {
+        self.waiting as u64
+    }
+
     fn figures(&self) -> Figures {
         let mut figures = self.figures.clone();
         let open = self.slots.iter().filter_map(|slot| slot.table.as_ref()).map(Table::written_to);
