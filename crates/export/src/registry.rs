@@ -26,6 +26,8 @@ pub struct Kind {
     pub first: Option<&'static str>,
     /// What that option names.
     pub place: Place,
+    /// How it is told whether it may replace what is there.
+    pub replaces: Replaces,
     /// What it is, in a line of help.
     pub about: &'static str,
     /// How to open what it wrote, where `{}` stands for the path.
@@ -49,8 +51,21 @@ pub enum Place {
     Stream,
     /// A file.
     File,
+    /// A file, or a pipe that its writer is given.
+    FileOrPipe,
     /// A directory of its own.
     Directory,
+}
+
+/// How an output is told whether it may replace what is where it writes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replaces {
+    /// Not at all: it appends to a file, or writes to none.
+    Never,
+    /// By the option `overwrite`: `true` or `false`.
+    Overwrite,
+    /// By the option `existing`: `replace` or `refuse`.
+    Existing,
 }
 
 /// Opens an output of this name, any number of times.
@@ -83,8 +98,8 @@ const FINISHED: &str = "records leave their rings once the file that has them is
 /// Makes the list of kinds and the function that opens them of one list.
 macro_rules! kinds {
     ($(
-        $name:literal $(with $feature:literal)?, $first:expr, $place:ident, $about:literal,
-        $reader:expr, $delivered:expr, $make:ident($open:expr);
+        $name:literal $(with $feature:literal)?, $first:expr, $place:ident, $replaces:ident,
+        $about:literal, $reader:expr, $delivered:expr, $make:ident($open:expr);
     )*) => {
         /// All kinds, also those that this build does not have.
         pub const KINDS: &[Kind] = &[$(Kind {
@@ -92,6 +107,7 @@ macro_rules! kinds {
             is_here: true $(&& cfg!(feature = $feature))?,
             first: $first,
             place: Place::$place,
+            replaces: Replaces::$replaces,
             about: $about,
             reader: $reader,
             delivered: $delivered,
@@ -130,33 +146,33 @@ macro_rules! kinds {
 }
 
 kinds! {
-    "json", Some("path"), Stream, "JSON lines: an object for each record and each loss",
+    "json", Some("path"), Stream, Never, "JSON lines: an object for each record and each loss",
         Some("each line of {} is an object: `jq . {}`"), DELIVERED, single(JsonLines::open);
-    "perfetto", Some("path"), File, "A trace for https://ui.perfetto.dev",
+    "perfetto", Some("path"), File, Overwrite, "A trace for https://ui.perfetto.dev",
         Some("open {} in https://ui.perfetto.dev"), DELIVERED, series(Perfetto::open);
-    "ctf", Some("path"), Directory,
+    "ctf", Some("path"), Directory, Overwrite,
         "A CTF 1.8 trace for babeltrace2 and Trace Compass: a directory",
         Some("read it with `babeltrace2 {}`"), DELIVERED, series(Ctf::open);
-    "parquet" with "parquet", Some("path"), Directory,
+    "parquet" with "parquet", Some("path"), Directory, Overwrite,
         "Tables for pyarrow, DuckDB and others, one for each type: a directory",
         Some("read it with Python: `pyarrow.parquet.read_table(\"{}/TYPE.parquet\")`"),
         FINISHED, series(crate::files::parquet::Parquet::open);
-    "perf-data", Some("path"), File, "A file for `perf script` and related tools",
+    "perf-data", Some("path"), File, Overwrite, "A file for `perf script` and related tools",
         Some("read it with `perf script -i {}`"), FINISHED, series(PerfData::open);
-    "otlp" with "otlp", Some("endpoint"), Address,
+    "otlp" with "otlp", Some("endpoint"), Address, Never,
         "OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address, or unix:// \
          and the path of its socket",
         None, DELIVERED, single(crate::engines::otlp::Otlp::open);
-    "nats" with "nats", Some("servers"), Addresses,
+    "nats" with "nats", Some("servers"), Addresses, Never,
         "NATS JetStream. OUT is a server's address",
         None, DELIVERED, single(crate::engines::nats::Nats::open);
-    "recording", Some("path"), File,
+    "recording", Some("path"), FileOrPipe, Existing,
         "A recording: a selection of another one, or what rings hold",
         Some("read it with `perfring export {} --to json`"), DELIVERED, series(Recording::open);
-    "prometheus" with "prometheus", Some("listen"), Listens,
+    "prometheus" with "prometheus", Some("listen"), Listens, Never,
         "Metrics that Prometheus asks for",
         None, DELIVERED, single(crate::engines::prometheus::Prometheus::open);
-    "null", None, Nothing, "Nowhere: for measuring", None, DELIVERED,
+    "null", None, Nothing, Never, "Nowhere: for measuring", None, DELIVERED,
         single(|_, _: &Nothing| Ok(Null::default()));
 }
 
@@ -175,6 +191,31 @@ impl Kind {
     /// Returns the kinds that this build has.
     pub fn here() -> impl Iterator<Item = &'static Kind> {
         KINDS.iter().filter(|kind| kind.is_here)
+    }
+
+    /// Returns whether it can be written into a pipe.
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        matches!(self.place, Place::Stream | Place::FileOrPipe)
+    }
+
+    /// Returns what a flag that names it looks like.
+    ///
+    /// ```
+    /// use perfring_export::registry::Kind;
+    /// assert_eq!(Kind::of("ctf").unwrap().flag(), "ctf:DIR");
+    /// ```
+    #[must_use]
+    pub fn flag(&self) -> String {
+        let name = self.name;
+        match self.place {
+            Place::Nothing => name.to_owned(),
+            Place::Listens => format!("{name}:ADDRESS"),
+            Place::Address | Place::Addresses => format!("{name}:URL"),
+            Place::Stream => format!("{name}:FILE (or {name}:-)"),
+            Place::File | Place::FileOrPipe => format!("{name}:FILE"),
+            Place::Directory => format!("{name}:DIR"),
+        }
     }
 
     /// Says that this build does not have it, and where it is.

@@ -756,7 +756,10 @@ fn wrong_usage_has_a_message_and_the_example_is_right() {
     fs::write(&example, all).unwrap();
     let done = check();
     assert_eq!(done.code(), 0, "{}", done.err());
+    let help = run(&["sidecar", "--help"], b"").out();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for kind in perfring_export::registry::KINDS {
         assert!(done.err().contains(&format!("({})", kind.name)), "{}: {}", kind.name, done.err());
+        assert!(help.contains(&kind.flag()), "{}: {help}", kind.name);
     }
 }

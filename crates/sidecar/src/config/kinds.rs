@@ -155,7 +155,7 @@ impl OutputConfig {
         let place = of.first.and_then(|key| table.text(key)).map(PathBuf::from);
         let file = match of.place {
             Place::Stream => Some(place.unwrap_or_else(|| "-".into())),
-            Place::File | Place::Directory => place,
+            Place::File | Place::FileOrPipe | Place::Directory => place,
             _ => None,
         };
         let open = registry::opener(&kind, table).ok_or(missing)??;

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use perfring_export::Output;
 use perfring_export::recording::Recording;
-use perfring_export::registry::{self, KINDS, Kind, Place, ReadOptions};
+use perfring_export::registry::{self, KINDS, Kind, Place, ReadOptions, Replaces};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fs;
@@ -32,11 +32,6 @@ pub(super) fn option(text: &str) -> Result<(String, Value), String> {
 }
 
 impl Format {
-    /// Returns whether it can be written into a pipe.
-    fn is_stream(self) -> bool {
-        self.0.place == Place::Stream || self.0.name == "recording"
-    }
-
     fn is_dir(self) -> bool {
         self.0.place == Place::Directory
     }
@@ -62,12 +57,12 @@ impl Asked {
     fn file(&mut self, path: Option<&Path>, force: bool) -> Result<bool, Failure> {
         let (format, name) = (self.format, self.format.0.name);
         let path = match path {
-            None if format.is_stream() => Path::new("-"),
+            None if format.0.is_stream() => Path::new("-"),
             None => return Err(Failure::Usage(format!("--to {name} needs a file: add -o OUT"))),
             Some(path) => path,
         };
         let to_stdout = path.as_os_str() == "-";
-        if to_stdout && !format.is_stream() {
+        if to_stdout && !format.0.is_stream() {
             let why = "cannot be written to a pipe: name a file with -o OUT";
             return Err(Failure::Usage(format!("the format {name} {why}")));
         }
@@ -78,10 +73,10 @@ impl Asked {
             make_room(format, path, force)?;
         }
         self.set("path", text);
-        match name {
-            "json" => {}
-            "recording" => self.set("existing", if force { "replace" } else { "refuse" }),
-            _ => self.set("overwrite", force),
+        match format.0.replaces {
+            Replaces::Never => {}
+            Replaces::Overwrite => self.set("overwrite", force),
+            Replaces::Existing => self.set("existing", if force { "replace" } else { "refuse" }),
         }
         Ok(to_stdout)
     }
@@ -118,7 +113,7 @@ pub(super) fn open(
     match kind.place {
         Place::Address => address.into_iter().for_each(|(at, key)| asked.set(key, at)),
         Place::Addresses => address.into_iter().for_each(|(at, key)| asked.set(key, vec![at])),
-        _ if asked.file(path, force)? && kind.name == "recording" => {
+        _ if asked.file(path, force)? && kind.place == Place::FileOrPipe => {
             if io::stdout().is_terminal() {
                 let why = "a recording is binary: write it into a file with -o OUT, or a pipe";
                 return Err(Failure::Usage(why.to_owned()));
@@ -155,8 +150,8 @@ fn make_room(format: Format, path: &Path, force: bool) -> Result<(), Failure> {
     if !force {
         return refused("already exists: choose another name, or add --force");
     }
-    // The other formats replace the file; JSON lines would be appended to it.
-    if format.0.name == "json" {
+    // The other formats replace the file.
+    if format.0.replaces == Replaces::Never {
         fs::remove_file(path)
             .map_err(|error| Failure::General(format!("{shown} cannot be removed: {error}")))?;
     }

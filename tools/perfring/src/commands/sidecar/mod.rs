@@ -6,6 +6,7 @@ use crate::args;
 use crate::failure::{Failure, note};
 use crate::verbosity::{has_details, has_summaries};
 use ask::Ask;
+use perfring_export::registry::{KINDS, Kind};
 use perfring_sidecar::config::{Control, Input, InputSource, Mode, Trusted};
 use perfring_sidecar::{
     Config, ConfigError, End, Level, Log, LogFormat, Message, Sidecar, Signals, SnapshotRule,
@@ -46,10 +47,7 @@ pub(crate) struct Args {
     /// The configuration file, in TOML; flags are added to it
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// An output for the records: KIND or KIND:WHAT, as json:-, json:FILE, otlp:URL (or
-    /// otlp:unix:///SOCKET), nats:URL, prometheus:ADDRESS, recording:FILE, perfetto:FILE,
-    /// ctf:DIR, perf-data:FILE, parquet:DIR, null
-    #[arg(long = "output", short, value_name = "KIND[:WHAT]")]
+    #[arg(long = "output", short, value_name = "KIND[:WHAT]", help = kinds())]
     outputs: Vec<String>,
     /// Consume nothing: observe all rings, as any number of other processes may
     #[arg(long)]
@@ -90,6 +88,12 @@ pub(crate) struct Args {
     /// Print what would be done, and do nothing
     #[arg(long)]
     check: bool,
+}
+
+/// Returns the help of `--output`.
+fn kinds() -> String {
+    let kinds: Vec<String> = KINDS.iter().map(Kind::flag).collect();
+    format!("An output for the records: KIND or KIND:WHAT, as {}", kinds.join(", "))
 }
 
 impl Args {
