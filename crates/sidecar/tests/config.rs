@@ -88,6 +88,14 @@ fn invalid_configurations_are_refused_with_their_line() {
         ("[[output]]\ntype = \"null\"\npath = \"x\"", 3, "unknown field `path`"),
         #[cfg(feature = "otlp")]
         ("[[output]]\ntype = \"otlp\"\nbatch_items = 1\npath = \"x\"", 4, "unknown field `path`"),
+        #[cfg(feature = "otlp")]
+        ("[[output]]\ntype = \"otlp\"\nkey = true\nbatch_items = \"many\"", 4, "invalid type"),
+        #[cfg(feature = "otlp")]
+        (
+            "[[output]]\ntype = \"otlp\"\ntimeout = \"1s\"\nspan_wait = 7\nkey = true",
+            4,
+            "with a unit",
+        ),
         ("[[output]]\ntype = \"null\"\nwhere = [\"x\"]", 1, "is not a condition"),
         ("[[output]]\ntype = \"null\"\nmin_severity = \"bad\"", 3, "a severity is"),
         ("[[output]]\ntype = \"null\"\ndelivery = \"maybe\"", 3, "unknown variant `maybe`"),

@@ -170,18 +170,41 @@ fn read<T: DeserializeOwned>(
     span: std::ops::Range<usize>,
     table: DeTable<'_>,
 ) -> Result<T, ConfigError> {
-    let start = span.start;
-    // Options that contain others do not say where a key is that they do not know.
+    // Options that contain others do not say where a key or a value is that they do not take.
     let keys: Vec<(String, usize)> =
         table.keys().map(|key| (format!("`{}`", key.get_ref()), key.span().start)).collect();
-    let value = Spanned::new(span, DeValue::Table(table));
-    T::deserialize(ValueDeserializer::from(value)).map_err(|error| {
+    let all = Spanned::new(span, table);
+    parse(&all).map_err(|error| {
         let unknown = error.message().strip_prefix("unknown field ");
         let key = unknown.and_then(|rest| keys.iter().find(|(key, _)| rest.starts_with(key)));
+        if let Some((key, at)) = key {
+            return source.error(Some(*at), &renamed(key, error.message()));
+        }
+        let start = all.span().start;
+        let nowhere = error.span().is_none_or(|span| span.start == start);
+        let key = nowhere.then(|| wrong_key::<T>(&all, error.message())).flatten();
         match key {
-            Some((key, at)) => source.error(Some(*at), &renamed(key, error.message())),
+            Some(at) => source.error(Some(at), error.message()),
             None => source.toml(&error, Some(start)),
         }
+    })
+}
+
+fn parse<T: DeserializeOwned>(table: &Spanned<DeTable<'_>>) -> Result<T, toml::de::Error> {
+    let value = Spanned::new(table.span(), DeValue::Table(table.get_ref().clone()));
+    T::deserialize(ValueDeserializer::from(value))
+}
+
+/// Returns where the key is without which there is not this error.
+fn wrong_key<T: DeserializeOwned>(all: &Spanned<DeTable<'_>>, message: &str) -> Option<usize> {
+    all.get_ref().keys().find_map(|key| {
+        let mut others = all.clone();
+        others.get_mut().remove(&**key.get_ref());
+        let is_it = match parse::<T>(&others) {
+            Ok(_) => true,
+            Err(other) => other.message() != message && !other.message().starts_with("missing"),
+        };
+        is_it.then(|| key.span().start)
     })
 }
 
