@@ -2,6 +2,8 @@
 
 use super::series::Pruned;
 use crate::model::event::Event;
+#[cfg(feature = "otlp")]
+use crate::model::event::sum_of;
 use std::time::Instant;
 use thiserror::Error;
 
@@ -65,10 +67,7 @@ impl Figures {
     /// Counts records that were refused for good.
     pub(crate) fn refuse(&mut self, cause: &'static str, records: u64) {
         self.refused += records;
-        match self.refused_by.iter_mut().find(|(known, _)| *known == cause) {
-            Some((_, count)) => *count += records,
-            None => self.refused_by.push((cause, records)),
-        }
+        *sum_of(&mut self.refused_by, cause) += records;
     }
 }
 

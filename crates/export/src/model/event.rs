@@ -215,6 +215,23 @@ impl Event<'_> {
     }
 }
 
+/// Returns the sum for a key, which is a new one at its first occurrence: for sums by cause.
+///
+/// ```
+/// let mut lost = vec![("full", 3)];
+/// *perfring_export::sum_of(&mut lost, "lapped") += 2;
+/// *perfring_export::sum_of(&mut lost, "full") += 1;
+/// assert_eq!(lost, [("full", 4), ("lapped", 2)]);
+/// ```
+pub fn sum_of<K: PartialEq, V: Default>(sums: &mut Vec<(K, V)>, key: K) -> &mut V {
+    let at = sums.iter().position(|(known, _)| *known == key);
+    let at = at.unwrap_or_else(|| {
+        sums.push((key, V::default()));
+        sums.len() - 1
+    });
+    &mut sums[at].1
+}
+
 /// Counts of records, and of losses by cause.
 ///
 /// ```

@@ -7,7 +7,7 @@ use perfring_consumer::{
     Acknowledge, AttachError, Cause, Consumer, ConsumerOptions, Count, Location, Lost, Observer,
     ObserverOptions, Policy, Saved, Start,
 };
-use perfring_export::{Origin, Shapes};
+use perfring_export::{Origin, Shapes, sum_of};
 use perfring_set::{Source, is_priority};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -314,14 +314,8 @@ impl Ring {
 
 impl RingFigures {
     pub(crate) fn lost(&mut self, lost: &Lost) {
-        let at = self.lost.iter().position(|(cause, _)| *cause == lost.cause);
-        let at = at.unwrap_or_else(|| {
-            self.lost.push((lost.cause, Count::default()));
-            self.lost.len() - 1
-        });
-        if let Some((_, count)) = self.lost.get_mut(at) {
-            count.records = count.records.saturating_add(lost.records);
-            count.bytes = count.bytes.saturating_add(lost.bytes);
-        }
+        let count = sum_of(&mut self.lost, lost.cause);
+        count.records = count.records.saturating_add(lost.records);
+        count.bytes = count.bytes.saturating_add(lost.bytes);
     }
 }

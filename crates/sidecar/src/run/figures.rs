@@ -7,6 +7,7 @@
 use super::status::resident;
 use crate::config::OutputConfig;
 use crate::engine::{Engine, OutputStatus, RingStatus};
+use perfring_export::sum_of;
 use std::time::Duration;
 
 /// More rings than these are added up.
@@ -128,10 +129,8 @@ fn of_all_rings(engine: &Engine, gather: &mut Gather<'_>) {
         late = late.saturating_add(ring.figures.late);
         lag = lag.saturating_add(ring.lag);
         for (cause, count) in &ring.figures.lost {
-            match lost.iter_mut().find(|(known, _)| *known == cause.name()) {
-                Some((_, sum)) => *sum = sum.saturating_add(count.records),
-                None => lost.push((cause.name(), count.records)),
-            }
+            let sum = sum_of(&mut lost, cause.name());
+            *sum = sum.saturating_add(count.records);
         }
     }
     gather.counter(RECORDS, records, &[]);
