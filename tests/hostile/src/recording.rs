@@ -1,7 +1,9 @@
-//! Recordings: files of any bytes, and files with valid checksums and invalid frames.
+//! Recordings: files of any bytes, and files with valid checksums and invalid frames, which may be
+//! compressed, or claim to be.
 
+use perfring_consumer::Record;
 use perfring_export::recording::{Existing, Options, Reader, Recording};
-use perfring_export::{Event, What, json};
+use perfring_export::{Compression, Event, Origin, Output as _, Rec, What, json};
 use perfring_testkit::choices::{Choices, Input};
 use std::cell::RefCell;
 use std::io::Read;
@@ -11,20 +13,33 @@ use std::time::Instant;
 pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let how = input.u8();
-    let bytes = if how.is_multiple_of(4) { input.rest().to_vec() } else { built(&mut input) };
+    let bytes = match how.is_multiple_of(4) {
+        true => input.rest().to_vec(),
+        false => {
+            let built = built(&mut input, how & 64 != 0);
+            let records = read(&*built.plain);
+            if let Some(packed) = built.packed {
+                let of_packed = read(&*packed);
+                assert!(built.spoiled || of_packed == records, "{of_packed} of {records}");
+                packed
+            } else {
+                built.plain
+            }
+        }
+    };
     read(&*bytes);
     if how & 128 != 0 {
         append(&bytes);
     }
 }
 
-/// Reads to the end or to an error; nothing comes after that.
-fn read(bytes: impl Read) {
+/// Reads to the end or to an error; nothing comes after that. Returns the number of records.
+fn read(bytes: impl Read) -> u64 {
     let mut reader = match Reader::new(bytes) {
         Ok(reader) => reader,
         Err(error) => {
             assert!(!error.to_string().is_empty());
-            return;
+            return 0;
         }
     };
     let (mut records, mut line) = (0, Vec::new());
@@ -41,6 +56,7 @@ fn read(bytes: impl Read) {
     }
     assert!(reader.totals().records >= records);
     let _ = (reader.position(), reader.machine());
+    records
 }
 
 fn see(event: &Event<'_>, records: &mut u64, line: &mut Vec<u8>) {
@@ -54,12 +70,24 @@ fn see(event: &Event<'_>, records: &mut u64, line: &mut Vec<u8>) {
     }
 }
 
-/// Returns valid blocks of possibly invalid frames.
-fn built(input: &mut Input<'_>) -> Vec<u8> {
-    let mut file = b"perfrec\n\x01\0\0\0\x01\0\0\0".to_vec();
+/// A recording of valid blocks with possibly invalid frames.
+struct Built {
+    plain: Vec<u8>,
+    /// The same, compressed.
+    packed: Option<Vec<u8>>,
+    /// Whether some compressed block is not what it claims to be.
+    spoiled: bool,
+}
+
+fn built(input: &mut Input<'_>, is_packed: bool) -> Built {
+    let head = |version: u8| [&b"perfrec\n"[..], &[version, 0, 0, 0], &[version, 0, 0, 0]].concat();
+    let (mut plain, mut packed, mut spoiled) = (head(1), is_packed.then(|| head(2)), false);
     let mut start = vec![1, 0, 0, 0, 56, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
     start.extend([0; 40]);
-    block(&mut file, 0, 0, 0, &start);
+    block(&mut plain, 0, 0, 0, &start);
+    if let Some(file) = &mut packed {
+        block(file, 0, 0, PACKED, &in_block(&start, &stored(&start)));
+    }
     let mut before = 0_u64;
     while !input.is_empty() {
         let mut frames = Vec::new();
@@ -79,14 +107,99 @@ fn built(input: &mut Input<'_>) -> Vec<u8> {
             frames.extend((8 + body.len() as u32).wrapping_add(change).to_le_bytes());
             frames.extend(body);
         }
-        block(&mut file, before, records, u32::from(how >> 3 & 1), &frames);
+        let last = u32::from(how >> 3 & 1);
+        block(&mut plain, before, records, last, &frames);
+        if let Some(file) = &mut packed {
+            let (content, is_true) = compressed(input, &frames);
+            spoiled |= !is_true;
+            block(file, before, records, last | PACKED, &content);
+        }
         before += u64::from(records);
         if how & 0xf0 == 0xf0 {
-            let len = usize::from(input.u16()) % (file.len() + 1);
-            file.truncate(file.len() - len);
+            let torn = usize::from(input.u16());
+            for file in [Some(&mut plain), packed.as_mut()].into_iter().flatten() {
+                file.truncate(file.len() - torn % (file.len() + 1));
+            }
+            spoiled = true; // they are torn in two places
         }
     }
-    file
+    Built { plain, packed, spoiled }
+}
+
+/// The flag of a compressed block.
+const PACKED: u32 = 2;
+
+/// Returns the content of a compressed block, and whether it is what it claims to be.
+fn compressed(input: &mut Input<'_>, frames: &[u8]) -> (Vec<u8>, bool) {
+    let mut zstd = stored(frames);
+    let how = input.u8();
+    let claims = [frames.len() as u32, 64, 4 << 20, (4 << 20) + 8, u32::MAX - 7];
+    let claimed = claims[usize::from(how >> 3) % claims.len()];
+    match how % 8 {
+        // Of another length than it claims.
+        3 => (in_block_of(input.u32(), 0, &zstd), false),
+        // Of another compressed length.
+        4 => (in_block_of(frames.len() as u32, input.u32(), &zstd), false),
+        // No frame of zstd.
+        5 => {
+            let at = input.of(zstd.len());
+            zstd[at] ^= input.u8();
+            zstd.truncate(zstd.len() - usize::from(input.u8()) % zstd.len());
+            (in_block(frames, &zstd), false)
+        }
+        // A bomb, of up to half a GiB.
+        6 => (in_block_of(claimed, 0, &bomb(usize::from(input.u16()) % 4096)), false),
+        // A frame of zstd that claims any size.
+        7 => {
+            let mut lie = [&ZSTD[..], &[0b1110_0000]].concat();
+            lie.extend(input.u64().to_le_bytes());
+            lie.extend(&zstd[6..]);
+            (in_block_of(claimed, 0, &lie), false)
+        }
+        _ => (in_block(frames, &zstd), true),
+    }
+}
+
+/// The first bytes of a frame of zstd.
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Returns a frame of zstd that has these bytes as they are.
+fn stored(bytes: &[u8]) -> Vec<u8> {
+    // A window of 4 MiB.
+    let mut frame = [&ZSTD[..], &[0, 12 << 3]].concat();
+    let mut parts = bytes.chunks(128 << 10).peekable();
+    while let Some(part) = parts.next() {
+        let last = u32::from(parts.peek().is_none());
+        frame.extend(&(last | (part.len() as u32) << 3).to_le_bytes()[..3]);
+        frame.extend(part);
+    }
+    frame
+}
+
+/// Returns a frame of zstd of so many blocks, each 128 KiB of one byte.
+fn bomb(blocks: usize) -> Vec<u8> {
+    let mut frame = [&ZSTD[..], &[0, 12 << 3]].concat();
+    for left in (0..=blocks).rev() {
+        let last = u32::from(left == 0);
+        frame.extend(&(last | 1 << 1 | (128 << 10) << 3).to_le_bytes()[..3]);
+        frame.push(0);
+    }
+    frame
+}
+
+/// Returns the content of a block with these frames, compressed.
+fn in_block(frames: &[u8], zstd: &[u8]) -> Vec<u8> {
+    in_block_of(frames.len() as u32, 0, zstd)
+}
+
+/// Returns the content of a block that claims to have so many bytes, and so many more than it has
+/// compressed.
+fn in_block_of(claimed: u32, more: u32, zstd: &[u8]) -> Vec<u8> {
+    let mut content = claimed.to_le_bytes().to_vec();
+    content.extend((zstd.len() as u32).wrapping_add(more).to_le_bytes());
+    content.extend(zstd);
+    content.resize(content.len().next_multiple_of(8), 0);
+    content
 }
 
 /// Returns the beginning of a ring's frame, with texts that fit.
@@ -116,6 +229,28 @@ fn block(file: &mut Vec<u8>, before: u64, records: u32, flags: u32, frames: &[u8
     file.extend(frames);
 }
 
+/// Returns a compressed recording of the program's own.
+pub(crate) fn recorded() -> Vec<u8> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("recording");
+    let compression = Compression::Zstd;
+    let options = Options { path: path.clone(), compression, ..Options::default() };
+    let mut recording = Recording::open("seed", &options).expect("it is new");
+    let origin = Origin { name: "ring".into(), timed: true, ..Origin::default() };
+    for seq in 0..40 {
+        let bytes = [&b"a line, "[..]; 8].concat();
+        let (pos, time) = (80 * seq, Some(1000 + seq));
+        let record = Record { pos, kind: 4096, bytes: &bytes, time, writer: None };
+        let event = Event { seq, origin: &origin, what: What::Record(Rec::new(record, &origin)) };
+        recording.take(&event).expect("there is room");
+        if seq % 20 == 19 {
+            recording.flush().expect("there is room");
+        }
+    }
+    recording.close(Instant::now()).expect("there is room");
+    std::fs::read(&path).expect("it was written")
+}
+
 /// Appends to the recording.
 fn append(bytes: &[u8]) {
     thread_local! {
@@ -131,8 +266,34 @@ fn append(bytes: &[u8]) {
         let options =
             Options { path: path.clone(), existing: Existing::Append, ..Options::default() };
         let Ok(mut recording) = Recording::open("fuzz", &options) else { return };
-        let _ = perfring_export::Output::close(&mut recording, Instant::now());
+        let _ = recording.close(Instant::now());
         drop(recording);
         read(std::fs::File::open(&*path).expect("it is there"));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_blocks_that_are_what_they_claim_are_read() {
+        assert_eq!(read(&*recorded()), 40);
+        let seeds = crate::seeds::of("recording");
+        let packed = seeds.iter().filter(|(name, _)| name.starts_with("packed-"));
+        let (mut whole, mut spoiled) = (0, 0);
+        for (name, seed) in packed {
+            let built = built(&mut Input::new(&seed[1..]), true);
+            let packed = built.packed.expect("it is asked for");
+            match built.spoiled {
+                false => {
+                    assert_eq!((read(&*built.plain), read(&*packed)), (1, 1), "{name}");
+                    whole += 1;
+                }
+                true => spoiled += 1,
+            }
+        }
+        println!("{whole} are whole, {spoiled} are spoiled");
+        assert!(whole > 8 && spoiled > 8, "{whole} {spoiled}");
+    }
 }

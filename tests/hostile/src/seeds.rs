@@ -94,6 +94,17 @@ pub fn of(target: &str) -> Vec<(String, Vec<u8>)> {
                     &[&[129, 2], &ring, &frame(7, 0, &[0; 4]), &frame(what, 8, &body)],
                 );
             }
+            // A ring, a record and how their block is compressed: truly, or with each lie and claim.
+            for how in 0..64_u8 {
+                let frame = |what: u8, body: &[u8]| {
+                    let len = (body.len() as u16).to_le_bytes();
+                    [&[what, 8], &len[..], body, &[1]].concat()
+                };
+                let frames = [frame(2, &[0; 64]), frame(7, &[0; 4]), frame(5, &[0; 64])].concat();
+                let lie: &[u8] = if (3..8).contains(&(how % 8)) { &[0xff; 8] } else { &[] };
+                add(&format!("packed-{how:02x}"), &[&[65 | how << 7, 2], &frames, &[how], lie]);
+            }
+            add("zstd", &[&[0], &crate::recording::recorded()]);
         }
         "export" | "engines" => {
             for which in 0..48_u8 {
