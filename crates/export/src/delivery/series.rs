@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 pub struct Rotation {
     /// Bytes after which a file is finished and another one begun; 0 for never. What completes an
     /// event is still written to it. What waits in memory, as Parquet's rows do, counts as so many
-    /// bytes as that became in the file before; in the first file as it is. Without it, `keep_bytes` finishes a file at an eighth of that.
+    /// bytes as that became in the file before; in the first file as it is. Without it,
+    /// `keep_bytes` finishes a file at an eighth of that.
     pub max_bytes: u64,
     /// How long after its first record a file is finished; 0 for never.
     #[serde(deserialize_with = "read_duration")]

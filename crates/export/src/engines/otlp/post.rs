@@ -73,14 +73,17 @@ impl<'a> Post<'a> {
     /// Sends a request, in parts if it is too large; `None` if that is to end.
     fn deliver(&mut self, message: Vec<u8>, items: u64) -> Option<Outcome> {
         self.pause.closing = false;
+        let lane = self.client.lane();
         let mut outcome = Outcome::default();
         let mut parts = vec![(message, items)];
         while let Some((part, items)) = parts.pop() {
-            let size = part.len();
-            let verdict = match size >= self.too_large && items > 1 {
-                true => Verdict::TooLarge { why: String::new() },
-                false => self.send(&part)?,
-            };
+            if part.len() >= self.too_large
+                && let Some((first, second)) = halves(lane, &part)
+            {
+                parts.extend([second, first]);
+                continue;
+            }
+            let verdict = self.send(&part)?;
             let (cause, refused, why) = match verdict {
                 Verdict::Taken { rejected: 0, why } => {
                     if !why.is_empty() {
@@ -91,8 +94,8 @@ impl<'a> Post<'a> {
                 Verdict::Taken { rejected, why } => (PARTIAL, rejected.min(items), why),
                 Verdict::Malformed { cause, why } => (cause, items, why),
                 Verdict::TooLarge { why } => {
-                    self.too_large = self.too_large.min(size);
-                    if let Some((first, second)) = halves(self.client.lane(), &part) {
+                    self.too_large = self.too_large.min(part.len());
+                    if let Some((first, second)) = halves(lane, &part) {
                         parts.extend([second, first]);
                         continue;
                     }
