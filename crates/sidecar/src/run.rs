@@ -184,6 +184,9 @@ impl Sidecar {
         say: &mut dyn FnMut(&Message<'_>),
     ) -> End {
         let say = &mut Say(say);
+        if let Some(address) = self.service.address() {
+            say.info(&format!("[health] is served at {address}"));
+        }
         let ended = self.work(signals, reload, say);
         self.service.ending();
         if let End::Signal(_) = ended {

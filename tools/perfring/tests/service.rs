@@ -108,6 +108,10 @@ fn readyz_says_which_output_does_not_deliver_until_it_does() {
     run.configure(&format!("{DEAD}{health}"));
     let live = run.start(&[]);
     until("it is ready", || run.get("/readyz", "") == (200, "ok\n".to_owned()));
+    // The port that it was given is in its messages, too.
+    let address = run.status()["health"].as_str().unwrap().to_owned();
+    let is_served = format!("[health] is served at {address}\"");
+    assert!(!address.ends_with(":0") && run.said().contains(&is_served), "{}", run.said());
     producer.publish(b"a record").unwrap();
     until("it is not ready", || run.get("/readyz", "").0 == 503);
     let (_, reasons) = run.get("/readyz", "");
@@ -139,10 +143,13 @@ fn readyz_says_which_output_does_not_deliver_until_it_does() {
 fn readyz_says_what_is_not_followed_and_healthz_that_the_loop_is_slow() {
     let run = Run::new();
     let (missing, later) = (run.path("missing"), run.path("later"));
-    run.configure(&format!(
-        "[[input]]\ndir = {missing:?}\n[[input]]\nring = {later:?}\n\
-         [health]\nlisten = \"127.0.0.1:0\"\nloop_within = \"0\"\n"
-    ));
+    let configure = |loop_within: &str| {
+        run.configure(&format!(
+            "[[input]]\ndir = {missing:?}\n[[input]]\nring = {later:?}\n\
+             [health]\nlisten = \"127.0.0.1:0\"\nloop_within = {loop_within:?}\n"
+        ));
+    };
+    configure("0");
     let live = run.start(&[]);
     // The limit is shorter than any round.
     until("it is too slow", || run.get("/healthz", "").0 == 503);
@@ -156,6 +163,11 @@ fn readyz_says_what_is_not_followed_and_healthz_that_the_loop_is_slow() {
     });
     fs::create_dir(&missing).unwrap();
     until("it is followed", || run.status()["ready"] == true);
+    configure("1h");
+    assert_eq!(run.ask("reload", &[]).code(), 0);
+    // At once, unlike what else is in this table.
+    assert_eq!(run.get("/healthz", ""), (200, "ok\n".to_owned()));
+    assert!(!run.said().contains("from the next start on"), "{}", run.said());
     live.signal(Signal::SIGTERM);
     assert_eq!(ended(live), 0, "{}", run.said());
 }

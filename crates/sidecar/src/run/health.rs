@@ -31,7 +31,8 @@ struct Shared {
     since: Instant,
     /// When the loop turned last, ms after `since`.
     turned: AtomicU64,
-    loop_within: Duration,
+    /// How long it may take to turn, ms.
+    loop_within: AtomicU64,
     token_file: Option<PathBuf>,
     state: Mutex<State>,
     gathered: Condvar,
@@ -70,7 +71,7 @@ impl Endpoint {
         let shared = Arc::new(Shared {
             since: Instant::now(),
             turned: AtomicU64::new(0),
-            loop_within: config.loop_within,
+            loop_within: AtomicU64::new(millis(config.loop_within)),
             token_file: config.token_file.clone(),
             state: Mutex::new(State { reasons: vec!["it is starting".into()], wanted: false }),
             gathered: Condvar::new(),
@@ -106,12 +107,21 @@ impl Endpoint {
         self.shared.gathered.notify_all();
     }
 
+    pub(super) fn set_loop_within(&self, within: Duration) {
+        // Relaxed: nothing else is published with it.
+        self.shared.loop_within.store(millis(within), Ordering::Relaxed);
+    }
+
     pub(super) fn set_reasons(&self, reasons: &[String]) {
         let mut state = self.shared.lock();
         if state.reasons != reasons {
             state.reasons = reasons.to_vec();
         }
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn tls(config: &Health, listener: TcpListener) -> Result<Listener, String> {
@@ -145,7 +155,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 impl Shared {
     fn now(&self) -> u64 {
-        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+        millis(self.since.elapsed())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -183,9 +193,9 @@ impl Shared {
     /// Returns how long the loop has not turned, if that is too long.
     fn stuck(&self) -> Option<String> {
         let turned = self.turned.load(Ordering::Relaxed);
-        let still = Duration::from_millis(self.now().saturating_sub(turned));
-        (still > self.loop_within)
-            .then(|| format!("the loop has not turned for {} s", still.as_secs()))
+        let still = self.now().saturating_sub(turned);
+        (still > self.loop_within.load(Ordering::Relaxed))
+            .then(|| format!("the loop has not turned for {} s", still / 1000))
     }
 }
 

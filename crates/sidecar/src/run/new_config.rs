@@ -3,8 +3,9 @@
 use super::Sidecar;
 use super::positions::Positions;
 use super::recorder::Recorder;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Health};
 use crate::log::Say;
+use std::time::Duration;
 
 impl Sidecar {
     /// Applies a new configuration; an invalid one is rejected as a whole.
@@ -57,13 +58,14 @@ impl Sidecar {
             say.warn("a new delay is used from the next start on");
         }
         let (new, old) = (&config.settings, &self.config.settings);
-        if new.health != old.health
+        if fixed(new.health.as_ref()) != fixed(old.health.as_ref())
             || new.control != old.control
             || new.log != old.log
             || new.own != old.own
         {
             say.warn(
-                "a new log, [own], [health] or [control] is used from the next start on, except for delivered_within",
+                "a new log, [own], [health] or [control] is used from the next start on, except for loop_within and \
+                 delivered_within",
             );
         }
         if config.settings.state != self.config.settings.state {
@@ -72,6 +74,7 @@ impl Sidecar {
                 Err(error) => say.warn(&format!("{error}; positions are saved where they were")),
             }
         }
+        self.service.set_limits(new);
         self.engine.set_snapshots(config.snapshots.clone());
         self.engine.set_record_rules(config.record_rules.clone());
         self.recorder = Recorder::default();
@@ -79,4 +82,10 @@ impl Sidecar {
         say.info("the configuration was reloaded");
         Ok(())
     }
+}
+
+/// Returns what of `[health]` stays as it is until the next start.
+fn fixed(health: Option<&Health>) -> Option<Health> {
+    let none = Duration::ZERO;
+    health.map(|health| Health { loop_within: none, delivered_within: none, ..health.clone() })
 }

@@ -83,6 +83,15 @@ impl Service {
         None
     }
 
+    /// Takes what a new configuration may change of the endpoint.
+    #[cfg_attr(not(feature = "health"), allow(unused_variables))]
+    pub(super) fn set_limits(&self, settings: &Settings) {
+        #[cfg(feature = "health")]
+        if let (Some(endpoint), Some(health)) = (&self.endpoint, &settings.health) {
+            endpoint.set_loop_within(health.loop_within);
+        }
+    }
+
     /// Notes that the rings which were there at the start are read.
     pub(super) fn followed(&mut self) {
         self.followed = true;
