@@ -308,7 +308,16 @@ where
 {
     let rotation: Rotation = options.part(&Rotation::KEYS)?;
     let options: T = options.read()?;
-    Ok(Rc::new(move |name| {
+    Ok(rotated(options, rotation, open))
+}
+
+/// Returns what opens an output of files, one after the other if they are rotated.
+fn rotated<T: FileOptions + 'static, O: Output + 'static>(
+    options: T,
+    rotation: Rotation,
+    open: impl Fn(&str, &T) -> Result<O, OutputError> + Clone + 'static,
+) -> Opener {
+    Rc::new(move |name| {
         let (path, first) = (options.path().to_owned(), options.first());
         if first != path {
             mend_all(&path);
@@ -321,7 +330,37 @@ where
             Ok(Box::new(open(&its, &options.at(path.to_owned()))?))
         };
         Ok(Box::new(Rotated::open(name, &rotation, &path, first, Box::new(next))?))
-    }))
+    })
+}
+
+/// Opens a recording that begins its next file as the rotation says, like the output `recording` of a
+/// configuration. Where the file exists, and is not to be replaced or continued, it begins with the next number.
+///
+/// ```
+/// use perfring_export::recording::{Options, Reader};
+/// use perfring_export::{Event, Origin, Rotation, What, registry};
+/// # use std::time::Instant;
+/// # let dir = tempfile::tempdir()?;
+/// let options = Options { path: dir.path().join("run.perfrec"), ..Options::default() };
+/// let rotation = Rotation { max_bytes: 1, ..Rotation::default() };
+/// let mut recording = registry::recordings("recording", &options, &rotation)?;
+/// for seq in [1, 2] {
+///     let event = Event { seq, origin: &Origin::default(), what: What::Began };
+///     recording.take(&event)?;
+///     recording.flush()?; // the first file is full
+/// }
+/// Reader::open(&dir.path().join("run.000002.perfrec"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`OutputError`], if the first file cannot be opened, or the rotation is none.
+pub fn recordings(
+    name: &str,
+    options: &recording::Options,
+    rotation: &Rotation,
+) -> Result<Box<dyn Output>, OutputError> {
+    rotated(options.clone(), rotation.clone(), Recording::open)(name)
 }
 
 /// Ends the traces of earlier processes where they are whole.

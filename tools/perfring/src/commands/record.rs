@@ -11,9 +11,11 @@ use crate::records::select::SelectArgs;
 use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
 use indicatif::HumanBytes;
-use perfring_consumer::{Location, MachineClock, Start};
+use perfring_consumer::{Cause, Location, MachineClock, Start};
 use perfring_export::recording::{Existing, Options, Recording};
-use perfring_export::{Compression, Output, Took, What};
+use perfring_export::{
+    Compression, Figures, Loss, LossCause, Output, Rotation, Took, Totals, What, registry,
+};
 use perfring_set::RingSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -42,6 +44,8 @@ pub(crate) struct Args {
     /// Compress it with zstd: read such a recording with any command of a build that has zstd
     #[arg(long)]
     compress: bool,
+    #[command(flatten)]
+    rotation: RotationArgs,
     /// End after this time, like 10s or 5m
     #[arg(long = "for", value_name = "TIME", value_parser = args::duration)]
     time: Option<Duration>,
@@ -64,6 +68,35 @@ pub(crate) struct Args {
     fail_on_loss: bool,
     #[command(flatten)]
     select: SelectArgs,
+}
+
+/// When the next file is begun.
+#[derive(Debug, clap::Args)]
+struct RotationArgs {
+    /// Finish the file at this size, and begin the next one: run.000002.perfrec and so on
+    #[arg(long, value_name = "BYTES", value_parser = args::size, conflicts_with = "force")]
+    max_bytes: Option<u64>,
+    /// Finish the file this long after its first record, and begin the next one
+    #[arg(long, value_name = "TIME", value_parser = args::interval, conflicts_with = "force")]
+    max_age: Option<Duration>,
+    /// Remove the oldest of more than N finished files
+    #[arg(long, value_name = "N", conflicts_with = "force")]
+    keep: Option<usize>,
+    /// Remove the oldest finished files before all of them together are larger. Without --max-bytes a
+    /// file is finished at an eighth of that
+    #[arg(long, value_name = "BYTES", value_parser = args::size, conflicts_with = "force")]
+    keep_bytes: Option<u64>,
+}
+
+impl RotationArgs {
+    fn rotation(&self) -> Rotation {
+        Rotation {
+            max_bytes: self.max_bytes.unwrap_or_default(),
+            max_age: self.max_age.unwrap_or_default(),
+            keep: self.keep.unwrap_or_default(),
+            keep_bytes: self.keep_bytes.unwrap_or_default(),
+        }
+    }
 }
 
 /// Events between two checks of the signals, and between two releases of a consumer.
@@ -102,6 +135,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         args,
         live,
         recording,
+        totals: Totals::default(),
         filter: Filter::new(&args.select, since),
         progress: Progress::spinner(),
         clock: MachineClock::find().map_err(Failure::general)?,
@@ -111,14 +145,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     recorder.end(ended)
 }
 
-fn open(args: &Args) -> Result<Recording, Failure> {
+fn open(args: &Args) -> Result<Box<dyn Output>, Failure> {
     let name = "the recording";
+    let rotation = args.rotation.rotation();
+    let is_one = rotation == Rotation::default();
     if args.output.as_os_str() == "-" {
-        if args.compress {
-            let why = "--compress is for files: name one with -o, or pipe it through zstd";
-            return Err(Failure::Usage(why.to_owned()));
-        }
-        return Recording::to(name, std::io::stdout()).map_err(Failure::from);
+        let files_only = match (args.compress, is_one) {
+            (true, _) => "--compress is for files: name one with -o, or pipe it through zstd",
+            (_, false) => "stdout is no file that another one can follow: name one with -o",
+            _ => return Ok(Box::new(Recording::to(name, std::io::stdout())?)),
+        };
+        return Err(Failure::Usage(files_only.to_owned()));
     }
     let existing = match (args.force, args.append) {
         (true, _) => Existing::Replace,
@@ -133,7 +170,12 @@ fn open(args: &Args) -> Result<Recording, Failure> {
     let compression = if args.compress { Compression::Zstd } else { Compression::None };
     let path = args.output.clone();
     let options = Options { path, existing, compression, ..Options::default() };
-    let recording = Recording::open(name, &options)?;
+    // What is no file is one, or is refused.
+    let recording: Box<dyn Output> = match is_one || args.output.exists() && !args.output.is_file()
+    {
+        true => Box::new(Recording::open(name, &options)?),
+        false => registry::recordings(name, &options, &rotation)?,
+    };
     if let Some(trouble) = recording.figures().trouble {
         note(&trouble);
     }
@@ -143,7 +185,8 @@ fn open(args: &Args) -> Result<Recording, Failure> {
 struct Recorder<'a> {
     args: &'a Args,
     live: Live,
-    recording: Recording,
+    recording: Box<dyn Output>,
+    totals: Totals,
     filter: Filter<'a>,
     progress: Progress,
     clock: MachineClock,
@@ -218,7 +261,7 @@ impl Recorder<'_> {
                 time = record.time;
             }
             match self.recording.take(&event)? {
-                Took::Yes => {}
+                Took::Yes => self.totals.add(&event),
                 Took::Busy => return Err(self.no_room()),
             }
             if until.is_some() && time > until {
@@ -238,11 +281,22 @@ impl Recorder<'_> {
         Failure::General(format!("{why}; recording has ended, and {intact}"))
     }
 
+    /// Returns the records that were recorded. What was too large is a loss in the recording.
+    fn totals(&self, figures: &Figures) -> Totals {
+        let mut totals = self.totals.clone();
+        let (records, cause) = (figures.refused, LossCause::Ring(Cause::TooLarge));
+        if records > 0 {
+            totals.records = totals.records.saturating_sub(records);
+            totals.lose(&Loss { pos: 0, records, bytes: 0, cause, time: None, wall: None });
+        }
+        totals
+    }
+
     fn show(&mut self) {
         if self.progress.is_due() {
             let rings = count(self.live.rings() as u64, "ring");
             let more = format!(", {rings}, {}", HumanBytes(self.recording.figures().bytes));
-            self.progress.show(self.recording.totals(), None, &more);
+            self.progress.show(&self.totals, None, &more);
         }
     }
 
@@ -259,13 +313,18 @@ impl Recorder<'_> {
             self.live.release();
         }
         let left_out = self.filter.end();
-        let totals = self.recording.totals();
+        let figures = self.recording.figures();
+        let totals = self.totals(&figures);
         let unreported = self.live.unreported();
         if asked && closed.is_ok() {
             let rings = count(u64::from(self.live.ids), "ring");
-            let file = HumanBytes(self.recording.figures().bytes);
+            let file = HumanBytes(figures.bytes);
             let mut said =
                 format!("recorded {totals}, of {rings} in {:.1} s: {file}", took.as_secs_f64());
+            if figures.removed.files > 0 {
+                let files = count(figures.removed.files, "file");
+                said += &format!("; the oldest {files} of that were removed");
+            }
             if left_out > 0 {
                 said += &format!("; {left_out} others were not selected");
             }
