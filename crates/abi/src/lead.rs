@@ -50,6 +50,8 @@ impl Lead {
 /// assert_eq!(writer.to_word(), 7 << 32 | 5);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+// Kept and copied as one word: a copy of two halves that were just stored would wait for both.
+#[repr(align(8))]
 pub struct Writer {
     /// Its process.
     pub pid: NonZeroU32,

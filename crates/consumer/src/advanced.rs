@@ -155,14 +155,42 @@ impl<'a> AdvancedConsumer<'a> {
     /// See [`ReadError`].
     #[inline]
     pub fn take(self) -> Result<Option<(Item<'a>, Front)>, ReadError> {
+        self.take_as(|record, next| Ok(Some((Item::Record(record), next))), |taken| taken)
+    }
+
+    /// Takes the next item as [`AdvancedConsumer::take`] does, and makes something of it: by `known` if it is a record that
+    /// is borrowed from the ring, as nearly all are, and otherwise by `other`. For loops with a type of their own, which
+    /// need not go through another one in memory.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Item};
+    /// # use perfring_producer::{Options, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # for n in 0..2 { producer.publish(&[n])?; }
+    /// let mut consumer = Consumer::attach(&path)?;
+    /// consumer.advanced().peek()?;
+    /// let mut sum = 0;
+    /// while consumer.advanced().take_as(
+    ///     |record, _| { sum += record.bytes.len(); true },
+    ///     |other| matches!(other, Ok(Some(_))),
+    /// ) {}
+    /// assert_eq!(sum, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline(always)]
+    pub fn take_as<T>(
+        self,
+        known: impl FnOnce(Record<'a>, Front) -> T,
+        other: impl FnOnce(Result<Option<(Item<'a>, Front)>, ReadError>) -> T,
+    ) -> T {
         match &mut self.consumer.cursor {
             Cursor::InPlace(window) => match window.take_known() {
-                Ok((frame, bytes, front)) => {
-                    Ok(Some((Item::Record(Record::new(&frame, bytes)), front)))
-                }
-                Err(window) => take_in_place(window),
+                Ok((frame, bytes, front)) => known(Record::new(&frame, bytes), front),
+                Err(window) => other(take_in_place(window)),
             },
-            copied => take_copied(copied),
+            copied => other(take_copied(copied)),
         }
     }
 

@@ -263,10 +263,12 @@ pub(crate) fn split(
     // Relaxed, like the header word.
     let nth = |nth: u64| ring.word(pos + 8 * nth).load(Ordering::Relaxed);
     let (time, writer) = match lead {
-        Lead::None => (None, None),
-        Lead::Time => (Some(nth(1)), None),
-        Lead::SampleId => (Some(nth(1)), Writer::from_word(nth(2))),
+        Lead::None => (None, 0),
+        Lead::Time => (Some(nth(1)), 0),
+        Lead::SampleId => (Some(nth(1)), nth(2)),
     };
+    // In any case of one word, to be stored as one: readers of its halves in memory would wait for both.
+    let writer = Writer::from_word(writer);
     let len = len.checked_sub(lead.len())?;
     Some(Frame { pos, kind: word.kind(), len, size: word.size(), time, writer, lead })
 }

@@ -101,10 +101,6 @@ pub trait Source: Send {
 /// The methods that both readers have.
 macro_rules! forward {
     ($reader:ident) => {
-        fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
-            Ok($reader::advanced(self).take()?)
-        }
-
         fn resume_point(&self) -> ResumePoint {
             $reader::resume_point(self)
         }
@@ -139,6 +135,11 @@ macro_rules! forward {
 impl Source for Consumer {
     forward!(Consumer);
 
+    fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
+        self.advanced()
+            .take_as(|record, next| Ok(Some((Item::Record(record), next))), |taken| Ok(taken?))
+    }
+
     fn peek(&mut self) -> Result<Front, SourceError> {
         self.advanced().hold();
         let front = self.advanced().peek()?;
@@ -166,6 +167,10 @@ impl Source for Consumer {
 
 impl Source for Observer {
     forward!(Observer);
+
+    fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
+        Ok(self.advanced().take()?)
+    }
 
     fn peek(&mut self) -> Result<Front, SourceError> {
         Ok(self.advanced().peek()?)

@@ -73,8 +73,10 @@ pub struct Shapes {
     missed: HashMap<u32, Missed>,
     /// The shared counter of all further types.
     others: Missed,
-    /// The position up to which the anchors are known.
+    /// The position up to which the anchors are known, and the end of the table.
     anchored: u64,
+    /// Whether the table had more then than was taken.
+    grows: bool,
 }
 
 impl Origin {
@@ -151,6 +153,7 @@ impl Shapes {
             missed: HashMap::new(),
             others: Missed::default(),
             anchored: 0,
+            grows: false,
         };
         shapes.learn(types);
         shapes
@@ -183,8 +186,9 @@ impl Shapes {
     #[inline]
     pub fn prepare(&mut self, record: &Record<'_>) {
         // The clock may be set between any two records, and its anchor is written before the second
-        // one: so the times of records before the head are known from what is read after it.
-        if record.pos >= self.anchored && record.time.is_some() {
+        // one; and a type is registered before its first record. So what records before the head need
+        // is known from what is read after it.
+        if record.pos >= self.anchored {
             self.anchor();
         }
         self.find_type(record.kind);
@@ -195,6 +199,7 @@ impl Shapes {
         let Some(source) = &self.source else { return };
         self.anchored = source.head();
         self.origin.anchors = source.anchors();
+        self.grows = source.has_more_types(&self.taken);
     }
 
     /// Returns the ring's head: the end of what is published. Returns 0 for a snapshot, which does
@@ -251,7 +256,7 @@ impl Shapes {
 
     #[inline]
     fn find_type(&mut self, kind: u32) {
-        if self.source.is_some() && !self.ended && !self.has(kind) {
+        if self.grows && !self.has(kind) {
             self.read_again(kind);
         }
     }
@@ -259,7 +264,7 @@ impl Shapes {
     #[cold]
     fn read_again(&mut self, kind: u32) {
         let Some(source) = &self.source else { return };
-        if !source.has_more_types(&self.taken) {
+        if self.ended || !source.has_more_types(&self.taken) {
             return;
         }
         // A type is searched for at once the first time.
@@ -302,6 +307,7 @@ impl Shapes {
             self.known = types.words().len();
         }
         self.taken = types;
+        self.grows = false;
     }
 }
 
@@ -318,6 +324,11 @@ mod tests {
         Schema { id: RecordType::new(id).unwrap(), ..Schema::new(name, Encoding::Utf8) }
     }
 
+    /// A record of this type that was published just now.
+    fn see(shapes: &mut Shapes, kind: u32) {
+        shapes.prepare(&Record { pos: u64::MAX, kind, bytes: b"", time: None, writer: None });
+    }
+
     #[test]
     fn a_type_that_comes_later_is_found_and_a_ring_that_took_the_name_is_known() {
         let dir = tempfile::tempdir().unwrap();
@@ -326,10 +337,10 @@ mod tests {
         let layout = *Observer::open(&path, Start::Oldest).unwrap().layout();
         let mut shapes = Shapes::open(&path, 0).unwrap();
         for id in 5000..5100 {
-            shapes.find_type(id);
+            see(&mut shapes, id);
             assert!(!shapes.has(id));
             producer.register(&schema("late", id)).unwrap();
-            shapes.find_type(id);
+            see(&mut shapes, id);
             assert!(shapes.has(id));
         }
         let other = dir.path().join("other");
@@ -349,7 +360,7 @@ mod tests {
         for id in 5000..5200 {
             producer.register(&schema("other", id)).unwrap();
             let before = shapes.origin().types.len();
-            shapes.find_type(4999);
+            see(&mut shapes, 4999);
             reads += u32::from(shapes.origin().types.len() > before);
         }
         assert_eq!(reads, 7, "at records 1, 3, 7 ... 127");
@@ -357,7 +368,7 @@ mod tests {
         for id in 0..MISSED_MAX as u32 + 200 {
             producer.register(&schema("other", 6000 + id)).unwrap();
             let before = shapes.origin().types.len();
-            shapes.find_type(100_000 + id);
+            see(&mut shapes, 100_000 + id);
             reads += u32::from(shapes.origin().types.len() > before);
         }
         assert_eq!(reads, 7 + (MISSED_MAX as u32 - 1) + 7);
@@ -366,7 +377,7 @@ mod tests {
         let file = File::options().write(true).open(&path).unwrap();
         for used in [64u64, u64::MAX, 64, u64::MAX] {
             file.write_all_at(&used.to_ne_bytes(), layout.types_offset()).unwrap();
-            (0..2 * PATIENCE_MAX).for_each(|_| shapes.find_type(4999));
+            (0..2 * PATIENCE_MAX).for_each(|_| see(&mut shapes, 4999));
         }
         assert_eq!(
             (shapes.origin().types.len(), shapes.origin().types.damage().len()),
@@ -383,14 +394,14 @@ mod tests {
         for id in 5000..5200 {
             producer.register(&schema("typed", id)).unwrap();
             for _ in 0..=id % 3 {
-                shapes.find_type(4999);
+                see(&mut shapes, 4999);
             }
-            shapes.find_type(id);
+            see(&mut shapes, id);
             assert!(shapes.has(id), "{id}");
         }
         // A type that is registered after all is found once its counter has run out.
         producer.register(&schema("late", 4999)).unwrap();
-        (0..PATIENCE_MAX).for_each(|_| shapes.find_type(4999));
+        (0..PATIENCE_MAX).for_each(|_| see(&mut shapes, 4999));
         assert!(shapes.has(4999) && shapes.missed.is_empty());
     }
 
@@ -409,7 +420,7 @@ mod tests {
         file.write_all_at(&used.to_ne_bytes(), layout.types_offset()).unwrap();
         let mut shapes = Shapes::open(&path, 0).unwrap();
         producer.register(&schema("good", 5001)).unwrap();
-        shapes.find_type(5001);
+        see(&mut shapes, 5001);
         assert!(shapes.has(5001));
         assert_eq!(shapes.origin().types.damage().len(), 1, "{:?}", shapes.origin().types.damage());
     }

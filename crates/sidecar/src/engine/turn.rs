@@ -182,7 +182,8 @@ impl Engine {
             ends.push((id, ring.read.saved(), end.saved()));
             ring.passed(end);
         }
-        let runs = self.runs.drain(..).collect();
+        let runs = self.runs.as_slice().into(); // one copy, which an iterator would make piece by piece
+        self.runs.clear();
         if !self.outlets.pass(&ends, runs) {
             self.moved.extend(ends.iter().map(|(id, ..)| *id)); // nobody holds them
         }
