@@ -8,12 +8,11 @@ mod letters;
 mod mapping;
 mod rows;
 mod samples;
-mod server;
 mod spans;
 
-use self::server::{Got, Reply, Server};
 use crate::feed::{Feed, Numbers, delivers, emit, reports, soon, until};
 use perfring_export::otlp::{Mapping, Options, Otlp};
+use perfring_testrig::otlp::{Got, Reply, Server};
 use std::time::Duration;
 
 /// Short waits, so that tests are fast.

@@ -1,17 +1,15 @@
 //! A NATS server for tests, and the contents of its stream.
 
+pub use crate::{LIMIT, until};
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{AckPolicy, pull};
-use async_nats::jetstream::stream;
+use async_nats::jetstream::{self, stream};
 use futures_util::StreamExt;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// Generous, as a machine may be busy. No test waits for it to pass.
-pub const LIMIT: Duration = Duration::from_secs(90);
+use std::time::Duration;
 
 /// Returns the server's program, if it is installed.
 fn program() -> Option<PathBuf> {
@@ -27,15 +25,6 @@ fn program() -> Option<PathBuf> {
     found
 }
 
-/// Waits for a condition.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < end, "timed out waiting for: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 /// A server with a port and a store of its own. Killed and removed when dropped.
 pub struct Server {
     program: PathBuf,
@@ -49,14 +38,17 @@ pub struct Stored {
     pub subject: String,
     pub headers: HeaderMap,
     pub payload: Vec<u8>,
+    /// When it was stored, ns since 1970.
+    pub at: i128,
 }
 
 impl Stored {
-    fn new(message: &async_nats::Message) -> Self {
+    fn new(message: &jetstream::Message) -> Self {
         Stored {
             subject: message.subject.to_string(),
             headers: message.headers.clone().unwrap_or_default(),
             payload: message.payload.to_vec(),
+            at: message.info().unwrap().published.unix_timestamp_nanos(),
         }
     }
 
@@ -102,6 +94,11 @@ impl Server {
 
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Returns its process, if it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
     }
 
     pub fn up(&mut self) {
@@ -157,7 +154,7 @@ impl Server {
     }
 
     /// Runs `ask` with a client of the server.
-    pub fn ask<T>(&self, ask: impl AsyncFnOnce(async_nats::jetstream::Context) -> T) -> T {
+    pub fn ask<T>(&self, ask: impl AsyncFnOnce(jetstream::Context) -> T) -> T {
         self.ask_as(async_nats::ConnectOptions::new(), ask)
     }
 
@@ -165,18 +162,32 @@ impl Server {
     pub fn ask_as<T>(
         &self,
         options: async_nats::ConnectOptions,
-        ask: impl AsyncFnOnce(async_nats::jetstream::Context) -> T,
+        ask: impl AsyncFnOnce(jetstream::Context) -> T,
     ) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let client = options.connect(self.url()).await.unwrap();
-            ask(async_nats::jetstream::new(client)).await
+            ask(jetstream::new(client)).await
         })
     }
 
     /// Returns all messages of the stream, in its order.
     pub fn stored(&self) -> Vec<Stored> {
         self.ask(async |context| stored(&context, "perfring").await)
+    }
+
+    /// Returns the last messages of these subjects.
+    pub fn last_of(&self, subjects: &[String]) -> Vec<Option<HeaderMap>> {
+        self.ask(async |context| {
+            let mut all = vec![None; subjects.len()];
+            if let Ok(stream) = context.get_stream("perfring").await {
+                for (last, subject) in all.iter_mut().zip(subjects) {
+                    let found = stream.get_last_raw_message_by_subject(subject).await;
+                    *last = found.ok().map(|message| message.headers);
+                }
+            }
+            all
+        })
     }
 
     pub fn has_stream(&self) -> bool {
@@ -213,7 +224,7 @@ impl Drop for Server {
     }
 }
 
-pub async fn stored(context: &async_nats::jetstream::Context, name: &str) -> Vec<Stored> {
+pub async fn stored(context: &jetstream::Context, name: &str) -> Vec<Stored> {
     let stream = context.get_stream(name).await.unwrap();
     let count = stream.cached_info().state.messages;
     let config = pull::Config { ack_policy: AckPolicy::None, ..pull::Config::default() };

@@ -2,9 +2,9 @@
 
 use super::delivery::numbers;
 use super::letters::ERRORS;
-use super::server::at_socket;
 use super::*;
 use perfring_export::Output;
+use perfring_testrig::otlp::at_socket;
 use std::time::Duration;
 
 #[test]

@@ -1,6 +1,10 @@
 //! A minimal OTLP receiver over HTTP that fails on command.
 
+pub mod metrics;
+
+use crate::until;
 use flate2::read::GzDecoder;
+use metrics::Point;
 use opentelemetry_proto::tonic::collector::logs::v1::{
     ExportLogsPartialSuccess, ExportLogsServiceRequest, ExportLogsServiceResponse,
 };
@@ -8,19 +12,21 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message as _;
 use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 /// How a request is answered.
 #[derive(Clone, Debug)]
-pub(crate) enum Reply {
+pub enum Reply {
     /// This status, and these header lines.
     Status(u16, &'static str),
+    /// Accepted, after this time.
+    Delayed(Duration),
     /// Accepted, except this many log records.
     Partial(i64),
     /// Accepted, and the connection is closed within the answer.
@@ -32,36 +38,40 @@ pub(crate) enum Reply {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Got {
-    pub(crate) logs: Vec<ExportLogsServiceRequest>,
-    pub(crate) metrics: Vec<ExportMetricsServiceRequest>,
-    pub(crate) traces: Vec<ExportTraceServiceRequest>,
+pub struct Got {
+    pub logs: Vec<ExportLogsServiceRequest>,
+    /// When each of these was accepted.
+    pub logs_at: Vec<SystemTime>,
+    pub metrics: Vec<ExportMetricsServiceRequest>,
+    pub traces: Vec<ExportTraceServiceRequest>,
     /// Request lines, header lines and times of all requests.
-    pub(crate) asked: Vec<(String, Vec<String>, Instant)>,
-    /// The next answers; then all succeed.
-    pub(crate) replies: VecDeque<Reply>,
+    pub asked: Vec<(String, Vec<String>, Instant)>,
+    /// The next answers.
+    pub replies: VecDeque<Reply>,
+    /// The answer to all others; success if there is none.
+    pub otherwise: Option<Reply>,
     /// The value of `authorization` without which the answer is 401, with `Retry-After: 600`.
-    pub(crate) token: Option<String>,
+    pub token: Option<String>,
     /// The bytes of a request, without compression, beyond which the answer is 413.
-    pub(crate) most: Option<usize>,
+    pub most: Option<usize>,
 }
 
-pub(crate) struct Server {
-    pub(crate) address: SocketAddr,
-    pub(crate) got: Arc<Mutex<Got>>,
+pub struct Server {
+    pub address: SocketAddr,
+    pub got: Arc<Mutex<Got>>,
     listener: TcpListener,
     stop: Arc<Mutex<Vec<TcpStream>>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Server {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Server::at("127.0.0.1:0".parse().unwrap(), Arc::default())
     }
 
     /// Starts again at this address with what was received before.
-    pub(crate) fn at(address: SocketAddr, got: Arc<Mutex<Got>>) -> Self {
-        let listener = TcpListener::bind(address).unwrap();
+    pub fn at(address: SocketAddr, got: Arc<Mutex<Got>>) -> Self {
+        let listener = bind(address);
         let address = listener.local_addr().unwrap();
         let stop: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
         let (its, its_got, its_stop) =
@@ -80,7 +90,7 @@ impl Server {
     }
 
     /// Ends: all connections break, and the port is closed.
-    pub(crate) fn kill(mut self) -> (SocketAddr, Arc<Mutex<Got>>) {
+    pub fn kill(mut self) -> (SocketAddr, Arc<Mutex<Got>>) {
         let (address, got) = (self.address, Arc::clone(&self.got));
         for stream in self.stop.lock().unwrap().drain(..) {
             let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -92,17 +102,36 @@ impl Server {
         (address, got)
     }
 
-    pub(crate) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub(crate) fn reply(&self, replies: impl IntoIterator<Item = Reply>) {
+    /// Takes the points of all metrics that were received.
+    pub fn take_points(&self) -> Vec<Point> {
+        let requests = std::mem::take(&mut self.got.lock().unwrap().metrics);
+        requests.into_iter().flat_map(metrics::points).collect()
+    }
+
+    pub fn reply(&self, replies: impl IntoIterator<Item = Reply>) {
         self.got.lock().unwrap().replies.extend(replies);
     }
 }
 
+/// Listens at an address that may have been another connection's for a moment.
+fn bind(address: SocketAddr) -> TcpListener {
+    let mut bound = TcpListener::bind(address);
+    until("the address is free", || {
+        let is_taken = bound.as_ref().is_err_and(|error| error.kind() == ErrorKind::AddrInUse);
+        if is_taken {
+            bound = TcpListener::bind(address);
+        }
+        !is_taken
+    });
+    bound.unwrap()
+}
+
 /// Starts a receiver at a Unix socket, for as long as the test runs.
-pub(crate) fn at_socket(path: &Path) -> Arc<Mutex<Got>> {
+pub fn at_socket(path: &Path) -> Arc<Mutex<Got>> {
     let listener = UnixListener::bind(path).unwrap();
     let got: Arc<Mutex<Got>> = Arc::default();
     let its = Arc::clone(&got);
@@ -146,7 +175,10 @@ fn serve(stream: &TcpStream, got: &Mutex<Got>) -> Option<()> {
             Some(token) if header("authorization").as_ref() != Some(token) => {
                 Reply::Status(401, "Retry-After: 600\r\n")
             }
-            _ => got.replies.pop_front().unwrap_or(Reply::Status(200, "")),
+            _ => {
+                let next = got.replies.pop_front().or_else(|| got.otherwise.clone());
+                next.unwrap_or(Reply::Status(200, ""))
+            }
         }
     };
     if matches!(reply, Reply::Closed) {
@@ -165,11 +197,17 @@ fn serve(stream: &TcpStream, got: &Mutex<Got>) -> Option<()> {
         _ => reply,
     };
     assert_eq!(header("content-type").as_deref(), Some("application/x-protobuf"));
+    if let Reply::Delayed(delay) = reply {
+        std::thread::sleep(delay); // it is slow
+    }
     let taken = !matches!(reply, Reply::Status(300.., _) | Reply::Silence);
     if taken {
         let mut got = got.lock().unwrap();
         match asked.split(' ').nth(1).unwrap().trim_start_matches("/base") {
-            "/v1/logs" => got.logs.push(ExportLogsServiceRequest::decode(&*body).unwrap()),
+            "/v1/logs" => {
+                got.logs.push(ExportLogsServiceRequest::decode(&*body).unwrap());
+                got.logs_at.push(SystemTime::now());
+            }
             "/v1/metrics" => got.metrics.push(ExportMetricsServiceRequest::decode(&*body).unwrap()),
             "/v1/traces" => got.traces.push(ExportTraceServiceRequest::decode(&*body).unwrap()),
             other => panic!("{other} was asked for"),
@@ -177,6 +215,7 @@ fn serve(stream: &TcpStream, got: &Mutex<Got>) -> Option<()> {
     }
     let (status, headers, answer) = match reply {
         Reply::Status(status, headers) => (status, headers, Vec::new()),
+        Reply::Delayed(_) => (200, "", Vec::new()),
         Reply::Partial(rejected_log_records) => {
             let error_message = "too old".to_owned();
             let part = ExportLogsPartialSuccess { rejected_log_records, error_message };
