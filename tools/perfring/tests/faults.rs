@@ -5,8 +5,8 @@
 //! Real processes on all sides: writers, the sidecar, `nats-server`. `PERFRING_SEED` repeats a run.
 #![cfg(feature = "nats")]
 
-mod arrived;
-mod writer;
+pub(crate) mod arrived;
+pub(crate) mod writer;
 
 use self::arrived::Arrived;
 use self::writer::Writer;

@@ -20,6 +20,7 @@ mod options;
 mod service;
 mod sets;
 mod shared;
+mod sick_outputs;
 mod sidecar;
 mod storm;
 mod top;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub(crate) type Key = (String, String, u64);
 
 /// The records that arrived, each key once.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Arrived {
     pub(crate) records: HashMap<Key, String>,
     /// Records lost, with the cause.
@@ -22,7 +22,7 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    fn record(&mut self, key: Key, text: String) {
+    pub(crate) fn record(&mut self, key: Key, text: String) {
         match self.records.get(&key) {
             Some(before) => {
                 assert_eq!(*before, text, "two records at {key:?}");
