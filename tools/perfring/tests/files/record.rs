@@ -270,3 +270,53 @@ fn plain(line: &str) -> String {
     }
     plain
 }
+
+#[test]
+fn a_recording_goes_on_in_the_next_file_and_keeps_the_newest() {
+    let place = Place::new();
+    let ring = place.ring(&["--time"]);
+    let lines: String = (0..4000).map(|n| format!("{n:04} and more\n")).collect();
+    publish(&ring, lines.as_bytes());
+    let file = text(&place.path("run.perfrec"));
+    let record =
+        |more: &[&str]| run(&[&["record", &ring, "-o", &file, "-n", "4000"], more].concat(), b"");
+    // A file ends at the end of a turn of 1024 records.
+    let done = record(&["--max-bytes", "1K", "--keep", "1"]);
+    assert_eq!(done.code(), 0, "{}", done.err());
+    let files = || {
+        let names = fs::read_dir(place.0.path()).unwrap().map(|entry| entry.unwrap().path());
+        let mut names: Vec<String> =
+            names.map(|path| text(&path)).filter(|path| *path != ring).collect();
+        names.sort();
+        names
+    };
+    let all = files();
+    println!("{all:?}: {}", done.err());
+    assert_eq!(all.len(), 2, "one that is finished, and the last");
+    assert!(done.err().contains("recorded 4000 records, lost 0"), "{}", done.err());
+    assert!(done.err().contains(" of that were removed"), "{}", done.err());
+    let came: Vec<String> = all
+        .iter()
+        .flat_map(|file| exported(file, &[]))
+        .map(|line| line["text"].as_str().unwrap().to_owned())
+        .collect();
+    let newest: Vec<&str> = lines.lines().skip(4000 - came.len()).collect();
+    assert!(!came.is_empty() && came.len() < 4000 && came == newest, "{} came", came.len());
+    // What exists is not replaced, and is gone on with if that is asked for.
+    fs::write(&file, "").unwrap();
+    record(&["--max-bytes", "1K"]).refuses(1, "already exists");
+    record(&["--max-bytes", "1K", "--force"]).refuses(2, "cannot be used with");
+    fs::remove_file(&file).unwrap();
+    let last = all.last().unwrap();
+    let before = exported(last, &[]).len();
+    let done = run(&["record", &ring, "-o", &file, "-n", "3", "--append", "--max-age", "1h"], b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    assert_eq!((files(), exported(last, &[]).len()), (all, before + 3));
+    let stdout = run(&["record", &ring, "-o", "-", "--max-bytes", "1K"], b"");
+    stdout.refuses(2, "stdout is no file that another one can follow");
+    let dir = text(place.0.path());
+    let to_dir = run(&["record", &ring, "-o", &dir, "--max-bytes", "1K"], b"");
+    to_dir.refuses(1, "is a directory: name a file in it");
+    let odd = record(&["--max-bytes", "2M", "--keep-bytes", "1M"]);
+    odd.refuses(1, "it must be at least max_bytes");
+}
