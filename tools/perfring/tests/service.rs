@@ -4,6 +4,8 @@
 use crate::command::{Done, Live, Place, json_lines, perfring, run, until};
 use nix::sys::signal::Signal;
 use perfring_producer::{Options, Policy, Producer};
+#[cfg(feature = "otlp")]
+use perfring_testrig::otlp::Server;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -506,6 +508,48 @@ fn its_own_figures_go_to_its_outputs_as_the_guide_lists_them() {
     live.signal(Signal::SIGTERM);
     assert_eq!(ended(live), 0, "{}", run.said());
     let live = run.start(&[]);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0, "{}", run.said());
+}
+
+#[cfg(feature = "otlp")]
+#[test]
+fn its_own_figures_reach_an_otlp_receiver_as_metrics_of_a_service() {
+    use perfring_testrig::otlp::metrics::{AggregationTemporality, Point};
+    let run = Run::new();
+    run.ring("shop", Policy::Drop).publish(b"a record").unwrap();
+    let (server, own) = (Server::start(), run.path("own"));
+    run.configure(&format!(
+        "[own]\nring = {own:?}\ninterval = \"100ms\"\n[[output]]\ntype = \"otlp\"\nname = \"collector\"\n\
+         endpoint = {:?}\nbatch_delay = \"0\"\nmetric_interval = \"0\"\n",
+        server.endpoint()
+    ));
+    let live = run.start(&[]);
+    let mut points: Vec<Point> = Vec::new();
+    let of = |points: &[Point], name: &str, attributes: &[(&str, &str)]| {
+        let has = |point: &&Point| {
+            let is = |(key, value): &(&str, &str)| {
+                point.attributes.get(*key) == Some(&(*value).to_owned())
+            };
+            point.name == name && attributes.iter().all(is)
+        };
+        points.iter().rfind(has).cloned()
+    };
+    let to_collector = [("otel.component.name", "collector"), ("otel.component.type", "otlp")];
+    until("what it delivered itself is counted", || {
+        points.extend(server.take_points());
+        of(&points, "perfring.output.delivered", &to_collector).is_some_and(|it| it.value > 0.0)
+    });
+    let delivered = of(&points, "perfring.output.delivered", &to_collector).unwrap();
+    // A counter since its start, which a collector can make a rate of across restarts.
+    assert_eq!((&*delivered.unit, delivered.is_monotonic), ("{record}", Some(true)));
+    assert_eq!(delivered.temporality, Some(AggregationTemporality::Cumulative));
+    assert!(delivered.start > 0 && delivered.start < delivered.time, "{delivered:?}");
+    let shop = of(&points, "perfring.ring.records", &[("perfring.ring.name", "shop")]).unwrap();
+    assert_eq!(shop.value, 1.0);
+    let held = of(&points, "perfring.output.held", &to_collector).unwrap();
+    assert_eq!((held.is_monotonic, held.temporality), (None, None), "a gauge");
+    assert!(points.iter().all(|point| point.service == "perfring-sidecar"), "{points:?}");
     live.signal(Signal::SIGTERM);
     assert_eq!(ended(live), 0, "{}", run.said());
 }
