@@ -1,6 +1,6 @@
 //! A NATS server for tests, and the contents of its stream.
 
-pub use crate::{LIMIT, until};
+use crate::wait::until;
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::{self, stream};

@@ -17,7 +17,7 @@ use perfring_producer::Options;
 use perfring_set::{RingSet, SetOptions};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::{cases, from_env};
-use perfring_testrig::LIMIT;
+use perfring_testrig::wait::LIMIT;
 use receivers::{Heads, Nats, Otlp, Receiver, Sickness};
 use std::fs::{self, File};
 use std::os::unix::net::UnixDatagram;

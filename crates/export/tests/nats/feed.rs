@@ -3,7 +3,8 @@
 use perfring_consumer::{Anchors, OwnerInfo, Policy, Record};
 use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Took, What};
-use perfring_testrig::nats::{LIMIT, Server, Stored};
+use perfring_testrig::nats::{Server, Stored};
+use perfring_testrig::wait::LIMIT;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 

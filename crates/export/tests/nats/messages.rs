@@ -4,7 +4,8 @@ use super::feed::{Feed, loss, options, origin, record, soon};
 use perfring_consumer::Cause;
 use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::{Event, Output, Took, What};
-use perfring_testrig::nats::{LIMIT, Server, until};
+use perfring_testrig::nats::Server;
+use perfring_testrig::wait::{LIMIT, until};
 use std::time::Instant;
 
 #[test]

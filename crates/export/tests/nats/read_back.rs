@@ -4,7 +4,8 @@ use super::feed::{Feed, options, soon};
 use perfring_export::Output;
 use perfring_export::nats::{Nats, Options, Stream};
 use perfring_testkit::rng::Rng;
-use perfring_testrig::nats::{Server, until};
+use perfring_testrig::nats::Server;
+use perfring_testrig::wait::until;
 use std::time::{Duration, Instant};
 
 /// The server forgets ids after a tenth of a second here, so all messages in flight are in doubt.

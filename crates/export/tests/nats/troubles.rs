@@ -4,7 +4,8 @@ use super::feed::{Feed, options, origin, record, soon};
 use async_nats::jetstream::stream;
 use perfring_export::nats::{Discard, Nats, Options, Storage, Stream};
 use perfring_export::{Event, Output};
-use perfring_testrig::nats::{Server, Stored, stored, until};
+use perfring_testrig::nats::{Server, Stored, stored};
+use perfring_testrig::wait::until;
 use std::time::{Duration, Instant};
 
 /// Waits for a message with this word.

@@ -2,7 +2,7 @@
 
 pub mod metrics;
 
-use crate::until;
+use crate::wait::until;
 use flate2::read::GzDecoder;
 use metrics::Point;
 use opentelemetry_proto::tonic::collector::logs::v1::{
