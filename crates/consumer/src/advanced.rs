@@ -163,7 +163,7 @@ impl<'a> AdvancedConsumer<'a> {
     /// need not go through another one in memory.
     ///
     /// ```
-    /// # use perfring_consumer::{Consumer, Item};
+    /// # use perfring_consumer::Consumer;
     /// # use perfring_producer::{Options, Producer};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");

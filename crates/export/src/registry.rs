@@ -339,7 +339,6 @@ fn rotated<T: FileOptions + 'static, O: Output + 'static>(
 /// ```
 /// use perfring_export::recording::{Options, Reader};
 /// use perfring_export::{Event, Origin, Rotation, What, registry};
-/// # use std::time::Instant;
 /// # let dir = tempfile::tempdir()?;
 /// let options = Options { path: dir.path().join("run.perfrec"), ..Options::default() };
 /// let rotation = Rotation { max_bytes: 1, ..Rotation::default() };
