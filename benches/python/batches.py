@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from payloads import ROUND, WrongRecordError
@@ -13,6 +15,30 @@ if TYPE_CHECKING:
 
 FILLS = 16
 """The number of times that the ring is filled and read in a sample."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A sample: how long each of its calls took, in ns."""
+
+    took: list[int]
+
+    @property
+    def mean(self) -> float:
+        """Returns the ns a record, of all calls."""
+        return statistics.fmean(self.took) / ROUND
+
+    @property
+    def median(self) -> float:
+        """Returns the ns a record of the median call, which an interruption does not change."""
+        return statistics.median(self.took) / ROUND
+
+    @property
+    def interrupted(self) -> tuple[int, float]:
+        """Returns the calls that took five times the median, and their share of `mean`."""
+        limit = 5 * statistics.median(self.took)
+        long = [took for took in self.took if took > limit]
+        return len(long), (sum(long) - len(long) * limit / 5) / ROUND / len(self.took)
 
 
 def shape(size: int) -> Any:
@@ -57,8 +83,8 @@ class Reading:
         if array.tobytes() != due.tobytes():
             raise WrongRecordError(f"batch {nth} is not what was published")
 
-    def ways(self) -> dict[str, Callable[[], float]]:
-        """Returns the measurements, each of nanoseconds a record."""
+    def ways(self) -> dict[str, Callable[[], Calls]]:
+        """Returns the measurements."""
         drain, pin, dtype = self.consumer.drain, self.consumer.pin, self.records.dtype
         frombuffer, kind = self.np.frombuffer, self.type
         return {
@@ -70,22 +96,22 @@ class Reading:
             "pin(1024).numpy(type), in place": lambda: self.timed(lambda: pin(ROUND).numpy(kind)),
         }
 
-    def timed(self, read: Any) -> float:
-        """Returns the nanoseconds a record of reading in batches."""
-        clock, spent = time.perf_counter_ns, 0
+    def timed(self, read: Any) -> Calls:
+        """Reads in batches."""
+        clock, took = time.perf_counter_ns, []
         for _ in range(FILLS):
             self.fill()
             for nth in range(self.batches):
                 begun = clock()
                 array = read()
-                spent += clock() - begun
+                took.append(clock() - begun)
                 self.check(nth, array)
                 del array
-        return spent / (FILLS * self.batches * ROUND)
+        return Calls(took)
 
-    def copied(self) -> float:
-        """Returns the nanoseconds a record of a memcpy of the same bytes to one address."""
-        clock, spent, copyto = time.perf_counter_ns, 0, self.np.copyto
+    def copied(self) -> Calls:
+        """Copies the same bytes to one address."""
+        clock, took, copyto = time.perf_counter_ns, [], self.np.copyto
         target = self.copy.view("<u8")
         for _ in range(FILLS):
             self.source[:] = self.records
@@ -93,9 +119,9 @@ class Reading:
             for nth in range(self.batches):
                 begun = clock()
                 copyto(target, words[nth])
-                spent += clock() - begun
+                took.append(clock() - begun)
                 self.check(nth, self.copy)
-        return spent / (FILLS * self.batches * ROUND)
+        return Calls(took)
 
     def close(self) -> None:
         """Closes the ring."""

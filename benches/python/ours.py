@@ -98,6 +98,30 @@ class Drain:
         return lost
 
 
+class Pin:
+    """`pin()`, its payloads in the ring as rows of an array."""
+
+    def __init__(self, ring: Path, size: int) -> None:
+        import numpy as np
+        import perfring
+
+        self.rounds = Rounds(size)
+        self.consumer: Any = perfring.Consumer(ring)
+        self.type = np.dtype([("words", "<u8", (size // 8,))])
+
+    def receive(self, count: int) -> int:
+        seen = 0
+        while seen < count:
+            batch = self.consumer.pin(ROUND, timeout=None)
+            if batch.lost:
+                raise ValueError(f"{batch.lost} in a ring that loses none")
+            rows = batch.numpy(self.type)["words"]
+            self.rounds.check(seen, rows)
+            seen += len(rows)
+            del rows, batch  # which releases their space
+        return 0
+
+
 class Ours(Contestant):
     """A drop ring whose producer waits for space."""
 
@@ -127,5 +151,6 @@ class Ours(Contestant):
 OURS: list[Contestant] = [
     Ours("perfring publish, iterate", Publish, Iterate),
     Ours("perfring publish, drain", Publish, Drain),
+    Ours("perfring publish, pin", Publish, Pin),
     Ours("perfring publish_array, drain", PublishArray, Drain),
 ]

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from batches import FILLS, Reading
+from batches import FILLS, Calls, Reading
 from contestants import PEERS, Contestant
 from machine import machine
 from ours import OURS
@@ -87,11 +87,11 @@ def table(results: list[Result]) -> None:
         print(f"{result.name:<40}{thousands:>32}{megabytes:>8,.0f}{ratio:>10}{lost:>6}")
 
 
-def read_in_batches(size: int, directory: Path) -> dict[str, list[float]]:
-    """Returns the ns a record of each way to read, taken in turns."""
+def read_in_batches(size: int, directory: Path) -> dict[str, list[Calls]]:
+    """Returns the samples of each way to read, taken in turns."""
     reading = Reading(directory, size)
     ways = reading.ways()
-    taken: dict[str, list[float]] = {name: [] for name in ways}
+    taken: dict[str, list[Calls]] = {name: [] for name in ways}
     for _ in range(REPETITIONS):
         for name, way in ways.items():
             taken[name].append(way())
@@ -149,15 +149,21 @@ def main() -> int:
 def batches(sizes: list[int], as_json: bool) -> None:
     """Reading into numpy, the reader's side alone."""
     if not as_json:
-        print(f"\nReading a full ring in batches of {ROUND:,} records, {FILLS} fills a sample")
+        print(f"\nReading a full ring in batches of {ROUND:,} records, {FILLS} fills a sample; ns a record")
+        print(f"{'':<46}{'mean of all calls':>24}{'median call':>24}{'most interrupted':>24}")
     for size in sizes:
         with tempfile.TemporaryDirectory(dir=shared_memory()) as directory:
             taken = read_in_batches(size, Path(directory))
         for name, samples in taken.items():
+            means, medians = [of.mean for of in samples], [of.median for of in samples]
             if as_json:
-                print(json.dumps({"kind": "reading", "name": name, "payload": size, "ns": samples}))
-            else:
-                print(f"{size:>5} bytes, {name:<34}{spread(samples):>24} ns a record")
+                about = {"kind": "reading", "name": name, "payload": size}
+                print(json.dumps({**about, "ns": means, "ns_median_call": medians}))
+                continue
+            calls, more = max((of.interrupted for of in samples), key=lambda of: of[1])
+            most = f"{calls} calls: {more:+.2f}" if calls else ""
+            row = f"{size:>5} bytes, {name:<34}{spread(means):>24}{spread(medians):>24}"
+            print(f"{row}{most:>24}")
 
 
 def shared_memory() -> str | None:

@@ -56,21 +56,22 @@ def numpy(batch: BatchLike, type: Any = None) -> "np.ndarray[Any, Any]":
     """Return a structured array of a batch's records of one type."""
     runs = batch._runs
     kind, dtype, number = _wanted(batch, runs, type)
+    size = dtype.itemsize
+    # Usually one run, of copies: this is the fast path.
+    if len(runs) == 1:
+        of, length, _, count, at, stride = runs[0]
+        if length == stride == size != 0 and (number is None or of == number):
+            array: np.ndarray[Any, Any] = _np().frombuffer(batch._span, dtype, count, at)
+            return array
     if number is not None:
         runs = [run for run in runs if run[0] == number]
-    size = dtype.itemsize
     for run in runs:
         if run[1] != size:
             raise BadType(
                 f"a record has {run[1]} bytes, and {kind.name if kind else dtype} takes {size}: "
                 "it was published with another layout, or as another type"
             )
-    # Usually one run: this is the fast path.
     if len(runs) == 1 and size:
-        _, _, _, count, at, stride = runs[0]
-        if stride == size:
-            array: np.ndarray[Any, Any] = _np().frombuffer(batch._span, dtype, count, at)
-            return array
         return _strided(_np().frombuffer(batch._span, "u1"), dtype, runs[0])
     return _several(batch, runs, dtype)
 
