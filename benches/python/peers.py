@@ -149,8 +149,9 @@ def main() -> int:
 def batches(sizes: list[int], as_json: bool) -> None:
     """Reading into numpy, the reader's side alone."""
     if not as_json:
-        print(f"\nReading a full ring in batches of {ROUND:,} records, {FILLS} fills a sample; ns a record")
-        print(f"{'':<46}{'mean of all calls':>24}{'median call':>24}{'most interrupted':>24}")
+        print(f"\nReading a full ring in batches of {ROUND:,} records, {FILLS} fills a sample")
+        heads = ["mean of all calls", "median call", "most interrupted"]
+        print(f"{'ns a record':<46}" + "".join(f"{head:>24}" for head in heads))
     for size in sizes:
         with tempfile.TemporaryDirectory(dir=shared_memory()) as directory:
             taken = read_in_batches(size, Path(directory))

@@ -1,9 +1,10 @@
-"""Tries an installed perfring, with nothing but Python: for platforms that cannot have the tests' packages.
+"""Tries an installed perfring without the tests' packages, which not all platforms have.
 
     python try_wheel.py DIRECTORY [README]
 
-PYTHON is the command that runs this Python, where that is more than its path, as under an emulator. Two processes, where one publishes and the other reads; what a killed process leaves; records with types. With numpy,
-also arrays, and the examples of the README.
+Two processes, where one publishes and the other reads; what a killed process leaves; records with
+types. With numpy, also arrays, and the examples of the README. The variable PYTHON is the command
+that runs this Python, where that is more than its path, as under an emulator.
 """
 
 from __future__ import annotations
@@ -51,14 +52,16 @@ def two_processes(ring: Path) -> None:
     with perfring.Consumer(ring, timeout=60) as consumer:
         while len(got) < COUNT:
             batch = consumer.drain(timeout=60)
-            assert len(batch) and not batch.lost, batch
-            got += [bytes(record) for record in batch]
+            assert len(batch) > 0, batch
+            assert not batch.lost, batch
+            got += [bytes(batch[nth]) for nth in range(len(batch))]
     assert got == [b"%d" % number for number in range(COUNT)]
     out, _ = writer.communicate(timeout=60)
     assert int(out) == COUNT, out
     assert writer.returncode == -9, writer.returncode
     (last,) = perfring.Snapshot(f"{ring}.last")
-    assert isinstance(last, perfring.Record) and bytes(last) == b"last words"
+    assert isinstance(last, perfring.Record)
+    assert bytes(last) == b"last words"
 
 
 def typed(ring: Path) -> None:
@@ -68,9 +71,11 @@ def typed(ring: Path) -> None:
         with producer.reserve(8) as view:
             view[:] = b"in place"
     first, second = perfring.Snapshot(ring)
-    assert isinstance(first, perfring.Record) and isinstance(second, perfring.Record)
+    assert isinstance(first, perfring.Record)
+    assert isinstance(second, perfring.Record)
     assert first.value == {"number": 1, "price": 9.5}, first.value
-    assert first.time and bytes(second) == b"in place"
+    assert first.time
+    assert bytes(second) == b"in place"
 
 
 def threads(ring: Path) -> None:
@@ -111,7 +116,8 @@ def main() -> None:
         if len(sys.argv) > 2:
             names = {"tmp": directory, "perfring": perfring}
             result = doctest.testfile(sys.argv[2], module_relative=False, globs=names)
-            assert result.attempted and not result.failed, result
+            assert result.attempted > 0
+            assert result.failed == 0
             done += f", {result.attempted} examples of the README"
     gil = getattr(sys, "_is_gil_enabled", lambda: True)()
     print(
