@@ -45,7 +45,7 @@ class Order:
 
 def two_processes(ring: Path) -> None:
     """Read what another process publishes, and what it leaves when it is killed."""
-    python = os.environ.get("PYTHON", sys.executable).split()
+    python = (os.environ.get("PYTHON") or sys.executable).split()
     command = [*python, "-c", WRITER, str(ring), str(COUNT)]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     got: list[bytes] = []
