@@ -34,6 +34,15 @@ print(producer.totals["written_records"], flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
+# CPython up to 3.13 ends such a thread through the frames of the native module, which must unwind
+# with the same library as the system.
+ENDS = """
+import sys, threading, time, perfring
+consumer = perfring.Consumer(sys.argv[1])
+threading.Thread(target=lambda: list(consumer), daemon=True).start()
+time.sleep(0.1)
+"""
+
 
 @perfring.record(name="try.Order")
 class Order:
@@ -62,6 +71,14 @@ def two_processes(ring: Path) -> None:
     (last,) = perfring.Snapshot(f"{ring}.last")
     assert isinstance(last, perfring.Record)
     assert bytes(last) == b"last words"
+
+
+def interpreters_end(ring: Path) -> None:
+    """End an interpreter while a thread waits for a record."""
+    python = (os.environ.get("PYTHON") or sys.executable).split()
+    perfring.Producer.create(ring).close()
+    done = subprocess.run([*python, "-c", ENDS, str(ring)], timeout=60, check=False)
+    assert done.returncode == 0, done.returncode
 
 
 def typed(ring: Path) -> None:
@@ -107,9 +124,10 @@ def main() -> None:
     """Run all that this Python has the packages for."""
     directory = Path(sys.argv[1])
     two_processes(directory / "processes")
+    interpreters_end(directory / "end")
     typed(directory / "typed")
     threads(directory / "threads")
-    done = "two processes, types, threads"
+    done = "two processes, an end, types, threads"
     if importlib.util.find_spec("numpy"):
         arrays(directory / "arrays")
         done += ", arrays"
