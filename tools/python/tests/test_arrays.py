@@ -173,6 +173,24 @@ def test_an_array_of_drained_records_is_a_view_and_of_several_stretches_too(tmp_
     assert array["h"].sum() == sum(range(80))
 
 
+def test_one_run_of_another_type_or_length_is_not_taken_for_what_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    one = perfring.record_type("app.One", np.dtype([("n", "u8")]))
+    two = perfring.record_type("app.Two", np.dtype([("x", "f8")]))  # as long
+    with perfring.Producer.create(tmp_path / "ring") as producer:
+        producer.register(two)
+        producer.publish_array(np.arange(3, dtype="u8"), one)
+    batch = perfring.Snapshot(tmp_path / "ring").drain()
+    assert batch.numpy(one)["n"].tolist() == [0, 1, 2]
+    assert batch.numpy(two).tolist() == []
+    with perfring.Producer.create(tmp_path / "long") as producer:
+        producer.register(one)
+        producer.publish(bytes(16), one.id)
+    with pytest.raises(perfring.BadType, match="a record has 16 bytes"):
+        perfring.Snapshot(tmp_path / "long").drain().numpy(one)
+
+
 def test_pinned_records_are_an_array_in_the_ring(tmp_path: Path) -> None:
     producer = perfring.Producer.create(tmp_path / "ring")
     ticks(producer, range(100))
