@@ -3,13 +3,10 @@
 use crate::config::snapshot_rule::SnapshotRule;
 use crate::engine::Engine;
 use crate::log::Say;
-use perfring_consumer::{Item, Location, Policy, Snapshot};
-use perfring_export::recording::{self, Recording};
-use perfring_export::{
-    Event, Loss, LossCause, Origin, Output, OutputError, Rec, Shapes, Took, What,
-};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use perfring_consumer::{Location, Policy};
+use perfring_export::recording;
+use perfring_export::{Origin, Shapes};
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -101,7 +98,7 @@ fn keep(
     let path = rule.dir.join(name(&rule.reason(), reason));
     // The file gets its name only when it is complete.
     let draft = path.with_extension("new");
-    let records = write(&draft, &rings).map_err(|error| error.to_string());
+    let records = recording::write_snapshots(&draft, &rings).map_err(|error| error.to_string());
     let named = records.and_then(|records| {
         perfring_export::rename(&draft, &path).map_err(|error| error.to_string())?;
         Ok(records)
@@ -112,68 +109,6 @@ fn keep(
     let records = named?;
     tidy(rule).map_err(|error| error.to_string())?;
     Ok(Some((path, records)))
-}
-
-/// Writes the snapshots in the order of time.
-fn write(path: &Path, rings: &[(Origin, Snapshot)]) -> Result<u64, OutputError> {
-    let existing = recording::Existing::Replace;
-    let options =
-        recording::Options { path: path.to_owned(), existing, ..recording::Options::default() };
-    let mut out = Recording::open("snapshot", &options)?;
-    let mut seq = 0;
-    let mut report = |origin: &Origin, what| -> Result<(), OutputError> {
-        seq += 1;
-        let event = Event { seq, origin, what };
-        if out.take(&event)? == Took::Busy {
-            out.flush()?;
-            if out.take(&event)? == Took::Busy {
-                let why = out.figures().trouble.unwrap_or_else(|| "it takes no events".to_owned());
-                return Err(OutputError::new("snapshot", why));
-            }
-        }
-        Ok(())
-    };
-    let mut next = BinaryHeap::new();
-    let mut items: Vec<_> = rings.iter().map(|(_, snapshot)| snapshot.iter().peekable()).collect();
-    let mut records = 0;
-    for (at, ((origin, _), items)) in rings.iter().zip(&mut items).enumerate() {
-        report(origin, What::Began)?;
-        if let Some(item) = items.peek() {
-            next.push(Reverse((time_of(item, 0), at)));
-        }
-    }
-    while let Some(Reverse((time, at))) = next.pop() {
-        let (Some((origin, _)), Some(items)) = (rings.get(at), items.get_mut(at)) else { continue };
-        match items.next() {
-            Some(Ok(Item::Record(record))) => {
-                records += 1;
-                report(origin, What::Record(Rec::new(record, origin)))?;
-            }
-            Some(Ok(Item::Lost(lost))) => {
-                let (pos, cause) = (lost.pos, LossCause::Ring(lost.cause));
-                let (records, bytes) = (lost.records, lost.bytes);
-                let loss = Loss { pos, records, bytes, cause, time: None, wall: None };
-                report(origin, What::Lost(loss))?;
-            }
-            // A damaged ring ends at the damage; what precedes it is kept.
-            Some(Err(_)) | None => continue,
-        }
-        if let Some(item) = items.peek() {
-            next.push(Reverse((time_of(item, time), at)));
-        }
-    }
-    for (origin, _) in rings {
-        report(origin, What::Ended)?;
-    }
-    out.close(Instant::now())?;
-    Ok(records)
-}
-
-fn time_of(item: &Result<Item<'_>, perfring_consumer::ReadError>, last: u64) -> u64 {
-    match item {
-        Ok(Item::Record(record)) => record.time.unwrap_or(last),
-        _ => last,
-    }
 }
 
 /// Returns a name like `20260701T120000.123456789Z-severity-17.perfrec`: names sort by time. The

@@ -4,7 +4,7 @@ use crate::args;
 use crate::commands::tail_dir;
 use crate::events::input;
 use crate::failure::{Failure, detail, summary};
-use crate::figures::accounts;
+use crate::figures::agreed;
 use crate::figures::opened::opened;
 use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
@@ -14,6 +14,7 @@ use perfring_consumer::{
     AttachError, Count, Item, Layout, Location, Observer, ReadError, RingTotals, Snapshot, Start,
     Stat,
 };
+use perfring_view::accounts;
 use std::path::Path;
 
 /// Show everything that a ring holds, after a crash or in full flight
@@ -86,7 +87,7 @@ fn directory(args: &Args, dir: &Path, stop: &Stop) -> Result<(), Failure> {
     let flushed = output.end(None);
     let rings = tail_dir::rings(dir)?;
     tail_dir::report_unknown(&args.format, &rings);
-    let stats: Vec<Stat> = rings.iter().filter_map(|(ring, _)| accounts::read(ring).ok()).collect(); // or removed
+    let stats: Vec<Stat> = rings.iter().filter_map(|(ring, _)| agreed::read(ring).ok()).collect(); // or removed
     sentence(&accounts::sums(stats.iter()), &output.sum(), "the rings were");
     ended.and(flushed)
 }

@@ -2,13 +2,13 @@
 
 use crate::args;
 use crate::failure::{Failure, detail, summary};
-use crate::figures::accounts;
 use crate::figures::opened::opened;
 use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
 use perfring_consumer::{Consumer, Item, Layout, Location, Observer, ReadError, Stat};
+use perfring_view::accounts;
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]

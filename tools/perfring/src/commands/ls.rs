@@ -3,14 +3,15 @@
 use crate::args::show_size;
 use crate::columns;
 use crate::failure::{Failure, note};
-use crate::figures::accounts::{self, Fill, is_fed};
+use crate::figures::agreed;
 use crate::figures::json::object;
-use crate::named;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
-use crate::owner::{count, printable};
 use perfring_consumer::{Location, Policy, Producers, Stat};
 use perfring_set::{Listing, NoRing, RingEntry, RingSet, SetError};
+use perfring_view::accounts::{Fill, is_fed};
+use perfring_view::named;
+use perfring_view::owner::{count, printable};
 use serde_json::json;
 use std::io::{self, BufWriter, Write};
 use std::iter::once;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut rows = Vec::new();
     let (mut damaged, mut refused) = (0, Vec::new());
     for (ring, file) in rings {
-        let stat = match accounts::read(&Location::from(&ring.path)) {
+        let stat = match agreed::read(&Location::from(&ring.path)) {
             Ok(stat) => stat,
             Err(Failure::NotFound(_)) => continue, // removed meanwhile
             Err(failure) => {

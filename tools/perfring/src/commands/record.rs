@@ -5,7 +5,6 @@ use crate::events::input::Input;
 use crate::events::live::{How, Live};
 use crate::events::progress::Progress;
 use crate::failure::{Failure, note, summary, work_done};
-use crate::owner::count;
 use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
 use crate::records::time::Since;
@@ -17,6 +16,7 @@ use perfring_export::{
     Compression, Figures, Loss, LossCause, Output, Rotation, Took, Totals, What, registry,
 };
 use perfring_set::RingSet;
+use perfring_view::owner::count;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

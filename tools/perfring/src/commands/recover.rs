@@ -3,8 +3,8 @@
 use crate::args;
 use crate::events::input::rings_of;
 use crate::failure::Failure;
-use crate::owner::{count, held_up, name, owner};
 use perfring_consumer::{AttachError, Location, Producers, Recovered, Stat};
+use perfring_view::owner::{count, held_up, name, owner};
 use std::io::{self, Write};
 
 /// End what dead producers of a shared ring left open

@@ -3,9 +3,9 @@
 use crate::args;
 use crate::events::input::rings_of;
 use crate::failure::Failure;
-use crate::figures::accounts::is_fed;
 use perfring_consumer::{AttachError, Location, Producers, Stat};
 use perfring_producer::Removal;
+use perfring_view::accounts::is_fed;
 use std::path::Path;
 
 /// Remove a ring, or a directory that has a ring for each CPU

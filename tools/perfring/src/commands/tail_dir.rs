@@ -6,11 +6,11 @@ use crate::events::input;
 use crate::events::live::{How, Live};
 use crate::failure::{Failure, summary};
 use crate::output::{FormatArgs, Output};
-use crate::owner::count;
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::stop::Stop;
 use perfring_consumer::{Layout, Location, Start};
+use perfring_view::owner::count;
 use std::path::Path;
 use std::time::{Duration, Instant};
 

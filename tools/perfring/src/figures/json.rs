@@ -1,11 +1,11 @@
 //! A ring's figures as one JSON object, with the names of `proto/ABI.md`.
 
-use crate::figures::accounts::Balance;
 use crate::figures::types::TypesUse;
 use perfring_consumer::{
     Count, Evict, HeldUp, Location, Member, NamedConsumer, OwnerInfo, Producers, Refused, Report,
     Stat,
 };
+use perfring_view::accounts::Balance;
 use serde_json::{Map, Value, json};
 
 /// Returns the figures as an object; without those of the type table, if it was not read.

@@ -1,6 +1,6 @@
 //! A ring's figures, as several commands show them.
 
-pub(crate) mod accounts;
+pub(crate) mod agreed;
 pub(crate) mod json;
 pub(crate) mod opened;
 pub(crate) mod types;

@@ -2,10 +2,10 @@
 
 use crate::args::show_size;
 use crate::failure::Failure;
-use crate::owner::count;
 use crate::records::shapes::Shapes;
 use perfring_abi::TYPES_FIRST;
 use perfring_consumer::{Location, Observer, Start};
+use perfring_view::owner::count;
 
 #[derive(Clone, Debug)]
 pub(crate) struct TypesUse {

@@ -1,11 +1,11 @@
 //! Log records and spans as text for people.
 
-use super::escape::{escaped, word};
 use crate::records::time::utc;
 use crate::records::typed::Seen;
 use crate::verbosity::{Painted, Style};
 use perfring_types::Class;
 use perfring_types::read::{Type, Value};
+use perfring_view::escape::{escaped, word};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,13 +1,11 @@
 //! Records on stdout, in one of three formats.
 
-pub(crate) mod escape;
 pub(crate) mod figures_format;
 pub(crate) mod json;
 mod log;
 mod text;
 
 use crate::failure::{Failure, note};
-use crate::owner::count;
 use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
 use crate::records::shapes::Shapes;
@@ -17,6 +15,7 @@ use clap::ValueEnum;
 use json::Missing;
 use perfring_consumer::{Anchors, Item, Layout, Location, Lost};
 use perfring_export::{Event, Loss, What};
+use perfring_view::owner::count;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 /// The format of records.

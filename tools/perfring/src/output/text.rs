@@ -1,10 +1,10 @@
 //! One line of text per record, for people and line tools.
 
-use super::escape::{escaped, payload, word};
 use super::log;
 use crate::records::typed::Seen;
 use crate::verbosity::{Painted, Style};
 use perfring_consumer::Writer;
+use perfring_view::escape::{escaped, payload, word};
 use std::io::{self, Write};
 
 pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> io::Result<()> {

@@ -1,11 +1,11 @@
 //! Selects events.
 
 use crate::failure::note;
-use crate::owner::count;
 use crate::records::select::SelectArgs;
 use crate::records::time::Bound;
 use crate::records::typed::Seen;
 use perfring_export::{Event, What};
+use perfring_view::owner::count;
 
 /// Selects events by `--type`, `--where` and `--since`. Losses are always selected.
 #[derive(Debug)]

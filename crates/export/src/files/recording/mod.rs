@@ -50,6 +50,7 @@ mod head;
 mod machine;
 mod open;
 mod read;
+mod snapshots;
 mod write;
 
 pub use error::{Missing, ReadError};
@@ -57,4 +58,5 @@ pub use head::is_recording;
 pub use machine::Machine;
 pub use open::{Existing, Options};
 pub use read::Reader;
+pub use snapshots::write_snapshots;
 pub use write::Recording;

@@ -3,11 +3,11 @@
 use super::owners;
 use super::report::Report;
 use crate::failure::Failure;
-use crate::figures::accounts::Fill;
-use crate::named::{is_read, line};
-use crate::owner::{count, holding};
-use crate::process::State;
 use perfring_consumer::{Location, NamedConsumer, Policy, RingTotals, Stat};
+use perfring_view::accounts::Fill;
+use perfring_view::named::{is_read, line};
+use perfring_view::owner::{count, holding};
+use perfring_view::process::State;
 
 pub(super) fn check(
     report: &mut Report,

@@ -2,9 +2,9 @@
 
 use super::report::Report;
 use crate::failure::Failure;
-use crate::owner::{count, held_up, holding, member, owner};
-use crate::process::{State, WHILE_DUMPING, has_open};
 use perfring_consumer::{HeldUp, Holding, Location, Member, Producers, Stat};
+use perfring_view::owner::{count, held_up, holding, member, owner};
+use perfring_view::process::{State, WHILE_DUMPING, has_open};
 
 pub(super) fn check(report: &mut Report, location: &Location, stat: &Stat) -> Result<(), Failure> {
     if stat.layout.producers == Producers::One {

@@ -2,8 +2,8 @@
 
 use crate::columns::paragraph;
 use crate::failure::Failure;
-use crate::owner::count;
 use crate::verbosity::{Painted, Style};
+use perfring_view::owner::count;
 use serde_json::json;
 use std::io::{self, BufWriter, StdoutLock, Write};
 

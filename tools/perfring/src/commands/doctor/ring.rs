@@ -8,14 +8,15 @@ use super::read_locks;
 use super::report::Report;
 use crate::args::show_size;
 use crate::failure::Failure;
-use crate::figures::accounts::{self, Balance, is_fed};
+use crate::figures::agreed;
 use crate::figures::types::TypesUse;
-use crate::named::is_read;
-use crate::owner::count;
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{
     FileSystem, Layout, Location, Producers, Refused, RingFile, RingTotals, Stat,
 };
+use perfring_view::accounts::{Balance, is_fed};
+use perfring_view::named::is_read;
+use perfring_view::owner::count;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -23,7 +24,7 @@ const ON_TMPFS: &str =
     "create rings in /dev/shm or on another tmpfs, and forward what has to travel";
 
 pub(super) fn check(report: &mut Report, location: &Location) -> Result<(), Failure> {
-    let stat = match accounts::read(location) {
+    let stat = match agreed::read(location) {
         Ok(stat) => stat,
         Err(failure) => return report.refused("layout", failure),
     };

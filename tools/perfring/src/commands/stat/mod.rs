@@ -7,7 +7,7 @@ mod text;
 use crate::args;
 use crate::columns;
 use crate::failure::Failure;
-use crate::figures::{accounts, json, types::TypesUse};
+use crate::figures::{agreed, json, types::TypesUse};
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use crate::stop::Stop;
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut before: Option<(Instant, Stat)> = None;
     loop {
         let now = Instant::now();
-        let stat = accounts::read(&args.ring)?;
+        let stat = agreed::read(&args.ring)?;
         let types = TypesUse::read(&args.ring)?;
         let since = before.as_ref().map(|(then, stat)| (now.duration_since(*then), stat));
         let written = if args.format.is_json() {

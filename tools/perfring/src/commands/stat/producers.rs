@@ -1,10 +1,10 @@
 //! The producers of a shared ring, as a table; or as paragraphs, where there is no room for one.
 
 use crate::columns::paragraph;
-use crate::owner::name;
-use crate::process::State;
 use perfring_consumer::{Location, Member};
 use perfring_producer::Producers;
+use perfring_view::owner::name;
+use perfring_view::process::State;
 use std::io::{self, Write};
 
 /// Figures that have a column if any producer has a value for them.

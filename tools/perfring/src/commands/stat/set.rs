@@ -2,13 +2,14 @@
 
 use crate::events::input::rings_of;
 use crate::failure::Failure;
-use crate::figures::accounts::{self, Balance, Fill, is_fed, sums};
+use crate::figures::agreed;
 use crate::figures::json;
-use crate::named::is_read;
 use crate::output::json::line;
-use crate::owner::count;
 use crate::stop::Stop;
 use perfring_consumer::{Location, Producers, Stat};
+use perfring_view::accounts::{Balance, Fill, is_fed, sums};
+use perfring_view::named::is_read;
+use perfring_view::owner::count;
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ pub(super) fn run(
         let now = Instant::now();
         let mut rings = Vec::new();
         for ring in rings_of(dir)? {
-            match accounts::read(&ring) {
+            match agreed::read(&ring) {
                 Err(Failure::NotFound(_)) => {} // removed meanwhile
                 stat => rings.push((ring, stat?)),
             }

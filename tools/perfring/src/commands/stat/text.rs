@@ -3,16 +3,16 @@
 use super::producers;
 use crate::args::show_size;
 use crate::columns::paragraph;
-use crate::figures::accounts::{Balance, Fill, counts, is_fed};
 use crate::figures::types::TypesUse;
-use crate::named::{is_read, lag, state};
-use crate::owner::{held_up, name};
-use crate::process::State;
 use perfring_abi::Lead;
 use perfring_consumer::{
     Evict, Holding, Layout, Location, NamedConsumer, OwnerInfo, Policy, Producers, Report,
     RingTotals, Stat,
 };
+use perfring_view::accounts::{Balance, Fill, counts, is_fed};
+use perfring_view::named::{is_read, lag, state};
+use perfring_view::owner::{held_up, name};
+use perfring_view::process::State;
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

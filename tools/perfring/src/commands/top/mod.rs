@@ -2,17 +2,17 @@
 
 mod table;
 mod view;
-mod watch;
 
 use crate::args;
 use crate::failure::Failure;
 use crate::stop::Stop;
+use perfring_view::row::Row;
+use perfring_view::watch::Watch;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use table::Table;
-use watch::Watch;
 
 /// The longest delay of a key or a signal.
 const KEYS: Duration = Duration::from_millis(100);
@@ -71,7 +71,9 @@ fn watch(
     while !table.quit && stop.signal().is_none() {
         let now = Instant::now();
         if now >= next && !table.paused {
-            table.set(watch.peek(now));
+            let mut rows = watch.peek(now);
+            rows.iter_mut().for_each(Row::describe);
+            table.set(rows);
             next = now + interval;
             changed = true;
         }

@@ -1,6 +1,6 @@
 //! The table's rows, with the user's sort order, filter and selection.
 
-use super::watch::Row;
+use perfring_view::row::Row;
 use ratatui::crossterm::event::KeyCode as Key;
 use std::cmp::Ordering;
 

@@ -1,8 +1,8 @@
 //! Draws the table: from 80 columns on, with more columns where there is room.
 
 use super::table::Table;
-use super::watch::{Row, State};
-use crate::figures::accounts::Fill;
+use perfring_view::accounts::Fill;
+use perfring_view::row::{Row, State};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};
@@ -277,6 +277,7 @@ mod tests {
                 ("written".into(), "123456 records, 7901184 bytes".into()),
                 ("full".into(), format!("{lost} records, {} bytes", lost * 64)),
             ],
+            ..Row::default()
         }
     }
 

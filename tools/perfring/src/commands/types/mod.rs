@@ -9,10 +9,10 @@ use crate::failure::{Failure, detail, note};
 use crate::figures::opened::opened;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json;
-use crate::owner::printable;
 use crate::records::shapes::Shapes;
 use perfring_consumer::{AttachError, Location, Observer, Start};
 use perfring_types::read::Type;
+use perfring_view::owner::printable;
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 

@@ -1,9 +1,9 @@
 //! Formats a type as text for people.
 
 use crate::columns::paragraph;
-use crate::output::escape::{escaped, word};
 use perfring_types::read::{Type, TypeField, TypeShape, Value};
 use perfring_types::{Class, Encoding, Kind};
+use perfring_view::escape::{escaped, word};
 use std::io::{self, Write};
 
 /// The widest columns for names and kinds, in characters and as part of a line.

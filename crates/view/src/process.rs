@@ -1,12 +1,14 @@
 //! What /proc says of the process that holds a seat.
 
 use perfring_consumer::{Location, OwnerInfo};
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 /// How the holder of a seat is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub enum State {
+    /// It has the seat.
     Alive,
     /// A signal or a debugger has stopped it: it keeps its seat, and is waited for.
     Stopped,
@@ -19,14 +21,17 @@ pub(crate) enum State {
 
 impl State {
     /// Asks about the holder of a seat, which is held or not.
-    pub(crate) fn of(held: bool, owner: &OwnerInfo, location: &Location) -> Self {
+    pub fn of(held: bool, owner: &OwnerInfo, location: &Location) -> Self {
         if !held {
             return State::Gone;
         }
-        let status = fs::read_to_string(format!("/proc/{}/status", owner.pid)).unwrap_or_default();
+        Self::by(&status(owner.pid), owner, location)
+    }
+
+    fn by(status: &str, owner: &OwnerInfo, location: &Location) -> Self {
         let state = match () {
-            () if dumps_core(&status) => State::DumpingCore,
-            () if is_stopped(&status) => State::Stopped,
+            () if dumps_core(status) => State::DumpingCore,
+            () if is_stopped(status) => State::Stopped,
             () => State::Alive,
         };
         // The cheaper question came first.
@@ -34,7 +39,7 @@ impl State {
     }
 
     /// Returns the word for it; that for [`State::Gone`] depends on the seat.
-    pub(crate) fn word(self, gone: &'static str) -> &'static str {
+    pub fn word(self, gone: &'static str) -> &'static str {
         match self {
             State::Alive => "alive",
             State::Stopped => "stopped",
@@ -44,8 +49,34 @@ impl State {
     }
 }
 
+/// What /proc says of processes at one moment: each is asked about once.
+#[derive(Debug, Default)]
+pub struct Processes(HashMap<u32, String>);
+
+impl Processes {
+    fn status(&mut self, pid: u32) -> &str {
+        self.0.entry(pid).or_insert_with(|| status(pid))
+    }
+
+    /// Asks about the holder of a seat, as [`State::of`] does.
+    pub fn state(&mut self, held: bool, owner: &OwnerInfo, location: &Location) -> State {
+        if held { State::by(self.status(owner.pid), owner, location) } else { State::Gone }
+    }
+
+    /// Returns whether there is such a process, as seen from this one.
+    pub fn is_there(&mut self, pid: u32) -> bool {
+        // One that has ended and is not waited for has a status, too.
+        let status = self.status(pid);
+        !status.is_empty() && !value(status, "State:").is_some_and(|state| state.starts_with('Z'))
+    }
+}
+
+fn status(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()
+}
+
 /// What is done about [`State::DumpingCore`].
-pub(crate) const WHILE_DUMPING: &str = "it keeps its seat, and what it has locked or reserved, until the core is \
+pub const WHILE_DUMPING: &str = "it keeps its seat, and what it has locked or reserved, until the core is \
      written: that takes less time with a core_pattern that pipes to a fast program, or a smaller `ulimit -c` \
      (0: no core)";
 
@@ -65,7 +96,7 @@ fn value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 
 /// Returns whether a process is visible and has this very ring open: a pid of another namespace, or a
 /// reused one, is no evidence.
-pub(crate) fn has_open(pid: u32, location: &Location) -> bool {
+pub fn has_open(pid: u32, location: &Location) -> bool {
     let Ok(ring) = fs::metadata(location.path()) else { return false };
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     descriptors.into_iter().any(|descriptor| {

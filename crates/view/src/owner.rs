@@ -5,7 +5,7 @@ use perfring_consumer::{HeldUp, Holding, Location, Member, OwnerInfo, Stat};
 use std::time::Duration;
 
 /// Returns the name of an owner, without control characters.
-pub(crate) fn name(owner: &OwnerInfo) -> String {
+pub fn name(owner: &OwnerInfo) -> String {
     if owner.name.is_empty() {
         return "unnamed".to_owned();
     }
@@ -13,12 +13,12 @@ pub(crate) fn name(owner: &OwnerInfo) -> String {
 }
 
 /// Returns a text without control characters.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// Formats the present or last holder of a seat.
-pub(crate) fn holding(holding: &Holding, state: State) -> String {
+pub fn holding(holding: &Holding, state: State) -> String {
     let owner = &holding.owner;
     match (state, owner.epoch) {
         (State::Gone, 0) => "none so far".to_owned(),
@@ -27,12 +27,12 @@ pub(crate) fn holding(holding: &Holding, state: State) -> String {
 }
 
 /// Returns the producer that has a slot, or had it last.
-pub(crate) fn member(stat: &Stat, slot: u32) -> Option<&Member> {
+pub fn member(stat: &Stat, slot: u32) -> Option<&Member> {
     stat.producers.iter().find(|member| member.figures.slot == slot)
 }
 
 /// Formats a slot and its owner.
-pub(crate) fn owner(stat: &Stat, slot: u32) -> String {
+pub fn owner(stat: &Stat, slot: u32) -> String {
     match member(stat, slot).map(|member| &member.figures.owner) {
         Some(owner) => format!("slot {slot} ({}, pid {})", name(owner), owner.pid),
         // The slot after the last one is a recovery's.
@@ -42,7 +42,7 @@ pub(crate) fn owner(stat: &Stat, slot: u32) -> String {
 }
 
 /// Formats what holds the ring up and what to do about it, to follow "held up".
-pub(crate) fn held_up(location: &Location, stat: &Stat, held: &HeldUp) -> String {
+pub fn held_up(location: &Location, stat: &Stat, held: &HeldUp) -> String {
     let owner = owner(stat, held.slot);
     let lock = if held.locked { " (it has the ring's lock)" } else { "" };
     if held.alive {
@@ -54,7 +54,7 @@ pub(crate) fn held_up(location: &Location, stat: &Stat, held: &HeldUp) -> String
 }
 
 /// Formats a time with a suitable unit.
-pub(crate) fn time(time: Duration) -> String {
+pub fn time(time: Duration) -> String {
     match time.as_secs_f64() {
         ..1.0 => format!("{} ms", time.as_millis()),
         seconds @ ..60.0 => format!("{seconds:.1} s"),
@@ -62,7 +62,9 @@ pub(crate) fn time(time: Duration) -> String {
     }
 }
 
-pub(crate) fn count(number: u64, thing: &str) -> String {
+/// Formats a number of things.
+#[must_use]
+pub fn count(number: u64, thing: &str) -> String {
     let s = match thing {
         _ if number == 1 => "",
         _ if thing.ends_with('s') => "es",

@@ -5,25 +5,25 @@ use crate::process::State;
 use perfring_consumer::{Location, NamedConsumer, Stat};
 
 /// Returns whether a consumer is attached, named or not.
-pub(crate) fn is_read(stat: &Stat) -> bool {
+pub fn is_read(stat: &Stat) -> bool {
     stat.consumer.alive || stat.consumers.iter().any(|consumer| consumer.alive)
 }
 
 /// Returns the position of the slowest one that is waited for.
-pub(crate) fn slowest_pos(stat: &Stat) -> Option<u64> {
+pub fn slowest_pos(stat: &Stat) -> Option<u64> {
     let waited_for = stat.consumers.iter().filter(|consumer| consumer.waited_for);
     waited_for.map(|consumer| consumer.totals.pos).min()
 }
 
 /// Returns the word for how it is.
-pub(crate) fn state(consumer: &NamedConsumer, location: &Location) -> &'static str {
+pub fn state(consumer: &NamedConsumer, location: &Location) -> &'static str {
     // A dead one that nobody has needed to drop yet still counts.
     let gone = if consumer.waited_for { "dead" } else { "detached" };
     State::of(consumer.alive, &consumer.owner, location).word(gone)
 }
 
 /// Formats how far it has come.
-pub(crate) fn lag(consumer: &NamedConsumer) -> String {
+pub fn lag(consumer: &NamedConsumer) -> String {
     let unread = consumer.unread;
     let missed = match consumer.totals.lapped.records {
         0 => String::new(),
@@ -38,7 +38,7 @@ pub(crate) fn lag(consumer: &NamedConsumer) -> String {
 }
 
 /// Formats who it is, how it is, and how far it has come, for a line of its own.
-pub(crate) fn line(consumer: &NamedConsumer, location: &Location) -> String {
+pub fn line(consumer: &NamedConsumer, location: &Location) -> String {
     let (who, pid) = (name(&consumer.owner), consumer.owner.pid);
     let (state, lag) = (state(consumer, location), lag(consumer));
     let left = if consumer.waited_for { "" } else { ", not waited for" };

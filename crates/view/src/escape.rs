@@ -4,7 +4,7 @@ use perfring_types::read::{self, disturbs};
 use std::io::{self, Write};
 
 /// Writes text as it is; what would disturb a terminal or break the line as `\xNN`.
-pub(super) fn payload(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+pub fn payload(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     for chunk in bytes.utf8_chunks() {
         let mut rest = chunk.valid();
         while let Some(at) = rest.find(disturbs) {
@@ -25,14 +25,14 @@ fn escape(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Returns what [`payload`] writes, as a `String`.
-pub(crate) fn escaped(bytes: &[u8]) -> String {
+pub fn escaped(bytes: &[u8]) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let _ = payload(&mut out, bytes); // a `Vec` never fails
     String::from_utf8(out).unwrap_or_default() // it consists of whole characters
 }
 
 /// Formats a name, in quotes if it is not a plain word.
-pub(crate) fn word(name: &str) -> String {
+pub fn word(name: &str) -> String {
     read::word(name).to_string()
 }
 

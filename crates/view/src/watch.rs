@@ -1,0 +1,380 @@
+//! Polls rings and computes their rows.
+
+use crate::accounts::Fill;
+use crate::named::slowest_pos;
+use crate::owner;
+use crate::process::{Processes, State as Process};
+use crate::row::{Holder, Reader, Row, State, lag, losses, producer, state};
+use perfring_consumer::{Count, Location, Observer, OwnerInfo, Policy, Producers, Start, Stat};
+use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What is remembered of a ring between two polls.
+#[derive(Debug)]
+struct Watched {
+    id: u32,
+    name: String,
+    observer: Observer,
+    before: Option<Before>,
+    /// Records that each consumer had read, by its seat.
+    read_by: HashMap<u32, u64>,
+    /// Processes that had a seat and were visible.
+    visible: HashSet<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    at: Instant,
+    written: Count,
+    lost: u64,
+    read: Count,
+    /// How far the consumer was, or the slowest named one.
+    read_to: u64,
+    /// When records were last found to be written.
+    wrote_at: Instant,
+    /// When the consumer was last found to move, or to have nothing to do.
+    read_at: Instant,
+}
+
+/// How far below a path rings are looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// In a directory.
+    #[default]
+    Directory,
+    /// In a directory, and in the directories in it: sets of rings.
+    Sets,
+}
+
+/// The paths that are watched, and the rings found present.
+#[derive(Debug, Default)]
+pub struct Watch {
+    paths: Vec<PathBuf>,
+    depth: Depth,
+    rings: HashMap<(u64, u64), Watched>,
+    ids: u32,
+    /// Files that are no rings: not opened again.
+    pub others: HashSet<(u64, u64)>,
+}
+
+impl Watch {
+    /// Watches rings, and those of directories.
+    #[must_use]
+    pub fn new(paths: Vec<PathBuf>) -> Self {
+        Self::with(paths, Depth::Directory)
+    }
+
+    /// Watches rings, and those of directories, so deep.
+    #[must_use]
+    pub fn with(paths: Vec<PathBuf>, depth: Depth) -> Self {
+        Watch { paths, depth, ..Watch::default() }
+    }
+
+    /// Reads the figures of all rings that are there now.
+    pub fn peek(&mut self, now: Instant) -> Vec<Row> {
+        let mut present = HashMap::new();
+        for path in &self.paths {
+            find(path, self.depth, &mut present);
+        }
+        self.rings.retain(|id, _| present.contains_key(id));
+        self.others.retain(|id| present.contains_key(id));
+        for (id, path) in present {
+            if self.rings.contains_key(&id) || self.others.contains(&id) {
+                continue;
+            }
+            let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+            match Observer::open(Location::File(path), Start::Latest) {
+                Ok(observer) => {
+                    self.rings.insert(id, Watched::new(self.ids, name, observer));
+                    self.ids += 1;
+                }
+                // One that becomes a ring later gets another inode: rings are renamed into place.
+                Err(_) => drop(self.others.insert(id)),
+            }
+        }
+        let mut processes = Processes::default();
+        self.rings.values_mut().map(|ring| ring.peek(now, &mut processes)).collect()
+    }
+
+    /// Returns another observer of a ring, also if its file was removed since the last poll; `None` if there is no
+    /// such ring any more, or it cannot be read from there.
+    #[must_use]
+    pub fn observer(&self, id: u32, start: Start) -> Option<Observer> {
+        let ring = self.rings.values().find(|ring| ring.id == id)?;
+        ring.observer.again(start).ok()
+    }
+}
+
+/// Finds the ring at `path`, or the files in it.
+fn find(path: &Path, depth: Depth, present: &mut HashMap<(u64, u64), PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(path) else { return add(path.to_owned(), present) };
+    for entry in entries.flatten() {
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        match (is_dir, depth) {
+            (true, Depth::Sets) => find(&entry.path(), Depth::Directory, present),
+            (true, Depth::Directory) => {}
+            (false, _) => add(entry.path(), present),
+        }
+    }
+}
+
+fn add(path: PathBuf, present: &mut HashMap<(u64, u64), PathBuf>) {
+    if let Ok(meta) = std::fs::metadata(&path)
+        && meta.is_file()
+    {
+        present.insert((meta.dev(), meta.ino()), path);
+    }
+}
+
+impl Watched {
+    fn new(id: u32, name: String, observer: Observer) -> Self {
+        let (read_by, visible) = (HashMap::new(), HashSet::new());
+        Watched { id, name, observer, before: None, read_by, visible }
+    }
+
+    fn peek(&mut self, now: Instant, processes: &mut Processes) -> Row {
+        let location = self.observer.location().to_string();
+        let damaged = |trouble: String, stat: Option<Stat>| Row {
+            id: self.id,
+            name: self.name.clone(),
+            location: location.clone(),
+            state: State::Damaged,
+            trouble: Some(trouble),
+            fill: Fill { used: 0, size: self.observer.layout().data_size },
+            stat,
+            ..Row::default()
+        };
+        let stat = match self.observer.stat() {
+            Ok(stat) => stat,
+            Err(error) => return damaged(error.to_string(), None),
+        };
+        let Some(totals) = stat.totals else {
+            return damaged("no producer writes such figures".to_owned(), Some(stat));
+        };
+        // How far the one consumer has come, or the slowest named one.
+        let read_to = slowest_pos(&stat).unwrap_or(totals.consumer.read.records);
+        let (written, read) = (totals.producer.written, totals.consumer.read);
+        let lost =
+            losses(&totals).iter().fold(0, |sum: u64, (_, of)| sum.saturating_add(of.records));
+        let lag = lag(&stat);
+        let first = Before { at: now, written, lost, read, read_to, wrote_at: now, read_at: now };
+        let before = self.before.unwrap_or(first);
+        let stays = read_to == before.read_to && lag.unwrap_or(0) > 0;
+        let after = Before {
+            wrote_at: if written == before.written { before.wrote_at } else { now },
+            read_at: if stays { before.read_at } else { now },
+            ..first
+        };
+        self.before = Some(after);
+        let seconds = now.duration_since(before.at).as_secs_f64();
+        let rate = |now: Count, then: Count| {
+            let count = now.since(then);
+            (seconds > 0.0).then(|| (count.records as f64 / seconds, count.bytes as f64 / seconds))
+        };
+        let lost_rate = match seconds {
+            0.0 => 0.0,
+            _ => lost.saturating_sub(before.lost) as f64 / seconds,
+        };
+        let quiet = now.duration_since(after.wrote_at);
+        let unread = now.duration_since(after.read_at);
+        let at = self.observer.location().clone();
+        Row {
+            id: self.id,
+            name: self.name.clone(),
+            trouble: (stat.held_up.as_ref())
+                .map(|held| format!("held up {}", owner::held_up(&at, &stat, held))),
+            location,
+            state: state(&stat, lag, lost > before.lost, quiet, unread),
+            fill: Fill::of_data(&stat, &totals),
+            rate: rate(written, before.written),
+            read_rate: rate(read, before.read),
+            lag,
+            lost,
+            lost_rate,
+            producer: producer(&stat),
+            producers: self.producers(&stat, &at, processes),
+            readers: self.readers(&stat, &at, seconds, processes),
+            stat: Some(stat),
+            details: Vec::new(),
+        }
+    }
+
+    fn holder(
+        &mut self,
+        alive: bool,
+        owner: &OwnerInfo,
+        gone: &'static str,
+        at: &Location,
+        processes: &mut Processes,
+    ) -> Holder {
+        let state = processes.state(alive, owner, at);
+        let is_there = processes.is_there(owner.pid);
+        if alive && is_there {
+            self.visible.insert(owner.pid);
+        }
+        // One whose process was seen here and is not here any more has not only detached.
+        let ended = state == Process::Gone && !is_there && self.visible.contains(&owner.pid);
+        let how = state.word(if ended { "dead" } else { gone });
+        Holder { name: owner::name(owner), pid: owner.pid, alive, how }
+    }
+
+    fn producers(&mut self, stat: &Stat, at: &Location, of: &mut Processes) -> Vec<Holder> {
+        match stat.layout.producers {
+            Producers::One if stat.producer.owner.epoch == 0 => Vec::new(),
+            Producers::One => {
+                let producer = &stat.producer;
+                vec![self.holder(producer.alive, &producer.owner, "detached", at, of)]
+            }
+            Producers::Many | Producers::Cpu => {
+                let members = stat.producers.iter();
+                members
+                    .map(|member| self.holder(member.alive, &member.figures.owner, "dead", at, of))
+                    .collect()
+            }
+        }
+    }
+
+    fn readers(
+        &mut self,
+        stat: &Stat,
+        at: &Location,
+        seconds: f64,
+        processes: &mut Processes,
+    ) -> Vec<Reader> {
+        let mut readers = Vec::new();
+        let mut rate = |seat, read: u64| {
+            let before = self.read_by.insert(seat, read).unwrap_or(read);
+            (seconds > 0.0).then(|| read.saturating_sub(before) as f64 / seconds)
+        };
+        let mut found = Vec::new();
+        for named in &stat.consumers {
+            let rate = rate(named.seat, named.totals.read.records);
+            let gone = if named.waited_for { "dead" } else { "detached" };
+            found.push((named.alive, &named.owner, gone, rate, named));
+        }
+        let only = &stat.consumer;
+        if stat.layout.consumers == 0
+            && only.owner.epoch > 0
+            && let Some(totals) = &stat.totals
+        {
+            let rate = rate(u32::MAX, totals.consumer.read.records);
+            let pos = match stat.layout.policy {
+                Policy::Drop => totals.tail,
+                Policy::Overwrite => totals.consumer.pos,
+            };
+            readers.push(Reader {
+                holder: self.holder(only.alive, &only.owner, "detached", at, processes),
+                unread: Count {
+                    records: lag(stat).unwrap_or(0),
+                    bytes: totals.head.saturating_sub(pos),
+                },
+                pos,
+                missed: totals.consumer.lapped.records,
+                slowest: stat.layout.policy == Policy::Drop,
+                rate,
+            });
+        }
+        for (alive, owner, gone, rate, named) in found {
+            readers.push(Reader {
+                holder: self.holder(alive, owner, gone, at, processes),
+                unread: named.unread,
+                pos: named.totals.pos,
+                missed: named.totals.lapped.records,
+                slowest: named.slowest,
+                rate,
+            });
+        }
+        readers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::STILL;
+    use perfring_consumer::Consumer;
+    use perfring_producer::{Options, Producer};
+    use std::time::Duration;
+
+    fn row(rows: &[Row], name: &str) -> Row {
+        let mut row = rows.iter().find(|row| row.name == name).expect("the ring").clone();
+        row.describe();
+        row
+    }
+
+    #[test]
+    fn rates_lags_losses_and_states_are_those_of_the_rings() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let small = Options { size: 4096, ..Options::default() };
+        let mut one = Producer::create(dir.path().join("one"), &small).expect("a ring");
+        let two = Producer::create(dir.path().join("two"), &small).expect("a ring");
+        std::fs::write(dir.path().join("other"), "not a ring").expect("a file");
+        let mut watch = Watch::new(vec![dir.path().to_owned()]);
+        let start = Instant::now();
+        assert_eq!(watch.peek(start).len(), 2);
+        assert_eq!(watch.others.len(), 1);
+        for _ in 0..10 {
+            one.publish(&[0; 56]).expect("room");
+        }
+        let rows = watch.peek(start + Duration::from_secs(2));
+        let at = row(&rows, "one");
+        assert_eq!((at.rate, at.lag, at.fill.used), (Some((5.0, 320.0)), Some(10), 640));
+        assert_eq!((at.state, row(&rows, "two").state), (State::NoConsumer, State::Quiet(STILL)));
+
+        let mut consumer = Consumer::attach(dir.path().join("one")).expect("the ring");
+        let _ = consumer.read();
+        let rows = watch.peek(start + Duration::from_secs(3));
+        assert_eq!(row(&rows, "one").state, State::Stalled(Duration::from_secs(3)));
+        while one.publish(&[0; 56]).is_ok() {}
+        let at = row(&watch.peek(start + Duration::from_secs(5)), "one");
+        assert_eq!((at.state, at.lost, at.lost_rate), (State::Losing, 1, 0.5));
+        drop((one, two));
+        let rows = watch.peek(start + Duration::from_secs(6));
+        assert_eq!(row(&rows, "two").state, State::Ended);
+        while consumer.read().expect("sound").is_some() {}
+        consumer.release();
+        drop(consumer);
+        let rows = watch.peek(start + Duration::from_secs(7));
+        assert_eq!((row(&rows, "one").state, row(&rows, "one").lag), (State::Ended, Some(0)));
+        std::fs::remove_file(dir.path().join("one")).expect("the ring");
+        assert_eq!(watch.peek(start + Duration::from_secs(8)).len(), 1);
+    }
+
+    #[test]
+    fn of_named_consumers_the_slowest_counts_and_each_is_shown() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("ring");
+        let options = Options { size: 4096, consumers: 3, ..Options::default() };
+        let mut producer = Producer::create(&path, &options).expect("a ring");
+        let mut watch = Watch::new(vec![path.clone()]);
+        let start = Instant::now();
+        let mut peek = |seconds| row(&watch.peek(start + Duration::from_secs(seconds)), "ring");
+        let [mut fast, mut slow] =
+            ["fast", "slow"].map(|name| Consumer::attach_as(&path, name).expect("a seat"));
+        for _ in 0..10 {
+            producer.publish(&[0; 56]).expect("room");
+        }
+        while fast.read().expect("sound").is_some() {}
+        fast.release();
+        let shown = |row: &Row| {
+            let lines = row.details.iter().filter(|(name, _)| name == "consumer");
+            lines.map(|(_, line)| line.split(": ").last().expect("text").to_owned()).collect()
+        };
+        let at = peek(1);
+        assert_eq!((at.lag, at.fill.used), (Some(10), 640));
+        let lines: Vec<String> = shown(&at);
+        assert_eq!(lines, ["caught up", "a full ring waits for it"]);
+        assert_eq!(peek(4).state, State::Stalled(Duration::from_secs(3)));
+        slow.read().expect("sound");
+        slow.release();
+        let at = peek(5);
+        assert_eq!((at.lag, at.fill.used), (Some(9), 576), "whether or not a producer has seen it");
+        drop((fast, slow));
+        assert_eq!(peek(6).state, State::NoConsumer);
+    }
+}
