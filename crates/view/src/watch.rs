@@ -9,7 +9,7 @@ use perfring_consumer::{Count, Location, Observer, OwnerInfo, Policy, Producers,
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What is remembered of a ring between two polls.
 #[derive(Debug)]
@@ -18,18 +18,65 @@ struct Watched {
     name: String,
     observer: Observer,
     before: Option<Before>,
-    /// Records that each consumer had read, by its seat.
-    read_by: HashMap<u32, u64>,
+    rates: Rates,
     /// Processes that had a seat and were visible.
     visible: HashSet<u32>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Before {
+/// Rates since an earlier poll.
+#[derive(Debug, Default)]
+struct Rates {
+    since: Option<Counts>,
+    /// Records and bytes a second.
+    written: Option<(f64, f64)>,
+    read: Option<(f64, f64)>,
+    /// Records a second.
+    lost: f64,
+    read_by: HashMap<u32, f64>,
+}
+
+/// What was counted then.
+#[derive(Debug)]
+struct Counts {
     at: Instant,
     written: Count,
-    lost: u64,
     read: Count,
+    lost: u64,
+    /// Records that each consumer had read, by its seat.
+    read_by: HashMap<u32, u64>,
+}
+
+impl Rates {
+    /// Computes them anew, if those of now are older than the span.
+    fn renew(&mut self, now: Counts, span: Duration) {
+        let Some(then) = &self.since else { return self.since = Some(now) };
+        let seconds = now.at.duration_since(then.at).as_secs_f64();
+        if seconds <= 0.0 || seconds < span.as_secs_f64() {
+            return;
+        }
+        let rate = |now: Count, then: Count| {
+            let count = now.since(then);
+            Some((count.records as f64 / seconds, count.bytes as f64 / seconds))
+        };
+        self.written = rate(now.written, then.written);
+        self.read = rate(now.read, then.read);
+        self.lost = now.lost.saturating_sub(then.lost) as f64 / seconds;
+        let of = |(seat, read): (&u32, &u64)| {
+            let before = then.read_by.get(seat)?;
+            Some((*seat, read.saturating_sub(*before) as f64 / seconds))
+        };
+        self.read_by = now.read_by.iter().filter_map(of).collect();
+        self.since = Some(now);
+    }
+}
+
+/// The seat of a consumer without a name, among those of named ones.
+const ONLY: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    written: Count,
+    lost: u64,
     /// How far the consumer was, or the slowest named one.
     read_to: u64,
     /// When records were last found to be written.
@@ -53,6 +100,8 @@ pub enum Depth {
 pub struct Watch {
     paths: Vec<PathBuf>,
     depth: Depth,
+    /// Rates are over at least this time.
+    span: Duration,
     rings: HashMap<(u64, u64), Watched>,
     ids: u32,
     /// Files that are no rings: not opened again.
@@ -63,13 +112,14 @@ impl Watch {
     /// Watches rings, and those of directories.
     #[must_use]
     pub fn new(paths: Vec<PathBuf>) -> Self {
-        Self::with(paths, Depth::Directory)
+        Self::with(paths, Depth::Directory, Duration::ZERO)
     }
 
-    /// Watches rings, and those of directories, so deep.
+    /// Watches rings, and those of directories, so deep. Rates are over at least this `span`, and otherwise since the
+    /// previous poll.
     #[must_use]
-    pub fn with(paths: Vec<PathBuf>, depth: Depth) -> Self {
-        Watch { paths, depth, ..Watch::default() }
+    pub fn with(paths: Vec<PathBuf>, depth: Depth, span: Duration) -> Self {
+        Watch { paths, depth, span, ..Watch::default() }
     }
 
     /// Reads the figures of all rings that are there now.
@@ -95,7 +145,8 @@ impl Watch {
             }
         }
         let mut processes = Processes::default();
-        self.rings.values_mut().map(|ring| ring.peek(now, &mut processes)).collect()
+        let span = self.span;
+        self.rings.values_mut().map(|ring| ring.peek(now, span, &mut processes)).collect()
     }
 
     /// Returns another observer of a ring, also if its file was removed since the last poll; `None` if there is no
@@ -133,11 +184,11 @@ fn add(path: PathBuf, present: &mut HashMap<(u64, u64), PathBuf>) {
 
 impl Watched {
     fn new(id: u32, name: String, observer: Observer) -> Self {
-        let (read_by, visible) = (HashMap::new(), HashSet::new());
-        Watched { id, name, observer, before: None, read_by, visible }
+        let (rates, visible) = (Rates::default(), HashSet::new());
+        Watched { id, name, observer, before: None, rates, visible }
     }
 
-    fn peek(&mut self, now: Instant, processes: &mut Processes) -> Row {
+    fn peek(&mut self, now: Instant, span: Duration, processes: &mut Processes) -> Row {
         let location = self.observer.location().to_string();
         let damaged = |trouble: String, stat: Option<Stat>| Row {
             id: self.id,
@@ -162,7 +213,7 @@ impl Watched {
         let lost =
             losses(&totals).iter().fold(0, |sum: u64, (_, of)| sum.saturating_add(of.records));
         let lag = lag(&stat);
-        let first = Before { at: now, written, lost, read, read_to, wrote_at: now, read_at: now };
+        let first = Before { written, lost, read_to, wrote_at: now, read_at: now };
         let before = self.before.unwrap_or(first);
         let stays = read_to == before.read_to && lag.unwrap_or(0) > 0;
         let after = Before {
@@ -171,15 +222,9 @@ impl Watched {
             ..first
         };
         self.before = Some(after);
-        let seconds = now.duration_since(before.at).as_secs_f64();
-        let rate = |now: Count, then: Count| {
-            let count = now.since(then);
-            (seconds > 0.0).then(|| (count.records as f64 / seconds, count.bytes as f64 / seconds))
-        };
-        let lost_rate = match seconds {
-            0.0 => 0.0,
-            _ => lost.saturating_sub(before.lost) as f64 / seconds,
-        };
+        let named = stat.consumers.iter().map(|of| (of.seat, of.totals.read.records));
+        let read_by = named.chain([(ONLY, read.records)]).collect();
+        self.rates.renew(Counts { at: now, written, read, lost, read_by }, span);
         let quiet = now.duration_since(after.wrote_at);
         let unread = now.duration_since(after.read_at);
         let at = self.observer.location().clone();
@@ -191,14 +236,14 @@ impl Watched {
             location,
             state: state(&stat, lag, lost > before.lost, quiet, unread),
             fill: Fill::of_data(&stat, &totals),
-            rate: rate(written, before.written),
-            read_rate: rate(read, before.read),
+            rate: self.rates.written,
+            read_rate: self.rates.read,
             lag,
             lost,
-            lost_rate,
+            lost_rate: self.rates.lost,
             producer: producer(&stat),
             producers: self.producers(&stat, &at, processes),
-            readers: self.readers(&stat, &at, seconds, processes),
+            readers: self.readers(&stat, &at, processes),
             stat: Some(stat),
             details: Vec::new(),
         }
@@ -239,30 +284,13 @@ impl Watched {
         }
     }
 
-    fn readers(
-        &mut self,
-        stat: &Stat,
-        at: &Location,
-        seconds: f64,
-        processes: &mut Processes,
-    ) -> Vec<Reader> {
+    fn readers(&mut self, stat: &Stat, at: &Location, processes: &mut Processes) -> Vec<Reader> {
         let mut readers = Vec::new();
-        let mut rate = |seat, read: u64| {
-            let before = self.read_by.insert(seat, read).unwrap_or(read);
-            (seconds > 0.0).then(|| read.saturating_sub(before) as f64 / seconds)
-        };
-        let mut found = Vec::new();
-        for named in &stat.consumers {
-            let rate = rate(named.seat, named.totals.read.records);
-            let gone = if named.waited_for { "dead" } else { "detached" };
-            found.push((named.alive, &named.owner, gone, rate, named));
-        }
         let only = &stat.consumer;
         if stat.layout.consumers == 0
             && only.owner.epoch > 0
             && let Some(totals) = &stat.totals
         {
-            let rate = rate(u32::MAX, totals.consumer.read.records);
             let pos = match stat.layout.policy {
                 Policy::Drop => totals.tail,
                 Policy::Overwrite => totals.consumer.pos,
@@ -276,17 +304,18 @@ impl Watched {
                 pos,
                 missed: totals.consumer.lapped.records,
                 slowest: stat.layout.policy == Policy::Drop,
-                rate,
+                rate: self.rates.read_by.get(&ONLY).copied(),
             });
         }
-        for (alive, owner, gone, rate, named) in found {
+        for named in &stat.consumers {
+            let gone = if named.waited_for { "dead" } else { "detached" };
             readers.push(Reader {
-                holder: self.holder(alive, owner, gone, at, processes),
+                holder: self.holder(named.alive, &named.owner, gone, at, processes),
                 unread: named.unread,
                 pos: named.totals.pos,
                 missed: named.totals.lapped.records,
                 slowest: named.slowest,
-                rate,
+                rate: self.rates.read_by.get(&named.seat).copied(),
             });
         }
         readers

@@ -9,7 +9,7 @@ use perfring_export::{Origin, Shapes};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The extension of files that `perfring export` reads.
