@@ -14,4 +14,6 @@ pub mod named;
 pub mod owner;
 pub mod process;
 pub mod row;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod watch;

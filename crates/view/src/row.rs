@@ -155,6 +155,14 @@ impl Row {
     }
 }
 
+/// Returns how far the consumer of a ring without named ones has come.
+pub(crate) fn consumer_pos(stat: &Stat, totals: &RingTotals) -> u64 {
+    match stat.layout.policy {
+        Policy::Drop => totals.tail,
+        Policy::Overwrite => totals.consumer.pos,
+    }
+}
+
 /// Returns what was lost since the ring was created, by cause. What an overwrite ring overwrites is not lost.
 #[must_use]
 pub fn losses(totals: &RingTotals) -> [(&'static str, Count); 6] {

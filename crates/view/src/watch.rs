@@ -4,7 +4,7 @@ use crate::accounts::Fill;
 use crate::named::slowest_pos;
 use crate::owner;
 use crate::process::{Processes, State as Process};
-use crate::row::{Holder, Reader, Row, State, lag, losses, producer, state};
+use crate::row::{Holder, Reader, Row, State, consumer_pos, lag, losses, producer, state};
 use perfring_consumer::{Count, Location, Observer, OwnerInfo, Policy, Producers, Start, Stat};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -291,10 +291,7 @@ impl Watched {
             && only.owner.epoch > 0
             && let Some(totals) = &stat.totals
         {
-            let pos = match stat.layout.policy {
-                Policy::Drop => totals.tail,
-                Policy::Overwrite => totals.consumer.pos,
-            };
+            let pos = consumer_pos(stat, totals);
             readers.push(Reader {
                 holder: self.holder(only.alive, &only.owner, "detached", at, processes),
                 unread: Count {

@@ -2,10 +2,12 @@
 
 #[cfg(feature = "bench")]
 use crate::commands::bench;
-#[cfg(not(all(feature = "bench", feature = "top")))]
+#[cfg(not(all(feature = "bench", feature = "top", feature = "view")))]
 use crate::commands::missing;
 #[cfg(feature = "top")]
 use crate::commands::top;
+#[cfg(feature = "view")]
+use crate::commands::view;
 use crate::commands::{
     consume, create, demo, doctor, dump, export, generate, ls, prune, publish, record, recover,
     replay, rm, sidecar, stat, tail, types,
@@ -54,6 +56,11 @@ enum Command {
     #[cfg(not(feature = "top"))]
     #[command(hide = true)]
     Top(missing::Args),
+    #[cfg(feature = "view")]
+    View(view::Args),
+    #[cfg(not(feature = "view"))]
+    #[command(hide = true)]
+    View(missing::Args),
     Doctor(doctor::Args),
     #[cfg(feature = "bench")]
     Bench(bench::Args),
@@ -93,6 +100,10 @@ impl Cli {
             Command::Top(args) => top::run(&args),
             #[cfg(not(feature = "top"))]
             Command::Top(_) => Err(missing::refusal("top", "full")),
+            #[cfg(feature = "view")]
+            Command::View(args) => view::run(&args),
+            #[cfg(not(feature = "view"))]
+            Command::View(_) => Err(missing::refusal("view", "full")),
             Command::Doctor(args) => doctor::run(&args),
             #[cfg(feature = "bench")]
             Command::Bench(args) => bench::run(&args),

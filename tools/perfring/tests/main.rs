@@ -27,3 +27,5 @@ mod top;
 mod typed;
 mod typed_files;
 mod types;
+#[cfg(feature = "view")]
+mod view;

@@ -6,6 +6,7 @@
 //! | find out what an error message means | [`errors`] |
 //! | know what happens inside | [`architecture`] |
 //! | run the sidecar | [`sidecar`] |
+//! | watch rings in a browser | [`view`] |
 //! | read the file of a process that has died | [`at_night`] |
 //! | use Python and numpy | [`python`] |
 //! | tune memory: huge pages, locking, NUMA | [`memory`] |
@@ -45,6 +46,9 @@ pub mod support {}
 
 #[doc = include_str!("trust.md")]
 pub mod trust {}
+
+#[doc = include_str!("view.md")]
+pub mod view {}
 
 #[doc = include_str!("why_not.md")]
 pub mod why_not {}

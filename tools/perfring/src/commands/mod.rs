@@ -13,7 +13,7 @@ mod follow;
 pub(crate) mod generate;
 mod kernel;
 pub(crate) mod ls;
-#[cfg(not(all(feature = "bench", feature = "top")))]
+#[cfg(not(all(feature = "bench", feature = "top", feature = "view")))]
 pub(crate) mod missing;
 pub(crate) mod prune;
 pub(crate) mod publish;
@@ -28,3 +28,5 @@ mod tail_dir;
 #[cfg(feature = "top")]
 pub(crate) mod top;
 pub(crate) mod types;
+#[cfg(feature = "view")]
+pub(crate) mod view;

@@ -5,6 +5,8 @@ use super::files::Place;
 use super::screen::{Screen, Style};
 use super::stations::{STATIONS, Topic, VICTIM, now_ns};
 use crate::args;
+#[cfg(feature = "view")]
+use crate::commands::view;
 use crate::failure::Failure;
 use crate::stop::Stop;
 use perfring_consumer::{Policy, Stat};
@@ -30,11 +32,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// stay.
 ///
 /// Example: perfring demo --for 20s --out traces
+///
+/// Example: perfring demo --view
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Run for this long: 2s to 1h
-    #[arg(long = "for", value_name = "TIME", default_value = "8s", value_parser = time)]
-    time: Duration,
+    /// Run for this long: 2s to 1h; 8s by default, and 1m with --view
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    time: Option<Duration>,
+    /// Serve a page that shows the rings meanwhile, as `perfring view` does, and open it in the default browser
+    #[cfg(feature = "view")]
+    #[arg(long)]
+    view: bool,
     /// The directory for the trace and the JSON lines; without it, a fresh temporary directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -59,13 +67,45 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         };
         create(dir.path().join(station.name), &Options { size, policy, time: true, ..shape })?;
     }
-    introduce(dir.path(), args.time)?;
+    let time = args.time();
+    introduce(dir.path(), time)?;
+    let _page = args.page(dir.path())?;
     let mut family =
         Family { stop, dir: dir.path().to_owned(), out, sidecar: None, producers: vec![] };
-    let ended = family.live(args.time);
+    let ended = family.live(time);
     family.end();
     drop(dir);
     ended
+}
+
+#[cfg(feature = "view")]
+impl Args {
+    fn time(&self) -> Duration {
+        self.time.unwrap_or(Duration::from_secs(if self.view { 60 } else { 8 }))
+    }
+
+    /// Serves the page, and opens it, if that was asked for.
+    fn page(&self, dir: &Path) -> Result<Option<perfring_view::serve::Server>, Failure> {
+        if !self.view {
+            return Ok(None);
+        }
+        let server = view::serve(vec![dir.to_owned()], "127.0.0.1:0")?;
+        Screen::new().line(&format!("The page: {}\n", server.url()))?;
+        view::open(server.url());
+        Ok(Some(server))
+    }
+}
+
+#[cfg(not(feature = "view"))]
+impl Args {
+    fn time(&self) -> Duration {
+        self.time.unwrap_or(Duration::from_secs(8))
+    }
+
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature view")]
+    fn page(&self, _: &Path) -> Result<(), Failure> {
+        Ok(())
+    }
 }
 
 /// Creates a directory on a tmpfs if there is one.

@@ -1,0 +1,93 @@
+// The page: tabs, keys, and what each event changes.
+
+import { badness, bytes as sized, el, short } from "./format.js";
+import * as detail from "./ring.js";
+import * as records from "./records.js";
+import * as recordings from "./recordings.js";
+import * as table from "./rings.js";
+import * as timeline from "./timeline.js";
+import { connect, listen, rings, state } from "./store.js";
+
+const at = (id) => document.getElementById(id);
+const tabs = [...document.querySelectorAll("[role=tab]")];
+
+export function go(name, ...given) {
+  for (const tab of tabs) {
+    const chosen = tab.id === `tab-${name}`;
+    tab.setAttribute("aria-selected", chosen);
+    tab.tabIndex = chosen ? 0 : -1;
+    at(tab.getAttribute("aria-controls")).hidden = !chosen;
+  }
+  if (name === "records") records.show(...given);
+  if (name === "recordings") recordings.show();
+  if (name === "timeline") timeline.show(...given);
+  if (name === "rings") table.draw(true);
+}
+
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  table.recolor();
+  detail.recolor();
+  timeline.recolor();
+  table.draw(true);
+}
+
+function sums() {
+  let [into, bytes, lost, ill] = [0, 0, 0, 0];
+  for (const row of rings.values()) {
+    into += row.in?.[0] ?? 0;
+    bytes += row.in?.[1] ?? 0;
+    lost += row.lost;
+    ill += badness(row.state) > 1 || table.isDead(row) ? 1 : 0;
+  }
+  at("sums").replaceChildren(el("b", { text: short(into) }), " records/s ", el("span", { text: `· ${sized(bytes)}/s ` }), "· ", el("b", { class: lost ? "bad" : "", text: short(lost) }), " lost · ", el("b", { class: ill ? "bad" : "", text: String(ill) }), " in trouble");
+}
+
+function pause() {
+  state.paused = !state.paused;
+  at("pause").setAttribute("aria-pressed", state.paused);
+  at("pause").textContent = state.paused ? "Continue" : "Pause";
+  if (!state.paused) table.draw(true);
+}
+
+const KEYS = { p: pause, t: () => at("theme").click(), 1: () => go("rings"), 2: () => go("timeline"), 3: () => go("records"), 4: () => go("recordings"), "/": () => (go("rings"), at("search").focus()) };
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.matches("input, select, textarea");
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || !(event.key in KEYS)) return;
+  event.preventDefault();
+  KEYS[event.key]();
+});
+tabs.forEach((tab, nth) => {
+  tab.addEventListener("click", () => go(tab.id.slice(4)));
+  tab.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const next = tabs[(nth + step + tabs.length) % tabs.length];
+    go(next.id.slice(4));
+    next.focus();
+  });
+});
+at("pause").addEventListener("click", pause);
+const dark = matchMedia("(prefers-color-scheme: dark)");
+at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
+
+detail.acts.push(["Snapshot", async (row) => (await recordings.freeze(row.set ?? [row.id]), go("recordings"))]);
+recordings.acts.push(["Records", (one) => go("records", `rec:${one.id}`)], ["Timeline", (one) => go("timeline", one.id)]);
+recordings.listen(records.choices);
+detail.acts.push(["Records", (row) => go("records", (row.set ?? [row.id]).join(","))]);
+table.start();
+theme(dark.matches ? "dark" : "light");
+const LINKS = { live: "live", wait: "connecting", lost: "reconnecting" };
+listen((what) => {
+  at("link").dataset.state = state.link;
+  at("link").textContent = LINKS[state.link];
+  if (what === "link" || state.paused) return;
+  sums();
+  table.draw(what === "tick");
+  if (what === "tick") timeline.tick();
+});
+connect();
+recordings.load().catch(() => {});
+

@@ -1,0 +1,51 @@
+//! Times as the page has them: ns since this server was started, so that a number of JavaScript holds them exactly.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The beginning of the page's time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    began: Instant,
+    /// The same moment, ns since 1970.
+    wall: u64,
+}
+
+impl Clock {
+    pub(super) fn new() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Clock { began: Instant::now(), wall: nanos(wall) }
+    }
+
+    /// Counts from this time, ns since 1970: for a recording.
+    pub(super) fn of(wall: u64) -> Self {
+        Clock { began: Instant::now(), wall }
+    }
+
+    /// Returns the beginning, ns since 1970.
+    pub(super) fn wall(&self) -> u64 {
+        self.wall
+    }
+
+    pub(super) fn at(&self, at: Instant) -> i64 {
+        match at.checked_duration_since(self.began) {
+            Some(after) => nanos(after) as i64,
+            None => -(nanos(self.began.duration_since(at)) as i64),
+        }
+    }
+
+    /// Converts a time that is in ns since 1970.
+    pub(super) fn of_wall(&self, wall: u64) -> i64 {
+        wall.wrapping_sub(self.wall) as i64
+    }
+}
+
+/// Returns how much of a processor this thread has had: less than the time that has gone by, where others wanted it.
+pub(super) fn worked() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,296 @@
+//! How long records stay in a ring until they are read, and how rates are distributed.
+//!
+//! A reader's position is looked at about once in a millisecond. A record that it was before, and is behind now, was
+//! read in between, so its latency is at most the time from its timestamp to now. Where a record was read and freed
+//! before anybody could look at it, that is at most the time since the previous look.
+
+use super::clock::worked;
+use super::shared::Shared;
+use crate::owner::name;
+use crate::row::consumer_pos;
+use hdrhistogram::Histogram;
+use perfring_consumer::{Item, Observer, OwnerInfo, Policy, Start, Stat};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// The time between two looks, and while nobody measures.
+const LOOK: Duration = Duration::from_millis(1);
+const IDLE: Duration = Duration::from_millis(100);
+/// The most of a core that this takes: one part of so many.
+const PART: u32 = 19;
+/// A ring is measured for so long after it was asked for.
+const UNASKED: Duration = Duration::from_secs(5);
+/// Rings that are measured, at most.
+const METERS: usize = 4;
+/// Records that are looked at in one look; others are skipped.
+const RECORDS: usize = 500;
+/// Records that are waited for until they are read.
+const PENDING: usize = 20_000;
+/// An hour: what takes longer counts as that.
+const MOST: u64 = 3_600_000_000_000;
+const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
+
+/// The rings that are measured.
+#[derive(Debug, Default)]
+pub(super) struct Meters(HashMap<u32, Meter>);
+
+#[derive(Debug)]
+struct Meter {
+    observer: Observer,
+    asked: Instant,
+    /// Records that a reader has not read: their positions and times, oldest first.
+    pending: VecDeque<(u64, u64)>,
+    readers: HashMap<(String, u32), Measured>,
+    looked: Option<u64>,
+    looks: u64,
+    began: Instant,
+    skipped: u64,
+}
+
+#[derive(Debug)]
+struct Measured {
+    pos: u64,
+    latency: Distribution,
+}
+
+/// Values, by their size.
+#[derive(Debug)]
+pub(super) struct Distribution(Histogram<u64>);
+
+/// A distribution as the page has it.
+#[derive(Debug, Serialize)]
+pub(super) struct Shown {
+    count: u64,
+    /// Percent, and the value that so many are not above.
+    percentiles: Vec<(f64, u64)>,
+    most: u64,
+    /// The end of each part, and how many are in it.
+    bars: Vec<(u64, u64)>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Answer {
+    /// The mean time between two looks, ns: latencies are too high by so much at most.
+    between: u64,
+    skipped: u64,
+    readers: Vec<ReaderShown>,
+    /// Records a second, second by second.
+    rate: Shown,
+}
+
+#[derive(Debug, Serialize)]
+struct ReaderShown {
+    name: String,
+    pid: u32,
+    latency: Shown,
+}
+
+impl Distribution {
+    pub(super) fn new() -> Option<Self> {
+        Histogram::new_with_bounds(1, MOST, 2).ok().map(Distribution)
+    }
+
+    pub(super) fn add(&mut self, value: u64, count: u64) {
+        self.0.saturating_record_n(value, count);
+    }
+
+    /// Shows it, in parts that are each twice as large as the one before.
+    pub(super) fn shown(&self) -> Shown {
+        let of = &self.0;
+        let least = of.min().max(1).next_power_of_two() / 2;
+        let parts = of.iter_log(least.max(1), 2.0);
+        let bars = parts.map(|part| (part.value_iterated_to(), part.count_since_last_iteration()));
+        Shown {
+            count: of.len(),
+            percentiles: PERCENTILES.map(|at| (at, of.value_at_percentile(at))).into(),
+            most: of.max(),
+            bars: if of.is_empty() { Vec::new() } else { bars.collect() },
+        }
+    }
+}
+
+fn boot() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    u64::try_from(i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)).unwrap_or(0)
+}
+
+impl Meter {
+    fn new(observer: Observer) -> Self {
+        Meter {
+            observer,
+            asked: Instant::now(),
+            pending: VecDeque::new(),
+            readers: HashMap::new(),
+            looked: None,
+            looks: 0,
+            began: Instant::now(),
+            skipped: 0,
+        }
+    }
+
+    /// Looks at the records first: none that a reader has passed is missing then, but for those that are gone.
+    fn look(&mut self) {
+        let mut gone = 0;
+        for nth in 0.. {
+            if nth == RECORDS {
+                let before = self.observer.saved().before;
+                let Ok(observer) = self.observer.again(Start::Latest) else { break };
+                self.skipped += observer.saved().before.since(before).records;
+                self.observer = observer;
+                break;
+            }
+            match self.observer.read() {
+                Ok(Some(Item::Record(record))) => {
+                    if let Some(time) = record.time {
+                        self.pending.push_back((record.pos, time));
+                    }
+                }
+                Ok(Some(Item::Lost(lost))) if lost.cause.name() == "lapped" => gone += lost.records,
+                Ok(Some(Item::Lost(_))) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        let now = boot();
+        self.looks += 1;
+        let since = self.looked.replace(now).map_or(0, |then| now.saturating_sub(then));
+        let Ok(stat) = self.observer.stat() else { return };
+        let frees = stat.layout.policy == Policy::Drop;
+        let mut least = u64::MAX;
+        for (owner, pos) in readers(&stat) {
+            least = least.min(pos);
+            let key = (name(owner), owner.pid);
+            if !self.readers.contains_key(&key)
+                && let Some(latency) = Distribution::new()
+            {
+                self.readers.insert(key.clone(), Measured { pos, latency });
+            }
+            let Some(measured) = self.readers.get_mut(&key) else { continue };
+            let from = self.pending.partition_point(|(pos, _)| *pos < measured.pos);
+            let to = self.pending.partition_point(|(at, _)| *at < pos);
+            for (_, time) in self.pending.range(from..to.max(from)) {
+                measured.latency.add(now.saturating_sub(*time), 1);
+            }
+            if frees && since > 0 {
+                measured.latency.add(since, gone);
+            }
+            measured.pos = pos.max(measured.pos);
+        }
+        let read = self.pending.partition_point(|(pos, _)| *pos < least);
+        self.pending.drain(..read.max(self.pending.len().saturating_sub(PENDING)));
+    }
+}
+
+/// Returns the consumers that are alive, and how far each has come.
+fn readers(stat: &Stat) -> Vec<(&OwnerInfo, u64)> {
+    let named = stat.consumers.iter().filter(|of| of.alive).map(|of| (&of.owner, of.totals.pos));
+    let only = stat.totals.as_ref().filter(|_| stat.consumer.alive);
+    named.chain(only.map(|totals| (&stat.consumer.owner, consumer_pos(stat, totals)))).collect()
+}
+
+impl Meters {
+    fn look(&mut self) {
+        self.0.retain(|_, meter| meter.asked.elapsed() < UNASKED);
+        self.0.values_mut().for_each(Meter::look);
+    }
+}
+
+/// Measures until the server is stopped.
+pub(super) fn run(shared: &Shared) {
+    loop {
+        let began = worked();
+        let idle = {
+            let mut meters = shared.meters();
+            meters.look();
+            meters.0.is_empty()
+        };
+        let between = if idle { IDLE } else { LOOK };
+        if !shared.pause(between.max((worked() - began) * PART)) {
+            return;
+        }
+    }
+}
+
+/// Measures a ring from the first question on, and returns what is known so far.
+pub(super) fn ask(shared: &Shared, id: u32) -> Option<Answer> {
+    let mut rate = Distribution::new()?;
+    shared.model().rates(id).into_iter().for_each(|records| rate.add(records.round() as u64, 1));
+    let observer = shared.watch().observer(id, Start::Latest);
+    let mut meters = shared.meters();
+    if !meters.0.contains_key(&id) {
+        let observer = observer?;
+        if meters.0.len() >= METERS {
+            let oldest = meters.0.iter().min_by_key(|(_, meter)| meter.asked).map(|(id, _)| *id);
+            oldest.and_then(|oldest| meters.0.remove(&oldest));
+        }
+        meters.0.insert(id, Meter::new(observer));
+    }
+    let meter = meters.0.get_mut(&id)?;
+    meter.asked = Instant::now();
+    let took = u64::try_from(meter.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let mut readers: Vec<ReaderShown> = meter
+        .readers
+        .iter()
+        .map(|((name, pid), measured)| {
+            let (name, latency) = (name.clone(), measured.latency.shown());
+            ReaderShown { name, pid: *pid, latency }
+        })
+        .collect();
+    readers.sort_by(|a, b| (&a.name, a.pid).cmp(&(&b.name, b.pid)));
+    let between = took / meter.looks.max(1);
+    Some(Answer { between, skipped: meter.skipped, readers, rate: rate.shown() })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    use super::*;
+    use perfring_consumer::Consumer;
+    use perfring_producer::{Options, Producer};
+
+    #[test]
+    fn a_latency_is_from_the_timestamp_to_the_look_that_finds_the_record_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let options = Options { size: 1 << 16, time: true, consumers: 2, ..Options::default() };
+        let mut producer = Producer::create(&path, &options).unwrap();
+        let mut all = ["fast", "slow"].map(|name| Consumer::attach_as(&path, name).unwrap());
+        let mut meter = Meter::new(Observer::open(&path, Start::Latest).unwrap());
+        let count = |meter: &Meter, name: &str| {
+            let of = meter.readers.iter().find(|((its, _), _)| its == name).unwrap().1;
+            (of.latency.0.len(), of.latency.0.min())
+        };
+        meter.look();
+        (0..10).for_each(|_| producer.publish(b"x").unwrap());
+        let published = boot();
+        meter.look();
+        let read = |consumer: &mut Consumer, records: usize| {
+            (0..records).for_each(|_| assert!(consumer.read().unwrap().is_some()));
+            consumer.release();
+        };
+        read(&mut all[0], 10);
+        read(&mut all[1], 4);
+        meter.look();
+        let least = boot() - published;
+        assert_eq!((count(&meter, "fast").0, count(&meter, "slow").0), (10, 4));
+        assert_eq!(meter.pending.len(), 6, "for the slow one");
+        assert!(
+            count(&meter, "slow").1 <= least + least / 50,
+            "{} {least}",
+            count(&meter, "slow").1
+        );
+        // Published, read and freed between two looks: no longer than the time between them.
+        read(&mut all[1], 6);
+        meter.look();
+        (0..5).for_each(|_| producer.publish(b"x").unwrap());
+        all.iter_mut().for_each(|consumer| read(consumer, 5));
+        producer.publish(b"x").unwrap();
+        meter.look();
+        let shown = meter.readers.values().map(|of| of.latency.shown());
+        for shown in shown {
+            assert_eq!(shown.bars.iter().map(|(_, count)| count).sum::<u64>(), shown.count);
+            assert!(shown.percentiles.is_sorted() && shown.count == 15, "{shown:?}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Records as the page has them.
+
+use super::clock::Clock;
+use super::filter::{Filter, Wrong};
+use super::shared::Shared;
+use super::taps::{Kept, TAPS, Tap, What};
+use crate::escape::escaped;
+use perfring_consumer::{Location, Start};
+use perfring_export::{Loss, Rec, Shapes};
+use perfring_types::Encoding;
+use perfring_types::read::Value;
+use serde::Serialize;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Characters of a record that are shown in its line.
+const LINE: usize = 400;
+/// Bytes of a record that are shown.
+const BYTES: usize = 4096;
+/// Records of one answer, at most.
+const MOST: usize = 500;
+/// Records of which a tap begins, of a ring that has more.
+const RECENT: u64 = 20_000;
+
+/// What the page asks for.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    pub(super) rings: Vec<u32>,
+    pub(super) filter: String,
+    pub(super) kind: String,
+    /// Only what came after this number.
+    pub(super) after: u64,
+    pub(super) limit: usize,
+}
+
+#[derive(Serialize)]
+pub(super) struct Answer {
+    pub(super) records: Vec<RecordJson>,
+    /// For the next question.
+    pub(super) next: u64,
+    /// What was looked at, and what of it was selected.
+    pub(super) seen: u64,
+    pub(super) matched: u64,
+    /// Records that were skipped since the rings are looked at, as they were too many; and that were gone before.
+    pub(super) skipped: u64,
+    pub(super) missed: u64,
+    /// Rings that are left out, as there are too many.
+    pub(super) left_out: usize,
+    /// The names of the rings' types.
+    pub(super) types: BTreeSet<String>,
+    /// What is wrong with the filter.
+    pub(super) wrong: Vec<Wrong>,
+    /// Rings that cannot be read, and why.
+    pub(super) trouble: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct RecordJson {
+    pub(super) seq: u64,
+    pub(super) ring: u32,
+    pub(super) name: String,
+    pub(super) pos: u64,
+    /// Its time, as the page has it.
+    pub(super) t: Option<i64>,
+    pub(super) r#type: String,
+    pub(super) len: usize,
+    pub(super) text: String,
+    pub(super) bad: Option<String>,
+    pub(super) pid: Option<u32>,
+    /// Records that were lost here, instead of one.
+    pub(super) lost: Option<u64>,
+}
+
+/// A record with all of its bytes.
+#[derive(Serialize)]
+pub(super) struct Whole {
+    #[serde(flatten)]
+    pub(super) record: RecordJson,
+    /// Its time: ns of the ring's clock, and UTC.
+    time_ns: Option<String>,
+    utc: Option<String>,
+    tid: Option<u32>,
+    fields: Vec<(String, String)>,
+    hex: String,
+    /// Bytes that are not in `hex`.
+    more: usize,
+}
+
+impl RecordJson {
+    pub(super) fn of(seq: u64, ring: u32, name: &str, record: &Rec<'_>, clock: &Clock) -> Self {
+        let (text, bad) = text(record);
+        RecordJson {
+            seq,
+            ring,
+            name: name.to_owned(),
+            pos: record.pos,
+            t: record.wall.map(|wall| clock.of_wall(wall)),
+            r#type: record
+                .kind_of()
+                .map_or_else(|| record.kind.to_string(), |kind| kind.name.clone()),
+            len: record.bytes.len(),
+            text: shortened(text),
+            bad,
+            pid: record.writer.map(|writer| writer.pid.get()),
+            lost: None,
+        }
+    }
+
+    pub(super) fn of_loss(seq: u64, ring: u32, name: &str, loss: &Loss, clock: &Clock) -> Self {
+        RecordJson {
+            seq,
+            ring,
+            name: name.to_owned(),
+            pos: loss.pos,
+            t: loss.wall.map(|wall| clock.of_wall(wall)),
+            r#type: "lost".to_owned(),
+            len: 0,
+            text: loss.cause.name().to_owned(),
+            bad: None,
+            pid: None,
+            lost: Some(loss.records),
+        }
+    }
+}
+
+impl Whole {
+    pub(super) fn of(seq: u64, ring: u32, name: &str, record: &Rec<'_>, clock: &Clock) -> Self {
+        let fields = match record.value() {
+            Some(Ok(Value::Struct(fields))) => fields
+                .iter()
+                .map(|(name, value)| (escaped(name.as_bytes()), shortened(value.to_string())))
+                .collect(),
+            _ => Vec::new(),
+        };
+        let shown = &record.bytes[..record.bytes.len().min(BYTES)];
+        Whole {
+            record: RecordJson::of(seq, ring, name, record, clock),
+            time_ns: record.time.map(|time| time.to_string()),
+            utc: record.wall.map(perfring_export::json::utc),
+            tid: record.writer.map(|writer| writer.tid),
+            fields,
+            hex: shown.iter().map(|byte| format!("{byte:02x}")).collect(),
+            more: record.bytes.len() - shown.len(),
+        }
+    }
+}
+
+/// Returns a record's values or its text in one line, and why it has none.
+fn text(record: &Rec<'_>) -> (String, Option<String>) {
+    let typed = record.kind_of().filter(|kind| {
+        !matches!(kind.encoding.known(), None | Some(Encoding::Bytes | Encoding::Utf8))
+    });
+    match (typed, typed.and_then(|_| record.value())) {
+        (Some(kind), Some(Ok(value))) => (kind.render_text(value), None),
+        (_, Some(Err(bad))) => {
+            (escaped(&record.bytes[..record.bytes.len().min(LINE)]), Some(bad.to_string()))
+        }
+        _ => (escaped(&record.bytes[..record.bytes.len().min(2 * LINE)]), None),
+    }
+}
+
+fn shortened(mut text: String) -> String {
+    if let Some((at, _)) = text.char_indices().nth(LINE) {
+        text.truncate(at);
+        text.push('…');
+    }
+    text
+}
+
+/// Looks at a ring from now on, if it is not looked at already.
+fn open(shared: &Shared, id: u32) -> Result<(), String> {
+    if shared.taps().has(id) {
+        return Ok(());
+    }
+    let (recent, location) = {
+        let model = shared.model();
+        let Some((_, location)) = model.ring(id) else { return Err("it was removed".to_owned()) };
+        (model.recent(id, RECENT), Location::from(location))
+    };
+    let start = recent.map_or(Start::Oldest, Start::At);
+    let observer = shared.watch().observer(id, start);
+    let observer = observer.ok_or_else(|| "it was removed".to_owned())?;
+    let shapes = Shapes::open(&location, id).map_err(|error| error.to_string())?;
+    if !shapes.is_of(observer.layout()) {
+        return Err("another ring has its name now".to_owned());
+    }
+    shared.taps().add(id, observer, shapes);
+    Ok(())
+}
+
+fn line(kept: &Kept, id: u32, tap: &mut Tap, filter: &Filter, clock: &Clock) -> Option<RecordJson> {
+    let (record, name) = match &kept.what {
+        What::Lost(loss) => {
+            let origin = tap.shapes.origin();
+            let wall = loss.time.and_then(|time| origin.anchors.wall(loss.pos, time));
+            let loss = Loss { wall, ..*loss };
+            return Some(RecordJson::of_loss(kept.seq, id, &origin.name, &loss, clock));
+        }
+        What::Record { .. } => (kept.record()?, tap.shapes.origin().name.clone()),
+    };
+    let record = tap.shapes.see(record);
+    filter.takes(&record).then(|| RecordJson::of(kept.seq, id, &name, &record, clock))
+}
+
+/// Returns the newest records of live rings.
+pub(super) fn live(shared: &Shared, asked: &Asked) -> Result<Answer, Wrong> {
+    let filter = Filter::parse(&asked.filter, &asked.kind)?;
+    let mut answer = Answer {
+        records: Vec::new(),
+        next: 0,
+        seen: 0,
+        matched: 0,
+        skipped: 0,
+        missed: 0,
+        left_out: asked.rings.len().saturating_sub(TAPS),
+        types: BTreeSet::new(),
+        wrong: Vec::new(),
+        trouble: Vec::new(),
+    };
+    let rings = &asked.rings[..asked.rings.len().min(TAPS)];
+    for id in rings {
+        if let Err(why) = open(shared, *id) {
+            let name = shared.model().ring(*id).map(|(name, _)| name.to_owned());
+            answer.trouble.push(format!("{}: {why}", name.unwrap_or_default()));
+        }
+    }
+    let limit = asked.limit.clamp(1, MOST);
+    let mut taps = shared.taps();
+    answer.next = taps.seq();
+    let mut tables = Vec::new();
+    for id in rings {
+        let Some(tap) = taps.ask(*id) else { continue };
+        answer.skipped += tap.skipped;
+        answer.missed += tap.missed;
+        if let Some(why) = &tap.trouble {
+            answer.trouble.push(format!("{}: {why}", tap.shapes.origin().name));
+        }
+        // Of each ring the newest are enough: they are sorted below.
+        let kept = std::mem::take(&mut tap.kept);
+        let mut found = 0;
+        for of in kept.iter().rev().take_while(|of| of.seq > asked.after) {
+            answer.seen += 1;
+            if let Some(line) = line(of, *id, tap, &filter, &shared.clock) {
+                answer.matched += 1;
+                found += 1;
+                if found <= limit {
+                    answer.records.push(line);
+                }
+            }
+        }
+        tap.kept = kept;
+        let table = tap.shapes.origin().types.clone();
+        answer.types.extend(table.iter().map(|kind| kind.name.clone()));
+        tables.push(table);
+    }
+    answer.wrong = filter.unknown(tables.iter());
+    answer.records.sort_by_key(|line| (line.t.unwrap_or(i64::MIN), line.seq));
+    answer.records.drain(..answer.records.len().saturating_sub(limit));
+    Ok(answer)
+}
+
+/// Looks at a ring from now on, and passes on what is kept of it.
+pub(super) fn with_tap<T>(
+    shared: &Shared,
+    id: u32,
+    visit: impl FnOnce(&mut Tap, &VecDeque<Kept>) -> T,
+) -> Option<T> {
+    open(shared, id).ok()?;
+    let mut taps = shared.taps();
+    let tap = taps.ask(id)?;
+    let kept = std::mem::take(&mut tap.kept);
+    let visited = visit(tap, &kept);
+    tap.kept = kept;
+    Some(visited)
+}
+
+/// Returns one record with its bytes.
+pub(super) fn whole(shared: &Shared, id: u32, seq: u64) -> Option<Whole> {
+    with_tap(shared, id, |tap, kept| {
+        let name = tap.shapes.origin().name.clone();
+        let at = kept.binary_search_by_key(&seq, |of| of.seq).ok()?;
+        let record = kept.get(at)?.record()?;
+        Some(Whole::of(seq, id, &name, &tap.shapes.see(record), &shared.clock))
+    })?
+}

@@ -1,0 +1,179 @@
+//! The last records of rings that somebody looks at. An observer looks at each a few times a second, copies what is
+//! new, and skips what is too much.
+
+use perfring_consumer::{Item, Lost, Observer, Record, Start, Writer};
+use perfring_export::{Loss, LossCause, Shapes};
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// Rings that are looked at, at most: those that were asked for last.
+pub(super) const TAPS: usize = 64;
+/// A ring is looked at for so long after it was asked for.
+const UNASKED: Duration = Duration::from_secs(30);
+/// Items that are kept of a ring, and their payloads' bytes.
+const KEPT: usize = 10_000;
+const KEPT_BYTES: usize = 8 << 20;
+/// Items that are copied at one look, of all rings.
+const LOOK: u64 = 4_000;
+/// Items that are looked at when a ring is first asked for.
+const FIRST: u64 = 300_000;
+
+/// The rings that somebody looks at.
+#[derive(Debug, Default)]
+pub(super) struct Taps {
+    taps: HashMap<u32, Tap>,
+    seq: u64,
+}
+
+/// A ring that somebody looks at.
+#[derive(Debug)]
+pub(super) struct Tap {
+    observer: Observer,
+    pub(super) shapes: Shapes,
+    pub(super) kept: VecDeque<Kept>,
+    bytes: usize,
+    asked: Instant,
+    /// Records that were skipped, as they were too many.
+    pub(super) skipped: u64,
+    /// Records that were gone before they could be looked at.
+    pub(super) missed: u64,
+    /// Why it cannot be read on.
+    pub(super) trouble: Option<String>,
+    last: Option<u64>,
+}
+
+/// A record or a loss.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Rises over all rings.
+    pub(super) seq: u64,
+    pub(super) what: What,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    Record { pos: u64, kind: u32, time: Option<u64>, writer: Option<Writer>, bytes: Box<[u8]> },
+    Lost(Loss),
+}
+
+impl Kept {
+    pub(super) fn record(&self) -> Option<Record<'_>> {
+        match &self.what {
+            What::Record { pos, kind, time, writer, bytes } => {
+                Some(Record { pos: *pos, kind: *kind, time: *time, writer: *writer, bytes })
+            }
+            What::Lost(_) => None,
+        }
+    }
+}
+
+impl Taps {
+    pub(super) fn is_empty(&self) -> bool {
+        self.taps.is_empty()
+    }
+
+    pub(super) fn has(&self, id: u32) -> bool {
+        self.taps.contains_key(&id)
+    }
+
+    /// Looks at a ring from now on, and at what it holds.
+    pub(super) fn add(&mut self, id: u32, observer: Observer, shapes: Shapes) {
+        if self.taps.len() >= TAPS
+            && let Some(oldest) =
+                self.taps.iter().min_by_key(|(_, tap)| tap.asked).map(|(id, _)| *id)
+        {
+            self.taps.remove(&oldest);
+        }
+        let tap = Tap {
+            observer,
+            shapes,
+            kept: VecDeque::new(),
+            bytes: 0,
+            asked: Instant::now(),
+            skipped: 0,
+            missed: 0,
+            trouble: None,
+            last: None,
+        };
+        let tap = self.taps.entry(id).or_insert(tap);
+        tap.look(&mut self.seq, FIRST);
+        // What was overwritten before somebody looked is not missed.
+        tap.missed = 0;
+    }
+
+    /// Returns the tap of a ring, which is looked at for longer.
+    pub(super) fn ask(&mut self, id: u32) -> Option<&mut Tap> {
+        let tap = self.taps.get_mut(&id)?;
+        tap.asked = Instant::now();
+        Some(tap)
+    }
+
+    /// Looks at all rings.
+    pub(super) fn look(&mut self) {
+        self.taps.retain(|_, tap| tap.asked.elapsed() < UNASKED);
+        let share = (LOOK / self.taps.len().max(1) as u64).max(16);
+        for tap in self.taps.values_mut() {
+            tap.look(&mut self.seq, share);
+        }
+    }
+
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
+    }
+}
+
+impl Tap {
+    /// Copies the next items, and skips all that follow if they are more.
+    fn look(&mut self, seq: &mut u64, most: u64) {
+        if self.trouble.is_some() {
+            return;
+        }
+        let mut left = most;
+        while left > 0 {
+            left -= 1;
+            let what = match self.observer.read() {
+                Ok(Some(Item::Record(Record { pos, kind, time, writer, bytes }))) => {
+                    self.last = time.or(self.last);
+                    What::Record { pos, kind, time, writer, bytes: bytes.into() }
+                }
+                Ok(Some(Item::Lost(Lost { records, cause, .. }))) if cause.name() == "lapped" => {
+                    self.missed += records;
+                    continue;
+                }
+                Ok(Some(Item::Lost(Lost { pos, records, bytes, cause }))) => {
+                    let cause = LossCause::Ring(cause);
+                    What::Lost(Loss { pos, records, bytes, cause, time: self.last, wall: None })
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    self.trouble = Some(error.to_string());
+                    return;
+                }
+            };
+            *seq += 1;
+            self.keep(Kept { seq: *seq, what });
+        }
+        self.skip();
+    }
+
+    fn skip(&mut self) {
+        let before = self.observer.saved();
+        match self.observer.again(Start::Latest) {
+            Ok(observer) => {
+                self.skipped += observer.saved().before.since(before.before).records;
+                self.observer = observer;
+            }
+            Err(error) => self.trouble = Some(error.to_string()),
+        }
+    }
+
+    fn keep(&mut self, kept: Kept) {
+        let len = |kept: &Kept| kept.record().map_or(0, |record| record.bytes.len());
+        self.bytes += len(&kept);
+        self.kept.push_back(kept);
+        while self.kept.len() > KEPT || self.bytes > KEPT_BYTES {
+            let Some(oldest) = self.kept.pop_front() else { return };
+            self.bytes -= len(&oldest);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The page's server, asked over plain HTTP.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use perfring_producer::{Options as RingOptions, Policy, Producer};
+use perfring_view::serve::{Options, Server};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+fn server(dir: &Path) -> Server {
+    let listen = "127.0.0.1:0".to_owned();
+    Server::start(Options { paths: vec![dir.to_owned()], recordings: Vec::new(), listen }).unwrap()
+}
+
+/// Sends a request, with these further lines of its head.
+fn send(server: &Server, method: &str, path: &str, host: &str, lines: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    // What never comes fails the test.
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{lines}\r\n")
+        .unwrap();
+    stream
+}
+
+/// Returns the head and the body of an answer.
+fn read(mut stream: TcpStream) -> (String, Vec<u8>) {
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    let at = all.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+    let body = all.split_off(at + 4);
+    (String::from_utf8(all).unwrap().to_ascii_lowercase(), body)
+}
+
+fn token(server: &Server) -> String {
+    let path = server.url().splitn(4, '/').nth(3).unwrap();
+    format!("/{path}")
+}
+
+fn ask(server: &Server, method: &str, path: &str) -> (String, String) {
+    let path = token(server) + path;
+    let (head, body) = read(send(server, method, &path, &server.address().to_string(), ""));
+    let body = match head.contains("transfer-encoding: chunked") {
+        true => unchunked(&body),
+        false => body,
+    };
+    (head, String::from_utf8_lossy(&body).into_owned())
+}
+
+fn unchunked(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    loop {
+        let at = body.windows(2).position(|bytes| bytes == b"\r\n").unwrap();
+        let len = usize::from_str_radix(std::str::from_utf8(&body[..at]).unwrap(), 16).unwrap();
+        if len == 0 {
+            return whole;
+        }
+        whole.extend(&body[at + 2..at + 2 + len]);
+        body = &body[at + 4 + len..];
+    }
+}
+
+/// The stream of events.
+struct Events(BufReader<TcpStream>);
+
+impl Events {
+    fn open(server: &Server) -> Self {
+        let path = token(server) + "api/events";
+        Events(BufReader::new(send(server, "GET", &path, &server.address().to_string(), "")))
+    }
+
+    /// Reads until an update says so.
+    fn until(&mut self, mut says: impl FnMut(&str) -> bool) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert_ne!(self.0.read_line(&mut line).unwrap(), 0, "the stream has ended");
+            if let Some(data) = line.strip_prefix("data: ")
+                && says(data)
+            {
+                return data.to_owned();
+            }
+        }
+    }
+}
+
+#[test]
+fn only_who_has_the_token_and_asks_by_the_own_name_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = server(dir.path());
+    let (address, own) = (server.address().to_string(), token(&server));
+    let status = |path: &str, host: &str, lines: &str| {
+        let (head, body) = read(send(&server, "GET", path, host, lines));
+        assert!(head.starts_with("http/1.1 200") || body.len() < 100, "{head}");
+        head.split(' ').nth(1).unwrap().to_owned()
+    };
+    let port = server.address().port();
+    for path in ["/", "/view.css", "/api/events", "/0123456789abcdef0123456789abcdef/", &own[..33]]
+    {
+        assert_eq!(
+            status(path, &address, ""),
+            if path == &own[..33] { "200" } else { "404" },
+            "{path}"
+        );
+    }
+    assert_eq!(status(&own, &address, ""), "200");
+    assert_eq!(status(&own, &format!("localhost:{port}"), ""), "200");
+    assert_eq!(status(&own, &format!("evil.example:{port}"), ""), "403", "DNS rebinding");
+    assert_eq!(status(&own, &address, "Origin: http://evil.example\r\n"), "403");
+    assert_eq!(status(&own, &address, "Sec-Fetch-Site: cross-site\r\n"), "403");
+    assert_eq!(
+        status(&(own.clone() + "api/freeze"), &address, ""),
+        "405",
+        "a link takes no snapshot"
+    );
+
+    let (head, page) = ask(&server, "GET", "");
+    for line in [
+        "content-security-policy: default-src 'none'; script-src 'self'",
+        "x-content-type-options: nosniff",
+        "referrer-policy: no-referrer",
+        "cache-control: no-store",
+        "x-frame-options: deny",
+    ] {
+        assert!(head.contains(line), "{line} is not in {head}");
+    }
+    assert!(!head.contains("access-control") && !head.contains("set-cookie"), "{head}");
+    let scripts = page.matches("<script").count();
+    assert_eq!(scripts, page.matches("<script src=").count(), "no script is in the page itself");
+}
+
+#[test]
+fn rings_that_come_and_go_are_in_the_stream_and_nothing_is_written_to_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("orders");
+    let mut producer = Producer::create(&path, &RingOptions::default()).unwrap();
+    producer.publish(b"one").unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let server = server(dir.path());
+    let mut events = Events::open(&server);
+    let first = events.until(|data| data.contains("\"orders\""));
+    assert!(
+        first.contains("\"state\":\"no consumer\"") && first.contains("\"written\":1"),
+        "{first}"
+    );
+    let (_, text) = ask(&server, "GET", "api/records?rings=0");
+    assert!(text.contains("\"text\":\"one\""), "{text}");
+    events.until(|data| data.contains("\"ticks\":[{"));
+    assert!(before == std::fs::read(&path).unwrap(), "an observer has written to the ring");
+
+    producer.publish(b"two").unwrap();
+    events.until(|data| data.contains("\"written\":2"));
+    let other = Producer::create(dir.path().join("<b>later"), &RingOptions::default()).unwrap();
+    let later = events.until(|data| data.contains("later"));
+    assert!(later.contains("\"what\":\"appeared\"") && later.contains("<b>later"), "{later}");
+    drop(other);
+    events.until(|data| data.contains("\"how\":\"detached\""));
+    std::fs::remove_file(&path).unwrap();
+    events.until(|data| data.contains("\"gone\":[0]"));
+    drop(server);
+    let mut rest = String::new();
+    // The stream ends with the server.
+    let _ = events.0.read_to_string(&mut rest);
+}
+
+#[test]
+fn a_filter_narrows_the_records_and_its_error_is_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = RingOptions { time: true, policy: Policy::Overwrite, ..RingOptions::default() };
+    let mut producer = Producer::create(dir.path().join("logs"), &options).unwrap();
+    let schema =
+        perfring_types::Schema::new("demo.Line", perfring_types::Encoding::Json).with_hashed_id();
+    producer.register(&schema).unwrap();
+    for nth in 0..10 {
+        producer
+            .publish_as(schema.id, format!("{{\"nth\":{nth},\"text\":\"<script>\"}}").as_bytes())
+            .unwrap();
+    }
+    let server = server(dir.path());
+    Events::open(&server).until(|data| data.contains("logs"));
+    let count = |query: &str| {
+        let (_, text) = ask(&server, "GET", &format!("api/records?rings=all&{query}"));
+        (text.matches("\"pos\":").count(), text)
+    };
+    assert_eq!(count("").0, 10);
+    assert_eq!(count("where=nth%3E%3D7").0, 3);
+    assert_eq!(count("where=nth%3E%3D7+%26%26+nth%3C8").0, 1);
+    assert_eq!(count("type=demo.Line&limit=4").0, 4);
+    assert_eq!(count("type=demo.Other").0, 0);
+    let (_, wrong) = count("where=nth%3D1+%26%26+nth");
+    assert!(
+        wrong.contains("\"at\":9,\"len\":3") && wrong.contains("is not a condition"),
+        "{wrong}"
+    );
+    let (_, text) = count("limit=1");
+    let seq = text.split("\"seq\":").nth(1).unwrap().split(',').next().unwrap();
+    let (head, whole) = ask(&server, "GET", &format!("api/record?ring=0&seq={seq}"));
+    assert!(head.contains("application/json") && whole.contains("[\"nth\",\"9\"]"), "{whole}");
+    assert!(whole.contains("7b226e7468223a39"), "{whole}");
+}
+
+#[test]
+fn a_snapshot_is_frozen_looked_at_and_downloaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = RingOptions { time: true, policy: Policy::Overwrite, ..RingOptions::default() };
+    let mut producer = Producer::create(dir.path().join("flight"), &options).unwrap();
+    (0..10).for_each(|nth| producer.publish(format!("record {nth}").as_bytes()).unwrap());
+    let server = server(dir.path());
+    Events::open(&server).until(|data| data.contains("flight"));
+    let (_, made) = ask(&server, "POST", "api/freeze?rings=0");
+    assert!(made.contains("\"records\":10") && made.contains("\"name\":\"flight\""), "{made}");
+    producer.publish(b"too late").unwrap();
+    let (_, records) = ask(&server, "GET", "api/recording/records?id=0&limit=3");
+    assert_eq!(records.matches("\"pos\":").count(), 3);
+    assert!(records.contains("record 9") && !records.contains("too late"), "{records}");
+    let seq = records.split("\"seq\":").nth(1).unwrap().split(',').next().unwrap();
+    let (_, earlier) =
+        ask(&server, "GET", &format!("api/recording/records?id=0&limit=3&before={seq}"));
+    assert!(earlier.contains("record 6") && !earlier.contains("record 7"), "{earlier}");
+    let (_, whole) = ask(&server, "GET", &format!("api/recording/record?id=0&seq={seq}"));
+    assert!(whole.contains("7265636f72642037"), "{whole}");
+    let (_, lanes) =
+        ask(&server, "GET", "api/recording/timeline?id=0&from=-1&to=60000000000&bins=4");
+    assert!(lanes.contains("\"bins\":[10,0,0,0]") && lanes.contains("record 0"), "{lanes}");
+    let (_, live) =
+        ask(&server, "GET", "api/timeline?rings=0&from=-60000000000&to=60000000000&bins=1");
+    assert!(live.contains("\"bins\":[11]"), "{live}");
+
+    let (head, recording) = ask(&server, "GET", "api/recording/recording?id=0");
+    assert!(head.contains("attachment; filename=\"flight.perfrec\""), "{head}");
+    assert!(recording.contains("record 9"));
+    let (_, lines) = ask(&server, "GET", "api/recording/json?id=0");
+    assert_eq!(lines.lines().count(), 10);
+    let (_, trace) = ask(&server, "GET", "api/recording/perfetto?id=0");
+    assert!(trace.contains("flight"));
+    let (_, all) = ask(&server, "GET", "api/recordings");
+    assert_eq!(all.matches("\"base\":").count(), 1);
+    ask(&server, "POST", "api/remove?id=0");
+    assert_eq!(ask(&server, "GET", "api/recordings").1, "[]");
+    assert!(ask(&server, "GET", "api/recording/json?id=0").0.starts_with("http/1.1 404"));
+    assert!(ask(&server, "POST", "api/freeze?rings=7").1.contains("no such ring"));
+}

@@ -1,0 +1,85 @@
+//! `perfring view`: a page that shows rings.
+
+use crate::failure::{Failure, note};
+use crate::stop::{POLL, Stop};
+use perfring_export::recording::is_recording;
+use perfring_view::serve::{Options, Server, StartError, is_loopback};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Watch rings in a browser: rates, fill, lags, losses, records
+///
+/// Serves one page, which needs nothing from the network, and prints its address: whoever has it can see the rings,
+/// as it has a token. Reads as an observer: it needs read permission, and disturbs no process. Where records are too
+/// many, it shows a sample and says so.
+///
+/// A recording can be looked at in the same page, and so can a snapshot of what rings hold, which a button takes.
+///
+/// It shows rings, those of directories, and those of sets of rings in directories; rings that appear later are shown
+/// within a second.
+///
+/// Example: perfring view /dev/shm/perfring-1000 --open
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Directories of rings, rings, and recordings; by default this user's directory of rings
+    #[arg(value_name = "DIR|RING|RECORDING")]
+    paths: Vec<PathBuf>,
+    /// Where to listen: an address and a port, or 0 for a free one. With any but a loopback address, other machines can
+    /// connect, and what they see is not encrypted
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    listen: String,
+    /// Open the page in the default browser
+    #[arg(long)]
+    open: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let paths = match &args.paths[..] {
+        [] => vec![perfring_set::RingSet::default_dir()],
+        paths => paths.to_vec(),
+    };
+    if let Some(missing) = paths.iter().find(|path| !path.exists()) {
+        return Err(Failure::NotFound(format!("there is no {}", missing.display())));
+    }
+    let stop = Stop::patient()?;
+    let server = serve(paths, &args.listen)?;
+    writeln!(io::stdout(), "{}", server.url()).map_err(Failure::output)?;
+    if args.open {
+        open(server.url());
+    }
+    while stop.signal().is_none() {
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+/// Serves the page.
+pub(crate) fn serve(paths: Vec<PathBuf>, listen: &str) -> Result<Server, Failure> {
+    let (recordings, paths) = paths.into_iter().partition(|path| is_recording(path));
+    if !is_loopback(listen) {
+        note(&format!(
+            "{listen} is not a loopback address: what the page shows crosses the network unencrypted"
+        ));
+    }
+    Server::start(Options { paths, recordings, listen: listen.to_owned() }).map_err(|error| {
+        match error {
+            StartError::Listen { .. } => Failure::Usage(error.to_string()),
+            StartError::Recording { .. } => Failure::Damaged(error.to_string()),
+            error => Failure::general(error),
+        }
+    })
+}
+
+/// Opens a page in the user's browser.
+pub(crate) fn open(url: &str) {
+    let browser = Command::new("xdg-open")
+        .arg(url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    if let Err(error) = browser {
+        note(&format!("cannot start a browser by xdg-open: {error}; open the address yourself"));
+    }
+}

@@ -1,0 +1,322 @@
+//! The page of `perfring view`, in a browser.
+
+mod browser;
+
+use crate::command::{Live, Place, perfring, run};
+use browser::Browser;
+use nix::sys::signal::Signal;
+use perfring_producer::{Options, Policy, Producer};
+use perfring_types::{Encoding, Schema};
+use serde_json::json;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The page's server.
+struct Page {
+    server: Live,
+    url: String,
+}
+
+impl Page {
+    fn of(paths: &[&Path]) -> Self {
+        let paths: Vec<&str> = paths.iter().map(|path| path.to_str().unwrap()).collect();
+        let mut server = Live::start(&[&["view"], &paths[..]].concat());
+        let url = server.line();
+        assert!(url.starts_with("http://127.0.0.1:"), "{url}");
+        Page { server, url }
+    }
+
+    /// Returns how much of a processor it has had.
+    fn cpu(&self) -> Duration {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.server.child.id())).unwrap();
+        let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_whitespace().collect();
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        Duration::from_millis(ticks * 10) // 100 a second, on all of Linux
+    }
+
+    fn end(self) {
+        self.server.signal(Signal::SIGTERM);
+        let (out, err, code) = self.server.end();
+        assert_eq!((out.as_str(), err.as_str(), code), ("", "", 0));
+    }
+}
+
+/// The row of a ring.
+fn row(name: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('.row')].find((row) => !row.hidden && row.querySelector('.name span').textContent === {name:?})"
+    )
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+#[test]
+fn the_demo_is_shown_with_its_losses_its_death_its_records_and_a_snapshot() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let mut command = perfring(&["demo", "--view", "--for", "1m"]);
+    // A page would be opened in a browser, if there were one for people.
+    command.env("TMPDIR", place.0.path()).env("PATH", place.0.path());
+    let mut demo = Live::of(command);
+    let url = loop {
+        if let Some(url) = demo.line().strip_prefix("The page: ") {
+            break url.to_owned();
+        }
+    };
+    browser.size(1440, 620, 1);
+    browser.open(&url);
+    for name in ["metrics", "cpu", "io", "processes", "burst", "flight"] {
+        browser.until(&format!("{}?.querySelector('.num').innerText.trim() > '0'", row(name)));
+    }
+    browser.until(&format!("{}.querySelector('.chip').textContent === 'losing'", row("burst")));
+    let lost = format!("{}.querySelector('.c-lost').innerText.includes('full')", row("burst"));
+    assert_eq!(browser.until(&lost).0, true);
+
+    // The records, by their types; a filter; an error where it is; the bytes.
+    browser.keys("3");
+    browser.until("document.querySelectorAll('#records .rec').length > 100");
+    browser.js("document.getElementById('where').focus()");
+    browser.keys("stamp.seq>=20 && cpu=0");
+    browser.until(
+        "document.querySelectorAll('#records .rec:not(.lost)').length > 3 &&
+         [...document.querySelectorAll('#records .rec:not(.lost)')].every((rec) => rec.innerText.includes('cpu=0 '))",
+    );
+    browser.picture("records");
+    browser.keys(" && oops");
+    let wrong = "document.getElementById('wrong').innerText.includes('is not a condition') &&
+                 document.querySelector('#wrong mark').textContent";
+    assert_eq!(browser.until(wrong).0, "oops");
+    browser.js("document.getElementById('where').select()");
+    browser.keys("nosuchfield=1");
+    browser.until("document.querySelector('#wrong.soft mark')?.textContent === 'nosuchfield'");
+    browser.js("document.getElementById('where').select()");
+    browser.keys("\u{e017}");
+    browser.until(
+        "((rec) => rec && (rec.click(), true))(document.querySelector('#records .rec:not(.lost)'))",
+    );
+    browser.until("/^0000  [0-9a-f]{2} /m.test(document.querySelector('.whole pre').textContent)");
+
+    // A ring at a closer look, and its snapshot, by keys alone.
+    browser.js("document.activeElement.blur()");
+    browser.keys("1/flight\u{e015}\u{e006}");
+    browser.until("document.querySelector('#ring h2').innerText.startsWith('flight')");
+    browser.until("document.querySelectorAll('#ring canvas').length === 2");
+    browser.js("[...document.querySelectorAll('#ring .acts button')].find((of) => of.textContent === 'Snapshot').click()");
+    browser.until("document.querySelector('.card h3')?.innerText.startsWith('flight')");
+    for format in ["recording", "perfetto", "json"] {
+        browser.js(&format!("document.querySelector('[data-format={format}]').click()"));
+    }
+    let at = |name: &str| browser.downloads.path().join(name);
+    crate::command::until("the downloads", || {
+        ["flight.perfrec", "flight.pftrace", "flight.jsonl"].iter().all(|name| at(name).exists())
+    });
+    let lines = fs::read_to_string(at("flight.jsonl")).unwrap().lines().count();
+    let recording = at("flight.perfrec");
+    let exported = run(&["export", recording.to_str().unwrap(), "--to", "json", "-q"], b"").out();
+    assert!(lines > 1_000 && exported.lines().count() == lines, "{lines}");
+    browser.picture("snapshots");
+    browser.js("[...document.querySelectorAll('.card button')].find((of) => of.textContent === 'Records').click()");
+    let counted = "document.getElementById('counts').innerText.replaceAll('\\u202f', '')";
+    browser.until(&format!("{counted} === '{lines} of {lines} records'"));
+    browser.until("document.querySelectorAll('#records .rec').length === 300");
+
+    // The timeline: live, and a recording's, from density to single records.
+    browser.keys("2");
+    browser.until("document.getElementById('canvas').width > 300");
+    browser.until("document.getElementById('around').innerText.includes('records lost')");
+    browser.js("document.getElementById('canvas').focus()");
+    browser.keys("++++");
+    browser.until("/^\\d.*\\ss$/.test(document.querySelector('#view-timeline .bar p').innerText)");
+    browser.picture("timeline");
+
+    // Pictures of the first view; to be shown to people, when there is more to see.
+    browser.keys("1");
+    browser.js("document.getElementById('search').select()");
+    browser.keys("\u{e017}");
+    if std::env::var_os("PERFRING_SCREENSHOTS").is_some() {
+        browser.until(&format!("{}.querySelector('.chip').textContent === 'dead'", row("flight")));
+    }
+    browser.until(&format!("{}.click() || true", row("burst")));
+    browser.until("document.querySelector('#ring h2').innerText.startsWith('burst')");
+    browser.js("document.activeElement.blur()");
+    browser.picture("light");
+    browser.keys("t");
+    browser.picture("dark");
+    browser.js("document.querySelector('#ring [aria-label=Close]')?.click()");
+    browser.size(420, 800, 1);
+    browser.until("document.documentElement.scrollWidth <= 420");
+    browser.picture("narrow");
+    browser.size(2200, 700, 1);
+    browser.picture("wide");
+    assert_eq!(browser.log(), "", "the console of the page");
+    demo.signal(Signal::SIGINT);
+    assert_eq!(demo.end().2, 130);
+}
+
+#[test]
+fn a_producer_that_is_killed_is_dead_in_the_page_within_a_second() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let ring = place.ring(&["--policy", "overwrite", "--time"]);
+    let mut producer = perfring(&["publish", &ring]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut lines = producer.stdin.take().unwrap();
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    writeln!(lines, "the last words").unwrap();
+    browser.until(&format!("{}.querySelector('.who').innerText.includes('publish')", row("ring")));
+    let dead = format!("{}.querySelector('.chip').textContent === 'dead'", row("ring"));
+    assert_eq!(browser.js(&dead), false);
+    let killed = now_ms();
+    producer.kill().unwrap();
+    producer.wait().unwrap();
+    let (_, seen) = browser.until(&dead);
+    println!("dead in the page after {} ms", seen - killed);
+    assert!(seen - killed < 1_000, "{} ms", seen - killed);
+    // The server goes, and comes again at another address: the page says so.
+    page.end();
+    browser.until("document.getElementById('link').dataset.state === 'lost'");
+}
+
+#[test]
+fn a_thousand_rings_are_some_dozen_elements() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let small = Options { size: 4096, ..Options::default() };
+    let mut producers: Vec<Producer> = (0..1_000)
+        .map(|nth| Producer::create(place.path(&format!("ring-{nth}")), &small).unwrap())
+        .collect();
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    browser.until("document.getElementById('shown').innerText === '1000 rings'");
+    producers.iter_mut().for_each(|producer| producer.publish(b"x").unwrap());
+    browser
+        .until(&format!("{}.querySelector('.chip').textContent === 'no consumer'", row("ring-7")));
+    let elements = browser.js("document.querySelectorAll('.row').length").as_u64().unwrap();
+    assert!(elements < 60, "{elements} rows are elements");
+    assert_eq!(browser.js("document.getElementById('table').ariaRowCount"), "1001");
+    // Through all of them, frame by frame: the longest frame is counted.
+    let scroll = "new Promise((done) => {
+        const box = document.getElementById('scroll');
+        let [last, worst] = [performance.now(), 0];
+        const step = () => {
+            const now = performance.now();
+            [worst, last] = [Math.max(worst, now - last), now];
+            box.scrollTop += 1500;
+            if (box.scrollTop + box.clientHeight < box.scrollHeight - 2) return requestAnimationFrame(step);
+            done(Math.round(worst));
+        };
+        requestAnimationFrame(step);
+    })";
+    let worst = browser.js(scroll).as_u64().unwrap();
+    println!("1000 rings: {elements} rows are elements, the longest frame takes {worst} ms");
+    assert!(worst < 1_000, "{worst} ms");
+    browser.until(&row("ring-999"));
+    browser.keys("/ring-99\u{e015}");
+    browser.until("document.getElementById('shown').innerText.startsWith('11 of 1000')");
+    let cpu = page.cpu();
+    println!("1000 rings: the server has had {} ms of a processor", cpu.as_millis());
+    page.end();
+}
+
+#[test]
+fn text_of_a_hostile_ring_is_text() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let evil = "<script>window.hacked=1<\u{2044}script><img src=x onerror=hacked=1>";
+    let file = evil.replace('/', "");
+    let options = Options { time: true, policy: Policy::Overwrite, ..Options::default() };
+    let mut producer = Producer::create(place.path(&file), &options).unwrap();
+    let schema = Schema::new("<script>hacked=1</script>", Encoding::Json).with_hashed_id();
+    producer.register(&schema).unwrap();
+    for _ in 0..50 {
+        let text =
+            json!({ "<img src=x onerror=hacked=1>": "</td><script>hacked=1</script>\u{202e}" });
+        producer.publish_as(schema.id, text.to_string().as_bytes()).unwrap();
+    }
+    drop(producer);
+    let named = Producer::attach_as(place.path(&file), "<b onclick=hacked=1>").unwrap();
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    browser.until(&format!("{}.click() || true", row(&file)));
+    browser.until("document.querySelector('#ring h2').innerText.includes('<script>')");
+    browser.until("document.querySelector('#ring').innerText.includes('<b onclick=hacked=1>')");
+    browser.js("[...document.querySelectorAll('#ring .acts button')].find((of) => of.textContent === 'Snapshot').click()");
+    browser.until("document.querySelector('.card h3')?.innerText.includes('<script>')");
+    browser.keys("2");
+    browser.until("document.getElementById('canvas').width > 300");
+    browser.keys("3");
+    browser.until(
+        "document.querySelector('#records .rec')?.innerText.includes('<script>hacked=1</script>')",
+    );
+    browser.js("document.querySelector('#records .rec').click()");
+    browser.until("document.querySelector('.whole')?.innerText.includes('onerror')");
+    assert_eq!(browser.js("document.querySelectorAll('script').length"), 2, "the page's own");
+    assert_eq!(
+        browser.js("document.querySelectorAll('img, b[onclick], iframe, object').length"),
+        0
+    );
+    assert_eq!(browser.js("typeof window.hacked"), "undefined");
+    assert_eq!(browser.log(), "", "the console of the page");
+    drop(named);
+    page.end();
+}
+
+#[test]
+fn a_flood_is_sampled_and_costs_the_server_and_the_page_little() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let options =
+        Options { size: 8 << 20, time: true, policy: Policy::Overwrite, ..Options::default() };
+    let mut producer = Producer::create(place.path("flood"), &options).unwrap();
+    let time =
+        Duration::from_secs(if std::env::var_os("PERFRING_LONG").is_some() { 30 } else { 4 });
+    let page = Page::of(&[place.0.path()]);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            // A million a second: a thousand each ms.
+            let began = Instant::now();
+            let mut written = 0u64;
+            // Relaxed: nothing else is published with it.
+            while !stop.load(Ordering::Relaxed) {
+                let due = began.elapsed().as_micros() as u64;
+                while written < due {
+                    producer.publish(&[0; 48]).unwrap();
+                    written += 1;
+                }
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
+            (written, began.elapsed())
+        });
+        browser.open(&page.url);
+        browser.until(&format!("{}.querySelector('.num').innerText.includes('M')", row("flood")));
+        browser.keys("3");
+        browser.until("document.getElementById('sampled').innerText.includes('a sample')");
+        let (cpu, since) = (page.cpu(), Instant::now());
+        browser.js(&format!("new Promise((done) => setTimeout(done, {}))", time.as_millis()));
+        let part = (page.cpu() - cpu).as_secs_f64() / since.elapsed().as_secs_f64();
+        browser.cdp("HeapProfiler.collectGarbage", &json!({}));
+        browser.cdp("Performance.enable", &json!({}));
+        let metrics = browser.cdp("Performance.getMetrics", &json!({}));
+        let metrics = metrics["metrics"].as_array().unwrap();
+        let heap = metrics.iter().find(|of| of["name"] == "JSHeapTotalSize").unwrap();
+        let heap = heap["value"].as_f64().unwrap() / 1e6;
+        stop.store(true, Ordering::Relaxed);
+        let (written, took) = flood.join().unwrap();
+        let rate = written as f64 / took.as_secs_f64() / 1e6;
+        println!(
+            "{rate:.2} million records/s for {:.1} s: the server has {:.1} % of a core, the page a heap of {heap:.0} MB",
+            took.as_secs_f64(),
+            part * 100.0
+        );
+        assert!(heap < 200.0, "{heap} MB");
+        assert!(part < 0.1, "{part}");
+    });
+    page.end();
+}
