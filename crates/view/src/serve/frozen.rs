@@ -2,13 +2,11 @@
 
 use super::clock::Clock;
 use super::filter::{Filter, Wrong};
-use super::records::{RecordJson, Whole};
-use super::shared::Shared;
-use super::timeline::{Lane, Span};
-use perfring_consumer::{Location, Snapshot, Start};
-use perfring_export::recording::{self, Reader};
+use super::lane::{Lane, Span};
+use super::shown::{RecordJson, Whole};
+use perfring_export::recording::Reader;
 use perfring_export::{
-    Event, Origin, Output, OutputError, Perfetto, PerfettoOptions, Shapes, Took, What, json,
+    Event, Origin, Output, OutputError, Perfetto, PerfettoOptions, Took, What, json,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,8 +18,6 @@ use tempfile::TempDir;
 
 /// Snapshots that are kept; the oldest is removed for another one.
 const KEPT: usize = 20;
-/// Bytes of the rings of a snapshot, at most: it is in memory for a moment.
-const MOST: u64 = 1 << 30;
 /// Records of one answer, at most.
 const PAGE: usize = 500;
 /// How long an output may take to finish a file.
@@ -60,7 +56,7 @@ pub(super) struct About {
     rings: Vec<Ring>,
     types: BTreeSet<String>,
     /// Why it ends where it does, if it is damaged.
-    trouble: Option<String>,
+    pub(super) trouble: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -93,7 +89,7 @@ pub(super) struct Answer {
 
 impl Recording {
     /// Reads it once.
-    fn open(id: u32, name: String, path: PathBuf, is_own: bool) -> Result<Self, String> {
+    pub(super) fn open(id: u32, name: String, path: PathBuf, is_own: bool) -> Result<Self, String> {
         let mut reader = Reader::open(&path).map_err(|error| error.to_string())?;
         let (mut first, mut last) = (None, None);
         let (mut rings, mut types) = (BTreeMap::new(), BTreeSet::new());
@@ -327,7 +323,7 @@ impl Frozen {
     }
 
     /// Returns a number and a path for another snapshot.
-    fn place(&mut self) -> Result<(u32, PathBuf), String> {
+    pub(super) fn place(&mut self) -> Result<(u32, PathBuf), String> {
         let dir = match self.dir.take() {
             Some(dir) => dir,
             None => tempfile::Builder::new()
@@ -342,7 +338,7 @@ impl Frozen {
         Ok((id, path))
     }
 
-    fn keep(&mut self, recording: Recording) -> Arc<Recording> {
+    pub(super) fn keep(&mut self, recording: Recording) -> Arc<Recording> {
         let own: Vec<u32> = self.all.iter().filter(|of| of.is_own).map(|of| of.about.id).collect();
         for id in own.iter().take((own.len() + 1).saturating_sub(KEPT)) {
             self.remove(*id);
@@ -351,56 +347,4 @@ impl Frozen {
         self.all.push(Arc::clone(&recording));
         recording
     }
-}
-
-/// Copies what these rings hold now, and makes a recording of it.
-pub(super) fn freeze(shared: &Shared, rings: &[u32]) -> Result<Arc<Recording>, String> {
-    let mut copies: Vec<(Origin, Snapshot)> = Vec::new();
-    let (mut bytes, mut trouble) = (0, Vec::new());
-    // All copies first, and then the file: so all rings are copied as close to one moment as possible.
-    for id in rings {
-        let Some((name, location)) =
-            shared.model().ring(*id).map(|(name, at)| (name.to_owned(), Location::from(at)))
-        else {
-            continue;
-        };
-        let Some(observer) = shared.watch().observer(*id, Start::Latest) else { continue };
-        bytes += observer.layout().data_size;
-        if bytes > MOST {
-            return Err(format!(
-                "these rings have more than {} MiB: choose some of them",
-                MOST >> 20
-            ));
-        }
-        match observer.snapshot() {
-            Ok(snapshot) => {
-                let shapes = Shapes::of_snapshot(&snapshot, &location, copies.len() as u32);
-                let live = observer.stat().ok();
-                let origin = Origin {
-                    name,
-                    epoch: live.as_ref().map_or(0, perfring_consumer::Stat::epoch),
-                    producer: live.map(|stat| stat.producer.owner).unwrap_or_default(),
-                    ..shapes.origin().clone()
-                };
-                copies.push((origin, snapshot));
-            }
-            Err(error) => trouble.push(format!("{name}: {error}")),
-        }
-    }
-    let names: Vec<&str> = copies.iter().map(|(origin, _)| origin.name.as_str()).collect();
-    let name = match &names[..] {
-        [] if trouble.is_empty() => return Err("there is no such ring any more".to_owned()),
-        [] => return Err(trouble.join("; ")),
-        [one] => (*one).to_owned(),
-        all => format!("{} rings", all.len()),
-    };
-    let (id, path) = shared.frozen().place()?;
-    let written = recording::write_snapshots(&path, &copies).map_err(|error| error.to_string());
-    drop(copies);
-    written?;
-    let mut recording = Recording::open(id, name, path, true)?;
-    if !trouble.is_empty() {
-        recording.about.trouble = Some(trouble.join("; "));
-    }
-    Ok(shared.frozen().keep(recording))
 }

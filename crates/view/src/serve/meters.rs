@@ -4,8 +4,6 @@
 //! read in between, so its latency is at most the time from its timestamp to now. Where a record was read and freed
 //! before anybody could look at it, that is at most the time since the previous look.
 
-use super::clock::worked;
-use super::shared::Shared;
 use crate::owner::name;
 use crate::row::consumer_pos;
 use hdrhistogram::Histogram;
@@ -15,11 +13,6 @@ use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// The time between two looks, and while nobody measures.
-const LOOK: Duration = Duration::from_millis(1);
-const IDLE: Duration = Duration::from_millis(100);
-/// The most of a core that this takes: one part of so many.
-const PART: u32 = 19;
 /// A ring is measured for so long after it was asked for.
 const UNASKED: Duration = Duration::from_secs(5);
 /// Rings that are measured, at most.
@@ -190,56 +183,42 @@ fn readers(stat: &Stat) -> Vec<(&OwnerInfo, u64)> {
 }
 
 impl Meters {
-    fn look(&mut self) {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Measures a ring from the first question on, and returns what is known so far.
+    pub(super) fn ask(
+        &mut self,
+        id: u32,
+        observer: Option<Observer>,
+        rate: &Distribution,
+    ) -> Option<Answer> {
+        if !self.0.contains_key(&id) {
+            let observer = observer?;
+            if self.0.len() >= METERS {
+                let oldest = self.0.iter().min_by_key(|(_, meter)| meter.asked).map(|(id, _)| *id);
+                oldest.and_then(|oldest| self.0.remove(&oldest));
+            }
+            self.0.insert(id, Meter::new(observer));
+        }
+        let meter = self.0.get_mut(&id)?;
+        meter.asked = Instant::now();
+        let took = u64::try_from(meter.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let readers = meter.readers.iter().map(|((name, pid), measured)| {
+            let (name, latency) = (name.clone(), measured.latency.shown());
+            ReaderShown { name, pid: *pid, latency }
+        });
+        let mut readers: Vec<ReaderShown> = readers.collect();
+        readers.sort_by(|a, b| (&a.name, a.pid).cmp(&(&b.name, b.pid)));
+        let between = took / meter.looks.max(1);
+        Some(Answer { between, skipped: meter.skipped, readers, rate: rate.shown() })
+    }
+
+    pub(super) fn look(&mut self) {
         self.0.retain(|_, meter| meter.asked.elapsed() < UNASKED);
         self.0.values_mut().for_each(Meter::look);
     }
-}
-
-/// Measures until the server is stopped.
-pub(super) fn run(shared: &Shared) {
-    loop {
-        let began = worked();
-        let idle = {
-            let mut meters = shared.meters();
-            meters.look();
-            meters.0.is_empty()
-        };
-        let between = if idle { IDLE } else { LOOK };
-        if !shared.pause(between.max((worked() - began) * PART)) {
-            return;
-        }
-    }
-}
-
-/// Measures a ring from the first question on, and returns what is known so far.
-pub(super) fn ask(shared: &Shared, id: u32) -> Option<Answer> {
-    let mut rate = Distribution::new()?;
-    shared.model().rates(id).into_iter().for_each(|records| rate.add(records.round() as u64, 1));
-    let observer = shared.watch().observer(id, Start::Latest);
-    let mut meters = shared.meters();
-    if !meters.0.contains_key(&id) {
-        let observer = observer?;
-        if meters.0.len() >= METERS {
-            let oldest = meters.0.iter().min_by_key(|(_, meter)| meter.asked).map(|(id, _)| *id);
-            oldest.and_then(|oldest| meters.0.remove(&oldest));
-        }
-        meters.0.insert(id, Meter::new(observer));
-    }
-    let meter = meters.0.get_mut(&id)?;
-    meter.asked = Instant::now();
-    let took = u64::try_from(meter.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let mut readers: Vec<ReaderShown> = meter
-        .readers
-        .iter()
-        .map(|((name, pid), measured)| {
-            let (name, latency) = (name.clone(), measured.latency.shown());
-            ReaderShown { name, pid: *pid, latency }
-        })
-        .collect();
-    readers.sort_by(|a, b| (&a.name, a.pid).cmp(&(&b.name, b.pid)));
-    let between = took / meter.looks.max(1);
-    Some(Answer { between, skipped: meter.skipped, readers, rate: rate.shown() })
 }
 
 #[cfg(test)]

@@ -10,15 +10,19 @@ mod assets;
 mod body;
 mod clock;
 mod filter;
+mod freeze;
 mod frozen;
 mod guard;
+mod lane;
 mod look;
+mod measure;
 mod meters;
 mod model;
 mod poll;
 mod records;
 mod route;
 mod shared;
+mod shown;
 mod taps;
 mod timeline;
 
@@ -152,7 +156,7 @@ impl Server {
         let [polled, looked, measured] = [(); 3].map(|()| Arc::clone(&self.shared));
         self.thread("poll", move || poll::run(&polled))?;
         self.thread("look", move || look::run(&looked))?;
-        self.thread("measure", move || meters::run(&measured))?;
+        self.thread("measure", move || measure::run(&measured))?;
         self.thread("page", move || {
             runtime.spawn(accept(listener, site));
             let _ = runtime.block_on(stopped);

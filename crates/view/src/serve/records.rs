@@ -1,21 +1,15 @@
-//! Records as the page has them.
+//! The last records of live rings.
 
 use super::clock::Clock;
 use super::filter::{Filter, Wrong};
 use super::shared::Shared;
+use super::shown::{RecordJson, Whole};
 use super::taps::{Kept, TAPS, Tap, What};
-use crate::escape::escaped;
 use perfring_consumer::{Location, Start};
-use perfring_export::{Loss, Rec, Shapes};
-use perfring_types::Encoding;
-use perfring_types::read::Value;
+use perfring_export::{Loss, Shapes};
 use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Characters of a record that are shown in its line.
-const LINE: usize = 400;
-/// Bytes of a record that are shown.
-const BYTES: usize = 4096;
 /// Records of one answer, at most.
 const MOST: usize = 500;
 /// Records of which a tap begins, of a ring that has more.
@@ -51,119 +45,6 @@ pub(super) struct Answer {
     pub(super) wrong: Vec<Wrong>,
     /// Rings that cannot be read, and why.
     pub(super) trouble: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct RecordJson {
-    pub(super) seq: u64,
-    pub(super) ring: u32,
-    pub(super) name: String,
-    pub(super) pos: u64,
-    /// Its time, as the page has it.
-    pub(super) t: Option<i64>,
-    pub(super) r#type: String,
-    pub(super) len: usize,
-    pub(super) text: String,
-    pub(super) bad: Option<String>,
-    pub(super) pid: Option<u32>,
-    /// Records that were lost here, instead of one.
-    pub(super) lost: Option<u64>,
-}
-
-/// A record with all of its bytes.
-#[derive(Serialize)]
-pub(super) struct Whole {
-    #[serde(flatten)]
-    pub(super) record: RecordJson,
-    /// Its time: ns of the ring's clock, and UTC.
-    time_ns: Option<String>,
-    utc: Option<String>,
-    tid: Option<u32>,
-    fields: Vec<(String, String)>,
-    hex: String,
-    /// Bytes that are not in `hex`.
-    more: usize,
-}
-
-impl RecordJson {
-    pub(super) fn of(seq: u64, ring: u32, name: &str, record: &Rec<'_>, clock: &Clock) -> Self {
-        let (text, bad) = text(record);
-        RecordJson {
-            seq,
-            ring,
-            name: name.to_owned(),
-            pos: record.pos,
-            t: record.wall.map(|wall| clock.of_wall(wall)),
-            r#type: record
-                .kind_of()
-                .map_or_else(|| record.kind.to_string(), |kind| kind.name.clone()),
-            len: record.bytes.len(),
-            text: shortened(text),
-            bad,
-            pid: record.writer.map(|writer| writer.pid.get()),
-            lost: None,
-        }
-    }
-
-    pub(super) fn of_loss(seq: u64, ring: u32, name: &str, loss: &Loss, clock: &Clock) -> Self {
-        RecordJson {
-            seq,
-            ring,
-            name: name.to_owned(),
-            pos: loss.pos,
-            t: loss.wall.map(|wall| clock.of_wall(wall)),
-            r#type: "lost".to_owned(),
-            len: 0,
-            text: loss.cause.name().to_owned(),
-            bad: None,
-            pid: None,
-            lost: Some(loss.records),
-        }
-    }
-}
-
-impl Whole {
-    pub(super) fn of(seq: u64, ring: u32, name: &str, record: &Rec<'_>, clock: &Clock) -> Self {
-        let fields = match record.value() {
-            Some(Ok(Value::Struct(fields))) => fields
-                .iter()
-                .map(|(name, value)| (escaped(name.as_bytes()), shortened(value.to_string())))
-                .collect(),
-            _ => Vec::new(),
-        };
-        let shown = &record.bytes[..record.bytes.len().min(BYTES)];
-        Whole {
-            record: RecordJson::of(seq, ring, name, record, clock),
-            time_ns: record.time.map(|time| time.to_string()),
-            utc: record.wall.map(perfring_export::json::utc),
-            tid: record.writer.map(|writer| writer.tid),
-            fields,
-            hex: shown.iter().map(|byte| format!("{byte:02x}")).collect(),
-            more: record.bytes.len() - shown.len(),
-        }
-    }
-}
-
-/// Returns a record's values or its text in one line, and why it has none.
-fn text(record: &Rec<'_>) -> (String, Option<String>) {
-    let typed = record.kind_of().filter(|kind| {
-        !matches!(kind.encoding.known(), None | Some(Encoding::Bytes | Encoding::Utf8))
-    });
-    match (typed, typed.and_then(|_| record.value())) {
-        (Some(kind), Some(Ok(value))) => (kind.render_text(value), None),
-        (_, Some(Err(bad))) => {
-            (escaped(&record.bytes[..record.bytes.len().min(LINE)]), Some(bad.to_string()))
-        }
-        _ => (escaped(&record.bytes[..record.bytes.len().min(2 * LINE)]), None),
-    }
-}
-
-fn shortened(mut text: String) -> String {
-    if let Some((at, _)) = text.char_indices().nth(LINE) {
-        text.truncate(at);
-        text.push('…');
-    }
-    text
 }
 
 /// Looks at a ring from now on, if it is not looked at already.

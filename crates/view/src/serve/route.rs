@@ -3,12 +3,14 @@
 use super::assets;
 use super::body::Body;
 use super::filter::Wrong;
+use super::freeze;
 use super::frozen::{self, Format};
 use super::guard::Guard;
-use super::meters;
+use super::lane::Span;
+use super::measure;
 use super::records::{self, Asked};
 use super::shared::Shared;
-use super::timeline::{self, Span};
+use super::timeline;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{
@@ -263,7 +265,7 @@ impl Site {
                 }
             }
             "api/latency" => {
-                match query.number("ring").and_then(|ring| meters::ask(shared, ring)) {
+                match query.number("ring").and_then(|ring| measure::ask(shared, ring)) {
                     Some(answer) => json(&answer),
                     None => plain(StatusCode::NOT_FOUND, "the ring was removed\n"),
                 }
@@ -279,7 +281,7 @@ impl Site {
                     ),
                 }
             }
-            "api/freeze" => match frozen::freeze(shared, &query.rings()) {
+            "api/freeze" => match freeze::freeze(shared, &query.rings()) {
                 Ok(recording) => json(&recording.about),
                 Err(why) => said(StatusCode::CONFLICT, why),
             },

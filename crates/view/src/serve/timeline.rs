@@ -1,103 +1,17 @@
-//! What happened in a span of time, ring by ring: how many records in each part of it, and the records themselves
-//! where they are few.
+//! What happened in a span of time in live rings.
 
-use super::clock::Clock;
-use super::records::{self, RecordJson};
+use super::lane::{Lane, Span};
+use super::records;
 use super::shared::Shared;
 use super::taps::What;
 use perfring_consumer::{Item, Location, Lost, Policy, Start};
-use perfring_export::{Loss, LossCause, Rec, Shapes};
-use serde::Serialize;
+use perfring_export::{Loss, LossCause, Shapes};
 
-/// Parts of a span, at most.
-const BINS: usize = 4_000;
-/// Records of a ring that are few.
-const FEW: usize = 240;
-/// Losses of a ring that are shown.
-const LOSSES: usize = 500;
 /// Records that are looked at: of a ring, and of all.
 const OF_ONE: u64 = 200_000;
 const OF_ALL: u64 = 1_000_000;
 /// Rings that are looked at.
 const RINGS: usize = 80;
-
-/// A span of the page's time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
-    from: i64,
-    to: i64,
-    bins: usize,
-}
-
-/// A ring in a span.
-#[derive(Debug, Serialize)]
-pub(super) struct Lane {
-    id: u32,
-    name: String,
-    /// Records in each part of the span.
-    bins: Vec<u32>,
-    /// All of its records, if they are few.
-    records: Option<Vec<RecordJson>>,
-    /// Losses: when, how many, why.
-    lost: Vec<(i64, u64, &'static str)>,
-    /// Records that were overwritten, or read and freed, before they could be looked at.
-    missed: u64,
-    /// Whether the rest was not looked at, as there were too many.
-    more: bool,
-}
-
-impl Span {
-    pub(super) fn new(from: i64, to: i64, bins: usize) -> Option<Self> {
-        (from < to).then(|| Span { from, to, bins: bins.clamp(1, BINS) })
-    }
-
-    fn has(&self, t: i64) -> bool {
-        (self.from..self.to).contains(&t)
-    }
-
-    fn bin(&self, t: i64) -> usize {
-        let part = i128::from(t - self.from) * self.bins as i128 / i128::from(self.to - self.from);
-        usize::try_from(part).unwrap_or(0).min(self.bins - 1)
-    }
-}
-
-impl Lane {
-    pub(super) fn new(id: u32, name: &str, span: &Span) -> Self {
-        Lane {
-            id,
-            name: name.to_owned(),
-            bins: vec![0; span.bins],
-            records: Some(Vec::new()),
-            lost: Vec::new(),
-            missed: 0,
-            more: false,
-        }
-    }
-
-    pub(super) fn record(&mut self, seq: u64, record: &Rec<'_>, span: &Span, clock: &Clock) {
-        let Some(t) = record.wall.map(|wall| clock.of_wall(wall)).filter(|t| span.has(*t)) else {
-            return;
-        };
-        if let Some(count) = self.bins.get_mut(span.bin(t)) {
-            *count += 1;
-        }
-        match &mut self.records {
-            Some(few) if few.len() < FEW => {
-                few.push(RecordJson::of(seq, self.id, &self.name, record, clock));
-            }
-            few => *few = None,
-        }
-    }
-
-    pub(super) fn loss(&mut self, loss: &Loss, span: &Span, clock: &Clock) {
-        let t = loss.wall.map(|wall| clock.of_wall(wall)).filter(|t| span.has(*t));
-        if let Some(t) = t
-            && self.lost.len() < LOSSES
-        {
-            self.lost.push((t, loss.records, loss.cause.name()));
-        }
-    }
-}
 
 /// Looks at live rings with timestamps.
 pub(super) fn live(shared: &Shared, rings: &[u32], span: &Span) -> Vec<Lane> {
@@ -184,20 +98,4 @@ fn walk(shared: &Shared, id: u32, span: &Span, left: &mut u64) -> Option<Lane> {
         }
     }
     Some(lane)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_time_of_a_span_is_in_one_part_of_it() {
-        let span = Span::new(-10, 10, 4).expect("a span");
-        let bins: Vec<usize> = [-10, -6, -5, -1, 0, 9].map(|t| span.bin(t)).into();
-        assert_eq!(bins, [0, 0, 1, 1, 2, 3]);
-        assert!(span.has(-10) && !span.has(10));
-        let far = Span::new(i64::MIN / 2, i64::MAX / 2, 10).expect("a span");
-        assert_eq!((far.bin(i64::MIN / 2), far.bin(i64::MAX / 2 - 1)), (0, 9));
-        assert!(Span::new(5, 5, 10).is_none());
-    }
 }
