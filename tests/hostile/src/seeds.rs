@@ -126,3 +126,30 @@ pub fn of(target: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 const CONFIG: &str = include_str!("../../../tools/sidecar.toml");
+
+#[cfg(test)]
+mod tests {
+    use crate::recording::{built, read, recorded};
+    use perfring_testkit::choices::Input;
+
+    #[test]
+    fn compressed_blocks_that_are_what_they_claim_are_read() {
+        assert_eq!(read(&*recorded()), 40);
+        let seeds = super::of("recording");
+        let packed = seeds.iter().filter(|(name, _)| name.starts_with("packed-"));
+        let (mut whole, mut spoiled) = (0, 0);
+        for (name, seed) in packed {
+            let built = built(&mut Input::new(&seed[1..]), true);
+            let packed = built.packed.expect("it is asked for");
+            match built.spoiled {
+                false => {
+                    assert_eq!((read(&*built.plain), read(&*packed)), (1, 1), "{name}");
+                    whole += 1;
+                }
+                true => spoiled += 1,
+            }
+        }
+        println!("{whole} are whole, {spoiled} are spoiled");
+        assert!(whole > 8 && spoiled > 8, "{whole} {spoiled}");
+    }
+}
