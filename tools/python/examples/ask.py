@@ -30,8 +30,8 @@ class Answer:
 def main(questions: str, answers: str, *numbers: str) -> None:
     """Ask for the square of each number; the last question has the id 0."""
     producer = perfring.Producer.open_or_create(questions)
-    for id, number in reversed(list(enumerate(reversed(numbers)))):
-        producer.publish(Question(id, float(number)), timeout=10)
+    for left, number in zip(reversed(range(len(numbers))), numbers, strict=True):
+        producer.publish(Question(left, float(number)), timeout=10)
     consumer = perfring.Consumer(answers, timeout=10)  # waits until the ring is there
     for _ in numbers:
         record = consumer.read(timeout=10)
