@@ -17,7 +17,8 @@ use std::time::Duration;
 #[bytemuck(crate = "perfring::bytemuck")]
 #[record(name = "demo.Question")]
 struct Question {
-    id: u64,
+    /// How many come after it.
+    left: u64,
     x: f64,
 }
 
@@ -27,7 +28,7 @@ struct Question {
 #[bytemuck(crate = "perfring::bytemuck")]
 #[record(name = "demo.Answer")]
 struct Answer {
-    id: u64,
+    left: u64,
     square: f64,
 }
 
@@ -45,10 +46,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         while let Some(item) = questions.read()? {
             match item {
                 Item::Record(record) => {
-                    let Question { id, x } = *record.as_pod::<Question>()?;
-                    answers.publish_pod(&Answer { id, square: x * x })?;
-                    if id == 0 {
-                        return Ok(()); // the last one
+                    let Question { left, x } = *record.as_pod::<Question>()?;
+                    answers.publish_pod(&Answer { left, square: x * x })?;
+                    if left == 0 {
+                        return Ok(());
                     }
                 }
                 Item::Lost(lost) => eprintln!("{lost}"),

@@ -15,7 +15,7 @@ import perfring
 class Question:
     """As the program in Rust has it: the same name, and the same fields."""
 
-    id: perfring.U64
+    left: perfring.U64
     x: float
 
 
@@ -23,12 +23,12 @@ class Question:
 class Answer:
     """What it answers."""
 
-    id: perfring.U64
+    left: perfring.U64
     square: float
 
 
 def main(questions: str, answers: str, *numbers: str) -> None:
-    """Ask for the square of each number; the last question has the id 0."""
+    """Ask for the square of each number; each question says how many are left."""
     producer = perfring.Producer.open_or_create(questions)
     for left, number in zip(reversed(range(len(numbers))), numbers, strict=True):
         producer.publish(Question(left, float(number)), timeout=10)
