@@ -6,6 +6,7 @@
 //! | [`row`] | a ring as it is shown: rates, lags, losses, who is attached, its state |
 //! | [`accounts`] | what was written, read and lost, and how full a ring is |
 //! | [`owner`], [`named`], [`process`] | producers and consumers in words, and what /proc says of them |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod accounts;
