@@ -26,7 +26,7 @@ pub struct Kind {
     pub first: Option<&'static str>,
     /// What that option names.
     pub place: Place,
-    /// How it is told whether it may replace what is there.
+    /// Which of its options says whether it may replace what is there.
     pub replaces: Replaces,
     /// What it is, in a line of help.
     pub about: &'static str,
@@ -57,7 +57,7 @@ pub enum Place {
     Directory,
 }
 
-/// How an output is told whether it may replace what is where it writes to.
+/// Which option of an output says whether it may replace what is where it writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replaces {
     /// Not at all: it appends to a file, or writes to none.

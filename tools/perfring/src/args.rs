@@ -1,5 +1,7 @@
 //! Value parsers for the command line: rings, sizes, times, modes, record types.
 
+#[cfg(any(feature = "top", feature = "view"))]
+use crate::failure::Failure;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use perfring_consumer::{Location, Start};
 use perfring_producer::RecordType;
@@ -80,6 +82,19 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("it must be longer than 0s".to_owned()),
         interval => Ok(interval),
+    }
+}
+
+/// Returns what to watch: these paths, which must be there, or else this user's directory of rings.
+#[cfg(any(feature = "top", feature = "view"))]
+pub(crate) fn watched(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let paths = match paths {
+        [] => vec![perfring_set::RingSet::default_dir()],
+        paths => paths.to_vec(),
+    };
+    match paths.iter().find(|path| !path.exists()) {
+        Some(missing) => Err(Failure::NotFound(format!("there is no {}", missing.display()))),
+        None => Ok(paths),
     }
 }
 

@@ -1,6 +1,5 @@
 //! The thread that looks at the records of rings that somebody has asked for.
 
-use super::clock::worked;
 use super::shared::Shared;
 use std::time::Duration;
 
@@ -12,16 +11,9 @@ const PART: u32 = 32;
 
 /// Looks until the server is stopped.
 pub(super) fn run(shared: &Shared) {
-    loop {
-        let began = worked();
-        let idle = {
-            let mut taps = shared.taps();
-            taps.look();
-            taps.is_empty()
-        };
-        let between = if idle { IDLE } else { LOOK };
-        if !shared.pause(between.max((worked() - began) * PART)) {
-            return;
-        }
-    }
+    shared.look(LOOK, IDLE, PART, || {
+        let mut taps = shared.taps();
+        taps.look();
+        taps.is_empty()
+    });
 }

@@ -1,6 +1,5 @@
 //! The thread that measures latencies.
 
-use super::clock::worked;
 use super::meters::{Answer, Distribution};
 use super::shared::Shared;
 use perfring_consumer::Start;
@@ -14,18 +13,11 @@ const PART: u32 = 19;
 
 /// Measures until the server is stopped.
 pub(super) fn run(shared: &Shared) {
-    loop {
-        let began = worked();
-        let idle = {
-            let mut meters = shared.meters();
-            meters.look();
-            meters.is_empty()
-        };
-        let between = if idle { IDLE } else { LOOK };
-        if !shared.pause(between.max((worked() - began) * PART)) {
-            return;
-        }
-    }
+    shared.look(LOOK, IDLE, PART, || {
+        let mut meters = shared.meters();
+        meters.look();
+        meters.is_empty()
+    });
 }
 
 /// Measures a ring from the first question on, and returns what is known so far.

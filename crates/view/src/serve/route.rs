@@ -52,8 +52,8 @@ struct Query<'a>(&'a str);
 
 impl Query<'_> {
     fn get(&self, name: &str) -> Option<String> {
-        let mut pairs = self.0.split('&').filter_map(|pair| pair.split_once('='));
-        pairs.find(|(its, _)| *its == name).map(|(_, value)| decoded(value))
+        let mut pairs = form_urlencoded::parse(self.0.as_bytes());
+        pairs.find(|(its, _)| its == name).map(|(_, value)| value.into_owned())
     }
 
     fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
@@ -64,30 +64,6 @@ impl Query<'_> {
         let text = self.get("rings").unwrap_or_default();
         text.split(',').filter_map(|id| id.parse().ok()).take(RINGS).collect()
     }
-}
-
-/// Decodes `%41` and `+`.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        let hex = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-        match byte {
-            b'+' => bytes.push(b' '),
-            b'%' => {
-                let mut after = rest.clone();
-                match (hex(after.next()), hex(after.next())) {
-                    (Some(high), Some(low)) => {
-                        bytes.push((high * 16 + low) as u8);
-                        rest = after;
-                    }
-                    _ => bytes.push(byte),
-                }
-            }
-            byte => bytes.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Body> {

@@ -1,6 +1,6 @@
 //! What the threads of the server share.
 
-use super::clock::Clock;
+use super::clock::{Clock, worked};
 use super::frozen::Frozen;
 use super::meters::Meters;
 use super::model::Model;
@@ -93,6 +93,24 @@ impl Shared {
         let stop = lock(&self.stop);
         let waited = self.stopped.wait_timeout_while(stop, time, |stop| !*stop);
         !*waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Looks again and again until the server is stopped: after `between`, or after `idle` where a look says that nobody asks,
+    /// and rarer if looks would take more of a core than one part of so many.
+    pub(super) fn look(
+        &self,
+        between: Duration,
+        idle: Duration,
+        part: u32,
+        look: impl Fn() -> bool,
+    ) {
+        loop {
+            let began = worked();
+            let rest = if look() { idle } else { between };
+            if !self.pause(rest.max((worked() - began) * part)) {
+                return;
+            }
+        }
     }
 
     pub(super) fn stop(&self) {

@@ -1,5 +1,6 @@
 //! `perfring view`: a page that shows rings.
 
+use crate::args;
 use crate::failure::{Failure, note};
 use crate::stop::{POLL, Stop};
 use perfring_export::recording::is_recording;
@@ -35,13 +36,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let paths = match &args.paths[..] {
-        [] => vec![perfring_set::RingSet::default_dir()],
-        paths => paths.to_vec(),
-    };
-    if let Some(missing) = paths.iter().find(|path| !path.exists()) {
-        return Err(Failure::NotFound(format!("there is no {}", missing.display())));
-    }
+    let paths = args::watched(&args.paths)?;
     let stop = Stop::patient()?;
     let server = serve(paths, &args.listen)?;
     writeln!(io::stdout(), "{}", server.url()).map_err(Failure::output)?;

@@ -38,13 +38,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let paths = match &args.paths[..] {
-        [] => vec![perfring_set::RingSet::default_dir()],
-        paths => paths.to_vec(),
-    };
-    if let Some(missing) = paths.iter().find(|path| !path.exists()) {
-        return Err(Failure::NotFound(format!("there is no {}", missing.display())));
-    }
+    let paths = args::watched(&args.paths)?;
     if !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
         let why = "top needs a terminal: use `perfring ls` or `perfring stat`";
         return Err(Failure::Usage(why.to_owned()));
