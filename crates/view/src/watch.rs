@@ -3,7 +3,7 @@
 use crate::accounts::Fill;
 use crate::named::slowest_pos;
 use crate::owner;
-use crate::process::{Processes, State as Process};
+use crate::process::{Processes, State as Process, has_open};
 use crate::row::{Holder, Reader, Row, State, consumer_pos, lag, losses, producer, state};
 use perfring_consumer::{Count, Location, Observer, OwnerInfo, Policy, Producers, Start, Stat};
 use std::collections::{HashMap, HashSet};
@@ -259,10 +259,11 @@ impl Watched {
     ) -> Holder {
         let state = processes.state(alive, owner, at);
         let is_there = processes.is_there(owner.pid);
-        if alive && is_there {
+        // A pid of another namespace is no evidence: it may be that of a process here.
+        if alive && is_there && !self.visible.contains(&owner.pid) && has_open(owner.pid, at) {
             self.visible.insert(owner.pid);
         }
-        // One whose process was seen here and is not here any more has not only detached.
+        // One whose process was seen here and is not here any more has not only detached: it has ended, by whatever cause.
         let ended = state == Process::Gone && !is_there && self.visible.contains(&owner.pid);
         let how = state.word(if ended { "dead" } else { gone });
         Holder { name: owner::name(owner), pid: owner.pid, alive, how }
@@ -325,6 +326,8 @@ mod tests {
     use crate::row::STILL;
     use perfring_consumer::Consumer;
     use perfring_producer::{Options, Producer};
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
     use std::time::Duration;
 
     fn row(rows: &[Row], name: &str) -> Row {
@@ -402,5 +405,43 @@ mod tests {
         assert_eq!((at.lag, at.fill.used), (Some(9), 576), "whether or not a producer has seen it");
         drop((fast, slow));
         assert_eq!(peek(6).state, State::NoConsumer);
+    }
+
+    const RING: &str = "PERFRING_TEST_VIEW_RING";
+
+    /// Runs only as a child of the test below: a producer, until it is killed.
+    #[test]
+    fn a_producer_on_request() {
+        let Ok(ring) = std::env::var(RING) else { return };
+        let producer = Producer::open_or_create(&*ring, &Options::default()).expect("a ring");
+        println!("\nattached");
+        let _ = std::io::stdin().read_line(&mut String::new());
+        drop(producer);
+    }
+
+    #[test]
+    fn a_producer_that_was_seen_and_has_ended_is_dead_and_any_other_is_detached() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("ring");
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "watch::tests::a_producer_on_request", "--nocapture"])
+            .env(RING, &path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program");
+        let mut lines = BufReader::new(child.stdout.take().expect("its stdout")).lines();
+        assert!(lines.any(|line| line.is_ok_and(|line| line == "attached")));
+        let how = |watch: &mut Watch| watch.peek(Instant::now())[0].producers[0].how;
+        let mut watch = Watch::new(vec![path.clone()]);
+        assert_eq!(how(&mut watch), "alive");
+        child.kill().expect("it runs");
+        child.wait().expect("it was killed");
+        assert_eq!(how(&mut watch), "dead");
+        assert_eq!(how(&mut Watch::new(vec![path.clone()])), "detached", "it was not seen");
+        let producer = Producer::attach(&path).expect("a free seat");
+        assert_eq!(how(&mut watch), "alive");
+        drop(producer);
+        assert_eq!(how(&mut watch), "detached", "its process goes on");
     }
 }
