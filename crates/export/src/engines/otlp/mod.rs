@@ -17,8 +17,8 @@
 //!
 //! # Delivery
 //!
-//! At least once: an event is delivered when the receiver has answered for what became of it; until
-//! then [`Output::undelivered`](crate::Output::undelivered) holds it in its ring. OTLP does not recognise duplicates: after a
+//! At least once: an event leaves its ring when the receiver has answered for what became of it, also if it refused it for
+//! good; until then [`Output::undelivered`](crate::Output::undelivered) holds it there. OTLP does not recognise duplicates: after a
 //! broken answer, or a crash of this process, a batch may be sent again. Duplicate log records can
 //! be recognised by `perfring.key`, spans by their ids; points of delta sums cannot.
 //!
@@ -26,10 +26,16 @@
 //! |---|---|
 //! | none; 429, 502, 503, 504 | sent again, for ever: after growing pauses, varied at random, or after `Retry-After` |
 //! | 401, 403, 404, 500 and all that is not listed here | the same, and reported as what an operator must mend. OTLP's specification calls them final. This departs from it on purpose: they say nothing about the records. [`Options::headers_file`] and [`Options::token_file`] are read for each request, and a change ends the pause |
-//! | 413 | sent again in halves; a single item that is too large is refused |
+//! | 413 | sent again in halves, and what is as large from then on is divided before it is sent, until a restart; a single item that is too large is refused |
 //! | of gRPC: UNAVAILABLE and what the specification calls retryable | sent again, after the receiver's `RetryInfo` if it has one |
 //! | of gRPC: UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND, UNIMPLEMENTED, INTERNAL and others | as 401 |
-//! | 400, 422; INVALID_ARGUMENT; what a partial success rejects | refused for good: counted by cause in [`Figures::refused_by`](crate::Figures::refused_by), reported, and kept in the file [`Options::dead_letters`]. A partial success does not say which items it rejects, so all of its request is kept |
+//! | 400, 422; INVALID_ARGUMENT; what a partial success rejects | refused for good: counted by cause in [`Figures::refused_by`](crate::Figures::refused_by), reported, and kept in the file [`Options::dead_letters`] if there is one. A partial success does not say which items it rejects, so all of its request is kept |
+//!
+//! # Where things are
+//!
+//! A record goes from `output` (takes events, says what is undelivered) by `mapper` and `put` (encodes it) to `flow` (joins it
+//! with its resource) and `batch` (a request as it grows), and from there by `lanes` (a thread for each signal) to `post`
+//! (sends, waits, divides by `split`) and `client`.
 //!
 //! # OTLP/Arrow
 //!
