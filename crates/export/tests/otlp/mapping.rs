@@ -151,9 +151,21 @@ fn records_without_a_class_are_log_records_if_wanted() {
         let mut feed = Feed::new(1, "ring");
         let options = mapped(&server, |mapping| mapping.plain = plain);
         let mut otlp = Otlp::open("otlp", &options).unwrap();
-        let fields = [Field::new("x", 0, Shape::ANY)];
+        let fields = ["x", names::TRACE_ID, names::SPAN_ID];
+        let fields = fields.map(|name| Field::new(name, 0, Shape::ANY));
         let odd = feed.sink.declare(Class::Plain, "demo.Point", "", &fields).unwrap();
-        feed.sink.write(odd, |values| values.u64("x", 5)).unwrap();
+        let ids = |values: &mut perfring_types::tagged::TaggedWriter<'_>, trace: &[u8], span: &[u8]| {
+            values.bytes(names::TRACE_ID, trace);
+            values.bytes(names::SPAN_ID, span);
+        };
+        feed.sink
+            .write(odd, |values| {
+                values.u64("x", 5);
+                ids(values, &[1; 16], &[2; 8]);
+            })
+            .unwrap();
+        // Ids that are none are values like any other.
+        feed.sink.write(odd, |values| ids(values, &[1; 15], &[0; 8])).unwrap();
         // A sum without a temporality is not a sum.
         let bad = feed.sink.declare(Class::Sum, "demo.Bad", "", &[]).unwrap();
         feed.sink.write(bad, |values| values.text(names::NAME, "n")).unwrap();
@@ -174,7 +186,13 @@ fn records_without_a_class_are_log_records_if_wanted() {
             assert_eq!(all.len(), 1);
             continue;
         }
-        assert_eq!(find(&of("demo.Point").unwrap().attributes, "x"), i(5));
+        let points: Vec<_> = all.iter().filter(|row| row.2.event_name == "demo.Point").collect();
+        let [(.., point), (.., odd)] = &points[..] else { panic!("{points:?}") };
+        assert_eq!(find(&point.attributes, "x"), i(5));
+        assert_eq!((&*point.trace_id, &*point.span_id), (&[1; 16][..], &[2; 8][..]));
+        assert!(point.attributes.iter().all(|its| !its.key.ends_with("_id")), "{point:?}");
+        assert_eq!((&*odd.trace_id, &*odd.span_id), (&[][..], &[][..]));
+        assert_eq!(find(&odd.attributes, names::SPAN_ID), Some(Any::BytesValue(vec![0; 8])));
         assert_eq!(of("demo.Line").unwrap().body.clone().unwrap().value, s("a typed line"));
         let bytes = of("").unwrap();
         assert_eq!(bytes.body.clone().unwrap().value, s("a line"));

@@ -36,8 +36,8 @@ impl Credit {
     pub(super) fn of(event: &Event<'_>, records: u64) -> Self {
         let digest = match event.key() {
             Some(key) => {
-                let cause = key.lost.map_or(0, |cause| cause.len() as u128);
-                mix(mix(u128::from_le_bytes(key.uuid), key.pos.into()), cause)
+                let cause = key.lost.unwrap_or_default().bytes().map(u128::from);
+                cause.fold(mix(u128::from_le_bytes(key.uuid), key.pos.into()), mix)
             }
             None => 0,
         };
@@ -227,4 +227,24 @@ impl OfResource {
 fn begin(field: u32, len: usize, to: &mut Vec<u8>) {
     encode_key(field, WireType::LengthDelimited, to);
     encode_varint(len as u64, to);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::event::{Loss, LossCause, Origin, What};
+    use perfring_consumer::Cause;
+
+    #[test]
+    fn losses_at_one_position_are_different_events() {
+        let origin = Origin::default();
+        let digest = |cause| {
+            let cause = LossCause::Ring(cause);
+            let loss = Loss { pos: 8, records: 1, bytes: 64, cause, time: None, wall: None };
+            Credit::of(&Event { seq: 1, origin: &origin, what: What::Lost(loss) }, 0).digest
+        };
+        // Their names are of one length.
+        assert_eq!(Cause::Pending.name().len(), Cause::Foreign.name().len());
+        assert_ne!(digest(Cause::Pending), digest(Cause::Foreign));
+    }
 }

@@ -4,7 +4,7 @@
 //! | of a ring | becomes |
 //! |---|---|
 //! | a `log` record | a log record with all its attributes, and `perfring.key` |
-//! | a record without a class | a log record with its fields as attributes, its type's name as event name and `perfring.type`; a decoding error is in `perfring.fault` |
+//! | a record without a class | a log record with its fields as attributes, its type's name as event name and `perfring.type`; fields `trace_id` of 16 bytes and `span_id` of 8 say which trace it belongs to; a decoding error is in `perfring.fault` |
 //! | a loss | a log record `perfring.loss` at its position, and counts in the sums `perfring.lost_records` and `perfring.lost_bytes` by `ring` and `cause` |
 //! | a span's start and end, in one ring or two | a span |
 //! | an end without a start | a span with the fields of the end, and `perfring.span.start = "missing"` |

@@ -19,8 +19,7 @@ pub(super) fn log(log: &Log<'_>, now: u64, key: Option<Key>) -> Vec<u8> {
     if let Some(body) = log.body {
         nested(5, &mut to, |to| any(body, to));
     }
-    some(9, log.trace_id.as_ref().map_or(&[], |id| id), &mut to);
-    some(10, log.span_id.as_ref().map_or(&[], |id| id), &mut to);
+    ids((log.trace_id, log.span_id), &mut to);
     some(12, log.event_name.as_bytes(), &mut to);
     keyed(key, &mut to);
     to
@@ -36,6 +35,7 @@ pub(super) fn plain(plain: &Plain<'_>, now: u64, key: Option<Key>) -> Vec<u8> {
         PlainBody::Bytes(bytes) => nested(5, &mut to, |to| put(Term::Bytes(bytes), to)),
         PlainBody::Value(value) => nested(5, &mut to, |to| any(value, to)),
     }
+    ids((plain.trace_id, plain.span_id), &mut to);
     some(12, plain.name.as_bytes(), &mut to);
     attribute("perfring.type", Term::Int(plain.kind.into()), &mut to);
     if let Some(fault) = &plain.fault {
@@ -53,6 +53,12 @@ fn common(common: &Common<'_>, observed: u64, to: &mut Vec<u8>) {
         attribute(name, term(value), to);
     }
     number(7, count(common.truncated).into(), to);
+}
+
+/// Writes the trace and the span that a record belongs to.
+fn ids((trace, span): (Option<[u8; 16]>, Option<[u8; 8]>), to: &mut Vec<u8>) {
+    some(9, trace.as_ref().map_or(&[], |id| id), to);
+    some(10, span.as_ref().map_or(&[], |id| id), to);
 }
 
 fn keyed(key: Option<Key>, to: &mut Vec<u8>) {
@@ -236,8 +242,10 @@ mod tests {
             (PlainBody::Value(&value), Some(wire::int(5))),
         ] {
             let fault = Some("it is short".to_owned());
-            let plain =
-                Plain { common: Common::default(), name: "a.Type", kind: 5000, body, fault };
+            let (trace_id, span_id) = (Some([1; 16]), Some([2; 8]));
+            let common = Common::default();
+            let (name, kind) = ("a.Type", 5000);
+            let plain = Plain { common, name, kind, body, trace_id, span_id, fault };
             let got = LogRecord::decode(&*super::plain(&plain, 7, None)).unwrap();
             let pair = |name, value: AnyValue| wire::pair(name, value);
             let wanted = LogRecord {
@@ -248,6 +256,8 @@ mod tests {
                     pair("perfring.fault", wire::text("it is short")),
                 ],
                 event_name: "a.Type".into(),
+                trace_id: vec![1; 16],
+                span_id: vec![2; 8],
                 ..LogRecord::default()
             };
             assert_eq!(got, wanted);

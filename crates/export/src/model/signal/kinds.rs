@@ -175,6 +175,10 @@ pub struct Plain<'a> {
     pub kind: u32,
     /// Its content, if it has no fields.
     pub body: PlainBody<'a>,
+    /// The trace that it belongs to, if a field says so.
+    pub trace_id: Option<[u8; 16]>,
+    /// The span that it belongs to, likewise.
+    pub span_id: Option<[u8; 8]>,
     /// Why it does not match its class, or cannot be decoded.
     pub fault: Option<String>,
 }

@@ -71,18 +71,20 @@ impl<'a> Signal<'a> {
                     return untyped(record);
                 };
                 let mut fields = Fields::new(fields.iter().map(|(name, value)| (&**name, value)));
-                let mut common = Common::default();
-                if class != Class::Plain {
+                let (mut common, mut ids) = (Common::default(), (None, None));
+                if class == Class::Plain {
+                    ids = (fields.take(names::TRACE_ID, id), fields.take(names::SPAN_ID, id));
+                } else {
                     common.time = fields.get(names::TIME, unsigned);
                     common.pid = fields.take(names::PID, unsigned);
                 }
                 common.attributes = fields.rest("");
-                plain(
-                    record,
-                    common,
-                    PlainBody::None,
-                    Some(fault).filter(|fault| !fault.is_empty()),
-                )
+                let fault = Some(fault).filter(|fault| !fault.is_empty());
+                let mut signal = plain(record, common, PlainBody::None, fault);
+                if let Signal::Plain(plain) = &mut signal {
+                    (plain.trace_id, plain.span_id) = ids;
+                }
+                signal
             }
         }
     }
@@ -120,7 +122,8 @@ fn plain<'a>(
 ) -> Signal<'a> {
     let name = record.kind_of().map_or("", |kind| kind.name.as_str());
     let common = Common { time: record.wall.or(common.time), ..common };
-    Signal::Plain(Plain { common, name, kind: record.kind, body, fault })
+    let (trace_id, span_id) = (None, None);
+    Signal::Plain(Plain { common, name, kind: record.kind, body, trace_id, span_id, fault })
 }
 
 /// A record's fields, from which those with a meaning are taken.
