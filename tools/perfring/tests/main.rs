@@ -27,5 +27,6 @@ mod top;
 mod typed;
 mod typed_files;
 mod types;
+mod valgrind;
 #[cfg(feature = "view")]
 mod view;

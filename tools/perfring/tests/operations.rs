@@ -2,7 +2,7 @@
 //! units can be read, and rings between containers work as described there.
 #![cfg(all(feature = "otlp", feature = "prometheus"))]
 
-mod container;
+pub(crate) mod container;
 
 use self::container::{APP, Container, GROUP, Pod, SIDECAR, skipped};
 use crate::command::{json_lines, run, until};

@@ -154,10 +154,11 @@ fn records_without_a_class_are_log_records_if_wanted() {
         let fields = ["x", names::TRACE_ID, names::SPAN_ID];
         let fields = fields.map(|name| Field::new(name, 0, Shape::ANY));
         let odd = feed.sink.declare(Class::Plain, "demo.Point", "", &fields).unwrap();
-        let ids = |values: &mut perfring_types::tagged::TaggedWriter<'_>, trace: &[u8], span: &[u8]| {
-            values.bytes(names::TRACE_ID, trace);
-            values.bytes(names::SPAN_ID, span);
-        };
+        let ids =
+            |values: &mut perfring_types::tagged::TaggedWriter<'_>, trace: &[u8], span: &[u8]| {
+                values.bytes(names::TRACE_ID, trace);
+                values.bytes(names::SPAN_ID, span);
+            };
         feed.sink
             .write(odd, |values| {
                 values.u64("x", 5);
