@@ -54,6 +54,7 @@ impl<'a> Record<'a> {
     /// Returns the wall-clock time of the timestamp, ns since 1970: what the clock showed then.
     /// `None` if there is no timestamp, or no anchor for it any more.
     #[must_use]
+    #[inline]
     pub fn wall(&self, anchors: &Anchors) -> Option<u64> {
         anchors.wall(self.pos, self.time?)
     }

@@ -92,6 +92,7 @@ pub struct Anchor {
 impl Anchor {
     /// Returns the wall-clock time of a timestamp, ns since 1970; `None` if it exceeds a `u64`.
     #[must_use]
+    #[inline]
     pub fn wall(&self, timestamp: u64) -> Option<u64> {
         let since = i128::from(timestamp) - i128::from(self.clock_ns);
         u64::try_from(i128::from(self.realtime_ns) + since).ok()
@@ -195,6 +196,7 @@ impl Anchors {
     /// Returns the wall-clock time of a record, ns since 1970: what `CLOCK_REALTIME` was at its
     /// timestamp. `None` if there is no anchor left for it.
     #[must_use]
+    #[inline]
     pub fn wall(&self, pos: u64, timestamp: u64) -> Option<u64> {
         self.at(pos)?.wall(timestamp)
     }

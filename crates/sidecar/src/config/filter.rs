@@ -8,7 +8,13 @@ use serde::Deserialize;
 /// Selects records: those of any of the types, that fulfil all of the conditions and are severe
 /// enough. Losses are always passed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct Filter(
+    /// `None`, and one thing to ask for each record, if it demands nothing.
+    Option<Box<Demands>>,
+);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Demands {
     types: Vec<Wanted>,
     conditions: Vec<Condition>,
     min_severity: Option<u64>,
@@ -70,23 +76,30 @@ impl Filter {
             },
         };
         let parse = |text: &String| Condition::parse(text).map_err(|error| error.to_string());
-        Ok(Filter {
+        let demands = Demands {
             types: types.iter().map(wanted).collect(),
             conditions: conditions.iter().map(parse).collect::<Result<_, _>>()?,
             min_severity: min_severity.map(|severity| severity.0),
-        })
+        };
+        Ok(Filter((demands != Demands::default()).then(|| Box::new(demands))))
     }
 
     /// Returns whether it demands anything of records: without that all are selected.
     #[must_use]
     pub fn is_any(&self) -> bool {
-        *self != Filter::default()
+        self.0.is_some()
     }
 
     /// Returns whether this record is selected.
     #[must_use]
     #[inline]
     pub fn takes(&self, record: &Rec<'_>) -> bool {
+        self.0.as_ref().is_none_or(|demands| demands.takes(record))
+    }
+}
+
+impl Demands {
+    fn takes(&self, record: &Rec<'_>) -> bool {
         (self.types.is_empty() || self.takes_type(record))
             && self.min_severity.is_none_or(|least| severe(record, least))
             && (self.conditions.is_empty() || self.takes_value(record))

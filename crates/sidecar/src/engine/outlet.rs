@@ -159,7 +159,7 @@ impl Outlet {
         self.offer_new(event, knows)
     }
 
-    #[inline]
+    #[inline(always)]
     fn offer_new(&mut self, event: &Event<'_>, knows: bool) -> bool {
         if let What::Record(record) = &event.what
             && !self.filter.takes(record)

@@ -102,6 +102,7 @@ impl TypeTable {
 
     /// Returns the type of records with this id.
     #[must_use]
+    #[inline]
     pub fn get(&self, id: RecordType) -> Option<&Type> {
         self.by_id.get(&id).and_then(|at| self.types.get(*at))
     }
