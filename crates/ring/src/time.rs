@@ -189,6 +189,7 @@ impl Anchors {
     /// Returns the anchor for a record at this position: the newest that is not after it. `None` if
     /// it has been overwritten because the wall clock was set too often since.
     #[must_use]
+    #[inline]
     pub fn at(&self, pos: u64) -> Option<&Anchor> {
         self.all().iter().rev().find(|anchor| anchor.pos <= pos)
     }

@@ -43,7 +43,7 @@ impl Merge {
     }
 
     /// Makes the source with the least time the current one. Returns whether its time has come.
-    #[inline(never)]
+    #[inline]
     pub(super) fn choose(&mut self) -> bool {
         (self.has_front && self.failed.is_empty() && self.take_turns()) || self.choose_anew()
     }
