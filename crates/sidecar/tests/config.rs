@@ -1,5 +1,4 @@
 //! Valid and invalid configurations.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use perfring_sidecar::config::{Config, Delivery, From, InputSource, Mode};
 use perfring_sidecar::{On, Sidecar};

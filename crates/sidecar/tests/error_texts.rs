@@ -1,5 +1,4 @@
 //! The guide's page of error messages has the sidecar's.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use perfring_sidecar::control::ControlError;
 use perfring_sidecar::{Config, StartError};

@@ -1,14 +1,11 @@
 //! Rings with priority: outputs are given their records first, and those of others are not starved.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod scripted;
-
+use crate::scripted::{Reported, Scripted, publish, ring, until};
 use perfring_consumer::{Location, Stat};
 use perfring_producer::Policy;
 use perfring_sidecar::Engine;
 use perfring_sidecar::config::{Delivery, Input, InputSource};
 use proptest::prelude::*;
-use scripted::{Reported, Scripted, publish, ring, until};
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,15 +1,12 @@
 //! Rules that keep, drop, sample and limit records, against a plain model.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod scripted;
-
+use crate::scripted::{Reported, Scripted, ring, until};
 use perfring_consumer::{Location, Stat};
 use perfring_producer::{Policy, Producer, RecordType};
 use perfring_sidecar::config::{Config, Delivery, Input, InputSource};
 use perfring_sidecar::{Engine, RecordRule};
 use perfring_telemetry::{Log, Resource, Severity, Sink, SpanId, TraceId, options};
 use proptest::prelude::*;
-use scripted::{Reported, Scripted, ring, until};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};

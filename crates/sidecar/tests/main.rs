@@ -1,0 +1,10 @@
+//! The tests of the engine and its configuration, in one program.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod config;
+mod damaged;
+mod delivery;
+mod error_texts;
+mod priority;
+mod rules;
+mod scripted;
