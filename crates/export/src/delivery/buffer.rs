@@ -1,18 +1,22 @@
 //! A buffer on disk before an output: what the output has no room for waits in recordings.
 
 mod numbers;
+mod place;
+mod progress;
 mod spool;
 
 use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
 use crate::model::event::{Event, What};
 use numbers::Numbers;
+use place::Ends;
 use serde::Deserialize;
 use spool::Spool;
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
+use uuid::Uuid;
 
 /// Events that are taken from the buffer between two that are put into it, at most.
 const PUMP: usize = 512;
@@ -39,7 +43,13 @@ const fn max_bytes() -> u64 {
 /// All events are written to recordings in a directory, from where the output gets them in their order
 /// as it has room. They count as delivered once they are in a file, so they leave their rings whatever
 /// the output does. What is in the buffer survives the death of this process, and the next one
-/// continues with it: after `kill -9` the last events may come twice, with the same keys.
+/// continues with it where delivery was: a file beside them has that, and is replaced twenty times a
+/// second at most, so after `kill -9` the output gets the events since then a second time, with the
+/// same keys. Where that file is missing, damaged or of another buffer, it gets all that is in the
+/// buffer a second time, and [`Figures::trouble`] says so for a while.
+///
+/// Rings are read again from where all outputs had them. Records that the buffer has already, or had,
+/// are not put into it again, unless rules leave out some ([`Output::leaves_out`]).
 ///
 /// A buffer that is full is [`Took::Busy`], as the output itself would be without it.
 pub struct Buffered {
@@ -51,6 +61,11 @@ pub struct Buffered {
     known: HashSet<u32>,
     /// The number of the last event that the output has.
     last: u64,
+    /// Up to where the buffer had rings when it was opened, by their ids: those that are not read
+    /// yet,
+    had: Ends,
+    /// and those that are, by their numbers, until they are past it.
+    repeated: HashMap<u32, u64>,
     taken: u64,
 }
 
@@ -65,13 +80,16 @@ impl Buffered {
         inner: Box<dyn Output>,
     ) -> Result<Self, OutputError> {
         let numbers = Rc::default();
+        let mut spool = Spool::open(name, &options.path, options.max_bytes, Rc::clone(&numbers))?;
         Ok(Buffered {
             name: name.to_owned(),
             inner,
-            spool: Spool::open(name, &options.path, options.max_bytes, Rc::clone(&numbers))?,
+            had: spool.take_had(),
+            spool,
             numbers,
             known: HashSet::new(),
             last: 0,
+            repeated: HashMap::new(),
             taken: 0,
         })
     }
@@ -79,11 +97,17 @@ impl Buffered {
     /// Gives the output what is in the buffer, as far as it has room.
     fn pump(&mut self, most: usize) -> Result<(), OutputError> {
         let undelivered = self.inner.undelivered().unwrap_or(u64::MAX);
-        self.spool.delivered(undelivered);
+        self.spool.settled(undelivered);
         let Buffered { inner, spool, known, last, .. } = self;
         for _ in 0..most {
             let Some(event) = spool.next() else { break };
             let (origin, id) = (event.origin, event.origin.id);
+            let ring = Uuid::from_bytes(origin.uuid);
+            let end = match &event.what {
+                What::Record(record) => Some((ring, Some(record.pos + 1))),
+                What::Ended => Some((ring, None)),
+                What::Began | What::Lost(_) => None,
+            };
             if !known.contains(&id) {
                 let began = Event { seq: *last + 1, origin, what: What::Began };
                 if inner.take(&began)? == Took::Busy {
@@ -105,10 +129,37 @@ impl Buffered {
                     known.remove(&id);
                 }
             }
-            spool.passed(*last);
+            spool.passed(*last, end);
         }
         spool.mark();
         Ok(())
+    }
+
+    /// Returns whether this is a record that the buffer had when it was opened. Losses are reported
+    /// again: their sums may be other ones.
+    fn had(&mut self, event: &Event<'_>) -> bool {
+        let Event { origin, what, .. } = event;
+        match what {
+            What::Began => {
+                let end = self.had.remove(&Uuid::from_bytes(origin.uuid));
+                self.repeated.extend(end.map(|end| (origin.id, end)));
+                false
+            }
+            What::Record(_) if self.repeated.is_empty() => false,
+            What::Record(record) => {
+                let end = self.repeated.get(&origin.id);
+                let had = end.is_some_and(|end| record.pos < *end);
+                if !had {
+                    self.repeated.remove(&origin.id);
+                }
+                had
+            }
+            What::Lost(_) => false,
+            What::Ended => {
+                self.repeated.remove(&origin.id);
+                false
+            }
+        }
     }
 }
 
@@ -116,6 +167,9 @@ impl Output for Buffered {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         if matches!(event.what, What::Began) {
             self.numbers.borrow_mut().set(event.origin.uuid, event.origin.id);
+        }
+        if self.had(event) {
+            return Ok(Took::Yes);
         }
         let mut took = self.spool.take(event)?;
         if took == Took::Busy || event.seq.is_multiple_of(EVERY) {
@@ -132,12 +186,19 @@ impl Output for Buffered {
     fn flush(&mut self) -> Result<(), OutputError> {
         self.spool.flush()?;
         self.pump(4 * PUMP)?;
-        self.spool.save(false);
+        self.spool.save();
         self.inner.flush()
     }
 
     fn hurry(&mut self) {
         self.inner.hurry();
+    }
+
+    fn leaves_out(&mut self) {
+        self.had.clear();
+        self.repeated.clear();
+        self.spool.forget_rings();
+        self.inner.leaves_out();
     }
 
     fn undelivered(&mut self) -> Option<u64> {
@@ -156,7 +217,7 @@ impl Output for Buffered {
         }
         let closed = self.inner.close(deadline);
         let undelivered = self.inner.undelivered();
-        self.spool.delivered(match closed {
+        self.spool.settled(match closed {
             Ok(()) => u64::MAX,
             Err(_) => undelivered.unwrap_or(0),
         });

@@ -93,6 +93,11 @@ pub trait Output {
     /// of undelivered records, whichever ring that is. Does nothing where that changes nothing.
     fn hurry(&mut self) {}
 
+    /// From now on it may not be given all records of a ring: what it is not given is reported to it
+    /// as lost some time later. So a record that it was given does not say that it has had, or was
+    /// told of, all before that.
+    fn leaves_out(&mut self) {}
+
     /// Returns the number of the oldest event that it took and that is not delivered; `None` if all
     /// are. Earlier events may leave their rings.
     fn undelivered(&mut self) -> Option<u64>;

@@ -342,6 +342,9 @@ impl Outlet {
         self.rules.hurry();
         self.report_left_out();
         self.rules.set(rules.iter().filter(|rule| rule.is_for(&self.name)));
+        if !self.rules.is_empty() {
+            self.output.leaves_out();
+        }
     }
 
     /// Adds what rules left out to the losses to be reported, if that is due.

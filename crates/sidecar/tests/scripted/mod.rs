@@ -34,6 +34,8 @@ pub(crate) struct Script {
     pub(crate) closed: bool,
     /// It fails to close, and then reports no undelivered event.
     pub(crate) loses: bool,
+    /// It was told that rules leave out records.
+    pub(crate) knows_rules: bool,
     /// Called with each event that it takes.
     pub(crate) hook: Hook,
 }
@@ -120,6 +122,7 @@ impl Output for Scripted {
             What::Lost(loss) => {
                 let of_ring = matches!(loss.cause, LossCause::Ring(_));
                 assert_eq!(loss.pos % 8 == 0, of_ring);
+                assert!(script.knows_rules || !matches!(loss.cause, LossCause::Rule(_)));
                 Reported::Lost(ring, loss.cause.name(), loss.records, loss.bytes)
             }
             What::Ended => Reported::Ended(ring),
@@ -136,6 +139,10 @@ impl Output for Scripted {
 
     fn flush(&mut self) -> Result<(), OutputError> {
         Ok(())
+    }
+
+    fn leaves_out(&mut self) {
+        self.0.borrow_mut().knows_rules = true;
     }
 
     fn undelivered(&mut self) -> Option<u64> {

@@ -1,9 +1,11 @@
 //! The files of a buffer: recordings, of which the oldest is read and the newest written.
 
 use super::numbers::Numbers;
+use super::place::{Ends, Place, extend};
+use super::progress::{At, Progress, RingEnd};
 use crate::delivery::output::{Output, OutputError, Took};
 use crate::files::recording::{Existing, Options, ReadError, Reader, Recording};
-use crate::model::event::Event;
+use crate::model::event::{Event, What};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
@@ -11,17 +13,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use uuid::Uuid;
 
 /// A file is finished once it has this part of the limit, within these bounds.
 const PART: u64 = 16;
 const FILE_BYTES: (u64, u64) = (64 << 10, 16 << 20);
 const ENDING: &str = "perfrec";
-/// How much of the oldest file is delivered.
-const PLACE: &str = "place";
-/// The limit of places that wait until they are delivered.
-const MARKS: usize = 4096;
-/// The interval of saving them.
-const SAVES: Duration = Duration::from_millis(200);
+/// How much of the files is read at the start, to know what they have of rings: the newest.
+const KNOWN_BYTES: u64 = 1 << 30;
+/// How long a problem of the start is shown.
+const SHOWN: Duration = Duration::from_secs(10);
 
 /// A finished file.
 #[derive(Clone, Copy, Debug)]
@@ -45,15 +46,13 @@ pub(super) struct Spool {
     count: u64,
     /// Those that were read, and the last event of each that was passed on.
     read: VecDeque<(Segment, u64)>,
-    /// The number of the last event that was passed on.
-    passed: u64,
-    /// Numbers of such events, and how far reading was then: the file, and events of it.
-    marks: VecDeque<(u64, u64, u64)>,
-    /// How far all is delivered.
-    place: Option<(u64, u64)>,
-    saved: Option<Instant>,
+    progress: Progress,
+    /// What was delivered of rings, or in the files, when they were opened.
+    had: Ends,
     newest: u64,
     trouble: Option<String>,
+    /// A problem of the start, and when that was.
+    at_start: Option<(Instant, String)>,
 }
 
 impl Spool {
@@ -82,7 +81,7 @@ impl Spool {
                 waiting.push(Segment { number, bytes: entry.metadata().map_err(io)?.len() });
             }
         }
-        waiting.sort_by_key(|segment| segment.number);
+        waiting.sort_by_key(|segment: &Segment| segment.number);
         let newest = waiting.last().map_or(0, |last| last.number);
         let mut spool = Spool {
             name: name.to_owned(),
@@ -95,30 +94,89 @@ impl Spool {
             reader: None,
             count: 0,
             read: VecDeque::new(),
-            passed: 0,
-            marks: VecDeque::new(),
-            place: None,
-            saved: None,
+            progress: Progress::new(name),
+            had: Ends::new(),
             newest,
             trouble: None,
+            at_start: None,
         };
         spool.resume();
         Ok(spool)
     }
 
-    /// Continues in the oldest file where the last process stopped, if it says so.
-    fn resume(&mut self) {
-        let text = fs::read_to_string(self.dir.join(PLACE)).unwrap_or_default();
-        let Some((number, count)) = text.trim().split_once(' ') else { return };
-        let (Ok(number), Ok(count)) = (number.parse::<u64>(), count.parse::<u64>()) else { return };
-        // Its number is not used again: what would be skipped is not what was delivered.
-        self.newest = self.newest.max(number);
-        if self.waiting.front().is_some_and(|first| first.number == number) && self.start() {
-            let Some((reader, _)) = &mut self.reader else { return };
-            while self.count < count && matches!(reader.next(), Ok(Some(_))) {
-                self.count += 1;
+    /// Returns up to where these files have rings, oldest first.
+    fn ends(&self, files: &[Segment]) -> Ends {
+        let (mut ends, mut bytes) = (Ends::new(), 0);
+        for segment in files.iter().rev() {
+            if bytes >= KNOWN_BYTES {
+                break;
             }
+            bytes += segment.bytes;
+            let mut found = Ends::new();
+            match find_ends(&self.path(segment.number), &mut found) {
+                Ok(()) | Err(ReadError::Truncated { .. }) => {}
+                // What cannot be read was before that in later files: rings may still have it.
+                Err(_) => ends.clear(),
+            }
+            found.into_iter().for_each(|(ring, end)| extend(&mut ends, ring, end));
         }
+        ends
+    }
+
+    /// Continues where delivery was when the last process saved that. Without that, or if it is no
+    /// place of these files, all is delivered again.
+    fn resume(&mut self) {
+        let mut files: Vec<Segment> = self.waiting.iter().copied().collect();
+        let place = Place::read(&self.dir, &self.name).and_then(|place| {
+            let Some(place) = place else { return Ok(None) };
+            // Its number is not used again.
+            self.newest = self.newest.max(place.file);
+            self.skip(&place).map(|()| Some(place))
+        });
+        let place = place.unwrap_or_else(|why| {
+            let sentence = format!(
+                "its buffer {} does not say how far it is delivered, and all that it holds is \
+                 delivered again: {why}",
+                self.dir.display()
+            );
+            self.at_start = Some((Instant::now(), sentence));
+            None
+        });
+        let (exact, rings) = self.progress.resume(place, self.newest + 1, &self.dir);
+        let delivered = rings.clone();
+        files.retain(|segment| segment.number >= exact);
+        self.had = self.ends(&files);
+        delivered.into_iter().for_each(|(ring, end)| extend(&mut self.had, ring, end));
+    }
+
+    /// Skips what is delivered of the oldest file.
+    ///
+    /// # Errors
+    /// It is another file.
+    fn skip(&mut self, place: &Place) -> Result<(), String> {
+        // A file is removed before delivery goes on in the next: others are not delivered at all.
+        if self.waiting.front().is_none_or(|first| first.number != place.file) || !self.start() {
+            return Ok(());
+        }
+        let opened = self.reader.as_mut().filter(|(_, segment)| segment.number == place.file);
+        let Some((reader, _)) = opened else { return Ok(()) };
+        if reader.machine().wall_ns != place.began {
+            return Err("it is about a file that was replaced".to_owned());
+        }
+        while self.count < place.events && matches!(reader.next(), Ok(Some(_))) {
+            self.count += 1;
+        }
+        Ok(())
+    }
+
+    /// Notes that rules leave out records of rings from now on.
+    pub(super) fn forget_rings(&mut self) {
+        self.progress.forget_rings(&self.dir);
+    }
+
+    /// Takes what was delivered of rings, or in the files, when they were opened.
+    pub(super) fn take_had(&mut self) -> Ends {
+        std::mem::take(&mut self.had)
     }
 
     fn path(&self, number: u64) -> PathBuf {
@@ -136,7 +194,10 @@ impl Spool {
 
     pub(super) fn trouble(&self) -> Option<String> {
         let of_writer = self.writer.as_ref().and_then(|(writer, _)| writer.figures().trouble);
-        of_writer.map(|trouble| format!("its buffer: {trouble}")).or_else(|| self.trouble.clone())
+        let of_writer = of_writer.map(|trouble| format!("its buffer: {trouble}"));
+        let at_start = self.at_start.as_ref().filter(|(since, _)| since.elapsed() < SHOWN);
+        let at_start = at_start.map(|(_, sentence)| sentence.clone());
+        of_writer.or_else(|| self.trouble.clone()).or(at_start)
     }
 
     pub(super) fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
@@ -239,7 +300,7 @@ impl Spool {
                     Err(error) => self.trouble = Some(format!("its buffer: {error}")),
                 }
                 let segment = *segment;
-                self.read.push_back((segment, self.passed));
+                self.read.push_back((segment, self.progress.last()));
                 self.reader = None;
             }
             if !self.start() {
@@ -263,49 +324,40 @@ impl Spool {
         }
     }
 
-    /// Notes that the last event was passed on; this is the number of the last one that the output has.
-    pub(super) fn passed(&mut self, number: u64) {
-        (self.passed, self.count) = (number, self.count + 1);
+    /// Notes that the last event was passed on: `number` is that of the last one that the output
+    /// has.
+    pub(super) fn passed(&mut self, number: u64, end: Option<RingEnd>) {
+        self.count += 1;
+        if let Some((reader, segment)) = &self.reader {
+            let (file, began) = (segment.number, reader.machine().wall_ns);
+            self.progress.passed(number, At { file, began, events: self.count }, end);
+        }
     }
 
     /// Remembers how far reading is now.
     pub(super) fn mark(&mut self) {
-        if let Some((_, segment)) = &self.reader
-            && self.marks.back().is_none_or(|(passed, ..)| *passed < self.passed)
-        {
-            if self.marks.len() >= MARKS {
-                self.marks.pop_back();
-            }
-            self.marks.push_back((self.passed, segment.number, self.count));
-        }
+        self.progress.mark();
     }
 
-    /// Removes the files of which all is delivered, if everything before this event is.
-    pub(super) fn delivered(&mut self, undelivered: u64) {
-        while let Some((passed, number, count)) = self.marks.front().copied()
-            && passed < undelivered
-        {
-            self.marks.pop_front();
-            self.place = Some((number, count));
-        }
+    /// Removes the files of which all is settled, if everything before this event is.
+    pub(super) fn settled(&mut self, undelivered: u64) {
+        self.progress.settled(undelivered);
+        let mut removed = false;
         while let Some((segment, last)) = self.read.front().copied()
             && last < undelivered
         {
             self.read.pop_front();
             self.remove(segment);
+            removed = true;
+        }
+        if removed {
+            self.progress.save_now(&self.dir); // no file says any more what was in it
         }
     }
 
-    /// Writes how far all is delivered, from time to time, or at once.
-    pub(super) fn save(&mut self, now: bool) {
-        let is_due = now || self.saved.is_none_or(|saved| saved.elapsed() >= SAVES);
-        if let Some((number, count)) = self.place.take_if(|_| is_due) {
-            self.saved = Some(Instant::now());
-            let (draft, place) = (self.dir.join("place.new"), self.dir.join(PLACE));
-            // Without it some come twice.
-            let _ = fs::write(&draft, format!("{number} {count}\n"))
-                .and_then(|()| fs::rename(&draft, &place));
-        }
+    /// Saves how far all is delivered, from time to time.
+    pub(super) fn save(&mut self) {
+        self.progress.save(&self.dir);
     }
 
     fn remove(&self, segment: Segment) {
@@ -315,6 +367,17 @@ impl Spool {
     /// Finishes the file that is written, for the next process.
     pub(super) fn close(&mut self, deadline: Instant) {
         self.finish(deadline);
-        self.save(true);
+        self.progress.save_on_disk(&self.dir);
     }
+}
+
+/// Finds up to where a file has rings.
+fn find_ends(path: &Path, ends: &mut Ends) -> Result<(), ReadError> {
+    let mut reader = Reader::open(path)?;
+    while let Some(event) = reader.next()? {
+        if let What::Record(record) = &event.what {
+            extend(ends, Uuid::from_bytes(event.origin.uuid), record.pos + 1);
+        }
+    }
+    Ok(())
 }
