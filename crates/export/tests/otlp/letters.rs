@@ -104,6 +104,39 @@ fn requests_that_are_too_large_are_halved_until_they_fit() {
 }
 
 #[test]
+fn a_request_that_cannot_be_divided_is_sent_also_if_a_smaller_one_was_too_large() {
+    let server = Server::start();
+    server.got.lock().unwrap().most = Some(1000);
+    let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
+    let batched = |mapping: &mut Mapping| {
+        mapping.batch_items = 20;
+        mapping.batch_delay = Duration::from_secs(3600);
+    };
+    let mut otlp = Otlp::open("otlp", &mapped(&server, batched)).unwrap();
+    emit(&feed, 0..20);
+    feed.pump(&mut seqs, &mut otlp);
+    delivers(&mut otlp);
+    // The receiver's limit is raised, and this output cannot know.
+    server.got.lock().unwrap().most = None;
+    let large = "x".repeat(3000);
+    let attributes = [("large", (&large).into())];
+    let log = perfring_telemetry::Log {
+        body: 20u64.into(),
+        attributes: &attributes,
+        ..Default::default()
+    };
+    feed.sink.emit(&log).unwrap();
+    feed.pump(&mut seqs, &mut otlp);
+    otlp.close(soon()).unwrap();
+    let figures = otlp.figures();
+    assert_eq!((figures.refused, figures.delivered), (0, figures.taken), "{figures:?}");
+    let got = server.got.lock().unwrap();
+    assert!(numbers(&got).into_iter().eq((0..21).map(|at| (at, 1))));
+    let (sent, taken) = (got.asked.len(), got.logs.len());
+    assert!(sent > taken, "none of {sent} requests was too large");
+}
+
+#[test]
 fn a_letter_that_cannot_be_written_holds_the_output() {
     let server = Server::start();
     server.reply([Reply::Status(400, "")]);
