@@ -122,7 +122,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             seq += 1;
         }
         nats.flush()?;
-        while nats.undelivered().is_some() {
+        while nats.unsettled().is_some() {
             std::thread::sleep(Duration::from_micros(100));
         }
         let took = begin.elapsed().as_secs_f64();

@@ -139,7 +139,7 @@ fn run(how: &str, snapshot: &Snapshot, shapes: &Shapes) -> Result<f64, Box<dyn E
     }
     output.hurry();
     output.flush()?;
-    while output.undelivered().is_some() {
+    while output.unsettled().is_some() {
         std::thread::sleep(Duration::from_micros(50));
     }
     let took = begin.elapsed().as_secs_f64();

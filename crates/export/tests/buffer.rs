@@ -29,7 +29,7 @@ fn a_buffer_takes_what_the_output_has_no_room_for_and_hands_it_on_in_order() {
     buffered.flush().unwrap();
     assert_eq!(narrow.came(), expected(10));
     // What is in the buffer is delivered, as far as rings are concerned.
-    assert_eq!(buffered.undelivered(), None);
+    assert_eq!(buffered.unsettled(), None);
     let files = || options.path.read_dir().unwrap().count();
     assert!(files() > 3, "{}", files());
     // It comes back for a while, and while more is put in.
@@ -57,9 +57,9 @@ fn a_buffer_takes_what_the_output_has_no_room_for_and_hands_it_on_in_order() {
         files()
     );
     assert_eq!(offer(&mut buffered, &origin, 2 + n, n), Took::Yes);
-    assert_eq!(buffered.undelivered(), Some(2 + n));
+    assert_eq!(buffered.unsettled(), Some(2 + n));
     buffered.flush().unwrap();
-    assert_eq!((narrow.came(), buffered.undelivered()), (expected(n + 1), None));
+    assert_eq!((narrow.came(), buffered.unsettled()), (expected(n + 1), None));
     assert_eq!(buffered.figures().trouble, None);
 }
 

@@ -259,9 +259,9 @@ fn flushed_data_can_be_read_while_more_arrives() {
                 taken += 1;
             }
         });
-        assert!(taken > 0 && out.undelivered().is_some());
+        assert!(taken > 0 && out.unsettled().is_some());
         out.flush().unwrap();
-        assert_eq!(out.undelivered(), None);
+        assert_eq!(out.unsettled(), None);
         let Some((shown, _)) = read(&path) else { return };
         assert_eq!(shown.len() as u64, number + 1);
     }

@@ -56,7 +56,7 @@ fn fill(disk: &Path, output: &mut dyn Output) -> u64 {
     }
     let trouble = output.figures().trouble.unwrap();
     assert!(trouble.contains("No space left on device") && trouble.contains("free some space"));
-    assert!(output.undelivered().is_some_and(|seq| seq <= 1 + n), "{:?}", output.undelivered());
+    assert!(output.unsettled().is_some_and(|seq| seq <= 1 + n), "{:?}", output.unsettled());
     // At the deadline it says so, and goes on afterwards.
     fs::remove_file(&filler).unwrap();
     let more = Command::new("mount").args(["-o", "remount,size=64m"]).arg(disk).status().unwrap();

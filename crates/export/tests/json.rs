@@ -115,7 +115,7 @@ fn files_are_finished_at_line_ends_and_only_the_newest_are_kept() {
     for _ in 0..10 {
         each(&snapshot, &shapes, |event| assert_eq!(lines.take(event).unwrap(), Took::Yes));
         lines.flush().unwrap();
-        assert_eq!(lines.undelivered(), None);
+        assert_eq!(lines.unsettled(), None);
     }
     let mut files: Vec<String> = fs::read_dir(dir.path())
         .unwrap()
@@ -193,7 +193,7 @@ fn a_device_is_written_to_and_never_renamed() {
         for _ in 0..10 {
             each(&snapshot, &shapes, |event| assert_eq!(lines.take(event).unwrap(), Took::Yes));
             lines.flush().unwrap();
-            assert_eq!(lines.undelivered(), None);
+            assert_eq!(lines.unsettled(), None);
         }
     }
     assert!(!fs::metadata(&device).unwrap().is_file());

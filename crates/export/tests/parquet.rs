@@ -280,7 +280,7 @@ fn nothing_is_delivered_before_its_file_is_finished() {
         out.take(event).unwrap();
     });
     out.flush().unwrap();
-    assert_eq!(out.undelivered(), Some(8)); // all but the ring's beginning
+    assert_eq!(out.unsettled(), Some(8)); // all but the ring's beginning
     assert_eq!(out.figures().delivered, 0);
     close_at_once(out);
 

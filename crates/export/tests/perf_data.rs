@@ -234,7 +234,7 @@ fn nothing_is_delivered_before_the_end_and_a_dropped_one_is_finished() {
     let mut out = PerfData::open("perf", &options_of(&path)).unwrap();
     ring.events(7, |event| assert_eq!(out.take(event).unwrap(), perfring_export::Took::Yes));
     out.flush().unwrap();
-    assert_eq!((out.undelivered(), out.figures().delivered), (Some(7), 0));
+    assert_eq!((out.unsettled(), out.figures().delivered), (Some(7), 0));
     drop(out);
     let bytes = std::fs::read(&path).unwrap();
     assert_eq!(bytes[..8], *b"PERFILE2");

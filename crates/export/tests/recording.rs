@@ -372,7 +372,7 @@ fn a_full_disk_has_a_message_and_nothing_counts_as_delivered() {
         let what = What::Record(Rec::new(record, &origin));
         match recording.take(&Event { seq: taken, origin: &origin, what }) {
             Ok(_) if taken % 3 == 2 => match recording.flush() {
-                Ok(()) => assert_eq!(recording.undelivered(), None),
+                Ok(()) => assert_eq!(recording.unsettled(), None),
                 Err(error) => break error,
             },
             Ok(_) => {}
@@ -384,7 +384,7 @@ fn a_full_disk_has_a_message_and_nothing_counts_as_delivered() {
     let whole = taken / 3 * 3;
     assert!(whole > 0);
     assert_eq!(recording.figures().delivered, whole);
-    assert_eq!(recording.undelivered(), Some(whole));
+    assert_eq!(recording.unsettled(), Some(whole));
     assert!(recording.flush().is_err() && recording.close(Instant::now()).is_err());
     let (found, error) = read(&file.0.borrow());
     assert_eq!(found.len() as u64, whole);

@@ -287,7 +287,7 @@ fn what_a_compressed_trace_has_flushed_can_be_decompressed() {
         for n in [0..100, 100..1000] {
             offer_all(&mut *packed, &origin, n.clone());
             offer_all(&mut *other, &origin, n);
-            assert_eq!((packed.undelivered(), other.undelivered()), (None, None));
+            assert_eq!((packed.unsettled(), other.unsettled()), (None, None));
             assert_eq!(unpacked(&path), fs::read(&plain).unwrap(), "{kind}");
         }
         packed.close(Instant::now()).unwrap();

@@ -86,7 +86,7 @@ fn otlp(script: &Script, at_once: bool) {
         script.each(|event| eprintln!("{event:?}"));
     }
     assert_eq!((figures.taken, figures.delivered, figures.refused), (records, records, 0));
-    assert_eq!(otlp.undelivered(), None);
+    assert_eq!(otlp.unsettled(), None);
 }
 
 fn read((lane, bytes): (Lane, Vec<u8>)) {

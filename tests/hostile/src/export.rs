@@ -95,7 +95,7 @@ fn file(script: &Script, dir: &Path, open: Open) {
         }
     });
     output.close(Instant::now()).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(output.undelivered(), None);
+    assert_eq!(output.unsettled(), None);
     let figures = output.figures();
     assert_eq!(figures.taken, records);
     assert_eq!(figures.delivered + figures.refused, records);

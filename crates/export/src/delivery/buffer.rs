@@ -96,8 +96,8 @@ impl Buffered {
 
     /// Gives the output what is in the buffer, as far as it has room.
     fn pump(&mut self, most: usize) -> Result<(), OutputError> {
-        let undelivered = self.inner.undelivered().unwrap_or(u64::MAX);
-        self.spool.settled(undelivered);
+        let unsettled = self.inner.unsettled().unwrap_or(u64::MAX);
+        self.spool.settled(unsettled);
         let Buffered { inner, spool, known, last, .. } = self;
         for _ in 0..most {
             let Some(event) = spool.next() else { break };
@@ -201,8 +201,8 @@ impl Output for Buffered {
         self.inner.leaves_out();
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
-        self.spool.undelivered()
+    fn unsettled(&mut self) -> Option<u64> {
+        self.spool.unsettled()
     }
 
     fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
@@ -216,13 +216,13 @@ impl Output for Buffered {
             }
         }
         let closed = self.inner.close(deadline);
-        let undelivered = self.inner.undelivered();
+        let unsettled = self.inner.unsettled();
         self.spool.settled(match closed {
             Ok(()) => u64::MAX,
-            Err(_) => undelivered.unwrap_or(0),
+            Err(_) => unsettled.unwrap_or(0),
         });
         self.spool.close(deadline);
-        match self.spool.undelivered() {
+        match self.spool.unsettled() {
             None => Ok(()), // what the output lacks is in the buffer
             Some(_) => closed.and(Err(OutputError::new(&*self.name, "its buffer has no room"))),
         }

@@ -44,7 +44,8 @@ impl OutputError {
 pub struct Figures {
     /// Records that it took.
     pub taken: u64,
-    /// Records that are delivered.
+    /// Records that are at the receiver, or in the file. Not all others are unsettled
+    /// ([`Output::unsettled`]): the output is done with refused ones, too.
     pub delivered: u64,
     /// Bytes that it wrote or sent, as far as it knows.
     pub bytes: u64,
@@ -98,9 +99,12 @@ pub trait Output {
     /// told of, all before that.
     fn leaves_out(&mut self) {}
 
-    /// Returns the number of the oldest event that it took and that is not delivered; `None` if all
+    /// Returns the number of the oldest event that it took and that is not settled; `None` if all
     /// are. Earlier events may leave their rings.
-    fn undelivered(&mut self) -> Option<u64>;
+    ///
+    /// An event is settled once the output does not need its ring any more: it is delivered, it is
+    /// refused for good, or it is in a file of the buffer before the output.
+    fn unsettled(&mut self) -> Option<u64>;
 
     /// Delivers what it has, until the deadline, and finishes what it writes.
     ///

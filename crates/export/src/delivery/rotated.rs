@@ -180,8 +180,8 @@ impl Output for Rotated {
         }
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
-        self.output.as_mut()?.undelivered()
+    fn unsettled(&mut self) -> Option<u64> {
+        self.output.as_mut()?.unsettled()
     }
 
     fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {

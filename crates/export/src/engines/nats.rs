@@ -283,7 +283,7 @@ impl Output for Nats {
         }
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
+    fn unsettled(&mut self) -> Option<u64> {
         let left = self.left();
         let held = self.batches.as_ref().and_then(Batches::oldest);
         let oldest = self.awaited.of_last(left).into_iter().chain(held).min();

@@ -25,7 +25,7 @@ impl Output for Null {
         Ok(())
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
+    fn unsettled(&mut self) -> Option<u64> {
         None
     }
 

@@ -401,7 +401,7 @@ impl Output for Ctf {
         Ok(())
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
+    fn unsettled(&mut self) -> Option<u64> {
         self.unflushed
     }
 

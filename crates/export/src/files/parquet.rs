@@ -443,7 +443,7 @@ impl Output for Parquet {
         self.end().map(|_| ()) // row groups of a few rows are useless
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
+    fn unsettled(&mut self) -> Option<u64> {
         let ending = self.ending.iter().filter_map(|ending| ending.oldest);
         let slots = self.slots.iter().flat_map(|slot| [slot.oldest, slot.early_oldest]).flatten();
         slots.chain(ending).min()

@@ -249,7 +249,7 @@ impl Output for PerfData {
         self.draft.flush().map(|_| ())
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
+    fn unsettled(&mut self) -> Option<u64> {
         self.oldest
     }
 

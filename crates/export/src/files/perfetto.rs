@@ -339,7 +339,7 @@ impl Output for Perfetto {
         Ok(())
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
+    fn unsettled(&mut self) -> Option<u64> {
         self.unflushed
     }
 

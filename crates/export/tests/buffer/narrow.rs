@@ -39,7 +39,7 @@ impl Output for Narrow {
         Ok(())
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
+    fn unsettled(&mut self) -> Option<u64> {
         self.0.borrow().held.first().copied()
     }
 

@@ -136,14 +136,14 @@ pub struct Shown {
 /// Closes an output; its deadline has passed already.
 pub fn close(mut output: impl Output) {
     output.flush().unwrap();
-    assert_eq!(output.undelivered(), None);
+    assert_eq!(output.unsettled(), None);
     close_at_once(output);
 }
 
 /// Closes an output whose files are not readable before.
 pub fn close_at_once(mut output: impl Output) {
     output.close(Instant::now()).unwrap();
-    assert_eq!(output.undelivered(), None);
+    assert_eq!(output.unsettled(), None);
     let figures = output.figures();
     assert_eq!((figures.taken, figures.refused), (figures.delivered, 0));
     assert!(figures.bytes > 0);

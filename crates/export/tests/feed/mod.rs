@@ -34,7 +34,7 @@ pub(crate) fn soon() -> Instant {
 pub(crate) fn delivers(to: &mut dyn Output) {
     until("all is delivered", || {
         to.flush().unwrap();
-        to.undelivered().is_none()
+        to.unsettled().is_none()
     });
 }
 

@@ -91,7 +91,7 @@ impl Feed {
     }
 
     pub(crate) fn release(&mut self, nats: &mut Nats) {
-        let released = nats.undelivered().unwrap_or(self.seq);
+        let released = nats.unsettled().unwrap_or(self.seq);
         assert!(released >= self.released, "{released} after {}", self.released);
         self.released = released;
     }

@@ -15,7 +15,7 @@ fn all_records_arrive_in_each_rings_order() {
     let mut feed = Feed::new(3);
     feed.to(30_000, &mut nats);
     nats.close(soon()).unwrap();
-    assert_eq!(nats.undelivered(), None);
+    assert_eq!(nats.unsettled(), None);
     let figures = nats.figures();
     assert_eq!((figures.taken, figures.delivered), (30_000, 30_000));
     assert_eq!((figures.refused, figures.retries, figures.trouble), (0, 0, None));
@@ -40,7 +40,7 @@ fn a_message_has_its_headers_and_a_loss_is_one_too() {
         assert_eq!(nats.take(&Event { seq, origin: &ring, what }).unwrap(), Took::Yes);
     }
     nats.flush().unwrap();
-    until("all are acknowledged", || nats.undelivered().is_none());
+    until("all are acknowledged", || nats.unsettled().is_none());
     let stored = server.stored();
     let subjects: Vec<_> = stored.iter().map(|one| one.subject.as_str()).collect();
     let (name, record, lost) = ("a_shop__1__X__y", "bytes", "lost");

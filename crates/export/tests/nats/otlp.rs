@@ -63,7 +63,7 @@ fn each_signal_has_its_subject_and_all_else_is_json() {
         seqs.next += 1;
     }
     nats.close(soon()).unwrap();
-    assert_eq!(nats.undelivered(), None);
+    assert_eq!(nats.unsettled(), None);
     let figures = nats.figures();
     assert_eq!((figures.taken, figures.delivered), (taken + 1, taken + 1));
     let stored = server.stored();

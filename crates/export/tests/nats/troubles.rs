@@ -26,7 +26,7 @@ fn a_missing_server_at_the_start_is_waited_for_and_reported() {
     let mut feed = Feed::new(1);
     feed.to(100, &mut nats);
     reported(&nats, "no NATS server at nats://127.0.0.1");
-    assert_eq!(nats.undelivered(), Some(0));
+    assert_eq!(nats.unsettled(), Some(0));
     server.up();
     nats.close(soon()).unwrap();
     assert_eq!(nats.figures().trouble, None);
@@ -43,7 +43,7 @@ fn closing_without_a_server_ends_at_the_deadline_and_reports_the_rest() {
     let error = nats.close(Instant::now() + Duration::from_millis(50)).unwrap_err();
     println!("{error}");
     assert!(error.to_string().starts_with("engine: 100 of 100 were not acknowledged"), "{error}");
-    assert_eq!(nats.undelivered(), Some(0));
+    assert_eq!(nats.unsettled(), Some(0));
     // Nothing taken, nothing left.
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     nats.close(soon()).unwrap();
@@ -57,12 +57,12 @@ fn a_stopped_server_fills_the_window_and_blocks_nothing() {
     let mut nats = Nats::open("engine", &options).unwrap();
     let mut feed = Feed::new(1);
     feed.to(2_000, &mut nats);
-    until("all are acknowledged", || nats.undelivered().is_none());
+    until("all are acknowledged", || nats.unsettled().is_none());
     server.freeze();
     while feed.offer(&mut nats) {}
     assert_eq!(feed.seq, 3_000, "just the window");
     assert!(!feed.offer(&mut nats));
-    assert_eq!(nats.undelivered(), Some(2_000));
+    assert_eq!(nats.unsettled(), Some(2_000));
     reported(&nats, "no acknowledgement for 500 ms");
     assert!(!feed.offer(&mut nats));
     server.thaw();
@@ -256,7 +256,7 @@ fn a_removed_stream_is_created_again() {
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     let mut feed = Feed::new(1);
     feed.to(1_000, &mut nats);
-    until("all are acknowledged", || nats.undelivered().is_none());
+    until("all are acknowledged", || nats.unsettled().is_none());
     server.ask(async |context| context.delete_stream("perfring").await.unwrap());
     feed.to(2_000, &mut nats);
     nats.close(soon()).unwrap();

@@ -45,7 +45,7 @@ fn a_server_that_fails_for_a_while_gets_everything() {
     emit(&feed, 0..100);
     let read = feed.pump(&mut seqs, &mut otlp);
     otlp.close(soon()).unwrap();
-    assert_eq!(otlp.undelivered(), None);
+    assert_eq!(otlp.unsettled(), None);
     let got = server.got.lock().unwrap();
     let came = numbers(&got);
     assert_eq!(came.keys().copied().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
@@ -75,7 +75,7 @@ fn a_server_that_is_killed_and_comes_back_gets_everything() {
         emit(&feed, 1000 + round * 100..1000 + round * 100 + 100);
         feed.pump(&mut seqs, &mut otlp);
         reports(&mut otlp, "does not answer");
-        assert!(otlp.undelivered().is_some());
+        assert!(otlp.unsettled().is_some());
         server = Server::at(address, got);
     }
     otlp.close(soon()).unwrap();
@@ -109,7 +109,7 @@ fn refused_records_are_reported_and_not_sent_again() {
     feed.pump_if(&mut seqs, &mut otlp, |_| true);
     let sent = |otlp: &mut Otlp| {
         otlp.flush().unwrap();
-        otlp.undelivered().is_none()
+        otlp.unsettled().is_none()
     };
     until("it is answered", || sent(&mut otlp));
     let figures = otlp.figures();
@@ -166,7 +166,7 @@ fn a_silent_server_makes_it_busy_and_does_not_block() {
         taken += 1;
     }
     assert!(refused && taken > 0, "{taken} were taken");
-    assert_eq!(otlp.undelivered(), Some(seqs.next));
+    assert_eq!(otlp.unsettled(), Some(seqs.next));
     let error = otlp.close(Instant::now() + Duration::from_millis(50)).unwrap_err().to_string();
     assert!(error.contains("were not delivered in time"), "{error}");
     println!("{taken} were taken before it was busy");
@@ -183,11 +183,11 @@ fn a_missing_receiver_at_close_is_an_error_with_the_number() {
     feed.pump(&mut seqs, &mut otlp);
     let error = otlp.close(Instant::now() + Duration::from_millis(300)).unwrap_err().to_string();
     assert!(error.contains("17 records were not delivered"), "{error}");
-    assert!(otlp.undelivered().is_some_and(|seq| seq <= 2));
+    assert!(otlp.unsettled().is_some_and(|seq| seq <= 2));
 }
 
 #[test]
-fn undelivered_is_the_oldest_undelivered_event() {
+fn unsettled_is_the_oldest_event_that_is_not_delivered() {
     let server = Server::start();
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
     let mut otlp = open(&server);
@@ -204,9 +204,9 @@ fn undelivered_is_the_oldest_undelivered_event() {
     });
     // Until an answer arrives that accepts them.
     let before = server.got.lock().unwrap().logs.len();
-    let undelivered = otlp.undelivered();
+    let unsettled = otlp.unsettled();
     if server.got.lock().unwrap().logs.len() == before {
-        assert_eq!(undelivered, Some(oldest));
+        assert_eq!(unsettled, Some(oldest));
     }
     otlp.close(soon()).unwrap();
     assert_eq!(numbers(&server.got.lock().unwrap()).len(), 6);

@@ -27,7 +27,7 @@ fn what_an_operator_must_mend_holds_the_output_and_loses_nothing() {
                         && why.ends_with("; records are held until it accepts them")
                 })
         });
-        assert!(otlp.undelivered().is_some() || otlp.figures().retries >= 4);
+        assert!(otlp.unsettled().is_some() || otlp.figures().retries >= 4);
     }
     assert!(ERRORS.contains("\n## … answers …: …; records are held until it accepts them\n"));
     otlp.close(soon()).unwrap();

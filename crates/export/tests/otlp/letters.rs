@@ -151,7 +151,7 @@ fn a_letter_that_cannot_be_written_holds_the_output() {
     emit(&feed, 0..1);
     feed.pump(&mut seqs, &mut otlp);
     reports(&mut otlp, "a dead letter cannot be written");
-    assert!(otlp.undelivered().is_some());
+    assert!(otlp.unsettled().is_some());
     assert_eq!(otlp.figures().refused, 0);
     std::fs::rename(&away, &folder).unwrap();
     otlp.close(soon()).unwrap();

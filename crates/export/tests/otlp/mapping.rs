@@ -89,7 +89,7 @@ fn a_record_before_its_resource_waits_for_it_and_not_for_ever() {
         feed.pump_if(&mut seqs, &mut otlp, |rec| !is_resource(rec));
         if late {
             otlp.flush().unwrap();
-            assert_eq!(otlp.undelivered(), Some(1));
+            assert_eq!(otlp.unsettled(), Some(1));
             // The same ring from its beginning: here only the resource.
             let mut again = Feed::with(
                 1,

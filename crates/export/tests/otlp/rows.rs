@@ -92,7 +92,7 @@ pub(crate) fn metrics(server: &Server) -> Rows<Metric> {
 
 pub(crate) fn close(mut otlp: Otlp) {
     otlp.close(Instant::now() + crate::feed::PATIENCE).unwrap();
-    assert_eq!(otlp.undelivered(), None);
+    assert_eq!(otlp.unsettled(), None);
     let figures = otlp.figures();
     assert_eq!((figures.delivered, figures.refused), (figures.taken, 0), "{figures:?}");
 }

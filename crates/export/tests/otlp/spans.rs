@@ -39,7 +39,7 @@ fn every_field_of_a_span_arrives_from_two_rings_as_one() {
     one.sink.emit(&more).unwrap();
     two.sink.emit(&end()).unwrap();
     one.pump(&mut seqs, &mut otlp);
-    assert!(otlp.undelivered().is_some(), "the start is held for its end");
+    assert!(otlp.unsettled().is_some(), "the start is held for its end");
     two.pump(&mut seqs, &mut otlp);
     close(otlp);
     let all = spans(&server);
@@ -175,7 +175,7 @@ fn waiting_items_hold_a_quarter_of_their_ring_at_most() {
         |rec: &perfring_export::Rec<'_>| rec.kind_of().unwrap().name != "perfring.Resource";
     feed.pump_if(&mut seqs, &mut otlp, not_resource);
     assert_eq!((spans(&server).len(), metrics(&server).len()), (0, 0));
-    assert_eq!(otlp.undelivered(), Some(1));
+    assert_eq!(otlp.unsettled(), Some(1));
     for number in 0..100u64 {
         feed.sink.emit(&Log { body: number.into(), ..Log::default() }).unwrap();
     }
@@ -183,7 +183,7 @@ fn waiting_items_hold_a_quarter_of_their_ring_at_most() {
     let last = seqs.next;
     until("only the last item is held", || {
         otlp.flush().unwrap();
-        otlp.undelivered().is_none_or(|seq| seq > last - 60)
+        otlp.unsettled().is_none_or(|seq| seq > last - 60)
     });
     assert_eq!(metrics(&server).len(), 1);
     // The resource was not waited for any longer.
@@ -232,7 +232,7 @@ fn in_a_hurry_nothing_is_held_back_in_any_ring() {
         |rec: &perfring_export::Rec<'_>| rec.kind_of().unwrap().name != "perfring.Resource";
     feed.pump_if(&mut seqs, &mut otlp, not_resource);
     otlp.flush().unwrap();
-    assert!(otlp.undelivered().is_some());
+    assert!(otlp.unsettled().is_some());
     otlp.hurry();
     delivers(&mut otlp);
     assert_eq!(logs(&server).len(), 2); // one is the span's start

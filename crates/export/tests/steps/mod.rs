@@ -126,13 +126,13 @@ pub(crate) fn record(steps: &[Step], recording: &mut Recording) -> Vec<Seen> {
             }
             Step::Flush => {
                 recording.flush().unwrap();
-                assert_eq!(recording.undelivered(), None);
+                assert_eq!(recording.unsettled(), None);
                 continue;
             }
         };
         let event = Event { seq, origin: &rings[usize::from(*ring)], what };
         assert_eq!(recording.take(&event).unwrap(), Took::Yes);
-        assert!(recording.undelivered().is_none_or(|oldest| oldest <= seq));
+        assert!(recording.unsettled().is_none_or(|oldest| oldest <= seq));
         seen.push(Seen::of(&event));
         if matches!(event.what, What::Ended) {
             rings[usize::from(*ring)] = origin(*ring);
@@ -147,7 +147,7 @@ pub(crate) fn written(steps: &[Step]) -> (Vec<u8>, Vec<Seen>) {
     let mut recording = Recording::to("test", file.clone()).unwrap();
     let seen = record(steps, &mut recording);
     recording.close(Instant::now()).unwrap();
-    assert_eq!(recording.undelivered(), None);
+    assert_eq!(recording.unsettled(), None);
     let figures = recording.figures();
     assert_eq!(figures.taken, figures.delivered);
     assert_eq!(figures.bytes, file.0.borrow().len() as u64);

@@ -1,4 +1,4 @@
-//! Checkpoints: what an output has delivered of each ring, once it has delivered some events.
+//! Checkpoints: what of each ring an output is done with, once it has settled some events.
 
 use super::place::Place;
 use std::collections::{HashMap, VecDeque};
@@ -80,27 +80,27 @@ impl<K: Copy + Eq + Hash> Checkpoints<K> {
         }
     }
 
-    /// Returns how many events of each ring are before event `undelivered` and after the last
+    /// Returns how many events of each ring are before event `unsettled` and after the last
     /// checkpoint that was taken, as far as that is known.
-    pub(crate) fn partly(&self, undelivered: u64, mut take: impl FnMut(K, u64)) {
+    pub(crate) fn partly(&self, unsettled: u64, mut take: impl FnMut(K, u64)) {
         for run in self.all.front().iter().flat_map(|first| first.runs.iter()) {
-            let before = undelivered.saturating_sub(run.first).min(run.count);
+            let before = unsettled.saturating_sub(run.first).min(run.count);
             if before > 0 {
                 take(run.key, before);
             }
         }
     }
 
-    /// Takes the positions up to which all is delivered, in order, if all events before
-    /// `undelivered` are.
-    pub(crate) fn delivered(&mut self, undelivered: u64, mut take: impl FnMut(K, Place)) {
-        while self.all.front().is_some_and(|first| first.before <= undelivered) {
+    /// Takes the positions up to which all is settled, in order, if all events before
+    /// `unsettled` are.
+    pub(crate) fn settled(&mut self, unsettled: u64, mut take: impl FnMut(K, Place)) {
+        while self.all.front().is_some_and(|first| first.before <= unsettled) {
             let Some(first) = self.all.pop_front() else { break };
             first.positions.into_iter().for_each(|(key, place)| take(key, place));
         }
     }
 
-    /// Returns whether nothing waits to be delivered.
+    /// Returns whether nothing waits to be settled.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -115,12 +115,12 @@ mod tests {
         Saved { pos, ..Saved::default() }.into()
     }
 
-    fn delivered<K: Copy + Eq + Hash>(
+    fn settled<K: Copy + Eq + Hash>(
         checkpoints: &mut Checkpoints<K>,
-        undelivered: u64,
+        unsettled: u64,
     ) -> HashMap<K, u64> {
         let mut all = HashMap::new();
-        checkpoints.delivered(undelivered, |key, place| {
+        checkpoints.settled(unsettled, |key, place| {
             all.insert(key, place.saved.pos);
         });
         all
@@ -132,10 +132,10 @@ mod tests {
         checkpoints.add(10, [('a', at(100)), ('b', at(200))], Rc::default());
         checkpoints.add(20, [('a', at(300))], Rc::default());
         checkpoints.add(20, [], Rc::default());
-        assert!(delivered(&mut checkpoints, 9).is_empty());
-        assert_eq!(delivered(&mut checkpoints, 19), HashMap::from([('a', 100), ('b', 200)]));
+        assert!(settled(&mut checkpoints, 9).is_empty());
+        assert_eq!(settled(&mut checkpoints, 19), HashMap::from([('a', 100), ('b', 200)]));
         assert!(!checkpoints.is_empty());
-        assert_eq!(delivered(&mut checkpoints, u64::MAX), HashMap::from([('a', 300)]));
+        assert_eq!(settled(&mut checkpoints, u64::MAX), HashMap::from([('a', 300)]));
         assert!(checkpoints.is_empty());
     }
 
@@ -147,14 +147,13 @@ mod tests {
         assert_eq!(runs.len(), 4);
         let mut checkpoints = Checkpoints::default();
         checkpoints.add(8, [('a', at(100)), ('b', at(200))], runs.into());
-        for undelivered in 0..9 {
+        for unsettled in 0..9 {
             let mut counts = HashMap::new();
-            checkpoints
-                .partly(undelivered, |ring, count| *counts.entry(ring).or_default() += count);
+            checkpoints.partly(unsettled, |ring, count| *counts.entry(ring).or_default() += count);
             let of =
-                |ring| events.iter().filter(move |event| event.1 == ring && event.0 < undelivered);
+                |ring| events.iter().filter(move |event| event.1 == ring && event.0 < unsettled);
             let found = ['a', 'b'].map(|ring| counts.get(&ring).copied().unwrap_or(0));
-            assert_eq!(found, ['a', 'b'].map(|ring| of(ring).count() as u64), "{undelivered}");
+            assert_eq!(found, ['a', 'b'].map(|ring| of(ring).count() as u64), "{unsettled}");
         }
     }
 
@@ -167,9 +166,9 @@ mod tests {
         assert_eq!(checkpoints.all.len(), MAX);
         assert!(checkpoints.all.iter().all(|one| one.positions.len() <= 7));
         // Merged checkpoints are released together, when the last of them is delivered.
-        let before_last = delivered(&mut checkpoints, 10 * MAX as u64 - 1);
+        let before_last = settled(&mut checkpoints, 10 * MAX as u64 - 1);
         assert!(before_last.values().all(|pos| *pos < 8 * MAX as u64), "{before_last:?}");
-        let last = delivered(&mut checkpoints, 10 * MAX as u64);
+        let last = settled(&mut checkpoints, 10 * MAX as u64);
         assert_eq!((last.len(), last.values().max()), (7, Some(&(80 * MAX as u64))));
     }
 }

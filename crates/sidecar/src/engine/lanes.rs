@@ -228,8 +228,8 @@ impl Engine {
         self.report_left_out();
         let mut outlet = self.outlets.take(at)?;
         let error = outlet.close(deadline).err();
-        let undelivered = outlet.undelivered().unwrap_or(self.outlets.coming());
-        let places = outlet.places.exact(undelivered);
+        let unsettled = outlet.unsettled().unwrap_or(self.outlets.coming());
+        let places = outlet.places.exact(unsettled);
         self.moved.extend(places.all().map(|(id, _)| id));
         Some(Removed { places: Box::new(places), error })
     }

@@ -42,7 +42,7 @@ pub(crate) struct Outlet {
     pub(super) lane: Option<Box<Lane>>,
     /// Up to where it was given rings already, by their numbers: its lane may go beyond the others.
     ahead: BTreeMap<u32, Ahead>,
-    /// Its oldest undelivered event when it could not be closed: later ones stay in their rings.
+    /// Its oldest unsettled event when it could not be closed: later ones stay in their rings.
     pinned: Option<u64>,
     closed: bool,
     /// What it lacked at the last look.
@@ -386,8 +386,8 @@ impl Outlet {
     /// Moves its places on to what it has delivered; `coming` is the number of the next event.
     pub(super) fn settle(&mut self, coming: u64, moved: &mut Vec<RingId>) {
         if !self.places.is_settled() {
-            let undelivered = self.undelivered().unwrap_or(coming);
-            self.places.settle(undelivered, moved);
+            let unsettled = self.unsettled().unwrap_or(coming);
+            self.places.settle(unsettled, moved);
         }
     }
 
@@ -403,17 +403,17 @@ impl Outlet {
     }
 
     /// Returns the oldest event that this output must deliver before any later one leaves its ring.
-    pub(crate) fn undelivered(&mut self) -> Option<u64> {
+    pub(crate) fn unsettled(&mut self) -> Option<u64> {
         if !self.is_required() {
             return None;
         }
-        let output = self.output.undelivered();
-        let left_out = [self.rules.since(), self.reporting.undelivered(output)];
+        let output = self.output.unsettled();
+        let left_out = [self.rules.since(), self.reporting.unsettled(output)];
         [output, self.pinned].into_iter().chain(left_out).flatten().min()
     }
 
     pub(crate) fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
-        let before = self.output.undelivered();
+        let before = self.output.unsettled();
         self.closed = true;
         let closed = match self.failed.take() {
             Some(error) => Err(error),
@@ -421,7 +421,7 @@ impl Outlet {
         };
         if closed.is_err() {
             // It may deliver any of them from now on. Without a report it may lack any.
-            let left = self.output.undelivered().or(before);
+            let left = self.output.unsettled().or(before);
             self.pinned = [self.pinned, left].into_iter().flatten().min();
         }
         closed

@@ -186,9 +186,9 @@ impl Outlets {
         self.seq + 1
     }
 
-    /// Returns the first undelivered event: all earlier ones are delivered.
-    pub(super) fn undelivered(&mut self) -> u64 {
-        let oldest = self.iter_mut().filter_map(Outlet::undelivered).min();
+    /// Returns the first unsettled event: all earlier ones are settled.
+    pub(super) fn unsettled(&mut self) -> u64 {
+        let oldest = self.iter_mut().filter_map(Outlet::unsettled).min();
         oldest.unwrap_or(u64::MAX).min(self.coming())
     }
 

@@ -38,9 +38,9 @@ impl Places {
         self.checkpoints.add(before, ends, runs);
     }
 
-    /// Moves on, if all events before `undelivered` are delivered. Adds the rings that it moved in.
-    pub(super) fn settle(&mut self, undelivered: u64, moved: &mut Vec<RingId>) {
-        self.checkpoints.delivered(undelivered, |id, place| {
+    /// Moves on, if all events before `unsettled` are settled. Adds the rings that it moved in.
+    pub(super) fn settle(&mut self, unsettled: u64, moved: &mut Vec<RingId>) {
+        self.checkpoints.settled(unsettled, |id, place| {
             // Others hold nothing of it any more.
             if let Some(done) = self.done.get_mut(&id) {
                 *done = place;
@@ -49,10 +49,10 @@ impl Places {
         });
     }
 
-    /// Returns its places to the last record, if all events before `undelivered` are delivered.
-    pub(super) fn exact(mut self, undelivered: u64) -> Self {
-        self.settle(undelivered, &mut Vec::new());
-        self.checkpoints.partly(undelivered, |id, count| {
+    /// Returns its places to the last record, if all events before `unsettled` are settled.
+    pub(super) fn exact(mut self, unsettled: u64) -> Self {
+        self.settle(unsettled, &mut Vec::new());
+        self.checkpoints.partly(unsettled, |id, count| {
             if let Some(done) = self.done.get_mut(&id) {
                 done.skip += count;
             }
@@ -73,7 +73,7 @@ impl Places {
         self.done.remove(&id);
     }
 
-    /// Returns whether nothing waits to be delivered.
+    /// Returns whether nothing waits to be settled.
     pub(super) fn is_settled(&self) -> bool {
         self.checkpoints.is_empty()
     }

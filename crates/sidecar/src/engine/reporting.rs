@@ -31,9 +31,9 @@ impl Reporting {
         }
     }
 
-    /// Returns the first event whose loss is not delivered, if the output has delivered all before `undelivered`.
-    pub(super) fn undelivered(&mut self, undelivered: Option<u64>) -> Option<u64> {
-        let done = |last: u64| undelivered.is_none_or(|undelivered| undelivered > last);
+    /// Returns the first event whose loss is not delivered, if the output has delivered all before `unsettled`.
+    pub(super) fn unsettled(&mut self, unsettled: Option<u64>) -> Option<u64> {
+        let done = |last: u64| unsettled.is_none_or(|unsettled| unsettled > last);
         while self.reported.front().is_some_and(|(_, last)| done(*last)) {
             self.reported.pop_front();
         }

@@ -282,7 +282,7 @@ impl Engine {
                 }
             }
             if let Stage::Leaving(seq) = ring.stage
-                && self.outlets.undelivered() >= seq
+                && self.outlets.unsettled() >= seq
             {
                 self.release_delivered();
                 self.drop_ring(id);

@@ -32,7 +32,7 @@ pub(crate) struct Script {
     pub(crate) held: Vec<u64>,
     pub(crate) last_seq: u64,
     pub(crate) closed: bool,
-    /// It fails to close, and then reports no undelivered event.
+    /// It fails to close, and then reports no unsettled event.
     pub(crate) loses: bool,
     /// It was told that rules leave out records.
     pub(crate) knows_rules: bool,
@@ -145,7 +145,7 @@ impl Output for Scripted {
         self.0.borrow_mut().knows_rules = true;
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
+    fn unsettled(&mut self) -> Option<u64> {
         self.0.borrow().held.first().copied()
     }
 

@@ -214,7 +214,7 @@ impl Recorder<'_> {
             let last = until.as_ref().map(|(last, _)| *last);
             let turn = self.turn(&mut left, last)?;
             self.recording.flush()?;
-            if self.recording.undelivered().is_some() {
+            if self.recording.unsettled().is_some() {
                 return Err(self.no_room());
             }
             self.live.release();

@@ -120,8 +120,8 @@ impl Progress {
     }
 
     /// Moves on, if everything before this event is settled.
-    pub(super) fn settled(&mut self, undelivered: u64) {
-        while self.marks.front().is_some_and(|mark| mark.passed < undelivered) {
+    pub(super) fn settled(&mut self, unsettled: u64) {
+        while self.marks.front().is_some_and(|mark| mark.passed < unsettled) {
             let Some(Mark { at, rings, .. }) = self.marks.pop_front() else { break };
             let place = &mut self.place;
             (place.file, place.began, place.events) = (at.file, at.began, at.events);

@@ -249,8 +249,8 @@ impl Spool {
     }
 
     /// Returns the number of the oldest event that is not in a file.
-    pub(super) fn undelivered(&mut self) -> Option<u64> {
-        self.writer.as_mut()?.0.undelivered()
+    pub(super) fn unsettled(&mut self) -> Option<u64> {
+        self.writer.as_mut()?.0.unsettled()
     }
 
     /// Opens the oldest file, which may be the one that is written. Returns whether there is one.
@@ -340,11 +340,11 @@ impl Spool {
     }
 
     /// Removes the files of which all is settled, if everything before this event is.
-    pub(super) fn settled(&mut self, undelivered: u64) {
-        self.progress.settled(undelivered);
+    pub(super) fn settled(&mut self, unsettled: u64) {
+        self.progress.settled(unsettled);
         let mut removed = false;
         while let Some((segment, last)) = self.read.front().copied()
-            && last < undelivered
+            && last < unsettled
         {
             self.read.pop_front();
             self.remove(segment);

@@ -18,7 +18,7 @@
 //! # Delivery
 //!
 //! At least once: an event leaves its ring when the receiver has answered for what became of it, also if it refused it for
-//! good; until then [`Output::undelivered`](crate::Output::undelivered) holds it there. OTLP does not recognise duplicates: after a
+//! good; until then [`Output::unsettled`](crate::Output::unsettled) holds it there. OTLP does not recognise duplicates: after a
 //! broken answer, or a crash of this process, a batch may be sent again. Duplicate log records can
 //! be recognised by `perfring.key`, spans by their ids; points of delta sums cannot.
 //!
@@ -33,7 +33,7 @@
 //!
 //! # Where things are
 //!
-//! A record goes from `output` (takes events, says what is undelivered) by `mapper` and `put` (encodes it) to `flow` (joins it
+//! A record goes from `output` (takes events, says what is unsettled) by `mapper` and `put` (encodes it) to `flow` (joins it
 //! with its resource) and `batch` (a request as it grows), and from there by `lanes` (a thread for each signal) to `post`
 //! (sends, waits, divides by `split`) and `client`.
 //!
@@ -59,7 +59,7 @@
 //! use std::time::{Duration, Instant};
 //! let endpoint = Some("http://localhost:4318".to_owned());
 //! let mut otlp = Otlp::open("collector", &Options { endpoint, ..Options::default() })?;
-//! assert_eq!(otlp.undelivered(), None);
+//! assert_eq!(otlp.unsettled(), None);
 //! otlp.close(Instant::now() + Duration::from_secs(1))?;
 //! # Ok::<(), perfring_export::OutputError>(())
 //! ```

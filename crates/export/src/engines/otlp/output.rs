@@ -93,7 +93,7 @@ impl Output for Otlp {
         self.send();
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
+    fn unsettled(&mut self) -> Option<u64> {
         let oldest = self.mapper.oldest().into_iter().chain(self.lanes.oldest()).min();
         oldest.filter(|seq| *seq != u64::MAX) // what holds nothing back
     }

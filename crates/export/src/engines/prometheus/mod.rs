@@ -343,7 +343,7 @@ impl Output for Prometheus {
         Ok(())
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
+    fn unsettled(&mut self) -> Option<u64> {
         None
     }
 

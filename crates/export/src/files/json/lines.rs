@@ -37,9 +37,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// let options = json::Options { path: path.clone(), ..json::Options::default() };
 /// let mut lines = json::JsonLines::open("lines", &options)?;
 /// lines.take(&Event { seq: 1, origin: shapes.origin(), what: What::Record(record) })?;
-/// assert_eq!(lines.undelivered(), Some(1));
+/// assert_eq!(lines.unsettled(), Some(1));
 /// lines.flush()?;
-/// assert_eq!(lines.undelivered(), None);
+/// assert_eq!(lines.unsettled(), None);
 /// assert!(std::fs::read_to_string(path)?.ends_with("\"an order\"}\n"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -208,7 +208,7 @@ impl Output for JsonLines {
         kept.or_else(|error| self.failed(&error))
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
+    fn unsettled(&mut self) -> Option<u64> {
         self.pieces.front().map(|piece| piece.seq)
     }
 

@@ -369,7 +369,7 @@ impl Output for Recording {
         Ok(())
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
+    fn unsettled(&mut self) -> Option<u64> {
         self.oldest
     }
 

@@ -178,7 +178,7 @@ impl Output for Watch {
         Ok(())
     }
 
-    fn undelivered(&mut self) -> Option<u64> {
+    fn unsettled(&mut self) -> Option<u64> {
         None
     }
 
