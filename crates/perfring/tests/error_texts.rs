@@ -8,7 +8,7 @@ use perfring::{
 
 const PAGE: &str = include_str!("../src/guide/errors.md");
 /// Headings that are the compiler's, the shell's or the command's, which `tools/newcomer` runs.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 27] = [
     "Bus error (core dumped)",
     "A consumer waits for ever",
     "the trait bound `…: Pod` is not satisfied",
@@ -19,6 +19,18 @@ const OTHERS: [&str; 16] = [
     // `perfring-export` compares them.
     "… answers …: …; records are held until it accepts them",
     "… items were refused (…): …",
+    // The command's tests of `perfring view` compare these.
+    "cannot listen at …: …; another process listens there: choose another port, or 0 for a free one",
+    "cannot listen at …: …; ports below 1024 are not for every user: choose a higher one, or 0 for a free one",
+    "cannot listen at …: …; this machine has no such address: `ip address` lists those it has",
+    "cannot listen at …: …; write an address of this machine and a port, as 127.0.0.1:0",
+    "there is no …: check the path; rings that come later are shown, so the directory is enough",
+    "cannot read …: …; its owner may read it, or let you",
+    "… is neither a ring nor a recording: …",
+    "…: the recording has no end: it was truncated, or is still being written; …",
+    "… is not a loopback address: what the page shows crosses the network unencrypted",
+    "open the address that `perfring view` printed: it has a token",
+    "this server has another name: open it by an address, or by the name that `--listen` has",
     // `perfring-sidecar` compares these.
     "another sidecar listens on …: end it by `perfring sidecar drain`, or set another path in [control]",
     "[control]: cannot listen on …: …",

@@ -60,7 +60,14 @@ export function duration(ns) {
   return `${Math.round(ns)}\u00a0ns`;
 }
 
+/** A time that has passed, without digits that say nothing. */
+export function passed(ns) {
+  for (const [unit, name] of [[86400e9, "days"], [3600e9, "h"], [60e9, "min"]]) if (ns >= 2 * unit) return `${Math.floor(ns / unit)}\u00a0${name}`;
+  return `${Math.max(0, Math.round(ns / 1e9))}\u00a0s`;
+}
+
 let base = 0n;
+let skew = 0;
 /** Sets the beginning of the page's time, ns since 1970 as a text. */
 export function begin(wall) {
   base = BigInt(wall);
@@ -82,15 +89,25 @@ export function clock(t, digits = 3, from = base) {
   return digits ? `${day}.${String(ns).padStart(9, "0").slice(0, digits)}` : day;
 }
 
-/** The time of now, as the page has it. */
+/** The time of now, as the server has it. */
 export function now() {
-  return Number(BigInt(Date.now()) * 1000000n - base);
+  return own() + skew;
+}
+
+const own = () => Number(BigInt(Date.now()) * 1000000n - base);
+
+/** Takes the server's time of now: the browser may be on a machine with another clock. */
+export function sync(t) {
+  skew = Math.abs(t - own()) > 1e9 ? t - own() : 0;
 }
 
 /** How bad a state is: 0 is good, 3 is bad. */
 export function badness(state) {
   return { ok: 0, quiet: 0, ended: 1, "no producer": 2, "no consumer": 2 }[state] ?? 3;
 }
+
+/** How a process is that does not go on. */
+export const ILL = ["dead", "stopped", "dumping core"];
 
 export const LEVELS = ["good", "", "warn", "bad"];
 

@@ -1,13 +1,16 @@
 // The page: tabs, keys, and what each event changes.
 
-import { badness, bytes as sized, el, short } from "./format.js";
+import { badness, bytes as sized, clock, el, now, set, short } from "./format.js";
 import * as detail from "./ring.js";
 import * as records from "./records.js";
 import * as recordings from "./recordings.js";
 import * as table from "./rings.js";
+import { hear } from "./say.js";
 import * as timeline from "./timeline.js";
 import { connect, listen, rings, state } from "./store.js";
 
+/** A connection that comes again within this time, ms, is not worth a word. */
+const PATIENCE = 1500;
 const at = (id) => document.getElementById(id);
 const tabs = [...document.querySelectorAll("[role=tab]")];
 
@@ -46,8 +49,20 @@ function sums() {
 function pause() {
   state.paused = !state.paused;
   at("pause").setAttribute("aria-pressed", state.paused);
-  at("pause").textContent = state.paused ? "Continue" : "Pause";
+  connection();
   if (!state.paused) table.draw(true);
+}
+
+const LINKS = { live: "live", wait: "connecting", lost: "reconnecting" };
+
+/** Says how the server is reached; without it, since when not, and what to do. */
+function connection() {
+  at("link").dataset.state = state.paused && state.link === "live" ? "wait" : state.link;
+  set(at("link"), state.paused && state.link === "live" ? "paused" : LINKS[state.link]);
+  const cut = state.link === "lost" && Date.now() - state.since >= PATIENCE;
+  if (state.link === "lost" && !cut) setTimeout(connection, PATIENCE);
+  if (cut) set(at("cut"), `Not connected since ${clock(now() - (Date.now() - state.since) * 1e6, 0)}: what is shown is from then. If perfring view has ended, start it again and open the address that it prints; it has another one each time.`);
+  at("cut").hidden = !cut;
 }
 
 const KEYS = { p: pause, t: () => at("theme").click(), 1: () => go("rings"), 2: () => go("timeline"), 3: () => go("records"), 4: () => go("recordings"), "/": () => (go("rings"), at("search").focus()) };
@@ -79,15 +94,23 @@ recordings.listen(records.choices);
 detail.acts.push(["Records", (row) => go("records", (row.set ?? [row.id]).join(","))]);
 table.start();
 theme(dark.matches ? "dark" : "light");
-const LINKS = { live: "live", wait: "connecting", lost: "reconnecting" };
-listen((what) => {
-  at("link").dataset.state = state.link;
-  at("link").textContent = LINKS[state.link];
-  if (what === "link" || state.paused) return;
+let begun = false;
+
+/** Shows recordings first where there is nothing else. */
+async function begin() {
+  begun = true;
+  await recordings.load();
+  if (!state.paths.length && recordings.list().length) go("recordings");
+}
+
+listen((what, news) => {
+  if (what === "link") return connection();
+  if (!begun) begin().catch(() => (begun = false));
+  hear(news);
+  if (state.paused) return;
   sums();
   table.draw(what === "tick");
   if (what === "tick") timeline.tick();
 });
 connect();
-recordings.load().catch(() => {});
 

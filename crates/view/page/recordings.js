@@ -1,7 +1,7 @@
 // Snapshots that were taken here, and recordings that were named: to look at, and to download.
 
 import { bytes, clock, duration, el, set, short, whole } from "./format.js";
-import { ask, rings } from "./store.js";
+import { ask, label, rings } from "./store.js";
 
 let parts = null;
 let all = [];
@@ -86,10 +86,9 @@ export function show() {
   const names = [...rings.values()].sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   const flights = names.filter((row) => row.policy === "overwrite").length;
   const was = parts.which.value;
-  const options = [...(flights ? [["flight", flights === 1 ? "the flight recorder" : `all ${flights} flight recorders`]] : []), ["all", `all ${names.length} rings`], ...names.map((row) => [String(row.id), row.name])];
+  const options = [...(flights ? [["flight", flights === 1 ? "the flight recorder" : `all ${flights} flight recorders`]] : []), ["all", `all ${names.length} rings`], ...names.map((row) => [String(row.id), label(row)])];
   parts.which.replaceChildren(...options.map(([value, text]) => el("option", { value, text })));
   if (options.some(([value]) => value === was)) parts.which.value = was;
-  load();
+  load().catch((error) => set(parts.say, error.message));
 }
-
 

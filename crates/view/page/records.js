@@ -1,11 +1,13 @@
 // The last records of rings, filtered by conditions.
 
 import { bytes, clock, el, set, short, whole } from "./format.js";
-import { ask, rings, state } from "./store.js";
+import { ask, label, rings, state } from "./store.js";
 import * as recordings from "./recordings.js";
 
 const KEPT = 400;
 const view = { rings: "all", after: 0, timer: null, asked: 0, open: null };
+/** What each line shows. */
+const shown = new WeakMap();
 let parts = null;
 
 function build() {
@@ -15,10 +17,31 @@ function build() {
     type: el("select", { id: "type", "aria-label": "Type", onchange: restart }, el("option", { value: "", text: "all types" })),
     where: el("input", { id: "where", type: "text", placeholder: "latency_ns>=1000000 && status!=200", "aria-label": "Condition", "aria-describedby": "wrong", spellcheck: "false", autocomplete: "off", oninput: later }),
     wrong: el("p", { id: "wrong", class: "wrong", role: "status", hidden: true }),
-    counts: el("p", { id: "counts", role: "status" }), note: el("p", { id: "sampled", class: "note", hidden: true }),
-    list: el("div", { id: "records", role: "list", "aria-label": "Records, the newest last", tabindex: "0" }),
+    counts: el("p", { id: "counts" }), note: el("p", { id: "sampled", class: "note", hidden: true }),
+    none: el("p", { class: "nothing" }),
+    list: el("div", { id: "records", role: "group", "aria-label": "Records, the newest last; arrows go through them, Enter opens one", tabindex: "0", onkeydown: key, onclick: (event) => act(event.target) }),
   };
   section.replaceChildren(el("div", { class: "bar" }, parts.ring, parts.type, parts.where, parts.counts), parts.wrong, parts.note, parts.list);
+}
+
+/** Opens the record of a line, or closes it. */
+function act(target) {
+  const node = target.closest(".rec");
+  if (node) open(node, shown.get(node));
+}
+
+/** Goes from record to record: they are one stop for Tab, however many they are. */
+function key(event) {
+  if ((event.key === "Enter" || event.key === " ") && event.target.matches(".rec")) {
+    event.preventDefault();
+    return act(event.target);
+  }
+  const all = [...parts.list.querySelectorAll(".rec[role=button]")];
+  const at = all.indexOf(document.activeElement.closest(".rec"));
+  const to = { ArrowUp: at < 0 ? all.length - 1 : at - 1, ArrowDown: at < 0 ? all.length - 1 : at + 1, Home: 0, End: all.length - 1 }[event.key];
+  if (to === undefined || event.target.closest(".whole") || !all.length) return;
+  event.preventDefault();
+  all[Math.max(0, Math.min(to, all.length - 1))].focus();
 }
 
 let typing = null;
@@ -33,7 +56,7 @@ export function choices() {
   if (!parts) return;
   const names = [...rings.values()].sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   const sets = [...new Set(names.filter((row) => row.cpu).map((row) => row.dir))];
-  const wanted = [["all", "all rings"], ...sets.map((dir) => [names.filter((row) => row.cpu && row.dir === dir).map((row) => row.id).join(","), `${dir.split("/").pop()} (all CPUs)`]), ...names.map((row) => [String(row.id), row.name]), ...recordings.list().map((one) => [`rec:${one.id}`, `snapshot: ${one.name}`])];
+  const wanted = [["all", "all rings"], ...sets.map((dir) => [names.filter((row) => row.cpu && row.dir === dir).map((row) => row.id).sort((a, b) => a - b).join(","), `${dir.split("/").pop()} (all CPUs)`]), ...names.map((row) => [String(row.id), label(row)]), ...recordings.list().map((one) => [`rec:${one.id}`, `snapshot: ${one.name}`])];
   const key = JSON.stringify(wanted);
   if (parts.ring.dataset.key === key) return;
   parts.ring.dataset.key = key;
@@ -69,7 +92,8 @@ async function open(line, record) {
   view.open?.whole.remove();
   view.open?.line.setAttribute("aria-expanded", "false");
   view.open = null;
-  if (was?.line === line || record.lost !== null) return;
+  if (record.lost !== null) return;
+  if (was?.line === line) return view.base === undefined ? poll() : undefined;
   line.setAttribute("aria-expanded", "true");
   const box = el("div", { class: "whole" });
   view.open = { line, whole: box };
@@ -85,15 +109,21 @@ async function open(line, record) {
   }
 }
 
-function line(record) {
+/** Shows a record in a line, which is one that is not needed any more if there is one. */
+function line(record, node = el("div", {}, ...Array.from({ length: 5 }, () => el("span")))) {
   const lost = record.lost !== null;
-  const text = lost ? `${whole(record.lost)} records lost: ${record.text}` : record.text;
-  const node = el("div", { class: `rec${lost ? " lost" : ""}`, role: "listitem", tabindex: lost ? undefined : "0", "aria-expanded": lost ? undefined : "false" },
-    el("span", { class: "dim", text: clock(record.t, 6, view.base) || `@${record.pos}` }), el("span", { text: record.name }), el("span", { class: "dim", text: lost ? "" : record.type }),
-    el("span", { text, title: record.bad ?? "", class: record.bad ? "warn" : "" }), el("span", { class: "num dim", text: lost ? "" : bytes(record.len) }));
-  const act = () => open(node, record);
-  node.addEventListener("click", act);
-  node.addEventListener("keydown", (event) => event.key === "Enter" && act());
+  const ring = view.base === undefined ? rings.get(record.ring) : undefined;
+  const texts = [clock(record.t, 6, view.base) || `@${record.pos}`, ring ? label(ring) : record.name, lost ? "" : record.type, lost ? `${whole(record.lost)} records lost: ${record.text}` : record.text, lost ? "" : bytes(record.len)];
+  const classes = ["dim", "", "dim", record.bad ? "warn" : "", "num dim"];
+  node.className = lost ? "rec lost" : "rec";
+  node.setAttribute("role", lost ? "note" : "button");
+  for (const [name, value] of [["tabindex", "-1"], ["aria-expanded", "false"]]) lost ? node.removeAttribute(name) : node.setAttribute(name, value);
+  [...node.children].forEach((span, nth) => {
+    set(span, texts[nth]);
+    span.className = classes[nth];
+  });
+  node.children[3].title = record.bad ?? "";
+  shown.set(node, record);
   return node;
 }
 
@@ -107,21 +137,36 @@ function take(answer) {
     view.open = null;
     view.seen = view.matched = 0;
   }
-  list.append(...answer.records.map(line));
-  while (list.querySelectorAll(".rec").length > KEPT) list.firstElementChild.remove();
+  const focused = list.contains(document.activeElement);
+  const spare = [];
+  parts.none.remove();
+  while (list.firstElementChild && list.children.length + answer.records.length > KEPT) {
+    spare.push(list.firstElementChild);
+    list.firstElementChild.remove();
+  }
+  list.append(...answer.records.map((record) => line(record, spare.pop())));
+  if (focused && !list.contains(document.activeElement)) list.focus();
+  if (!list.children.length) list.append(parts.none);
+  set(parts.none, parts.where.value || parts.type.value ? "No record that was looked at is selected: a filter is as in latency_ns>=1000000 && status!=200." : "No record so far.");
   view.after = answer.next;
   view.seen += answer.seen;
   view.matched += answer.matched;
-  set(parts.counts, `${whole(view.matched)} of ${whole(view.seen)} records that were looked at`);
+  counted();
   const parted = [];
   if (answer.skipped) parted.push(`a sample: ${short(answer.skipped)} records were skipped, as they were too many to show`);
   if (answer.missed) parted.push(`${short(answer.missed)} were read and freed, or overwritten, before they could be looked at`);
-  if (answer.left_out) parted.push(`${answer.left_out} rings are left out: choose one`);
+  if (answer.left_out) parted.push(`${answer.left_out} rings are left out, as only so many are looked at at a time: choose a ring`);
   parted.push(...answer.trouble);
-  set(parts.note, parted.join("; "));
+  const said = parted.join("; ");
+  set(parts.note, said.charAt(0).toUpperCase() + said.slice(1));
   parts.note.hidden = !parted.length;
   types(answer.types);
   if (follows) list.scrollTop = list.scrollHeight;
+}
+
+function counted() {
+  const held = view.open && view.base === undefined ? "; held while a record is open" : "";
+  set(parts.counts, `${whole(view.matched)} of ${whole(view.seen)} records that were looked at${held}`);
 }
 
 function types(names) {
@@ -143,11 +188,12 @@ async function page(one, before) {
     wrong(answer.wrong, true);
     view.base = BigInt(one.base);
     view.open = null;
-    const lines = answer.records.map(line);
+    const lines = answer.records.map((record) => line(record));
     const first = answer.records[0]?.seq;
     if (answer.records.length === 300) lines.unshift(el("button", { class: "earlier", text: "Earlier records", onclick: () => page(one, first) }));
     if (before !== undefined) lines.push(el("button", { class: "earlier", text: "The last records", onclick: () => page(one) }));
-    parts.list.replaceChildren(...lines);
+    set(parts.none, "No record of this recording is selected.");
+    parts.list.replaceChildren(...(lines.length ? lines : [parts.none]));
     parts.list.scrollTop = parts.list.scrollHeight;
     set(parts.counts, `${whole(answer.matched)} of ${whole(answer.seen)} records${before === undefined ? "" : " before these"}`);
     parts.note.hidden = true;
@@ -161,12 +207,13 @@ async function poll() {
   clearTimeout(view.timer);
   const asked = ++view.asked;
   if (document.getElementById("view-records").hidden) return;
-  if (!state.paused || !view.after) {
+  if (view.open && view.after) counted();
+  else if (!state.paused || !view.after) {
     choices();
     try {
       const answer = await ask("records", { rings: view.rings, where: parts.where.value, type: parts.type.value, after: view.after, limit: 200 });
       if (asked !== view.asked) return;
-      take(answer);
+      if (!view.open || !view.after) take(answer);
     } catch (error) {
       if (asked !== view.asked) return;
       set(parts.counts, error.message);

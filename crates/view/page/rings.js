@@ -1,7 +1,7 @@
 // The table of rings: only the rows that are seen are elements.
 
-import { badness, bytes, color, el, LEVELS, now, set, short, size } from "./format.js";
-import { history, POINTS, rings, state, want } from "./store.js";
+import { badness, bytes, color, el, ILL, LEVELS, now, passed, set, short, size } from "./format.js";
+import { history, label, POINTS, rings, state, want } from "./store.js";
 import * as detail from "./ring.js";
 
 const HEIGHT = 52;
@@ -11,13 +11,13 @@ const COLUMNS = [
   ["in", "In / s", "num", (row) => row.in?.[0] ?? -1],
   ["out", "Out / s", "num c-out", (row) => row.out?.[0] ?? -1],
   ["spark", "Five minutes", "c-spark", (row) => row.written],
-  ["fill", "Fill", "", (row) => row.used / (row.size || 1)],
+  ["fill", "Fill", "c-fill", (row) => row.used / (row.size || 1)],
   ["lag", "Lag", "num c-lag", (row) => row.lag ?? -1],
   ["lost", "Lost", "c-lost", (row) => row.lost],
   ["who", "Producers → consumers", "c-who", (row) => who(row)],
 ];
 
-const table = { sort: "name", down: false, list: [], pool: [], selected: null, focused: 0, open: new Set() };
+const table = { sort: "name", down: false, list: [], pool: [], selected: null, focused: 0, open: new Set(), sets: new Map(), place: null };
 const at = (id) => document.getElementById(id);
 
 export function isDead(row) {
@@ -38,20 +38,37 @@ export function who(row) {
   return `${people(row.producers)} → ${people(row.readers)}`;
 }
 
+/** The ring whose state is a set's: one in trouble, or else the liveliest. */
+function leading(all) {
+  const rank = (row) => (badness(row.state) > 1 ? badness(row.state) : { ok: 1.5, quiet: 1.2 }[row.state] ?? 1);
+  return all.reduce((first, row) => (rank(row) > rank(first) || (rank(row) === rank(first) && row.since > first.since) ? row : first));
+}
+
 /** One row for the rings of a set, a ring for each CPU. */
 function sum(dir, all) {
   const add = (of) => all.reduce((total, row) => total + (of(row) ?? 0), 0);
-  const pair = (name) => [add((row) => row[name]?.[0]), add((row) => row[name]?.[1])];
+  const pair = (name) => (all.some((row) => row[name]) ? [add((row) => row[name]?.[0]), add((row) => row[name]?.[1])] : null);
   const losses = {};
   for (const row of all) for (const [cause, count] of Object.entries(row.losses)) losses[cause] = (losses[cause] ?? 0) + count;
-  const worst = all.reduce((worst, row) => (badness(row.state) > badness(worst.state) ? row : worst));
+  const first = leading(all);
   const unique = (name) => [...new Map(all.flatMap((row) => row[name]).map((one) => [`${one.pid} ${one.name} ${one.how}`, one])).values()];
   return {
-    id: `set:${dir}`, set: all.map((row) => row.id), name: dir.split("/").pop(), loc: dir, dir, cpu: true, policy: all[0].policy, timed: all[0].timed,
-    state: worst.state, since: worst.since, trouble: worst.trouble, in: pair("in"), out: pair("out"), used: add((row) => row.used), size: add((row) => row.size),
+    id: `set:${dir}`, set: all.map((row) => row.id).sort((a, b) => a - b), name: dir.split("/").pop(), loc: dir, dir, cpu: true, policy: all[0].policy, timed: all[0].timed,
+    state: first.state, since: first.since, trouble: first.trouble && `${first.name}: ${first.trouble}`, in: pair("in"), out: pair("out"), used: add((row) => row.used), size: add((row) => row.size),
     lag: all.some((row) => row.lag !== null) ? add((row) => row.lag) : null, lost: add((row) => row.lost), lost_rate: add((row) => row.lost_rate),
     written: add((row) => row.written), over: add((row) => row.over), losses, producers: unique("producers"), readers: unique("readers"), producers_kind: "cpu",
   };
+}
+
+/** What a row is, in a few words. */
+export function kind(row) {
+  const producers = { many: "many producers", cpu: row.set ? "a ring for each CPU" : "" }[row.producers_kind];
+  return [{ drop: "drop", overwrite: "flight recorder" }[row.policy], producers].filter(Boolean).join(", ");
+}
+
+/** The directory that a row is in; of a ring of a set, the set's is said above it. */
+function place(row) {
+  return row.set ? row.dir.slice(0, row.dir.lastIndexOf("/")) : row.child ? kind(row) : row.dir;
 }
 
 function matches(row, wanted) {
@@ -64,12 +81,26 @@ function arrange() {
   const sets = new Map();
   const top = [];
   for (const row of rings.values()) {
-    if (wanted && !matches(row, wanted)) continue;
-    if (!row.cpu) top.push(row);
-    else if (sets.has(row.dir)) sets.get(row.dir).push(row);
+    if (!row.cpu) {
+      if (!wanted || matches(row, wanted)) top.push(row);
+    } else if (sets.has(row.dir)) sets.get(row.dir).push(row);
     else sets.set(row.dir, [row]);
   }
-  for (const [dir, all] of sets) top.push(sum(dir, all));
+  // A set's row is the sum of all of its rings, also if only some of them were searched for: these are shown below it.
+  const found = new Map();
+  table.sets = new Map();
+  for (const [dir, all] of sets) {
+    const row = sum(dir, all);
+    table.sets.set(row.id, row);
+    const children = wanted ? all.filter((child) => matches(child, wanted)) : [];
+    const whole = !wanted || matches(row, wanted);
+    if (whole || children.length) top.push(row);
+    found.set(row.id, whole ? all : children);
+    if (!whole && children.length) row.found = true;
+  }
+  // A directory that all are in is said once.
+  const places = new Set(top.map((row) => place(row)));
+  table.place = places.size === 1 ? [...places][0] : null;
   const names = new Intl.Collator("en", { numeric: true });
   const by = COLUMNS.find(([name]) => name === table.sort)[3];
   const order = (a, b) => {
@@ -78,29 +109,32 @@ function arrange() {
     return (table.down ? -first : first) || (table.sort === "name" && table.down ? -1 : 1) * names.compare(a.name, b.name) || names.compare(a.loc, b.loc);
   };
   top.sort(order);
-  table.list = top.flatMap((row) => (row.set && table.open.has(row.id) ? [row, ...sets.get(row.dir).sort(order).map((child) => ({ ...child, child: true }))] : [row]));
-  const found = rings.size === 1 ? "1 ring" : `${rings.size} rings`;
-  const shown = [...rings.values()].filter((row) => !wanted || matches(row, wanted)).length;
+  table.list = top.flatMap((row) => (isOpen(row) ? [row, ...found.get(row.id).sort(order).map((child) => ({ ...child, child: true }))] : [row]));
+  const count = rings.size === 1 ? "1 ring" : `${rings.size} rings`;
+  const shown = top.reduce((sum, row) => sum + (row.set ? found.get(row.id).length : 1), 0);
   const others = state.others ? `, ${state.others} ${state.others === 1 ? "file that is no ring" : "files that are no rings"}` : "";
-  set(at("shown"), (wanted ? `${shown} of ${found}` : found) + others);
-  at("empty").hidden = rings.size > 0 || state.link !== "live";
+  set(at("shown"), `${wanted ? `${shown} of ${count}` : count}${table.place ? ` in ${table.place}` : ""}${others}`);
+  set(at("closed"), state.closed ?? "");
+  at("closed").hidden = !state.closed;
+  at("empty").hidden = table.list.length > 0 || state.link === "wait";
+  set(at("empty"), rings.size ? `No ring has “${wanted}” in its name, path, state or processes.` : state.paths.length ? `There is no ring in ${state.paths.join(", ")} yet: one that is made there is shown within a second.` : "Only recordings were named: they are under Snapshots.");
   at("table").setAttribute("aria-rowcount", table.list.length + 1);
 }
 
 function makeRow() {
   const parts = {};
   const part = (name, tag, cls) => (parts[name] = el(tag, { class: cls }));
-  const cell = (cls, ...children) => el("div", { role: "cell", class: cls }, ...children);
+  const cell = (cls, ...children) => el("div", { role: "gridcell", class: cls }, ...children);
   parts.open = el("button", { class: "open", tabindex: "-1", onclick: (event) => (event.stopPropagation(), toggle(parts.row)) });
   const fill = part("fill", "div", "fill");
   fill.append(part("bar", "i"));
-  const node = el("div", { class: "row", role: "row", tabindex: "-1" },
+  const node = el("div", { id: `row-${table.pool.length}`, class: "row", role: "row", tabindex: "-1" },
     cell("", el("div", { class: "name" }, parts.open, part("name", "span"), part("tag", "b", "tag")), part("dir", "small")),
     cell("", part("state", "span", "chip"), part("since", "small")),
     cell("num", part("in", "div"), part("inBytes", "small")),
     cell("num c-out", part("out", "div"), part("outBytes", "small")),
     cell("c-spark", (parts.spark = el("canvas", { class: "spark", width: 304, height: 68, "aria-hidden": "true" }))),
-    cell("", fill, part("fillText", "small")),
+    cell("c-fill", fill, part("fillText", "small")),
     cell("num c-lag", part("lag", "div")),
     cell("c-lost", part("lost", "div"), part("causes", "small")),
     cell("c-who who", part("from", "div"), part("to", "small")));
@@ -109,6 +143,11 @@ function makeRow() {
   parts.node = node;
   at("space").append(node);
   return parts;
+}
+
+/** Whether the rings of a set are shown: it was opened, or only they were found. */
+function isOpen(row) {
+  return row.set !== undefined && (table.open.has(row.id) || row.found === true);
 }
 
 function toggle(row) {
@@ -177,32 +216,36 @@ function fillRow(parts, row, nth, ticked) {
   node.style.transform = `translateY(${nth * HEIGHT}px)`;
   const dead = isDead(row);
   const level = dead && row.state !== "damaged" ? "bad" : LEVELS[badness(row.state)];
-  node.className = `row${row.child ? " child" : ""}${row.state === "ended" && !dead ? " off" : ""}`;
+  // What another ring had is no movement.
+  node.className = `row${moved ? " jump" : ""}${row.child ? " child" : ""}${row.state === "ended" && !dead ? " off" : ""}`;
   node.setAttribute("aria-selected", table.selected === row.id);
   node.setAttribute("aria-rowindex", nth + 2);
   node.tabIndex = nth === table.focused ? 0 : -1;
   node.hidden = false;
+  node.setAttribute("aria-level", row.child ? 2 : 1);
   parts.open.hidden = !row.set;
   if (row.set) {
-    const isOpen = table.open.has(row.id);
-    set(parts.open, isOpen ? "▾" : "▸");
-    parts.open.setAttribute("aria-label", `${isOpen ? "Close" : "Open"} the set ${row.name}`);
-    parts.open.setAttribute("aria-expanded", isOpen);
-  }
+    const open = isOpen(row);
+    set(parts.open, open ? "▾" : "▸");
+    parts.open.setAttribute("aria-label", `${open ? "Close" : "Open"} the set ${row.name}`);
+    node.setAttribute("aria-expanded", open);
+  } else node.removeAttribute("aria-expanded");
   set(parts.name, row.name);
   parts.name.title = row.loc;
-  set(parts.tag, row.set ? `${row.set.length} CPUs` : row.policy === "overwrite" ? "flight" : "");
+  set(parts.tag, row.set ? (row.set.length === 1 ? "1 CPU" : `${row.set.length} CPUs`) : "");
   parts.tag.hidden = !parts.tag.textContent;
-  set(parts.dir, row.dir);
+  set(parts.dir, table.place === null ? place(row) : kind(row));
+  parts.dir.title = row.loc;
   const said = dead && row.state !== "damaged" ? "dead" : row.state;
   set(parts.state, said);
   parts.state.className = `chip ${level}`;
-  set(parts.since, dead && said === "dead" ? row.state : row.since === null || row.since === undefined ? "" : `for ${Math.max(0, Math.round((now() - row.since) / 1e9))} s`);
+  set(parts.since, dead && said === "dead" ? row.state : row.since === null || row.since === undefined ? "" : `for ${passed(now() - row.since)}`);
   parts.state.title = row.trouble ?? "";
   set(parts.in, short(row.in?.[0]));
   set(parts.inBytes, row.in ? bytes(row.in[1]) : "");
   set(parts.out, short(row.out?.[0]));
   set(parts.outBytes, row.out ? bytes(row.out[1]) : "");
+  const ill = (all) => all.some((one) => ILL.includes(one.how));
   const part = row.size ? Math.min(1, row.used / row.size) : 0;
   parts.fill.className = `fill${row.policy === "overwrite" ? " flight" : part > 0.8 ? " full" : ""}`;
   parts.bar.style.transform = `scaleX(${part.toFixed(4)})`;
@@ -212,9 +255,9 @@ function fillRow(parts, row, nth, ticked) {
   parts.lost.className = row.lost_rate > 0 ? "bad" : row.lost ? "" : "dim";
   set(parts.causes, (row.lost_rate > 0 ? `${short(row.lost_rate)}/s: ` : "") + Object.entries(row.losses).map(([cause, count]) => `${cause} ${short(count)}`).join(", "));
   set(parts.from, people(row.producers));
-  parts.from.className = row.producers.some((one) => ["dead", "stopped", "dumping core"].includes(one.how)) ? "bad" : "";
+  parts.from.className = ill(row.producers) ? "bad" : "";
   set(parts.to, `→ ${people(row.readers)}`);
-  parts.to.className = row.readers.some((one) => ["dead", "stopped", "dumping core"].includes(one.how)) ? "bad" : "";
+  parts.to.className = ill(row.readers) ? "bad" : "";
   if (moved || ticked) spark(parts.spark, points(row));
 }
 
@@ -224,6 +267,7 @@ export function draw(ticked = false) {
   arrange();
   const scroll = at("scroll");
   at("space").style.height = `${table.list.length * HEIGHT}px`;
+  at("head").style.paddingRight = `${scroll.offsetWidth - scroll.clientWidth + 14}px`;
   const first = Math.max(0, Math.floor(scroll.scrollTop / HEIGHT) - 2);
   const last = Math.min(table.list.length, first + Math.ceil(scroll.clientHeight / HEIGHT) + 4);
   table.focused = Math.min(table.focused, Math.max(0, table.list.length - 1));
@@ -237,9 +281,12 @@ export function draw(ticked = false) {
     parts.node.hidden = true;
     parts.row = undefined;
   }
+  // Rows are placed by numbers: who does not see them gets them in this order.
+  const order = table.pool.filter((parts) => parts.row).sort((a, b) => a.at - b.at).map((parts) => parts.node.id).join(" ");
+  if (scroll.getAttribute("aria-owns") !== order) scroll.setAttribute("aria-owns", order);
   want(seen.flatMap((row) => row.set ?? [row.id]));
   if (table.selected !== null) {
-    const row = table.list.find((row) => row.id === table.selected) ?? rings.get(table.selected);
+    const row = rings.get(table.selected) ?? table.sets.get(table.selected);
     detail.update(row, ticked);
   }
 }
@@ -274,8 +321,9 @@ function key(event) {
   const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -1e9, End: 1e9 };
   if (event.key in steps) focus(table.focused + steps[event.key]);
   else if (event.key === "Enter" && row) select(row);
-  else if (event.key === "ArrowRight" && row?.set && !table.open.has(row.id)) toggle(row);
+  else if (event.key === "ArrowRight" && row?.set && !isOpen(row)) toggle(row);
   else if (event.key === "ArrowLeft" && row?.set && table.open.has(row.id)) toggle(row);
+  else if (event.key === "ArrowLeft" && row?.child) focus(table.list.findIndex((other) => other.set?.includes(row.id)));
   else if (event.key === "Escape" && table.selected !== null) select(null);
   else return;
   event.preventDefault();
@@ -298,5 +346,5 @@ export function start() {
     if (event.key === "ArrowDown") (focus(0), event.preventDefault());
     if (event.key === "Escape") ((at("search").value = ""), draw());
   });
-  detail.start({ points, close: () => select(null) });
+  detail.start({ points, close: () => (select(null), focus(table.focused)) });
 }

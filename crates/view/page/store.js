@@ -1,6 +1,6 @@
 // What the server has sent: one stream of events, and questions that are answered once.
 
-import { begin } from "./format.js";
+import { begin, sync } from "./format.js";
 
 export const POINTS = 300;
 
@@ -11,15 +11,33 @@ const past = new Map();
 /** Rings whose history was asked for. */
 const whole = new Set();
 const listeners = new Set();
-export const state = { link: "wait", others: 0, paused: false, t: 0 };
+/** How many rings have a name. */
+const names = new Map();
+export const state = { link: "wait", since: 0, others: 0, closed: null, paths: [], paused: false };
 
-/** Calls back after each event, with what changed: "rows", "tick", "link". */
+/** The name of a ring among all: with its directory, where the name alone is not enough. */
+export function label(row) {
+  return row.cpu || names.get(row.name) > 1 ? `${row.dir.split("/").pop()}/${row.name}` : row.name;
+}
+
+function named(row, by) {
+  names.set(row.name, (names.get(row.name) ?? 0) + by);
+}
+
+/** Calls back after each event, with what changed ("rows", "tick", "link"), and what happened. */
 export function listen(call) {
   listeners.add(call);
 }
 
-function tell(what) {
-  for (const call of listeners) call(what);
+function tell(what, news = []) {
+  for (const call of listeners) call(what, news);
+}
+
+function link(to) {
+  if (state.link === to) return;
+  state.link = to;
+  state.since = Date.now();
+  tell("link");
 }
 
 export function history(id) {
@@ -50,19 +68,25 @@ export function want(ids) {
 
 /** Asks the server; an error is thrown as its text. */
 export async function ask(path, query = {}, options = {}) {
-  const response = await fetch(`api/${path}?${new URLSearchParams(query)}`, options);
-  if (!response.ok) throw new Error((await response.text()).trim());
+  const asked = fetch(`api/${path}?${new URLSearchParams(query)}`, options);
+  const response = await asked.catch(() => Promise.reject(new Error("the server does not answer")));
+  if (!response.ok) throw new Error((await response.text()).trim() || `the server refuses this question (${response.status})`);
   return response.json();
 }
 
 function take(update) {
   if (update.all) {
     rings.clear();
+    names.clear();
     marks.length = 0;
   }
   if (update.whole) whole.clear();
-  for (const row of update.rows) rings.set(row.id, row);
+  for (const row of update.rows) {
+    if (!rings.has(row.id)) named(row, 1);
+    rings.set(row.id, row);
+  }
   for (const id of update.gone) {
+    if (rings.has(id)) named(rings.get(id), -1);
     rings.delete(id);
     past.delete(id);
     whole.delete(id);
@@ -70,8 +94,9 @@ function take(update) {
   marks.push(...update.marks);
   marks.splice(0, marks.length - 2000);
   state.others = update.others;
+  state.closed = update.closed;
   for (const { t, p } of update.ticks) {
-    state.t = t;
+    sync(t);
     for (const [id, point] of p) {
       let points = past.get(id);
       if (!points) past.set(id, (points = []));
@@ -79,24 +104,24 @@ function take(update) {
       if (points.length > POINTS) points.shift();
     }
   }
-  tell(update.ticks.length || update.all ? "tick" : "rows");
+  tell(update.ticks.length || update.all ? "tick" : "rows", update.all ? [] : update.marks);
 }
 
 export function connect() {
   const events = new EventSource("api/events");
   let heard = Date.now();
-  events.addEventListener("clock", (event) => begin(JSON.parse(event.data)));
+  events.addEventListener("begin", (event) => {
+    const { wall, paths } = JSON.parse(event.data);
+    begin(wall);
+    state.paths = paths;
+  });
   events.onmessage = (event) => {
     heard = Date.now();
-    if (state.link !== "live") {
-      state.link = "live";
-      tell("link");
-    }
+    link("live");
     take(JSON.parse(event.data));
   };
   events.onerror = () => {
-    state.link = "lost";
-    tell("link");
+    link("lost");
     // The browser tries again by itself, but not after an answer that is no stream.
     if (events.readyState === EventSource.CLOSED) setTimeout(connect, 1000);
   };
@@ -105,8 +130,7 @@ export function connect() {
     if (Date.now() - heard > 25000) {
       clearInterval(watch);
       events.close();
-      state.link = "lost";
-      tell("link");
+      link("lost");
       connect();
     }
   }, 5000);

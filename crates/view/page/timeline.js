@@ -1,17 +1,21 @@
 // Many rings on one line of time: how many records in each part of it, records where they are few, losses and deaths
 // where they happened.
 
-import { beginning, clock, color, duration, el, now, set, short, whole } from "./format.js";
-import { ask, history, marks, rings, want } from "./store.js";
+import { beginning, clock, color, duration, el, ILL, now, set, short, whole } from "./format.js";
+import { ask, history, label, marks, rings, want } from "./store.js";
 import * as recordings from "./recordings.js";
 
 const LANE = 40;
 const TOP = 30;
-const LEFT = 168;
+const LABEL = 168;
 const LIVE = 120e9;
+/** Times between two ticks from 5 s on, ns. */
+const STEPS = [10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400].map((seconds) => seconds * 1e9);
+/** Losses that are drawn are so many pixels apart. */
+const APART = 8;
 /** Below this span of live rings their records are asked for. */
 const FINE = 40e9;
-const view = { source: "live", from: 0, to: LIVE, follow: true, lanes: [], details: new Map(), asked: 0, busy: false, again: false, hits: [], idle: 0, base: undefined, key: "" };
+const view = { drawn: -1e9, source: "live", from: 0, to: LIVE, follow: true, lanes: [], details: new Map(), asked: 0, busy: false, again: false, hits: [], idle: 0, base: undefined };
 let parts = null;
 let colors = {};
 
@@ -27,11 +31,11 @@ function build() {
   parts = {
     source: el("select", { id: "source", "aria-label": "Live rings or a recording", onchange: () => open(parts.source.value) }),
     live: el("button", { id: "follow", text: "Follow", title: "Follow the present (l)", "aria-pressed": "true", onclick: follow }),
-    span: el("p", { role: "status" }),
-    canvas: el("canvas", { id: "canvas", tabindex: "0", role: "img", "aria-describedby": "around" }),
+    span: el("p", { id: "span", role: "status" }),
+    canvas: el("canvas", { id: "canvas", tabindex: "0", role: "application", "aria-label": "Timeline: plus and minus zoom, arrows move it, l follows the present, f fits all in", "aria-describedby": "around" }),
     scroll: el("div", { id: "lanes" }), space: el("div"), tip: el("div", { id: "tip", hidden: true }),
     note: el("p", { class: "note", hidden: true }),
-    around: el("div", { id: "around", role: "status" }),
+    around: el("div", { id: "around" }),
   };
   parts.scroll.append(parts.canvas, parts.space);
   const section = document.getElementById("view-timeline");
@@ -73,8 +77,17 @@ function key(event) {
   acts[event.key]();
 }
 
-const plot = () => ({ left: LEFT, width: Math.max(50, parts.scroll.clientWidth - LEFT - 12) });
-const xOf = (t) => LEFT + ((t - view.from) / (view.to - view.from)) * plot().width;
+/** Where the plot begins: labels take a third at most. */
+const left = () => Math.min(LABEL, Math.round(parts.scroll.clientWidth * 0.3));
+const plot = () => ({ width: Math.max(50, parts.scroll.clientWidth - left() - 12) });
+/** As much of a text as there is room for. */
+function fitting(context, text, room) {
+  let shown = text;
+  while (shown && context.measureText(shown).width > room) shown = `${shown.slice(0, -2)}…`;
+  return shown;
+}
+
+const xOf = (t) => left() + ((t - view.from) / (view.to - view.from)) * plot().width;
 
 function move(from, to) {
   const least = 2000;
@@ -86,7 +99,7 @@ function move(from, to) {
 }
 
 function zoom(by, x) {
-  const part = x === undefined ? 0.5 : Math.min(1, Math.max(0, (x - LEFT) / plot().width));
+  const part = x === undefined ? 0.5 : Math.min(1, Math.max(0, (x - left()) / plot().width));
   const at = view.from + part * (view.to - view.from);
   const span = Math.min((view.to - view.from) * by, 7 * 86400e9);
   if (view.follow && x === undefined) {
@@ -132,7 +145,7 @@ export function tick() {
 function lanes() {
   const one = recording();
   if (one) return one.rings.map((ring) => ({ id: ring.id, name: ring.name, timed: true }));
-  return [...rings.values()].sort((a, b) => a.loc.localeCompare(b.loc, "en", { numeric: true }));
+  return [...rings.values()].sort((a, b) => a.loc.localeCompare(b.loc, "en", { numeric: true })).map((row) => ({ ...row, name: label(row) }));
 }
 
 function seen() {
@@ -168,7 +181,7 @@ async function load() {
       for (const lane of all) view.details.set(lane.id, { ...lane, from, to });
       const missed = all.reduce((sum, lane) => sum + lane.missed, 0);
       const more = all.filter((lane) => lane.more).length;
-      const said = [more ? `a sample: ${more === 1 ? "a ring has" : `${more} rings have`} more records than are looked at` : "", missed ? `${short(missed)} records were gone before they could be looked at: where a ring has none left, bars are its counters` : ""].filter(Boolean).join("; ");
+      const said = [more ? `A sample: ${more === 1 ? "a ring has" : `${more} rings have`} more records than are looked at` : "", missed ? `${short(missed)} records were gone before they could be looked at: where a ring has none left, bars are its counters` : ""].filter(Boolean).join("; ");
       set(parts.note, said);
       parts.note.hidden = !said;
     }
@@ -184,9 +197,8 @@ async function load() {
 function axis(context, width) {
   const span = view.to - view.from;
   const rough = span / Math.max(2, plot().width / 110);
-  let step = 10 ** Math.floor(Math.log10(rough));
-  step *= rough / step > 5 ? 10 : rough / step > 2 ? 5 : rough / step > 1 ? 2 : 1;
-  for (const unit of [15e9, 30e9, 60e9, 300e9, 600e9, 1800e9, 3600e9]) if (step > 10e9 && step <= unit) { step = unit; break; }
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = rough > 5e9 ? STEPS.find((step) => step >= rough) ?? Math.ceil(rough / 86400e9) * 86400e9 : [1, 2, 5, 10].find((by) => by * power >= rough) * power;
   // Ticks are at whole times of the clock.
   const ahead = Number(beginning(view.base) % BigInt(Math.max(1, Math.round(step))));
   const digits = step >= 1e9 ? 0 : step >= 1e6 ? 3 : step >= 1e3 ? 6 : 9;
@@ -197,7 +209,7 @@ function axis(context, width) {
     context.fillStyle = colors.line;
     context.fillRect(Math.round(x), TOP - 6, 1, context.canvas.height);
     context.fillStyle = colors.dim;
-    if (x > LEFT + 20 && x < width - 30) context.fillText(clock(t, digits, view.base), x, 16);
+    if (x > left() + 20 && x < width - 30) context.fillText(clock(t, digits, view.base), x, 16);
   }
 }
 
@@ -209,7 +221,7 @@ function bars(context, lane, top, pale) {
   for (const [t, [written, , lost]] of points) {
     const [x, until] = [xOf(Math.max(before, t - 3e9)), xOf(t)];
     before = t;
-    if (until < LEFT || x > LEFT + plot().width) continue;
+    if (until < left() || x > left() + plot().width) continue;
     const width = Math.max(1, until - x - (until - x > 4 ? 1 : 0));
     const height = (LANE - 14) * Math.sqrt(written / most);
     context.fillStyle = colors.in;
@@ -231,7 +243,7 @@ function fine(context, lane, found, top) {
     context.textAlign = "left";
     for (const record of records) {
       const x = xOf(record.t);
-      if (x < LEFT - 1 || x > LEFT + plot().width) continue;
+      if (x < left() - 1 || x > left() + plot().width) continue;
       context.fillStyle = colors.in;
       context.fillRect(x - 1, top + 12, 2, LANE - 18);
       view.hits.push([x, top, `${record.type}, ${clock(record.t, 9, view.base)}`, record.text]);
@@ -251,7 +263,7 @@ function fine(context, lane, found, top) {
   bins.forEach((count, nth) => {
     if (!count) return;
     const [x, until] = [xOf(from + nth * span), xOf(from + (nth + 1) * span)];
-    if (until < LEFT || x > LEFT + plot().width) return;
+    if (until < left() || x > left() + plot().width) return;
     const height = (LANE - 14) * Math.sqrt(count / most);
     context.globalAlpha = 0.4 + 0.6 * (count / most);
     context.fillRect(x, top + LANE - 6 - height, Math.max(1, until - x), height);
@@ -261,7 +273,10 @@ function fine(context, lane, found, top) {
 
 function sign(context, t, top, tone, shape, title, text) {
   const x = xOf(t);
-  if (x < LEFT || x > LEFT + plot().width) return;
+  if (x < left() || x > left() + plot().width) return;
+  view.hits.push([x, top, title, text]);
+  if (shape === "lost" && Math.abs(x - view.drawn) < APART) return;
+  if (shape === "lost") view.drawn = x;
   context.strokeStyle = context.fillStyle = colors[tone];
   context.lineWidth = 2;
   if (shape === "dead") {
@@ -276,10 +291,7 @@ function sign(context, t, top, tone, shape, title, text) {
     context.moveTo(x - 4, top + 3); context.lineTo(x + 4, top + 3); context.lineTo(x, top + 10);
     context.fill();
   }
-  view.hits.push([x, top, title, text]);
 }
-
-const ILL = ["dead", "stopped", "dumping core"];
 
 function draw() {
   if (!parts || document.getElementById("view-timeline").hidden) return;
@@ -311,6 +323,7 @@ function draw() {
     context.fillStyle = colors.line;
     context.fillRect(0, top + LANE - 1, width, 1);
     const found = view.details.get(lane.id);
+    view.drawn = -1e9;
     if (found) fine(context, lane, found, top);
     // Of what the ring has lost again, and of rings without times, the counters are left.
     if (!one && (!found || (!found.bins.some((count) => count) && found.missed))) bars(context, lane, top, found);
@@ -324,11 +337,11 @@ function draw() {
       }
     }
     context.fillStyle = colors.card;
-    context.fillRect(0, top, LEFT - 6, LANE - 1);
+    context.fillRect(0, top, left() - 6, LANE - 1);
     context.fillStyle = colors.ink;
     context.font = "600 13px system-ui, sans-serif";
     context.textAlign = "left";
-    context.fillText(lane.name.length > 20 ? `${lane.name.slice(0, 19)}…` : lane.name, 14, top + 24);
+    context.fillText(fitting(context, lane.name, left() - 28), 14, top + 24);
   }
   context.restore();
   axis(context, width);
@@ -336,9 +349,7 @@ function draw() {
   parts.live.disabled = view.source !== "live";
   set(parts.span, duration(view.to - view.from));
   const text = `${view.lanes.length} rings, ${clock(view.from, 3, view.base)} to ${clock(view.to, 3, view.base)}: ${died ? `${died} ${died === 1 ? "death or stop" : "deaths or stops"}, ` : ""}${lost ? `${whole(lost)} records lost` : "nothing lost"} in the rings that are seen`;
-  canvas.setAttribute("aria-label", "Timeline");
-  if (!view.follow || view.key !== `${died} ${lost} ${view.lanes.length}`) set(parts.around, text);
-  view.key = `${died} ${lost} ${view.lanes.length}`;
+  set(parts.around, text);
 }
 
 function tip(event) {

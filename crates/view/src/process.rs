@@ -1,7 +1,7 @@
 //! What /proc says of the process that holds a seat.
 
 use perfring_consumer::{Location, OwnerInfo};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -22,20 +22,7 @@ pub enum State {
 impl State {
     /// Asks about the holder of a seat, which is held or not.
     pub fn of(held: bool, owner: &OwnerInfo, location: &Location) -> Self {
-        if !held {
-            return State::Gone;
-        }
-        Self::by(&status(owner.pid), owner, location)
-    }
-
-    fn by(status: &str, owner: &OwnerInfo, location: &Location) -> Self {
-        let state = match () {
-            () if dumps_core(status) => State::DumpingCore,
-            () if is_stopped(status) => State::Stopped,
-            () => State::Alive,
-        };
-        // The cheaper question came first.
-        if state == State::Alive || has_open(owner.pid, location) { state } else { State::Alive }
+        Processes::default().state(held, owner, location)
     }
 
     /// Returns the word for it; that for [`State::Gone`] depends on the seat.
@@ -49,18 +36,38 @@ impl State {
     }
 }
 
-/// What /proc says of processes at one moment: each is asked about once.
+/// What /proc says of processes at one moment: each is asked about once, however many rings it has open.
 #[derive(Debug, Default)]
-pub struct Processes(HashMap<u32, String>);
+pub struct Processes {
+    statuses: HashMap<u32, String>,
+    /// Devices and inodes of the files that they have open.
+    open: HashMap<u32, HashSet<(u64, u64)>>,
+}
 
 impl Processes {
     fn status(&mut self, pid: u32) -> &str {
-        self.0.entry(pid).or_insert_with(|| status(pid))
+        self.statuses.entry(pid).or_insert_with(|| status(pid))
     }
 
     /// Asks about the holder of a seat, as [`State::of`] does.
     pub fn state(&mut self, held: bool, owner: &OwnerInfo, location: &Location) -> State {
-        if held { State::by(self.status(owner.pid), owner, location) } else { State::Gone }
+        let status = if held { self.status(owner.pid) } else { return State::Gone };
+        let state = match () {
+            () if dumps_core(status) => State::DumpingCore,
+            () if is_stopped(status) => State::Stopped,
+            () => State::Alive,
+        };
+        // The cheaper question came first.
+        let is_so = state == State::Alive || self.has_open(owner.pid, location);
+        if is_so { state } else { State::Alive }
+    }
+
+    /// Returns whether a process is visible and has this very ring open: a pid of another namespace, or a reused one, is
+    /// no evidence.
+    pub fn has_open(&mut self, pid: u32, location: &Location) -> bool {
+        let Ok(ring) = fs::metadata(location.path()) else { return false };
+        let open = self.open.entry(pid).or_insert_with(|| open_files(pid));
+        open.contains(&(ring.dev(), ring.ino()))
     }
 
     /// Returns whether there is such a process, as seen from this one.
@@ -94,15 +101,16 @@ fn value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-/// Returns whether a process is visible and has this very ring open: a pid of another namespace, or a
-/// reused one, is no evidence.
-pub fn has_open(pid: u32, location: &Location) -> bool {
-    let Ok(ring) = fs::metadata(location.path()) else { return false };
+/// Returns the devices and inodes of the files that a process has open, if it is visible.
+fn open_files(pid: u32) -> HashSet<(u64, u64)> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    descriptors.into_iter().any(|descriptor| {
-        fs::metadata(descriptor.path())
-            .is_ok_and(|file| (file.dev(), file.ino()) == (ring.dev(), ring.ino()))
-    })
+    let files = descriptors.filter_map(|descriptor| fs::metadata(descriptor.path()).ok());
+    files.map(|file| (file.dev(), file.ino())).collect()
+}
+
+/// Asks once, as [`Processes::has_open`] does.
+pub fn has_open(pid: u32, location: &Location) -> bool {
+    Processes::default().has_open(pid, location)
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 use crate::accounts::Fill;
 use crate::named::slowest_pos;
 use crate::owner;
-use crate::process::{Processes, State as Process, has_open};
+use crate::process::{Processes, State as Process};
 use crate::row::{Holder, Reader, Row, State, consumer_pos, lag, losses, producer, state};
-use perfring_consumer::{Count, Location, Observer, OwnerInfo, Policy, Producers, Start, Stat};
+use perfring_consumer::{
+    AttachError, Count, Location, Observer, OwnerInfo, Policy, Producers, Start, Stat,
+};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -106,6 +108,8 @@ pub struct Watch {
     ids: u32,
     /// Files that are no rings: not opened again.
     pub others: HashSet<(u64, u64)>,
+    /// Why files could not be opened at the last poll: each is tried again at the next.
+    pub closed: Vec<String>,
 }
 
 impl Watch {
@@ -130,6 +134,7 @@ impl Watch {
         }
         self.rings.retain(|id, _| present.contains_key(id));
         self.others.retain(|id| present.contains_key(id));
+        self.closed.clear();
         for (id, path) in present {
             if self.rings.contains_key(&id) || self.others.contains(&id) {
                 continue;
@@ -141,7 +146,9 @@ impl Watch {
                     self.ids += 1;
                 }
                 // One that becomes a ring later gets another inode: rings are renamed into place.
-                Err(_) => drop(self.others.insert(id)),
+                Err(AttachError::Bad { .. }) => drop(self.others.insert(id)),
+                Err(AttachError::NotFound { .. } | AttachError::Removed { .. }) => {}
+                Err(error) => self.closed.push(error.to_string()),
             }
         }
         let mut processes = Processes::default();
@@ -260,7 +267,11 @@ impl Watched {
         let state = processes.state(alive, owner, at);
         let is_there = processes.is_there(owner.pid);
         // A pid of another namespace is no evidence: it may be that of a process here.
-        if alive && is_there && !self.visible.contains(&owner.pid) && has_open(owner.pid, at) {
+        if alive
+            && is_there
+            && !self.visible.contains(&owner.pid)
+            && processes.has_open(owner.pid, at)
+        {
             self.visible.insert(owner.pid);
         }
         // One whose process was seen here and is not here any more has not only detached: it has ended, by whatever cause.
@@ -276,11 +287,17 @@ impl Watched {
                 let producer = &stat.producer;
                 vec![self.holder(producer.alive, &producer.owner, "detached", at, of)]
             }
-            Producers::Many | Producers::Cpu => {
+            kind @ (Producers::Many | Producers::Cpu) => {
+                // A slot of a ring per CPU is not given back when its process ends, however that was.
+                let gone = if kind == Producers::Cpu { "detached" } else { "dead" };
                 let members = stat.producers.iter();
-                members
-                    .map(|member| self.holder(member.alive, &member.figures.owner, "dead", at, of))
-                    .collect()
+                let mut all: Vec<Holder> = members
+                    .map(|member| self.holder(member.alive, &member.figures.owner, gone, at, of))
+                    .collect();
+                if all.iter().any(|holder| holder.alive) {
+                    all.retain(|holder| holder.how != "detached");
+                }
+                all
             }
         }
     }
@@ -325,7 +342,7 @@ mod tests {
     use super::*;
     use crate::row::STILL;
     use perfring_consumer::Consumer;
-    use perfring_producer::{Options, Producer};
+    use perfring_producer::{CpuProducer, Options, Producer};
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
     use std::time::Duration;
@@ -372,6 +389,24 @@ mod tests {
         assert_eq!((row(&rows, "one").state, row(&rows, "one").lag), (State::Ended, Some(0)));
         std::fs::remove_file(dir.path().join("one")).expect("the ring");
         assert_eq!(watch.peek(start + Duration::from_secs(8)).len(), 1);
+    }
+
+    #[test]
+    fn a_producer_of_rings_per_cpu_that_has_ended_is_detached_and_forgotten_for_another() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let set = dir.path().join("set");
+        drop(CpuProducer::create(&set, &Options::per_cpu()).expect("rings per CPU"));
+        let mut watch = Watch::with(vec![dir.path().to_owned()], Depth::Sets, Duration::ZERO);
+        let hows = |watch: &mut Watch| -> Vec<Vec<&'static str>> {
+            let rows = watch.peek(Instant::now());
+            rows.iter().map(|row| row.producers.iter().map(|of| of.how).collect()).collect()
+        };
+        for how in hows(&mut watch) {
+            assert_eq!(how, ["detached"]);
+        }
+        let second = CpuProducer::attach(&set).expect("a slot");
+        second.publish(b"x").expect("room");
+        assert!(hows(&mut watch).contains(&vec!["alive"]), "{:?}", hows(&mut watch));
     }
 
     #[test]

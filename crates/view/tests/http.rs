@@ -145,7 +145,8 @@ fn rings_that_come_and_go_are_in_the_stream_and_nothing_is_written_to_them() {
     );
     let (_, text) = ask(&server, "GET", "api/records?rings=0");
     assert!(text.contains("\"text\":\"one\""), "{text}");
-    events.until(|data| data.contains("\"ticks\":[{"));
+    let tick = events.until(|data| data.contains("\"ticks\":[{"));
+    assert!(tick.contains("\"whole\":false"), "nothing was missed: {tick}");
     assert!(before == std::fs::read(&path).unwrap(), "an observer has written to the ring");
 
     producer.publish(b"two").unwrap();
@@ -239,4 +240,42 @@ fn a_snapshot_is_frozen_looked_at_and_downloaded() {
     assert_eq!(ask(&server, "GET", "api/recordings").1, "[]");
     assert!(ask(&server, "GET", "api/recording/json?id=0").0.starts_with("http/1.1 404"));
     assert!(ask(&server, "POST", "api/freeze?rings=7").1.contains("no such ring"));
+}
+
+#[test]
+fn silent_connections_neither_keep_the_page_out_nor_end_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = server(dir.path());
+    let mut events = Events::open(&server);
+    events.until(|_| true);
+    let silent: Vec<TcpStream> =
+        (0..400).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    let (head, _) = ask(&server, "GET", "");
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    let ring = Producer::create(dir.path().join("later"), &RingOptions::default()).unwrap();
+    events.until(|data| data.contains("later"));
+    drop((ring, silent));
+}
+
+#[test]
+fn what_is_too_long_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = server(dir.path());
+    let long = |len: usize| format!("api/records?where={}", "x".repeat(len));
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let (own, address) = (token(&server), server.address());
+    // It is not read to its end: the answer is lost if the connection is closed before that.
+    let _ = write!(stream, "GET {own}{} HTTP/1.1\r\nHost: {address}\r\n\r\n", long(100_000));
+    let mut answer = Vec::new();
+    let ended = stream.read_to_end(&mut answer).map_err(|error| error.kind());
+    assert!(!matches!(ended, Err(std::io::ErrorKind::WouldBlock)), "it is waited for");
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 431"), "{answer:?}");
+    assert!(ask(&server, "GET", &long(10_000)).1.contains("is not a condition"));
+    let many = vec!["a%3D1"; 33].join("%26%26");
+    let (_, wrong) = ask(&server, "GET", &format!("api/records?where={many}"));
+    assert!(wrong.contains("a filter has at most 32 conditions"), "{wrong}");
+    let rings = (0..1_500).map(|id| id.to_string()).collect::<Vec<_>>().join(",");
+    let (head, why) = ask(&server, "POST", &format!("api/freeze?rings={rings}"));
+    assert!(head.starts_with("http/1.1 409") && why.contains("at most 1000 rings"), "{head}{why}");
 }

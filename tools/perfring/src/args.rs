@@ -85,17 +85,30 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Returns what to watch: these paths, which must be there, or else this user's directory of rings.
+/// Returns what to watch: these paths, which must be there, or else this user's directory of rings, which may come later.
 #[cfg(any(feature = "top", feature = "view"))]
 pub(crate) fn watched(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let paths = match paths {
-        [] => vec![perfring_set::RingSet::default_dir()],
-        paths => paths.to_vec(),
-    };
-    match paths.iter().find(|path| !path.exists()) {
-        Some(missing) => Err(Failure::NotFound(format!("there is no {}", missing.display()))),
-        None => Ok(paths),
+    if paths.is_empty() {
+        return Ok(vec![perfring_set::RingSet::default_dir()]);
     }
+    for path in paths {
+        if !path.try_exists().map_err(|error| cannot_read(path, &error))? {
+            let path = path.display();
+            let advice =
+                "check the path; rings that come later are shown, so the directory is enough";
+            return Err(Failure::NotFound(format!("there is no {path}: {advice}")));
+        }
+        if path.is_dir() {
+            std::fs::read_dir(path).map_err(|error| cannot_read(path, &error))?;
+        }
+    }
+    Ok(paths.to_vec())
+}
+
+#[cfg(any(feature = "top", feature = "view"))]
+fn cannot_read(path: &std::path::Path, error: &std::io::Error) -> Failure {
+    let (path, advice) = (path.display(), "its owner may read it, or let you");
+    Failure::Forbidden(format!("cannot read {path}: {error}; {advice}"))
 }
 
 pub(crate) fn mode(text: &str) -> Result<u32, String> {

@@ -23,6 +23,7 @@ files! {
     "ring.js" JS,
     "records.js" JS,
     "recordings.js" JS,
+    "say.js" JS,
     "timeline.js" JS,
     "vendor/uPlot.iife.min.js" JS,
     "vendor/uPlot.min.css" CSS,

@@ -3,23 +3,20 @@
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The beginning of the page's time.
+/// The beginning of the page's time, ns since 1970.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    began: Instant,
-    /// The same moment, ns since 1970.
     wall: u64,
 }
 
 impl Clock {
     pub(super) fn new() -> Self {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { began: Instant::now(), wall: nanos(wall) }
+        Clock { wall: wall_now() }
     }
 
     /// Counts from this time, ns since 1970: for a recording.
     pub(super) fn of(wall: u64) -> Self {
-        Clock { began: Instant::now(), wall }
+        Clock { wall }
     }
 
     /// Returns the beginning, ns since 1970.
@@ -27,11 +24,10 @@ impl Clock {
         self.wall
     }
 
+    /// Converts a moment, by the clock of now: an `Instant` does not count while the machine sleeps, and records' times do.
     pub(super) fn at(&self, at: Instant) -> i64 {
-        match at.checked_duration_since(self.began) {
-            Some(after) => nanos(after) as i64,
-            None => -(nanos(self.began.duration_since(at)) as i64),
-        }
+        let now = self.of_wall(wall_now());
+        now.saturating_sub_unsigned(nanos(Instant::now().saturating_duration_since(at)))
     }
 
     /// Converts a time that is in ns since 1970.
@@ -44,6 +40,10 @@ impl Clock {
 pub(super) fn worked() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+fn wall_now() -> u64 {
+    nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 fn nanos(time: Duration) -> u64 {

@@ -4,6 +4,9 @@ use perfring_export::Rec;
 use perfring_types::read::{Condition, TypeTable};
 use serde::Serialize;
 
+/// Conditions of a filter, at most: each is tried on every record that is kept.
+const CONDITIONS: usize = 32;
+
 /// The filter of a page.
 #[derive(Debug, Default)]
 pub(super) struct Filter {
@@ -44,6 +47,10 @@ impl Filter {
                 continue;
             }
             match Condition::parse(trimmed) {
+                Ok(_) if conditions.len() == CONDITIONS => {
+                    let why = format!("a filter has at most {CONDITIONS} conditions");
+                    return Err(Wrong { part, why });
+                }
                 Ok(condition) => conditions.push((part, condition)),
                 Err(error) => return Err(Wrong { part, why: error.to_string() }),
             }
@@ -105,5 +112,7 @@ mod tests {
         assert_eq!(wrong("ä=𝄞&&b"), Some((6, 1)), "in UTF-16 units");
         assert_eq!(wrong("a=1 &&"), Some((6, 0)));
         assert_eq!(wrong("=1"), Some((0, 2)));
+        assert_eq!(wrong(&["a=1"; CONDITIONS].join("&&")), None);
+        assert_eq!(wrong(&["a=1"; CONDITIONS + 1].join("&&")), Some((5 * CONDITIONS, 3)));
     }
 }

@@ -12,6 +12,8 @@ const MOST: u64 = 1 << 30;
 
 /// Copies what these rings hold now, and makes a recording of it.
 pub(super) fn freeze(shared: &Shared, rings: &[u32]) -> Result<Arc<Recording>, String> {
+    // One after the other: each may take as much memory.
+    let _one = shared.freezing();
     let mut copies: Vec<(Origin, Snapshot)> = Vec::new();
     let (mut bytes, mut trouble) = (0, Vec::new());
     // All copies first, and then the file: so all rings are copied as close to one moment as possible.

@@ -2,7 +2,7 @@
 //!
 //! A reader's position is looked at about once in a millisecond. A record that it was before, and is behind now, was
 //! read in between, so its latency is at most the time from its timestamp to now. Where a record was read and freed
-//! before anybody could look at it, that is at most the time since the previous look.
+//! before anybody could look at it, that is at most the time since the previous look began.
 
 use crate::owner::name;
 use crate::row::consumer_pos;
@@ -123,8 +123,15 @@ impl Meter {
         }
     }
 
-    /// Looks at the records first: none that a reader has passed is missing then, but for those that are gone.
+    /// Looks at the records first, and then how far the readers are.
     fn look(&mut self) {
+        let began = boot();
+        let gone = self.look_at_records();
+        self.look_at_readers(began, gone);
+    }
+
+    /// Returns how many records were gone before anybody could look at them.
+    fn look_at_records(&mut self) -> u64 {
         let mut gone = 0;
         for nth in 0.. {
             if nth == RECORDS {
@@ -145,13 +152,21 @@ impl Meter {
                 Ok(None) | Err(_) => break,
             }
         }
-        let now = boot();
+        gone
+    }
+
+    fn look_at_readers(&mut self, began: u64, gone: u64) {
         self.looks += 1;
-        let since = self.looked.replace(now).map_or(0, |then| now.saturating_sub(then));
+        let since = self.looked.replace(began);
+        let seen = self.observer.saved().pos;
         let Ok(stat) = self.observer.stat() else { return };
+        // Only now: what they have read was read before.
+        let now = boot();
         let frees = stat.layout.policy == Policy::Drop;
         let mut least = u64::MAX;
         for (owner, pos) in readers(&stat) {
+            // What was published since the records were looked at counts at the next look, even if it is read already.
+            let pos = pos.min(seen);
             least = least.min(pos);
             let key = (name(owner), owner.pid);
             if !self.readers.contains_key(&key)
@@ -165,8 +180,8 @@ impl Meter {
             for (_, time) in self.pending.range(from..to.max(from)) {
                 measured.latency.add(now.saturating_sub(*time), 1);
             }
-            if frees && since > 0 {
-                measured.latency.add(since, gone);
+            if frees && let Some(since) = since {
+                measured.latency.add(now.saturating_sub(since), gone);
             }
             measured.pos = pos.max(measured.pos);
         }
@@ -271,5 +286,31 @@ mod tests {
             assert_eq!(shown.bars.iter().map(|(_, count)| count).sum::<u64>(), shown.count);
             assert!(shown.percentiles.is_sorted() && shown.count == 15, "{shown:?}");
         }
+    }
+    #[test]
+    fn what_is_published_and_read_between_the_two_parts_of_a_look_counts_and_not_too_low() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let policy = Policy::Overwrite;
+        let options = Options { size: 1 << 16, time: true, policy, ..Options::default() };
+        let mut producer = Producer::create(&path, &options).unwrap();
+        let mut consumer = Consumer::attach(&path).unwrap();
+        let mut meter = Meter::new(Observer::open(&path, Start::Latest).unwrap());
+        meter.look();
+        let gone = meter.look_at_records();
+        let began = boot();
+        producer.publish(b"x").unwrap();
+        let published = boot();
+        assert!(consumer.read().unwrap().is_some());
+        consumer.release();
+        let least = boot() - published;
+        meter.look_at_readers(began, gone);
+        let counted =
+            |meter: &Meter| meter.readers.values().map(|of| of.latency.0.len()).sum::<u64>();
+        assert_eq!(counted(&meter), 0, "nobody has looked at the record");
+        meter.look();
+        assert_eq!(counted(&meter), 1);
+        let shown = meter.readers.values().next().unwrap().latency.shown();
+        assert!(shown.most >= least, "{} {least}", shown.most);
     }
 }

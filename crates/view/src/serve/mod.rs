@@ -6,6 +6,7 @@
 //! meters the consumers of rings that a page asks for       ──▶        latencies            ──▶
 //! ```
 
+mod accept;
 mod assets;
 mod body;
 mod clock;
@@ -27,27 +28,19 @@ mod taps;
 mod timeline;
 
 use crate::watch::{Depth, Watch};
+use accept::accept;
 use guard::Guard;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use model::STEP;
 use route::Site;
 use shared::Shared;
 use std::convert::Infallible;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 use thiserror::Error;
-use tokio::sync::{Semaphore, oneshot};
-
-/// Connections at a time; a page has two or three.
-const CONNECTIONS: usize = 64;
-/// A client has to send its request in this time.
-const REQUEST: Duration = Duration::from_secs(10);
-/// The pause after an accept that failed, for example without free descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+use tokio::sync::oneshot;
 
 /// What is shown, and where.
 #[derive(Clone, Debug)]
@@ -65,7 +58,7 @@ pub struct Options {
 #[non_exhaustive]
 pub enum StartError {
     /// The address cannot be listened at.
-    #[error("cannot listen at {listen}: {source}")]
+    #[error("cannot listen at {listen}: {source}; {}", advice(source))]
     Listen {
         /// The address.
         listen: String,
@@ -83,6 +76,21 @@ pub enum StartError {
     /// The system has no random numbers, or no thread.
     #[error("cannot start the page's server: {0}")]
     System(io::Error),
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::AddrInUse => {
+            "another process listens there: choose another port, or 0 for a free one"
+        }
+        ErrorKind::PermissionDenied => {
+            "ports below 1024 are not for every user: choose a higher one, or 0 for a free one"
+        }
+        ErrorKind::AddrNotAvailable => {
+            "this machine has no such address: `ip address` lists those it has"
+        }
+        _ => "write an address of this machine and a port, as 127.0.0.1:0",
+    }
 }
 
 /// A server of the page, until this is dropped.
@@ -129,7 +137,8 @@ impl Server {
         let name = listen.rsplit_once(':').map_or(&*listen, |(name, _)| name);
         let guard = Guard::new(address, name).map_err(|error| StartError::System(error.into()))?;
         let url = format!("http://{address}/{}/", guard.token());
-        let shared = Arc::new(Shared::new(Watch::with(paths, Depth::Sets, STEP)));
+        let shown = paths.iter().map(|path| path.display().to_string()).collect();
+        let shared = Arc::new(Shared::new(Watch::with(paths, Depth::Sets, STEP), shown));
         for path in recordings {
             let added = shared.frozen().add(&path);
             added.map_err(|why| StartError::Recording { path, why })?;
@@ -194,30 +203,4 @@ impl Server {
 pub fn is_loopback(listen: &str) -> bool {
     let addresses = listen.to_socket_addrs().map(Iterator::collect::<Vec<_>>).unwrap_or_default();
     !addresses.is_empty() && addresses.iter().all(|address| address.ip().is_loopback())
-}
-
-async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>) {
-    let free = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        };
-        // One too many is closed.
-        let Ok(permit) = Arc::clone(&free).try_acquire_owned() else { continue };
-        let site = Arc::clone(&site);
-        tokio::spawn(async move {
-            let service = hyper::service::service_fn(move |request| {
-                let site = Arc::clone(&site);
-                async move { Ok::<_, Infallible>(site.answer(request).await) }
-            });
-            let _ = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(REQUEST)
-                .max_buf_size(16 << 10)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            drop(permit);
-        });
-    }
 }

@@ -27,8 +27,16 @@ pub(super) struct Model {
     marks: VecDeque<(u64, String)>,
     ticks: VecDeque<(u64, String)>,
     ticked: Option<Instant>,
-    /// Files that are no rings.
-    others: usize,
+    files: Files,
+}
+
+/// Files that are not shown as rings.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// Those that are no rings.
+    pub(super) others: usize,
+    /// Why others could not be opened.
+    pub(super) closed: Option<String>,
 }
 
 /// A ring as it was sent.
@@ -223,13 +231,13 @@ impl Model {
     pub(super) fn update(
         &mut self,
         rows: &[Row],
-        others: usize,
+        files: Files,
         now: Instant,
         clock: &Clock,
     ) -> u64 {
         let first = self.version == 0;
         self.version += 1;
-        self.others = others;
+        self.files = files;
         let t = clock.at(now);
         let due = self.ticked.is_none_or(|then| now.duration_since(then) >= STEP);
         let mut tick = Vec::new();
@@ -355,13 +363,14 @@ impl Model {
                 self.gone.iter().filter(|(since, _)| *since > version).map(|(_, id)| *id).collect(),
             ),
         };
-        // Who was away for longer needs the whole history.
-        let is_whole = all || self.ticks.front().is_none_or(|(oldest, _)| *oldest <= version + 1);
+        // Who was away for so long that ticks are missing needs the whole history.
+        let is_cut = self.ticks.len() == TICKS;
+        let is_whole = all || is_cut && self.ticks[0].0 > version + 1;
         let (marks, ticks) =
             (newer(&self.marks), if all { String::new() } else { newer(&self.ticks) });
-        let (gone, others) = (json(&gone), self.others);
+        let (gone, others, closed) = (json(&gone), self.files.others, json(&self.files.closed));
         let text = format!(
-            "{{\"all\":{all},\"whole\":{is_whole},\"rows\":[{rows}],\"gone\":{gone},\"marks\":[{marks}],\"ticks\":[{ticks}],\"others\":{others}}}"
+            "{{\"all\":{all},\"whole\":{is_whole},\"rows\":[{rows}],\"gone\":{gone},\"marks\":[{marks}],\"ticks\":[{ticks}],\"others\":{others},\"closed\":{closed}}}"
         );
         (text, self.version)
     }

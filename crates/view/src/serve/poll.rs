@@ -1,6 +1,7 @@
 //! The thread that polls the rings' figures.
 
 use super::clock::worked;
+use super::model::Files;
 use super::shared::Shared;
 use std::time::{Duration, Instant};
 
@@ -15,11 +16,12 @@ const PART: u32 = 14;
 pub(super) fn run(shared: &Shared) {
     loop {
         let (now, began) = (Instant::now(), worked());
-        let (rows, others) = {
+        let (rows, files) = {
             let mut watch = shared.watch();
-            (watch.peek(now), watch.others.len())
+            let rows = watch.peek(now);
+            (rows, Files { others: watch.others.len(), closed: closed(&watch.closed) })
         };
-        let version = shared.model().update(&rows, others, now, &shared.clock);
+        let version = shared.model().update(&rows, files, now, &shared.clock);
         shared.changed.send_replace(version);
         // With many rings the polls become rarer. A page that is opened does not wait for the next one.
         let rest = (worked() - began) * PART;
@@ -33,5 +35,14 @@ pub(super) fn run(shared: &Shared) {
                 break;
             }
         }
+    }
+}
+
+/// Says which files cannot be opened.
+fn closed(all: &[String]) -> Option<String> {
+    match all {
+        [] => None,
+        [one] => Some(one.clone()),
+        [first, rest @ ..] => Some(format!("{first} (and so it is with {} more)", rest.len())),
     }
 }

@@ -68,18 +68,20 @@ fn open(shared: &Shared, id: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn line(kept: &Kept, id: u32, tap: &mut Tap, filter: &Filter, clock: &Clock) -> Option<RecordJson> {
-    let (record, name) = match &kept.what {
-        What::Lost(loss) => {
-            let origin = tap.shapes.origin();
-            let wall = loss.time.and_then(|time| origin.anchors.wall(loss.pos, time));
-            let loss = Loss { wall, ..*loss };
-            return Some(RecordJson::of_loss(kept.seq, id, &origin.name, &loss, clock));
-        }
-        What::Record { .. } => (kept.record()?, tap.shapes.origin().name.clone()),
-    };
-    let record = tap.shapes.see(record);
-    filter.takes(&record).then(|| RecordJson::of(kept.seq, id, &name, &record, clock))
+/// Returns whether a record is selected; every loss is.
+fn is_selected(kept: &Kept, tap: &mut Tap, filter: &Filter) -> bool {
+    kept.record().is_none_or(|record| filter.takes(&tap.shapes.see(record)))
+}
+
+/// Writes a record, or a loss, as the page has it.
+fn line(kept: &Kept, id: u32, tap: &mut Tap, clock: &Clock) -> Option<RecordJson> {
+    let name = tap.shapes.origin().name.clone();
+    if let What::Lost(loss) = &kept.what {
+        let anchors = &tap.shapes.origin().anchors;
+        let wall = loss.time.and_then(|time| anchors.wall(loss.pos, time));
+        return Some(RecordJson::of_loss(kept.seq, id, &name, &Loss { wall, ..*loss }, clock));
+    }
+    Some(RecordJson::of(kept.seq, id, &name, &tap.shapes.see(kept.record()?), clock))
 }
 
 /// Returns the newest records of live rings.
@@ -115,17 +117,16 @@ pub(super) fn live(shared: &Shared, asked: &Asked) -> Result<Answer, Wrong> {
         if let Some(why) = &tap.trouble {
             answer.trouble.push(format!("{}: {why}", tap.shapes.origin().name));
         }
-        // Of each ring the newest are enough: they are sorted below.
+        // Of each ring the newest are enough: they are sorted below. The others are only counted.
         let kept = std::mem::take(&mut tap.kept);
         let mut found = 0;
         for of in kept.iter().rev().take_while(|of| of.seq > asked.after) {
-            answer.seen += 1;
-            if let Some(line) = line(of, *id, tap, &filter, &shared.clock) {
-                answer.matched += 1;
+            let (is_record, is_selected) = (of.record().is_some(), is_selected(of, tap, &filter));
+            answer.seen += u64::from(is_record);
+            answer.matched += u64::from(is_record && is_selected);
+            if is_selected && found < limit {
                 found += 1;
-                if found <= limit {
-                    answer.records.push(line);
-                }
+                answer.records.extend(line(of, *id, tap, &shared.clock));
             }
         }
         tap.kept = kept;

@@ -37,8 +37,9 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const ALIVE: Duration = Duration::from_secs(10);
 /// Bytes of a file that are sent at once.
 const PIECE: usize = 64 << 10;
-/// Rings of one question, at most.
+/// Rings of one question, at most; and of one for their history, of which the page asks for fewer at once.
 const RINGS: usize = 1_000;
+const HISTORIES: usize = 200;
 
 /// What is served, and to whom.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ impl Query<'_> {
 
     fn rings(&self) -> Vec<u32> {
         let text = self.get("rings").unwrap_or_default();
-        text.split(',').filter_map(|id| id.parse().ok()).take(RINGS).collect()
+        text.split(',').filter_map(|id| id.parse().ok()).take(RINGS + 1).collect()
     }
 }
 
@@ -115,6 +116,13 @@ fn download(recording: &frozen::Recording, format: Format) -> Response<Body> {
     response
 }
 
+/// What a stream of events begins with: the beginning of the page's time, ns since 1970, and what is watched.
+#[derive(Serialize)]
+struct Begin<'a> {
+    wall: String,
+    paths: &'a [String],
+}
+
 /// What is wrong with a filter is an answer.
 #[derive(Serialize)]
 struct Bad {
@@ -122,6 +130,11 @@ struct Bad {
 }
 
 impl Site {
+    /// Returns whether a request is from somebody who knows the token.
+    pub(super) fn is_known<B>(&self, request: &Request<B>) -> bool {
+        self.guard.is_own(request.headers()) && self.guard.inside(request.uri().path()).is_some()
+    }
+
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         let mut response = self.choose(request).await;
         let headers = response.headers_mut();
@@ -142,7 +155,8 @@ impl Site {
 
     async fn choose(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         if !self.guard.is_own(request.headers()) {
-            return plain(StatusCode::FORBIDDEN, "this server has another name\n");
+            let why = "this server has another name: open it by an address, or by the name that `--listen` has\n";
+            return plain(StatusCode::FORBIDDEN, why);
         }
         let uri = request.uri();
         let Some(path) = self.guard.inside(uri.path()).map(str::to_owned) else {
@@ -182,7 +196,9 @@ impl Site {
             let _client = site.shared.client();
             let mut changed = site.shared.changed.subscribe();
             let begin =
-                format!("retry: 500\nevent: clock\ndata: \"{}\"\n\n", site.shared.clock.wall());
+                Begin { wall: site.shared.clock.wall().to_string(), paths: &site.shared.paths };
+            let begin = serde_json::to_string(&begin).unwrap_or_default();
+            let begin = format!("retry: 500\nevent: begin\ndata: {begin}\n\n");
             if sender.send(Bytes::from(begin)).await.is_err() {
                 return;
             }
@@ -213,7 +229,8 @@ impl Site {
         let shared = &self.shared;
         match path {
             "api/history" => {
-                let text = shared.model().history(&query.rings());
+                let rings = query.rings();
+                let text = shared.model().history(&rings[..rings.len().min(HISTORIES)]);
                 answer(StatusCode::OK, JSON, Body::of(text))
             }
             "api/records" => {
@@ -256,6 +273,10 @@ impl Site {
                         "from= and to= are times, one after the other\n",
                     ),
                 }
+            }
+            "api/freeze" if query.rings().len() > RINGS => {
+                let why = format!("a snapshot has at most {RINGS} rings: choose some of them");
+                said(StatusCode::CONFLICT, why)
             }
             "api/freeze" => match freeze::freeze(shared, &query.rings()) {
                 Ok(recording) => json(&recording.about),

@@ -14,11 +14,15 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) clock: Clock,
+    /// What is watched.
+    pub(super) paths: Vec<String>,
     watch: Mutex<Watch>,
     model: Mutex<Model>,
     taps: Mutex<Taps>,
     frozen: Mutex<Frozen>,
     meters: Mutex<Meters>,
+    /// Whoever takes a snapshot.
+    freezing: Mutex<()>,
     /// The model's version.
     pub(super) changed: watch::Sender<u64>,
     /// Pages that are open.
@@ -44,14 +48,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new(watch: Watch) -> Self {
+    pub(super) fn new(watch: Watch, paths: Vec<String>) -> Self {
         Shared {
             clock: Clock::new(),
+            paths,
             watch: Mutex::new(watch),
             model: Mutex::new(Model::default()),
             taps: Mutex::new(Taps::default()),
             frozen: Mutex::new(Frozen::default()),
             meters: Mutex::new(Meters::default()),
+            freezing: Mutex::new(()),
             changed: watch::Sender::new(0),
             clients: AtomicUsize::new(0),
             stop: Mutex::new(false),
@@ -77,6 +83,11 @@ impl Shared {
 
     pub(super) fn meters(&self) -> MutexGuard<'_, Meters> {
         lock(&self.meters)
+    }
+
+    /// Waits until nobody else takes a snapshot.
+    pub(super) fn freezing(&self) -> MutexGuard<'_, ()> {
+        lock(&self.freezing)
     }
 
     pub(super) fn client(&self) -> Client<'_> {

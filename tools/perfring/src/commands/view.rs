@@ -1,11 +1,12 @@
 //! `perfring view`: a page that shows rings.
 
 use crate::args;
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, note, summary};
 use crate::stop::{POLL, Stop};
+use perfring_consumer::{AttachError, Location, Observer, Start};
 use perfring_export::recording::is_recording;
 use perfring_view::serve::{Options, Server, StartError, is_loopback};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -40,6 +41,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::patient()?;
     let server = serve(paths, &args.listen)?;
     writeln!(io::stdout(), "{}", server.url()).map_err(Failure::output)?;
+    if io::stdout().is_terminal() && !args.open {
+        summary("open this address in a browser; Ctrl-C ends this");
+    }
     if args.open {
         open(server.url());
     }
@@ -51,7 +55,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Serves the page.
 pub(crate) fn serve(paths: Vec<PathBuf>, listen: &str) -> Result<Server, Failure> {
-    let (recordings, paths) = paths.into_iter().partition(|path| is_recording(path));
+    let (recordings, paths): (Vec<_>, Vec<_>) =
+        paths.into_iter().partition(|path| is_recording(path));
+    // What was named and is no ring is not left out in silence, as it is in a directory.
+    for path in paths.iter().filter(|path| path.is_file()) {
+        match Observer::open(Location::File(path.clone()), Start::Latest) {
+            Err(AttachError::Bad { source, .. }) => {
+                let path = path.display();
+                let why = format!("{path} is neither a ring nor a recording: {source}");
+                return Err(Failure::Damaged(why));
+            }
+            opened => drop(opened?),
+        }
+    }
+    perfring_sidecar::raise_limits();
     if !is_loopback(listen) {
         note(&format!(
             "{listen} is not a loopback address: what the page shows crosses the network unencrypted"

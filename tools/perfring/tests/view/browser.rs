@@ -1,10 +1,13 @@
 //! A headless Chromium, driven by WebDriver.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// For how long the page is waited for, ms.
@@ -83,32 +86,37 @@ impl Browser {
         Some(browser)
     }
 
-    #[track_caller]
-    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
-        let body = if method == "POST" { body.to_string() } else { String::new() };
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+    fn send(&self, method: &str, path: &str, body: &str) -> io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_millis(3 * PATIENCE)))?;
         write!(
             stream,
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
-        )
-        .unwrap();
+        )?;
         let mut answer = BufReader::new(stream);
         let (mut len, mut line) = (0, String::new());
         // It may leave the connection open.
         while line != "\r\n" {
             line.clear();
-            answer.read_line(&mut line).unwrap();
+            if answer.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             if let Some((name, value)) = line.split_once(':')
                 && name.eq_ignore_ascii_case("content-length")
             {
-                len = value.trim().parse().unwrap();
+                len = value.trim().parse().unwrap_or(0);
             }
         }
         let mut body = vec![0; len];
-        answer.read_exact(&mut body).unwrap();
-        let value: Value = serde_json::from_slice(&body).unwrap();
+        answer.read_exact(&mut body).map(|()| body)
+    }
+
+    #[track_caller]
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+        let answer = self.send(method, path, &body.to_string()).unwrap();
+        let value: Value = serde_json::from_slice(&answer).unwrap();
         let value = value["value"].clone();
         assert!(value.get("error").is_none(), "{path}: {value}");
         value
@@ -159,6 +167,21 @@ impl Browser {
         self.in_session("/goog/cdp/execute", &json!({ "cmd": command, "params": params }))
     }
 
+    /// Returns the memory of the process that draws the page, in MB: what is only its own, and with its part of what it
+    /// shares with the browser's other processes, which is mostly their program. Of several that draw pages it is the
+    /// largest: the others have none.
+    pub(super) fn memory(&self) -> (f64, f64) {
+        let renderers = descendants(self.driver.id()).into_iter();
+        let renderers = renderers.filter(|(_, args)| args.contains("--type=renderer"));
+        let sizes = renderers.map(|(pid, _)| {
+            let rollup = procfs::process::Process::new(pid).unwrap().smaps_rollup().unwrap();
+            let sizes = &rollup.memory_map_rollup.0[0].extension.map;
+            (sizes["Private_Clean"] + sizes["Private_Dirty"], sizes["Pss"])
+        });
+        let (own, part) = sizes.max().unwrap();
+        (own as f64 / 1e6, part as f64 / 1e6)
+    }
+
     pub(super) fn size(&self, width: u32, height: u32, scale: u32) {
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": scale, "mobile": false });
         self.cdp("Emulation.setDeviceMetricsOverride", &metrics);
@@ -198,10 +221,37 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        if !self.session.is_empty() && !std::thread::panicking() {
-            self.ask("DELETE", &format!("/session/{}", self.session), &json!({}));
+        // Also after a failure: chromedriver ends, and its browser would stay.
+        let browser = descendants(self.driver.id());
+        if !self.session.is_empty() {
+            let ended = self.send("DELETE", &format!("/session/{}", self.session), "");
+            assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
         }
         let _ = self.driver.kill();
         let _ = self.driver.wait();
+        for (pid, _) in browser {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL); // most have ended
+        }
     }
+}
+
+/// Returns the processes that a process has started, and those that they have, with their command lines.
+fn descendants(of: u32) -> Vec<(i32, String)> {
+    let all: Vec<_> = procfs::process::all_processes()
+        .unwrap()
+        .filter_map(|process| {
+            let process = process.ok()?;
+            let args = process.cmdline().unwrap_or_default();
+            Some((process.pid, process.stat().ok()?.ppid, args.join(" ")))
+        })
+        .collect();
+    let mut found: Vec<(i32, String)> = Vec::new();
+    let mut parents = vec![of as i32];
+    while let Some(parent) = parents.pop() {
+        for (pid, _, args) in all.iter().filter(|(_, ppid, _)| *ppid == parent) {
+            parents.push(*pid);
+            found.push((*pid, args.clone()));
+        }
+    }
+    found
 }

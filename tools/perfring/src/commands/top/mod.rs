@@ -72,10 +72,11 @@ fn watch(
             changed = true;
         }
         if changed {
-            let others = match watch.others.len() {
-                0 => about.to_owned(),
-                1 => format!("{about} (and a file that is no ring)"),
-                others => format!("{about} (and {others} files that are no rings)"),
+            let others = match (watch.others.len(), &watch.closed[..]) {
+                (_, [closed, ..]) => format!("{about} ({closed})"),
+                (0, []) => about.to_owned(),
+                (1, []) => format!("{about} (and a file that is no ring)"),
+                (others, []) => format!("{about} (and {others} files that are no rings)"),
             };
             terminal.draw(|frame| view::draw(frame, &mut table, &others))?;
             changed = false;
