@@ -79,7 +79,9 @@ impl Server {
     pub fn prepare(config: &str) -> Option<Server> {
         let program = program()?;
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let server = Server { program, child: None, port, dir: tempfile::tempdir().unwrap() };
+        // In memory: what else writes to the disk must not hold it up. It outlives the server.
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let server = Server { program, child: None, port, dir };
         server.configure(config);
         Some(server)
     }
