@@ -26,6 +26,7 @@ mod set;
 mod snapshot;
 mod source;
 mod spaces;
+mod spare;
 mod stat;
 mod types;
 mod wait;

@@ -8,6 +8,7 @@ use crate::pins::Pins;
 use crate::record::{Body, Origin, Record};
 use crate::runs::Builder;
 use crate::source::Source;
+use crate::spare::{Copies, Spare};
 use crate::wait::{Timeout, Until};
 use collect::{before_large, collect, good};
 use perfring_consumer::{Acknowledge, Anchors, Item, Layout, Types};
@@ -21,15 +22,13 @@ use waiting::Waiting;
 mod collect;
 mod waiting;
 
-/// The most bytes that are allocated for a batch in advance: the ring's positions may be invalid.
-const GUESS: u64 = 1 << 20;
-
 /// A consumer or an observer, shared with the objects that come from it.
 pub(crate) struct Reader {
     /// The source, and its records in use.
     pub(crate) pins: Arc<Pins>,
     waiting: Waiting,
     pub(crate) layout: Layout,
+    spare: Arc<Spare>,
     /// The type table as it was last read.
     table: Mutex<(Arc<Types>, Arc<TypeTable>)>,
 }
@@ -38,7 +37,8 @@ impl Reader {
     pub(crate) fn new(source: Source, acknowledge: Acknowledge) -> Arc<Self> {
         let layout = *source.layout();
         let (waiting, table) = (Waiting::default(), Mutex::default());
-        Arc::new(Reader { pins: Pins::new(source, acknowledge), waiting, layout, table })
+        let (pins, spare) = (Pins::new(source, acknowledge), Spare::new());
+        Arc::new(Reader { pins, waiting, layout, spare, table })
     }
 
     fn origin(self: &Arc<Self>) -> Arc<dyn Origin> {
@@ -48,6 +48,7 @@ impl Reader {
     pub(crate) fn close(&self) {
         if self.pins.close() {
             self.waiting.wake();
+            self.spare.close();
         }
     }
 
@@ -130,10 +131,11 @@ impl Reader {
             let batch = self.pins.with_source(py, |source| {
                 let unread = source.fill().unread;
                 let end = source.resume_point().pos().saturating_add(unread);
-                let guess = unread.min(GUESS) as usize;
-                let guess = guess.min(max.saturating_mul(64));
-                let mut batch = Builder::copies(guess, self.layout.lead());
-                let done = collect(source, &mut batch, max, end);
+                let copies = Copies::of(&self.spare, max, unread as usize);
+                let mut batch = Builder::copies(copies, self.layout.lead());
+                let done = collect(source, &mut batch, max, end, |source, batch| {
+                    self.passed(source, batch)
+                });
                 self.passed(source, &batch);
                 good(done, batch.is_empty())?;
                 Ok(batch)
@@ -168,15 +170,15 @@ impl Reader {
                 // or is a copy of it.
                 let plain = before_large(source, self.layout.aux_size, start, end);
                 if plain == 0 && max > 0 {
-                    let mut batch = Builder::copies(0, self.layout.lead());
-                    let done = collect(source, &mut batch, 1, end);
+                    let mut batch = Builder::copies(Copies::default(), self.layout.lead());
+                    let done = collect(source, &mut batch, 1, end, |_, _| {});
                     self.passed(source, &batch);
                     good(done, batch.is_empty())?;
                     return Ok(Err(batch.finish()));
                 }
                 let header = self.layout.record_size(0) as usize;
                 let mut batch = Builder::in_place(start, header, self.layout.lead());
-                let done = collect(source, &mut batch, max.min(plain), end);
+                let done = collect(source, &mut batch, max.min(plain), end, |_, _| {});
                 let (bytes, cell) = self.pins.pin_span(source, start);
                 if batch.is_empty() {
                     self.pins.make_room(source);

@@ -3,6 +3,7 @@
 use crate::lost::Lost;
 use crate::memory::pinned::Pinned;
 use crate::pins::Cell;
+use crate::spare::Copies;
 use perfring_consumer::{Lead, Record, Writer};
 use pyo3::prelude::*;
 use std::ops::Range;
@@ -26,7 +27,7 @@ struct Run {
 /// Where the payloads are.
 enum Store {
     /// Copies, one after the other.
-    Own(Vec<u8>),
+    Own(Copies),
     /// In the ring: its bytes from the first record's header on, and the cell that keeps them.
     Ring { bytes: Pinned, cell: Arc<Cell> },
 }
@@ -72,7 +73,7 @@ impl Data {
     /// Returns all bytes, including those between the payloads.
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.store {
-            Store::Own(bytes) => bytes,
+            Store::Own(copies) => copies.bytes(),
             Store::Ring { bytes, .. } => bytes.bytes(),
         }
     }
@@ -80,6 +81,14 @@ impl Data {
     /// Returns the bytes of a record's payload.
     pub(crate) fn part(&self, range: &Range<usize>) -> &[u8] {
         self.bytes().get(range.clone()).unwrap_or_default()
+    }
+
+    /// Returns whether the batch is nothing but copies of records of this type and length, which is not 0.
+    pub(crate) fn is_all(&self, kind: u32, len: usize) -> bool {
+        match (&self.store, &*self.runs) {
+            (Store::Own(_), [run]) => len > 0 && (run.kind, run.len) == (kind, len),
+            _ => false,
+        }
     }
 
     pub(crate) fn place(&self, nth: usize) -> Option<Place> {
@@ -127,7 +136,7 @@ pub(crate) struct Builder {
 
 /// Where the payloads of the new batch are.
 enum Payloads {
-    Copy(Vec<u8>),
+    Copy(Copies),
     /// In the ring, from a position on, each after a header of so many bytes.
     Stay {
         start: u64,
@@ -136,9 +145,9 @@ enum Payloads {
 }
 
 impl Builder {
-    /// Starts a batch of copies, of about `bytes` bytes.
-    pub(crate) fn copies(bytes: usize, lead: Lead) -> Self {
-        Self::new(Payloads::Copy(Vec::with_capacity(bytes)), lead)
+    /// Starts a batch of copies.
+    pub(crate) fn copies(copies: Copies, lead: Lead) -> Self {
+        Self::new(Payloads::Copy(copies), lead)
     }
 
     /// Starts a batch of records that stay in the ring, from position `start` on.
@@ -163,7 +172,7 @@ impl Builder {
         let at = match &mut self.place {
             Payloads::Copy(all) => {
                 let at = all.len();
-                all.extend_from_slice(bytes);
+                all.room(bytes.len()).copy_from_slice(bytes);
                 at
             }
             Payloads::Stay { start, header } => (pos - *start) as usize + *header,
@@ -202,17 +211,18 @@ impl Builder {
         let at = match &mut self.place {
             Payloads::Copy(all) => {
                 let at = all.len();
-                let (before, after) = (header, header + len);
+                let (to, records) = (all.room(len * run.len() as usize), run.bytes());
                 // A length that is known at compile time saves a call for each copy.
                 match len {
-                    8 => gather::<8>(all, run.bytes(), size, before),
-                    16 => gather::<16>(all, run.bytes(), size, before),
-                    32 => gather::<32>(all, run.bytes(), size, before),
-                    64 => gather::<64>(all, run.bytes(), size, before),
+                    0 => {}
+                    8 => gather::<8>(to, records, size, header),
+                    16 => gather::<16>(to, records, size, header),
+                    32 => gather::<32>(to, records, size, header),
+                    64 => gather::<64>(to, records, size, header),
                     _ => {
-                        all.reserve(len * run.len() as usize);
-                        for record in run.bytes().chunks_exact(size) {
-                            all.extend_from_slice(&record[before..after]);
+                        let places = to.chunks_exact_mut(len);
+                        for (to, record) in places.zip(records.chunks_exact(size)) {
+                            to.copy_from_slice(&record[header..header + len]);
                         }
                     }
                 }
@@ -239,17 +249,22 @@ impl Builder {
         self.last.map_or(0, |run| run.first + run.count)
     }
 
+    /// Returns how many records like the last one have payloads of `bytes` bytes: at least one.
+    pub(crate) fn fit_in(&self, bytes: usize) -> usize {
+        self.last.map_or(1, |run| (bytes / run.len.max(1)).max(1))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.last.is_none() && self.lost.is_empty()
     }
 
     /// Returns the batch of copies.
     pub(crate) fn finish(mut self) -> Data {
-        let bytes = match &mut self.place {
-            Payloads::Copy(bytes) => std::mem::take(bytes),
-            Payloads::Stay { .. } => Vec::new(), // `finish_in_place` is for these
+        let copies = match &mut self.place {
+            Payloads::Copy(copies) => std::mem::take(copies),
+            Payloads::Stay { .. } => Copies::default(), // `finish_in_place` is for these
         };
-        self.with(Store::Own(bytes))
+        self.with(Store::Own(copies))
     }
 
     /// Returns the batch of records that stay in the ring, in `bytes`, while `cell` is alive.
@@ -263,11 +278,9 @@ impl Builder {
     }
 }
 
-/// Appends the `LEN` bytes after `before` of each record of `size` bytes.
-fn gather<const LEN: usize>(all: &mut Vec<u8>, records: &[u8], size: usize, before: usize) {
-    let start = all.len();
-    all.resize(start + records.len() / size * LEN, 0);
-    let (to, _) = all[start..].as_chunks_mut::<LEN>();
+/// Copies the `LEN` bytes after `before` of each record of `size` bytes.
+fn gather<const LEN: usize>(to: &mut [u8], records: &[u8], size: usize, before: usize) {
+    let (to, _) = to.as_chunks_mut::<LEN>();
     for (to, record) in to.iter_mut().zip(records.chunks_exact(size)) {
         if let Some(payload) = record[before..].first_chunk::<LEN>() {
             *to = *payload;

@@ -7,6 +7,7 @@ use crate::locks::lock;
 use crate::lost::Lost;
 use crate::record::{Body, Origin, Record};
 use crate::runs::Builder;
+use crate::spare::Copies;
 use crate::types::TypeTable as Types;
 use perfring_consumer::Writer;
 use perfring_consumer::{Anchors, Item, Location};
@@ -87,7 +88,7 @@ impl Snapshot {
 
     /// Return all records as a `Batch`.
     fn drain(&self, py: Python<'_>) -> PyResult<Batch> {
-        let mut batch = Builder::copies(0, self.taken.snapshot.layout().lead());
+        let mut batch = Builder::copies(Copies::default(), self.taken.snapshot.layout().lead());
         for item in &self.taken.snapshot {
             match item {
                 Ok(Item::Record(record)) => {

@@ -138,7 +138,7 @@ impl RecordType {
 
     /// Its layout for numpy: see `dtype_of`.
     #[getter]
-    fn dtype<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn dtype<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let made = slf.get().dtype.get_or_try_init(py, || {
             py.import("perfring._dtypes")?.call_method1("_dtype", (slf,)).map(Bound::unbind)

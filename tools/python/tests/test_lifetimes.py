@@ -126,6 +126,34 @@ def test_copies_keep_nothing(ring: str, present: Present) -> None:
     assert record.type_name is None
 
 
+@pytest.mark.parametrize("policy", ["drop", "overwrite"])
+def test_batches_that_live_keep_their_bytes_while_readers_use_memory_again(
+    ring: str, policy: Any
+) -> None:
+    producer = perfring.Producer.create(ring, policy=policy)
+    opens = perfring.Consumer if policy == "drop" else perfring.Observer
+    reader: Any = opens(ring)
+    kind = producer.register(perfring.record_type("app.Word", np.dtype([("n", "u8")])))
+    rng, held, dead = random.Random("memory"), [], 0
+    for number in range(400):
+        words = np.full(rng.choice([1, 7, 100, 1000, 5000]), number, "u8")
+        assert producer.publish_array(words, kind) == len(words)
+        batch = reader.drain()
+        assert bytes(batch) == words.tobytes()  # nothing of what was there before
+        views = [batch, batch.numpy(kind)["n"], batch[len(words) // 2], memoryview(batch)]
+        held.append((rng.choice(views), number))
+        del batch, views
+        while rng.random() < 0.5 and held:
+            held.pop(rng.randrange(len(held)))
+            dead += 1
+        for view, of in held:
+            assert set(np.frombuffer(view, "u8")) == {of}
+        if number == 300:
+            reader.close()
+            reader = opens(ring) if policy == "drop" else opens(ring, "latest")
+    print(f"{len(held)} of 400 batches live, {dead} are dead")
+
+
 def test_cycles_with_views_are_collected(ring: str, present: Present) -> None:
     filled(ring)
     consumer = perfring.Consumer(ring)

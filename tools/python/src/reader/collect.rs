@@ -11,6 +11,9 @@ const LARGE: u64 = 48;
 const LARGE_TYPE: u32 = 11;
 const NO_RECORDS: [u32; 2] = [2, 0x5046_0001];
 
+/// The bytes of payloads that are taken at once, so that a producer gets their space while the next ones are copied.
+const PIECE: usize = 128 << 10;
+
 /// Records before damage are valid: the next call returns the error.
 pub(super) fn good(done: Result<(), ReadError>, nothing: bool) -> Result<(), ReadError> {
     if nothing { done } else { Ok(()) }
@@ -39,29 +42,31 @@ pub(super) fn before_large(source: &mut Source, aux_size: u64, start: u64, end: 
 }
 
 /// Items that are there, up to `max` records; not for ever, of a producer that is faster: what
-/// comes at `end` or later is for the next time.
+/// comes at `end` or later is for the next time. Calls `passed` after some of them, whose bytes are
+/// still in this core's cache.
 pub(super) fn collect(
     source: &mut Source,
     batch: &mut Builder,
     max: usize,
     end: u64,
+    mut passed: impl FnMut(&mut Source, &Builder),
 ) -> Result<(), ReadError> {
-    match source {
-        Source::Consumer(consumer) => {
-            while batch.len() < max {
-                let left = (max - batch.len()) as u64;
-                if let Some(run) = consumer.read_run(left) {
+    while batch.len() < max {
+        let left = (max - batch.len()).min(batch.fit_in(PIECE)) as u64;
+        let more = match source {
+            Source::Consumer(consumer) => match consumer.read_run(left) {
+                Some(run) => {
                     batch.push_run(&run);
-                    if run.pos() + run.bytes().len() as u64 >= end {
-                        break;
-                    }
-                } else if !put(consumer.read()?, batch, end) {
-                    break;
+                    let more = run.pos() + (run.bytes().len() as u64) < end;
+                    passed(source, batch);
+                    more
                 }
-            }
-        }
-        Source::Observer(observer) => {
-            while batch.len() < max && put(observer.read()?, batch, end) {}
+                None => put(consumer.read()?, batch, end),
+            },
+            Source::Observer(observer) => put(observer.read()?, batch, end),
+        };
+        if !more {
+            break;
         }
     }
     Ok(())
