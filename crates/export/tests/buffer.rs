@@ -1,5 +1,6 @@
 //! What a buffer does before an output.
 
+mod damage;
 mod kills;
 mod narrow;
 

@@ -292,17 +292,23 @@ export function draw(ticked = false) {
 }
 
 function head() {
-  const cells = COLUMNS.map(([name, title, cls]) => {
-    const button = el("button", { text: title, onclick: () => {
-      table.down = table.sort === name ? !table.down : name !== "name";
-      table.sort = name;
-      head();
-      draw();
-    } });
-    const sorted = table.sort === name ? (table.down ? "descending" : "ascending") : undefined;
-    return el("div", { role: "columnheader", class: cls, "aria-sort": sorted }, button);
+  const cells = at("head");
+  if (!cells.firstChild) {
+    cells.replaceChildren(...COLUMNS.map(([name, title, cls]) => {
+      const button = el("button", { text: title, onclick: () => {
+        table.down = table.sort === name ? !table.down : name !== "name";
+        table.sort = name;
+        head();
+        draw();
+      } });
+      return el("div", { role: "columnheader", class: cls }, button);
+    }));
+  }
+  // The buttons stay: one of them has the focus.
+  COLUMNS.forEach(([name], nth) => {
+    if (table.sort === name) cells.children[nth].setAttribute("aria-sort", table.down ? "descending" : "ascending");
+    else cells.children[nth].removeAttribute("aria-sort");
   });
-  at("head").replaceChildren(...cells);
 }
 
 function focus(nth) {

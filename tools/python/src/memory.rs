@@ -1,9 +1,10 @@
 //! All memory that Python sees without a copy, and the only unsafe code of the package.
 //!
-//! There are two kinds: bytes that readers return ([`pinned::Pinned`]), which no process writes
+//! Two kinds are in the ring: bytes that readers return ([`pinned::Pinned`]), which no process writes
 //! while their record is pinned; and the space of open reservations ([`held::Held`]), which only
 //! this process writes. Both are in a mapping of a ring, which lives as long as its producer or
-//! consumer; objects with such memory keep that alive.
+//! consumer; objects with such memory keep that alive. The third kind are the copies of a batch ([`crate::spare`]), which are
+//! written before Python sees them and used again when the last object with them is dead.
 #![allow(unsafe_code)]
 
 use perfring_consumer::{Promise, Trust};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 /// The most bytes that a reader keeps.
 const MOST: usize = 8 << 20;
 
-/// What a batch gets is at most so many times as long as it needs: a program may keep the batch.
+/// What a batch gets is at most so many times as long as it is likely to need: a program may keep the batch.
 const LOOSE: usize = 8;
 
 /// The most bytes that are allocated in advance: the ring's positions may be invalid.
@@ -30,8 +30,9 @@ impl Spare {
     fn take(&self, len: usize, likely: usize) -> Option<Vec<u8>> {
         let mut kept = try_lock(&self.0)?;
         let kept = kept.as_mut()?;
-        let fits = kept.len() >= len && kept.len() / LOOSE <= likely;
-        fits.then(|| std::mem::take(kept))
+        let kept = std::mem::take(kept);
+        // What does not fit is freed: batches have another size now.
+        (kept.len() >= len && kept.len() / LOOSE <= likely).then_some(kept)
     }
 
     /// Keeps the memory of a batch that is dead, in any thread, if it is the longest.
@@ -52,7 +53,7 @@ pub(crate) struct Copies {
     /// All of it, of which the first `len` bytes are used.
     memory: Vec<u8>,
     len: usize,
-    /// The most records, and the most bytes, that will be appended.
+    /// The most records that will be appended, and the most bytes of the data area.
     most: (usize, usize),
     of: Option<Arc<Spare>>,
 }

@@ -131,8 +131,8 @@ def test_batches_that_live_keep_their_bytes_while_readers_use_memory_again(
     ring: str, policy: Any
 ) -> None:
     producer = perfring.Producer.create(ring, policy=policy)
-    opens = perfring.Consumer if policy == "drop" else perfring.Observer
-    reader: Any = opens(ring)
+    is_drop = policy == "drop"
+    reader: Any = perfring.Consumer(ring) if is_drop else perfring.Observer(ring)
     kind = producer.register(perfring.record_type("app.Word", np.dtype([("n", "u8")])))
     rng, held, dead = random.Random("memory"), [], 0
     for number in range(400):
@@ -150,7 +150,7 @@ def test_batches_that_live_keep_their_bytes_while_readers_use_memory_again(
             assert set(np.frombuffer(view, "u8")) == {of}
         if number == 300:
             reader.close()
-            reader = opens(ring) if policy == "drop" else opens(ring, "latest")
+            reader = perfring.Consumer(ring) if is_drop else perfring.Observer(ring, "latest")
     print(f"{len(held)} of 400 batches live, {dead} are dead")
 
 

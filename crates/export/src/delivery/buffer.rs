@@ -1,4 +1,9 @@
 //! A buffer on disk before an output: what the output has no room for waits in recordings.
+//!
+//! An event is taken; is written to a file, after which its ring may go on; is passed on to the output; is settled by it;
+//! then the place moves past it, is saved from time to time, and the file goes once all of it is settled (`spool`, `progress`).
+//! The next process passes on what is after the saved place, and takes nothing again that is in a file or before the place
+//! (`place`, [`Buffered`]).
 
 mod numbers;
 mod place;

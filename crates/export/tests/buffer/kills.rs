@@ -11,10 +11,10 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// Two rings, whose records alternate.
-struct Rings([Origin; 2]);
+pub(super) struct Rings([Origin; 2]);
 
 impl Rings {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let two = Origin { id: 4, name: "two".into(), uuid: [8; 16], ..origin() };
         Rings([origin(), two])
     }
@@ -27,7 +27,7 @@ impl Rings {
     }
 
     /// Offers some of all records of both rings.
-    fn offer(&self, buffered: &mut Buffered, records: Range<usize>) {
+    pub(super) fn offer(&self, buffered: &mut Buffered, records: Range<usize>) {
         for n in records {
             let (seq, n) = (3 + n as u64, n as u64 / 2);
             let origin = &self.0[seq as usize % 2];
@@ -36,20 +36,20 @@ impl Rings {
     }
 
     /// Returns how a record is shown.
-    fn text(&self, n: usize) -> String {
+    pub(super) fn text(&self, n: usize) -> String {
         format!("{} {}", self.0[(3 + n) % 2].name, n / 2)
     }
 }
 
 /// A process with the buffer: dropped without being closed, it leaves the files as SIGKILL does.
-struct Life<'a> {
+pub(super) struct Life<'a> {
     rings: &'a Rings,
-    narrow: Narrow,
-    buffered: Buffered,
+    pub(super) narrow: Narrow,
+    pub(super) buffered: Buffered,
 }
 
 impl<'a> Life<'a> {
-    fn begin(rings: &'a Rings, dir: &Path) -> Self {
+    pub(super) fn begin(rings: &'a Rings, dir: &Path) -> Self {
         let narrow = Narrow::default();
         let options = BufferOptions { path: dir.to_owned(), max_bytes: 4 << 20 };
         let mut buffered = Buffered::open("out", &options, Box::new(narrow.clone())).unwrap();
@@ -59,14 +59,14 @@ impl<'a> Life<'a> {
 
     /// Gives the output room for so many events, and passes them on. The first place that a process has is saved
     /// at once, later ones with pauses.
-    fn pass(&mut self, room: usize) {
+    pub(super) fn pass(&mut self, room: usize) {
         self.narrow.set(room);
         self.buffered.flush().unwrap();
         self.narrow.set(0);
     }
 
     /// Returns which of all records came, one after the other; `None` if none did.
-    fn came(&self) -> Option<Range<usize>> {
+    pub(super) fn came(&self) -> Option<Range<usize>> {
         let came = self.narrow.came();
         let mut records = came.iter().filter(|text| !text.ends_with("Began"));
         let first = records.next()?;
@@ -336,7 +336,7 @@ fn with_a_place_that_cannot_be_used_all_comes_again_and_that_is_said() {
 }
 
 /// Returns the names of the buffer's files with events, in order.
-fn files(dir: &TempDir) -> Vec<String> {
+pub(super) fn files(dir: &TempDir) -> Vec<String> {
     let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let names = names.map(|name| name.into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name.ends_with("perfrec")).collect();

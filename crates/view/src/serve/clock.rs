@@ -30,6 +30,12 @@ impl Clock {
         now.saturating_sub_unsigned(nanos(Instant::now().saturating_duration_since(at)))
     }
 
+    /// Converts a moment, to 10 ms: it is the same number whenever that is asked, but for few moments.
+    pub(super) fn near(&self, at: Instant) -> i64 {
+        const STEP: i64 = 10_000_000;
+        self.at(at).saturating_add(STEP / 2).div_euclid(STEP) * STEP
+    }
+
     /// Converts a time that is in ns since 1970.
     pub(super) fn of_wall(&self, wall: u64) -> i64 {
         wall.wrapping_sub(self.wall) as i64

@@ -24,7 +24,7 @@ pub(super) fn freeze(shared: &Shared, rings: &[u32]) -> Result<Arc<Recording>, S
             continue;
         };
         let Some(observer) = shared.watch().observer(*id, Start::Latest) else { continue };
-        bytes += observer.layout().data_size;
+        bytes += observer.layout().data_size + observer.layout().aux_size;
         if bytes > MOST {
             return Err(format!(
                 "these rings have more than {} MiB: choose some of them",

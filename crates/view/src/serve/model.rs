@@ -163,7 +163,7 @@ impl<'a> RowJson<'a> {
             producers_kind: layout.map_or("", |layout| layout.producers.name()),
             timed: layout.is_some_and(|layout| layout.time),
             state: row.state.word(),
-            since: row.state.lasts().and_then(|time| Some(clock.at(now.checked_sub(time)?))),
+            since: row.state.lasts().and_then(|time| Some(clock.near(now.checked_sub(time)?))),
             trouble: row.trouble.as_deref(),
             r#in: pair(row.rate),
             out: pair(row.read_rate),

@@ -181,8 +181,9 @@ fn a_screen_reader_gets_a_name_for_each_control_and_the_table_in_its_order() {
     assert_eq!(browser.js(sorted), "Ring ascending");
     let seen = rows(&browser);
     assert_eq!(seen[..2], ["flight", "full"], "{seen:?}");
-    browser.js("[...document.querySelectorAll('#head button')].find((of) => of.textContent === 'Lost').click()");
+    browser.js("(() => { const lost = [...document.querySelectorAll('#head button')].find((of) => of.textContent === 'Lost'); lost.focus(); lost.click(); })()");
     browser.until(&format!("{sorted} === 'Lost descending'"));
+    assert_eq!(browser.js("document.activeElement.textContent"), "Lost", "the focus stays");
     assert_eq!(rows(&browser)[..2], ["full", "flight"]);
     browser.js("[...document.querySelectorAll('#head button')].find((of) => of.textContent === 'Ring').click()");
     browser.js("[...document.querySelectorAll('#head button')].find((of) => of.textContent === 'Ring').click()");

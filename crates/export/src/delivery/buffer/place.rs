@@ -1,6 +1,7 @@
 //! How far a buffer is delivered, in a file beside those with its events.
 
 use crate::delivery::replace::replace;
+use crate::files::recording::boot;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
@@ -36,16 +37,21 @@ pub(super) struct Place {
     /// How many of its events are delivered.
     pub(super) events: u64,
     /// The first file that has all records of its rings, up to the last one that it has of each;
-    /// `u64::MAX` while rules leave some out.
+    /// `u64::MAX` while rules leave some out. What is in files before it may be read in the rings
+    /// again, so nothing follows from where they end.
     pub(super) exact: u64,
     /// What is delivered of rings, of such files.
     pub(super) rings: Ends,
+    /// The boot of the machine in which that was so: a crash of the machine can take a ring's file
+    /// back to an older state, and other records then have those positions.
+    boot: Uuid,
 }
 
 impl Place {
     /// Creates the place before everything.
     pub(super) fn new(output: &str) -> Self {
-        Place { version: VERSION, output: output.to_owned(), ..Place::default() }
+        let boot = Uuid::from_bytes(boot());
+        Place { version: VERSION, output: output.to_owned(), boot, ..Place::default() }
     }
 
     /// Reads the place of this output from a buffer's directory, if there is one.
@@ -69,8 +75,15 @@ impl Place {
             Place { output: other, .. } if other != output => {
                 Err(format!("it is that of the output {other}"))
             }
-            place => Ok(Some(place)),
+            place => Ok(Some(place.of_now())),
         }
+    }
+
+    /// Forgets what another boot of the machine knew of rings.
+    fn of_now(self) -> Self {
+        let Place { output, boot, .. } = Place::new(&self.output);
+        let rings = if boot == self.boot { self.rings } else { Ends::new() };
+        Place { output, boot, rings, ..self }
     }
 
     /// Returns the content of its file.
@@ -83,7 +96,8 @@ impl Place {
     }
 
     /// Writes it without waiting for the disk: what is delivered stays so, whichever place a crash
-    /// of the machine leaves.
+    /// of the machine leaves. (Events that were written to a file since that was last synced are
+    /// lost in such a crash.)
     pub(super) fn write(&mut self, dir: &Path) -> io::Result<()> {
         let draft = dir.join("place.new");
         fs::write(&draft, self.text()?)?;

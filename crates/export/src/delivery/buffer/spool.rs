@@ -4,7 +4,7 @@ use super::numbers::Numbers;
 use super::place::{Ends, Place, extend};
 use super::progress::{At, Progress, RingEnd};
 use crate::delivery::output::{Output, OutputError, Took};
-use crate::files::recording::{Existing, Options, ReadError, Reader, Recording};
+use crate::files::recording::{Existing, Options, ReadError, Reader, Recording, boot};
 use crate::model::event::{Event, What};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,6 +19,8 @@ use uuid::Uuid;
 const PART: u64 = 16;
 const FILE_BYTES: (u64, u64) = (64 << 10, 16 << 20);
 const ENDING: &str = "perfrec";
+/// The ending of a file that cannot be read on: it is kept.
+const DAMAGED: &str = "damaged";
 /// How much of the files is read at the start, to know what they have of rings: the newest.
 const KNOWN_BYTES: u64 = 1 << 30;
 /// How long a problem of the start is shown.
@@ -41,6 +43,8 @@ pub(super) struct Spool {
     /// Those that are not read yet, oldest first.
     waiting: VecDeque<Segment>,
     writer: Option<(Recording, u64)>,
+    /// Bytes of all other files.
+    finished: u64,
     reader: Option<(Reader, Segment)>,
     /// Events of the file that is read that were passed on.
     count: u64,
@@ -53,6 +57,8 @@ pub(super) struct Spool {
     trouble: Option<String>,
     /// A problem of the start, and when that was.
     at_start: Option<(Instant, String)>,
+    /// The last file that could not be read on.
+    damaged: Option<String>,
 }
 
 impl Spool {
@@ -72,17 +78,24 @@ impl Spool {
             TryLockError::WouldBlock => fails("another process uses it".to_owned()),
             TryLockError::Error(error) => io(error),
         })?;
-        let mut waiting = Vec::new();
+        let (mut waiting, mut finished, mut newest) = (Vec::new(), 0, 0);
         for entry in dir.read_dir().map_err(io)? {
             let entry = entry.map_err(io)?;
             let path = entry.path();
             let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-            if let (Some(number), true) = (number, path.extension().is_some_and(|e| e == ENDING)) {
-                waiting.push(Segment { number, bytes: entry.metadata().map_err(io)?.len() });
+            let (Some(number), Some(ending)) = (number, path.extension()) else { continue };
+            let bytes = entry.metadata().map_err(io)?.len();
+            match ending.to_str() {
+                // It was created, and nothing was written to it.
+                Some(ENDING) if bytes == 0 => fs::remove_file(&path).map_err(io)?,
+                Some(ENDING) => waiting.push(Segment { number, bytes }),
+                Some(DAMAGED) => {}
+                _ => continue,
             }
+            finished += bytes;
+            newest = newest.max(number);
         }
         waiting.sort_by_key(|segment: &Segment| segment.number);
-        let newest = waiting.last().map_or(0, |last| last.number);
         let mut spool = Spool {
             name: name.to_owned(),
             dir: dir.to_owned(),
@@ -91,6 +104,7 @@ impl Spool {
             numbers,
             waiting: waiting.into(),
             writer: None,
+            finished,
             reader: None,
             count: 0,
             read: VecDeque::new(),
@@ -99,6 +113,7 @@ impl Spool {
             newest,
             trouble: None,
             at_start: None,
+            damaged: None,
         };
         spool.resume();
         Ok(spool)
@@ -185,11 +200,7 @@ impl Spool {
 
     /// Returns how many bytes it takes.
     fn bytes(&self) -> u64 {
-        let read = self.read.iter().map(|(segment, _)| segment.bytes);
-        let reader = self.reader.iter().map(|(_, segment)| segment.bytes);
-        let waiting = self.waiting.iter().map(|segment| segment.bytes);
-        let written = self.writer.iter().map(|(writer, _)| writer.bytes());
-        read.chain(reader).chain(waiting).chain(written).sum()
+        self.finished + self.writer.as_ref().map_or(0, |(writer, _)| writer.bytes())
     }
 
     pub(super) fn trouble(&self) -> Option<String> {
@@ -197,7 +208,8 @@ impl Spool {
         let of_writer = of_writer.map(|trouble| format!("its buffer: {trouble}"));
         let at_start = self.at_start.as_ref().filter(|(since, _)| since.elapsed() < SHOWN);
         let at_start = at_start.map(|(_, sentence)| sentence.clone());
-        of_writer.or_else(|| self.trouble.clone()).or(at_start)
+        let trouble = of_writer.or_else(|| self.trouble.clone());
+        trouble.or_else(|| self.damaged.clone()).or(at_start)
     }
 
     pub(super) fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
@@ -237,6 +249,7 @@ impl Spool {
             return;
         }
         let segment = Segment { number: *number, bytes: writer.bytes() };
+        self.finished += segment.bytes;
         match self.reader.as_mut().filter(|(_, read)| read.number == segment.number) {
             Some((_, read)) => *read = segment,
             None => self.waiting.push_back(segment),
@@ -258,11 +271,15 @@ impl Spool {
         while let Some(segment) = self.waiting.pop_front() {
             match self.open_reader(segment) {
                 Ok(()) => return true,
-                // It was created, and nothing was written to it.
+                // It was created, and hardly anything was written to it.
                 Err(ReadError::Truncated { .. }) => self.remove(segment),
-                Err(error) => {
-                    self.trouble = Some(format!("its buffer: {}: {error}", segment.number));
+                Err(ReadError::Io(error)) if error.kind() != io::ErrorKind::NotFound => {
+                    let path = self.path(segment.number);
+                    self.trouble = Some(format!("its buffer: {}: {error}", path.display()));
+                    self.waiting.push_front(segment); // it may be readable later
+                    return false;
                 }
+                Err(error) => self.set_aside(segment, &error),
             }
         }
         // Its bytes are counted as those of the writer.
@@ -297,7 +314,15 @@ impl Spool {
                     Err(ReadError::Truncated { missing, .. }) => {
                         self.trouble = Some(format!("its buffer: a file was cut short: {missing}"));
                     }
-                    Err(error) => self.trouble = Some(format!("its buffer: {error}")),
+                    Err(error) => {
+                        let segment = *segment;
+                        if limit.is_some() {
+                            self.finish(Instant::now());
+                        }
+                        self.set_aside(segment, &error);
+                        self.reader = None;
+                        continue;
+                    }
                 }
                 let segment = *segment;
                 self.read.push_back((segment, self.progress.last()));
@@ -360,8 +385,20 @@ impl Spool {
         self.progress.save(&self.dir);
     }
 
-    fn remove(&self, segment: Segment) {
+    fn remove(&mut self, segment: Segment) {
+        self.finished = self.finished.saturating_sub(segment.bytes);
         let _ = fs::remove_file(self.path(segment.number)); // otherwise it comes twice
+    }
+
+    /// Keeps a file that cannot be read, or read on, under another name.
+    fn set_aside(&mut self, segment: Segment, error: &ReadError) {
+        let path = self.path(segment.number);
+        let kept = path.with_extension(DAMAGED);
+        let kept = fs::rename(&path, &kept).map_or(path, |()| kept);
+        self.damaged = Some(format!(
+            "its buffer: {error}; the file is kept as {}, and what could not be read of it is not delivered",
+            kept.display()
+        ));
     }
 
     /// Finishes the file that is written, for the next process.
@@ -374,6 +411,10 @@ impl Spool {
 /// Finds up to where a file has rings.
 fn find_ends(path: &Path, ends: &mut Ends) -> Result<(), ReadError> {
     let mut reader = Reader::open(path)?;
+    // In another boot a ring's file may have gone back to an older state.
+    if reader.machine().boot != boot() {
+        return Ok(());
+    }
     while let Some(event) = reader.next()? {
         if let What::Record(record) = &event.what {
             extend(ends, Uuid::from_bytes(event.origin.uuid), record.pos + 1);

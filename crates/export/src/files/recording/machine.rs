@@ -23,14 +23,22 @@ pub struct Machine {
 impl Machine {
     /// Describes this machine at this moment.
     pub(super) fn here() -> Self {
-        let kernel = |file: &str| fs::read_to_string(format!("/proc/sys/kernel/{file}"));
-        let boot = kernel("random/boot_id").unwrap_or_default();
         Machine {
-            boot: uuid::Uuid::try_parse(boot.trim()).unwrap_or_default().into_bytes(),
+            boot: boot(),
             clock_ns: MachineClock::find().map_or(0, |clock| clock.now_ns()),
             wall_ns: wall_now(),
-            host: kernel("hostname").unwrap_or_default().trim().to_owned(),
+            host: kernel("hostname"),
             writer: concat!("perfring ", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }
+}
+
+/// Returns the id of this boot of the machine; zeros if it is unknown.
+pub(crate) fn boot() -> [u8; 16] {
+    uuid::Uuid::try_parse(&kernel("random/boot_id")).unwrap_or_default().into_bytes()
+}
+
+fn kernel(file: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/sys/kernel/{file}"));
+    text.unwrap_or_default().trim().to_owned()
 }

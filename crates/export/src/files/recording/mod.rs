@@ -56,6 +56,7 @@ mod write;
 pub use error::{Missing, ReadError};
 pub use head::is_recording;
 pub use machine::Machine;
+pub(crate) use machine::boot;
 pub use open::{Existing, Options};
 pub use read::Reader;
 pub use snapshots::write_snapshots;
