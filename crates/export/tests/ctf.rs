@@ -396,6 +396,35 @@ proptest! {
 }
 
 #[test]
+fn a_text_after_a_list_of_the_same_name_is_a_text_and_the_list_is_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, ring) = (dir.path().join("trace"), dir.path().join("ring"));
+    let schema = Schema::new("mixed", Encoding::Tagged);
+    let schema = Schema { id: RecordType::new(5000).unwrap(), ..schema };
+    let options = Options { time: true, ..Options::default() };
+    let mut producer = Producer::create(&ring, &options).unwrap();
+    producer.register(&schema).unwrap();
+    let mut publish = |fill: &dyn Fn(&mut TaggedWriter<'_>)| {
+        let mut bytes = Vec::new();
+        fill(&mut TaggedWriter::new(&mut bytes));
+        producer.publish_as(schema.id, &bytes).unwrap();
+    };
+    publish(&|writer| {
+        writer.i64("a", -1);
+        writer.bool("a", true);
+    });
+    publish(&|writer| writer.text("a", "plain"));
+    let mut followed = Followed::open(&ring, 1);
+    followed.read();
+    let mut out = Ctf::open("ctf", &options_of(&path)).unwrap();
+    followed.export(&mut out);
+    close(out);
+    let Some((shown, _)) = read(&path) else { return };
+    let shown: Vec<_> = shown.iter().map(|shown| shown.fields.json()).collect();
+    assert_eq!(shown, [json!({ "a": "[-1,true]" }), json!({ "a": "plain" })]);
+}
+
+#[test]
 fn a_timestamp_in_the_future_shifts_no_other_events() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");

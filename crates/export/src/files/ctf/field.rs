@@ -30,6 +30,8 @@ pub(super) enum Field {
     Nothing,
     /// Any other value, as JSON.
     Json,
+    /// All of a record's value, as JSON: the only field.
+    Whole,
 }
 
 /// A named field.
@@ -141,7 +143,7 @@ pub(super) fn of_values(kind: &Type, value: &Value) -> Vec<Member> {
         }
         Value::Str(_) => members.add("text", "", Field::Text),
         Value::Bytes(_) => members.add("payload", "", Field::Bytes),
-        _ => members.add("json", "", Field::Json),
+        _ => members.add("json", "", Field::Whole),
     }
     members.done()
 }
@@ -203,7 +205,7 @@ fn base(what: &Field, out: &mut String) {
         Field::Signed(bits) => write!(out, "i{bits}"),
         Field::Float => write!(out, "f32"),
         Field::Double => write!(out, "f64"),
-        Field::Text | Field::Json => write!(out, "string"),
+        Field::Text | Field::Json | Field::Whole => write!(out, "string"),
         Field::Labelled(bits, is_signed, labels) => {
             let _ = write!(out, "enum : {}{bits} {{ ", if *is_signed { "i" } else { "u" });
             for (at, (value, label)) in labels.iter().enumerate() {
@@ -244,7 +246,7 @@ pub(super) fn quoted(text: &str) -> String {
 pub(super) fn write_all(members: &[Member], value: &Value, out: &mut Vec<u8>) {
     match (members, value) {
         ([one], value) if !matches!(value, Value::Struct(_)) => write(&one.field, value, out),
-        ([one], value) if one.field == Field::Json => write(&one.field, value, out),
+        ([one], value) if one.field == Field::Whole => write(&one.field, value, out),
         (members, value) => write_members(members, value, out),
     }
 }
@@ -279,7 +281,7 @@ pub(super) fn write(what: &Field, value: &Value, out: &mut Vec<u8>) {
             Value::Char(value) => text(value.encode_utf8(&mut [0; 4]), out),
             other => text(&other.to_string(), out),
         },
-        Field::Json => text(&serde_json::to_string(value).unwrap_or_default(), out),
+        Field::Json | Field::Whole => text(&serde_json::to_string(value).unwrap_or_default(), out),
         Field::Bytes => match value {
             Value::Bytes(value) => bytes(value, out),
             _ => bytes(&[], out),

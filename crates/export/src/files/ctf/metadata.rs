@@ -144,9 +144,8 @@ impl Metadata {
     }
 
     fn add(&mut self, name: &str, members: Vec<Member>) -> u32 {
-        let mut text = String::new();
-        field::declare(&members, &mut text);
-        let key = (name.to_owned(), text);
+        // Not as they are declared: texts and JSON are both strings there, and are written in two ways.
+        let key = (name.to_owned(), format!("{members:?}"));
         if let Some(id) = self.by_text.get(&key) {
             return *id;
         }
