@@ -28,7 +28,7 @@ pub(super) struct Metadata {
     classes: Vec<Class>,
     /// By ring, type and, if records may differ, the fields' names and kinds.
     known: HashMap<(u32, u32, Vec<u8>), u32>,
-    /// By name and declaration: the same type in many rings is one.
+    /// By name and fields: the same type in many rings is one.
     by_text: HashMap<(String, String), u32>,
     /// Whether the file lacks something.
     pub(super) is_news: bool,
