@@ -5,6 +5,7 @@ use perfring::{
     AttachError, BadRing, ClockError, CreateError, Location, NoRseq, OpenError, OwnerInfo,
     Producers, ReadError, ReserveError, Role, SetError, TypeError, TypeMismatch,
 };
+use perfring_testkit::headings::begins;
 
 const PAGE: &str = include_str!("../src/guide/errors.md");
 /// Headings that are the compiler's, the shell's or the command's, which `tools/newcomer` runs.
@@ -40,18 +41,6 @@ const OTHERS: [&str; 27] = [
     "the sidecar at … gave no answer: …",
     "this build has no health: …",
 ];
-
-/// Whether the text begins as the heading says, with anything for each `…`.
-fn begins(text: &str, heading: &str) -> bool {
-    let mut rest = text;
-    heading.split('…').enumerate().all(|(n, piece)| {
-        let at = if n == 0 { rest.starts_with(piece).then_some(0) } else { rest.find(piece) };
-        at.is_some_and(|at| {
-            rest = &rest[at + piece.len()..];
-            true
-        })
-    })
-}
 
 fn of_rings() -> Vec<AttachError> {
     let location = || Location::from("/dev/shm/ticks");

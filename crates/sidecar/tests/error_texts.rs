@@ -2,21 +2,10 @@
 
 use perfring_sidecar::control::ControlError;
 use perfring_sidecar::{Config, StartError};
+use perfring_testkit::headings::begins;
 use std::io;
 
 const PAGE: &str = include_str!("../../perfring/src/guide/errors.md");
-
-/// Whether the text begins as the heading says, with anything for each `…`.
-fn begins(text: &str, heading: &str) -> bool {
-    let mut rest = text;
-    heading.split('…').enumerate().all(|(n, piece)| {
-        let at = if n == 0 { rest.starts_with(piece).then_some(0) } else { rest.find(piece) };
-        at.is_some_and(|at| {
-            rest = &rest[at + piece.len()..];
-            true
-        })
-    })
-}
 
 #[test]
 fn every_heading_of_the_sidecars_is_a_text_that_users_see_and_every_such_text_is_on_the_page() {

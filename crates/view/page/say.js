@@ -1,4 +1,4 @@
-// What a screen reader is told: deaths, stops and losses, in one sentence at a time, and not too often.
+// What a screen reader says by itself: deaths, stops and losses, in one sentence at a time, and not too often.
 
 import { ILL, set } from "./format.js";
 import { label, rings } from "./store.js";

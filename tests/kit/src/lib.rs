@@ -5,12 +5,14 @@
 //! * [`nasty`]: the values that are most likely to break a ring's numbers;
 //! * [`words`]: the words of a ring in memory that any process with the file can change;
 //! * [`image`] and [`invalid`]: ring files in memory, valid and invalid;
+//! * [`headings`]: what error messages are compared with;
 //! * [`spoiler`]: a process that rewrites a ring file while others use it.
 //!
 //! A test suite is then a list of readers and writers that are run against these.
 #![allow(clippy::panic, reason = "a test that cannot go on has failed")]
 
 pub mod choices;
+pub mod headings;
 pub mod image;
 pub mod invalid;
 pub mod nasty;

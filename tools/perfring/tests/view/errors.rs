@@ -3,6 +3,7 @@
 use super::Page;
 use crate::command::{Done, Live, Place, run};
 use nix::sys::signal::Signal;
+use perfring_testkit::headings::begins;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,18 +12,6 @@ use std::path::Path;
 use std::process::Command;
 
 const PAGE: &str = include_str!("../../../../crates/perfring/src/guide/errors.md");
-
-/// Whether the text begins as the heading says, with anything for each `…`.
-fn begins(text: &str, heading: &str) -> bool {
-    let mut rest = text;
-    heading.split('…').enumerate().all(|(n, piece)| {
-        let at = if n == 0 { rest.starts_with(piece).then_some(0) } else { rest.find(piece) };
-        at.is_some_and(|at| {
-            rest = &rest[at + piece.len()..];
-            true
-        })
-    })
-}
 
 fn arg(path: &Path) -> &str {
     path.to_str().unwrap()
