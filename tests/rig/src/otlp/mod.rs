@@ -60,7 +60,8 @@ pub struct Server {
     pub address: SocketAddr,
     pub got: Arc<Mutex<Got>>,
     listener: TcpListener,
-    stop: Arc<Mutex<Vec<TcpStream>>>,
+    /// Its connections; `None` once it ends, after which it takes no other.
+    connections: Arc<Mutex<Option<Vec<TcpStream>>>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -73,29 +74,29 @@ impl Server {
     pub fn at(address: SocketAddr, got: Arc<Mutex<Got>>) -> Self {
         let listener = bind(address);
         let address = listener.local_addr().unwrap();
-        let stop: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
-        let (its, its_got, its_stop) =
-            (listener.try_clone().unwrap(), Arc::clone(&got), Arc::clone(&stop));
+        let connections = Arc::new(Mutex::new(Some(Vec::new())));
+        let (its, its_got, its_connections) =
+            (listener.try_clone().unwrap(), Arc::clone(&got), Arc::clone(&connections));
         let thread = std::thread::spawn(move || {
             while let Ok((stream, _)) = its.accept() {
-                if Arc::strong_count(&its_stop) == 1 {
-                    return;
+                match &mut *its_connections.lock().unwrap() {
+                    Some(connections) => connections.push(stream.try_clone().unwrap()),
+                    None => return,
                 }
-                its_stop.lock().unwrap().push(stream.try_clone().unwrap());
                 let got = Arc::clone(&its_got);
                 std::thread::spawn(move || while serve(&stream, &got).is_some() {});
             }
         });
-        Server { address, got, listener, stop, thread: Some(thread) }
+        Server { address, got, listener, connections, thread: Some(thread) }
     }
 
     /// Ends: all connections break, and the port is closed.
     pub fn kill(mut self) -> (SocketAddr, Arc<Mutex<Got>>) {
         let (address, got) = (self.address, Arc::clone(&self.got));
-        for stream in self.stop.lock().unwrap().drain(..) {
+        // A client that connects again at once is not served any more.
+        for stream in self.connections.lock().unwrap().take().into_iter().flatten() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
-        self.stop = Arc::default();
         let _ = TcpStream::connect(self.address); // wakes the thread
         self.thread.take().unwrap().join().unwrap();
         drop(self.listener);
