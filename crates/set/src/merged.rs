@@ -13,6 +13,14 @@ pub struct SourceId {
     pub(crate) turn: u32,
 }
 
+impl SourceId {
+    /// Returns its slot: a number below the greatest number of sources that there were at once. Slots are reused.
+    #[must_use]
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
 impl fmt::Display for SourceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.slot, self.turn)

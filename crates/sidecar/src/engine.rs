@@ -17,6 +17,7 @@ mod randomness;
 mod record_rules;
 mod reporting;
 mod ring;
+mod rings;
 pub(crate) mod turn;
 
 pub use merges::RingId;
@@ -39,7 +40,8 @@ use perfring_consumer::{ClockError, Location, MachineClock, Saved};
 use perfring_export::{Origin, Output, OutputError, Shapes};
 use perfring_kernel::KernelRing;
 use perfring_set::{MergeFigures, Source};
-use ring::{Ring, Rings, Stage};
+use ring::{Ring, Stage};
+use rings::Rings;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -150,7 +152,7 @@ impl Engine {
         output: Box<dyn Output>,
     ) -> Result<(), OutputError> {
         let bit = self.outlets.add(name, delivery, filter, output)?;
-        self.rings.values_mut().for_each(|ring| ring.began &= !bit);
+        self.rings.iter_mut().for_each(|(_, ring)| ring.began &= !bit);
         self.apply_record_rules();
         Ok(())
     }
@@ -222,7 +224,7 @@ impl Engine {
     /// set.
     fn anchor(&mut self) {
         for id in &self.kernel {
-            if let (Some(ring), Some(source)) = (self.rings.get_mut(id), self.merges.source(*id)) {
+            if let (Some(ring), Some(source)) = (self.rings.get_mut(*id), self.merges.source(*id)) {
                 ring.shapes.origin_mut().anchors = source.anchors();
             }
         }
@@ -232,9 +234,9 @@ impl Engine {
         ring.first = source.resume_point();
         ring.read = ring.first;
         self.id = self.id.wrapping_add(1);
-        let id = self.merges.add(ring.class(), source);
+        let id = self.merges.add(ring.class(), source, self.rings.vacant());
         self.by_uuid.insert(ring.uuid(), id);
-        let ring = self.rings.entry(id).or_insert(ring);
+        let ring = self.rings.add(id, ring);
         // At once, also for a ring that stays empty; a busy output is notified later.
         self.outlets.begin(&mut ring.began, ring.shapes.origin());
         id
@@ -243,7 +245,7 @@ impl Engine {
     /// Notes that the ring's file was removed: it ends once it is read and has no producer.
     pub fn file_removed(&mut self, uuid: &[u8; 16]) {
         let Some(id) = self.by_uuid.get(uuid) else { return };
-        if let Some(ring) = self.rings.get_mut(id) {
+        if let Some(ring) = self.rings.get_mut(*id) {
             ring.removed = true;
             self.leave(*id);
         }
@@ -259,7 +261,7 @@ impl Engine {
     /// the same id is a copy. Returns whether the ring is read.
     pub fn file_restored(&mut self, uuid: &[u8; 16], location: &Location) -> bool {
         let Some(id) = self.by_uuid.get(uuid) else { return false };
-        let Some(ring) = self.rings.get_mut(id) else { return false };
+        let Some(ring) = self.rings.get_mut(*id) else { return false };
         if ring.stage == Stage::Reading {
             if std::mem::take(&mut ring.removed) {
                 ring.location = Some(location.clone());
@@ -271,10 +273,10 @@ impl Engine {
 
     /// Stops reading the rings of an input: what was read is delivered, the rest stays.
     pub fn drop_input(&mut self, input: &Input) {
-        for (id, ring) in &mut self.rings {
+        for (id, ring) in self.rings.iter_mut() {
             if ring.input == *input && ring.stage == Stage::Reading {
                 ring.stage = Stage::Ending;
-                self.leaving.push(*id);
+                self.leaving.push(id);
             }
         }
     }
@@ -307,7 +309,7 @@ impl Engine {
 
     /// Stops reading this ring, which stays as it is: what was read is delivered.
     pub(crate) fn detach(&mut self, id: RingId) {
-        if let Some(ring) = self.rings.get_mut(&id)
+        if let Some(ring) = self.rings.get_mut(id)
             && ring.stage == Stage::Reading
         {
             ring.stage = Stage::Ending;
@@ -323,17 +325,20 @@ impl Engine {
 
     /// Returns the status of all rings.
     pub fn rings(&self) -> impl Iterator<Item = RingStatus<'_>> {
-        self.rings.values().filter(|ring| ring.stage != Stage::Gone).map(Ring::status)
+        self.rings
+            .iter()
+            .filter(|(_, ring)| ring.stage != Stage::Gone)
+            .map(|(_, ring)| ring.status())
     }
 
     /// Returns the shapes of all rings.
     pub(crate) fn shapes(&self) -> impl Iterator<Item = &Shapes> {
-        self.rings.values().map(|ring| &ring.shapes)
+        self.rings.iter().map(|(_, ring)| &ring.shapes)
     }
 
     /// Returns the rings that may be removed, as their inputs say.
     pub(crate) fn idle(&mut self, now: Instant) -> Vec<(RingId, Idle)> {
-        let may_go = |(id, ring): (&RingId, &mut Ring)| {
+        let may_go = |(id, ring): (RingId, &mut Ring)| {
             let after = ring.input.prune_after?;
             let idle = now.saturating_duration_since(ring.idle_since(now)?) >= after;
             let of = Idle {
@@ -341,7 +346,7 @@ impl Engine {
                 input: ring.input.clone(),
                 uuid: ring.uuid(),
             };
-            idle.then_some((*id, of))
+            idle.then_some((id, of))
         };
         self.rings.iter_mut().filter_map(may_go).collect()
     }
@@ -349,11 +354,11 @@ impl Engine {
     /// Checks which rings have a producer. Returns the names of those that had one at the last
     /// call.
     pub(crate) fn deaths(&mut self) -> Vec<String> {
-        let died = |ring: &mut Ring| {
+        let died = |(_, ring): (RingId, &mut Ring)| {
             let had = std::mem::replace(&mut ring.produced, ring.shapes.has_producer());
             (had && !ring.produced).then(|| ring.shapes.origin().name.clone())
         };
-        self.rings.values_mut().filter_map(died).collect()
+        self.rings.iter_mut().filter_map(died).collect()
     }
 
     /// Returns the status of all outputs.
@@ -385,7 +390,8 @@ impl Engine {
 
     /// Returns the positions in observed rings up to which all is delivered.
     pub fn saved(&self) -> HashMap<[u8; 16], Saved> {
-        let newest = self.by_uuid.iter().filter_map(|(uuid, id)| Some((uuid, self.rings.get(id)?)));
+        let newest =
+            self.by_uuid.iter().filter_map(|(uuid, id)| Some((uuid, self.rings.get(*id)?)));
         let observed = newest.filter(|(_, ring)| ring.observed);
         observed.map(|(uuid, ring)| (*uuid, ring.delivered().saved())).collect()
     }
@@ -401,6 +407,6 @@ impl Engine {
     /// Returns the present heads of all rings.
     #[must_use]
     pub fn heads(&self) -> HashMap<RingId, u64> {
-        self.rings.iter().map(|(id, ring)| (*id, ring.shapes.head())).collect()
+        self.rings.iter().map(|(id, ring)| (id, ring.shapes.head())).collect()
     }
 }

@@ -107,7 +107,10 @@ impl<'a> Rec<'a> {
             writer: record.writer,
             wall: record.wall(&origin.anchors),
             late,
-            kind_of: RecordType::new(record.kind).and_then(|kind| origin.types.get(kind)),
+            kind_of: match origin.types.is_empty() {
+                true => None,
+                false => RecordType::new(record.kind).and_then(|kind| origin.types.get(kind)),
+            },
             value: OnceCell::new(),
         }
     }

@@ -4,7 +4,8 @@
 use super::merges::{Class, RingId};
 use super::pending::Pending;
 use super::place::Place;
-use super::ring::{Quick, Ring, Rings};
+use super::ring::{Quick, Ring};
+use super::rings::Rings;
 use perfring_consumer::advanced::Front;
 use perfring_consumer::{AttachError, Cause, Item, Observer};
 use std::cmp::Reverse;
@@ -126,7 +127,7 @@ impl Lane {
         self.put_back();
         let mut left = OPENS;
         for (id, reader) in &mut self.rings {
-            let Some(ring) = rings.get(id) else { continue };
+            let Some(ring) = rings.get(*id) else { continue };
             reader.until = ring.read.pos();
             if reader.observer.is_none() && reader.from.saved.pos < reader.until {
                 if left == 0 {
@@ -196,7 +197,7 @@ impl Lane {
     pub(super) fn is_done(&mut self, rings: &Rings) -> bool {
         let mut readers = self.rings.iter_mut();
         self.pending.is_none()
-            && readers.all(|(id, reader)| rings.get(id).is_none_or(|ring| !reader.lacks(ring)))
+            && readers.all(|(id, reader)| rings.get(*id).is_none_or(|ring| !reader.lacks(ring)))
     }
 }
 

@@ -47,7 +47,7 @@ impl Engine {
         let lacked = pending.as_ref().map(|pending| pending.source);
         let mut ends = Vec::new();
         for id in &self.touched {
-            let (Some(ring), Some(end)) = (self.rings.get(id), self.merges.resume_point(*id))
+            let (Some(ring), Some(end)) = (self.rings.get(*id), self.merges.resume_point(*id))
             else {
                 continue;
             };
@@ -112,7 +112,7 @@ impl Engine {
         self.outlets.set_lane(at, None);
         let Some(outlet) = self.outlets.get(at) else { return };
         for (id, place) in lane.places() {
-            let ring = self.rings.get(&id).filter(|ring| place.saved.pos > ring.read.pos());
+            let ring = self.rings.get(id).filter(|ring| place.saved.pos > ring.read.pos());
             if let Some(ring) = ring {
                 let (from, to) = (ring.read.saved().before, place.saved.before);
                 let count = Count {
@@ -133,7 +133,7 @@ impl Engine {
     fn turn_lane(&mut self, at: usize, lane: &mut Lane) -> Turn {
         let mut runs = Vec::new();
         if let Some(pending) = lane.pending.take()
-            && let Some(ring) = self.rings.get_mut(&pending.source)
+            && let Some(ring) = self.rings.get_mut(pending.source)
         {
             let mut event = pending.event(ring.shapes.origin());
             if !self.outlets.hand_to(at, &mut ring.began, &mut event) {
@@ -167,7 +167,7 @@ impl Engine {
                     continue;
                 }
             };
-            let Some(ring) = self.rings.get_mut(&id).filter(|_| !was_given) else { continue };
+            let Some(ring) = self.rings.get_mut(id).filter(|_| !was_given) else { continue };
             if let Item::Record(record) = &item {
                 ring.shapes.prepare(record);
             }

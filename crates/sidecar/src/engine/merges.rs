@@ -12,6 +12,8 @@ use std::time::Duration;
 pub struct RingId {
     pub(super) class: Class,
     source: SourceId,
+    /// Its ring's slot in the engine's table.
+    pub(super) slot: u32,
 }
 
 /// Which of the two a ring is in.
@@ -37,13 +39,19 @@ impl fmt::Display for RingId {
 /// of the others waits.
 pub(super) struct Merges {
     all: [Merge; 2],
+    /// The engine's slots of the rings, by the slots of their sources.
+    slots: [Vec<u32>; 2],
     /// How many rings each has.
     counts: [usize; 2],
 }
 
 impl Merges {
     pub(super) fn new(delay: Duration) -> Result<Self, ClockError> {
-        Ok(Merges { all: [Merge::new(delay)?, Merge::new(delay)?], counts: [0; 2] })
+        Ok(Merges {
+            all: [Merge::new(delay)?, Merge::new(delay)?],
+            slots: Default::default(),
+            counts: [0; 2],
+        })
     }
 
     fn of(&mut self, class: Class) -> &mut Merge {
@@ -62,9 +70,14 @@ impl Merges {
         }
     }
 
-    pub(super) fn add(&mut self, class: Class, source: Box<dyn Source>) -> RingId {
+    /// Adds a ring, which gets this slot of the engine's table.
+    pub(super) fn add(&mut self, class: Class, source: Box<dyn Source>, slot: u32) -> RingId {
         self.counts[class as usize] += 1;
-        RingId { class, source: self.of(class).add(source) }
+        let source = self.of(class).add(source);
+        let slots = &mut self.slots[class as usize];
+        slots.resize(slots.len().max(source.slot() + 1), 0);
+        slots[source.slot()] = slot;
+        RingId { class, source, slot }
     }
 
     pub(super) fn remove(&mut self, id: RingId) -> Option<Box<dyn Source>> {
@@ -83,10 +96,15 @@ impl Merges {
         &mut self,
         class: Class,
     ) -> Result<Option<(RingId, Merged<'_>)>, (RingId, SourceError)> {
-        match self.of(class).next() {
-            Ok(Some(merged)) => Ok(Some((RingId { class, source: merged.source }, merged))),
+        let slots = &self.slots[class as usize];
+        let id = |source: SourceId| {
+            let slot = slots.get(source.slot()).copied().unwrap_or(u32::MAX);
+            RingId { class, source, slot }
+        };
+        match self.all[class as usize].next() {
+            Ok(Some(merged)) => Ok(Some((id(merged.source), merged))),
             Ok(None) => Ok(None),
-            Err((source, error)) => Err((RingId { class, source }, error)),
+            Err((source, error)) => Err((id(source), error)),
         }
     }
 

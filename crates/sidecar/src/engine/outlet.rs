@@ -6,7 +6,7 @@ use super::merges::RingId;
 use super::places::Places;
 use super::record_rules::{RecordRules, RuleStatus, bytes_of};
 use super::reporting::Reporting;
-use super::ring::Rings;
+use super::rings::Rings;
 use crate::config::Delivery;
 use crate::config::filter::Filter;
 use crate::config::record_rule::RecordRule;
@@ -395,7 +395,7 @@ impl Outlet {
     pub(super) fn is_pressing(&self, rings: &Rings) -> bool {
         !self.places.is_settled()
             && self.places.all().any(|(id, done)| {
-                rings.get(&id).is_some_and(|ring| {
+                rings.get(id).is_some_and(|ring| {
                     let held = ring.read.pos().saturating_sub(done.saved.pos);
                     4 * held >= ring.shapes.origin().data_size.max(1)
                 })

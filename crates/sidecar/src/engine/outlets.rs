@@ -4,7 +4,8 @@ use super::checkpoint::Run;
 use super::lane::Lane;
 use super::merges::RingId;
 use super::outlet::{Outlet, next};
-use super::ring::{Ring, Rings};
+use super::ring::Ring;
+use super::rings::Rings;
 use crate::config::Delivery;
 use crate::config::filter::Filter;
 use perfring_consumer::{Cause, Count, Lost, RingTotals, Saved};
@@ -166,7 +167,7 @@ impl Outlets {
     pub(super) fn lacking(&mut self, id: RingId, rings: &Rings) -> u64 {
         let lacks = |(at, outlet): (usize, &mut Option<Outlet>)| {
             let lane = outlet.as_mut()?.lane.as_mut()?;
-            lane.lacks(id, rings.get(&id)?).then_some(1 << at)
+            lane.lacks(id, rings.get(id)?).then_some(1 << at)
         };
         self.slots.iter_mut().enumerate().filter_map(lacks).sum()
     }
@@ -327,7 +328,7 @@ impl Outlets {
 /// Reports the losses of all rings to an output, as far as it has room.
 #[cold]
 fn report(at: usize, outlet: &mut Outlet, seq: &mut u64, rings: &mut Rings) {
-    for ring in rings.values_mut() {
+    for (_, ring) in rings.iter_mut() {
         let origin = ring.shapes.origin();
         if outlet.has_unreported(origin)
             && (!outlet.begin(at, seq, origin, &mut ring.began)

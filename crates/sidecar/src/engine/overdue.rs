@@ -6,7 +6,7 @@ use super::merges::RingId;
 use super::outlet::Outlet;
 use super::pending::Pending;
 use super::place::Place;
-use super::ring::Rings;
+use super::rings::Rings;
 use std::time::{Duration, Instant};
 
 /// A required output that has not delivered something for some time.
@@ -57,7 +57,7 @@ impl Engine {
 
 /// Returns what an output lacks now. `held` is an event that it has no room for.
 fn of(outlet: &Outlet, held: Option<&Pending>, rings: &Rings, now: Instant) -> Mark {
-    let read = |id: RingId| rings.get(&id).map(|ring| ring.read.pos());
+    let read = |id: RingId| rings.get(id).map(|ring| ring.read.pos());
     let behind = |(id, done): (RingId, Place)| {
         read(id).filter(|read| done.saved.pos < *read).map(|read| (id, read))
     };

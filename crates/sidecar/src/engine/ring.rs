@@ -1,6 +1,6 @@
 //! A ring that is read, and its state.
 
-use super::merges::{Class, RingId};
+use super::merges::Class;
 use crate::config::{From, Input, Mode};
 use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{
@@ -9,13 +9,10 @@ use perfring_consumer::{
 };
 use perfring_export::{Origin, Shapes, sum_of};
 use perfring_set::{Source, is_priority};
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
+use std::hash::Hasher;
 use std::time::Instant;
 use thiserror::Error;
-
-/// Rings by their sources. Looked up for every record.
-pub(crate) type Rings = HashMap<RingId, Ring, BuildHasherDefault<Quick>>;
 
 /// A hash of two small numbers that no attacker chooses.
 #[derive(Clone, Copy, Default)]

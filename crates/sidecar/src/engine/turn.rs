@@ -105,7 +105,7 @@ impl Engine {
                 return Turn::More;
             }
         };
-        let Some(ring) = self.rings.get_mut(&source) else { return Turn::More };
+        let Some(ring) = self.rings.get_mut(source) else { return Turn::More };
         if ring.turn != self.turn {
             ring.turn = self.turn;
             self.touched.push(source);
@@ -125,8 +125,9 @@ impl Engine {
             }
             Item::Lost(lost) => ring.figures.lost(lost),
         }
-        let what = what_of(merged.item, merged.time, merged.late, ring.shapes.origin());
-        let mut event = Event { seq: 0, origin: ring.shapes.origin(), what };
+        let origin = ring.shapes.origin();
+        let what = what_of(merged.item, merged.time, merged.late, origin);
+        let mut event = Event { seq: 0, origin, what };
         if let What::Record(rec) = &event.what {
             for (at, rule) in self.snapshots.iter().enumerate() {
                 self.met |= u64::from(rule.is_met_by(rec)) << at.min(63);
@@ -152,7 +153,7 @@ impl Engine {
     /// Offers the held event, if any, again. Returns whether none is held now.
     fn try_pending(&mut self) -> bool {
         let Some((at, pending)) = self.pending.take() else { return true };
-        let Some(ring) = self.rings.get_mut(&pending.source) else { return true };
+        let Some(ring) = self.rings.get_mut(pending.source) else { return true };
         let mut event = pending.event(ring.shapes.origin());
         if self.outlets.hand_to(at, &mut ring.began, &mut event) {
             note(&mut self.runs, pending.source, event.seq);
@@ -175,7 +176,7 @@ impl Engine {
         }
         let mut ends = Vec::with_capacity(self.touched.len());
         for id in self.touched.drain(..) {
-            let (Some(ring), Some(end)) = (self.rings.get_mut(&id), self.merges.resume_point(id))
+            let (Some(ring), Some(end)) = (self.rings.get_mut(id), self.merges.resume_point(id))
             else {
                 continue;
             };
@@ -201,7 +202,7 @@ impl Engine {
         let (coming, mut moved) = (self.outlets.coming(), std::mem::take(&mut self.moved));
         self.outlets.holding().for_each(|outlet| outlet.settle(coming, &mut moved));
         for id in moved.drain(..) {
-            let Some(ring) = self.rings.get_mut(&id) else { continue };
+            let Some(ring) = self.rings.get_mut(id) else { continue };
             let slowest = self
                 .outlets
                 .holding()
@@ -227,7 +228,7 @@ impl Engine {
     /// Sets a ring aside that cannot be read any further.
     #[cold]
     fn set_aside(&mut self, id: RingId, why: &str) {
-        let Some(ring) = self.rings.get_mut(&id) else { return };
+        let Some(ring) = self.rings.get_mut(id) else { return };
         self.notes.push(Note::SetAside {
             ring: ring.shapes.origin().name.clone(),
             location: ring.location.clone(),
@@ -251,7 +252,7 @@ impl Engine {
         for id in std::mem::take(&mut self.leaving) {
             // Those that lack something of it must get that first.
             let lacking = self.outlets.lacking(id, &self.rings);
-            let Some(ring) = self.rings.get_mut(&id) else { continue };
+            let Some(ring) = self.rings.get_mut(id) else { continue };
             if self.touched.contains(&id) {
                 self.leaving.push(id);
                 continue;
@@ -287,9 +288,9 @@ impl Engine {
                 self.release_delivered();
                 self.drop_ring(id);
             }
-            let Some(ring) = self.rings.get_mut(&id) else { continue };
+            let Some(ring) = self.rings.get_mut(id) else { continue };
             if ring.stage == Stage::Gone && self.outlets.report_end(ring, lacking, crowded).all {
-                self.rings.remove(&id);
+                self.rings.remove(id);
             } else {
                 self.leaving.push(id);
             }
@@ -303,7 +304,7 @@ impl Engine {
 
     /// Notes that this ring was read to its end and removed, with these totals.
     pub(crate) fn removed(&mut self, id: RingId, totals: &RingTotals) {
-        let Some(ring) = self.rings.get_mut(&id) else { return };
+        let Some(ring) = self.rings.get_mut(id) else { return };
         ring.removed = true;
         if ring.stage == Stage::Reading {
             ring.stage = Stage::Ending;
@@ -314,7 +315,7 @@ impl Engine {
 
     /// Releases a ring, with its lock and its memory: all of it is delivered to required outputs.
     fn drop_ring(&mut self, id: RingId) {
-        let Some(ring) = self.rings.get_mut(&id) else { return };
+        let Some(ring) = self.rings.get_mut(id) else { return };
         self.kernel.retain(|kernel| *kernel != id);
         ring.stage = Stage::Gone;
         ring.source = None;

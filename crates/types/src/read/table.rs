@@ -3,6 +3,7 @@
 use super::parse::BadType;
 use super::types::Type;
 use crate::entry::{BadEntry, Entries, Entry};
+use foldhash::fast::RandomState;
 use perfring_abi::RecordType;
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -24,7 +25,8 @@ pub struct TypeTable {
     types: Vec<Type>,
     /// The entry of each of them.
     entries: Vec<Written>,
-    by_id: HashMap<RecordType, usize>,
+    /// Looked up for every record, and a file may have any ids: a quick hash, with a seed.
+    by_id: HashMap<RecordType, usize, RandomState>,
     damage: Vec<TableDamage>,
 }
 
