@@ -118,6 +118,7 @@
 #define PERFRING_SEAT_SIZE 512 /* of a named consumer */
 #define PERFRING_CONSUMERS_MAX 32
 #define PERFRING_NAME_LEN 64
+#define PERFRING_UID_DETACHED 0xffffffff /* the uid in the owner info of a seat whose owner has detached */
 
 /* The byte of the file whose open-file-description lock the consumer holds. The producer in slot n
  * holds the one at control_offset + n * PERFRING_SLOT_SIZE; a process that recovers a shared ring and
@@ -436,7 +437,7 @@ struct perfring_holder {
 	uint64_t epoch;       /* incremented by each attach */
 	uint64_t attached_ns; /* CLOCK_REALTIME */
 	uint32_t pid;         /* in the owner's pid namespace */
-	uint32_t uid;
+	uint32_t uid;         /* PERFRING_UID_DETACHED once it has detached */
 	char name[PERFRING_NAME_LEN]; /* UTF-8, padded with zeros, not always terminated */
 	uint8_t rest[40];
 };

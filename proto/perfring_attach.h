@@ -398,6 +398,13 @@ static inline void perfring_write_owner_info(struct perfring_holder *holder, con
 	PERFRING_STORE(&holder->epoch, PERFRING_LOAD(&holder->epoch) + 1);
 }
 
+/* Says in the caller's seat that it detaches: the last thing that it writes. Relaxed: who finds the lock free
+ * sees it. */
+static inline void perfring_sign_off(struct perfring_holder *holder)
+{
+	PERFRING_STORE(&holder->uid, PERFRING_UID_DETACHED);
+}
+
 /* Registers this process with membarrier(2), so that a publish needs no full fence. Returns 0, or -1 if
  * the kernel refuses. With one thread it takes a microsecond, and the first attach does it. With more the
  * kernel waits for each processor, 9 to 20 ms: a program that has threads before it attaches calls this as

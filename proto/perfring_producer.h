@@ -410,6 +410,7 @@ static inline void perfring_producer_detach(struct perfring_producer *producer)
 		if (perfring_unreported(producer) && perfring_make_room(producer, 0, &start) == 0)
 			perfring_publish_head(producer, start, PERFRING_WAKE_AUTO);
 		perfring_write_totals(producer);
+		perfring_sign_off(&producer->ring.slots[0].holder);
 	}
 	perfring_close(&producer->ring);
 }

@@ -247,6 +247,8 @@ static inline int perfring_wait(struct perfring_consumer *consumer, int ms)
 static inline void perfring_consumer_detach(struct perfring_consumer *consumer)
 {
 	perfring_release(consumer);
+	if (!perfring_is_forked(&consumer->at.ring))
+		perfring_sign_off((struct perfring_holder *)(void *)&consumer->at.ring.header->consumer_epoch);
 	perfring_observer_close(&consumer->at);
 }
 

@@ -290,6 +290,7 @@ fn constants() -> BTreeMap<String, u64> {
         ("RECOVER_LOCK_BYTE", perfring_abi::RECOVER_LOCK_BYTE),
         ("JOIN_LOCK_BYTE", perfring_abi::JOIN_LOCK_BYTE),
         ("SEAT_SIZE", perfring_abi::SEAT_SIZE),
+        ("UID_DETACHED", perfring_abi::UID_DETACHED.into()),
         ("CONSUMERS_MAX", perfring_abi::CONSUMERS_MAX.into()),
         ("PRODUCERS_ONE", Producers::One.code().into()),
         ("PRODUCERS_MANY", Producers::Many.code().into()),

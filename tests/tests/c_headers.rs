@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
-    Cause, Consumer, Item, Observer, Policy, Snapshot, Start, Stat, register_process,
+    Cause, Consumer, Item, Observer, Policy, SeatState, Snapshot, Start, Stat, register_process,
 };
 use perfring_producer::{Evict, Options, Producer, Report, ReserveError};
 use perfring_testkit::image::at;
@@ -505,6 +505,32 @@ fn a_killed_c_producer_is_followed_by_rust_and_the_other_way() {
         }
         let totals = Stat::read(&ring).unwrap().totals.unwrap();
         println!("{}: {deaths} deaths, {} records", policy.name(), totals.producer.written.records);
+    }
+}
+
+#[test]
+fn a_c_program_that_detached_is_told_from_one_that_was_killed() {
+    let dir = ring_dir();
+    let exe = peer(dir.path());
+    let ring = dir.path().join("ring");
+    perfring_producer::create(&ring, &options(Policy::Overwrite)).unwrap();
+    let states =
+        || Stat::read(&ring).map(|stat| (stat.producer.state, stat.consumer.state)).unwrap();
+    for (written, read, end) in
+        [("10", "10", SeatState::Detached), ("0", "1000000000000", SeatState::Dead)]
+    {
+        let mut producer = Peer::start(&exe, &["write", written], &ring);
+        let mut consumer = Peer::start(&exe, &["read", read], &ring);
+        assert_eq!((producer.line(), consumer.line()), ("ready".into(), "ready".into()));
+        if end == SeatState::Dead {
+            assert_eq!(states(), (SeatState::Alive, SeatState::Alive));
+            producer.kill();
+            consumer.kill();
+        } else {
+            producer.end();
+            consumer.end();
+        }
+        assert_eq!(states(), (end, end));
     }
 }
 

@@ -178,7 +178,8 @@ fn count_in(shown: &mut Value, name: &str, count: Count) {
 fn slots(stat: &Stat) -> Value {
     let member = |member: &Member| {
         let figures = &member.figures;
-        let place = Holding { alive: member.alive, owner: figures.owner.clone() };
+        let place =
+            Holding { alive: member.alive, state: member.state, owner: figures.owner.clone() };
         let mut found = holding(&place);
         found["slot"] = figures.slot.into();
         for (name, count) in [

@@ -102,7 +102,7 @@ pub struct Holder {
     pub attached_ns: AtomicU64,
     /// Process id in the holder's own pid namespace.
     pub pid: AtomicU32,
-    /// User id in the holder's own user namespace.
+    /// User id in the holder's own user namespace; [`UID_DETACHED`](crate::UID_DETACHED) once it has detached.
     pub uid: AtomicU32,
     /// UTF-8, zero-padded.
     pub name: [AtomicU64; NAME_WORDS],

@@ -71,6 +71,8 @@ pub const JOIN_LOCK_BYTE: u64 = offsets::TAIL_NEXT;
 /// The byte of the ring file whose open-file-description lock a process holds while it recovers a
 /// ring without being a producer of it.
 pub const RECOVER_LOCK_BYTE: u64 = offsets::SHARED + 248;
+/// The user in the owner info of a seat whose owner has detached: no process has this number.
+pub const UID_DETACHED: u32 = u32::MAX;
 /// The `capabilities` of a real perf page without hardware counters: only
 /// `cap_bit0_is_deprecated`.
 pub const PERF_CAPABILITIES: u64 = 2;

@@ -74,7 +74,7 @@ pub use perfring_abi::{
 };
 pub use perfring_ring::{
     Anchor, Anchors, ConsumerTotals, Count, Lost, OwnerInfo, ProducerTotals, ReadError, Recovered,
-    Refused, RingTotals, Saved, SlotFigures, Start, WakeAt,
+    Refused, RingTotals, Saved, SeatState, SlotFigures, Start, WakeAt,
 };
 pub use perfring_shm::{
     AttachError, ClockError, FileSystem, Identity, Idle, Lines, Location, MachineClock, Pages,

@@ -2,16 +2,18 @@
 
 use perfring_abi::{Layout, Producers};
 use perfring_ring::{
-    Anchors, ConsumerTotals, Count, OwnerInfo, RingTotals, SeatFigures, SlotFigures,
+    Anchors, ConsumerTotals, Count, OwnerInfo, RingTotals, SeatFigures, SeatState, SlotFigures,
 };
 use perfring_shm::{AttachError, Location, RingFile, Seat, SlotsSeen, anchors, named, peek, slots};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The holder of a seat, and whether it is alive.
+/// The holder of a seat, and how it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// Whether a live process holds the seat, according to the kernel's locks.
     pub alive: bool,
+    /// How the holder is, or how the last one ended.
+    pub state: SeatState,
     /// The process that took it last; hints.
     pub owner: OwnerInfo,
 }
@@ -21,6 +23,8 @@ pub struct Holding {
 pub struct Member {
     /// Whether it is alive, according to the kernel's locks.
     pub alive: bool,
+    /// How it is, or how it ended.
+    pub state: SeatState,
     /// Its owner info and totals.
     pub figures: SlotFigures,
 }
@@ -32,6 +36,8 @@ pub struct NamedConsumer {
     pub seat: u32,
     /// Whether it is alive, according to the kernel's locks.
     pub alive: bool,
+    /// How it is, or how it ended.
+    pub state: SeatState,
     /// Whether the producers wait for it: since it attached, until it detaches or is found dead.
     pub waited_for: bool,
     /// Whether nobody that is waited for is behind it: a full ring waits for this one.
@@ -45,10 +51,10 @@ pub struct NamedConsumer {
 }
 
 impl NamedConsumer {
-    fn all(seen: Vec<(bool, SeatFigures)>, totals: Option<&RingTotals>) -> Vec<Self> {
+    fn all(seen: Vec<(SeatState, SeatFigures)>, totals: Option<&RingTotals>) -> Vec<Self> {
         let waited_for = seen.iter().filter(|(_, figures)| figures.waited_for);
         let least = waited_for.map(|(_, figures)| figures.totals.pos).min();
-        let consumer = |(alive, figures): (bool, SeatFigures)| {
+        let consumer = |(state, figures): (SeatState, SeatFigures)| {
             let SeatFigures { seat, owner, waited_for, totals: own } = figures;
             let unread = totals.map_or(Count::default(), |totals| {
                 let passed = own.read.plus(own.lapped);
@@ -56,7 +62,8 @@ impl NamedConsumer {
                 Count { records, bytes: totals.head.saturating_sub(own.pos) }
             });
             let slowest = waited_for && Some(own.pos) == least;
-            NamedConsumer { seat, alive, waited_for, slowest, owner, totals: own, unread }
+            let alive = state == SeatState::Alive;
+            NamedConsumer { seat, alive, state, waited_for, slowest, owner, totals: own, unread }
         };
         seen.into_iter().map(consumer).collect()
     }
@@ -90,14 +97,14 @@ pub struct Stat {
     pub anchors: Anchors,
     /// The producer's seat; in a shared ring, that of its first slot.
     pub producer: Holding,
-    /// The producers of a shared ring that have their slots, dead and alive, with their totals
+    /// The producers of a shared ring that have, or had, their slots, with their totals
     /// since they attached.
     pub producers: Vec<Member>,
     /// What holds a shared ring up, if anything does.
     pub held_up: Option<HeldUp>,
     /// The consumer's seat; of a ring with named consumers, nobody's.
     pub consumer: Holding,
-    /// The named consumers that have their seats, dead and alive.
+    /// The named consumers that have, or had, their seats.
     pub consumers: Vec<NamedConsumer>,
 }
 
@@ -113,12 +120,13 @@ impl Stat {
 
     pub(crate) fn of(file: &RingFile, totals: Option<RingTotals>) -> Result<Self, AttachError> {
         let holding = |seat| -> Result<Holding, AttachError> {
-            Ok(Holding { alive: file.is_held(seat)?, owner: file.holder(seat)? })
+            let (state, owner) = file.seat(seat)?;
+            Ok(Holding { alive: state == SeatState::Alive, state, owner })
         };
         let seen = slots(file)?;
         let held_up = HeldUp::find(file, &seen)?;
         let consumers = NamedConsumer::all(named(file)?, totals.as_ref());
-        let member = |(alive, figures)| Member { alive, figures };
+        let member = |(state, figures)| Member { alive: state == SeatState::Alive, state, figures };
         Ok(Stat {
             layout: *file.layout(),
             totals,

@@ -3,7 +3,7 @@
 
 use alloc::string::String;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Holder, NAME_WORDS};
+use perfring_abi::{Holder, NAME_WORDS, UID_DETACHED};
 
 /// The present or last holder of a seat or slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct OwnerInfo {
     pub attached_ns: u64,
     /// Process id in the holder's own pid namespace.
     pub pid: u32,
-    /// User id in the holder's own user namespace.
+    /// User id in the holder's own user namespace; [`UID_DETACHED`] once it has detached.
     pub uid: u32,
     /// The name given at attach.
     pub name: String,
@@ -22,8 +22,8 @@ pub struct OwnerInfo {
 
 impl OwnerInfo {
     /// Writes this to a seat that the caller has locked. The epoch continues from the last
-    /// holder's.
-    pub fn sign(&self, seat: &Holder) {
+    /// holder's, and is returned.
+    pub fn sign(&self, seat: &Holder) -> u64 {
         // Relaxed throughout: there is one writer at a time, ordered by the lock, and readers only
         // want a hint.
         let epoch = seat.epoch.load(Ordering::Relaxed).wrapping_add(1);
@@ -40,6 +40,7 @@ impl OwnerInfo {
         seat.pid.store(self.pid, Ordering::Relaxed);
         seat.uid.store(self.uid, Ordering::Relaxed);
         seat.epoch.store(epoch, Ordering::Relaxed);
+        epoch
     }
 
     /// Reads the owner info of a seat.
@@ -57,6 +58,62 @@ impl OwnerInfo {
             pid: seat.pid.load(Ordering::Relaxed),
             uid: seat.uid.load(Ordering::Relaxed),
             name: String::from_utf8_lossy(&name[..len]).into_owned(),
+        }
+    }
+
+    /// Returns the user; `None` if this holder has detached.
+    #[must_use]
+    pub fn user(&self) -> Option<u32> {
+        (self.uid != UID_DETACHED).then_some(self.uid)
+    }
+
+    /// Returns how this holder of a seat is, which is locked or not. The lock is to be asked before the owner info
+    /// is read: a holder that detaches writes to it before the lock is free.
+    #[must_use]
+    pub fn state(&self, is_held: bool) -> SeatState {
+        match () {
+            () if is_held => SeatState::Alive,
+            () if self.epoch == 0 => SeatState::Free,
+            () if self.user().is_none() => SeatState::Detached,
+            () => SeatState::Dead,
+        }
+    }
+}
+
+/// Says in a seat that the holder with this epoch detaches: the last thing that it writes. Does nothing if the seat
+/// has another by now, as locks do not reach everywhere, or if it was not signed (0).
+pub fn sign_off(seat: &Holder, epoch: u64) {
+    // Relaxed: who finds the lock free sees what its holder wrote before.
+    if epoch != 0 && seat.epoch.load(Ordering::Relaxed) == epoch {
+        seat.uid.store(UID_DETACHED, Ordering::Relaxed);
+    }
+}
+
+/// How the holder of a seat is, by the kernel's lock and by what it wrote to the ring. The greatest of several needs
+/// attention first, unless one is alive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SeatState {
+    /// No process has taken the seat yet.
+    #[default]
+    Free,
+    /// It gave the seat up: it ended in good order, or goes on without the ring.
+    Detached,
+    /// It ended without giving the seat up: it was killed, it crashed, or it exited without dropping what it was
+    /// attached with.
+    Dead,
+    /// It has the seat. It may be stopped.
+    Alive,
+}
+
+impl SeatState {
+    /// Returns the word for it, of the glossary in `proto/ABI.md`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            SeatState::Free => "free",
+            SeatState::Detached => "detached",
+            SeatState::Dead => "dead",
+            SeatState::Alive => "alive",
         }
     }
 }

@@ -89,7 +89,7 @@ pub use consumer::borrow::Reader;
 pub use counters::{
     ConsumerTotals, Count, Front, ProducerTotals, ReaderId, Refused, ResumePoint, Saved,
 };
-pub use holder::OwnerInfo;
+pub use holder::{OwnerInfo, SeatState, sign_off};
 pub use kernel::{KernelFrame, KernelReader};
 pub use named::{NamedSeat, SeatFigures, Seats, drop_dead, slowest_seats};
 pub use observer::copy::{Observer, Seen, Start};

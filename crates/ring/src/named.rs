@@ -10,7 +10,7 @@
 //! other: the producer stops at the one who joins, or that one goes on to where the tail will be.
 
 use crate::counters::ConsumerTotals;
-use crate::holder::OwnerInfo;
+use crate::holder::{OwnerInfo, sign_off};
 use crate::record::Corrupt;
 use crate::seq_latch::{self, SeqLatchWriter};
 use crate::view::{Liveness, Ring};
@@ -175,6 +175,8 @@ pub trait Seats: fmt::Debug + Send + Sync {
 pub struct NamedSeat {
     seats: Arc<dyn Seats>,
     number: u32,
+    /// That of the owner info.
+    epoch: u64,
 }
 
 impl NamedSeat {
@@ -182,7 +184,7 @@ impl NamedSeat {
     #[must_use]
     pub fn new(seats: Arc<dyn Seats>, number: u32) -> Option<Self> {
         seats.seat(number)?;
-        Some(NamedSeat { seats, number })
+        Some(NamedSeat { seats, number, epoch: 0 })
     }
 
     /// Takes the seat from its last name, for another: its consumer begins where the tail is.
@@ -199,8 +201,9 @@ impl NamedSeat {
     }
 
     /// Writes the owner info.
-    pub fn sign(&self, owner: &OwnerInfo) {
-        self.with(|seat| owner.sign(&seat.holder));
+    pub fn sign(&mut self, owner: &OwnerInfo) {
+        let epoch = self.seats.seat(self.number).map(|seat| owner.sign(&seat.holder));
+        self.epoch = epoch.unwrap_or_default();
     }
 
     /// Joins those that are waited for, where the last holder of the seat released, or where the tail
@@ -243,9 +246,10 @@ impl NamedSeat {
         found.map_or(ConsumerTotals::default(), |whole| ConsumerTotals::from_words(&whole.words))
     }
 
-    /// Leaves those that are waited for, at `pos`.
+    /// Leaves those that are waited for, at `pos`, and signs off.
     pub(crate) fn leave(&self, ring: Ring<'_>, pos: u64) {
         tail_word(ring.header, self.number).store(pos & !WAITED_FOR, Ordering::Release); // C, pairs with D
+        self.with(|seat| sign_off(&seat.holder, self.epoch));
     }
 
     /// Stores the tail.

@@ -2,7 +2,6 @@
 //! room, writes the totals, and reports the losses.
 
 use crate::counters::{Count, ProducerTotals};
-use crate::holder::OwnerInfo;
 use crate::named::{self, Search};
 use crate::record::{Corrupt, write_lost};
 use crate::reserve::{FullFor, Refusal};
@@ -80,19 +79,14 @@ struct Positions {
 }
 
 impl LockedRoom {
-    /// Writes the owner info of a slot whose lock the caller holds, and ends what the last holder
-    /// left open.
+    /// Ends what the last holder of a slot left open, for the one that has signed it.
     pub(crate) fn attach<P: Liveness>(
         at: Shared<'_>,
         layout: &Layout,
-        index: u32,
-        owner_info: &OwnerInfo,
+        owner: Owner,
         liveness: &P,
     ) -> Result<Self, Unattached> {
-        let holder = &at.slots[index as usize].holder;
-        // The new epoch before anything else: then no lock word of an earlier holder is this one's.
-        owner_info.sign(holder);
-        let owner = Owner::new(index, OwnerInfo::read(holder).epoch);
+        let index = owner.index;
         let unattached = |refusal| match refusal {
             Refusal::Contended { slot } => Unattached::Contended { slot },
             _ => Unattached::Corrupt(Corrupt { pos: at.ring.head() }),

@@ -34,6 +34,11 @@ impl Owner {
         Owner { index, id: u64::from(index + 1) | epoch << SLOT_BITS }
     }
 
+    /// Returns the epoch, without the bits that the lock word has no room for.
+    pub(crate) fn epoch(self) -> u64 {
+        self.id >> SLOT_BITS
+    }
+
     /// Takes the lock, and returns the slot of the dead owner that it was taken from, if there was
     /// one.
     ///

@@ -7,12 +7,13 @@
 
 use crate::aux_area;
 use crate::counters::{Count, ProducerTotals};
-use crate::holder::OwnerInfo;
+use crate::holder::{OwnerInfo, sign_off};
 use crate::record::BODY_LEN;
 use crate::reserve::{Denied, Refusal, Reserved, fill, max_len, refused_size};
 use crate::shared::allot::Allotted;
 use crate::shared::end::Ends;
 use crate::shared::locked_room::{LockedRoom, Unattached};
+use crate::shared::owner::Owner;
 use crate::shared::running;
 use crate::shared::slot::Losses;
 use crate::shared::span::BatchSpan;
@@ -53,7 +54,11 @@ impl SharedWriter {
         owner_info: &OwnerInfo,
         liveness: &P,
     ) -> Result<Self, Unattached> {
-        let room = LockedRoom::attach(at, layout, index, owner_info, liveness)?;
+        let seat = &at.slots[index as usize].holder;
+        // The new epoch before anything else: then no lock word of an earlier holder is this one's.
+        let epoch = owner_info.sign(seat);
+        let room = LockedRoom::attach(at, layout, Owner::new(index, epoch), liveness)
+            .inspect_err(|_| sign_off(seat, epoch))?;
         let max_len = max_len(at.ring, layout);
         Ok(SharedWriter {
             ends: Ends { me: room.owner, fences, behind: (u64::MAX, 0) },
@@ -439,9 +444,16 @@ impl SharedWriter {
         self.ends.wake(at.ring.header, Wake::Force, at.ring.head())
     }
 
-    /// Prepares the producer's exit: reports unreported losses, if there is room. Returns whether a
-    /// wake is owed.
+    /// Prepares the producer's exit: reports unreported losses, if there is room, and signs off.
+    /// Returns whether a wake is owed.
     pub fn detach<P: Liveness>(&mut self, at: Shared<'_>, liveness: &P) -> bool {
+        let owed = self.report_losses(at, liveness);
+        let owner = self.room.owner;
+        sign_off(&at.slots[owner.index as usize].holder, owner.epoch());
+        owed
+    }
+
+    fn report_losses<P: Liveness>(&mut self, at: Shared<'_>, liveness: &P) -> bool {
         let (owner, losses) = (self.room.owner, &self.room.figures.losses);
         if losses.refused == losses.reported || owner.lock(at, liveness).is_err() {
             return false;

@@ -91,7 +91,7 @@ impl World<'_> {
             return;
         }
         let ring = self.heap.ring();
-        let place = self.heap.seat(seat).unwrap();
+        let mut place = self.heap.seat(seat).unwrap();
         if renamed {
             place.clear(ring);
             *self.seat(seat) = Seat::default();

@@ -17,7 +17,7 @@ use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Policy, Producers};
-use perfring_ring::{Anchors, NamedSeat, Reader, TypeTable, WakeAt};
+use perfring_ring::{Anchors, NamedSeat, Reader, TypeTable, WakeAt, sign_off};
 use std::time::Duration;
 
 /// What a consumer does with the cache lines of records that it has read in place.
@@ -48,6 +48,8 @@ pub struct ConsumerMapping {
     presence: Presence,
     /// Until the reader joins.
     taken: Option<(NamedSeat, ByteLock)>,
+    /// That of the one consumer's owner info.
+    epoch: u64,
 }
 
 impl ConsumerMapping {
@@ -88,7 +90,8 @@ impl ConsumerMapping {
             }
         };
         let presence = Presence::default();
-        let mapping = ConsumerMapping { children, map, ring, lines, presence, taken, _lock: lock };
+        let mapping =
+            ConsumerMapping { children, map, ring, lines, presence, taken, epoch: 0, _lock: lock };
         Ok((mapping, guarded))
     }
 
@@ -108,11 +111,10 @@ impl ConsumerMapping {
     }
 
     /// Stores the owner info of the one consumer's seat. A named one's has it already.
-    pub(crate) fn sign(&self, name: &str) {
-        if self.is_named() {
-            return;
+    pub(crate) fn sign(&mut self, name: &str) {
+        if !self.is_named() {
+            self.epoch = RingFile::me(name).sign(&self.map.ring().header().consumer_holder);
         }
-        RingFile::me(name).sign(&self.map.ring().header().consumer_holder);
     }
 
     /// Returns the open file.
@@ -224,6 +226,15 @@ impl ConsumerMapping {
         if self.map.shared().held_up().is_none_or(is_dead(&self.ring)) {
             // Fails while a live producer is stopped with the lock: a later call does it.
             let _ = recover_file(&self.ring);
+        }
+    }
+}
+
+impl Drop for ConsumerMapping {
+    fn drop(&mut self) {
+        // A named one has done so as it left.
+        if !self.is_named() && !self.is_forked() {
+            sign_off(&self.map.ring().header().consumer_holder, self.epoch);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::map::plain::Plain;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::Producers;
 use perfring_abi::atomic::Ordering;
-use perfring_ring::{Anchors, OwnerInfo, RingTotals, SeatFigures, SlotFigures};
+use perfring_ring::{Anchors, OwnerInfo, RingTotals, SeatFigures, SeatState, SlotFigures};
 
 impl RingFile {
     /// Returns the owner info of the seat's present or last holder.
@@ -18,6 +18,15 @@ impl RingFile {
     pub fn holder(&self, seat: Seat) -> Result<OwnerInfo, AttachError> {
         let map = Plain::map(self)?;
         map.sure(self, map.holder(seat))
+    }
+
+    /// Returns how the present or last holder of a seat is, and its owner info.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] if the file cannot be mapped, or where the file system has no such locks.
+    pub fn seat(&self, seat: Seat) -> Result<(SeatState, OwnerInfo), AttachError> {
+        let map = Plain::map(self)?;
+        map.sure(self, map.seat(self, seat)?)
     }
 
     /// Returns the totals; `None` if they are corrupt.
@@ -111,16 +120,20 @@ pub fn anchors(ring: &RingFile) -> Result<Anchors, AttachError> {
     map.sure(ring, Anchors::read(map.ring()))
 }
 
-/// Returns the producers of a shared ring, dead and alive, that still have their slots; none of an
+/// Returns the producers of a shared ring that have, or had, their slots; none of an
 /// exclusive ring.
 pub fn slots(ring: &RingFile) -> Result<SlotsSeen, AttachError> {
     if ring.layout.producers == Producers::One {
         return Ok(SlotsSeen::default());
     }
     let map = Plain::map(ring)?;
-    let (at, is_dead) = (map.shared(), is_dead(ring));
-    let figures: Vec<_> =
-        SlotFigures::all(at).into_iter().map(|figures| (!is_dead(figures.slot), figures)).collect();
+    let at = map.shared();
+    let mut figures = Vec::new();
+    for mut of in SlotFigures::all(at) {
+        let state;
+        (state, of.owner) = map.seat(ring, Seat::Producer(of.slot))?;
+        figures.push((state, of));
+    }
     let line = &at.ring().header().shared;
     let held_up = at.held_up();
     // Relaxed: for display only.
@@ -135,12 +148,14 @@ pub fn slots(ring: &RingFile) -> Result<SlotsSeen, AttachError> {
     map.sure(ring, seen)
 }
 
-/// Returns the named consumers that have their seats, and whether each is alive.
-pub fn named(ring: &RingFile) -> Result<Vec<(bool, SeatFigures)>, AttachError> {
+/// Returns the named consumers that have, or had, their seats, and how each is.
+pub fn named(ring: &RingFile) -> Result<Vec<(SeatState, SeatFigures)>, AttachError> {
     let map = Plain::map(ring)?;
     let mut all = Vec::new();
-    for figures in SeatFigures::all(map.ring(), map.seats()) {
-        all.push((ring.is_held(Seat::Named(figures.seat))?, figures));
+    for mut figures in SeatFigures::all(map.ring(), map.seats()) {
+        let state;
+        (state, figures.owner) = map.seat(ring, Seat::Named(figures.seat))?;
+        all.push((state, figures));
     }
     map.sure(ring, all)
 }
@@ -148,8 +163,8 @@ pub fn named(ring: &RingFile) -> Result<Vec<(bool, SeatFigures)>, AttachError> {
 /// The producers of a shared ring as seen from outside.
 #[derive(Clone, Debug, Default)]
 pub struct SlotsSeen {
-    /// For each producer: whether it is alive, and its figures.
-    pub figures: Vec<(bool, SlotFigures)>,
+    /// For each producer: how it is, and its figures.
+    pub figures: Vec<(SeatState, SlotFigures)>,
     /// The slot that holds the ring's lock at this moment.
     pub locked_by: Option<u32>,
     /// The slot whose open reservation holds up `data_head`.

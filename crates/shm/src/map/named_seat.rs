@@ -111,7 +111,7 @@ pub(crate) fn take(
             None => AttachError::Consumers { location, consumers },
         }));
     };
-    let seat = NamedSeat::new(Arc::new(area), taken)
+    let mut seat = NamedSeat::new(Arc::new(area), taken)
         .ok_or_else(|| ring.corrupt(perfring_ring::Corrupt { pos: 0 }))?;
     if own.is_none() {
         seat.clear(at);

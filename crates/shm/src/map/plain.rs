@@ -9,7 +9,7 @@ use crate::sys::sigbus::Guarded;
 use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{ConsumerSeat, Header, Layout};
-use perfring_ring::{OwnerInfo, ReadError, Ring, Shared, TypeTable};
+use perfring_ring::{OwnerInfo, ReadError, Ring, SeatState, Shared, TypeTable};
 use std::ptr::NonNull;
 use std::slice;
 
@@ -110,5 +110,20 @@ impl Plain {
             Seat::Named(seat) => self.seats().get(seat as usize).map(|seat| &seat.holder),
         };
         holder.map_or_else(OwnerInfo::default, OwnerInfo::read)
+    }
+
+    /// Returns how the present or last holder of a seat is, and its owner info.
+    pub(crate) fn seat(
+        &self,
+        ring: &RingFile,
+        seat: Seat,
+    ) -> Result<(SeatState, OwnerInfo), AttachError> {
+        let held = ring.is_held(seat)?;
+        let owner = self.holder(seat);
+        match owner.state(held) {
+            // Unless another has taken the seat meanwhile.
+            SeatState::Dead => Ok((owner.state(ring.is_held(seat)?), owner)),
+            state => Ok((state, owner)),
+        }
     }
 }

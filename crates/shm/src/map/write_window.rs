@@ -18,7 +18,9 @@ use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RecordType};
-use perfring_ring::{Count, Denied, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer};
+use perfring_ring::{
+    Count, Denied, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer, sign_off,
+};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -57,6 +59,8 @@ pub struct WriteWindow {
     pub(super) writer: Writer,
     /// How many records were written at the last refusal.
     refused_at: Option<u64>,
+    /// That of the owner info.
+    epoch: u64,
     clock: MachineClock,
     ring: RingFile,
     _lock: ByteLock,
@@ -84,7 +88,16 @@ impl WriteWindow {
             writer = writer.with_consumers(Arc::new(Kernel(ring.clone())));
         }
         futex::rouse(map.ring());
-        Ok(WriteWindow { children, map, writer, refused_at: None, clock, ring, _lock: lock })
+        Ok(WriteWindow {
+            children,
+            map,
+            writer,
+            refused_at: None,
+            epoch: 0,
+            clock,
+            ring,
+            _lock: lock,
+        })
     }
 
     /// Returns the clock that timestamps are taken from, if the ring has time.
@@ -99,8 +112,8 @@ impl WriteWindow {
     }
 
     /// Stores the owner info of the seat in the ring.
-    pub fn sign(&self, name: &str) {
-        RingFile::me(name).sign(&self.map.slots()[0].holder);
+    pub fn sign(&mut self, name: &str) {
+        self.epoch = RingFile::me(name).sign(&self.map.slots()[0].holder);
     }
 
     /// Returns the open file.
@@ -393,6 +406,7 @@ impl Drop for WriteWindow {
     fn drop(&mut self) {
         if !self.children.forked() {
             futex::wake_if(self.writer.detach(self.map.ring()), self.map.ring().wait_word());
+            sign_off(&self.map.slots()[0].holder, self.epoch);
         }
     }
 }
