@@ -17,9 +17,7 @@ pub fn slowest_pos(stat: &Stat) -> Option<u64> {
 
 /// Returns the word for how it is.
 pub fn state(consumer: &NamedConsumer, location: &Location) -> &'static str {
-    // A dead one that nobody has needed to drop yet still counts.
-    let gone = if consumer.waited_for { "dead" } else { "detached" };
-    State::of(consumer.alive, &consumer.owner, location).word(gone)
+    State::of(consumer.state, &consumer.owner, location).word()
 }
 
 /// Formats how far it has come.

@@ -1,7 +1,7 @@
 //! Descriptions of producers and consumers, and of the producer that holds the others up.
 
 use crate::process::State;
-use perfring_consumer::{HeldUp, Holding, Location, Member, OwnerInfo, Stat};
+use perfring_consumer::{HeldUp, Holding, Location, Member, OwnerInfo, Producers, SeatState, Stat};
 use std::time::Duration;
 
 /// Returns the name of an owner, without control characters.
@@ -12,6 +12,11 @@ pub fn name(owner: &OwnerInfo) -> String {
     printable(&owner.name)
 }
 
+/// Formats the user of an owner, to follow another item; nothing if it has detached.
+pub fn user(owner: &OwnerInfo) -> String {
+    owner.user().map_or_else(String::new, |uid| format!(", uid {uid}"))
+}
+
 /// Returns a text without control characters.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
@@ -20,9 +25,19 @@ pub fn printable(text: &str) -> String {
 /// Formats the present or last holder of a seat.
 pub fn holding(holding: &Holding, state: State) -> String {
     let owner = &holding.owner;
-    match (state, owner.epoch) {
-        (State::Gone, 0) => "none so far".to_owned(),
-        _ => format!("{}, pid {}, {}", name(owner), owner.pid, state.word("detached")),
+    match state {
+        State::Seat(SeatState::Free) => "none so far".to_owned(),
+        _ => format!("{}, pid {}, {}", name(owner), owner.pid, state.word()),
+    }
+}
+
+/// Returns how the producers of a ring are: as the one that most needs to be known.
+pub fn producers_state(stat: &Stat) -> SeatState {
+    match stat.layout.producers {
+        Producers::One => stat.producer.state,
+        Producers::Many | Producers::Cpu => {
+            stat.producers.iter().map(|member| member.state).max().unwrap_or_default()
+        }
     }
 }
 
@@ -49,7 +64,8 @@ pub fn held_up(location: &Location, stat: &Stat, held: &HeldUp) -> String {
         let time = time(held.since);
         format!("by {owner}, alive, for at least {time}{lock}: continue or end it")
     } else {
-        format!("by {owner}, dead{lock}: run `perfring recover {location}`")
+        let word = member(stat, held.slot).map_or(SeatState::Dead, |member| member.state).word();
+        format!("by {owner}, {word}{lock}: run `perfring recover {location}`")
     }
 }
 
@@ -80,12 +96,18 @@ mod tests {
     #[test]
     fn a_holder_is_shown_with_its_state() {
         let shop = OwnerInfo { epoch: 1, pid: 17, name: "shop".to_owned(), ..OwnerInfo::default() };
-        let seat = |owner: &OwnerInfo| Holding { owner: owner.clone(), alive: true };
-        let say = |state| holding(&seat(&shop), state);
-        assert_eq!(say(State::Alive), "shop, pid 17, alive");
+        let seat = |state, owner: &OwnerInfo| Holding {
+            owner: owner.clone(),
+            alive: state == SeatState::Alive,
+            state,
+        };
+        let say = |state| holding(&seat(SeatState::Alive, &shop), state);
+        assert_eq!(say(State::Seat(SeatState::Alive)), "shop, pid 17, alive");
         assert_eq!(say(State::DumpingCore), "shop, pid 17, dumping core");
-        assert_eq!(say(State::Gone), "shop, pid 17, detached");
-        assert_eq!(holding(&seat(&OwnerInfo::default()), State::Gone), "none so far");
+        assert_eq!(say(State::Seat(SeatState::Detached)), "shop, pid 17, detached");
+        assert_eq!(say(State::Seat(SeatState::Dead)), "shop, pid 17, dead");
+        let free = seat(SeatState::Free, &OwnerInfo::default());
+        assert_eq!(holding(&free, State::Seat(SeatState::Free)), "none so far");
     }
 
     #[test]

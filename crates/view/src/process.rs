@@ -1,37 +1,34 @@
 //! What /proc says of the process that holds a seat.
 
-use perfring_consumer::{Location, OwnerInfo};
+use perfring_consumer::{Location, OwnerInfo, SeatState};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// How the holder of a seat is.
+/// How the holder of a seat is: what the ring and /proc say together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has the seat.
-    Alive,
-    /// A signal or a debugger has stopped it: it keeps its seat, and is waited for.
+    /// What the ring says.
+    Seat(SeatState),
+    /// It is alive, and a signal or a debugger has stopped it: it keeps its seat, and is waited for.
     Stopped,
     /// A signal has ended it, and the kernel writes its memory to a file before it closes anything: until
     /// then it holds its seat as a process does that is alive.
     DumpingCore,
-    /// The seat is free.
-    Gone,
 }
 
 impl State {
-    /// Asks about the holder of a seat, which is held or not.
-    pub fn of(held: bool, owner: &OwnerInfo, location: &Location) -> Self {
-        Processes::default().state(held, owner, location)
+    /// Asks about the holder of a seat, of which the ring says this.
+    pub fn of(seat: SeatState, owner: &OwnerInfo, location: &Location) -> Self {
+        Processes::default().state(seat, owner, location)
     }
 
-    /// Returns the word for it; that for [`State::Gone`] depends on the seat.
-    pub fn word(self, gone: &'static str) -> &'static str {
+    /// Returns the word for it.
+    pub fn word(self) -> &'static str {
         match self {
-            State::Alive => "alive",
+            State::Seat(seat) => seat.word(),
             State::Stopped => "stopped",
             State::DumpingCore => "dumping core",
-            State::Gone => gone,
         }
     }
 }
@@ -50,16 +47,18 @@ impl Processes {
     }
 
     /// Asks about the holder of a seat, as [`State::of`] does.
-    pub fn state(&mut self, held: bool, owner: &OwnerInfo, location: &Location) -> State {
-        let status = if held { self.status(owner.pid) } else { return State::Gone };
+    pub fn state(&mut self, seat: SeatState, owner: &OwnerInfo, location: &Location) -> State {
+        if seat != SeatState::Alive {
+            return State::Seat(seat);
+        }
+        let status = self.status(owner.pid);
         let state = match () {
             () if dumps_core(status) => State::DumpingCore,
             () if is_stopped(status) => State::Stopped,
-            () => State::Alive,
+            () => return State::Seat(seat),
         };
         // The cheaper question came first.
-        let is_so = state == State::Alive || self.has_open(owner.pid, location);
-        if is_so { state } else { State::Alive }
+        if self.has_open(owner.pid, location) { state } else { State::Seat(seat) }
     }
 
     /// Returns whether a process is visible and has this very ring open: a pid of another namespace, or a reused one, is
@@ -68,13 +67,6 @@ impl Processes {
         let Ok(ring) = fs::metadata(location.path()) else { return false };
         let open = self.open.entry(pid).or_insert_with(|| open_files(pid));
         open.contains(&(ring.dev(), ring.ino()))
-    }
-
-    /// Returns whether there is such a process, as seen from this one.
-    pub fn is_there(&mut self, pid: u32) -> bool {
-        // One that has ended and is not waited for has a status, too.
-        let status = self.status(pid);
-        !status.is_empty() && !value(status, "State:").is_some_and(|state| state.starts_with('Z'))
     }
 }
 
@@ -144,12 +136,9 @@ mod tests {
         assert!(has_open(me, &here));
         assert!(!has_open(me, &other));
         let owner = OwnerInfo { pid: me, ..OwnerInfo::default() };
-        let of = |held| State::of(held, &owner, &here);
-        assert_eq!((of(true), of(false)), (State::Alive, State::Gone));
-        assert_eq!(
-            [of(true), State::Stopped, State::DumpingCore, of(false)]
-                .map(|state| state.word("dead")),
-            ["alive", "stopped", "dumping core", "dead"]
-        );
+        let of = |seat| State::of(seat, &owner, &here);
+        let states =
+            [of(SeatState::Alive), State::Stopped, State::DumpingCore, of(SeatState::Dead)];
+        assert_eq!(states.map(State::word), ["alive", "stopped", "dumping core", "dead"]);
     }
 }

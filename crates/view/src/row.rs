@@ -3,7 +3,9 @@
 use crate::accounts::{Fill, counts, is_fed};
 use crate::named::{self, is_read};
 use crate::owner;
-use perfring_consumer::{Count, Location, Policy, RingTotals, Stat};
+use perfring_consumer::{
+    Count, Location, OwnerInfo, Policy, Producers, RingTotals, SeatState, Stat,
+};
 use std::time::Duration;
 
 /// Longer than this without a step, and a ring is shown as quiet, or its consumer as stalled.
@@ -214,6 +216,21 @@ pub(crate) fn state(
     }
 }
 
+/// Returns the producers of a ring, and how each is: the last one of an exclusive ring; of any other, those that
+/// have detached only if no other is attached.
+pub(crate) fn producers(stat: &Stat) -> Vec<(SeatState, &OwnerInfo)> {
+    let only = (stat.producer.state, &stat.producer.owner);
+    let mut all: Vec<_> = match stat.layout.producers {
+        Producers::One => vec![only],
+        Producers::Many | Producers::Cpu => {
+            stat.producers.iter().map(|member| (member.state, &member.figures.owner)).collect()
+        }
+    };
+    let is_fed = is_fed(stat);
+    all.retain(|(state, owner)| owner.epoch != 0 && (*state != SeatState::Detached || !is_fed));
+    all
+}
+
 pub(crate) fn producer(stat: &Stat) -> String {
     let alive = stat.producers.iter().filter(|member| member.alive).count();
     match (alive, &stat.producer.owner) {
@@ -225,28 +242,23 @@ pub(crate) fn producer(stat: &Stat) -> String {
 
 fn details(stat: &Stat, location: &Location) -> Vec<(String, String)> {
     let layout = &stat.layout;
-    let holder = |holding: &perfring_consumer::Holding| {
-        let owner = &holding.owner;
-        match (owner.epoch, holding.alive) {
-            (0, false) => "none so far".to_owned(),
-            (0, true) => "attaching".to_owned(),
-            (nth, alive) => {
-                let state = if alive { "alive" } else { "detached" };
-                let name = owner::name(owner);
-                format!("{state}: {name}, pid {}, uid {} (attach {nth})", owner.pid, owner.uid)
-            }
+    let holder = |state: SeatState, owner: &OwnerInfo| match (owner.epoch, state) {
+        (_, SeatState::Free) => "none so far".to_owned(),
+        (0, _) => "attaching".to_owned(),
+        (nth, _) => {
+            let (state, name, user) = (state.word(), owner::name(owner), owner::user(owner));
+            format!("{state}: {name}, pid {}{user} (attach {nth})", owner.pid)
         }
     };
-    let mut lines = vec![("producer".to_owned(), holder(&stat.producer))];
-    for member in stat.producers.iter().filter(|member| member.alive).skip(1) {
-        let owner = &member.figures.owner;
-        lines.push((
-            "producer".to_owned(),
-            format!("alive: {}, pid {}", owner::name(owner), owner.pid),
-        ));
+    let mut producers = producers(stat);
+    if producers.is_empty() {
+        producers.push((stat.producer.state, &stat.producer.owner));
     }
+    let line = |(state, owner)| ("producer".to_owned(), holder(state, owner));
+    let mut lines: Vec<_> = producers.into_iter().map(line).collect();
     if layout.consumers == 0 {
-        lines.push(("consumer".to_owned(), holder(&stat.consumer)));
+        let consumer = &stat.consumer;
+        lines.push(("consumer".to_owned(), holder(consumer.state, &consumer.owner)));
     } else if stat.consumers.is_empty() {
         lines.push(("consumers".to_owned(), "none so far".to_owned()));
     }

@@ -3,10 +3,12 @@
 use crate::accounts::Fill;
 use crate::named::slowest_pos;
 use crate::owner;
-use crate::process::{Processes, State as Process};
-use crate::row::{Holder, Reader, Row, State, consumer_pos, lag, losses, producer, state};
+use crate::process::Processes;
+use crate::row::{
+    Holder, Reader, Row, State, consumer_pos, lag, losses, producer, producers, state,
+};
 use perfring_consumer::{
-    AttachError, Count, Location, Observer, OwnerInfo, Policy, Producers, Start, Stat,
+    AttachError, Count, Location, Observer, OwnerInfo, Policy, SeatState, Start, Stat,
 };
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -21,8 +23,6 @@ struct Watched {
     observer: Observer,
     before: Option<Before>,
     rates: Rates,
-    /// Processes that had a seat and were visible.
-    visible: HashSet<u32>,
 }
 
 /// Rates since an earlier poll.
@@ -191,8 +191,7 @@ fn add(path: PathBuf, present: &mut HashMap<(u64, u64), PathBuf>) {
 
 impl Watched {
     fn new(id: u32, name: String, observer: Observer) -> Self {
-        let (rates, visible) = (Rates::default(), HashSet::new());
-        Watched { id, name, observer, before: None, rates, visible }
+        Watched { id, name, observer, before: None, rates: Rates::default() }
     }
 
     fn peek(&mut self, now: Instant, span: Duration, processes: &mut Processes) -> Row {
@@ -249,60 +248,16 @@ impl Watched {
             lost,
             lost_rate: self.rates.lost,
             producer: producer(&stat),
-            producers: self.producers(&stat, &at, processes),
+            producers: (producers(&stat).into_iter())
+                .map(|(state, owner)| holder(state, owner, &at, processes))
+                .collect(),
             readers: self.readers(&stat, &at, processes),
             stat: Some(stat),
             details: Vec::new(),
         }
     }
 
-    fn holder(
-        &mut self,
-        alive: bool,
-        owner: &OwnerInfo,
-        gone: &'static str,
-        at: &Location,
-        processes: &mut Processes,
-    ) -> Holder {
-        let state = processes.state(alive, owner, at);
-        let is_there = processes.is_there(owner.pid);
-        // A pid of another namespace is no evidence: it may be that of a process here.
-        if alive
-            && is_there
-            && !self.visible.contains(&owner.pid)
-            && processes.has_open(owner.pid, at)
-        {
-            self.visible.insert(owner.pid);
-        }
-        // One whose process was seen here and is not here any more has not only detached: it has ended, by whatever cause.
-        let ended = state == Process::Gone && !is_there && self.visible.contains(&owner.pid);
-        let how = state.word(if ended { "dead" } else { gone });
-        Holder { name: owner::name(owner), pid: owner.pid, alive, how }
-    }
-
-    fn producers(&mut self, stat: &Stat, at: &Location, of: &mut Processes) -> Vec<Holder> {
-        match stat.layout.producers {
-            Producers::One if stat.producer.owner.epoch == 0 => Vec::new(),
-            Producers::One => {
-                let producer = &stat.producer;
-                vec![self.holder(producer.alive, &producer.owner, "detached", at, of)]
-            }
-            kind @ (Producers::Many | Producers::Cpu) => {
-                // A slot of a ring per CPU is not given back when its process ends, however that was.
-                let gone = if kind == Producers::Cpu { "detached" } else { "dead" };
-                let members = stat.producers.iter();
-                let mut all: Vec<Holder> = members
-                    .map(|member| self.holder(member.alive, &member.figures.owner, gone, at, of))
-                    .collect();
-                if all.iter().any(|holder| holder.alive) {
-                    all.retain(|holder| holder.how != "detached");
-                }
-                all
-            }
-        }
-    }
-
-    fn readers(&mut self, stat: &Stat, at: &Location, processes: &mut Processes) -> Vec<Reader> {
+    fn readers(&self, stat: &Stat, at: &Location, processes: &mut Processes) -> Vec<Reader> {
         let mut readers = Vec::new();
         let only = &stat.consumer;
         if stat.layout.consumers == 0
@@ -311,7 +266,7 @@ impl Watched {
         {
             let pos = consumer_pos(stat, totals);
             readers.push(Reader {
-                holder: self.holder(only.alive, &only.owner, "detached", at, processes),
+                holder: holder(only.state, &only.owner, at, processes),
                 unread: Count {
                     records: lag(stat).unwrap_or(0),
                     bytes: totals.head.saturating_sub(pos),
@@ -323,9 +278,8 @@ impl Watched {
             });
         }
         for named in &stat.consumers {
-            let gone = if named.waited_for { "dead" } else { "detached" };
             readers.push(Reader {
-                holder: self.holder(named.alive, &named.owner, gone, at, processes),
+                holder: holder(named.state, &named.owner, at, processes),
                 unread: named.unread,
                 pos: named.totals.pos,
                 missed: named.totals.lapped.records,
@@ -335,6 +289,11 @@ impl Watched {
         }
         readers
     }
+}
+
+fn holder(state: SeatState, owner: &OwnerInfo, at: &Location, processes: &mut Processes) -> Holder {
+    let how = processes.state(state, owner, at).word();
+    Holder { name: owner::name(owner), pid: owner.pid, alive: state == SeatState::Alive, how }
 }
 
 #[cfg(test)]
@@ -455,28 +414,37 @@ mod tests {
     }
 
     #[test]
-    fn a_producer_that_was_seen_and_has_ended_is_dead_and_any_other_is_detached() {
+    fn a_producer_that_was_killed_is_dead_whoever_saw_it_and_one_that_detached_is_not() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("ring");
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "watch::tests::a_producer_on_request", "--nocapture"])
-            .env(RING, &path)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program");
-        let mut lines = BufReader::new(child.stdout.take().expect("its stdout")).lines();
-        assert!(lines.any(|line| line.is_ok_and(|line| line == "attached")));
+        let attached = || {
+            let mut child = Command::new(std::env::current_exe().expect("this program"))
+                .args(["--exact", "watch::tests::a_producer_on_request", "--nocapture"])
+                .env(RING, &path)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("this program");
+            let mut lines = BufReader::new(child.stdout.take().expect("its stdout")).lines();
+            assert!(lines.by_ref().any(|line| line.is_ok_and(|line| line == "attached")));
+            (child, lines)
+        };
+        let (mut child, _lines) = attached();
         let how = |watch: &mut Watch| watch.peek(Instant::now())[0].producers[0].how;
         let mut watch = Watch::new(vec![path.clone()]);
         assert_eq!(how(&mut watch), "alive");
         child.kill().expect("it runs");
         child.wait().expect("it was killed");
         assert_eq!(how(&mut watch), "dead");
-        assert_eq!(how(&mut Watch::new(vec![path.clone()])), "detached", "it was not seen");
+        assert_eq!(how(&mut Watch::new(vec![path.clone()])), "dead", "nobody saw it");
         let producer = Producer::attach(&path).expect("a free seat");
         assert_eq!(how(&mut watch), "alive");
         drop(producer);
         assert_eq!(how(&mut watch), "detached", "its process goes on");
+        let (mut child, _lines) = attached();
+        assert_eq!(how(&mut watch), "alive");
+        drop(child.stdin.take());
+        assert!(child.wait().expect("it ends").success());
+        assert_eq!(how(&mut watch), "detached", "its process has ended");
     }
 }

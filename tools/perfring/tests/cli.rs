@@ -381,9 +381,13 @@ fn stat_has_the_names_of_the_abi_and_balances() {
         for role in ["producer", "consumer"] {
             assert_eq!(stat[role]["alive"], false);
             assert_eq!(stat[role]["epoch"], 1);
-            for name in ["pid", "uid", "attached_ns"] {
+            for name in ["pid", "attached_ns"] {
                 assert!(stat[role][name].is_u64(), "{role} {name}");
             }
+            assert_eq!(
+                (&stat[role]["state"], &stat[role]["uid"]),
+                (&json!("detached"), &json!(null))
+            );
         }
         assert_eq!(stat["producer"]["name"], "perfring publish");
         let text = run(&["stat", &ring], b"").out();

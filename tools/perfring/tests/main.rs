@@ -6,6 +6,7 @@ mod command;
 mod cpu;
 mod demo;
 mod doctor;
+mod endings;
 mod faults;
 mod file_systems;
 mod files;

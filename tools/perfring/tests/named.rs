@@ -78,7 +78,7 @@ fn each_is_shown_by_its_name_with_how_it_is_and_how_far_behind() {
     let said = format!("the consumer slow, pid {pid}, is dead: no longer waited for\n");
     assert_eq!((recovered.code(), recovered.out()), (0, said));
     let text = stat();
-    assert!(line(&text, "seat 2").contains("detached: slow"), "{text}");
+    assert!(line(&text, "seat 2").contains("dead: slow"), "{text}");
     // It has room, though no producer has needed it yet.
     assert!(line(&text, "size").contains(" 0.0% full"), "{text}");
 }

@@ -316,7 +316,7 @@ fn leftovers_of_a_killed_producer_are_shown_and_recovered() {
     let done = run(&["doctor", "--json", &ring], b"");
     let (level, says) = check(&done, &ring, "leftovers");
     assert_eq!((level.as_str(), done.code()), ("warn", 1));
-    let wanted = format!("slot 0 (holder, pid {pid}) is dead and left 2 reservations open");
+    let wanted = format!("slot 0 (holder, pid {pid}), dead, left 2 reservations open");
     assert!(says.starts_with(&wanted), "{says}");
     assert!(says.contains("2 records stranded: run `perfring recover"), "{says}");
 
@@ -471,7 +471,7 @@ fn stat_of_a_shared_ring_has_all_figures_and_fits_a_narrow_terminal() {
     }
     assert_eq!((&now["producer"], &now["slots"][1]["alive"]), (&Value::Null, &json!(true)));
     let wide = run(&["stat", &ring], b"").out();
-    assert!(wide.contains("  slot  state "), "{wide}");
+    assert!(wide.contains("  slot     state ") && wide.contains("  detached "), "{wide}");
     for command in [&["stat", &ring][..], &["doctor", &ring][..]] {
         let done = Done(perfring(command).env("COLUMNS", "60").output().unwrap());
         for line in done.out().lines().filter(|line| !line.contains(&ring)) {

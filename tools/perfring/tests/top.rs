@@ -34,6 +34,23 @@ fn until(child: &mut Child, seen: &mut Vec<u8>, text: &str) {
     }
 }
 
+/// Returns what was shown, without spaces, some of which are moves of the cursor.
+fn letters(seen: &[u8]) -> String {
+    let mut shown = String::new();
+    let mut parts = String::from_utf8_lossy(seen).into_owned();
+    parts.retain(|c| c != ' ');
+    for part in parts.split("\u{1b}[") {
+        // A sequence ends with its first letter.
+        shown += part.split_once(|c: char| c.is_ascii_alphabetic()).map_or(part, |(_, text)| text);
+    }
+    shown
+}
+
+fn press(child: &mut Child, keys: &[u8]) {
+    let stdin = child.stdin.as_mut().expect("its stdin");
+    stdin.write_all(keys).and_then(|()| stdin.flush()).expect("a terminal");
+}
+
 #[test]
 fn it_shows_rings_takes_keys_and_restores_the_terminal() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -44,10 +61,6 @@ fn it_shows_rings_takes_keys_and_restores_the_terminal() {
     let mut seen = Vec::new();
     until(&mut child, &mut seen, "\u{1b}[?1049h"); // another screen
     until(&mut child, &mut seen, "orders");
-    let press = |child: &mut Child, keys: &[u8]| {
-        let stdin = child.stdin.as_mut().expect("its stdin");
-        stdin.write_all(keys).and_then(|()| stdin.flush()).expect("a terminal");
-    };
     press(&mut child, b"?");
     until(&mut child, &mut seen, "keys");
     press(&mut child, b"?\r");
@@ -73,4 +86,26 @@ fn without_a_terminal_or_a_directory_it_gives_advice() {
     assert!(said.contains("perfring ls"), "{said}");
     let (code, said) = run(&dir.path().join("none"));
     assert_eq!(code, Some(3), "{said}");
+}
+
+#[test]
+fn its_details_say_who_detached_and_who_was_killed() {
+    let place = crate::command::Place::new();
+    for (word, killed) in [("detached", false), ("dead", true)] {
+        let set = place.path(word);
+        let named = set.to_str().expect("a name");
+        let made = crate::command::run(&["create", named, "--producers", "cpu"], b"");
+        assert_eq!(made.code(), 0, "{}", made.err());
+        let pid = crate::endings::ended("cpu", named, killed);
+        let mut child = on_a_terminal(&set);
+        let mut seen = Vec::new();
+        until(&mut child, &mut seen, "cpu");
+        press(&mut child, b"\r");
+        until(&mut child, &mut seen, "uuid"); // below the producers
+        let shown = letters(&seen);
+        assert!(shown.contains(&format!("{word}:who,pid{pid}")), "{word} {pid}: {shown}");
+        press(&mut child, b"q");
+        until(&mut child, &mut seen, "\u{1b}[?1049l");
+        assert!(child.wait().expect("its end").success());
+    }
 }

@@ -2,7 +2,9 @@
 
 use crate::errors;
 use crate::kind::{self, At, shown};
-use perfring_consumer::{Count, Evict, OwnerInfo, Producers, Refused, Report, RingTotals, Stat};
+use perfring_consumer::{
+    Count, Evict, OwnerInfo, Producers, Refused, Report, RingTotals, SeatState, Stat,
+};
 use perfring_producer::ProducerTotals;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -13,7 +15,9 @@ use pyo3::types::{PyDict, PyList};
 /// ``present`` (not released yet), ``overwritten``, ``lapped``, ``discarded``, ``reclaimed`` and
 /// the refusals ``full``, ``too_large``, ``contended`` and ``pending`` are present as
 /// ``..._records`` and ``..._bytes``. ``producer``, ``consumer`` and each of the ``slots`` of a
-/// shared ring name their process, by ``name``, ``pid`` and whether it is ``alive``.
+/// shared ring name their process, by ``name``, ``pid`` and ``state``: ``alive``, ``detached``,
+/// ``dead`` (it ended without that: it was killed, or crashed) or ``free`` (there was none yet);
+/// ``uid`` is None of one that has detached.
 ///
 /// Raises:
 ///     BadRing: The file is no ring.
@@ -63,11 +67,11 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
     let exclusive = layout.producers == Producers::One;
     dict.set_item(
         "producer",
-        exclusive.then(|| holder(py, stat.producer.alive, &stat.producer.owner)).transpose()?,
+        exclusive.then(|| holder(py, stat.producer.state, &stat.producer.owner)).transpose()?,
     )?;
     let slots = PyList::empty(py);
     for member in &stat.producers {
-        let slot = holder(py, member.alive, &member.figures.owner)?;
+        let slot = holder(py, member.state, &member.figures.owner)?;
         slot.set_item("slot", member.figures.slot)?;
         put_refused(&slot, "", &member.figures.refused)?;
         put(&slot, "written", member.figures.written)?;
@@ -90,10 +94,10 @@ pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyDict
         }
     };
     dict.set_item("held_up", held_up)?;
-    dict.set_item("consumer", holder(py, stat.consumer.alive, &stat.consumer.owner)?)?;
+    dict.set_item("consumer", holder(py, stat.consumer.state, &stat.consumer.owner)?)?;
     let consumers = PyList::empty(py);
     for consumer in &stat.consumers {
-        let named = holder(py, consumer.alive, &consumer.owner)?;
+        let named = holder(py, consumer.state, &consumer.owner)?;
         named.set_item("seat", consumer.seat)?;
         named.set_item("waited_for", consumer.waited_for)?;
         named.set_item("slowest", consumer.slowest)?;
@@ -152,12 +156,17 @@ fn put_refused(dict: &Bound<'_, PyDict>, prefix: &str, refused: &Refused) -> PyR
     put(dict, &format!("{prefix}pending"), refused.pending)
 }
 
-fn holder<'py>(py: Python<'py>, alive: bool, owner: &OwnerInfo) -> PyResult<Bound<'py, PyDict>> {
+fn holder<'py>(
+    py: Python<'py>,
+    state: SeatState,
+    owner: &OwnerInfo,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    dict.set_item("alive", alive)?;
+    dict.set_item("alive", state == SeatState::Alive)?;
+    dict.set_item("state", state.word())?;
     dict.set_item("name", owner.name.as_str())?;
     dict.set_item("pid", owner.pid)?;
-    dict.set_item("uid", owner.uid)?;
+    dict.set_item("uid", owner.user())?;
     dict.set_item("epoch", owner.epoch)?;
     dict.set_item("attached_ns", owner.attached_ns)?;
     Ok(dict)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import perfring
 import pytest
@@ -73,6 +74,54 @@ def test_a_forked_child_is_refused_clearly_and_disturbs_nobody(
     assert bytes(consumer.read()) == b"and on.."  # type: ignore[arg-type]
     assert bytes(record) == b"parent"
     assert perfring.stat(ring)["written_records"] == 2
+
+
+PUBLISHER = """
+import perfring, sys
+with perfring.Producer(sys.argv[1]) as producer:
+    producer.publish(b"attached")
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("kind", ["one", "many", "cpu"])
+@pytest.mark.parametrize("state", ["detached", "dead"])
+def test_stat_tells_a_producer_that_detached_from_one_that_was_killed(
+    tmp_path: Path, command: str, kind: str, state: str
+) -> None:
+    path = tmp_path / "ring"
+    # A ring per CPU is that of the CPU on which the processes run.
+    here = {min(os.sched_getaffinity(0))}
+
+    def start(*arguments: str | Path) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            arguments, stdin=subprocess.PIPE, preexec_fn=lambda: os.sched_setaffinity(0, here)
+        )
+
+    with start(command, "create", path, "--producers", kind) as create:
+        assert create.wait() == 0
+    ring = next(path.iterdir()) if kind == "cpu" else path
+    publish: list[str | Path] = (
+        [command, "publish", path] if kind == "cpu" else [sys.executable, "-c", PUBLISHER, path]
+    )
+    with start(*publish) as process, perfring.Consumer(ring) as consumer:
+        assert process.stdin is not None
+        if kind == "cpu":
+            process.stdin.write(b"attached\n")
+            process.stdin.flush()
+        record = consumer.read(timeout=60)
+        assert isinstance(record, perfring.Record)
+        assert bytes(record) == b"attached"
+        del record
+        if state == "dead":
+            process.kill()
+    assert (process.returncode == 0) == (state == "detached")
+    stat = perfring.stat(ring)
+    # A slot that nobody had is taken first, so the last one is this process's.
+    owner = stat["producer"] if kind == "one" else stat["slots"][-1]
+    assert (owner["state"], owner["alive"], owner["pid"]) == (state, False, process.pid)
+    assert (owner["uid"] is None) == (state == "detached")
+    assert stat["consumer"]["state"] == "detached"
 
 
 def test_what_belongs_to_a_process_is_not_pickled(ring: str) -> None:

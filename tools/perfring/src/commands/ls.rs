@@ -7,11 +7,11 @@ use crate::figures::agreed;
 use crate::figures::json::object;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
-use perfring_consumer::{Location, Policy, Producers, Stat};
+use perfring_consumer::{Location, Policy, Producers, SeatState, Stat};
 use perfring_set::{Listing, NoRing, RingEntry, RingSet, SetError};
 use perfring_view::accounts::{Fill, is_fed};
 use perfring_view::named;
-use perfring_view::owner::{count, printable};
+use perfring_view::owner::{count, printable, producers_state};
 use serde_json::json;
 use std::io::{self, BufWriter, Write};
 use std::iter::once;
@@ -163,19 +163,14 @@ fn truncated(name: &str, room: usize) -> String {
 fn cells(stat: &Stat, newest: Option<u64>) -> [String; 7] {
     let layout = &stat.layout;
     let producer = match layout.producers {
-        Producers::One => {
-            holder(stat.producer.alive, stat.producer.owner.epoch, stat.producer.owner.pid)
-        }
         Producers::Many | Producers::Cpu if is_fed(stat) => {
             let alive = stat.producers.iter().filter(|member| member.alive).count();
             format!("{alive} alive")
         }
-        Producers::Many | Producers::Cpu if stat.epoch() == 0 => "none yet".to_owned(),
-        Producers::Many | Producers::Cpu => "detached".to_owned(),
+        _ => holder(producers_state(stat), stat.producer.owner.pid),
     };
-    let owner = &stat.consumer.owner;
     let consumer = match layout.consumers {
-        0 => holder(stat.consumer.alive, owner.epoch, owner.pid),
+        0 => holder(stat.consumer.state, stat.consumer.owner.pid),
         seats => {
             let alive = stat.consumers.iter().filter(|consumer| consumer.alive).count();
             format!("{alive} of {seats} named")
@@ -199,11 +194,11 @@ fn cells(stat: &Stat, newest: Option<u64>) -> [String; 7] {
     ]
 }
 
-fn holder(alive: bool, epoch: u64, pid: u32) -> String {
-    match (alive, epoch) {
-        (true, _) => format!("pid {pid}"),
-        (false, 0) => "none yet".to_owned(),
-        (false, _) => "detached".to_owned(),
+fn holder(state: SeatState, pid: u32) -> String {
+    match state {
+        SeatState::Alive => format!("pid {pid}"),
+        SeatState::Free => "none yet".to_owned(),
+        state => state.word().to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::figures::types::TypesUse;
 use perfring_consumer::{
     Count, Evict, HeldUp, Location, Member, NamedConsumer, OwnerInfo, Producers, Refused, Report,
-    Stat,
+    SeatState, Stat,
 };
 use perfring_view::accounts::Balance;
 use serde_json::{Map, Value, json};
@@ -35,10 +35,10 @@ pub(crate) fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>)
         "uuid": uuid::Uuid::from_bytes(layout.uuid).to_string(),
         "boot_id": uuid::Uuid::from_bytes(layout.boot_id).to_string(),
         "epoch": stat.epoch(),
-        "producer": exclusive.then(|| holder(stat.producer.alive, &stat.producer.owner)),
+        "producer": exclusive.then(|| holder(stat.producer.state, &stat.producer.owner)),
         "slots": stat.producers.iter().map(slot).collect::<Vec<_>>(),
         "held_up": stat.held_up.as_ref().map(held_up),
-        "consumer": holder(stat.consumer.alive, &stat.consumer.owner),
+        "consumer": holder(stat.consumer.state, &stat.consumer.owner),
         "consumers": stat.consumers.iter().map(named).collect::<Vec<_>>(),
         "damaged": stat.totals.is_none(),
     });
@@ -95,12 +95,13 @@ fn refused(prefix: &str, refused: &Refused) -> Vec<(String, Count)> {
     causes.map(|(cause, count)| (format!("{prefix}{cause}"), count)).into()
 }
 
-fn holder(alive: bool, owner: &OwnerInfo) -> Map<String, Value> {
-    let holder: [(&str, Value); 6] = [
-        ("alive", alive.into()),
+fn holder(state: SeatState, owner: &OwnerInfo) -> Map<String, Value> {
+    let holder: [(&str, Value); 7] = [
+        ("alive", (state == SeatState::Alive).into()),
+        ("state", state.word().into()),
         ("name", owner.name.as_str().into()),
         ("pid", owner.pid.into()),
-        ("uid", owner.uid.into()),
+        ("uid", owner.user().into()),
         ("epoch", owner.epoch.into()),
         ("attached_ns", owner.attached_ns.into()),
     ];
@@ -110,7 +111,7 @@ fn holder(alive: bool, owner: &OwnerInfo) -> Map<String, Value> {
 /// One producer of a shared ring, with its figures since it attached.
 fn slot(member: &Member) -> Value {
     let figures = &member.figures;
-    let mut object = holder(member.alive, &figures.owner);
+    let mut object = holder(member.state, &figures.owner);
     object.insert("slot".to_owned(), figures.slot.into());
     insert_counts(&mut object, &refused("", &figures.refused));
     insert_counts(
@@ -127,7 +128,7 @@ fn slot(member: &Member) -> Value {
 
 /// One named consumer.
 fn named(consumer: &NamedConsumer) -> Value {
-    let mut object = holder(consumer.alive, &consumer.owner);
+    let mut object = holder(consumer.state, &consumer.owner);
     object.insert("seat".to_owned(), consumer.seat.into());
     object.insert("waited_for".to_owned(), consumer.waited_for.into());
     object.insert("slowest".to_owned(), consumer.slowest.into());

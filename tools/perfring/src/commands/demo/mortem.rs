@@ -42,7 +42,7 @@ pub(super) fn show(
             }
         }
     }
-    let state = if stat.producer.alive { "alive (!)" } else { "dead" };
+    let state = stat.producer.state.word();
     screen.say(
         Style::Bold,
         &format!("\nkill -9 hit the producer of {name} (pid {pid}) in mid-stream."),

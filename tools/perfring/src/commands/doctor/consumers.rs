@@ -3,7 +3,7 @@
 use super::owners;
 use super::report::Report;
 use crate::failure::Failure;
-use perfring_consumer::{Location, NamedConsumer, Policy, RingTotals, Stat};
+use perfring_consumer::{Location, NamedConsumer, Policy, RingTotals, SeatState, Stat};
 use perfring_view::accounts::Fill;
 use perfring_view::named::{is_read, line};
 use perfring_view::owner::{count, holding};
@@ -20,7 +20,7 @@ pub(super) fn check(
     if stat.layout.consumers != 0 {
         return named(report, location, stat, is_full);
     }
-    let state = State::of(stat.consumer.alive, &stat.consumer.owner, location);
+    let state = State::of(stat.consumer.state, &stat.consumer.owner, location);
     let last = holding(&stat.consumer, state);
     let waiting = totals.present.records;
     if stat.consumer.alive || stat.layout.policy == Policy::Overwrite || waiting == 0 {
@@ -66,8 +66,8 @@ fn one(
 ) -> Result<(), Failure> {
     let message = line(consumer, location);
     let pid = consumer.owner.pid;
-    match State::of(consumer.alive, &consumer.owner, location) {
-        State::Gone if consumer.waited_for => {
+    match State::of(consumer.state, &consumer.owner, location) {
+        State::Seat(SeatState::Dead) if consumer.waited_for => {
             let advice = format!(
                 "the next producer that needs room drops it, or `perfring recover {location}`"
             );
@@ -76,7 +76,7 @@ fn one(
         State::Stopped if is_full && consumer.slowest => {
             report.warn("consumers", message, format!("kill -CONT {pid} to continue it, or end it"))
         }
-        State::Gone => report.note("consumers", message),
+        State::Seat(SeatState::Dead | SeatState::Detached) => report.note("consumers", message),
         _ => report.ok("consumers", message),
     }
 }

@@ -2,9 +2,12 @@
 
 use super::report::Report;
 use crate::failure::Failure;
-use perfring_consumer::{HeldUp, Holding, Location, Member, Producers, Stat};
+use perfring_consumer::{HeldUp, Holding, Location, Member, Producers, SeatState, Stat};
 use perfring_view::owner::{count, held_up, holding, member, owner};
 use perfring_view::process::{State, WHILE_DUMPING, has_open};
+
+/// What is known of a dead producer.
+const HOW_DEAD: &str = "it was killed, or ended otherwise without detaching";
 
 pub(super) fn check(report: &mut Report, location: &Location, stat: &Stat) -> Result<(), Failure> {
     if stat.layout.producers == Producers::One {
@@ -20,10 +23,15 @@ pub(super) fn check(report: &mut Report, location: &Location, stat: &Stat) -> Re
         report.warn("producers", used, advice)?;
     }
     for member in &stat.producers {
-        let holder = &member.figures.owner;
-        if State::of(member.alive, holder, location) == State::DumpingCore {
-            let who = owner(stat, member.figures.slot);
-            report.note("producers", format!("{who} is dumping core: {WHILE_DUMPING}"))?;
+        let who = || owner(stat, member.figures.slot);
+        match State::of(member.state, &member.figures.owner, location) {
+            State::DumpingCore => {
+                report.note("producers", format!("{} is dumping core: {WHILE_DUMPING}", who()))?;
+            }
+            State::Seat(state @ SeatState::Dead) => {
+                report.note("producers", format!("{}, {}: {HOW_DEAD}", who(), state.word()))?;
+            }
+            _ => {}
         }
     }
     leftovers(report, location, stat)?;
@@ -45,9 +53,12 @@ pub(super) fn seat(
     holder: &Holding,
     location: &Location,
 ) -> Result<(), Failure> {
-    let state = State::of(holder.alive, &holder.owner, location);
+    let state = State::of(holder.state, &holder.owner, location);
     match holding(holder, state) {
         who if state == State::DumpingCore => report.note(check, format!("{who}: {WHILE_DUMPING}")),
+        who if state == State::Seat(SeatState::Dead) => {
+            report.note(check, format!("{who}: {HOW_DEAD}"))
+        }
         who => report.ok(check, who),
     }
 }
@@ -60,8 +71,9 @@ fn leftovers(report: &mut Report, location: &Location, stat: &Stat) -> Result<()
         found = true;
         let open = &member.figures.open;
         let mut message = format!(
-            "{} is dead and left {} open ({} bytes)",
+            "{}, {}, left {} open ({} bytes)",
             owner(stat, member.figures.slot),
+            member.state.word(),
             count(open.records, "reservation"),
             open.bytes
         );
@@ -86,7 +98,7 @@ fn held_up_alive(
     let how = held_up(location, stat, held);
     let (message, advice) = how.split_once(": ").unwrap_or((&how, ""));
     let holder = member(stat, held.slot).map(|member| &member.figures.owner);
-    let dumps = |owner| State::of(true, owner, location) == State::DumpingCore;
+    let dumps = |owner| State::of(SeatState::Alive, owner, location) == State::DumpingCore;
     let (message, advice) =
         match holder.and_then(|owner| Some((owner.pid, state(owner.pid, location)?))) {
             Some(_) if holder.is_some_and(dumps) => {

@@ -50,8 +50,8 @@ pub(super) fn write(
 }
 
 fn states(members: &[Member], location: &Location) -> Vec<&'static str> {
-    let state = |member: &Member| State::of(member.alive, &member.figures.owner, location);
-    members.iter().map(|member| state(member).word("dead")).collect()
+    let state = |member: &Member| State::of(member.state, &member.figures.owner, location);
+    members.iter().map(|member| state(member).word()).collect()
 }
 
 fn table(members: &[Member], states: &[&str], written: &str) -> Vec<String> {

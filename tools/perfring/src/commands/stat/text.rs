@@ -11,7 +11,7 @@ use perfring_consumer::{
 };
 use perfring_view::accounts::{Balance, Fill, counts, is_fed};
 use perfring_view::named::{is_read, lag, state};
-use perfring_view::owner::{held_up, name};
+use perfring_view::owner::{held_up, name, user};
 use perfring_view::process::State;
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -166,14 +166,14 @@ fn holding(holding: &Holding, location: &Location) -> String {
     if owner.epoch == 0 {
         return if holding.alive { "attaching" } else { "none so far" }.to_owned();
     }
-    let state = State::of(holding.alive, owner, location).word("detached");
+    let state = State::of(holding.state, owner, location).word();
     format!("{state}: {}", identity(owner))
 }
 
 fn identity(owner: &OwnerInfo) -> String {
-    let OwnerInfo { epoch, attached_ns, pid, uid, .. } = owner;
-    let (name, since) = (name(owner), utc(*attached_ns));
-    format!("{name}, pid {pid}, uid {uid}, attached {since} (attach {epoch})")
+    let OwnerInfo { epoch, attached_ns, pid, .. } = owner;
+    let (name, user, since) = (name(owner), user(owner), utc(*attached_ns));
+    format!("{name}, pid {pid}{user}, attached {since} (attach {epoch})")
 }
 
 /// Formats a time of `CLOCK_REALTIME`, to the millisecond.
