@@ -210,6 +210,7 @@ async function poll() {
   if (view.open && view.after) counted();
   else if (!state.paused || !view.after) {
     choices();
+    if (!view.after) clearTimeout(typing); // this asks for what was typed, and a record of its answer may be opened
     try {
       const answer = await ask("records", { rings: view.rings, where: parts.where.value, type: parts.type.value, after: view.after, limit: 200 });
       if (asked !== view.asked) return;
