@@ -2,6 +2,7 @@
 
 mod damage;
 mod kills;
+mod lost;
 mod narrow;
 
 use crate::numbered::{offer, origin};

@@ -21,6 +21,8 @@
 //! identifies duplicates. Each such output has its own place in each ring. If one is down, the others
 //! go on, and what it lacks stays in the rings: memory stays bounded, the rings fill, and their own
 //! policy decides and reports what is lost. A buffer on disk takes it where the rings are too small.
+//! Records that damage takes from such a buffer are reported to its output as a loss with the cause
+//! "buffer damaged".
 //!
 //! An overwrite ring waits for no reader. It is observed, and exactly the records that were evicted
 //! before they were read are reported as lost; the position is saved in a file, and a new process

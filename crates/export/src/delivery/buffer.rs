@@ -5,6 +5,7 @@
 //! The next process passes on what is after the saved place, and takes nothing again that is in a file or before the place
 //! (`place`, [`Buffered`]).
 
+mod ends;
 mod numbers;
 mod place;
 mod progress;
@@ -12,8 +13,8 @@ mod spool;
 
 use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
 use crate::model::event::{Event, What};
+use ends::{Ends, end_of};
 use numbers::Numbers;
-use place::Ends;
 use serde::Deserialize;
 use spool::Spool;
 use std::cell::RefCell;
@@ -56,6 +57,9 @@ const fn max_bytes() -> u64 {
 /// Rings are read again from where all outputs had them. Records that the buffer has already, or had,
 /// are not put into it again, unless rules leave out some ([`Output::leaves_out`]).
 ///
+/// Where a file is damaged, the output gets a loss of each ring of which a block could not be read, with
+/// the cause `LossCause::Damaged`, and what follows. The file is kept as `*.damaged`.
+///
 /// A buffer that is full is [`Took::Busy`], as the output itself would be without it.
 pub struct Buffered {
     name: String,
@@ -72,6 +76,8 @@ pub struct Buffered {
     /// and those that are, by their numbers, until they are past it.
     repeated: HashMap<u32, u64>,
     taken: u64,
+    /// Records that damage took.
+    damaged: u64,
 }
 
 impl Buffered {
@@ -96,6 +102,7 @@ impl Buffered {
             last: 0,
             repeated: HashMap::new(),
             taken: 0,
+            damaged: 0,
         })
     }
 
@@ -103,16 +110,11 @@ impl Buffered {
     fn pump(&mut self, most: usize) -> Result<(), OutputError> {
         let unsettled = self.inner.unsettled().unwrap_or(u64::MAX);
         self.spool.settled(unsettled);
-        let Buffered { inner, spool, known, last, .. } = self;
+        let Buffered { inner, spool, known, last, damaged, .. } = self;
         for _ in 0..most {
             let Some(event) = spool.next() else { break };
             let (origin, id) = (event.origin, event.origin.id);
-            let ring = Uuid::from_bytes(origin.uuid);
-            let end = match &event.what {
-                What::Record(record) => Some((ring, Some(record.pos + 1))),
-                What::Ended => Some((ring, None)),
-                What::Began | What::Lost(_) => None,
-            };
+            let end = end_of(&event);
             if !known.contains(&id) {
                 let began = Event { seq: *last + 1, origin, what: What::Began };
                 if inner.take(&began)? == Took::Busy {
@@ -124,12 +126,17 @@ impl Buffered {
             }
             if !matches!(event.what, What::Began) {
                 let ends = matches!(event.what, What::Ended);
+                let lost = match event.what {
+                    What::Lost(loss) if loss.is_damage() => loss.records,
+                    _ => 0,
+                };
                 let event = Event { seq: *last + 1, origin, what: event.what };
                 if inner.take(&event)? == Took::Busy {
                     spool.repeat();
                     break;
                 }
                 *last += 1;
+                *damaged += lost;
                 if ends {
                     known.remove(&id);
                 }
@@ -235,7 +242,7 @@ impl Output for Buffered {
 
     fn figures(&self) -> Figures {
         let mut figures = self.inner.figures();
-        figures.taken = self.taken;
+        (figures.taken, figures.damaged) = (self.taken, self.damaged);
         if let Some(trouble) = &mut figures.trouble {
             trouble.push_str("; its buffer takes what it lacks");
         }

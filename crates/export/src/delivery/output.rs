@@ -57,6 +57,8 @@ pub struct Figures {
     /// The same by cause, in the order of the causes' first occurrence: as `400`, `too large`,
     /// `partial success`. Empty where an output does not tell causes apart.
     pub refused_by: Vec<(&'static str, u64)>,
+    /// Records that damage to its buffer took, each of which was reported to it as lost.
+    pub damaged: u64,
     /// Finished files that it removed, as it keeps so many.
     pub removed: Pruned,
     /// A message about the present problem, if there is one.

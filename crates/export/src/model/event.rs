@@ -115,6 +115,12 @@ impl<'a> Rec<'a> {
         }
     }
 
+    /// Returns how many bytes it has in its ring, header included.
+    #[must_use]
+    pub fn ring_bytes(&self) -> u64 {
+        ring_bytes(self.time.is_some(), self.writer.is_some(), self.bytes)
+    }
+
     /// Its type, if the ring's table has it.
     #[must_use]
     pub fn kind_of(&self) -> Option<&'a Type> {
@@ -129,6 +135,13 @@ impl<'a> Rec<'a> {
     }
 }
 
+/// Returns how many bytes a record has in its ring: its header, a timestamp and its writer, if it has
+/// them, and its payload.
+pub(crate) fn ring_bytes(timed: bool, has_writer: bool, payload: &[u8]) -> u64 {
+    let words = 1 + u64::from(timed) + u64::from(has_writer);
+    (8 * words + payload.len() as u64).next_multiple_of(8)
+}
+
 /// Why records were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossCause {
@@ -138,6 +151,10 @@ pub enum LossCause {
     Busy,
     /// A rule left them out: they are not for this output.
     Rule(RuleName),
+    /// The buffer on disk before the output was damaged.
+    Damaged,
+    /// The same, and how many it took is not known: at least the number of records, which may be 0.
+    UnknownDamage,
 }
 
 impl LossCause {
@@ -148,6 +165,8 @@ impl LossCause {
             LossCause::Ring(cause) => cause.name(),
             LossCause::Busy => "output busy",
             LossCause::Rule(rule) => rule.cause(),
+            LossCause::Damaged => "buffer damaged",
+            LossCause::UnknownDamage => "unknown buffer damage",
         }
     }
 }
@@ -168,6 +187,13 @@ pub struct Loss {
     pub time: Option<u64>,
     /// The same time on the wall clock, ns since 1970.
     pub wall: Option<u64>,
+}
+
+impl Loss {
+    /// Returns whether damage to a buffer is its cause.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self.cause, LossCause::Damaged | LossCause::UnknownDamage)
+    }
 }
 
 /// Identifies an event among those of all rings, for ever. As delivery is at least once, a receiver

@@ -11,7 +11,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// Two rings, whose records alternate.
-pub(super) struct Rings([Origin; 2]);
+pub(super) struct Rings(pub(super) [Origin; 2]);
 
 impl Rings {
     pub(super) fn new() -> Self {

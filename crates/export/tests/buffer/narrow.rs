@@ -1,6 +1,6 @@
 //! An output whose receiver is the test.
 
-use perfring_export::{Event, Figures, Output, OutputError, Took, What};
+use perfring_export::{Event, Figures, Loss, Output, OutputError, Took, What};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
@@ -14,6 +14,10 @@ struct Inner {
     room: usize,
     /// Records and other events, as they came.
     came: Vec<String>,
+    /// Records with a type.
+    typed: u64,
+    /// Losses, with the ids of their rings.
+    lost: Vec<([u8; 16], Loss)>,
     held: Vec<u64>,
     last: u64,
 }
@@ -28,6 +32,11 @@ impl Output for Narrow {
         assert!(event.seq > inner.last);
         inner.last = event.seq;
         inner.held.push(event.seq);
+        let is_typed = matches!(&event.what, What::Record(record) if record.kind_of().is_some());
+        inner.typed += u64::from(is_typed);
+        if let What::Lost(loss) = event.what {
+            inner.lost.push((event.origin.uuid, loss));
+        }
         inner.came.push(match &event.what {
             What::Record(record) => format!("{} {}", event.origin.name, record.pos / 272),
             other => format!("{} {other:?}", event.origin.name),
@@ -67,6 +76,16 @@ impl Narrow {
     pub(super) fn deliver_one(&self) {
         let held = &mut self.0.borrow_mut().held;
         held.drain(..1.min(held.len()));
+    }
+
+    /// Returns how many records had a type.
+    pub(super) fn typed(&self) -> u64 {
+        self.0.borrow().typed
+    }
+
+    /// Returns which losses came, with the ids of their rings.
+    pub(super) fn lost(&self) -> Vec<([u8; 16], Loss)> {
+        self.0.borrow().lost.clone()
     }
 
     /// Returns what came.

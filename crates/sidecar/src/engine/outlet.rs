@@ -4,7 +4,7 @@ use super::lane::Lane;
 use super::mark::Mark;
 use super::merges::RingId;
 use super::places::Places;
-use super::record_rules::{RecordRules, RuleStatus, bytes_of};
+use super::record_rules::{RecordRules, RuleStatus};
 use super::reporting::Reporting;
 use super::rings::Rings;
 use crate::config::Delivery;
@@ -193,7 +193,7 @@ impl Outlet {
         };
         let rest = match &event.what {
             What::Record(record) if record.pos < ahead.pos => {
-                ahead.pass(1, bytes_of(record));
+                ahead.pass(1, record.ring_bytes());
                 return true;
             }
             // What was overtaken begins there, and may end beyond.
@@ -275,7 +275,7 @@ impl Outlet {
         let unreported = self.unreported.entry(event.origin.id).or_default();
         match &event.what {
             What::Record(record) => {
-                let bytes = bytes_of(record);
+                let bytes = record.ring_bytes();
                 self.dropped.records += 1;
                 self.dropped.bytes += bytes;
                 let cause = LossCause::Busy;

@@ -4,7 +4,6 @@ use super::bucket::Bucket;
 use super::randomness::{of_record, of_value};
 use super::ring::Quick;
 use crate::config::record_rule::{RecordAction, RecordRule};
-use perfring_abi::Lead;
 use perfring_export::{Event, Loss, LossCause, Rec};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -78,12 +77,6 @@ impl Ruling {
     }
 }
 
-/// Returns how many bytes a record has in its ring.
-pub(super) fn bytes_of(record: &Rec<'_>) -> u64 {
-    let lead = Lead::of(record.time.is_some(), record.writer.is_some()).len() as u64;
-    (8 + lead + record.bytes.len() as u64).next_multiple_of(8)
-}
-
 impl RecordRules {
     /// Replaces the rules. One that stays the same goes on, with its figures.
     pub(super) fn set<'a>(&mut self, rules: impl Iterator<Item = &'a RecordRule>) {
@@ -115,7 +108,7 @@ impl RecordRules {
         let mut rulings = self.all.iter_mut().enumerate();
         if let Some((nth, ruling)) = rulings.find(|(_, ruling)| ruling.rule.filter.takes(record)) {
             if !ruling.keeps(event, record, self.now) {
-                let bytes = bytes_of(record);
+                let bytes = record.ring_bytes();
                 ruling.status.left_out += 1;
                 ruling.status.left_out_bytes += bytes;
                 let cause = LossCause::Rule(ruling.rule.name);

@@ -167,6 +167,8 @@ fn of_output(output: &OutputStatus<'_>, kind: &str, gather: &mut Gather<'_>) {
     }
     let dropped = ("perfring.output.dropped", records, "Records that it had no room for");
     gather.counter(dropped, output.dropped.records, &name);
+    let damaged = ("perfring.output.damaged", records, "Records that damage to its buffer took");
+    gather.counter(damaged, figures.damaged, &name);
     for rule in &output.rules {
         let name = [name[0], name[1], (RULE, rule.name)];
         let kept = ("perfring.rule.kept", records, "Records that a rule kept");

@@ -83,6 +83,7 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
         "refused": figures.refused,
         "refused_by": refused_by,
         "dropped": output.dropped.records,
+        "damaged": figures.damaged,
         "rules": rules,
         "removed_files": figures.removed.files,
         "behind": output.is_behind,
@@ -121,6 +122,7 @@ pub(crate) fn line(engine: &Engine) -> String {
             (output.dropped.records, "dropped"),
             (figures.refused, "refused"),
             (left_out, "left out by rules"),
+            (figures.damaged, "lost in its damaged buffer"),
         ] {
             if count > 0 {
                 let _ = write!(line, ", {count} {what}");

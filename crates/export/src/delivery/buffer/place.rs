@@ -1,9 +1,9 @@
 //! How far a buffer is delivered, in a file beside those with its events.
 
+use super::ends::Ends;
 use crate::delivery::replace::replace;
 use crate::files::recording::boot;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -13,15 +13,6 @@ const FILE: &str = "place";
 const VERSION: u32 = 1;
 /// The limit of rings; beyond it all are forgotten, and may be repeated.
 const RINGS_MAX: usize = 65_536;
-
-/// Rings, and the positions before which all of their records are.
-pub(super) type Ends = HashMap<Uuid, u64>;
-
-/// Moves a ring's end on.
-pub(super) fn extend(ends: &mut Ends, ring: Uuid, end: u64) {
-    let known = ends.entry(ring).or_default();
-    *known = end.max(*known);
-}
 
 /// How far all of a buffer is delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

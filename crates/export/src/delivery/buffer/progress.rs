@@ -1,6 +1,7 @@
 //! How far a buffer is delivered, as the output goes on, and how that is saved.
 
-use super::place::{Ends, Place, extend};
+use super::ends::{Ends, RingEnd, extend};
+use super::place::Place;
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::path::Path;
@@ -12,9 +13,6 @@ const MARKS: usize = 4096;
 /// The interval of saving: once more for so many rings.
 const SAVES: Duration = Duration::from_millis(50);
 const SAVES_RINGS: u32 = 1000;
-
-/// What an event says of its ring: up to where that was read, or `None` if it has ended.
-pub(super) type RingEnd = (Uuid, Option<u64>);
 
 /// How far the files were read.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,11 +1,12 @@
 //! The files of a buffer: recordings, of which the oldest is read and the newest written.
 
+use super::ends::{Ends, RingEnd, extend, find_ends};
 use super::numbers::Numbers;
-use super::place::{Ends, Place, extend};
-use super::progress::{At, Progress, RingEnd};
+use super::place::Place;
+use super::progress::{At, Progress};
 use crate::delivery::output::{Output, OutputError, Took};
-use crate::files::recording::{Existing, Options, ReadError, Reader, Recording, boot};
-use crate::model::event::{Event, What};
+use crate::files::recording::{Existing, Options, ReadError, Reader, Recording};
+use crate::model::event::Event;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
@@ -13,13 +14,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use uuid::Uuid;
 
 /// A file is finished once it has this part of the limit, within these bounds.
 const PART: u64 = 16;
 const FILE_BYTES: (u64, u64) = (64 << 10, 16 << 20);
 const ENDING: &str = "perfrec";
-/// The ending of a file that cannot be read on: it is kept.
+/// The ending of a file that is damaged: it is kept.
 const DAMAGED: &str = "damaged";
 /// How much of the files is read at the start, to know what they have of rings: the newest.
 const KNOWN_BYTES: u64 = 1 << 30;
@@ -31,6 +31,7 @@ const SHOWN: Duration = Duration::from_secs(10);
 struct Segment {
     number: u64,
     bytes: u64,
+    is_damaged: bool,
 }
 
 /// The files.
@@ -46,8 +47,6 @@ pub(super) struct Spool {
     /// Bytes of all other files.
     finished: u64,
     reader: Option<(Reader, Segment)>,
-    /// Events of the file that is read that were passed on.
-    count: u64,
     /// Those that were read, and the last event of each that was passed on.
     read: VecDeque<(Segment, u64)>,
     progress: Progress,
@@ -57,7 +56,7 @@ pub(super) struct Spool {
     trouble: Option<String>,
     /// A problem of the start, and when that was.
     at_start: Option<(Instant, String)>,
-    /// The last file that could not be read on.
+    /// The last file that is damaged.
     damaged: Option<String>,
 }
 
@@ -88,7 +87,7 @@ impl Spool {
             match ending.to_str() {
                 // It was created, and nothing was written to it.
                 Some(ENDING) if bytes == 0 => fs::remove_file(&path).map_err(io)?,
-                Some(ENDING) => waiting.push(Segment { number, bytes }),
+                Some(ENDING) => waiting.push(Segment { number, bytes, is_damaged: false }),
                 Some(DAMAGED) => {}
                 _ => continue,
             }
@@ -106,7 +105,6 @@ impl Spool {
             writer: None,
             finished,
             reader: None,
-            count: 0,
             read: VecDeque::new(),
             progress: Progress::new(name),
             had: Ends::new(),
@@ -129,9 +127,9 @@ impl Spool {
             bytes += segment.bytes;
             let mut found = Ends::new();
             match find_ends(&self.path(segment.number), &mut found) {
-                Ok(()) | Err(ReadError::Truncated { .. }) => {}
+                Ok(true) | Err(ReadError::Truncated { .. }) => {}
                 // What cannot be read was before that in later files: rings may still have it.
-                Err(_) => ends.clear(),
+                Ok(false) | Err(_) => ends.clear(),
             }
             found.into_iter().for_each(|(ring, end)| extend(&mut ends, ring, end));
         }
@@ -178,10 +176,18 @@ impl Spool {
         if reader.machine().wall_ns != place.began {
             return Err("it is about a file that was replaced".to_owned());
         }
-        while self.count < place.events && matches!(reader.next(), Ok(Some(_))) {
-            self.count += 1;
+        loop {
+            match reader.advance() {
+                Ok(true) if reader.events().1 <= place.events => drop(reader.next()),
+                Ok(_) | Err(ReadError::Truncated { .. }) => return Ok(()),
+                // It is met again.
+                Err(error) => {
+                    self.waiting.extend(self.reader.take().map(|(_, segment)| segment));
+                    self.waiting.rotate_right(1);
+                    return Err(error.to_string());
+                }
+            }
         }
-        Ok(())
     }
 
     /// Notes that rules leave out records of rings from now on.
@@ -209,7 +215,10 @@ impl Spool {
         let at_start = self.at_start.as_ref().filter(|(since, _)| since.elapsed() < SHOWN);
         let at_start = at_start.map(|(_, sentence)| sentence.clone());
         let trouble = of_writer.or_else(|| self.trouble.clone());
-        trouble.or_else(|| self.damaged.clone()).or(at_start)
+        match (trouble, &self.damaged) {
+            (Some(trouble), Some(damaged)) => Some(format!("{damaged}; {trouble}")),
+            (trouble, damaged) => trouble.or_else(|| damaged.clone()).or(at_start),
+        }
     }
 
     pub(super) fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
@@ -225,7 +234,7 @@ impl Spool {
             let number = self.newest + 1;
             let (path, existing) = (self.path(number), Existing::Replace);
             let options = Options { path, existing, ..Options::default() };
-            match Recording::open(&self.name, &options) {
+            match Recording::open_noted(&self.name, &options) {
                 Ok(writer) => (self.writer, self.newest) = (Some((writer, number)), number),
                 Err(error) => {
                     self.trouble = Some(format!("its buffer: {}", error.sentence));
@@ -248,11 +257,11 @@ impl Spool {
         if writer.close(deadline).is_err() {
             return;
         }
-        let segment = Segment { number: *number, bytes: writer.bytes() };
-        self.finished += segment.bytes;
-        match self.reader.as_mut().filter(|(_, read)| read.number == segment.number) {
-            Some((_, read)) => *read = segment,
-            None => self.waiting.push_back(segment),
+        let (number, bytes) = (*number, writer.bytes());
+        self.finished += bytes;
+        match self.reader.as_mut().filter(|(_, read)| read.number == number) {
+            Some((_, read)) => read.bytes = bytes,
+            None => self.waiting.push_back(Segment { number, bytes, is_damaged: false }),
         }
         self.writer = None;
     }
@@ -285,14 +294,15 @@ impl Spool {
         // Its bytes are counted as those of the writer.
         let number = self.writer.as_ref().filter(|(writer, _)| writer.has_begun());
         let number = number.map(|(_, number)| *number);
-        number.is_some_and(|number| self.open_reader(Segment { number, bytes: 0 }).is_ok())
+        let segment = number.map(|number| Segment { number, bytes: 0, is_damaged: false });
+        segment.is_some_and(|segment| self.open_reader(segment).is_ok())
     }
 
     fn open_reader(&mut self, segment: Segment) -> Result<(), ReadError> {
-        let mut reader = Reader::open(&self.path(segment.number))?;
+        let mut reader = Reader::open_noted(&self.path(segment.number))?;
         let numbers = Rc::clone(&self.numbers);
         reader.number_by(move |uuid| numbers.borrow_mut().of(uuid));
-        (self.reader, self.count) = (Some((reader, segment)), 0);
+        self.reader = Some((reader, segment));
         Ok(())
     }
 
@@ -303,19 +313,22 @@ impl Spool {
                 let written = self.writer.as_ref().filter(|(_, number)| *number == segment.number);
                 let limit = written.map(|(writer, _)| writer.bytes());
                 reader.limit(limit.unwrap_or(u64::MAX));
-                match reader.next() {
-                    Ok(Some(_)) => {
-                        reader.repeat();
-                        return true;
-                    }
-                    Ok(None) if limit.is_some() => return false,
-                    Ok(None) => {}
+                let (found, is_over) = (reader.advance(), reader.is_over());
+                let news = reader.take_damage();
+                segment.is_damaged |= news.is_some();
+                let segment = *segment;
+                if let Some((what, is_unknown)) = news {
+                    self.damaged = Some(self.say(segment, &what, is_unknown));
+                }
+                match found {
+                    Ok(true) => return true,
+                    Ok(false) if limit.is_some() && !is_over => return false,
+                    Ok(false) => {}
                     // The last file of a process that was killed.
                     Err(ReadError::Truncated { missing, .. }) => {
                         self.trouble = Some(format!("its buffer: a file was cut short: {missing}"));
                     }
                     Err(error) => {
-                        let segment = *segment;
                         if limit.is_some() {
                             self.finish(Instant::now());
                         }
@@ -324,9 +337,15 @@ impl Spool {
                         continue;
                     }
                 }
-                let segment = *segment;
+                // Nothing more of the file that is written can be read.
+                if limit.is_some() {
+                    self.finish(Instant::now());
+                    if self.writer.is_some() {
+                        return false;
+                    }
+                }
+                let Some((_, segment)) = self.reader.take() else { return false };
                 self.read.push_back((segment, self.progress.last()));
-                self.reader = None;
             }
             if !self.start() {
                 return false;
@@ -352,10 +371,9 @@ impl Spool {
     /// Notes that the last event was passed on: `number` is that of the last one that the output
     /// has.
     pub(super) fn passed(&mut self, number: u64, end: Option<RingEnd>) {
-        self.count += 1;
         if let Some((reader, segment)) = &self.reader {
             let (file, began) = (segment.number, reader.machine().wall_ns);
-            self.progress.passed(number, At { file, began, events: self.count }, end);
+            self.progress.passed(number, At { file, began, events: reader.events().0 }, end);
         }
     }
 
@@ -385,12 +403,34 @@ impl Spool {
         self.progress.save(&self.dir);
     }
 
+    /// Removes a file of which all is settled, or keeps it under another name if it is damaged: not
+    /// before, so that the next process finds what this one found.
     fn remove(&mut self, segment: Segment) {
+        let path = self.path(segment.number);
+        if segment.is_damaged {
+            let _ = fs::rename(&path, path.with_extension(DAMAGED)); // otherwise it comes twice
+            return;
+        }
         self.finished = self.finished.saturating_sub(segment.bytes);
-        let _ = fs::remove_file(self.path(segment.number)); // otherwise it comes twice
+        let _ = fs::remove_file(path); // otherwise it comes twice
     }
 
-    /// Keeps a file that cannot be read, or read on, under another name.
+    /// Says that a file is damaged.
+    fn say(&self, segment: Segment, what: &str, is_unknown: bool) -> String {
+        let path = self.path(segment.number);
+        let lost = match is_unknown {
+            true => "how much of it is lost is not known",
+            false => "what is lost of it is reported as lost",
+        };
+        let kept = path.with_extension(DAMAGED);
+        format!(
+            "its buffer: {} {what}; {lost}, and it is kept as {}",
+            path.display(),
+            kept.display()
+        )
+    }
+
+    /// Keeps a file of which nothing can be read under another name.
     fn set_aside(&mut self, segment: Segment, error: &ReadError) {
         let path = self.path(segment.number);
         let kept = path.with_extension(DAMAGED);
@@ -406,19 +446,4 @@ impl Spool {
         self.finish(deadline);
         self.progress.save_on_disk(&self.dir);
     }
-}
-
-/// Finds up to where a file has rings.
-fn find_ends(path: &Path, ends: &mut Ends) -> Result<(), ReadError> {
-    let mut reader = Reader::open(path)?;
-    // In another boot a ring's file may have gone back to an older state.
-    if reader.machine().boot != boot() {
-        return Ok(());
-    }
-    while let Some(event) = reader.next()? {
-        if let What::Record(record) = &event.what {
-            extend(ends, Uuid::from_bytes(event.origin.uuid), record.pos + 1);
-        }
-    }
-    Ok(())
 }

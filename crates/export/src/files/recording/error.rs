@@ -27,6 +27,11 @@ impl fmt::Display for Missing {
     }
 }
 
+/// Why a block, or a frame, is invalid.
+pub(super) struct Bad(pub(super) &'static str);
+
+pub(super) const NO_FRAME: Bad = Bad("a frame is invalid");
+
 /// Why a recording cannot be read any further. Everything that was read before is intact.
 #[derive(Debug, Error)]
 #[non_exhaustive]

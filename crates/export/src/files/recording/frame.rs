@@ -26,6 +26,8 @@ pub(super) const BEGAN: u16 = 7;
 pub(super) const ENDED: u16 = 8;
 /// Totals.
 pub(super) const END: u16 = 9;
+/// What there is of rings so far: `counts` has it.
+pub(super) const COUNTS: u16 = 10;
 
 /// Bytes of a frame's header.
 pub(super) const FRAME_HEAD: usize = 8;
@@ -43,9 +45,11 @@ pub(super) const MORE: u16 = 1 << 4;
 /// For a record: it says who wrote it.
 pub(super) const WRITER: u16 = 1 << 5;
 
-/// The numbers of `LossCause::Busy` and of `LossCause::Rule`; the others are the ABI's.
+/// The numbers of `LossCause::Busy` and of those behind it; the others are the ABI's.
 const BUSY: u32 = 256;
 const RULE: u32 = 257;
+const DAMAGED: u32 = 258;
+const UNKNOWN_DAMAGE: u32 = 259;
 
 /// Appends a frame.
 pub(super) fn put(out: &mut Vec<u8>, what: u16, flags: u16, body: impl FnOnce(&mut Vec<u8>)) {
@@ -170,6 +174,8 @@ fn cause_number(cause: LossCause) -> u32 {
         LossCause::Ring(cause) => cause.code() as u32,
         LossCause::Busy => BUSY,
         LossCause::Rule(_) => RULE,
+        LossCause::Damaged => DAMAGED,
+        LossCause::UnknownDamage => UNKNOWN_DAMAGE,
     }
 }
 
@@ -184,6 +190,8 @@ fn cause_of(number: u32) -> LossCause {
     match number {
         BUSY => LossCause::Busy,
         RULE => LossCause::Rule(RuleName::UNKNOWN),
+        DAMAGED => LossCause::Damaged,
+        UNKNOWN_DAMAGE => LossCause::UnknownDamage,
         number => LossCause::Ring(Cause::from_code(number.into())),
     }
 }
@@ -240,7 +248,7 @@ impl<'a> Frame<'a> {
 pub(super) struct Body<'a>(pub(super) &'a [u8]);
 
 impl<'a> Body<'a> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (array, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*array)

@@ -44,12 +44,15 @@
 //! ```
 
 mod block;
+mod counts;
 mod error;
 mod frame;
 mod head;
 mod machine;
 mod open;
+mod over;
 mod read;
+mod rings;
 mod snapshots;
 mod write;
 

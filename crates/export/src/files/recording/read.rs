@@ -1,23 +1,21 @@
 //! Reads a recording.
 
+mod advance;
+
 use super::block::{BLOCK_HEAD, BlockHead, fill, packed, survey};
-use super::error::{Missing, ReadError};
+use super::counts::Counts;
+use super::error::{Bad, Missing, NO_FRAME, ReadError};
 use super::frame::{self, Frame};
 use super::head::{COMPRESSED, HEAD, MAGIC};
 use super::machine::Machine;
+use super::over::Over;
+use super::rings::Rings;
 use crate::delivery::compress::Unpacker;
-use crate::model::event::{Event, Loss, Origin, Rec, Totals, What};
+use crate::model::event::{Event, Loss, Rec, Totals, What, ring_bytes};
 use perfring_consumer::Record;
-use std::collections::HashMap;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-
-/// The limit of rings at a time, which bounds the reader's memory.
-const ORIGINS_MAX: usize = 1 << 16;
-/// The limit of bytes of all known type table entries at a time.
-const TYPES_MAX: usize = 256 << 20;
 
 /// Reads a recording, from its first event to its last, in bounded memory.
 ///
@@ -37,14 +35,13 @@ pub struct Reader<R = File> {
     next: usize,
     /// The offset of the next block in the file.
     at: u64,
-    /// Origins of the file, by their number there.
-    origins: HashMap<u32, Known>,
-    /// An origin whose last event was returned.
+    rings: Rings,
+    /// A ring whose last event was returned.
     ended: Option<u32>,
-    types_bytes: usize,
-    origins_seen: u32,
-    /// Numbers rings by their ids, instead of by their order.
-    numbers: Option<Numbers>,
+    /// Goes on over damage, if it is a file of a buffer.
+    over: Option<Box<Over>>,
+    /// Whether it does so with the next block.
+    resumed: bool,
     /// What was returned last, to be returned again.
     last: Option<(u32, Given)>,
     again: bool,
@@ -57,23 +54,6 @@ pub struct Reader<R = File> {
     is_over: bool,
 }
 
-/// Returns the number of the ring with this id.
-struct Numbers(Box<Number>);
-
-type Number = dyn FnMut(&[u8; 16]) -> u32;
-
-impl fmt::Debug for Numbers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Numbers")
-    }
-}
-
-#[derive(Debug)]
-struct Known {
-    origin: Origin,
-    types_bytes: usize,
-}
-
 /// What a frame contributes to the returned events.
 #[derive(Clone, Copy, Debug)]
 enum Given {
@@ -82,11 +62,6 @@ enum Given {
     Lost(Loss),
     Ended,
 }
-
-/// Why a block, or a frame, is invalid.
-struct Bad(&'static str);
-
-const NO_FRAME: Bad = Bad("a frame is invalid");
 
 impl Reader {
     /// Opens a file.
@@ -103,9 +78,40 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// [`ReadError`]: if it is not a recording, or nothing of it can be read.
-    pub fn new(mut input: R) -> Result<Self, ReadError> {
+    pub fn new(input: R) -> Result<Self, ReadError> {
+        let mut reader = Self::of(input);
+        reader.begin()?;
+        Ok(reader)
+    }
+
+    fn of(input: R) -> Self {
+        Reader {
+            input,
+            machine: Machine::default(),
+            block: Vec::new(),
+            head: BlockHead::default(),
+            unpacker: Unpacker::default(),
+            unpacked: Vec::new(),
+            next: 0,
+            at: HEAD as u64,
+            rings: Rings::default(),
+            ended: None,
+            over: None,
+            resumed: false,
+            last: None,
+            again: false,
+            limit: u64::MAX,
+            seq: 0,
+            totals: Totals::default(),
+            part: Totals::default(),
+            is_over: false,
+        }
+    }
+
+    /// Reads the head and the first frame.
+    fn begin(&mut self) -> Result<(), ReadError> {
         let mut head = [0; HEAD];
-        let len = fill(&mut input, &mut head)?;
+        let len = fill(&mut self.input, &mut head)?;
         if !MAGIC.starts_with(&head[..len.min(MAGIC.len())]) || len == 0 {
             return Err(ReadError::Other);
         }
@@ -115,36 +121,17 @@ impl<R: Read> Reader<R> {
         }
         let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|nth| head[at + nth]));
         if number(12) > COMPRESSED {
-            return Err(ReadError::Version { version: number(8) });
+            // This program and those before it write both numbers alike.
+            let is_damaged = self.over.is_some() && number(8) != number(12);
+            let other = ReadError::Version { version: number(8) };
+            return Err(if is_damaged { ReadError::Other } else { other });
         }
-        let mut reader = Reader {
-            input,
-            machine: Machine::default(),
-            block: Vec::new(),
-            head: BlockHead::default(),
-            unpacker: Unpacker::default(),
-            unpacked: Vec::new(),
-            next: 0,
-            at: HEAD as u64,
-            origins: HashMap::new(),
-            ended: None,
-            types_bytes: 0,
-            origins_seen: 0,
-            numbers: None,
-            last: None,
-            again: false,
-            limit: u64::MAX,
-            seq: 0,
-            totals: Totals::default(),
-            part: Totals::default(),
-            is_over: false,
-        };
-        reader.next_block()?;
-        let first = Frame::first(&reader.block).filter(|first| first.what == frame::START);
+        self.next_block()?;
+        let first = Frame::first(&self.block).filter(|first| first.what == frame::START);
         match first.map(|first| first.body.start()) {
             Some(Some((_, false))) => Err(ReadError::Order),
-            Some(Some(_)) => reader.next_frame().map(|_| reader),
-            _ => Err(reader.damaged(Bad("the frame that names its writer is missing"))),
+            Some(Some(_)) => self.next_frame().map(drop),
+            _ => Err(self.damaged(Bad("the frame that names its writer is missing"))),
         }
     }
 
@@ -156,11 +143,14 @@ impl<R: Read> Reader<R> {
     pub fn next(&mut self) -> Result<Option<Event<'_>>, ReadError> {
         let again = std::mem::take(&mut self.again).then_some(self.last).flatten();
         if let Some(id) = self.ended.take_if(|_| again.is_none()) {
-            self.forget(id);
+            self.rings.forget(id);
         }
         let (id, given) = loop {
             if let Some(last) = again {
                 break last;
+            }
+            if let Some((id, loss)) = self.over.as_mut().and_then(|over| over.take_owed()) {
+                break (id, loss.map_or(Given::Ended, Given::Lost));
             }
             if self.is_over {
                 return Ok(None);
@@ -171,12 +161,13 @@ impl<R: Read> Reader<R> {
                 }
                 self.next_block()?;
             } else if let Some(found) = self.next_frame()? {
+                self.over.iter_mut().for_each(|over| over.returned());
                 break found;
             }
         };
         self.last = Some((id, given));
         // `next_frame` found it.
-        let Some(Known { origin, .. }) = self.origins.get(&id) else { return Ok(None) };
+        let Some(origin) = self.rings.get(id) else { return Ok(None) };
         let what = match given {
             Given::Began => What::Began,
             Given::Lost(loss) => What::Lost(loss),
@@ -218,7 +209,7 @@ impl<R: Read> Reader<R> {
 
     /// Numbers rings from now on as this function says, by their ids.
     pub(crate) fn number_by(&mut self, number: impl FnMut(&[u8; 16]) -> u32 + 'static) {
-        self.numbers = Some(Numbers(Box::new(number)));
+        self.rings.number_by(number);
     }
 
     /// Returns the machine that recorded; of a recording that was appended to, the last one so far.
@@ -239,12 +230,6 @@ impl<R: Read> Reader<R> {
         self.at
     }
 
-    fn forget(&mut self, id: u32) {
-        if let Some(known) = self.origins.remove(&id) {
-            self.types_bytes -= known.types_bytes;
-        }
-    }
-
     /// Reads the next block, or finds the end.
     fn next_block(&mut self) -> Result<(), ReadError> {
         let mut bytes = [0; BLOCK_HEAD];
@@ -259,6 +244,9 @@ impl<R: Read> Reader<R> {
         let Some(head) = BlockHead::parse(&bytes, self.at) else {
             return Err(self.beyond(Bad("a block is missing here"), &bytes, None));
         };
+        if std::mem::take(&mut self.resumed) {
+            self.totals.records = head.before;
+        }
         if head.before != self.totals.records {
             return Err(self.beyond(Bad("a block before it is missing"), &bytes, Some(head)));
         }
@@ -312,6 +300,9 @@ impl<R: Read> Reader<R> {
         let given = match block.get(from..).and_then(Frame::first) {
             Some(frame) => {
                 self.next += frame.size;
+                if frame.what == frame::COUNTS && self.next == block.len() {
+                    self.check(&frame);
+                }
                 self.learn(&frame, from)
             }
             None => Err(NO_FRAME),
@@ -330,14 +321,18 @@ impl<R: Read> Reader<R> {
                 }
                 self.machine = machine;
                 // It was appended to: rings have new numbers.
-                self.origins.clear();
-                (self.types_bytes, self.part) = (0, Totals::default());
+                self.rings.clear();
+                self.part = Totals::default();
                 return Ok(None);
             }
-            frame::ORIGIN => return self.origin(frame).map(|()| None),
+            frame::ORIGIN => {
+                let id = self.rings.origin(frame)?;
+                self.over.iter_mut().for_each(|over| over.claim(id));
+                return Ok(None);
+            }
             frame::END => {
                 let totals = body.end().ok_or(NO_FRAME)?;
-                if totals != self.part {
+                if totals != self.part && !self.goes_on() {
                     return Err(Bad("its totals do not match its records"));
                 }
                 return Ok(None);
@@ -346,26 +341,19 @@ impl<R: Read> Reader<R> {
             _ => return Ok(None), // from a later version, and not needed
         }
         let id = body.word().ok_or(NO_FRAME)?;
-        let known = self.origins.get_mut(&id).ok_or(Bad("a record of an unknown ring"))?;
+        // What the damage took lacks it: that is counted at the end of the block.
+        if self.goes_on() && !self.rings.is_whole(id) || self.rings.learn(id, frame)? {
+            return Ok(None);
+        }
         Ok(match frame.what {
-            frame::TYPE => {
-                let entry = body.entry().ok_or(NO_FRAME)?;
-                let bytes = body.0.len();
-                (known.types_bytes, self.types_bytes) =
-                    (known.types_bytes + bytes, self.types_bytes + bytes);
-                if self.types_bytes > TYPES_MAX {
-                    return Err(Bad("its rings have more types than this program can read"));
-                }
-                known.origin.types.extend([Ok(entry)]);
-                None
-            }
-            frame::ANCHORS => {
-                known.origin.anchors = body.anchors().ok_or(NO_FRAME)?;
-                None
-            }
             frame::RECORD => {
                 let record = body.record(|flag| frame.has(flag));
-                let bytes = record.ok_or(NO_FRAME)?.0.bytes.len() as u64;
+                let record = record.ok_or(NO_FRAME)?.0;
+                let bytes = record.bytes.len() as u64;
+                if let Some(over) = &mut self.over {
+                    let has = (record.time.is_some(), record.writer.is_some());
+                    over.of(id).record(record.pos, ring_bytes(has.0, has.1, record.bytes));
+                }
                 for totals in [&mut self.totals, &mut self.part] {
                     totals.records += 1;
                     totals.bytes += bytes;
@@ -377,28 +365,12 @@ impl<R: Read> Reader<R> {
                 let loss = loss.ok_or(NO_FRAME)?;
                 self.totals.lose(&loss);
                 self.part.lose(&loss);
+                self.over.iter_mut().for_each(|over| over.of(id).lose(&loss));
                 Some((id, Given::Lost(loss)))
             }
             frame::BEGAN => Some((id, Given::Began)),
             _ => Some((id, Given::Ended)),
         })
-    }
-
-    fn origin(&mut self, frame: &Frame<'_>) -> Result<(), Bad> {
-        let origin = frame.body.origin(frame.has(frame::TIMED)).ok_or(NO_FRAME)?;
-        let id = origin.id;
-        self.forget(id);
-        if self.origins.len() >= ORIGINS_MAX {
-            return Err(Bad("it has more rings at a time than this program can read"));
-        }
-        let number = match &mut self.numbers {
-            Some(Numbers(number)) => number(&origin.uuid),
-            None => self.origins_seen,
-        };
-        let origin = Origin { id: number, ..origin };
-        self.origins_seen = self.origins_seen.wrapping_add(1);
-        self.origins.insert(id, Known { origin, types_bytes: 0 });
-        Ok(())
     }
 
     /// Returns the error of a recording that ends here, after `bytes` of a block.
@@ -413,6 +385,9 @@ impl<R: Read> Reader<R> {
     fn beyond(&mut self, bad: Bad, read: &[u8], head: Option<BlockHead>) -> ReadError {
         self.is_over = true;
         let (at, records) = (self.at, self.totals.records);
+        if self.over.is_some() {
+            return found(at, bad, records);
+        }
         match survey(&mut read.chain(&mut self.input), at, head, records) {
             Ok((bytes, missing)) => {
                 ReadError::Damaged { at, what: bad.0, read: records, bytes, missing }
@@ -430,6 +405,10 @@ impl<R: Read> Reader<R> {
             false => (self.block.len() - self.next) as u64,
         };
         let head = Some(self.head);
+        if self.over.is_some() {
+            self.at = self.head.at;
+            return found(end - left, bad, records);
+        }
         match survey(&mut self.input, end, head, records) {
             Ok((bytes, missing)) => {
                 let (at, bytes) = (end - left, bytes + left);
@@ -438,6 +417,22 @@ impl<R: Read> Reader<R> {
             Err(error) => error.into(),
         }
     }
+
+    fn goes_on(&self) -> bool {
+        self.over.as_ref().is_some_and(|over| over.damage.is_some())
+    }
+
+    /// Compares what was read with what the file has up to the end of a block.
+    fn check(&mut self, frame: &Frame<'_>) {
+        if let (Some(over), Some(counts)) = (&mut self.over, Counts::parse(frame.body)) {
+            over.check(&counts, &mut self.rings);
+        }
+    }
+}
+
+/// Returns the error of a damage behind which it may go on.
+fn found(at: u64, bad: Bad, read: u64) -> ReadError {
+    ReadError::Damaged { at, what: bad.0, read, bytes: 0, missing: Missing::Unknown }
 }
 
 impl From<ReadError> for io::Error {

@@ -1,6 +1,7 @@
 //! Writes a recording.
 
 use super::block::{BLOCK_HEAD, BLOCK_MAX, BlockHead, put_packed};
+use super::counts::Noted;
 use super::frame::{self, FRAME_MAX};
 use super::head::{HEAD, head};
 use super::machine::Machine;
@@ -45,6 +46,8 @@ pub struct Recording {
     /// Records in the file.
     written: u64,
     known: HashMap<u32, Known>,
+    /// What it notes of rings in each block, if it is a file of a buffer.
+    noted: Option<Noted>,
     totals: Totals,
     figures: Figures,
     tries: Tries,
@@ -101,6 +104,15 @@ impl Recording {
     /// # Errors
     /// [`OutputError`], if the file cannot be opened or written.
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
+        Self::open_as(name, options, None)
+    }
+
+    /// Creates a file that notes in each block what it has of rings.
+    pub(crate) fn open_noted(name: &str, options: &Options) -> Result<Self, OutputError> {
+        Self::open_as(name, options, Some(Noted::default()))
+    }
+
+    fn open_as(name: &str, options: &Options, noted: Option<Noted>) -> Result<Self, OutputError> {
         let shown = options.path.display();
         let fails = |what: String| OutputError::new(name, format!("{shown} {what}"));
         let opened = open(options).map_err(|Refused(what)| fails(what))?;
@@ -114,7 +126,8 @@ impl Recording {
                 (Target::File(file), Some(at), written, truncated)
             }
         };
-        let mut recording = Self::of(name, target, options.block_bytes, how)?;
+        let mut recording =
+            Recording { noted, ..Self::of(name, target, options.block_bytes, how)? };
         if truncated > 0 {
             recording.figures.trouble = Some(format!(
                 "{shown}: its last {truncated} bytes were an incomplete block, and were removed"
@@ -156,6 +169,7 @@ impl Recording {
             at: 0,
             written: 0,
             known: HashMap::new(),
+            noted: None,
             totals: Totals::default(),
             figures: Figures::default(),
             tries: Tries::default(),
@@ -169,7 +183,9 @@ impl Recording {
             self.head = head(self.packer.is_some()).to_vec();
         }
         (self.at, self.written) = (at.unwrap_or(HEAD as u64), written);
-        frame::put_start(&mut self.block, &Machine::here());
+        let machine = Machine::here();
+        frame::put_start(&mut self.block, &machine);
+        self.noted.iter_mut().for_each(|noted| noted.began = machine.wall_ns);
         self.write_block(false).map(|_| ()) // from now on the file is recognised as a recording
     }
 
@@ -200,8 +216,10 @@ impl Recording {
     /// Writes what is not in the recording yet about the ring.
     fn report(&mut self, origin: &Origin, begins: bool) -> Result<(), OutputError> {
         let id = origin.id;
-        if begins || !self.known.contains_key(&id) {
+        let repeats = self.noted.as_mut().is_some_and(|noted| noted.repeats(id));
+        if begins || repeats || !self.known.contains_key(&id) {
             frame::put_origin(&mut self.block, origin);
+            self.noted.iter_mut().for_each(|noted| noted.origin(id, origin.uuid, repeats));
             self.known.insert(id, Known::default());
         }
         let Some(known) = self.known.get_mut(&id) else { return Ok(()) };
@@ -220,6 +238,7 @@ impl Recording {
                 }
                 if entry.text.len() + RECORD_MOST < FRAME_MAX {
                     frame::put_type(&mut self.block, id, &entry);
+                    self.noted.iter_mut().for_each(|noted| noted.type_of(id, repeats));
                     self.write_if_full()?;
                 } else {
                     let kind = entry.id.get();
@@ -229,6 +248,10 @@ impl Recording {
             }
         }
         Ok(())
+    }
+
+    fn note(&mut self, event: &Event<'_>) {
+        self.noted.iter_mut().for_each(|noted| noted.event(event));
     }
 
     fn is_full(&self) -> bool {
@@ -249,7 +272,11 @@ impl Recording {
             return Ok(false);
         }
         let is_packed = self.pack();
-        let block = if is_packed { &mut self.packed.1 } else { &mut self.block };
+        let block = match &mut self.noted {
+            _ if is_packed => &mut self.packed.1,
+            Some(noted) => noted.enclose(&self.block, self.at),
+            None => &mut self.block,
+        };
         let frames = &block[BLOCK_HEAD..];
         debug_assert!(frames.len() <= BLOCK_MAX);
         let head = BlockHead {
@@ -270,6 +297,7 @@ impl Recording {
         if self.tries.end() {
             self.figures.trouble = None;
         }
+        self.noted.iter_mut().for_each(Noted::written);
         self.figures.bytes += self.head.len() as u64;
         self.head.clear();
         self.at += len;
@@ -339,6 +367,7 @@ impl Output for Recording {
                 let (pos, time) = (record.pos, record.time);
                 let loss = Loss { pos, records: 1, bytes, cause, time, wall: None };
                 frame::put_loss(&mut self.block, id, &loss);
+                self.note(&Event { what: What::Lost(loss), ..*event });
                 self.totals.lose(&loss);
                 self.oldest = self.oldest.or(Some(event.seq));
                 self.write_if_full()?;
@@ -355,6 +384,7 @@ impl Output for Recording {
                 self.known.remove(&id);
             }
         }
+        self.note(event);
         self.totals.add(event);
         self.oldest = self.oldest.or(Some(event.seq));
         self.write_if_full()?;
@@ -380,6 +410,7 @@ impl Output for Recording {
         }
         let open = self.block.len();
         frame::put_end(&mut self.block, &self.totals, wall_now());
+        self.noted.iter_mut().for_each(Noted::list_all);
         let written = Tries::until(deadline, || {
             self.tries.hurry();
             self.write_block(true)
