@@ -5,6 +5,7 @@
 //! The next process passes on what is after the saved place, and takes nothing again that is in a file or before the place
 //! (`place`, [`Buffered`]).
 
+mod damages;
 mod ends;
 mod numbers;
 mod place;

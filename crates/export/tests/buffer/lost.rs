@@ -140,19 +140,18 @@ fn whatever_is_damaged_no_loss_is_hidden() {
         let (rings, dir) = (Rings::new(), tempfile::tempdir().unwrap());
         let written = fill(&mut rng, &rings, dir.path());
         let most = [16, 512, 4096, 200_000][rng.index(4)];
-        // In one file: the message about one of which not even a ring is known gives way to that of the next.
-        let places = damage(&mut rng, &dir, most);
+        let places = [damage(&mut rng, &dir, most), damage(&mut rng, &dir, most)];
         let (mut came, mut life) = (Came::default(), Life::begin(&rings, dir.path()));
         deliver(&mut life);
         came.add(&life);
         for (uuid, accounted) in came.all(&rings) {
-            assert!(accounted <= written[&uuid], "{places}");
+            assert!(accounted <= written[&uuid], "{places:?}");
             // Where not even a ring of a file is known, only the message says so.
             let trouble = life.buffered.figures().trouble.unwrap();
             let is_said = came.is_unknown()
                 || trouble.contains("is not known")
                 || trouble.contains("is not delivered");
-            assert!(accounted == written[&uuid] || is_said, "{places}: {trouble}");
+            assert!(accounted == written[&uuid] || is_said, "{places:?}: {trouble}");
         }
         unknown += u32::from(came.is_unknown());
     }

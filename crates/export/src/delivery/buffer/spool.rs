@@ -1,5 +1,6 @@
 //! The files of a buffer: recordings, of which the oldest is read and the newest written.
 
+use super::damages::{DAMAGED, Damages, kept};
 use super::ends::{Ends, RingEnd, extend, find_ends};
 use super::numbers::Numbers;
 use super::place::Place;
@@ -19,8 +20,6 @@ use std::time::{Duration, Instant};
 const PART: u64 = 16;
 const FILE_BYTES: (u64, u64) = (64 << 10, 16 << 20);
 const ENDING: &str = "perfrec";
-/// The ending of a file that is damaged: it is kept.
-const DAMAGED: &str = "damaged";
 /// How much of the files is read at the start, to know what they have of rings: the newest.
 const KNOWN_BYTES: u64 = 1 << 30;
 /// How long a problem of the start is shown.
@@ -56,8 +55,7 @@ pub(super) struct Spool {
     trouble: Option<String>,
     /// A problem of the start, and when that was.
     at_start: Option<(Instant, String)>,
-    /// The last file that is damaged.
-    damaged: Option<String>,
+    damages: Damages,
 }
 
 impl Spool {
@@ -111,7 +109,7 @@ impl Spool {
             newest,
             trouble: None,
             at_start: None,
-            damaged: None,
+            damages: Damages::default(),
         };
         spool.resume();
         Ok(spool)
@@ -215,10 +213,8 @@ impl Spool {
         let at_start = self.at_start.as_ref().filter(|(since, _)| since.elapsed() < SHOWN);
         let at_start = at_start.map(|(_, sentence)| sentence.clone());
         let trouble = of_writer.or_else(|| self.trouble.clone());
-        match (trouble, &self.damaged) {
-            (Some(trouble), Some(damaged)) => Some(format!("{damaged}; {trouble}")),
-            (trouble, damaged) => trouble.or_else(|| damaged.clone()).or(at_start),
-        }
+        let said: Vec<String> = self.damages.said().chain(trouble).collect();
+        if said.is_empty() { at_start } else { Some(said.join("; ")) }
     }
 
     pub(super) fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
@@ -318,7 +314,8 @@ impl Spool {
                 segment.is_damaged |= news.is_some();
                 let segment = *segment;
                 if let Some((what, is_unknown)) = news {
-                    self.damaged = Some(self.say(segment, &what, is_unknown));
+                    let path = self.path(segment.number);
+                    self.damages.read(segment.number, &path, &what, is_unknown);
                 }
                 match found {
                     Ok(true) => return true,
@@ -408,37 +405,19 @@ impl Spool {
     fn remove(&mut self, segment: Segment) {
         let path = self.path(segment.number);
         if segment.is_damaged {
-            let _ = fs::rename(&path, path.with_extension(DAMAGED)); // otherwise it comes twice
+            let _ = fs::rename(&path, kept(&path)); // otherwise it comes twice
             return;
         }
         self.finished = self.finished.saturating_sub(segment.bytes);
         let _ = fs::remove_file(path); // otherwise it comes twice
     }
 
-    /// Says that a file is damaged.
-    fn say(&self, segment: Segment, what: &str, is_unknown: bool) -> String {
-        let path = self.path(segment.number);
-        let lost = match is_unknown {
-            true => "how much of it is lost is not known",
-            false => "what is lost of it is reported as lost",
-        };
-        let kept = path.with_extension(DAMAGED);
-        format!(
-            "its buffer: {} {what}; {lost}, and it is kept as {}",
-            path.display(),
-            kept.display()
-        )
-    }
-
     /// Keeps a file of which nothing can be read under another name.
     fn set_aside(&mut self, segment: Segment, error: &ReadError) {
         let path = self.path(segment.number);
-        let kept = path.with_extension(DAMAGED);
+        let kept = kept(&path);
         let kept = fs::rename(&path, &kept).map_or(path, |()| kept);
-        self.damaged = Some(format!(
-            "its buffer: {error}; the file is kept as {}, and what could not be read of it is not delivered",
-            kept.display()
-        ));
+        self.damages.set_aside(segment.number, error, &kept);
     }
 
     /// Finishes the file that is written, for the next process.
