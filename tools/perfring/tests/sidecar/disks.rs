@@ -1,14 +1,18 @@
 //! What it does while a disk is full, and with the files that it left.
 
-use super::records;
 use super::stage::{Disk, Rings, publish, rings_end, text};
+use super::{lost, records};
 use crate::command::{json_lines, until};
 use nix::sys::signal::Signal;
 use perfring_consumer::Stat;
 use perfring_producer::Policy;
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Records that go through a buffer.
+const ALL: u64 = 50_000;
 
 #[test]
 fn an_output_on_a_full_disk_holds_up_no_other_and_sighup_repairs_it() {
@@ -55,11 +59,12 @@ fn an_output_on_a_full_disk_holds_up_no_other_and_sighup_repairs_it() {
     assert!(all.iter().cloned().eq((0..ALL).map(text)) && texts(&rings.lines("healthy")) == all);
 }
 
-#[test]
-fn a_buffer_takes_what_a_stuck_output_lacks_and_a_small_ring_goes_on() {
-    const ALL: u64 = 50_000;
+/// Has an output with a buffer stuck, and the sidecar killed. `between` is given the buffer's files; then the disk is mended, and
+/// the rest comes out of the buffer. Returns the output's lines, what the sidecars said, and how many records were offered to the
+/// ring.
+fn through_a_buffer(between: impl FnOnce(Vec<PathBuf>)) -> Option<(Vec<Value>, String, u64)> {
     let rings = Rings::new();
-    let Some(Disk(disk)) = &rings.disk() else { return };
+    let Some(Disk(disk)) = &rings.disk() else { return None };
     let (mut producer, config) = (rings.ring("one", Policy::Drop), rings.path("sidecar.toml"));
     let (stuck, healthy) = (format!("{disk}/stuck.jsonl"), rings.path("healthy.jsonl"));
     let buffer = rings.path("buffer");
@@ -69,7 +74,7 @@ fn a_buffer_takes_what_a_stuck_output_lacks_and_a_small_ring_goes_on() {
          [[output]]\ntype = \"json\"\nname = \"healthy\"\npath = {healthy:?}\n"
     );
     fs::write(&config, text_of).unwrap();
-    let live = rings.sidecar(&["--config", &config]);
+    let mut live = rings.sidecar(&["--config", &config]);
     // The ring has room for some two thousand of them.
     for n in 0..ALL {
         until("there is room", || producer.publish(text(n).as_bytes()).is_ok());
@@ -85,25 +90,53 @@ fn a_buffer_takes_what_a_stuck_output_lacks_and_a_small_ring_goes_on() {
     });
     let written = json_lines(fs::read_to_string(&stuck).unwrap().rsplit_once('\n').unwrap().0);
     assert!((written.len() as u64) < ALL / 2, "{}", written.len());
-    // Killed, the disk mended: the rest comes out of the buffer.
-    let mut live = live;
     live.child.kill().unwrap();
     live.child.wait().unwrap();
+    let files = fs::read_dir(&buffer).unwrap().map(|entry| entry.unwrap().path());
+    between(files.filter(|path| path.extension().is_some_and(|of| of == "perfrec")).collect());
     let more = std::process::Command::new("mount")
         .args(["-o", "remount,size=64m", disk])
         .status()
         .unwrap();
     assert!(more.success());
     let live = rings.sidecar(&["--config", &config]);
-    let texts = || -> Vec<String> {
+    let lines = || {
         let whole = fs::read_to_string(&stuck).unwrap();
-        let lines = json_lines(whole.rsplit_once('\n').map_or("", |(whole, _)| whole));
-        records(&lines, "one").into_values().collect()
+        json_lines(whole.rsplit_once('\n').map_or("", |(whole, _)| whole))
     };
-    until("it has all", || texts().len() as u64 == ALL);
-    assert!(texts().into_iter().eq((0..ALL).map(text)));
+    let last = text(ALL - 1);
+    until("it has the last", || records(&lines(), "one").into_values().any(|text| text == last));
     live.signal(Signal::SIGTERM);
-    assert_eq!(rings_end(live).2, 0);
+    assert_eq!(rings_end(live).2, 0, "{}", rings.said());
+    let refused = Stat::read(path).unwrap().totals.unwrap().producer.refused;
+    Some((lines(), rings.said(), ALL + refused.total().records))
+}
+
+#[test]
+fn a_buffer_takes_what_a_stuck_output_lacks_and_a_small_ring_goes_on() {
+    let Some((lines, ..)) = through_a_buffer(|_| {}) else { return };
+    assert!(records(&lines, "one").into_values().eq((0..ALL).map(text)));
+}
+
+#[test]
+fn damage_to_a_buffer_is_a_loss_with_its_number_in_the_outputs_file_and_in_what_the_sidecar_says() {
+    let damage = |files: Vec<PathBuf>| {
+        let size = |path: &PathBuf| fs::metadata(path).unwrap().len();
+        let largest = files.into_iter().max_by_key(size).unwrap();
+        let middle = size(&largest) / 2;
+        let file = fs::File::options().write(true).read(true).open(largest).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, middle).unwrap();
+        file.write_all_at(&[!byte[0]], middle).unwrap();
+    };
+    let Some((lines, said, offered)) = through_a_buffer(damage) else { return };
+    assert_eq!(records(&lines, "one").len() as u64 + lost(&lines, "one"), offered);
+    let of_damage = lines.iter().map(|line| &line["lost"]);
+    let of_damage: Vec<_> = of_damage.filter(|lost| lost["cause"] == "buffer damaged").collect();
+    let [of_damage] = of_damage[..] else { panic!("{of_damage:?}") };
+    let told = format!("{} lost in its damaged buffer", of_damage["records"]);
+    assert!(said.contains(&told), "{said}");
+    assert!(said.contains("what is lost of it is reported as lost"), "{said}");
 }
 
 #[test]
