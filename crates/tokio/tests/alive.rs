@@ -177,8 +177,6 @@ async fn a_killed_producer_ends_those_that_end_with_it() {
     let read = tokio::spawn(consumer.map(Result::unwrap).collect::<Vec<OwnedItem>>());
     let seen = tokio::spawn(observer.map(Result::unwrap).collect::<Vec<OwnedItem>>());
     tokio::task::yield_now().await;
-    // Only the name is removed: attached processes do not notice.
-    std::fs::remove_file(&path).unwrap();
     child.kill().await.unwrap();
     let numbers = |items: Vec<OwnedItem>| -> Vec<u64> {
         let number = |item: OwnedItem| match item {
