@@ -67,8 +67,8 @@ impl OwnerInfo {
         (self.uid != UID_DETACHED).then_some(self.uid)
     }
 
-    /// Returns how this holder of a seat is, which is locked or not. The lock is to be asked before the owner info
-    /// is read: a holder that detaches writes to it before the lock is free.
+    /// Returns the state of this holder. `is_held` says whether the seat's lock is held: ask for that before you read the
+    /// owner info, as a holder that detaches writes to it before the lock is free.
     #[must_use]
     pub fn state(&self, is_held: bool) -> SeatState {
         match () {

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 /// How the holder of a seat is: what the ring and /proc say together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// What the ring says.
+    /// Neither of those below: the state that the ring says.
     Seat(SeatState),
     /// It is alive, and a signal or a debugger has stopped it: it keeps its seat, and is waited for.
     Stopped,

@@ -143,6 +143,8 @@ pub(crate) fn ring_bytes(timed: bool, has_writer: bool, payload: &[u8]) -> u64 {
 }
 
 /// Why records were lost.
+// A new one also needs a number in files/recording/frame.rs, both ways (the compiler finds only one), a case in
+// tests/steps/mod.rs, and a decision in `Loss::is_damage`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossCause {
     /// The ring reports so, or its reader was lapped.

@@ -11,6 +11,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RingId {
     pub(super) class: Class,
+    /// Its source in the merge of its class.
     source: SourceId,
     /// Its ring's slot in the engine's table.
     pub(super) slot: u32,
@@ -25,7 +26,7 @@ pub(super) enum Class {
 
 impl Hash for RingId {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.source.hash(state); // two that differ only in their class are rare
+        self.source.hash(state); // two that differ only in their class have one hash: no more than two
     }
 }
 
@@ -39,7 +40,7 @@ impl fmt::Display for RingId {
 /// of the others waits.
 pub(super) struct Merges {
     all: [Merge; 2],
-    /// The engine's slots of the rings, by the slots of their sources.
+    /// For each class: which slot of the engine's table a ring has, by the slot that its source has in the merge.
     slots: [Vec<u32>; 2],
     /// How many rings each has.
     counts: [usize; 2],

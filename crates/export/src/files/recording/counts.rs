@@ -21,7 +21,7 @@ const START_MOST: u64 = 512;
 /// How much a file has of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
-    /// Records, also those of losses that are in it: their report is as good as they.
+    /// Records, and those that reported losses count: a loss that is reported is as good as its records.
     pub(super) records: u64,
     /// Their bytes, headers included.
     pub(super) bytes: u64,

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 pub(super) struct Over {
     /// What was returned of rings, by their numbers in the file, or counted as lost.
     counted: HashMap<u32, Count>,
-    /// Losses to be returned before anything else, with the numbers of their rings there; a ring without
-    /// one has ended.
+    /// What is to be returned before anything else, with the ring's number in the file: a loss, or, if
+    /// `None`, that the ring has ended.
     owed: VecDeque<(u32, Option<Loss>)>,
     /// `events` once all of that is returned, and how many events of the file must be delivered before all
     /// of that is.
@@ -66,11 +66,11 @@ impl Over {
     /// Compares what was returned with what the file has up to here, at the end of a block.
     pub(super) fn check(&mut self, counts: &Counts, rings: &mut Rings) {
         self.compare(counts, rings);
-        self.is_late();
+        self.owe_late();
     }
 
-    /// What is owed is delivered once the next event of the file is.
-    fn is_late(&mut self) {
+    /// What is owed was found late: it counts as delivered once the next event of the file is.
+    fn owe_late(&mut self) {
         (self.after, self.needs) = (self.events, self.events + 1);
     }
 
@@ -104,7 +104,7 @@ impl Over {
     pub(super) fn claim(&mut self, id: u32) {
         if let Some(ring) = self.unclaimed.remove(&id) {
             self.owe(&ring);
-            self.is_late();
+            self.owe_late();
         }
     }
 
@@ -114,7 +114,7 @@ impl Over {
             rings.invent(id, ring.uuid);
             self.owe(&ring);
         }
-        self.is_late();
+        self.owe_late();
         !self.owed.is_empty()
     }
 
@@ -135,6 +135,6 @@ impl Over {
             let loss = Loss { pos, records, bytes: 0, cause, time: None, wall: None };
             self.owed.push_back((id, Some(loss)));
         }
-        self.is_late();
+        self.owe_late();
     }
 }

@@ -56,7 +56,7 @@ impl Reader {
         if over.damage.is_none() {
             (over.damage, over.is_news) = (Some(what), true);
         }
-        // It is at the beginning of the block, or at least of a later one.
+        // Counts are at the beginning of the damaged block; if those are gone too, at its end, or in a later one.
         for most in [64 << 10, 2 * BLOCK_MAX as u64] {
             self.input.seek(SeekFrom::Start(self.at))?;
             let mut bytes = Vec::new();
@@ -69,7 +69,7 @@ impl Reader {
             (self.at, self.machine.wall_ns) = (counts.end, counts.began);
             self.block.clear();
             (self.next, self.last, self.is_over, self.resumed) = (0, None, false, true);
-            self.head.is_last = true; // it may have been
+            self.head.is_last = true; // the block that was skipped may have been
             return Ok(true);
         }
         Ok(false)
