@@ -6,7 +6,8 @@
 //! * [`words`]: the words of a ring in memory that any process with the file can change;
 //! * [`image`] and [`invalid`]: ring files in memory, valid and invalid;
 //! * [`headings`]: what error messages are compared with;
-//! * [`spoiler`]: a process that rewrites a ring file while others use it.
+//! * [`spoiler`]: a process that rewrites a ring file while others use it;
+//! * [`wait`]: the only wait for a condition, and its watchdog.
 //!
 //! A test suite is then a list of readers and writers that are run against these.
 #![allow(clippy::panic, reason = "a test that cannot go on has failed")]
@@ -19,4 +20,5 @@ pub mod nasty;
 pub mod rng;
 pub mod size;
 pub mod spoiler;
+pub mod wait;
 pub mod words;
