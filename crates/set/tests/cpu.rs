@@ -6,6 +6,7 @@ use perfring_consumer::Stat;
 use perfring_producer::types::{Encoding, Schema};
 use perfring_producer::{CpuProducer, Options, ReserveError};
 use perfring_set::{DirEvent, Merge};
+use perfring_testkit::wait::WATCHDOG;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -40,7 +41,8 @@ fn a_merge_has_each_threads_records_in_its_order_wherever_it_ran() {
                     move_to(cpus[(number + thread) as usize % cpus.len()]);
                     let mut bytes = thread.to_le_bytes().to_vec();
                     bytes.extend(number.to_le_bytes());
-                    producer.publish_as(KIND.id, &bytes).unwrap();
+                    // It waits for a thread that is off its core under the ring's lock.
+                    producer.publish_timeout(KIND.id, &bytes, WATCHDOG).unwrap();
                 }
             });
         }
@@ -50,7 +52,7 @@ fn a_merge_has_each_threads_records_in_its_order_wherever_it_ran() {
     let mut read: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut left = THREADS * RECORDS;
     while left > 0 {
-        assert!(merge.wait(Duration::from_secs(30)), "{left} records are missing");
+        assert!(merge.wait(WATCHDOG), "{left} records are missing");
         while let Some(item) = merge.read() {
             assert_eq!(item.late, 0, "{item}");
             // Made after the type was registered, or before: each ring has it.
@@ -98,7 +100,8 @@ fn a_directory_of_rings_per_cpu_may_have_a_shared_ring_with_priority() {
     CpuProducer::attach(&dir).unwrap();
     let mut merge = Merge::follow(&dir).unwrap();
     let (mut urgent, mut rest) = (0, 0);
-    while merge.wait(Duration::from_millis(200)) {
+    while urgent + rest < 100 + flooded {
+        assert!(merge.wait(WATCHDOG), "{urgent} and {rest} of 100 and {flooded}");
         while let Some(item) = merge.read() {
             let DirEvent::Record(_) = item.event else { continue };
             match perfring_set::is_priority(item.ring) {
@@ -108,4 +111,5 @@ fn a_directory_of_rings_per_cpu_may_have_a_shared_ring_with_priority() {
         }
     }
     assert_eq!((urgent, rest), (100, flooded));
+    assert!(!merge.wait(Duration::from_millis(200)) && merge.read().is_none());
 }

@@ -4,11 +4,11 @@ use perfring_consumer::{Consumer, Start, Stat};
 use perfring_producer::types::{Encoding, Field, Kind, Schema, Shape};
 use perfring_producer::{Options, Policy, Producer};
 use perfring_set::{DirEvent, DirItem, DirMerge, FollowOptions, Merge, ReadMode, RingSet};
+use perfring_testkit::wait::{WATCHDOG, until};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(60);
 
 struct Temp {
@@ -49,7 +49,7 @@ fn line(item: &DirItem<'_>) -> String {
 fn read(merge: &mut DirMerge, count: usize) -> Vec<String> {
     let mut lines = Vec::new();
     while lines.len() < count {
-        assert!(merge.wait(LONG), "only {lines:?}");
+        assert!(merge.wait(WATCHDOG), "only {lines:?}");
         while lines.len() < count
             && let Some(item) = merge.read()
         {
@@ -79,9 +79,10 @@ fn rings_that_come_and_go_are_read_in_the_order_of_time() {
     let mut recorder = set
         .producer_with("three", &Options { policy: Policy::Overwrite, ..Options::default() })
         .unwrap();
-    while merge.rings().count() < 3 {
+    until("three rings are followed", || {
         assert!(!merge.wait(SHORT), "nothing is published yet");
-    }
+        merge.rings().count() == 3
+    });
     for n in 2..8 {
         say([&mut one, &mut two, &mut recorder][n % 3], &n.to_string());
     }
@@ -198,7 +199,7 @@ fn records_have_their_wall_time_and_types_that_are_registered_late() {
         let schema = Schema::new(&name, Encoding::Pod).with_fields(8, &fields).with_hashed_id();
         producer.register(&schema).unwrap();
         producer.publish_as(schema.id, &n.to_ne_bytes()).unwrap();
-        assert!(merge.wait(LONG));
+        assert!(merge.wait(WATCHDOG));
         let item = merge.read().unwrap();
         assert_eq!(item.to_string(), format!("one: Late{n} n={n}"));
         let wall = item.wall().unwrap();

@@ -4,13 +4,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use perfring_consumer::{Consumer, Identity};
 use perfring_producer::{Options, create};
 use perfring_set::{Change, Follower, RingSet, SetOptions, list};
+use perfring_testkit::wait::{WATCHDOG, Watchdog};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Small, as there are many.
 fn small() -> Options {
@@ -53,13 +54,14 @@ impl View {
 
     /// Polls and drains until it is so.
     fn until(&mut self, follower: &mut Follower, what: &str, so: impl Fn(&Self) -> bool) {
-        let began = Instant::now();
+        let dog = Watchdog::default();
         while !so(self) {
-            assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
+            dog.check(what);
             // As it is meant to be used: only the descriptor says when to poll.
             let fd = follower.as_fd();
-            let limit = PollTimeout::from(20_000u16);
-            poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], limit).unwrap();
+            let limit = PollTimeout::try_from(WATCHDOG).unwrap();
+            let ready = poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], limit).unwrap();
+            assert!(ready > 0, "nothing says when to poll for: {what}");
             self.drain(follower);
         }
     }

@@ -5,15 +5,15 @@
 use perfring_consumer::{Consumer, Item, Observer, Policy, Start, Stat};
 use perfring_producer::{Options, Producer, RecordType, SharedProducer};
 use perfring_set::{Merge, SourceId};
+use perfring_testkit::wait::{WATCHDOG, Watchdog};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const BYTES: RecordType = RecordType::BYTES;
 const DELAY: Duration = Duration::from_millis(20);
 const RECORDS: u64 = 30_000;
-const LIMIT: Duration = Duration::from_secs(60);
 
 fn path(dir: &Path, at: usize) -> PathBuf {
     dir.join(at.to_string())
@@ -66,7 +66,7 @@ fn live_rings_come_in_the_order_of_time_and_none_is_missing_after_a_restart() {
         for mut producer in producers.drain(..) {
             scope.spawn(move || {
                 for n in 0..RECORDS {
-                    producer.publish_timeout(BYTES, &message(0, n), LIMIT).unwrap();
+                    producer.publish_timeout(BYTES, &message(0, n), WATCHDOG).unwrap();
                 }
             });
         }
@@ -74,23 +74,23 @@ fn live_rings_come_in_the_order_of_time_and_none_is_missing_after_a_restart() {
             let producer = SharedProducer::attach(path(dir, 4)).unwrap();
             scope.spawn(move || {
                 for n in 0..RECORDS {
-                    let since = Instant::now();
+                    let dog = Watchdog::default();
                     while producer.publish(&message(writer, n)).is_err() {
-                        assert!(since.elapsed() < LIMIT);
+                        dog.check("room in the shared ring");
                         std::thread::yield_now();
                     }
                 }
             });
         }
         drop(shared);
-        let since = Instant::now();
+        let dog = Watchdog::default();
         let (mut released, mut again) = (0, 0);
         let mut lives = 0;
         // What was returned up to the released resume points: the next reader begins there.
         let mut kept: HashMap<(usize, u64), u64> = HashMap::new();
         let mut figures = Vec::new();
         while released < total {
-            assert!(since.elapsed() < LIMIT, "{released} of {total}");
+            dog.check(format_args!("{released} of {total}"));
             lives += 1;
             let mut merge = Merge::new(DELAY).unwrap();
             let ids: HashMap<SourceId, usize> = (0..6)
@@ -101,7 +101,7 @@ fn live_rings_come_in_the_order_of_time_and_none_is_missing_after_a_restart() {
             // It ends after so many records, and has released not quite as many.
             let ends = total / 4;
             while given < ends && released + given < total {
-                assert!(since.elapsed() < LIMIT, "{given} given, {released} released");
+                dog.check(format_args!("{given} given, {released} released"));
                 match merge.next().unwrap() {
                     Some(merged) => {
                         let ring = ids[&merged.source];

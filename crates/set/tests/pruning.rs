@@ -5,12 +5,13 @@ use perfring_producer::{Options, Policy, RecordType, SharedProducer, create};
 use perfring_set::{
     Change, Fate, Follower, Kept, PruneRule, Pruner, RingSet, SetOptions, Verdict, list,
 };
+use perfring_testkit::wait::Watchdog;
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const AT_ONCE: PruneRule =
     PruneRule { dead_for: Duration::ZERO, keep: 0, max_bytes: None, flight_recorders: false };
@@ -270,13 +271,15 @@ fn drain_all(dir: &Path) -> u64 {
 /// prune at once all that is removable; and one that reads. Nothing that was published is lost.
 #[test]
 fn producers_that_come_back_while_others_prune_lose_nothing() {
+    const KILLS: u64 = 20;
+    const PRUNED: u64 = 10;
     let fixture = Fixture::new();
     let mut pruners = [spawn("prune", &fixture), spawn("prune", &fixture)];
     let whats = ["produce", "produce-shared"];
     let mut producers = whats.map(|what| Some(spawn(what, &fixture)));
     let (mut published, mut read, mut rings, mut kills) = (0u64, 0u64, 0u64, 0);
     let mut follower = Follower::new(fixture.set.dir()).unwrap();
-    let began = Instant::now();
+    let dog = Watchdog::default();
     while producers.iter().any(Option::is_some) {
         while let Some(change) = follower.next() {
             rings += u64::from(matches!(change, Change::Appeared(_) | Change::Replaced { .. }));
@@ -306,7 +309,9 @@ fn producers_that_come_back_while_others_prune_lose_nothing() {
                 producer.child.kill().unwrap();
                 producer.child.wait().unwrap();
                 kills += 1;
-                let again = kills < 40 && began.elapsed() < Duration::from_secs(20);
+                // Each ring that appears again was pruned before.
+                let again = kills < KILLS || rings < 2 + PRUNED;
+                dog.check(format_args!("{PRUNED} rings that come back: {rings} rings"));
                 *slot = again.then(|| spawn(what, &fixture));
             }
         }
@@ -321,7 +326,7 @@ fn producers_that_come_back_while_others_prune_lose_nothing() {
         "{published} published, {read} read, {rings} rings seen, {pruned} pruned, {kills} kills"
     );
     assert_eq!(published, read);
-    assert!(pruned > 10, "{pruned} were pruned");
+    assert!(pruned >= PRUNED, "{pruned} were pruned");
 }
 
 struct Helper {
