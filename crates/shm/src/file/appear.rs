@@ -111,9 +111,8 @@ mod tests {
     use super::*;
     use crate::file::create::{RingOptions, create};
     use crate::file::open::RingFile;
+    use perfring_testkit::wait::WATCHDOG;
     use std::cell::Cell;
-
-    const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_ring_that_appears_between_two_attempts_is_found() {
@@ -121,7 +120,7 @@ mod tests {
         // At the first two attempts there is no directory, at the third no ring.
         let path = dir.path().join("sub/ring");
         let attempts = Cell::new(0);
-        let found = when_there(&path, MINUTE, |location| {
+        let found = when_there(&path, WATCHDOG, |location| {
             let found = RingFile::inspect(location);
             attempts.set(attempts.get() + 1);
             match attempts.get() {
@@ -143,7 +142,7 @@ mod tests {
         std::fs::write(dir.path().join("another"), "").unwrap();
         assert!(!watch.wait(Duration::ZERO), "another's name");
         create(&path, &RingOptions::default()).unwrap();
-        assert!(watch.wait(MINUTE), "the ring's name");
+        assert!(watch.wait(WATCHDOG), "the ring's name");
     }
 
     #[test]

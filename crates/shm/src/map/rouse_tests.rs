@@ -7,6 +7,7 @@ use crate::map::recover::recover;
 use crate::map::shared_window::SharedWindow;
 use crate::map::write_window::WriteWindow;
 use perfring_ring::Refusal;
+use perfring_testkit::wait::{WATCHDOG, sleeps, until};
 use rustix::thread::Timespec;
 use rustix::thread::futex;
 use std::path::Path;
@@ -21,16 +22,10 @@ fn is_roused(ring: &Path, by: impl FnOnce()) -> bool {
         let sleeper = scope.spawn(|| {
             let id = rustix::thread::gettid().as_raw_nonzero().get();
             thread.store(id, Ordering::Relaxed);
-            let (ring, limit) = (map.ring(), Timespec { tv_sec: 20, tv_nsec: 0 });
+            let (ring, limit) = (map.ring(), Timespec::try_from(WATCHDOG).unwrap());
             futex::wait(ring.wait_word(), futex::Flags::empty(), 0, Some(&limit)).is_ok()
         });
-        let sleeps = || {
-            let stat = format!("/proc/self/task/{}/stat", thread.load(Ordering::Relaxed));
-            std::fs::read_to_string(stat).is_ok_and(|stat| stat.contains(") S "))
-        };
-        while !sleeps() {
-            std::thread::yield_now();
-        }
+        until("it sleeps", || sleeps(thread.load(Ordering::Relaxed)));
         by();
         sleeper.join().unwrap()
     })

@@ -119,14 +119,15 @@ impl SharedWindow {
     /// [`AttachError::HeldUp`] if the lock cannot be taken.
     pub fn begin_time(&self, mut read: impl FnMut() -> Reading) -> Result<(), AttachError> {
         let since = Instant::now();
-        while since.elapsed() < ATTACH_WAIT {
-            if self.pair.writer.borrow().begin_time(self.pair.at(), &self.pair.liveness, &mut read)
-            {
-                return Ok(());
+        // Once at least, also if this thread is off its core for all that time.
+        while !self.pair.writer.borrow().begin_time(self.pair.at(), &self.pair.liveness, &mut read)
+        {
+            if since.elapsed() > ATTACH_WAIT {
+                return Err(self.ring.held_up(self.pair.at().locked_by().unwrap_or_default()));
             }
             std::thread::sleep(ATTACH_NAP);
         }
-        Err(self.ring.held_up(self.pair.at().locked_by().unwrap_or_default()))
+        Ok(())
     }
 
     /// Stores in the ring what the clocks say. Returns false if the ring's lock could not be taken.

@@ -16,7 +16,7 @@ const CHILD: &str = "PERFRING_GUARD_CHILD";
 /// What the child prints once a ring was truncated under it.
 const GUARDED: &str = "the ring was guarded";
 /// A child that runs in circles is ended after so many seconds.
-const SECONDS: u32 = 30;
+const SECONDS: u32 = perfring_testkit::wait::WATCHDOG.as_secs() as u32;
 
 /// Runs one of the cases of `child`.
 fn ended(case: &str) -> ExitStatus {
