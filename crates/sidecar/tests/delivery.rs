@@ -3,16 +3,16 @@
 mod losses;
 mod replaced;
 
-use crate::scripted::{Reported, Scripted, publish, ring, until};
+use crate::scripted::{DELAY, Reported, Scripted, all_due, publish, ring, until};
 use perfring_consumer::{Consumer, Item, Location, Stat};
 use perfring_producer::Policy;
 use perfring_sidecar::config::{Delivery, From, Input, InputSource};
 use perfring_sidecar::{Engine, Note};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 fn engine(outputs: &[(&str, Delivery, &Scripted)]) -> Engine {
-    let mut engine = Engine::new(Duration::from_millis(1)).unwrap();
+    let mut engine = Engine::new(DELAY).unwrap();
     for (name, delivery, output) in outputs {
         engine.add_output(name, *delivery, Default::default(), output.boxed()).unwrap();
     }
@@ -54,6 +54,7 @@ fn a_record_leaves_its_ring_once_every_output_that_promises_has_delivered_it() {
     ]);
     attach(&mut engine, &path);
     publish(&mut producer, 0..10);
+    all_due();
     until(&mut engine, "both have ten", |_| slow.records().len() == 10);
     assert_eq!((tail(&path), engine.is_settled()), (0, false));
     // The ring's beginning and some records are delivered: nothing is released, as one turn took
@@ -62,6 +63,7 @@ fn a_record_leaves_its_ring_once_every_output_that_promises_has_delivered_it() {
     engine.turn();
     assert_eq!(tail(&path), 0);
     publish(&mut producer, 10..20);
+    all_due();
     until(&mut engine, "both have twenty", |_| slow.records().len() == 20);
     // All records of the first turn are delivered, and some of the second.
     slow.set(|script| drop(script.held.drain(..10)));
@@ -86,6 +88,7 @@ fn when_a_required_output_is_down_the_others_go_on_and_the_ring_keeps_what_it_la
         engine(&[("first", Delivery::Required, &first), ("down", Delivery::Required, &down)]);
     attach(&mut engine, &path);
     let written = publish(&mut producer, 0..10_000);
+    all_due();
     until(&mut engine, "the first has all", |_| first.records().len() as u64 == written);
     assert!(written > 2000 && down.records().len() == 5, "{written}");
     assert_eq!(tail(&path), 0, "delivered records are released with their turn");
@@ -122,10 +125,12 @@ fn when_all_outputs_are_down_reading_stops_and_none_waits_for_another() {
         output.set(|script| script.room = room);
     }
     let written = publish(&mut producer, 0..1000);
+    let counts = || outputs.each_ref().map(|output| output.records().len());
+    until(&mut engine, "no room is left", |_| counts() == [3, 5, 5]);
     for _ in 0..100 {
         engine.turn();
     }
-    assert_eq!(outputs.each_ref().map(|output| output.records().len()), [3, 5, 5]);
+    assert_eq!(counts(), [3, 5, 5]);
     // Each of them comes back first, whichever of them held the event.
     for output in &outputs {
         output.set(|script| script.room = usize::MAX);

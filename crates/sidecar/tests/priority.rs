@@ -1,19 +1,17 @@
 //! Rings with priority: outputs are given their records first, and those of others are not starved.
 
-use crate::scripted::{Reported, Scripted, publish, ring, until};
+use crate::scripted::{DELAY, Reported, Scripted, all_due, publish, ring, until};
 use perfring_consumer::{Location, Stat};
 use perfring_producer::Policy;
 use perfring_sidecar::Engine;
 use perfring_sidecar::config::{Delivery, Input, InputSource};
+use perfring_testkit::wait::Watchdog;
 use proptest::prelude::*;
 use std::path::Path;
-use std::time::Duration;
 
 /// Items of a turn, and those of them that are left to rings without priority.
 const TURN: usize = 2048;
 const OTHERS: usize = 512;
-/// How long records wait for older ones of other rings.
-const DELAY: Duration = Duration::from_millis(1);
 
 fn engine(outputs: &[(&str, &Scripted)]) -> Engine {
     let mut engine = Engine::new(DELAY).unwrap();
@@ -63,6 +61,7 @@ fn a_turn_begins_with_what_has_priority_by_its_name_or_by_its_input() {
             priority.iter().filter(|priority| **priority).count(),
             usize::from(first[0] > 0)
         );
+        all_due();
         until(&mut engine, "something came", |_| given(&output) != [0, 0]);
         assert_eq!(given(&output), first, "{of_fire:?} {of_errors:?}");
     }
@@ -141,7 +140,8 @@ proptest! {
         for (at, count) in counts.into_iter().enumerate() {
             written[at] += publish(&mut producers[at], 0..count);
         }
-        let since = std::time::Instant::now();
+        all_due();
+        let dog = Watchdog::default();
         loop {
             output.set(|script| script.room = room);
             let before = given(&output);
@@ -162,8 +162,8 @@ proptest! {
             if now == written.map(|records| records as usize) && engine.is_settled() {
                 break;
             }
-            engine.wait(Duration::from_millis(1));
-            prop_assert!(since.elapsed() < Duration::from_secs(60));
+            engine.wait(DELAY);
+            dog.check("all came");
         }
         for (at, count) in more.into_iter().enumerate() {
             written[at] += publish(&mut producers[at], 10_000..10_000 + count);

@@ -1,13 +1,12 @@
 //! What is lost, and to whom it is reported.
 
 use super::{attach, engine};
-use crate::scripted::{Hook, Reported, Scripted, publish, ring, until};
+use crate::scripted::{DELAY, Hook, Reported, Scripted, publish, ring, until};
 use perfring_consumer::{Location, Stat};
 use perfring_producer::{Policy, Producer, RecordType};
 use perfring_sidecar::Engine;
 use perfring_sidecar::config::{Config, Delivery, Input, InputSource};
 use std::path::Path;
-use std::time::Duration;
 
 #[test]
 fn records_that_a_best_effort_output_is_not_given_are_reported_exactly() {
@@ -89,7 +88,7 @@ fn filters_select_records_and_never_hide_losses() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "one", Policy::Drop);
     let output = Scripted::ready();
-    let mut engine = Engine::new(Duration::from_millis(1)).unwrap();
+    let mut engine = Engine::new(DELAY).unwrap();
     let filter = config.outputs[0].filter.clone();
     engine.add_output("some", Delivery::Required, filter, output.boxed()).unwrap();
     attach(&mut engine, &dir.path().join("one"));

@@ -4,10 +4,14 @@
 use perfring_export::{Event, Figures, LossCause, Output, OutputError, Took, What};
 use perfring_producer::{Options, Policy, Producer};
 use perfring_sidecar::{Engine, Turn};
+use perfring_testkit::wait::{self, Watchdog};
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+/// How long the engine of a test holds records back for older ones of other rings.
+pub(crate) const DELAY: Duration = Duration::from_millis(1);
 
 /// An event that an output received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,13 +179,19 @@ pub(crate) fn publish(producer: &mut Producer, numbers: std::ops::Range<u64>) ->
     numbers.filter(|n| producer.publish(&n.to_ne_bytes()).is_ok()).count() as u64
 }
 
-/// Runs turns until the condition holds; a minute at most.
+/// Runs turns until the condition holds.
 pub(crate) fn until(engine: &mut Engine, what: &str, mut holds: impl FnMut(&mut Engine) -> bool) {
-    let since = Instant::now();
+    let dog = Watchdog::default();
     while !holds(engine) {
         if engine.turn() != Turn::More {
-            engine.wait(Duration::from_millis(1));
+            engine.wait(DELAY);
         }
-        assert!(since.elapsed() < Duration::from_secs(60), "waited too long until {what}");
+        dog.check(what);
     }
+}
+
+/// Waits until all that is published can come in the next turn: the engine holds records back for the delay.
+pub(crate) fn all_due() {
+    let since = Instant::now();
+    wait::until("the delay is over", || since.elapsed() > 3 * DELAY);
 }
