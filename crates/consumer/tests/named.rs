@@ -10,6 +10,7 @@ use perfring_producer::{
     CreateError, OpenError, Options, Policy, Producer, Producers, RecordType, Report, ReserveError,
     SharedProducer,
 };
+use perfring_testkit::wait::WATCHDOG;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,7 +18,6 @@ use std::time::Duration;
 const LEN: usize = 120;
 /// As many as fit at a time.
 const FULL: u64 = 31;
-const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 #[ignore = "the process of a consumer, which the other tests start"]
@@ -227,11 +227,11 @@ fn a_producer_that_sleeps_for_space_is_woken_by_the_slowest_and_by_a_death() {
     let next = fill(0, |bytes| producer.publish(bytes));
     let waiting = std::thread::spawn(move || {
         for id in next..next + FULL {
-            producer.publish_timeout(RecordType::BYTES, &payload(id), LONG).unwrap();
+            producer.publish_timeout(RecordType::BYTES, &payload(id), WATCHDOG).unwrap();
         }
         // The other one is dead by then.
         for id in next + FULL..next + 3 * FULL {
-            producer.publish_timeout(RecordType::BYTES, &payload(id), LONG).unwrap();
+            producer.publish_timeout(RecordType::BYTES, &payload(id), WATCHDOG).unwrap();
         }
     });
     let mut read = 0;
@@ -241,7 +241,7 @@ fn a_producer_that_sleeps_for_space_is_woken_by_the_slowest_and_by_a_death() {
     }
     other.kill();
     while read < next + 3 * FULL {
-        one.wait(LONG);
+        one.wait(WATCHDOG);
         read += read_all(&mut one).read;
     }
     waiting.join().unwrap();
@@ -257,14 +257,14 @@ fn two_that_sleep_are_both_woken() {
         std::thread::spawn(move || {
             let mut read = 0;
             while read < 1000 {
-                assert!(consumer.wait(LONG));
+                assert!(consumer.wait(WATCHDOG));
                 read += read_all(&mut consumer).read;
             }
             read
         })
     });
     for id in 0..1000 {
-        producer.publish_timeout(RecordType::BYTES, &payload(id), LONG).unwrap();
+        producer.publish_timeout(RecordType::BYTES, &payload(id), WATCHDOG).unwrap();
     }
     for reader in readers {
         assert_eq!(reader.join().unwrap(), 1000);

@@ -6,16 +6,15 @@ use perfring_consumer::{Cause, Consumer, Item, MachineClock};
 use perfring_kernel::records::{ContextSwitch, PageFault, Switch, Switched};
 use perfring_kernel::{EventKind, KernelRing, OpenError, Options, Target, open, types};
 use perfring_producer::{Producer, RecordType};
+use perfring_testkit::wait::{Watchdog, until};
 use perfring_types::Record as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The largest difference between one of our timestamps and the clock.
 const ERROR_NS: u64 = 12_000;
-/// No condition is waited for longer.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Opens rings, if this machine permits it.
 fn rings(options: &Options) -> Option<Vec<KernelRing>> {
@@ -66,11 +65,11 @@ impl Driven {
     /// Returns the number of context switches so far, once it is off the processor and waits:
     /// `/proc/PID/syscall` is "running" until then.
     fn switches_at_rest(&self) -> u64 {
-        let until = Instant::now() + LIMIT;
+        let dog = Watchdog::default();
         while fs::read_to_string(format!("/proc/{}/syscall", self.pid()))
             .is_ok_and(|text| text.trim() == "running")
         {
-            assert!(Instant::now() < until, "it never waits");
+            dog.check("the child waits");
             std::thread::yield_now();
         }
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
@@ -208,10 +207,10 @@ fn records_that_do_not_fit_are_counted_up_to_the_last() {
     rings.iter().for_each(|ring| ring.stopper().stop().unwrap());
     child.ask("not observed");
     let counts = |seen: &Seen| seen.count(ContextSwitch::SCHEMA.name) + seen.lost;
-    let until = Instant::now() + LIMIT;
-    while counts(&seen) < switches && Instant::now() < until {
+    until("all switches are counted", || {
         seen.drain(&mut rings, &types);
-    }
+        counts(&seen) >= switches
+    });
     println!(
         "{switches} switches; lost: {reported} reported before a record, {} in all",
         seen.lost
@@ -304,13 +303,7 @@ fn threads_and_processes_that_a_process_starts_are_seen_and_its_end_too() {
     (0..10).for_each(|_| assert_eq!(child.ask("on"), "on\n"));
     let pid = child.pid();
     drop(child);
-    let until = Instant::now() + LIMIT;
-    for ring in &mut rings {
-        while !ring.is_over() {
-            assert!(Instant::now() < until, "its end was not seen");
-            std::thread::yield_now();
-        }
-    }
+    rings.iter_mut().for_each(|ring| until("its end is seen", || ring.is_over()));
     let (types, mut seen) = (types(), Seen::default());
     seen.drain(&mut rings, &types);
     assert_eq!((seen.count("perf.Fork"), seen.count("perf.Exit"), seen.lost), (10, 11, 0));
@@ -333,17 +326,17 @@ fn a_clock_ticks_while_a_task_runs_and_wakes_a_waiting_reader() {
         ..options(std::process::id(), &[EventKind::TaskClock])
     };
     let Some(mut rings) = rings(&fast) else { return };
-    let (types, mut seen, until) = (types(), Seen::default(), Instant::now() + LIMIT);
+    let (types, mut seen, dog) = (types(), Seen::default(), Watchdog::default());
     // A thread that is started after the rings were opened.
     let busy = std::thread::spawn(move || {
         let mut n = 0u64;
-        while Instant::now() < until && !STOP.load(std::sync::atomic::Ordering::Relaxed) {
+        while !STOP.load(std::sync::atomic::Ordering::Relaxed) {
             n = std::hint::black_box(n + 1);
         }
         rustix::thread::gettid().as_raw_nonzero().get() as u64
     });
     while seen.count("perf.TaskClock") < 50 {
-        assert!(Instant::now() < until);
+        dog.check("50 ticks");
         rings[0].wait(Duration::from_millis(5));
         seen.drain(&mut rings, &types);
     }
@@ -367,11 +360,11 @@ fn all_tasks_of_the_machine_can_be_observed() {
     let mut child = Driven::start(ECHO);
     let pid = Value::U64(child.pid().into());
     let (types, mut seen) = (types(), Seen::default());
-    let until = Instant::now() + LIMIT;
+    let dog = Watchdog::default();
     while !seen.records.iter().any(|(_, name, value)| {
         name == "perf.SwitchCpuWide" && value.get("other_pid") == Some(&pid)
     }) {
-        assert!(Instant::now() < until, "of {} records none is the child's", seen.records.len());
+        dog.check(format_args!("a record of the child among {}", seen.records.len()));
         child.ask("line");
         seen.drain(&mut rings, &types);
     }

@@ -5,10 +5,10 @@
 
 use perfring_consumer::{Cause, Consumer, Item, Observer, Start};
 use perfring_producer::{Each, Evict, Options, Policy, Producer, RecordType};
+use perfring_testkit::wait::WATCHDOG;
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::time::Duration;
 
 const KIND: RecordType = RecordType::new(5000).unwrap();
 
@@ -207,12 +207,12 @@ fn waiting_for_space_loses_nothing_and_otherwise_losses_are_reported() {
     let mut producer =
         Producer::create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
     let mut consumer = Consumer::attach(&path).unwrap();
-    let each = Each { timeout: Duration::from_secs(60), ..Each::new(KIND, 8) };
+    let each = Each { timeout: WATCHDOG, ..Each::new(KIND, 8) };
     let reading = std::thread::spawn(move || {
         let mut next = 0u64;
         while next < 100_000 {
             // Sleeps, so that the producer must wake it, and is woken by it.
-            consumer.sleep(Duration::from_secs(60));
+            consumer.sleep(WATCHDOG);
             while let Some(item) = consumer.read().unwrap() {
                 let Item::Record(record) = item else { panic!("lost") };
                 assert_eq!(record.bytes, next.to_ne_bytes());
