@@ -6,10 +6,10 @@ use perfring_export::{
     Ctf, CtfOptions, Event, Output, PerfData, PerfDataOptions, Perfetto, PerfettoOptions, Took,
     What,
 };
+use perfring_testkit::wait::{Watchdog, deadline};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// A tmpfs of 512 KiB, unmounted at the end.
 struct Disk(tempfile::TempDir);
@@ -61,16 +61,16 @@ fn fill(disk: &Path, output: &mut dyn Output) -> u64 {
     fs::remove_file(&filler).unwrap();
     let more = Command::new("mount").args(["-o", "remount,size=64m"]).arg(disk).status().unwrap();
     assert!(more.success());
-    let since = Instant::now();
+    let dog = Watchdog::default();
     for more in n..n + 10 {
         while offer(output, &origin, 2 + more, more) == Took::Busy {
-            assert!(since.elapsed() < Duration::from_secs(20), "it does not continue");
+            dog.check("the output continues");
             output.flush().unwrap();
         }
     }
     output.flush().unwrap();
     output.take(&Event { seq: 12 + n, origin: &origin, what: What::Ended }).unwrap();
-    output.close(Instant::now() + Duration::from_secs(20)).unwrap();
+    output.close(deadline()).unwrap();
     let figures = output.figures();
     eprintln!("{n} records before the disk was full, {} retries", figures.retries);
     assert_eq!(figures.trouble, None);

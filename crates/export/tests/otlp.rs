@@ -10,18 +10,21 @@ mod rows;
 mod samples;
 mod spans;
 
-use crate::feed::{Feed, Numbers, delivers, emit, reports, soon, until};
+use crate::feed::{ANSWER, Feed, Numbers, delivers, emit, reports};
 use perfring_export::otlp::{Mapping, Options, Otlp};
+use perfring_testkit::wait::{deadline, until};
 use perfring_testrig::otlp::{Got, Reply, Server};
 use std::time::Duration;
 
-/// Short waits, so that tests are fast.
+/// Batches and samples do not wait. Answers and the ends of spans have the time that a busy machine needs.
 fn options(server: &Server) -> Options {
     Options {
         endpoint: Some(server.endpoint()),
+        timeout: Some(ANSWER),
         mapping: Mapping {
             batch_delay: Duration::ZERO,
             metric_interval: Duration::ZERO,
+            span_wait: Duration::from_secs(3600),
             ..Mapping::default()
         },
         ..Options::default()

@@ -4,18 +4,19 @@
 mod page;
 
 use self::page::{OPEN, ask, get, read, scrape};
-use crate::feed::{Feed, Numbers, until};
+use crate::feed::{ANSWER, Feed, Numbers};
 use perfring_consumer::Cause;
 use perfring_export::prometheus::{Options, Prometheus};
 use perfring_export::{Loss, LossCause, Output};
 use perfring_telemetry::{Gauge, Histogram, Resource, Sum, Temporality, Value};
-use std::io::{Read as _, Write as _};
+use perfring_testkit::wait::{WATCHDOG, until};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 fn options() -> Options {
-    Options { listen: "127.0.0.1:0".into(), ..Options::default() }
+    Options { listen: "127.0.0.1:0".into(), timeout: ANSWER, ..Options::default() }
 }
 
 fn open(options: &Options) -> Prometheus {
@@ -356,22 +357,29 @@ fn slow_or_many_clients_do_not_block() {
     // The oldest slow connection was closed.
     until("the oldest connection is closed", || {
         slow[0].set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-        !matches!(slow[0].read(&mut [0]), Err(bad) if bad.kind() == std::io::ErrorKind::WouldBlock)
+        !matches!(slow[0].read(&mut [0]), Err(bad) if bad.kind() == ErrorKind::WouldBlock)
     });
 }
 
 #[test]
 fn a_slow_client_is_sent_away_in_time() {
-    let prometheus = open(&Options { timeout: Duration::from_millis(50), ..options() });
-    let mut stream = TcpStream::connect(prometheus.address()).unwrap();
-    stream.write_all(b"GET /met").unwrap();
-    // Long before hyper would close it by itself, after 30 s.
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // The connection to a server with another limit is older, and stays: hyper's own limit ends neither.
+    let [patient, hasty] = [Duration::from_secs(3600), Duration::from_millis(50)]
+        .map(|timeout| open(&Options { timeout, ..options() }));
+    let [mut other, mut stream] = [&patient, &hasty].map(|server| {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.write_all(b"GET /met").unwrap();
+        stream.set_read_timeout(Some(WATCHDOG)).unwrap();
+        stream
+    });
     let mut rest = String::new();
     // It ends, as the other side closes, perhaps with a reset.
     let ended = stream.read_to_string(&mut rest).map_err(|bad| bad.kind());
-    assert_ne!(ended, Err(std::io::ErrorKind::WouldBlock), "it was not closed");
+    assert_ne!(ended, Err(ErrorKind::WouldBlock), "it was not closed");
     assert!(!rest.contains("200 OK"), "{rest}");
+    other.set_nonblocking(true).unwrap();
+    let open = other.read(&mut [0]).map_err(|bad| bad.kind());
+    assert_eq!(open, Err(ErrorKind::WouldBlock), "it was closed without a reason");
 }
 
 #[test]

@@ -5,29 +5,19 @@ use perfring_consumer::{Item, Observer, OwnerInfo, Start};
 use perfring_export::{Event, Loss, Origin, Output, Rec, Took, What};
 use perfring_telemetry::producer::Options;
 use perfring_telemetry::{Log, Resource, Sink, options};
+use perfring_testkit::wait::until;
 use perfring_types::read::TypeTable;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until the condition holds.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(2)); // between two polls
-    }
-}
+/// The time that a receiver has for an answer. A busy receiver takes seconds; a lost answer ends no wait of a test
+/// before the watchdog.
+pub(crate) const ANSWER: Duration = Duration::from_secs(120);
 
 /// The numbers of events, for all rings.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     pub(crate) next: u64,
-}
-
-pub(crate) fn soon() -> Instant {
-    Instant::now() + PATIENCE
 }
 
 /// Waits until the output has delivered all that it took, or knows that it cannot.

@@ -1,12 +1,11 @@
 //! Servers and senders that are killed.
 
-use super::feed::{Feed, options, soon};
+use super::feed::{Feed, options};
 use perfring_export::Output;
 use perfring_export::nats::Nats;
 use perfring_testkit::rng::Rng;
+use perfring_testkit::wait::{Watchdog, deadline, until};
 use perfring_testrig::nats::Server;
-use perfring_testrig::wait::until;
-use std::time::Instant;
 
 const RECORDS: u64 = 60_000;
 
@@ -21,9 +20,9 @@ fn a_server_killed_at_random_loses_and_doubles_nothing() {
         // The server is killed once some more are delivered, with others in flight.
         let end = part * RECORDS / 6;
         let at = nats.figures().delivered + dice.below(RECORDS / 12);
-        let limit = soon();
+        let dog = Watchdog::default();
         while nats.figures().delivered < at && feed.seq < end {
-            assert!(Instant::now() < limit, "{:?}", nats.figures());
+            dog.check(format_args!("{:?}", nats.figures()));
             if !feed.offer(&mut nats) {
                 std::thread::yield_now();
             }
@@ -39,7 +38,7 @@ fn a_server_killed_at_random_loses_and_doubles_nothing() {
         server.up();
         feed.to(end, &mut nats);
     }
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     let figures = nats.figures();
     println!("{kills} kills, {} sent again or connected again", figures.retries);
     assert_eq!((figures.delivered, figures.refused), (RECORDS, 0));
@@ -56,9 +55,9 @@ fn a_sender_killed_and_started_again_doubles_nothing() {
     for life in 0..8 {
         let mut nats = Nats::open("engine", &options(&server)).unwrap();
         let at = feed.released + dice.below(RECORDS / 8);
-        let limit = soon();
+        let dog = Watchdog::default();
         while feed.released < at {
-            assert!(Instant::now() < limit, "{:?}", nats.figures());
+            dog.check(format_args!("{:?}", nats.figures()));
             while feed.seq < at + 2_000 && feed.offer(&mut nats) {}
             nats.flush().unwrap();
             feed.release(&mut nats);
@@ -74,7 +73,7 @@ fn a_sender_killed_and_started_again_doubles_nothing() {
     }
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     feed.to(RECORDS, &mut nats);
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     println!("{redelivered} taken again");
     assert!(redelivered > 0);
     feed.check(&server.stored());

@@ -1,12 +1,13 @@
 //! Events as a sidecar would pass them, without rings.
 
+use crate::feed::ANSWER;
 use perfring_consumer::{Anchors, OwnerInfo, Policy, Record};
 use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Took, What};
+use perfring_testkit::wait::Watchdog;
 use perfring_testrig::nats::{Server, Stored};
-use perfring_testrig::wait::LIMIT;
 use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) fn origin(id: u32, name: &str) -> Origin {
     let producer = OwnerInfo { epoch: 1, attached_ns: 0, pid: 1, uid: 0, name: "test".into() };
@@ -38,14 +39,10 @@ pub(crate) fn options(server: &Server) -> Options {
     Options {
         servers: vec![server.url()],
         payload: Payload::Raw,
-        ack_timeout: Duration::from_secs(3),
+        ack_timeout: ANSWER,
         retry: Duration::from_millis(200),
         ..Options::default()
     }
-}
-
-pub(crate) fn soon() -> Instant {
-    Instant::now() + LIMIT
 }
 
 /// Records of several rings in turn, and which of them may be released.
@@ -79,11 +76,10 @@ impl Feed {
 
     /// Offers records until this many are taken.
     pub(crate) fn to(&mut self, count: u64, nats: &mut Nats) {
-        let end = soon();
+        let dog = Watchdog::default();
         while self.seq < count {
             if !self.offer(nats) {
-                assert!(Instant::now() < end, "busy for ever: {:?}", nats.figures());
-                std::thread::sleep(Duration::from_micros(200));
+                dog.pause(format_args!("room for more: {:?}", nats.figures()));
             }
         }
         nats.flush().unwrap();

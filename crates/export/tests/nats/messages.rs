@@ -1,12 +1,11 @@
 //! The content of messages.
 
-use super::feed::{Feed, loss, options, origin, record, soon};
+use super::feed::{Feed, loss, options, origin, record};
 use perfring_consumer::Cause;
 use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::{Event, Output, Took, What};
+use perfring_testkit::wait::{deadline, until};
 use perfring_testrig::nats::Server;
-use perfring_testrig::wait::{LIMIT, until};
-use std::time::Instant;
 
 #[test]
 fn all_records_arrive_in_each_rings_order() {
@@ -14,7 +13,7 @@ fn all_records_arrive_in_each_rings_order() {
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     let mut feed = Feed::new(3);
     feed.to(30_000, &mut nats);
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     assert_eq!(nats.unsettled(), None);
     let figures = nats.figures();
     assert_eq!((figures.taken, figures.delivered), (30_000, 30_000));
@@ -76,7 +75,7 @@ fn json_is_the_line_of_the_json_output() {
     let ring = origin(0, "shop");
     let event = Event { seq: 0, origin: &ring, what: record(64, b"an order", &ring) };
     nats.take(&event).unwrap();
-    nats.close(Instant::now() + LIMIT).unwrap();
+    nats.close(deadline()).unwrap();
     let stored = server.stored();
     let mut line = Vec::new();
     perfring_export::json::encode(&event, &mut line);
@@ -90,12 +89,12 @@ fn the_same_events_again_are_recognised() {
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     let mut feed = Feed::new(2);
     feed.to(5_000, &mut nats);
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     // Another process, which has no saved position.
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
     (feed.seq, feed.released) = (0, 0);
     feed.to(6_000, &mut nats);
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     assert_eq!(nats.figures().delivered, 6_000);
     feed.check(&server.stored());
 }

@@ -1,6 +1,6 @@
 //! Records of OpenTelemetry's vocabulary, as the Collector's NATS receiver reads them.
 
-use super::feed::{loss, options, origin, record, soon};
+use super::feed::{loss, options, origin, record};
 use crate::feed::{Feed, Numbers, emit};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -12,8 +12,8 @@ use perfring_export::otlp::Mapping;
 use perfring_export::{Event, Output};
 use perfring_telemetry::{Gauge, SpanEnd, SpanId, SpanStart, TraceId};
 use perfring_testkit::rng::Rng;
+use perfring_testkit::wait::{deadline, until};
 use perfring_testrig::nats::{Server, Stored};
-use perfring_testrig::wait::until;
 use prost::Message as _;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn each_signal_has_its_subject_and_all_else_is_json() {
         nats.take(&Event { seq: seqs.next, origin: &ring, what }).unwrap();
         seqs.next += 1;
     }
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     assert_eq!(nats.unsettled(), None);
     let figures = nats.figures();
     assert_eq!((figures.taken, figures.delivered), (taken + 1, taken + 1));
@@ -88,7 +88,7 @@ fn each_signal_has_its_subject_and_all_else_is_json() {
     feed.pump(&mut seqs, &mut nats);
     let perfring_export::What::Lost(lost) = loss(1 << 40, 7, Cause::Full) else { return };
     feed.lose(&mut seqs, &mut nats, lost);
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     let after = server.stored();
     assert!(after.iter().filter(|one| one.subject == "otel_logs").count() > before);
     assert!(!after.iter().any(|one| one.subject == "perfring.shop.lost"));
@@ -102,7 +102,7 @@ fn with_otlp_alone_all_records_are_log_records() {
     let mut nats = Nats::open("engine", &options).unwrap();
     let ring = origin(9, "plain");
     nats.take(&Event { seq: 0, origin: &ring, what: record(64, b"bytes", &ring) }).unwrap();
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     let stored = server.stored();
     assert_eq!(stored[0].subject, "own.logs");
     assert!(ExportLogsServiceRequest::decode(&*stored[0].payload).is_ok());
@@ -131,7 +131,7 @@ fn a_server_killed_at_random_doubles_no_batch() {
         server.kill();
         server.up();
     }
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     let seen = logs(&server.stored());
     let bodies: Vec<i64> = seen.iter().map(|(body, _)| *body).collect();
     assert!(bodies.into_iter().eq(0..3000), "each once, in the ring's order");
@@ -151,7 +151,7 @@ fn the_same_batches_of_log_records_again_are_recognised() {
         let mut nats = Nats::open("engine", &options).unwrap();
         let mut seqs = Numbers::default();
         feed.again(&mut seqs, &mut nats);
-        nats.close(soon()).unwrap();
+        nats.close(deadline()).unwrap();
         assert_eq!(nats.figures().delivered, 101);
     }
     assert_eq!(logs(&server.stored()).len(), 100);
@@ -175,7 +175,7 @@ fn a_batch_that_is_too_large_for_the_server_holds_the_output() {
     server.kill();
     server.configure("jetstream { store_dir: STORE }");
     server.up();
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     assert_eq!(logs(&server.stored()).len(), 100);
 }
 
@@ -190,7 +190,7 @@ fn a_single_record_that_is_too_large_is_kept_as_a_dead_letter() {
     let ring = origin(0, "ring");
     let bytes = [7; 8000];
     nats.take(&Event { seq: 0, origin: &ring, what: record(64, &bytes, &ring) }).unwrap();
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     let figures = nats.figures();
     assert_eq!(figures.refused_by, [("too large", 1)]);
     assert!(figures.trouble.unwrap().contains("kept in"));

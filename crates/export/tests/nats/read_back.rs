@@ -1,11 +1,11 @@
 //! Outages that are longer than the server's memory of ids.
 
-use super::feed::{Feed, options, soon};
+use super::feed::{Feed, options};
 use perfring_export::Output;
 use perfring_export::nats::{Nats, Options, Stream};
 use perfring_testkit::rng::Rng;
+use perfring_testkit::wait::{Watchdog, deadline, until};
 use perfring_testrig::nats::Server;
-use perfring_testrig::wait::until;
 use std::time::{Duration, Instant};
 
 /// The server forgets ids after a tenth of a second here, so all messages in flight are in doubt.
@@ -25,9 +25,9 @@ fn an_outage_longer_than_the_duplicate_window_doubles_nothing() {
     for part in 1..=5u64 {
         let end = part * 10_000;
         let at = nats.figures().delivered + 1 + dice.below(4_000);
-        let limit = soon();
+        let dog = Watchdog::default();
         while nats.figures().delivered < at && feed.seq < end {
-            assert!(Instant::now() < limit, "{:?}", nats.figures());
+            dog.check(format_args!("{:?}", nats.figures()));
             if !feed.offer(&mut nats) {
                 std::thread::yield_now();
             }
@@ -39,6 +39,6 @@ fn an_outage_longer_than_the_duplicate_window_doubles_nothing() {
         server.up();
         feed.to(end, &mut nats);
     }
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     feed.check(&server.stored());
 }

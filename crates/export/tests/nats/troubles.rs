@@ -1,11 +1,11 @@
 //! Servers that are missing, that refuse, or that lack something.
 
-use super::feed::{Feed, options, origin, record, soon};
+use super::feed::{Feed, options, origin, record};
 use async_nats::jetstream::stream;
 use perfring_export::nats::{Discard, Nats, Options, Storage, Stream};
 use perfring_export::{Event, Output};
+use perfring_testkit::wait::{Watchdog, deadline, until};
 use perfring_testrig::nats::{Server, Stored, stored};
-use perfring_testrig::wait::until;
 use std::time::{Duration, Instant};
 
 /// Waits for a message with this word.
@@ -28,7 +28,7 @@ fn a_missing_server_at_the_start_is_waited_for_and_reported() {
     reported(&nats, "no NATS server at nats://127.0.0.1");
     assert_eq!(nats.unsettled(), Some(0));
     server.up();
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     assert_eq!(nats.figures().trouble, None);
     feed.check(&server.stored());
 }
@@ -46,7 +46,7 @@ fn closing_without_a_server_ends_at_the_deadline_and_reports_the_rest() {
     assert_eq!(nats.unsettled(), Some(0));
     // Nothing taken, nothing left.
     let mut nats = Nats::open("engine", &options(&server)).unwrap();
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_stopped_server_fills_the_window_and_blocks_nothing() {
     assert!(!feed.offer(&mut nats));
     server.thaw();
     feed.to(5_000, &mut nats);
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     feed.check(&server.stored());
 }
 
@@ -108,11 +108,11 @@ fn a_full_stream_is_waited_for_and_reported() {
     let mut nats = Nats::open("engine", &options).unwrap();
     let mut feed = Feed::new(1);
     let mut there = Vec::new();
-    let end = soon();
+    let dog = Watchdog::default();
     // The stream is purged; three times.
     for count in [1_000, 2_000, 3_000] {
         while feed.seq < count {
-            assert!(Instant::now() < end, "{:?}", nats.figures());
+            dog.check(format_args!("{:?}", nats.figures()));
             while feed.seq < count && feed.offer(&mut nats) {}
             nats.flush().unwrap();
             let trouble = nats.figures().trouble.unwrap_or_default();
@@ -122,7 +122,7 @@ fn a_full_stream_is_waited_for_and_reported() {
         }
     }
     let closing = std::thread::spawn(move || {
-        let closed = nats.close(soon());
+        let closed = nats.close(deadline());
         (closed, nats)
     });
     until("all are there", || {
@@ -156,7 +156,7 @@ fn a_message_too_large_for_the_server_is_refused_for_good_and_counted() {
         let event = Event { seq, origin: &ring, what: record(seq * 8, &bytes, &ring) };
         nats.take(&event).unwrap();
     }
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     let figures = nats.figures();
     assert_eq!((figures.taken, figures.delivered, figures.refused), (5, 3, 2));
     let trouble = figures.trouble.unwrap();
@@ -184,7 +184,7 @@ fn a_message_too_large_for_the_stream_is_refused_for_good_too() {
         let event = Event { seq, origin: &ring, what: record(seq * 8, &bytes, &ring) };
         nats.take(&event).unwrap();
     }
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     let figures = nats.figures();
     assert_eq!((figures.delivered, figures.refused), (2, 1), "{:?}", figures.trouble);
 }
@@ -204,7 +204,7 @@ fn wrong_credentials_are_reported_and_right_ones_continue() {
     let sentence = reported(&nats, "refuses access");
     assert!(sentence.contains("check `credentials_file`"));
     std::fs::write(&file, "secret\n").unwrap();
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     let login = async_nats::ConnectOptions::with_user_and_password("ring".into(), "secret".into());
     feed.check(&server.ask_as(login, async |context| stored(&context, "perfring").await));
 }
@@ -219,7 +219,7 @@ fn a_server_without_jetstream_is_reported() {
     server.kill();
     server.configure("jetstream { store_dir: STORE }");
     server.up();
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     feed.check(&server.stored());
 }
 
@@ -239,7 +239,7 @@ fn a_stream_is_created_as_configured() {
     let mut nats = Nats::open("engine", &Options { stream, subject, ..options(&server) }).unwrap();
     let mut feed = Feed::new(1);
     feed.to(1, &mut nats);
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     let config = server
         .ask(async |context| context.get_stream("own").await.unwrap().cached_info().config.clone());
     assert_eq!(config.subjects, ["host.*.*"]);
@@ -259,7 +259,7 @@ fn a_removed_stream_is_created_again() {
     until("all are acknowledged", || nats.unsettled().is_none());
     server.ask(async |context| context.delete_stream("perfring").await.unwrap());
     feed.to(2_000, &mut nats);
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     let numbers: Vec<u64> = server.stored().iter().map(Stored::number).collect();
     assert!(numbers.into_iter().eq(1_000..2_000));
 }
@@ -292,7 +292,7 @@ fn a_stream_that_may_not_be_created_is_reported() {
         let config = stream::Config { name: "perfring".into(), subjects, ..Default::default() };
         context.update_stream(config).await.unwrap();
     });
-    nats.close(soon()).unwrap();
+    nats.close(deadline()).unwrap();
     feed.check(&server.stored());
 }
 

@@ -63,7 +63,7 @@ fn malformed_requests_are_kept_with_their_reason_and_counted_by_cause() {
         assert!(numbers(request).into_keys().eq(first..first + 10));
     }
     assert!(numbers(&server.got.lock().unwrap()).into_keys().eq(20..40));
-    otlp.close(soon()).unwrap();
+    otlp.close(deadline()).unwrap();
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn requests_that_are_too_large_are_halved_until_they_fit() {
     feed.sink.emit(&log).unwrap();
     emit(&feed, 51..100);
     feed.pump(&mut seqs, &mut otlp);
-    otlp.close(soon()).unwrap();
+    otlp.close(deadline()).unwrap();
     let got = server.got.lock().unwrap();
     assert!(numbers(&got).into_iter().eq((0..100).filter(|at| *at != 50).map(|at| (at, 1))));
     let figures = otlp.figures();
@@ -127,7 +127,7 @@ fn a_request_that_cannot_be_divided_is_sent_also_if_a_smaller_one_was_too_large(
     };
     feed.sink.emit(&log).unwrap();
     feed.pump(&mut seqs, &mut otlp);
-    otlp.close(soon()).unwrap();
+    otlp.close(deadline()).unwrap();
     let figures = otlp.figures();
     assert_eq!((figures.refused, figures.delivered), (0, figures.taken), "{figures:?}");
     let got = server.got.lock().unwrap();
@@ -154,7 +154,7 @@ fn a_letter_that_cannot_be_written_holds_the_output() {
     assert!(otlp.unsettled().is_some());
     assert_eq!(otlp.figures().refused, 0);
     std::fs::rename(&away, &folder).unwrap();
-    otlp.close(soon()).unwrap();
+    otlp.close(deadline()).unwrap();
     assert_eq!(letters(&path).len(), 1);
     assert_eq!(otlp.figures().refused_by, [("400", 1)]);
 }

@@ -19,7 +19,6 @@ pub(crate) use perfring_telemetry::{
     Gauge, Histogram, Log, Severity, SpanEnd, SpanId, SpanKind, SpanStart, Status, Sum,
     Temporality, TraceId, Value, names,
 };
-pub(crate) use std::time::Instant;
 
 pub(crate) const TRACE: TraceId = TraceId([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
 pub(crate) const SPAN: SpanId = SpanId([8; 8]);
@@ -91,7 +90,7 @@ pub(crate) fn metrics(server: &Server) -> Rows<Metric> {
 }
 
 pub(crate) fn close(mut otlp: Otlp) {
-    otlp.close(Instant::now() + crate::feed::PATIENCE).unwrap();
+    otlp.close(deadline()).unwrap();
     assert_eq!(otlp.unsettled(), None);
     let figures = otlp.figures();
     assert_eq!((figures.delivered, figures.refused), (figures.taken, 0), "{figures:?}");
