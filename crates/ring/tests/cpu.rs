@@ -1,18 +1,14 @@
 //! Rings per CPU: any producers, aborts and deaths against a plain list, and a crowd of threads on one
 //! CPU.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod common;
-mod cpu_model {
-    pub(crate) mod expected;
-    pub(crate) mod publishing;
-    pub(crate) mod readers;
-    pub(crate) mod reservations;
-    pub(crate) mod world;
-}
+mod expected;
+mod publishing;
+mod readers;
+mod reservations;
+mod world;
 
-use cpu_model::world::{SLOTS, Tally, World};
+use self::world::{SLOTS, Tally, World};
 use perfring_abi::{Evict, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{

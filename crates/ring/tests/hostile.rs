@@ -1,10 +1,8 @@
 //! Any process that can write the file can corrupt it: no content of the header or of the data area
 //! makes any side of an exclusive ring panic, loop, or report anything but damage.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod spoiled;
-
+use crate::spoiled::{SIZE, Shape, Tally, corrupt, nasty};
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
     Evict, Hole, Policy, RecordType, RecordWord, Report, TAIL_MARK, consumer_totals,
@@ -15,7 +13,6 @@ use perfring_ring::{Fences, Observer, Reader, Start, Wake, WakeAt, Writer, full_
 use perfring_testkit::choices::Choices;
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::every;
-use spoiled::{SIZE, Shape, Tally, corrupt, nasty};
 use std::time::Instant;
 
 /// Valid rings: fresh, half full, full, wrapped; with holes and losses, released and not.

@@ -1,10 +1,8 @@
 //! Any process that can write the file can corrupt it: no content of the header or of the data area
 //! makes any side of a shared ring panic, loop, or report anything but damage.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod spoiled;
-
+use crate::spoiled::{SIZE, STEPS, Shape, Tally, corrupt, nasty};
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{Evict, Policy, RecordType, RecordWord, Report, TAIL_MARK, producer_totals};
 use perfring_ring::heap::HeapRing;
@@ -16,7 +14,6 @@ use perfring_testkit::choices::Choices;
 use perfring_testkit::nasty::{INVALID_LOCKS, LOCKS, reservations};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::every;
-use spoiled::{SIZE, STEPS, Shape, Tally, corrupt, nasty};
 use std::cell::Cell;
 use std::time::Instant;
 

@@ -10,11 +10,8 @@
 //! The traces are in `tests/kernel-traces`; `PERFRING_KERNEL_TRACES` names further folders, with colons
 //! between them.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::{Reported, attach_at};
+use crate::common::{Reported, attach_at};
 use perfring_abi::{Policy, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{

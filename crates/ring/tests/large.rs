@@ -1,10 +1,7 @@
 //! Payloads of the AUX area on a heap ring: deaths, and corrupt rings.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::{Reported, attach_at};
+use crate::common::{Reported, attach_at};
 use perfring_abi::{Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{

@@ -2,13 +2,12 @@
 //! allow, of a few operations on a ring of a few words.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test loom
+//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test ring loom::
 //! ```
 //!
 //! Each letter of the table in `src/lib.rs` was weakened in turn; `README.md` beside this file says
 //! which test failed for which.
 #![cfg(loom)]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use loom::sync::Arc;
 use loom::thread;

@@ -2,14 +2,11 @@
 //! and a reader.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test loom_cpu
+//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test ring loom_cpu::
 //! ```
 #![cfg(loom)]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod cpu_loom;
-
-use cpu_loom::{World, model, spawn, whole};
+use crate::cpu_loom::{World, model, spawn, whole};
 use loom::thread;
 use perfring_abi::Policy;
 use perfring_ring::{Observer, Seen, Sequence, Start, close};

@@ -2,17 +2,14 @@
 //! the lock and in a sequence, beside a live one; and its successor at each of its own.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test loom_cpu_deaths
+//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test ring loom_cpu_deaths::
 //! ```
 //!
 //! A killed process leaves its stores, see `loom_shared.rs`. In a sequence a thread that is aborted
 //! leaves the same.
 #![cfg(loom)]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod cpu_loom;
-
-use cpu_loom::{World, model, spawn};
+use crate::cpu_loom::{World, model, spawn};
 use perfring_abi::Policy;
 use perfring_abi::atomic::death;
 use perfring_ring::{RingTotals, SharedWriter, SlotFigures, close, recover};

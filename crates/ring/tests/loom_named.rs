@@ -2,10 +2,9 @@
 //! read, join, sleep and leave.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test loom_named
+//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test ring loom_named::
 //! ```
 #![cfg(loom)]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use loom::sync::Arc;
 use loom::thread;

@@ -2,7 +2,7 @@
 //! and the recovery from a death at every store.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test loom_shared
+//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test ring loom_shared::
 //! ```
 //!
 //! **Why this covers deaths.** A killed process leaves behind what others can see: the stores that
@@ -13,7 +13,6 @@
 //! the other and so without a bound. `README.md` beside this file says which test failed for which
 //! breach.
 #![cfg(loom)]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};

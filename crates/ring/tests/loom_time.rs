@@ -2,10 +2,9 @@
 //! reader reads them (R).
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test loom_time
+//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test ring loom_time::
 //! ```
 #![cfg(loom)]
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use loom::sync::Arc;
 use loom::thread;

@@ -2,10 +2,9 @@
 //! read; then the next writer adds one.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test loom_types
+//! RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p perfring-ring --test ring loom_types::
 //! ```
 #![cfg(loom)]
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use loom::sync::Arc;
 use loom::thread;

@@ -1,14 +1,11 @@
 //! The real algorithm against a list of everything that was ever published, after every operation.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod model {
-    pub(crate) mod case;
-    pub(crate) mod ring;
-}
+mod case;
+mod ring;
 
-use model::case::*;
-use model::ring::*;
+use self::case::*;
+use self::ring::*;
 use perfring_abi::{Evict, Policy, RecordType, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{Fences, Wake, Writer};

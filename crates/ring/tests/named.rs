@@ -1,6 +1,5 @@
 //! Named consumers on a heap ring: one that is stopped while it joins.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;

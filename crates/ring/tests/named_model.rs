@@ -1,14 +1,11 @@
 //! Named consumers against a plain model, with one producer and with many: after every operation and every death, what each
 //! of them has read, what was missed, what is refused, and where the tails are.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod named_model {
-    pub(crate) mod consumers;
-    pub(crate) mod world;
-}
+mod consumers;
+mod world;
 
-use named_model::world::{Case, Op, Tally, World};
+use self::world::{Case, Op, Tally, World};
 use perfring_abi::{Policy, Report};
 use perfring_ring::Start;
 use perfring_ring::heap::HeapRing;

@@ -1,7 +1,6 @@
 //! Refusals one after the other, most of which store little: after each, the totals in the page alone are exact by
 //! cause, and none is of a record that there was room for.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_abi::{LOST_SIZE, Policy, RecordType, record_size};
 use perfring_ring::heap::HeapRing;

@@ -1,6 +1,5 @@
 //! Two exclusive producers of one ring, which the lock has not kept apart: the first one notices.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use perfring_abi::{Evict, Policy, RecordType};
 use perfring_ring::heap::HeapRing;

@@ -1,10 +1,7 @@
 //! Shared rings, step by step: the kernel's nine steps, and a property test against a plain model.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::{Reported, attach_at};
+use crate::common::{Reported, attach_at};
 use perfring_abi::{Evict, Lead, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{

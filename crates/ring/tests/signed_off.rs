@@ -1,6 +1,5 @@
 //! What a seat says of its last holder: whoever gave it up said so, and nobody says it for another.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use perfring_abi::Policy;
 use perfring_ring::heap::HeapRing;

@@ -1,7 +1,6 @@
 //! All sides at once, at full speed, on real threads: a producer, a consumer, two observers and a
 //! taker of snapshots. Every record carries its number; the totals are added up at the end.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Evict, Policy, RecordType, Report};

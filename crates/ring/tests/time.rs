@@ -1,10 +1,7 @@
 //! Time in a ring: anchors, and timestamps across producers and boots.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use common::{Reported, attach_at};
+use crate::common::{Reported, attach_at};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{ANCHORS, Lead, PERF_CAP_TIME_ZERO, Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;

@@ -1,4 +1,5 @@
 //! The producers of a shared heap ring, for tests of one thread.
+#![cfg(not(loom))]
 
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{Fences, Liveness, OwnerInfo, SharedWriter};

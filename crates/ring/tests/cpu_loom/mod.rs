@@ -3,7 +3,7 @@
 //! The CPU is a mutex: held during a sequence, and by nobody else. What threads of one CPU store is
 //! seen by the next, as by the next holder of a mutex. The slow path is not on that CPU: loom runs it
 //! beside everything else.
-#![allow(dead_code, reason = "each file of tests uses what it needs")]
+#![cfg(loom)]
 
 use loom::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use loom::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
 //! Valid rings on the heap, whose words are then changed, and every side that meets them.
-#![allow(dead_code, reason = "each file of tests uses what it needs")]
+#![cfg(not(loom))]
 
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Evict, Policy, RecordType, Report};

@@ -1,0 +1,33 @@
+//! The tests of the algorithm. With `--cfg loom` this program has the models for loom and nothing else, and without it
+//! all others: each file says at its top which it is. An ordinary run then links nothing for loom.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod common;
+mod cpu;
+mod cpu_loom;
+mod hostile;
+mod hostile_shared;
+mod kernel_traces;
+mod large;
+mod loom;
+mod loom_cpu;
+mod loom_cpu_deaths;
+mod loom_named;
+mod loom_shared;
+mod loom_time;
+mod loom_types;
+mod model;
+mod named;
+mod named_model;
+mod refusals;
+mod replaced;
+mod shared;
+mod signed_off;
+mod spoiled;
+mod threads;
+mod time;
