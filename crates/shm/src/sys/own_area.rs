@@ -9,27 +9,16 @@
 //!
 //! A forked child has its parent's registration, at the same address.
 
-use crate::sys::rseq::{NoRseq, Thread};
+use crate::sys::rseq::{Area, NoRseq, Thread};
 use nix::errno::Errno;
 use nix::libc;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// `struct rseq` as Linux 4.18 had it, by words: `cpu_id_start`, `cpu_id`, `rseq_cs`, `flags`, and space.
-#[repr(C, align(32))]
-struct Area([AtomicU32; 8]);
-
-/// `RSEQ_CPU_ID_UNINITIALIZED`, which the kernel stores too when it forgets an area.
-const UNREGISTERED: u32 = u32::MAX;
-
 thread_local! {
     /// Without a destructor, so that it can be used in all of them.
-    static AREA: Area = const {
-        let mut words = [const { AtomicU32::new(0) }; 8];
-        words[1] = AtomicU32::new(UNREGISTERED);
-        Area(words)
-    };
+    static AREA: Area = const { Area::unregistered() };
 }
 
 #[cfg(target_arch = "x86_64")]

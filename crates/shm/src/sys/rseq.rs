@@ -9,8 +9,10 @@
 //! `__rseq_offset` from the thread pointer. Where it does not, threads have areas of our own. The design is
 //! Paul Turner's and Mathieu Desnoyers's; the layout of area and descriptor is `include/uapi/linux/rseq.h`.
 
+use core::mem::offset_of;
 use perfring_abi::Header;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use thiserror::Error;
 
 /// Why restartable sequences cannot be used here.
@@ -35,19 +37,45 @@ pub enum NoRseq {
     Taken,
 }
 
-/// What a sequence needs of its ring's mapping. The instructions know the offsets of the fields.
+/// What a sequence needs of its ring's mapping.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// Offset 0.
     pub(crate) header: NonNull<Header>,
-    /// Offset 8: the first copy of the data area, which is followed by another.
+    /// The first copy of the data area, which is followed by another.
     pub(crate) data: NonNull<u8>,
-    /// Offset 16: `data_size - 1`.
+    /// `data_size - 1`.
     pub(crate) mask: u64,
-    /// Offset 24: the number of the ring's CPU.
+    /// The number of the ring's CPU.
     pub(crate) cpu: u32,
 }
+
+/// `struct rseq` as Linux 4.18 had it. The kernel writes to it while the thread is not in user space.
+#[repr(C, align(32))]
+pub(super) struct Area {
+    _cpu_id_start: AtomicU32,
+    pub(super) cpu_id: AtomicU32,
+    /// The address of the descriptor of the sequence that the thread is in.
+    pub(super) rseq_cs: AtomicU64,
+    _flags: AtomicU32,
+    _space: [AtomicU32; 3],
+}
+
+impl Area {
+    /// Returns an area that the kernel does not know.
+    pub(super) const fn unregistered() -> Area {
+        Area {
+            _cpu_id_start: AtomicU32::new(0),
+            cpu_id: AtomicU32::new(UNREGISTERED),
+            rseq_cs: AtomicU64::new(0),
+            _flags: AtomicU32::new(0),
+            _space: [const { AtomicU32::new(0) }; 3],
+        }
+    }
+}
+
+/// `RSEQ_CPU_ID_UNINITIALIZED`, which the kernel stores too when it forgets an area.
+const UNREGISTERED: u32 = u32::MAX;
 
 /// How a sequence ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,15 +117,15 @@ impl Thread {
     /// Returns the number of the CPU that the thread runs on: it may be another one at once.
     #[inline(always)]
     pub(crate) fn cpu(self) -> u32 {
-        let number = self.0.as_ptr().cast::<u32>().wrapping_add(1);
-        // SAFETY: the area lives as long as its thread, which is the present one as this is not `Send`, and
-        // begins with two numbers of 32 bits; the kernel writes them, while the thread is not in user space.
+        let number = self.0.as_ptr().wrapping_add(offset_of!(Area, cpu_id)).cast::<u32>();
+        // SAFETY: the area lives as long as its thread, which is the present one as this is not `Send`, and has the fields
+        // of `Area`; the kernel writes the number, while the thread is not in user space.
         unsafe { number.read_volatile() }
     }
 
     /// Returns whether the kernel knows the area: else it has one of the numbers of no CPU, -1 or -2 (in vain).
     #[inline(always)]
     pub(super) fn is_registered(self) -> bool {
-        self.cpu() < u32::MAX - 1
+        self.cpu() < UNREGISTERED - 1
     }
 }

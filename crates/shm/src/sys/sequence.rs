@@ -1,23 +1,14 @@
-//! The restartable sequences themselves. Numbers in them are offsets in [`Place`], in the header page and in the kernel's
-//! `struct rseq`; they are compared with the fields below.
+//! The restartable sequences themselves. A name in capitals between braces is a constant: the offset of a field, or what
+//! [`Lead`] says of a record.
 
 use crate::sys::own_area;
-use crate::sys::rseq::{Ended, NoRseq, Place, Thread, Whole};
+use crate::sys::rseq::{Area, Ended, NoRseq, Place, Thread, Whole};
 use core::arch::asm;
 use core::mem::offset_of;
 use nix::libc;
-use perfring_abi::{Header, Lead};
+use perfring_abi::{HEADER_LEN, Header, Lead};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicIsize, Ordering};
-
-const _: () = {
-    assert!(offset_of!(Place, header) == 0 && offset_of!(Place, data) == 8);
-    assert!(offset_of!(Place, mask) == 16 && offset_of!(Place, cpu) == 24);
-    assert!(offset_of!(Header, data_head) == 1024);
-    assert!(offset_of!(Header, shared.newest_timestamp) == 2592);
-    assert!(offset_of!(Header, cpu.state) == 3456 && offset_of!(Header, cpu.limit) == 3464);
-    assert!(offset_of!(Header, cpu.count) == 3472);
-};
 
 /// Where each thread's area is, from its thread pointer on; `UNKNOWN` before the first call; `OWN` if libc registers
 /// none.
@@ -99,13 +90,13 @@ macro_rules! sequence {
             ".quad 4f, 5f - 4f, 6f",
             ".popsection",
             "lea {c}, [rip + 3b]",
-            "mov [{area} + 8], {c}",
+            "mov [{area} + {RSEQ_CS}], {c}",
             "4:",
-            "mov {c:e}, [{place} + 24]",
-            "cmp {c:e}, [{area} + 4]",
+            "mov {c:e}, [{place} + {CPU}]",
+            "cmp {c:e}, [{area} + {CPU_ID}]",
             "jne 7f",
-            "mov {header}, [{place}]",
-            "cmp qword ptr [{header} + 3456], 0",
+            "mov {header}, [{place} + {HEADER}]",
+            "cmp qword ptr [{header} + {STATE}], 0",
             "jne 8f",
             $($line,)+
             "5:",
@@ -120,6 +111,11 @@ macro_rules! sequence {
             "jmp 9f",
             "8: mov {c:e}, 3",
             "9:",
+            RSEQ_CS = const offset_of!(Area, rseq_cs),
+            CPU_ID = const offset_of!(Area, cpu_id),
+            CPU = const offset_of!(Place, cpu),
+            HEADER = const offset_of!(Place, header),
+            STATE = const offset_of!(Header, cpu.state),
             $($operands)*
         )
     };
@@ -138,14 +134,14 @@ macro_rules! sequence {
             ".popsection",
             "adrp {c}, 3b",
             "add {c}, {c}, :lo12:3b",
-            "str {c}, [{area}, #8]",
+            "str {c}, [{area}, #{RSEQ_CS}]",
             "4:",
-            "ldr {c:w}, [{place}, #24]",
-            "ldr {t:w}, [{area}, #4]",
+            "ldr {c:w}, [{place}, #{CPU}]",
+            "ldr {t:w}, [{area}, #{CPU_ID}]",
             "cmp {c:w}, {t:w}",
             "b.ne 7f",
-            "ldr {header}, [{place}]",
-            "add {t}, {header}, #3456",
+            "ldr {header}, [{place}, #{HEADER}]",
+            "add {t}, {header}, #{STATE}",
             "ldar {c}, [{t}]",
             "cbnz {c}, 8f",
             $($line,)+
@@ -159,15 +155,30 @@ macro_rules! sequence {
             "b 9f",
             "8: mov {c}, #3",
             "9:",
+            RSEQ_CS = const offset_of!(Area, rseq_cs),
+            CPU_ID = const offset_of!(Area, cpu_id),
+            CPU = const offset_of!(Place, cpu),
+            HEADER = const offset_of!(Place, header),
+            STATE = const offset_of!(Header, cpu.state),
             $($operands)*
         )
     };
 }
 
-/// [`Lead::Time`]'s length, and that of [`Lead::SampleId`].
+/// [`Lead::Time`]'s length.
 const TIME: usize = Lead::Time.len();
-const SAMPLE_ID: usize = Lead::SampleId.len();
-const _: () = assert!(TIME == 8 && SAMPLE_ID == 16);
+
+/// Where a record's time is, from its start on, and where its writer is.
+const TIME_AT: usize = HEADER_LEN as usize;
+const WRITER_AT: usize = TIME_AT + TIME;
+
+/// The bit of a lead's length that tells [`Lead::SampleId`] from the others.
+#[cfg(target_arch = "aarch64")]
+const WRITER_BIT: u32 = {
+    let with_writer = Lead::SampleId.len();
+    assert!(with_writer.is_power_of_two() && TIME < with_writer);
+    with_writer.ilog2()
+};
 
 /// Publishes a record, with `LEAD` bytes before its payload: a [`Lead`]'s length.
 ///
@@ -188,18 +199,18 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
     let code: u64;
     let Whole { word, size, from, words, last, now, writer } = whole;
     #[cfg(target_arch = "x86_64")]
-    // `$stores` are the lines that store what is before the payload, which begins `$body` bytes into the record.
+    // `$stores` are the lines that store what is before the payload, which begins `BODY` bytes into the record.
     macro_rules! lines {
-        ([$($stores:literal),*] $body:literal, $($operands:tt)*) => {
+        ([$($stores:literal),*] $($operands:tt)*) => {
             // SAFETY: the caller's promise. Inside the sequence no other thread of this CPU runs; the stores go
             // to the mapping, the last one with release, as all stores on x86-64. An abort leaves registers
             // alone, all of which are declared here.
             unsafe {
                 sequence!(
                     [
-                        "mov {end}, [{header} + 1024]",
+                        "mov {end}, [{header} + {HEAD}]",
                         // One more, unless the last one was aborted after it had been counted.
-                        "mov {c}, [{header} + 3472]",
+                        "mov {c}, [{header} + {COUNT}]",
                         "mov {at:e}, {c:e}",
                         "shr {c}, 32",
                         "cmp {at:e}, {end:e}",
@@ -207,16 +218,16 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
                         "add {c}, 1",
                         "23: shl {c}, 32",
                         "add {end}, {size}",
-                        "cmp {end}, [{header} + 3464]",
+                        "cmp {end}, [{header} + {LIMIT}]",
                         "ja 8f",
                         "mov {at:e}, {end:e}",
                         "or {c}, {at}",
-                        "mov [{header} + 3472], {c}",
+                        "mov [{header} + {COUNT}], {c}",
                         "mov {at}, {end}",
                         "sub {at}, {size}",
-                        "and {at}, [{place} + 16]",
-                        "add {at}, [{place} + 8]",
-                        concat!("lea {c}, [8*{words} + ", $body, "]"),
+                        "and {at}, [{place} + {MASK}]",
+                        "add {at}, [{place} + {DATA}]",
+                        "lea {c}, [8*{words} + {BODY}]",
                         "cmp {c}, {size}",
                         "je 24f",
                         "mov [{at} + {size} - 8], {last}",
@@ -227,48 +238,58 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
                         "test {words:l}, 1",
                         "jz 21f",
                         "mov {c}, [{from} + 8*{words} - 8]",
-                        concat!("mov [{at} + 8*{words} + ", $body, " - 8], {c}"),
+                        "mov [{at} + 8*{words} + {BODY} - 8], {c}",
                         "sub {words}, 1",
                         "21: sub {words}, 2",
                         "jb 22f",
                         "2: movq {two}, [{from} + 8*{words}]",
                         "movhps {two}, [{from} + 8*{words} + 8]",
-                        concat!("movups [{at} + 8*{words} + ", $body, "], {two}"),
+                        "movups [{at} + 8*{words} + {BODY}], {two}",
                         "sub {words}, 2",
                         "jae 2b",
-                        "22: mov [{header} + 1024], {end}",
+                        "22: mov [{header} + {HEAD}], {end}",
                     ]
                     area = in(reg) thread.0.as_ptr(), place = in(reg) place, word = in(reg) word,
                     size = in(reg) size, from = in(reg) from, words = inout(reg) words => _,
                     last = in(reg) last, header = out(reg) _, at = out(reg) _, end = out(reg) _,
-                    c = out(reg) code, two = out(xmm_reg) _, $($operands)* options(nostack)
+                    c = out(reg) code, two = out(xmm_reg) _, $($operands)*
+                    BODY = const HEADER_LEN as usize + LEAD,
+                    HEAD = const offset_of!(Header, data_head),
+                    LIMIT = const offset_of!(Header, cpu.limit),
+                    COUNT = const offset_of!(Header, cpu.count),
+                    DATA = const offset_of!(Place, data),
+                    MASK = const offset_of!(Place, mask),
+                    options(nostack)
                 );
             }
         };
     }
     #[cfg(target_arch = "x86_64")]
     match LEAD {
-        0 => lines!([] "8",),
+        0 => lines!([]),
         TIME => lines!(
             [
-                "mov {c}, [{header} + 2592]",
+                "mov {c}, [{header} + {NEWEST}]",
                 "cmp {now}, {c}",
                 "cmovb {now}, {c}",
-                "mov [{header} + 2592], {now}",
-                "mov [{at} + 8], {now}"
+                "mov [{header} + {NEWEST}], {now}",
+                "mov [{at} + {TIME_AT}], {now}"
             ]
-            "16", now = inout(reg) now => _,
+            now = inout(reg) now => _, NEWEST = const offset_of!(Header, shared.newest_timestamp),
+            TIME_AT = const TIME_AT,
         ),
         _ => lines!(
             [
-                "mov {c}, [{header} + 2592]",
+                "mov {c}, [{header} + {NEWEST}]",
                 "cmp {now}, {c}",
                 "cmovb {now}, {c}",
-                "mov [{header} + 2592], {now}",
-                "mov [{at} + 8], {now}",
-                "mov [{at} + 16], {writer}"
+                "mov [{header} + {NEWEST}], {now}",
+                "mov [{at} + {TIME_AT}], {now}",
+                "mov [{at} + {WRITER_AT}], {writer}"
             ]
-            "24", now = inout(reg) now => _, writer = in(reg) writer,
+            now = inout(reg) now => _, writer = in(reg) writer,
+            NEWEST = const offset_of!(Header, shared.newest_timestamp), TIME_AT = const TIME_AT,
+            WRITER_AT = const WRITER_AT,
         ),
     }
     #[cfg(target_arch = "aarch64")]
@@ -276,51 +297,58 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
     unsafe {
         sequence!(
             [
-                "ldr {end}, [{header}, #1024]",
-                "add {t}, {header}, #3456",
-                "ldr {c}, [{t}, #16]",
+                "ldr {end}, [{header}, #{HEAD}]",
+                "add {t}, {header}, #{STATE}",
+                "ldr {c}, [{t}, #{STATE_TO_COUNT}]",
                 "lsr {at}, {c}, #32",
                 "cmp {c:w}, {end:w}",
                 "cinc {at}, {at}, eq",
                 "add {end}, {end}, {size}",
-                "ldr {c}, [{t}, #8]",
+                "ldr {c}, [{t}, #{STATE_TO_LIMIT}]",
                 "cmp {end}, {c}",
                 "b.hi 8f",
                 "lsl {at}, {at}, #32",
                 "bfi {at}, {end}, #0, #32",
-                "str {at}, [{t}, #16]",
+                "str {at}, [{t}, #{STATE_TO_COUNT}]",
                 "sub {at}, {end}, {size}",
-                "ldr {c}, [{place}, #16]",
+                "ldr {c}, [{place}, #{MASK}]",
                 "and {at}, {at}, {c}",
-                "ldr {c}, [{place}, #8]",
+                "ldr {c}, [{place}, #{DATA}]",
                 "add {at}, {at}, {c}",
                 // First: if nothing is left, this is where another word goes.
                 "sub {t}, {size}, #8",
                 "str {last}, [{at}, {t}]",
                 "cbz {lead}, 21f",
-                "add {t}, {header}, #2592",
+                "add {t}, {header}, #{NEWEST}",
                 "ldr {c}, [{t}]",
                 "cmp {now}, {c}",
                 "csel {now}, {now}, {c}, hs",
                 "str {now}, [{t}]",
-                "str {now}, [{at}, #8]",
-                "tbz {lead}, #4, 21f",
-                "str {writer}, [{at}, #16]",
+                "str {now}, [{at}, #{TIME_AT}]",
+                "tbz {lead}, #{WRITER_BIT}, 21f",
+                "str {writer}, [{at}, #{WRITER_AT}]",
                 "21: str {word}, [{at}]",
                 "add {at}, {at}, {lead}",
-                "add {at}, {at}, #8",
+                "add {at}, {at}, #{HEADER_LEN}",
                 "2: cbz {words}, 22f",
                 "sub {words}, {words}, #1",
                 "ldr {c}, [{from}, {words}, lsl #3]",
                 "str {c}, [{at}, {words}, lsl #3]",
                 "b 2b",
-                "22: add {t}, {header}, #1024",
+                "22: add {t}, {header}, #{HEAD}",
                 "stlr {end}, [{t}]",
             ]
             area = in(reg) thread.0.as_ptr(), place = in(reg) place, word = in(reg) word,
             size = in(reg) size, from = in(reg) from, words = inout(reg) words => _, last = in(reg) last,
             now = inout(reg) now => _, writer = in(reg) writer, lead = in(reg) LEAD, header = out(reg) _,
-            at = out(reg) _, end = out(reg) _, t = out(reg) _, c = out(reg) code, options(nostack)
+            at = out(reg) _, end = out(reg) _, t = out(reg) _, c = out(reg) code,
+            HEAD = const offset_of!(Header, data_head),
+            NEWEST = const offset_of!(Header, shared.newest_timestamp),
+            STATE_TO_LIMIT = const offset_of!(Header, cpu.limit) - offset_of!(Header, cpu.state),
+            STATE_TO_COUNT = const offset_of!(Header, cpu.count) - offset_of!(Header, cpu.state),
+            DATA = const offset_of!(Place, data), MASK = const offset_of!(Place, mask),
+            HEADER_LEN = const HEADER_LEN, TIME_AT = const TIME_AT, WRITER_AT = const WRITER_AT,
+            WRITER_BIT = const WRITER_BIT, options(nostack)
         );
     }
     ended(code)
@@ -337,7 +365,7 @@ pub(crate) unsafe fn close(thread: Thread, place: &Place, slot: u32) -> Ended {
     // SAFETY: as in `publish`; the only store is that of the state.
     unsafe {
         sequence!(
-            ["mov [{header} + 3456], {closed}"]
+            ["mov [{header} + {STATE}], {closed}"]
             area = in(reg) thread.0.as_ptr(), place = in(reg) place, closed = in(reg) closed,
             header = out(reg) _, c = out(reg) code, options(nostack)
         );
