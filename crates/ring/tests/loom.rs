@@ -9,6 +9,7 @@
 //! which test failed for which.
 #![cfg(loom)]
 
+use crate::loom_model::model;
 use loom::sync::Arc;
 use loom::thread;
 use perfring_abi::{Cause, Policy, RecordType, Report};
@@ -18,27 +19,6 @@ use perfring_ring::{
     WakeAt, Writer, full_fence,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
-
-/// Runs a model with so many forced switches. Prints how many executions it had and in how many the
-/// case under test occurred: a model in which it never occurs shows nothing.
-fn model(name: &str, switches: usize, run: impl Fn(&Plain) + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(switches);
-    builder.max_branches = 20_000;
-    // Only the late observer, which reads whole totals, takes so long; its mutations are found by
-    // then.
-    builder.max_duration = Some(std::time::Duration::from_secs(30));
-    let counts = std::sync::Arc::new((Plain::new(0), Plain::new(0)));
-    let inner = std::sync::Arc::clone(&counts);
-    let started = std::time::Instant::now();
-    builder.check(move || {
-        inner.0.fetch_add(1, Relaxed);
-        run(&inner.1);
-    });
-    let (runs, hits) = (counts.0.load(Relaxed), counts.1.load(Relaxed));
-    println!("{name}: {runs} executions, {hits} hits, {:?}", started.elapsed());
-    assert!(hits > 0, "{name}: the case under test never occurred");
-}
 
 fn heap(size: u64, policy: Policy) -> Arc<HeapRing> {
     Arc::new(HeapRing::new(size, policy).unwrap().report(Report::CountersOnly))

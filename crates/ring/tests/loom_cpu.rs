@@ -6,7 +6,8 @@
 //! ```
 #![cfg(loom)]
 
-use crate::cpu_loom::{World, model, spawn, whole};
+use crate::cpu_loom::{World, spawn, whole};
+use crate::loom_model::model;
 use loom::thread;
 use perfring_abi::Policy;
 use perfring_ring::{Observer, Seen, Sequence, Start, close};

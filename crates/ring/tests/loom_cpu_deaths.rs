@@ -9,7 +9,8 @@
 //! leaves the same.
 #![cfg(loom)]
 
-use crate::cpu_loom::{World, model, spawn};
+use crate::cpu_loom::{World, spawn};
+use crate::loom_model::model;
 use perfring_abi::Policy;
 use perfring_abi::atomic::death;
 use perfring_ring::{RingTotals, SharedWriter, SlotFigures, close, recover};

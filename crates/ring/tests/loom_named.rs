@@ -6,6 +6,7 @@
 //! ```
 #![cfg(loom)]
 
+use crate::loom_model::model;
 use loom::sync::Arc;
 use loom::thread;
 use perfring_abi::{Policy, RecordType, Report};
@@ -13,26 +14,7 @@ use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     Fences, Found, Liveness, Reader, Refusal, Ring, Wake, Writer, drop_dead, full_fence,
 };
-use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
-
-/// As in `loom.rs`.
-fn model(name: &str, switches: usize, run: impl Fn(&Plain) + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(switches);
-    builder.max_branches = 20_000;
-    // Only the join takes so long; without the fence of S, or of T, it fails within a second.
-    builder.max_duration = Some(std::time::Duration::from_secs(10));
-    let counts = std::sync::Arc::new((Plain::new(0), Plain::new(0)));
-    let inner = std::sync::Arc::clone(&counts);
-    let started = std::time::Instant::now();
-    builder.check(move || {
-        inner.0.fetch_add(1, Relaxed);
-        run(&inner.1);
-    });
-    let (runs, hits) = (counts.0.load(Relaxed), counts.1.load(Relaxed));
-    println!("{name}: {runs} executions, {hits} hits, {:?}", started.elapsed());
-    assert!(hits > 0, "{name}: the case under test never occurred");
-}
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Nobody is dead, but for those that `drop_dead` is told of.
 #[derive(Clone, Copy)]

@@ -14,6 +14,7 @@
 //! breach.
 #![cfg(loom)]
 
+use crate::loom_model::model;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use loom::thread;
@@ -25,27 +26,6 @@ use perfring_ring::{
     SharedWriter, SlotFigures, Start, Wake, recover,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
-
-fn model(name: &str, switches: usize, run: impl Fn(&Plain) + Sync + Send + 'static) -> u64 {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(switches);
-    builder.max_branches = 50_000;
-    let long = std::env::var_os("PERFRING_LONG").is_some();
-    builder.max_duration = Some(std::time::Duration::from_secs(if long { 600 } else { 15 }));
-    let counts = std::sync::Arc::new((Plain::new(0), Plain::new(0)));
-    let inner = std::sync::Arc::clone(&counts);
-    let started = std::time::Instant::now();
-    builder.check(move || {
-        inner.0.fetch_add(1, Relaxed);
-        run(&inner.1);
-    });
-    let (runs, hits) = (counts.0.load(Relaxed), counts.1.load(Relaxed));
-    if !name.is_empty() {
-        println!("{name}: {runs} executions, {hits} hits, {:?}", started.elapsed());
-        assert!(hits > 0, "{name}: the case under test never occurred");
-    }
-    hits
-}
 
 /// Liveness: a flag for each slot, in place of the kernel's locks.
 struct Flags([AtomicBool; 3]);

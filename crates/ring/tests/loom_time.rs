@@ -6,6 +6,7 @@
 //! ```
 #![cfg(loom)]
 
+use crate::loom_model::model;
 use loom::sync::Arc;
 use loom::thread;
 use perfring_abi::atomic::{Ordering, fence};
@@ -28,20 +29,12 @@ fn timed() -> (HeapRing, Writer) {
     (heap, writer)
 }
 
-fn check(run: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 20_000;
-    builder.max_duration = Some(std::time::Duration::from_secs(30));
-    builder.check(run);
-}
-
 /// The reader sees one round of anchors, while two more overwrite the oldest.
 #[test]
 fn anchors_that_are_read_are_whole() {
     let seen = std::sync::Arc::new([const { Plain::new(0) }; 3]);
     let count = std::sync::Arc::clone(&seen);
-    check(move || {
+    model("", 2, move |_| {
         let (heap, mut writer) = timed();
         for n in 0..ANCHORS as u64 {
             writer.keep_time(heap.ring(), &reading(n, None));
@@ -89,7 +82,7 @@ fn a_perf_reader_gets_fields_of_one_moment() {
     let seen = std::sync::Arc::new([const { Plain::new(0) }; 3]);
     let count = std::sync::Arc::clone(&seen);
     let scale = |n: u64| Scale { shift: n as u16, mult: n as u32, zero: n };
-    check(move || {
+    model("", 2, move |_| {
         let (heap, mut writer) = timed();
         writer.keep_time(heap.ring(), &reading(1, Some(scale(1))));
         let heap = Arc::new(heap);

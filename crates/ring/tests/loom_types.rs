@@ -6,6 +6,7 @@
 //! ```
 #![cfg(loom)]
 
+use crate::loom_model::model;
 use loom::sync::Arc;
 use loom::thread;
 use perfring_abi::TYPES_FIRST;
@@ -18,9 +19,7 @@ fn a_reader_sees_an_entry_whole_or_not_at_all_wherever_its_writer_dies() {
     let seen = std::sync::Arc::new([const { Plain::new(0) }; 3]);
     for stores in 0..=3 {
         let seen = std::sync::Arc::clone(&seen);
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(move || {
+        model("", 3, move |_| {
             let words: Vec<_> = (0..12).map(|_| AtomicU64::new(0)).collect();
             words[0].store(TYPES_FIRST, perfring_abi::atomic::Ordering::Relaxed);
             let words = Arc::new(words);

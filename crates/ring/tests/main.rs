@@ -17,6 +17,7 @@ mod large;
 mod loom;
 mod loom_cpu;
 mod loom_cpu_deaths;
+mod loom_model;
 mod loom_named;
 mod loom_shared;
 mod loom_time;

@@ -15,28 +15,9 @@ use perfring_ring::{
     Sequence, Shared, SharedWriter, Wake, close, section,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 const KIND: RecordType = RecordType::BYTES;
-
-pub(crate) fn model(name: &str, switches: usize, run: impl Fn(&Plain) + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(switches);
-    builder.max_branches = 50_000;
-    builder.max_duration = Some(std::time::Duration::from_secs(60));
-    let counts = std::sync::Arc::new((Plain::new(0), Plain::new(0)));
-    let inner = std::sync::Arc::clone(&counts);
-    let started = std::time::Instant::now();
-    builder.check(move || {
-        inner.0.fetch_add(1, Relaxed);
-        run(&inner.1);
-    });
-    let (runs, hits) = (counts.0.load(Relaxed), counts.1.load(Relaxed));
-    if !name.is_empty() {
-        println!("{name}: {runs} executions, {hits} hits, {:?}", started.elapsed());
-        assert!(hits > 0, "{name}: the case under test never occurred");
-    }
-}
 
 /// Liveness: a flag for each slot, in place of the kernel's locks.
 pub(crate) struct Flags([AtomicBool; 4]);
