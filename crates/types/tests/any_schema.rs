@@ -1,6 +1,5 @@
 //! Any schema and any values survive writing, the type table, reading, decoding, and JSON
 //! unchanged.
-#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
 use perfring_testkit::rng::Rng;
 use perfring_testrig::any::{

@@ -1,5 +1,4 @@
 //! Archives made by rkyv itself, read with nothing but the type table.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_types::read::{Type, Value};
 use perfring_types::{Encoding, Field, Kind, Label, Schema, Shape};

@@ -1,5 +1,4 @@
 //! Malicious tables and payloads: an error each, never a panic, and a bounded amount of work.
-#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
 use perfring_abi::RecordType;
 use perfring_testkit::rng::Rng;

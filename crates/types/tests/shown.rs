@@ -1,5 +1,4 @@
 //! Text output of values, and conditions on them.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_abi::RecordType;
 use perfring_types::read::{Condition, Op, Type, Value};

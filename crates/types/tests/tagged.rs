@@ -1,5 +1,4 @@
 //! Tagged payloads: valid within every limit, and any bytes are read without a panic.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_types::tagged::{CUT, Data, Key, TaggedValue, TaggedWriter, Values};
 use proptest::prelude::*;
