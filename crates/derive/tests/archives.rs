@@ -1,5 +1,4 @@
 //! rkyv archives: their schemas match the archived bytes.
-#![allow(clippy::unwrap_used)]
 
 use perfring_types::read::{Type, Value};
 use perfring_types::{

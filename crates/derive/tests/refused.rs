@@ -2,7 +2,6 @@
 //!
 //! Rustc's own text around our messages changes with its version: the comparison is with one
 //! version. `TRYBUILD=overwrite` writes the texts of another one.
-#![allow(clippy::unwrap_used)]
 
 use std::io::Write as _;
 use std::process::Command;

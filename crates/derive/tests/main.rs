@@ -1,0 +1,7 @@
+//! The tests of `#[derive(Record)]`: schemas of structs, enums and archives, and what is refused.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod archives;
+mod enums;
+mod pod;
+mod refused;
