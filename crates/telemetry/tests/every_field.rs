@@ -1,5 +1,4 @@
 //! Every field of every ready type comes back under OpenTelemetry's name, and any attributes do.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Item, Snapshot};
 use perfring_telemetry::names::{self, AttributeName, attribute, reserved};

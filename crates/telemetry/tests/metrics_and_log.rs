@@ -1,6 +1,4 @@
 //! What the `metrics` and `log` crates say is what the ring holds.
-#![cfg(all(feature = "log", feature = "metrics"))]
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use metrics::{Unit, counter, describe_counter, describe_histogram, gauge, histogram};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -128,7 +126,7 @@ fn records_of_the_log_crate_have_level_message_and_location() {
     assert_eq!(text("body"), "no room, 3 left");
     assert_eq!((text("severity_number"), text("severity_text")), ("17".into(), "ERROR".into()));
     assert_eq!(text("otel.scope.name"), "shop::disk");
-    assert_eq!(text("code.module.name"), "metrics_and_log");
+    assert_eq!(text("code.module.name"), "telemetry::metrics_and_log");
     assert!(text("code.file.path").ends_with("metrics_and_log.rs"));
     assert!(value.get("code.line.number").is_some());
 }

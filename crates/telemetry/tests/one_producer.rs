@@ -1,5 +1,4 @@
 //! A sink of one producer takes one slot of the ring, however many threads write to it.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{Item, Snapshot};
 use perfring_telemetry::producer::{Options, RecordType, ReserveError, SharedProducer, create};

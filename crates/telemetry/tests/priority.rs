@@ -1,5 +1,4 @@
 //! Errors are not drowned: they have a ring of their own, which a flood of other records cannot fill.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use perfring_consumer::Stat;
 use perfring_producer::types::{Class, Field, Shape};

@@ -1,0 +1,8 @@
+//! The tests of telemetry: what programs report, by each way, is what rings hold.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod every_field;
+#[cfg(all(feature = "log", feature = "metrics"))]
+mod metrics_and_log;
+mod one_producer;
+mod priority;
