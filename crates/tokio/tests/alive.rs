@@ -1,5 +1,4 @@
 //! Wakes, ends and deaths under a runtime.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use futures_util::{FutureExt, StreamExt};
 use perfring_abi::FIELDS;
@@ -164,7 +163,7 @@ async fn a_killed_producer_ends_those_that_end_with_it() {
     create(&path, &Options { policy: Policy::Overwrite, ..Options::default() }).unwrap();
     // This very test binary is the producer.
     let mut child = tokio::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_producer", "--ignored", "--nocapture"])
+        .args(["--exact", "alive::a_producer", "--ignored", "--nocapture"])
         .env("PERFRING_RING", &path)
         .stdout(Stdio::piped())
         .kill_on_drop(true)

@@ -1,5 +1,4 @@
 //! Cancel-safety: futures and streams that are dropped at any moment lose nothing and double nothing.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use futures_util::StreamExt;
 use perfring_consumer::{Policy, Start};

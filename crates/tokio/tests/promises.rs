@@ -1,5 +1,4 @@
 //! A removed ring is an error, and what was not acknowledged comes again: under a runtime.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use futures_util::StreamExt;
 use perfring_consumer::{Acknowledge, ConsumerOptions, Policy, ReadError, Start};

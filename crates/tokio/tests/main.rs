@@ -1,0 +1,6 @@
+//! The tests of readers under a runtime.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod alive;
+mod cancelled;
+mod promises;
