@@ -1,5 +1,4 @@
 //! The guide's page of error messages has the texts that users see.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use perfring::{
     AttachError, BadRing, ClockError, CreateError, Location, NoRseq, OpenError, OwnerInfo,

@@ -21,7 +21,7 @@ fn writes_on_request() {
 fn both_rings_are_read_in_the_order_of_time_and_the_last_ten_events_after_a_kill() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("shop");
-    let mut writer = crate::again("flight_recorder::writes_on_request")
+    let mut writer = super::again("flight_recorder::writes_on_request")
         .env(DIR, &dir)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

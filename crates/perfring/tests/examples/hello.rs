@@ -20,7 +20,7 @@ fn reads_on_request() {
 fn what_one_process_writes_the_other_prints() {
     let dir = tempfile::tempdir().unwrap();
     let ring = dir.path().join("hello");
-    let mut reader = crate::again("hello::reads_on_request");
+    let mut reader = super::again("hello::reads_on_request");
     let reader = reader.env(RING, &ring).stdout(Stdio::piped()).spawn().unwrap();
     example::write(&ring, &b"world\nmoon\n"[..]).unwrap();
     let out = String::from_utf8(reader.wait_with_output().unwrap().stdout).unwrap();

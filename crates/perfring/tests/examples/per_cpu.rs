@@ -28,7 +28,7 @@ fn every_step_of_every_worker_is_read() {
     let dir = temp.path().join("work");
     let workers: Vec<Child> = (1..=3)
         .map(|worker| {
-            let mut child = crate::again("per_cpu::works_on_request");
+            let mut child = super::again("per_cpu::works_on_request");
             child.env(DIR, &dir).env(WORKER, worker.to_string()).stdout(Stdio::null());
             child.spawn().unwrap()
         })

@@ -36,7 +36,7 @@ struct Forwarder {
 
 impl Forwarder {
     fn start(ring: &Path) -> Self {
-        let mut child = crate::again("tokio_forwarder::forwards_if_it_is_told_to")
+        let mut child = super::again("tokio_forwarder::forwards_if_it_is_told_to")
             .env(RING, ring)
             .stdout(Stdio::piped())
             .spawn()

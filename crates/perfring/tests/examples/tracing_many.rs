@@ -21,7 +21,7 @@ fn eight_processes_are_read_in_the_order_of_time_with_the_panic_of_one() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("shop");
     let command = |number: u64| {
-        let mut command = crate::again("tracing_many::works_on_request");
+        let mut command = super::again("tracing_many::works_on_request");
         command
             .env(DIR, &dir)
             .env(NUMBER, number.to_string())
