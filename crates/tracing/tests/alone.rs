@@ -1,10 +1,8 @@
 //! Tests that need a process of their own: a global subscriber (with a scoped one `tracing` itself
-//! drops what is logged while something is logged, or while a thread is destroyed), and forks.
-#![allow(clippy::unwrap_used, clippy::panic)]
+//! drops what is logged while something is logged, or while a thread is destroyed), and forks: another
+//! thread that logs at that moment has locks of `tracing`, which the child would wait for.
 
-mod common;
-
-use common::{Row, all_rows, of};
+use crate::common::{Row, all_rows, in_a_child, of, rows};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use perfring_producer::{Options, SharedProducer};
@@ -15,31 +13,21 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use tracing::{Dispatch, info, info_span, warn};
 use tracing_subscriber::prelude::*;
-
-const RING: &str = "PERFRING_TEST_RING";
 
 fn dispatch(path: &Path, options: &Options) -> Dispatch {
     let layer = PerfringLayer::create(path, options).unwrap();
     Dispatch::new(tracing_subscriber::registry().with(layer))
 }
 
-/// Starts this program again for this test alone, to do this under a global subscriber, and reads
-/// what it has logged. `None` in the child.
-fn in_a_child(test: &str, act: impl FnOnce()) -> Option<Vec<Row>> {
-    if let Ok(path) = std::env::var(RING) {
-        tracing::dispatcher::set_global_default(dispatch(Path::new(&path), &options())).unwrap();
+/// Does this in a child, under a global subscriber, and reads what it has logged. `None` in the child.
+fn under_a_global(test: &str, act: impl FnOnce()) -> Option<Vec<Row>> {
+    let ring = in_a_child(test, |ring| {
+        tracing::dispatcher::set_global_default(dispatch(ring, &options())).unwrap();
         act();
-        return None;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("ring");
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", test]).env(RING, &path).stdout(Stdio::null());
-    assert!(child.status().unwrap().success());
-    Some(common::rows(&path))
+    });
+    ring.map(|(_dir, path)| rows(&path))
 }
 
 struct Talks(u32);
@@ -55,7 +43,7 @@ impl fmt::Debug for Talks {
 
 #[test]
 fn a_value_that_logs_while_it_is_logged() {
-    let rows = in_a_child("a_value_that_logs_while_it_is_logged", || {
+    let rows = under_a_global("alone::a_value_that_logs_while_it_is_logged", || {
         warn!(talks = ?Talks(20), "outermost");
     });
     let Some(rows) = rows else { return };
@@ -67,7 +55,8 @@ fn a_value_that_logs_while_it_is_logged() {
 
 #[test]
 fn what_the_log_crate_writes_has_its_own_target_and_location() {
-    let rows = in_a_child("what_the_log_crate_writes_has_its_own_target_and_location", || {
+    let test = "alone::what_the_log_crate_writes_has_its_own_target_and_location";
+    let rows = under_a_global(test, || {
         tracing_log::LogTracer::init().unwrap();
         let _span = info_span!("around").entered();
         log::warn!(target: "shop::disk", "{} left", 3);
@@ -99,7 +88,8 @@ thread_local! {
 
 #[test]
 fn what_is_logged_while_a_thread_is_destroyed_is_written() {
-    let rows = in_a_child("what_is_logged_while_a_thread_is_destroyed_is_written", || {
+    let test = "alone::what_is_logged_while_a_thread_is_destroyed_is_written";
+    let rows = under_a_global(test, || {
         let thread = std::thread::spawn(|| {
             BEFORE.set(Some(LogsAtEnd("before")));
             SPAN.set(Some(info_span!("as long as the thread").entered()));
@@ -116,7 +106,9 @@ fn what_is_logged_while_a_thread_is_destroyed_is_written() {
 
 #[test]
 fn a_forked_child_attaches_anew_and_is_distinguished_from_its_parent() {
-    [true, false].into_iter().for_each(forks);
+    in_a_child("alone::a_forked_child_attaches_anew_and_is_distinguished_from_its_parent", |_| {
+        [true, false].into_iter().for_each(forks);
+    });
 }
 
 fn say(word: &str) {
@@ -202,56 +194,61 @@ fn pids(rows: &[Row], class: Class) -> Vec<u64> {
 
 #[test]
 fn a_child_of_a_process_that_has_logged_nothing_is_distinguished_from_it() {
-    for time in [true, false] {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("ring");
-        let layer = PerfringLayer::create(&path, &Options { time, ..options() }).unwrap();
-        let says = Says(layer.sink().clone());
-        let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
-        let (rows, child) = after_a_fork(&path, &dispatch, || {
-            // The outer record is begun first, and the inner one detects the fork.
-            info!(?says, "outer");
-        });
-        let parent = u64::from(std::process::id());
-        assert_eq!(pids(&rows, Class::Log), [child; 2]);
-        assert_eq!(pids(&rows, Class::Resource), [parent, child]);
-    }
+    let test = "alone::a_child_of_a_process_that_has_logged_nothing_is_distinguished_from_it";
+    in_a_child(test, |_| {
+        for time in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("ring");
+            let layer = PerfringLayer::create(&path, &Options { time, ..options() }).unwrap();
+            let says = Says(layer.sink().clone());
+            let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
+            let (rows, child) = after_a_fork(&path, &dispatch, || {
+                // The outer record is begun first, and the inner one detects the fork.
+                info!(?says, "outer");
+            });
+            let parent = u64::from(std::process::id());
+            assert_eq!(pids(&rows, Class::Log), [child; 2]);
+            assert_eq!(pids(&rows, Class::Resource), [parent, child]);
+        }
+    });
 }
 
 #[test]
 fn a_new_thread_of_a_child_may_be_the_first_to_speak() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("ring");
-    let dispatch = dispatch(&path, &options());
-    tracing::dispatcher::with_default(&dispatch, || say("parent"));
-    let (rows, child) = after_a_fork(&path, &dispatch, || {
-        let here = dispatch.clone();
-        let thread = || tracing::dispatcher::with_default(&here, || say("thread"));
-        std::thread::scope(|scope| scope.spawn(thread).join()).unwrap();
-        say("child");
+    in_a_child("alone::a_new_thread_of_a_child_may_be_the_first_to_speak", |path| {
+        let dispatch = dispatch(path, &options());
+        tracing::dispatcher::with_default(&dispatch, || say("parent"));
+        let (rows, child) = after_a_fork(path, &dispatch, || {
+            let here = dispatch.clone();
+            let thread = || tracing::dispatcher::with_default(&here, || say("thread"));
+            std::thread::scope(|scope| scope.spawn(thread).join()).unwrap();
+            say("child");
+        });
+        let parent = u64::from(std::process::id());
+        assert_eq!(pids(&rows, Class::Log), [parent, child, child]);
+        let resources = of(&rows, Class::Resource);
+        assert!(
+            resources[0].u64("start_time_unix_nano") < resources[1].u64("start_time_unix_nano")
+        );
+        assert_eq!(pids(&rows, Class::Resource), [parent, child]);
     });
-    let parent = u64::from(std::process::id());
-    assert_eq!(pids(&rows, Class::Log), [parent, child, child]);
-    let resources = of(&rows, Class::Resource);
-    assert!(resources[0].u64("start_time_unix_nano") < resources[1].u64("start_time_unix_nano"));
-    assert_eq!(pids(&rows, Class::Resource), [parent, child]);
 }
 
 #[test]
 fn a_child_without_a_slot_does_not_try_to_attach_for_each_record() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("ring");
-    // One for the parent's sink, one that is taken and then free.
-    let dispatch = dispatch(&path, &Options { slots: 2, ..options() });
-    let (rows, child) = after_a_fork(&path, &dispatch, || {
-        let taken = SharedProducer::attach(&path).unwrap();
-        say("no slot");
-        drop(taken);
-        (0..1000).for_each(|_| say("too early"));
-        (0..5000).for_each(|_| say("at last"));
+    in_a_child("alone::a_child_without_a_slot_does_not_try_to_attach_for_each_record", |path| {
+        // One for the parent's sink, one that is taken and then free.
+        let dispatch = dispatch(path, &Options { slots: 2, ..options() });
+        let (rows, child) = after_a_fork(path, &dispatch, || {
+            let taken = SharedProducer::attach(path).unwrap();
+            say("no slot");
+            drop(taken);
+            (0..1000).for_each(|_| say("too early"));
+            (0..5000).for_each(|_| say("at last"));
+        });
+        let said: HashSet<_> = of(&rows, Class::Log).iter().map(|row| row.str("body")).collect();
+        assert_eq!(said, HashSet::from(["at last"]));
+        // It could not be published at first.
+        assert_eq!(pids(&rows, Class::Resource), [u64::from(std::process::id()), child]);
     });
-    let said: HashSet<_> = of(&rows, Class::Log).iter().map(|row| row.str("body")).collect();
-    assert_eq!(said, HashSet::from(["at last"]));
-    // It could not be published at first.
-    assert_eq!(pids(&rows, Class::Resource), [u64::from(std::process::id()), child]);
 }

@@ -1,11 +1,9 @@
 //! The example's ring, after each kind of crash of the example.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
 #[path = "../examples/crash.rs"]
 mod example;
 
-use common::{all_rows, of};
+use crate::common::{all_rows, of};
 use example::Death;
 use perfring_types::Class;
 use std::collections::HashSet;
@@ -40,7 +38,7 @@ fn the_last_records_of_a_killed_program_are_in_the_ring() {
     for signal in [6, 9, 11] {
         let ring = dir.path().join(signal.to_string());
         let status = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "dies_on_request"])
+            .args(["--exact", "crash::dies_on_request"])
             .env(DEATH, signal.to_string())
             .env(RING, &ring)
             .stdout(Stdio::null())

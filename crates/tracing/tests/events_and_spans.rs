@@ -1,9 +1,6 @@
 //! What a program logs through `tracing` is what the ring holds: names, levels, values, ids.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::{Row, of, rows};
+use crate::common::{Row, of, rows};
 use perfring_testkit::rng::Rng;
 use perfring_tracing::{PerfringLayer, options};
 use perfring_types::Class;
@@ -52,10 +49,10 @@ fn an_event_has_its_location_level_message_and_every_kind_of_value() {
     assert_eq!(row.class, Class::Log);
     assert_eq!((row.u64("severity_number"), row.str("severity_text")), (13, "WARN"));
     assert_eq!(row.str("body"), "hello 2");
-    assert_eq!(row.str("otel.scope.name"), "events_and_spans");
+    assert_eq!(row.str("otel.scope.name"), "layer::events_and_spans");
     assert!(row.str("code.file.path").ends_with("events_and_spans.rs"));
     assert_eq!(row.u64("code.line.number"), u64::from(line));
-    assert_eq!(row.type_name, format!("events_and_spans:{line}"));
+    assert_eq!(row.type_name, format!("layer::events_and_spans:{line}"));
     assert_eq!(row.u64("process.pid"), u64::from(std::process::id()));
     assert_eq!(row.str("text"), "ünï");
     assert_eq!(row.get("yes"), &Value::Bool(true));
@@ -85,7 +82,7 @@ fn levels_have_opentelemetrys_numbers_and_a_named_event_its_name() {
     assert_eq!(rows[4].str("event_name"), "disk.full");
     assert_eq!(rows[4].type_name, "shop::disk::disk.full");
     assert_eq!(rows[4].str("otel.scope.name"), "shop::disk");
-    assert_eq!(rows[4].str("code.module.name"), "events_and_spans");
+    assert_eq!(rows[4].str("code.module.name"), "layer::events_and_spans");
     assert!(!rows[0].has("event_name"));
 }
 
@@ -256,7 +253,7 @@ fn threads_and_moved_spans_keep_their_parents() {
 fn filters_are_tracing_subscribers_own() {
     let (_dir, path) = ring();
     let layer = PerfringLayer::create(&path, &options()).unwrap();
-    let filtered = layer.with_filter(EnvFilter::new("info,events_and_spans=warn"));
+    let filtered = layer.with_filter(EnvFilter::new("info,layer::events_and_spans=warn"));
     // Another layer sees more: its spans are none of ours.
     let other =
         tracing_subscriber::fmt::layer().with_writer(std::io::sink).with_filter(LevelFilter::TRACE);

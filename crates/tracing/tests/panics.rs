@@ -1,9 +1,6 @@
 //! Panics are in the ring, whatever the process does afterwards.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::{Row, of, rows};
+use crate::common::{Row, of, rows};
 use perfring_tracing::{PerfringLayer, options};
 use perfring_types::Class;
 use std::fmt;
@@ -65,7 +62,7 @@ fn run(how: &str) -> (ExitStatus, String, Vec<Row>, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
     let ring = dir.path().join("ring");
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "panics_on_request", "--nocapture"])
+        .args(["--exact", "panics::panics_on_request", "--nocapture"])
         .env(HOW, how)
         .env(RING, &ring)
         .env("RUST_BACKTRACE", "0")

@@ -1,9 +1,6 @@
 //! What the layer survives: panics, full rings and tables, threads that end, rings that are removed.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::{all_rows, of, rows};
+use crate::common::{all_rows, of, rows};
 use nix::fcntl::{FcntlArg, fcntl};
 use perfring_consumer::Snapshot;
 use perfring_producer::{AttachError, Options, Policy, SharedProducer};
@@ -85,7 +82,7 @@ fn where_the_type_table_is_full_the_names_are_in_the_records() {
         assert_eq!((log.u64("severity_number"), log.str("severity_text")), (13, "WARN"));
         assert_eq!(log.str("attributes.body"), "mine");
         assert_eq!(log.str("otel.scope.name"), format!("t{n}"));
-        assert_eq!(log.str("code.module.name"), "whatever_happens");
+        assert_eq!(log.str("code.module.name"), "layer::whatever_happens");
         assert!(log.has("code.file.path") && log.has("code.line.number"));
         assert_eq!(log.get("n"), start.get("n"));
         assert_eq!(log.bytes("span_id"), start.bytes("span_id"));

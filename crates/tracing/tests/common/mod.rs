@@ -1,16 +1,19 @@
-//! What a ring holds, with names.
-#![allow(dead_code)]
+//! What a ring holds, with names; and a process that runs one test.
 
 use perfring_consumer::{Item, Snapshot};
 use perfring_producer::RecordType;
 use perfring_types::Class;
 use perfring_types::read::{TypeTable, Value};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// The path of the ring of a process that runs one test alone.
+const RING: &str = "PERFRING_TEST_RING";
 
 /// One record, decoded.
 #[derive(Debug)]
 pub(crate) struct Row {
-    pub(crate) kind: RecordType,
     pub(crate) type_name: String,
     pub(crate) class: Class,
     pub(crate) value: Value,
@@ -70,7 +73,6 @@ pub(crate) fn all_rows(ring: &Path) -> Vec<Row> {
         let kind = RecordType::new(record.kind).unwrap();
         let of = table.get(kind).unwrap_or_else(|| panic!("type {kind:?} is not in the table"));
         rows.push(Row {
-            kind,
             type_name: of.name.clone(),
             class: of.class.known().unwrap(),
             value: of.decode(record.bytes).unwrap(),
@@ -82,4 +84,21 @@ pub(crate) fn all_rows(ring: &Path) -> Vec<Row> {
 
 pub(crate) fn of(rows: &[Row], class: Class) -> Vec<&Row> {
     rows.iter().filter(|row| row.class == class).collect()
+}
+
+/// Does this in a process that runs nothing else: this program, started again for this test alone. `act` gets the path of a
+/// ring, which it may make. Returns that path, with its directory, once the test has passed there; in that process, `None`.
+pub(crate) fn in_a_child(test: &str, act: impl FnOnce(&Path)) -> Option<(TempDir, PathBuf)> {
+    if let Some(ring) = std::env::var_os(RING) {
+        act(Path::new(&ring));
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let ring = dir.path().join("ring");
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let ended = child.args(["--exact", test, "--nocapture"]).env(RING, &ring).output().unwrap();
+    let printed = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();
+    println!("{printed}");
+    assert!(ended.status.success() && printed.contains(" 1 passed"), "{}", ended.status);
+    Some((dir, ring))
 }

@@ -1,0 +1,10 @@
+//! The tests of the layer.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod alone;
+mod common;
+mod crash;
+mod events_and_spans;
+mod panics;
+mod quiet;
+mod whatever_happens;
