@@ -1,5 +1,4 @@
 //! A process's context: published here and read by another's reader, the other way round, and across processes.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use libdd_library_config::otel_process_ctx as theirs;
 use libdd_trace_protobuf::opentelemetry::proto::common::v1 as common;
@@ -79,8 +78,8 @@ fn a_context_is_read_by_whoever_may_trace_the_process() {
     if role().is_some() {
         return child();
     }
-    let start =
-        || Answering::start("a_context_is_read_by_whoever_may_trace_the_process", "child").unwrap();
+    let test = "process::a_context_is_read_by_whoever_may_trace_the_process";
+    let start = || Answering::start(test, "child").unwrap();
 
     // Ours, read by us from outside and by their reader from inside.
     let mut process = start();

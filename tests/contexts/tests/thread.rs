@@ -1,5 +1,4 @@
 //! A thread's context, as another's tracer attaches it.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use libdd_otel_thread_ctx::linux::OwnedThreadContext;
 use perfring_context::ThreadContext;
