@@ -23,13 +23,14 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod buffer;
 mod delivery;
 mod engines;
 mod files;
 mod model;
 pub mod registry;
 
-pub use delivery::buffer::{BufferOptions, Buffered};
+pub use buffer::{BufferOptions, Buffered};
 pub use delivery::compress::Compression;
 pub use delivery::output::{Figures, Output, OutputError, Own, Took};
 pub use delivery::replace::{rename, replace};

@@ -1,6 +1,5 @@
 //! What outputs are, and what they share.
 
-pub(crate) mod buffer;
 pub(crate) mod compress;
 #[cfg(any(feature = "nats", feature = "otlp"))]
 pub(crate) mod dead_letters;
