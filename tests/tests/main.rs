@@ -32,6 +32,7 @@ mod pages;
 mod pollable;
 mod refused_files;
 mod registration;
+mod rules;
 mod shared_containers;
 mod shared_deaths;
 mod shared_life;

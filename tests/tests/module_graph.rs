@@ -1,314 +1,195 @@
 //! The files of a crate import downwards only: no two of them import each other, not even through
-//! re-exports of a crate's root.
+//! re-exports of a crate's root. The same holds for the folders of a crate, and for the packages.
 //!
-//! A file imports another if a path in it (`use`, an expression, a type, the tokens of a macro)
-//! leads into the other's module. `mod x;` alone is no import: a parent may declare and re-export a
-//! module that does not know it. `PERFRING_GRAPH=1 cargo test -p perfring-tests --test between module_graph
-//! -- --nocapture` prints all edges.
+//! `PERFRING_GRAPH=1 cargo test -p perfring-tests --test between module_graph -- --nocapture` prints all
+//! arrows between files.
 
-use proc_macro2::{TokenStream, TokenTree};
+use crate::rules::allowed;
+use crate::rules::graph::{Arrows, Graph, cycles};
+use crate::rules::sources::SOURCES;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use syn::visit::{self, Visit};
+use std::sync::LazyLock;
 
-/// A module's path from its crate's root.
-type Module = Vec<String>;
-
-/// The modules of one crate, and the edges between their files.
-#[derive(Default)]
-struct Graph {
-    /// The file of each module: an inline module is in its parent's.
-    files: BTreeMap<Module, PathBuf>,
-    /// A module and a path in it: absolute, or relative to the module.
-    paths: Vec<(Module, Vec<String>)>,
-    /// The module of each macro at the crate's root.
-    macros: BTreeMap<String, Module>,
-    lines: usize,
-}
-
-impl Graph {
-    /// Reads the file of a module, and those that it declares.
-    fn read(&mut self, file: &Path, module: &Module) {
-        let text = std::fs::read_to_string(file)
-            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let parsed =
-            syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        self.lines += text.lines().count();
-        let mut reader = FileReader { graph: self, file, module: module.clone() };
-        reader.graph.files.insert(module.clone(), file.to_owned());
-        reader.visit_file(&parsed);
-    }
-
-    /// Returns the file that a path in a module leads to, if it is in this crate.
-    fn target(&self, from: &Module, path: &[String]) -> Option<&Path> {
-        if let [root, name] = path
-            && root == "crate"
-            && let Some(module) = self.macros.get(name)
-        {
-            return self.files.get(module).map(PathBuf::as_path);
-        }
-        let mut at = from.clone();
-        let mut rest = path;
-        let mut anchored = false;
-        while let Some((first, after)) = rest.split_first() {
-            match first.as_str() {
-                "crate" => at.clear(),
-                "self" if !anchored => {}
-                "super" => drop(at.pop()?),
-                _ => break,
-            }
-            (anchored, rest) = (true, after);
-        }
-        // Without an anchor it is a child module's, or from another crate, or from a `use`.
-        if !anchored {
-            let mut child = at.clone();
-            child.push(rest.first()?.clone());
-            self.files.get(&child)?;
-        }
-        for name in rest {
-            at.push(name.clone());
-            if !self.files.contains_key(&at) {
-                at.pop();
-                break;
-            }
-        }
-        self.files.get(&at).map(PathBuf::as_path)
-    }
-
-    /// Returns each file, and those that it imports.
-    fn arrows(&self) -> BTreeMap<&Path, BTreeSet<&Path>> {
-        let mut arrows: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
-        for file in self.files.values() {
-            arrows.entry(file).or_default();
-        }
-        for (from, path) in &self.paths {
-            let Some(file) = self.files.get(from) else { continue };
-            if let Some(to) = self.target(from, path).filter(|to| to != file) {
-                arrows.entry(file).or_default().insert(to);
-            }
-        }
-        arrows
-    }
-}
-
-/// Collects the paths of one file.
-struct FileReader<'a> {
-    graph: &'a mut Graph,
-    file: &'a Path,
-    module: Module,
-}
-
-impl FileReader<'_> {
-    fn path(&mut self, path: Vec<String>) {
-        self.graph.paths.push((self.module.clone(), path));
-    }
-
-    /// Adds a `use` tree's paths, one for each leaf.
-    fn tree(&mut self, mut prefix: Vec<String>, tree: &syn::UseTree) {
-        match tree {
-            syn::UseTree::Path(path) => {
-                prefix.push(path.ident.to_string());
-                self.tree(prefix, &path.tree);
-            }
-            syn::UseTree::Name(name) if name.ident == "self" => self.path(prefix),
-            syn::UseTree::Name(name) => {
-                prefix.push(name.ident.to_string());
-                self.path(prefix);
-            }
-            syn::UseTree::Rename(rename) => {
-                prefix.push(rename.ident.to_string());
-                self.path(prefix);
-            }
-            syn::UseTree::Glob(_) => self.path(prefix),
-            syn::UseTree::Group(group) => {
-                for tree in &group.items {
-                    self.tree(prefix.clone(), tree);
-                }
-            }
-        }
-    }
-
-    /// Adds the paths among a macro's tokens that begin with an anchor.
-    fn tokens(&mut self, tokens: TokenStream) {
-        let mut path: Vec<String> = Vec::new();
-        let mut colons = 0;
-        for token in tokens {
-            match token {
-                TokenTree::Ident(ident) => {
-                    let name = ident.to_string();
-                    let begins = matches!(name.as_str(), "crate" | "super" | "self");
-                    if colons == 2 && !path.is_empty() {
-                        path.push(name);
-                    } else {
-                        self.found(&mut path);
-                        if begins {
-                            path.push(name);
-                        }
-                    }
-                    colons = 0;
-                }
-                TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
-                other => {
-                    self.found(&mut path);
-                    colons = 0;
-                    if let TokenTree::Group(group) = other {
-                        self.tokens(group.stream());
-                    }
-                }
-            }
-        }
-        self.found(&mut path);
-    }
-
-    fn found(&mut self, path: &mut Vec<String>) {
-        let path = std::mem::take(path);
-        if path.len() > 1 {
-            self.path(path);
-        }
-    }
-
-    /// Returns the file of a module, by the compiler's rules.
-    fn file_of(&self, item: &syn::ItemMod) -> PathBuf {
-        let folder = self.file.parent().unwrap_or(Path::new(""));
-        let named = item.attrs.iter().find_map(|attr| {
-            let syn::Meta::NameValue(pair) = &attr.meta else { return None };
-            match &pair.value {
-                syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(name), .. })
-                    if pair.path.is_ident("path") =>
-                {
-                    Some(folder.join(name.value()))
-                }
-                _ => None,
-            }
-        });
-        if let Some(file) = named {
-            return file;
-        }
-        let stem = self.file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        let folder = match stem {
-            "lib" | "main" | "mod" => folder.to_owned(),
-            _ => folder.join(stem),
-        };
-        let name = item.ident.to_string();
-        let beside = folder.join(format!("{name}.rs"));
-        if beside.is_file() { beside } else { folder.join(name).join("mod.rs") }
-    }
-}
-
-impl<'ast> Visit<'ast> for FileReader<'_> {
-    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        self.module.push(item.ident.to_string());
-        let module = self.module.clone();
-        match &item.content {
-            Some(_) => {
-                self.graph.files.insert(module, self.file.to_owned());
-                visit::visit_item_mod(self, item);
-            }
-            None => {
-                let file = self.file_of(item);
-                self.graph.read(&file, &module);
-            }
-        }
-        self.module.pop();
-    }
-
-    fn visit_item_macro(&mut self, item: &'ast syn::ItemMacro) {
-        let exported = item.attrs.iter().any(|attr| attr.path().is_ident("macro_export"));
-        if let Some(name) = item.ident.as_ref().filter(|_| exported) {
-            self.graph.macros.insert(name.to_string(), self.module.clone());
-        }
-        visit::visit_item_macro(self, item);
-    }
-
-    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        if item.leading_colon.is_none() {
-            self.tree(Vec::new(), &item.tree);
-        }
-    }
-
-    // `pub(crate)` imports nothing.
-    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
-
-    fn visit_path(&mut self, path: &'ast syn::Path) {
-        if path.leading_colon.is_none() {
-            self.path(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
-        }
-        visit::visit_path(self, path);
-    }
-
-    fn visit_macro(&mut self, item: &'ast syn::Macro) {
-        self.tokens(item.tokens.clone());
-        visit::visit_macro(self, item);
-    }
-}
-
-/// Returns the cycles among the edges: sets of files that each lead to all others of their set.
-fn cycles<'a>(arrows: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> Vec<BTreeSet<&'a Path>> {
-    let reach: BTreeMap<&Path, BTreeSet<&Path>> = arrows
-        .keys()
-        .map(|from| {
-            let (mut seen, mut next) = (BTreeSet::new(), vec![*from]);
-            while let Some(at) = next.pop() {
-                next.extend(arrows[at].iter().copied().filter(|to| seen.insert(*to)));
-            }
-            (*from, seen)
-        })
-        .collect();
-    let cycles: BTreeSet<BTreeSet<&Path>> = reach
-        .iter()
-        .map(|(from, all)| all.iter().copied().filter(|to| reach[to].contains(from)).collect())
-        .collect();
-    cycles.into_iter().filter(|cycle| !cycle.is_empty()).collect()
-}
-
-/// Returns the roots of all crates: those of the workspace, and those beside it.
-fn roots(top: &Path) -> Vec<PathBuf> {
-    let mut roots = Vec::new();
-    let mut folders = vec![top.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
-            let name = entry.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if entry.is_dir() && !name.starts_with('.') && name != "target" && name != "src" {
-                folders.push(entry);
-            }
-        }
-        if folder.join("Cargo.toml").is_file() {
-            let src = folder.join("src");
-            roots.extend(["lib.rs", "main.rs"].map(|name| src.join(name)));
-        }
-    }
-    roots.retain(|root| root.is_file());
-    roots.sort();
-    roots
-}
+/// The graphs of all crates, by their roots.
+static GRAPHS: LazyLock<BTreeMap<&str, Graph>> = LazyLock::new(|| {
+    let roots = SOURCES.rust.keys().map(String::as_str);
+    let roots =
+        roots.filter(|root| root.ends_with("/src/lib.rs") || root.ends_with("/src/main.rs"));
+    let graphs: BTreeMap<_, _> = roots.map(|root| (root, Graph::of(root))).collect();
+    assert!(graphs.len() > 10, "not all crates were found: {}", graphs.len());
+    graphs
+});
 
 #[test]
 fn the_files_of_a_crate_import_downwards_only() {
-    let top = perfring_tests::workspace();
     let print = std::env::var_os("PERFRING_GRAPH").is_some();
-    let shown = |path: &Path| path.strip_prefix(&top).unwrap_or(path).display().to_string();
-    let (mut files, mut lines, mut crates, mut found) = (0, 0, 0, Vec::new());
-    for root in roots(&top) {
-        let mut graph = Graph::default();
-        graph.read(&root, &Vec::new());
+    let (mut files, mut imports, mut found) = (0, 0, Vec::new());
+    for (root, graph) in &*GRAPHS {
         let arrows = graph.arrows();
-        (files, lines, crates) = (files + arrows.len(), lines + graph.lines, crates + 1);
+        files += arrows.len();
+        imports += arrows.values().map(BTreeSet::len).sum::<usize>();
         if print {
             for (from, to) in &arrows {
-                let to: Vec<_> = to.iter().map(|to| shown(to)).collect();
-                println!("{} -> {}", shown(from), to.join(" "));
+                println!("{from} -> {}", to.iter().copied().collect::<Vec<_>>().join(" "));
             }
         }
         for cycle in cycles(&arrows) {
-            let mut text = String::new();
-            for from in &cycle {
-                let to: Vec<_> = arrows[from].intersection(&cycle).map(|to| shown(to)).collect();
-                text += &format!("\n    {} -> {}", shown(from), to.join(" "));
-            }
-            found.push(format!("{} files of {} in a cycle:{text}", cycle.len(), shown(&root)));
+            found.push(format!(
+                "{} files of {root} import each other: move what two of them need into a file below both{}",
+                cycle.len(),
+                inside(&arrows, &cycle),
+            ));
         }
     }
-    println!("{crates} crates, {files} files, {lines} lines");
-    assert!(crates > 10 && files > 100, "not all crates were found: {crates}, {files} files");
+    println!("{} crates, {files} files, {imports} imports", GRAPHS.len());
+    assert!(files > 500 && imports > 1_500, "not all were found: {files}, {imports}");
     assert!(found.is_empty(), "{} cycles:\n{}", found.len(), found.join("\n"));
+}
+
+/// Returns a line for each arrow of a cycle.
+fn inside(arrows: &Arrows<'_>, cycle: &BTreeSet<&str>) -> String {
+    let lines = cycle.iter().map(|from| {
+        let to: Vec<_> = arrows[from].intersection(cycle).copied().collect();
+        format!("\n    {from} -> {}", to.join(" "))
+    });
+    lines.collect()
+}
+
+/// What is in a cycle today, by the folder that they are in.
+const FOLDERS: [(&str, &str); 2] = [
+    (
+        "benches/src: contest drive many options peer raw",
+        "the contestants know the driver's ring, and the driver knows the contest",
+    ),
+    (
+        "tools/python/src: batch memory pins record runs spaces",
+        "`memory` has all unsafe code, and knows the classes whose buffers it exports",
+    ),
+];
+
+/// Each file and each folder of a folder is one, with `x.rs` beside a folder `x` a part of it, and they import each
+/// other downwards only. A folder's own `mod.rs`, `lib.rs` or `main.rs` is above all that is in the folder, and not compared
+/// with it. Tests may import what they test from anywhere.
+#[test]
+fn the_folders_of_a_crate_import_downwards_only() {
+    let (mut folders, mut found) = (0, BTreeMap::new());
+    for graph in GRAPHS.values() {
+        let files = graph.shipped_arrows();
+        let all: BTreeSet<&str> = files.keys().flat_map(|file| above(file)).collect();
+        folders += all.len();
+        for folder in all {
+            let mut arrows: Arrows<'_> = BTreeMap::new();
+            let mut because: BTreeMap<(&str, &str), String> = BTreeMap::new();
+            for (from_file, to_files) in &files {
+                let Some(from) = child(folder, from_file) else { continue };
+                arrows.entry(from).or_default();
+                for to_file in to_files {
+                    if let Some(to) = child(folder, to_file).filter(|to| *to != from) {
+                        arrows.entry(from).or_default().insert(to);
+                        because.entry((from, to)).or_insert(format!("{from_file} -> {to_file}"));
+                    }
+                }
+            }
+            for cycle in cycles(&arrows) {
+                let within =
+                    |pair: &&(&str, &str)| cycle.contains(pair.0) && cycle.contains(pair.1);
+                let lines: Vec<_> =
+                    because.keys().filter(within).map(|pair| &because[pair]).collect();
+                let names = cycle.iter().copied().collect::<Vec<_>>().join(" ");
+                let lines: String = lines.iter().map(|line| format!("\n    {line}")).collect();
+                let sentence = format!(
+                    "{folder}: {names} import each other: move a file into one of the two, or below both{lines}"
+                );
+                found.insert(format!("{folder}: {names}"), sentence);
+            }
+        }
+    }
+    println!("{folders} folders");
+    assert!(folders > 50, "not all folders were found: {folders}");
+    allowed::compare(
+        "FOLDERS in tests/tests/module_graph.rs",
+        &FOLDERS.map(|(name, _)| name),
+        &found,
+    );
+}
+
+/// Returns all folders of a file, from its crate's `src` on.
+fn above(file: &str) -> impl Iterator<Item = &str> {
+    let src = file.find("/src/").map_or(0, |at| at + "/src".len());
+    file.match_indices('/').map(|(at, _)| at).filter(move |at| *at >= src).map(|at| &file[..at])
+}
+
+/// Returns the name of what a file is, or is in, among the files and folders of a folder.
+fn child<'a>(folder: &str, file: &'a str) -> Option<&'a str> {
+    let below = file.strip_prefix(folder)?.strip_prefix('/')?;
+    let name = below.split('/').next().unwrap_or(below).trim_end_matches(".rs");
+    (below.contains('/') || !matches!(name, "mod" | "lib" | "main")).then_some(name)
+}
+
+#[test]
+fn a_name_is_not_imported_through_the_root_of_its_crate() {
+    let mut found = Vec::new();
+    for (root, graph) in &*GRAPHS {
+        for (file, names) in graph.through_the_root() {
+            let names = names.into_iter().collect::<Vec<_>>().join(", ");
+            found.push(format!(
+                "{file} imports {names} through {root}: name the module that defines it"
+            ));
+        }
+    }
+    println!("{} crates", GRAPHS.len());
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+/// What is in a cycle today.
+const PACKAGES: [(&str, &str); 2] = [
+    ("perfring-consumer perfring-producer", "each one's tests need the other"),
+    (
+        "perfring-derive perfring-testrig perfring-types",
+        "tests of the derive need the traits, and random schemas",
+    ),
+];
+
+/// Dependencies for tests count. A package that depends on itself sets a feature for its tests: no two packages
+/// know each other by that.
+#[test]
+fn packages_depend_on_each_other_downwards_only() {
+    let arrows: Arrows<'_> =
+        SOURCES.manifests.values().filter_map(|manifest| dependencies(manifest)).collect();
+    println!("{} packages", arrows.len());
+    assert!(arrows.len() > 20, "not all packages were found: {}", arrows.len());
+    let mut found = BTreeMap::new();
+    for cycle in cycles(&arrows) {
+        let names = cycle.iter().copied().collect::<Vec<_>>().join(" ");
+        let sentence = format!(
+            "{names} depend on each other: move the tests that need both into a package above them{}",
+            inside(&arrows, &cycle)
+        );
+        found.insert(names, sentence);
+    }
+    allowed::compare(
+        "PACKAGES in tests/tests/module_graph.rs",
+        &PACKAGES.map(|(name, _)| name),
+        &found,
+    );
+}
+
+/// Returns a package's name, and the packages of this repository that it depends on.
+fn dependencies(manifest: &str) -> Option<(&str, BTreeSet<&str>)> {
+    let (mut section, mut package, mut names) = ("", None, BTreeSet::new());
+    for line in manifest.lines().map(str::trim) {
+        if let Some(header) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = header;
+        }
+        let (key, value) =
+            line.split_once('=').map_or((line, ""), |(key, value)| (key.trim(), value));
+        let key = key.split('.').next().unwrap_or(key);
+        if section == "package" && key == "name" {
+            package = Some(value.trim().trim_matches('"'));
+        }
+        if section.ends_with("dependencies") && section != "workspace.dependencies" {
+            names.extend(Some(key).filter(|key| key.starts_with("perfring")));
+        }
+    }
+    package.map(|package| (package, names))
 }

@@ -1,0 +1,91 @@
+//! The rules about files: their length, and where a module with a folder is.
+
+use crate::rules::allowed;
+use crate::rules::sources::{SOURCES, is_test};
+use std::collections::BTreeMap;
+
+/// The most lines of a file outside tests.
+const MOST: usize = 450;
+
+/// Longer files, with the lines that each may have.
+const LONGER: [(&str, usize); 12] = [
+    ("benches/waiting.rs", 463),
+    ("crates/consumer/src/consumer.rs", 483),
+    ("crates/export/src/files/parquet.rs", 483),
+    ("crates/ring/src/consumer/borrow.rs", 481),
+    ("crates/ring/src/producer/exclusive.rs", 556),
+    ("crates/ring/src/shared/locked_room.rs", 527),
+    ("crates/ring/src/shared/publish.rs", 554),
+    ("crates/set/src/dir.rs", 457),
+    ("crates/shm/src/map/cpu_window.rs", 455),
+    ("crates/shm/src/map/shared_window.rs", 540),
+    ("crates/shm/src/map/write_window.rs", 529),
+    ("crates/telemetry/src/ring.rs", 478),
+];
+
+#[test]
+fn a_file_outside_tests_has_at_most_450_lines() {
+    let list = "LONGER in tests/tests/rules/files.rs";
+    let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
+    for (path, source) in SOURCES.rust.iter().filter(|(path, _)| !is_test(path)) {
+        lines.insert(path, source.text.lines().count());
+    }
+    let may = |path: &str| LONGER.iter().find(|(entry, _)| *entry == path).map(|(_, most)| *most);
+    let mut found = Vec::new();
+    for (path, lines) in lines.iter().filter(|(_, lines)| **lines > MOST) {
+        match may(path) {
+            None => found.push(format!("{path} has {lines} lines: split it, {MOST} are the most")),
+            Some(most) if *lines > most => found.push(format!(
+                "{path} has grown from {most} to {lines} lines: split it, or take out as many ({list})"
+            )),
+            Some(_) => {}
+        }
+    }
+    let mended =
+        LONGER.iter().filter(|(path, _)| lines.get(path).is_none_or(|lines| *lines <= MOST));
+    found.extend(mended.map(|(path, _)| allowed::mended(list, path)));
+    println!("{} files, {} of them longer than {MOST} lines", lines.len(), LONGER.len());
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+/// Files beside their folders today.
+const BESIDE: [&str; 20] = [
+    "crates/export/src/engines.rs",
+    "crates/export/src/engines/nats.rs",
+    "crates/export/src/files.rs",
+    "crates/export/src/files/ctf.rs",
+    "crates/export/src/files/json.rs",
+    "crates/export/src/files/parquet.rs",
+    "crates/export/src/files/perf_data.rs",
+    "crates/export/src/files/perfetto.rs",
+    "crates/export/src/model.rs",
+    "crates/set/src/merge.rs",
+    "crates/sidecar/src/config.rs",
+    "crates/sidecar/src/engine.rs",
+    "crates/sidecar/src/run.rs",
+    "crates/telemetry/src/signals.rs",
+    "crates/types/src/tagged.rs",
+    "tools/python/src/memory.rs",
+    "tools/python/src/merge.rs",
+    "tools/python/src/reader.rs",
+    "tools/python/src/sender.rs",
+    "tools/python/src/types.rs",
+];
+
+/// A test program is beside its folder, because a file in a folder of its own is no program to cargo.
+#[test]
+fn a_module_with_a_folder_is_its_mod_rs() {
+    let files = SOURCES.rust.keys().filter(|path| !is_test(path));
+    let mut found = BTreeMap::new();
+    for path in files {
+        let folder = format!("{}/", path.trim_end_matches(".rs"));
+        let inside = SOURCES.rust.range(folder.clone()..).next();
+        if inside.is_some_and(|(inside, _)| inside.starts_with(&folder)) {
+            found.insert(
+                path.clone(),
+                format!("{path} is beside its folder: move it to {folder}mod.rs"),
+            );
+        }
+    }
+    allowed::compare("BESIDE in tests/tests/rules/files.rs", &BESIDE, &found);
+}

@@ -1,0 +1,79 @@
+//! The rules about code that belongs to a few places: unsafe code, output to a terminal, and the wording of errors.
+
+use crate::rules::allowed;
+use crate::rules::sources::{SOURCES, words};
+use std::collections::BTreeMap;
+
+/// Where unsafe code is, beside tests and measurements.
+const UNSAFE: [&str; 3] =
+    ["crates/shm/src/", "tools/python/src/memory", "crates/sidecar/src/config/input.rs"];
+
+#[test]
+fn unsafe_code_is_in_few_places() {
+    let (mut found, mut places) = (Vec::new(), BTreeMap::new());
+    for (path, source) in SOURCES.shipped(&["crates/", "tools/"]) {
+        for at in words(&source.code, "unsafe") {
+            match UNSAFE.iter().find(|place| path.starts_with(**place)) {
+                Some(place) => *places.entry(place).or_insert(0) += 1,
+                None => found.push(format!(
+                    "{path}:{}: unsafe code is in {} only: write a safe function there, and call it",
+                    source.line(at),
+                    UNSAFE.join(", ")
+                )),
+            }
+        }
+    }
+    println!("{places:?}");
+    let gone = UNSAFE.iter().filter(|place| !places.contains_key(place));
+    found.extend(gone.map(|place| allowed::mended("UNSAFE in tests/tests/rules/places.rs", place)));
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+#[test]
+fn libraries_print_nothing() {
+    let (mut files, mut found) = (0, Vec::new());
+    for (path, source) in SOURCES.shipped(&["crates/", "tools/python/src/"]) {
+        if path.contains("/examples/") {
+            continue;
+        }
+        files += 1;
+        for name in ["print", "println", "eprint", "eprintln"] {
+            for at in words(&source.code, name)
+                .filter(|at| source.code[at + name.len()..].starts_with('!'))
+            {
+                found.push(format!(
+                    "{path}:{}: a library prints nothing: return a value or an error, and print in tools/perfring",
+                    source.line(at)
+                ));
+            }
+        }
+    }
+    println!("{files} files");
+    assert!(files > 200, "not all files were found: {files}");
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+#[test]
+fn an_error_is_in_lower_case_and_has_no_full_stop() {
+    let (mut errors, mut found) = (0, Vec::new());
+    for (path, source) in SOURCES.shipped(&["crates/", "tools/"]) {
+        for (at, _) in source.code.match_indices("#[error(") {
+            let text = source.text[at + "#[error(".len()..].trim_start();
+            let Some(text) = text.strip_prefix('"') else { continue };
+            // The code has the same quotes, and nothing between them.
+            let quote = source.text.len() - text.len();
+            let Some(len) = source.code[quote..].find('"') else { continue };
+            let text = &source.text[quote..quote + len];
+            errors += 1;
+            if text.starts_with(char::is_uppercase) || text.trim_end().ends_with('.') {
+                found.push(format!(
+                    "{path}:{}: an error begins in lower case and ends without a full stop: \"{text}\"",
+                    source.line(at)
+                ));
+            }
+        }
+    }
+    println!("{errors} errors");
+    assert!(errors > 50, "not all errors were found: {errors}");
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
