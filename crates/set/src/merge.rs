@@ -311,10 +311,11 @@ impl Merge {
             if self.is_ready() {
                 return true;
             }
+            // Before the poll: the last one comes after the end of the time, and finds all that was due by then.
+            let left = timeout.saturating_sub(since.elapsed());
             let now = self.now();
             let polled = self.poll_due(now) || self.is_filling_up(now);
             // Also if a poll is always due, as with very many rings.
-            let left = timeout.saturating_sub(since.elapsed());
             if left.is_zero() {
                 return self.is_ready();
             }

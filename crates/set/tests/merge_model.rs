@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const DELAY: u64 = 1_000_000;
 const START: u64 = 10 * DELAY;
@@ -38,6 +38,8 @@ struct Fake {
     size: u64,
     /// A few at a time, as an observer does.
     copies: bool,
+    /// How long each poll takes that finds a record.
+    stall: Duration,
 }
 
 /// So many are copied at a time.
@@ -46,7 +48,8 @@ const COPIED: usize = 3;
 impl Fake {
     fn new(script: &Script, size: u64) -> Box<Self> {
         let (there, known) = Default::default();
-        Box::new(Fake { script: script.clone(), there, known, taken: 0, size, copies: false })
+        let (copies, stall) = Default::default();
+        Box::new(Fake { script: script.clone(), there, known, taken: 0, size, copies, stall })
     }
 
     fn front(&self) -> Front {
@@ -70,6 +73,10 @@ impl Source for Fake {
             }
             let copied = self.there.len().min(COPIED);
             self.known.extend(self.there.drain(..copied));
+        }
+        if !self.known.is_empty() {
+            let since = Instant::now();
+            while since.elapsed() < self.stall {}
         }
         match self.known.front() {
             Some((pos, Thing::Damage)) => Err(ReadError::Corrupt { pos: *pos }.into()),
@@ -342,6 +349,21 @@ fn a_source_that_copies_is_polled_until_it_has_nothing() {
         given += 1;
     }
     assert_eq!(given, 20);
+}
+
+#[test]
+fn a_wait_that_a_poll_outlasts_finds_what_is_due_by_its_end() {
+    const TIMEOUT: Duration = Duration::from_millis(50);
+    let since = Instant::now();
+    let clock = move || START + since.elapsed().as_nanos() as u64;
+    let mut merge = Merge::with_clock(Duration::from_nanos(DELAY), clock);
+    let scripts = [Script::default(), Script::default()];
+    for script in &scripts {
+        merge.add(Box::new(Fake { stall: TIMEOUT, ..*Fake::new(script, 1 << 20) }));
+    }
+    scripts[0].0.lock().unwrap().push_back((0, at(clock())));
+    assert!(merge.wait(TIMEOUT));
+    assert!(merge.next().unwrap().is_some());
 }
 
 #[test]
