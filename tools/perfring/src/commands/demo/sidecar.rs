@@ -21,9 +21,10 @@ use std::time::{Duration, Instant};
 const FRAME: Duration = Duration::from_millis(250);
 /// The time between two reports in plain lines.
 const LINE: Duration = Duration::from_secs(1);
-/// The time between two checks whether all is read, and their number.
+/// The time between two checks whether all is read.
 const POLL: Duration = Duration::from_millis(5);
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longer than the rest takes to be read, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Frames over which a rate is measured: one second.
 const RATE_FRAMES: usize = 4;
 
