@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use perfring_producer::{Options as RingOptions, Policy, Producer};
+use perfring_testkit::wait::WATCHDOG;
 use perfring_view::serve::{Options, Server};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
 
 fn server(dir: &Path) -> Server {
     let listen = "127.0.0.1:0".to_owned();
@@ -17,7 +17,7 @@ fn server(dir: &Path) -> Server {
 fn send(server: &Server, method: &str, path: &str, host: &str, lines: &str) -> TcpStream {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     // What never comes fails the test.
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{lines}\r\n")
         .unwrap();
     stream
@@ -221,10 +221,10 @@ fn a_snapshot_is_frozen_looked_at_and_downloaded() {
     let (_, whole) = ask(&server, "GET", &format!("api/recording/record?id=0&seq={seq}"));
     assert!(whole.contains("7265636f72642037"), "{whole}");
     let (_, lanes) =
-        ask(&server, "GET", "api/recording/timeline?id=0&from=-1&to=60000000000&bins=4");
+        ask(&server, "GET", "api/recording/timeline?id=0&from=-1&to=3600000000000&bins=4");
     assert!(lanes.contains("\"bins\":[10,0,0,0]") && lanes.contains("record 0"), "{lanes}");
     let (_, live) =
-        ask(&server, "GET", "api/timeline?rings=0&from=-60000000000&to=60000000000&bins=1");
+        ask(&server, "GET", "api/timeline?rings=0&from=-3600000000000&to=3600000000000&bins=1");
     assert!(live.contains("\"bins\":[11]"), "{live}");
 
     let (head, recording) = ask(&server, "GET", "api/recording/recording?id=0");
@@ -263,7 +263,7 @@ fn what_is_too_long_is_refused() {
     let server = server(dir.path());
     let long = |len: usize| format!("api/records?where={}", "x".repeat(len));
     let mut stream = TcpStream::connect(server.address()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
     let (own, address) = (token(&server), server.address());
     // It is not read to its end: the answer is lost if the connection is closed before that.
     let _ = write!(stream, "GET {own}{} HTTP/1.1\r\nHost: {address}\r\n\r\n", long(100_000));

@@ -6,14 +6,8 @@ use crate::command::{Live, Place, json_lines, run};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, ConsumerOptions, SeatState, Stat};
 use perfring_producer::{CpuProducer, Producer, SharedProducer};
-#[cfg(feature = "view")]
-use serde_json::Value;
 use std::any::Any;
 use std::fs;
-#[cfg(feature = "view")]
-use std::io::{BufRead, BufReader, Write};
-#[cfg(feature = "view")]
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -182,17 +176,8 @@ fn the_page_says_who_detached_and_who_was_killed_in_the_words_of_stat() {
     let left = all_left(&place);
     let mut server = Live::start(&["view", place.0.path().to_str().unwrap()]);
     let url = server.line();
-    let (address, path) =
-        url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET /{path}api/events HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
-    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
     // The first update has all rings.
-    let rows = lines.find_map(|line| {
-        let update: Value = serde_json::from_str(line.strip_prefix("data: ")?).unwrap();
-        update["rows"].as_array().cloned()
-    });
-    let rows = rows.unwrap();
+    let rows = crate::view::Updates::open(&url).rows();
     for Left { seat, ring, pid, state } in left {
         let row = rows.iter().find(|row| row["loc"] == ring.as_str()).unwrap();
         let holders = if ["consumer", "named"].contains(&seat) { "readers" } else { "producers" };

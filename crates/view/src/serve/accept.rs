@@ -112,7 +112,7 @@ mod tests {
         let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut stream, _) = listener.accept().unwrap();
         // What is never given up fails the test.
-        stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_write_timeout(Some(perfring_testkit::wait::WATCHDOG)).unwrap();
         give_up_after(&stream, Duration::from_millis(300));
         let piece = [0; 1 << 16];
         let mut sent = 0;

@@ -2,6 +2,7 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use perfring_testkit::wait::WATCHDOG;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// For how long the page is waited for, ms.
-const PATIENCE: u64 = 40_000;
+const PATIENCE: u64 = WATCHDOG.as_millis() as u64;
 
 pub(super) struct Browser {
     driver: Child,
