@@ -1,11 +1,12 @@
 //! The promises of the command line, tested on the real binary.
 
 use crate::command::{
-    Live, Place, close_and_wait, json_lines, perfring, publish, run, subcommands, until,
+    Live, Place, close_and_wait, json_lines, perfring, publish, run, subcommands,
 };
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, ConsumerOptions, Stat};
 use perfring_producer::Producer;
+use perfring_testkit::wait::{sleeps, until};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
@@ -152,7 +153,7 @@ fn a_timeout_ends_with_124_and_reports_its_progress() {
     }
     // Enough records in time are a success.
     publish(&ring, b"next\n");
-    assert_eq!(run(&["consume", "-n", "1", "--timeout", "20s", &ring], b"").code(), 0);
+    assert_eq!(run(&["consume", "-n", "1", "--timeout", "5m", &ring], b"").code(), 0);
 }
 
 #[test]
@@ -243,8 +244,8 @@ fn publish_waits_for_space_if_asked() {
     let place = Place::new();
     let ring = place.ring(&["--size", "4K"]);
     let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect();
-    let reader = Live::start(&["consume", "-n", "1000", "--timeout", "60s", &ring]);
-    let done = run(&["publish", "--wait", "60s", "--fail-on-loss", &ring], lines.as_bytes());
+    let reader = Live::start(&["consume", "-n", "1000", "--timeout", "5m", &ring]);
+    let done = run(&["publish", "--wait", "5m", "--fail-on-loss", &ring], lines.as_bytes());
     assert_eq!(done.code(), 0, "{}", done.err());
     let (out, _, code) = reader.end();
     assert_eq!(code, 0);
@@ -261,8 +262,7 @@ fn a_closed_pipe_ends_quietly_and_loses_nothing() {
         let mut live = Live::start(&[reader, &ring]);
         assert_eq!(live.line(), format!("{:020}", 0), "{reader}");
         // As `head -1` does: closes its end with more to come, when the pipe is full.
-        let stat = format!("/proc/{}/stat", live.child.id());
-        until("it sleeps in a write", || fs::read_to_string(&stat).unwrap().contains(") S "));
+        until("it sleeps in a write", || sleeps(live.child.id()));
         let (err, code) = close_and_wait(live);
         assert_eq!((err.as_str(), code), ("", 0), "{reader}");
     }

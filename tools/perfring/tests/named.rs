@@ -1,6 +1,6 @@
 //! Named consumers as a user sees them: each by its name, how it is, and how far behind; and whatever stands in their seats.
 
-use crate::command::{Live, Place, json_lines, publish, run, until};
+use crate::command::{Live, Place, json_lines, publish, run};
 use nix::sys::signal::Signal;
 use perfring_abi::{FIELDS, SEAT_SIZE};
 use perfring_consumer::{Consumer, Stat};
@@ -8,6 +8,7 @@ use perfring_producer::Producer;
 use perfring_testkit::image::word;
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::cases;
+use perfring_testkit::wait::until;
 use std::fs;
 use std::path::Path;
 

@@ -5,11 +5,12 @@
 pub(crate) mod container;
 
 use self::container::{APP, Container, GROUP, Pod, SIDECAR, skipped};
-use crate::command::{json_lines, run, until};
+use crate::command::{json_lines, run};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, Item, Policy};
 use perfring_producer::{Options, Producer};
 use perfring_set::{Access, RingSet, SetOptions};
+use perfring_testkit::wait::until;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,9 +1,10 @@
 //! What `perfring sidecar` reports to those who run it: health, systemd, the control socket.
 #![cfg(feature = "health")]
 
-use crate::command::{Done, Live, Place, json_lines, perfring, run, until};
+use crate::command::{Done, Live, Place, json_lines, perfring, run};
 use nix::sys::signal::Signal;
 use perfring_producer::{Options, Policy, Producer};
+use perfring_testkit::wait::{WATCHDOG, until};
 #[cfg(feature = "otlp")]
 use perfring_testrig::otlp::Server;
 use serde_json::Value;
@@ -130,10 +131,15 @@ fn readyz_says_which_output_does_not_deliver_until_it_does() {
     run.configure(health);
     assert_eq!(run.ask("reload", &[]).code(), 0);
     until("it is ready again", || run.get("/readyz", "").0 == 200);
-    let (code, page) = run.get("/metrics", "");
-    assert_eq!(code, 200);
-    let delivered = page.lines().find(|line| line.starts_with("perfring_output_delivered_total"));
-    assert!(delivered.is_some_and(|line| line.contains("out") && line.ends_with(" 1")), "{page}");
+    until("the figures are there", || {
+        let (code, page) = run.get("/metrics", "");
+        assert_eq!(code, 200);
+        page.lines().any(|line| {
+            line.starts_with("perfring_output_delivered_total")
+                && line.contains("out")
+                && line.ends_with(" 1")
+        })
+    });
     let (_, page) = run.get("/metrics", "Accept: application/openmetrics-text\r\n");
     assert!(page.ends_with("# EOF\n"));
     assert_eq!(run.get("/other", "").0, 404);
@@ -266,7 +272,7 @@ struct Manager(UnixDatagram);
 impl Manager {
     fn at(path: &str) -> Self {
         let socket = UnixDatagram::bind(path).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket.set_read_timeout(Some(WATCHDOG)).unwrap();
         Manager(socket)
     }
 
@@ -376,7 +382,7 @@ fn a_drain_that_leaves_something_fails_and_others_are_answered_meanwhile() {
     // Nobody reads the pipe.
     let config = run.configure("[[output]]\ntype = \"json\"\n");
     let text = fs::read_to_string(&config).unwrap();
-    fs::write(&config, format!("drain = \"60s\"\nshutdown = \"0\"\n{text}")).unwrap();
+    fs::write(&config, format!("drain = \"1h\"\nshutdown = \"0\"\n{text}")).unwrap();
     let live = run.start(&[]);
     std::thread::scope(|scope| {
         let drain = scope.spawn(|| run.ask("drain", &[]));
@@ -500,9 +506,9 @@ fn its_own_figures_go_to_its_outputs_as_the_guide_lists_them() {
     assert!(!sent.is_empty() && sent.is_subset(&listed), "{sent:?} and {listed:?}");
     let unsent: Vec<_> = listed.difference(&sent).collect();
     assert_eq!(unsent, ["perfring.ring.lost_records"]);
-    let page = run.get("/metrics", "").1;
     for name in listed.iter().filter(|name| *name != "perfring.ring.lost_records") {
-        assert!(page.contains(&name.replace('.', "_")), "{name}: {page}");
+        let on_page = name.replace('.', "_");
+        until(&on_page, || run.get("/metrics", "").1.contains(&on_page));
     }
     // The ring stays, and the next one goes on in it.
     live.signal(Signal::SIGTERM);

@@ -45,7 +45,7 @@ fn ls_lists_rings_and_reports_other_files() {
         let rows = json_lines(&done.out());
         rows.into_iter().find(|row| row["name"] == name).unwrap()
     };
-    crate::command::until("five records were tried", || {
+    perfring_testkit::wait::until("five records were tried", || {
         let row =
             row(&run(&["ls", place.dir(), "--format", "json"], b""), "shop.4711.1.0123456789ab");
         row["written_records"].as_u64().unwrap() + row["full_records"].as_u64().unwrap() == 5

@@ -1,12 +1,13 @@
 //! The promises of the command line for shared rings: many producers, and what dead ones leave.
 
-use crate::command::{Done, Live, Place, check, json_lines, perfring, publish, run, until};
+use crate::command::{Done, Live, Place, check, json_lines, perfring, publish, run};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::sys::signal::Signal;
 use perfring_abi::{FIELDS, RECOVER_LOCK_BYTE};
 use perfring_consumer::Stat;
 use perfring_producer::{RecordType, SharedProducer};
+use perfring_testkit::wait::{state, until};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
@@ -84,8 +85,7 @@ impl Holder {
 
     fn stop(&self) {
         self.live.signal(Signal::SIGSTOP);
-        let stat = format!("/proc/{}/stat", self.pid());
-        until("it is stopped", || fs::read_to_string(&stat).unwrap().contains(") T "));
+        until("it is stopped", || state(self.pid()) == Some('T'));
     }
 }
 
@@ -134,10 +134,10 @@ fn two_publish_into_one_ring_and_no_line_is_lost() {
     let place = Place::new();
     let ring = place.ring(&["--producers", "many", "--size", "64K"]);
     let all = (2 * EACH).to_string();
-    let reader = Live::start(&["consume", "-n", &all, "--timeout", "30s", &ring]);
+    let reader = Live::start(&["consume", "-n", &all, "--timeout", "5m", &ring]);
     let publish = |name: &str| {
         let lines: String = (0..EACH).map(|n| format!("{name} {n}\n")).collect();
-        let args = ["publish", "--wait", "60s", "--fail-on-loss", "--name", name, &ring];
+        let args = ["publish", "--wait", "5m", "--fail-on-loss", "--name", name, &ring];
         let done = run(&args, lines.as_bytes());
         let said = format!("perfring: published {EACH} records, lost 0\n");
         assert_eq!((done.code(), done.err()), (0, said));

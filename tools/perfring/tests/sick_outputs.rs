@@ -17,7 +17,7 @@ use perfring_producer::Options;
 use perfring_set::{RingSet, SetOptions};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::{cases, from_env};
-use perfring_testrig::wait::LIMIT;
+use perfring_testkit::wait::Watchdog;
 use receivers::{Heads, Nats, Otlp, Receiver, Sickness};
 use std::fs::{self, File};
 use std::os::unix::net::UnixDatagram;
@@ -212,14 +212,13 @@ impl Stage {
     }
 
     fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
-        let end = Instant::now() + LIMIT;
+        let dog = Watchdog::default();
         loop {
             self.poll();
             if is_so(self) {
                 return;
             }
-            assert!(Instant::now() < end, "timed out waiting for: {what}\n{}", self.said());
-            std::thread::sleep(Duration::from_millis(5));
+            dog.pause(format_args!("{what}\n{}", self.said()));
         }
     }
 

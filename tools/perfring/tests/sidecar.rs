@@ -4,11 +4,12 @@ mod disks;
 mod signals;
 mod stage;
 
-use crate::command::{Live, Place, perfring, run, until};
+use crate::command::{Live, Place, perfring, run};
 use nix::sys::signal::Signal;
 use perfring_consumer::Stat;
 use perfring_producer::{CpuProducer, Options, Policy, Producer};
 use perfring_testkit::rng::Rng;
+use perfring_testkit::wait::until;
 use serde_json::Value;
 use stage::{Rings, len, publish, rings_end, text};
 use std::collections::{BTreeMap, BTreeSet};

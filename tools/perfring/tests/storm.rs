@@ -4,12 +4,13 @@
 //! `PERFRING_STORM_SECONDS` for longer than the few seconds, `PERFRING_STORM_SEED` for another
 //! course.
 
-use crate::command::{Place, perfring, run, until};
+use crate::command::{Place, perfring, run};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Producers, Stat};
 use perfring_producer::{Options, Policy, Producer, RecordType, SharedProducer};
 use perfring_testkit::size::{cases, from_env};
 use perfring_testkit::spoiler::Spoiler;
+use perfring_testkit::wait::{WATCHDOG, Watchdog, until};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,8 +23,8 @@ use std::time::{Duration, Instant};
 const NUMBERED: RecordType = RecordType::new(7001).unwrap();
 /// More than a sidecar of ten small rings needs.
 const MEMORY: u64 = 400 << 20;
-/// Longer than any command may take on the slowest machine.
-const TOO_LONG: Duration = Duration::from_secs(60);
+/// What the sidecar says of a damaged ring.
+const SET_ASIDE: &str = "it is set aside, and the others continue";
 
 fn bad_rings(dir: &Path) -> Vec<PathBuf> {
     let plain = Options { size: 16 << 10, types_size: 4096, slots: 4, ..Options::default() };
@@ -76,7 +77,7 @@ fn produce(path: &Path, stop: &AtomicBool) -> u64 {
     while !stop.load(Ordering::Relaxed) {
         // Waits for the sidecar, so that nothing is lost.
         let text = format!("{number:020}");
-        match producer.publish_timeout(NUMBERED, text.as_bytes(), TOO_LONG) {
+        match producer.publish_timeout(NUMBERED, text.as_bytes(), WATCHDOG) {
             Ok(()) => number += 1,
             Err(error) => panic!("{}: {error}", path.display()),
         }
@@ -131,7 +132,10 @@ fn a_sidecar_loses_nothing_of_its_other_rings() {
             let said = || fs::read_to_string(path("said")).unwrap();
             assert!(ended.is_none(), "the sidecar ended: {ended:?}\n{}", said());
         };
-        while begun.elapsed() < time {
+        let dog = Watchdog::default();
+        let is_told = || fs::read_to_string(path("said")).unwrap().contains(SET_ASIDE);
+        while begun.elapsed() < time || !is_told() {
+            dog.check("a damaged ring that is set aside");
             thread::sleep(Duration::from_millis(20));
             lives();
             // It is the sum of the figures of all rings.
@@ -179,7 +183,7 @@ fn a_sidecar_loses_nothing_of_its_other_rings() {
     }
     let status: Value = serde_json::from_slice(&fs::read(path("status")).unwrap()).unwrap();
     let damaged = status["damaged_rings"].as_u64().unwrap();
-    assert!(damaged > 0 && said.contains("it is set aside, and the others continue"), "{said}");
+    assert!(damaged > 0 && said.contains(SET_ASIDE), "{said}");
     println!(
         "{} records of three good rings, all there; {others} of bad ones, {damaged} of which were set \
          aside; {} MiB at most",

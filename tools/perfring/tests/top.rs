@@ -15,7 +15,7 @@ fn on_a_terminal(dir: &Path) -> Child {
     );
     // Missing output fails the test, and does not block it.
     Command::new("timeout")
-        .args(["60", "script", "-qefc", &command, "/dev/null"])
+        .args(["300", "script", "-qefc", &command, "/dev/null"])
         .env("TERM", "xterm")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

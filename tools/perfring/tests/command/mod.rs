@@ -8,7 +8,6 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A directory with room for rings.
@@ -140,16 +139,6 @@ impl Drop for Live {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Polls until the condition holds; fails the test if it never does.
-#[track_caller]
-pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !so() {
-        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
-        std::thread::yield_now();
     }
 }
 

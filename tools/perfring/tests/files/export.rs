@@ -1,10 +1,11 @@
 //! `perfring export`.
 
-use crate::command::{self, Live, Place, json_lines, perfring, publish, run, until};
+use crate::command::{self, Live, Place, json_lines, perfring, publish, run};
 use crate::files::{exported, has, text, texts, timed};
 use crate::kinds;
 use nix::sys::signal::Signal;
 use perfring_producer::Producer;
+use perfring_testkit::wait::{sleeps, state, until};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -147,7 +148,7 @@ fn pipes_that_close_and_disks_that_are_full() {
     // The pipe is not read: Ctrl-C ends it.
     let child = perfring(&["export", &file, "--to", "json"]).spawn().unwrap();
     let live = Live { out: std::io::BufReader::new(dup(&child)), child };
-    until("the pipe is full", || state(live.child.id()) == Some('S'));
+    until("the pipe is full", || sleeps(live.child.id()));
     live.signal(Signal::SIGINT);
     until("it has ended", || matches!(state(live.child.id()), Some('Z') | None));
     let full = |to: &str| {
@@ -168,12 +169,6 @@ fn pipes_that_close_and_disks_that_are_full() {
 fn dup(child: &std::process::Child) -> std::process::ChildStdout {
     use std::os::fd::AsFd;
     child.stdout.as_ref().unwrap().as_fd().try_clone_to_owned().unwrap().into()
-}
-
-/// Returns the state of a process.
-fn state(pid: u32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit(')').next()?.trim().chars().next()
 }
 
 #[test]

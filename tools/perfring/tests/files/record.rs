@@ -1,10 +1,11 @@
 //! `perfring record`.
 
-use crate::command::{Live, Place, json_lines, publish, run, until};
+use crate::command::{Live, Place, json_lines, publish, run};
 use crate::files::{exported, has, text, texts, timed};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, Stat};
 use perfring_producer::Producer;
+use perfring_testkit::wait::until;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -1,11 +1,12 @@
 //! `perfring replay`.
 
-use crate::command::{Live, Place, publish, run, until};
+use crate::command::{Live, Place, publish, run};
 use crate::files::{contents, text};
 use crate::kinds;
 use nix::sys::signal::Signal;
 use perfring_consumer::{Item, Snapshot, Stat};
 use perfring_producer::{Producer, RecordType};
+use perfring_testkit::wait::until;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -90,7 +91,7 @@ fn a_full_ring_counts_refusals_or_is_waited_for() {
     // A consumer makes room.
     assert_eq!(run(&["consume", &small], b"").code(), 0);
     let reader = Live::start(&["consume", "-f", "-n", "1000", &small]);
-    let done = run(&[&replay[..], &["--wait", "20s", "--fail-on-loss"]].concat(), b"");
+    let done = run(&[&replay[..], &["--wait", "5m", "--fail-on-loss"]].concat(), b"");
     assert_eq!(done.code(), 0, "{}", done.err());
     assert_eq!(reader.end().0, "some line\n".repeat(1000));
 }

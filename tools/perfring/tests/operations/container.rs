@@ -112,7 +112,7 @@ impl Pod {
         let pid = live.child.id();
         let children = format!("/proc/{pid}/task/{pid}/children");
         let mut inner = None;
-        crate::command::until("the container begins", || {
+        perfring_testkit::wait::until("the container begins", || {
             let listed = fs::read_to_string(&children).unwrap_or_default();
             inner = listed.split_whitespace().next().and_then(|pid| pid.parse().ok());
             inner.is_some()

@@ -2,11 +2,12 @@
 
 use super::stage::{Rings, len, publish, rings_end, text};
 use super::{lost, records};
-use crate::command::{Live, close_and_wait, json_lines, run, until};
+use crate::command::{Live, close_and_wait, json_lines, run};
 use nix::sys::signal::Signal;
 use perfring_consumer::Stat;
 use perfring_producer::Policy;
 use perfring_telemetry::{Gauge, Log, Resource, Severity, Sink, options};
+use perfring_testkit::wait::until;
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -210,12 +211,12 @@ fn a_slow_reader_of_stdout_does_not_delay_the_end() {
     let config = rings.path("sidecar.toml");
     let status = rings.path("status");
     let says = format!(
-        "drain = \"0s\"\nshutdown = \"0\"\nstatus = {status:?}\nstatus_interval = \"0\"\n\
+        "shutdown = \"0\"\nstatus = {status:?}\nstatus_interval = \"0\"\n\
          [[output]]\ntype = \"json\"\n"
     );
     fs::write(&config, says).unwrap();
     let path = rings.place.path("rings").join("one");
-    let live = rings.sidecar(&["--config", &config]);
+    let live = rings.sidecar(&["--config", &config, "--drain", "0s"]);
     // More than a pipe holds, and it is not read.
     publish(&mut producer, 0, 10);
     until("the first are delivered", || Stat::read(path.clone()).unwrap().totals.unwrap().tail > 0);

@@ -38,6 +38,9 @@ impl Rings {
         let dir = self.dir();
         let mut all = vec!["sidecar", &dir];
         all.extend(args);
+        if !args.contains(&"--drain") {
+            all.extend(["--drain", "5m"]); // an end takes the time that a busy machine needs
+        }
         let mut command = perfring(&all);
         command.stderr(Stdio::from(said));
         Live::of(command)
