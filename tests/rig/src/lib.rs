@@ -9,4 +9,3 @@ pub mod any;
 pub mod nats;
 #[cfg(feature = "otlp")]
 pub mod otlp;
-pub mod wait;

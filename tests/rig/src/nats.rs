@@ -1,10 +1,10 @@
 //! A NATS server for tests, and the contents of its stream.
 
-use crate::wait::until;
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::{self, stream};
 use futures_util::StreamExt;
+use perfring_testkit::wait::{WATCHDOG, state, until};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -141,11 +141,7 @@ impl Server {
     pub fn freeze(&self) {
         self.signal("-STOP");
         let tasks = format!("/proc/{}/task", self.child.as_ref().unwrap().id());
-        let stands = |task: std::fs::DirEntry| {
-            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-            // After the name, which is in parentheses and may contain anything.
-            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
-        };
+        let stands = |task: std::fs::DirEntry| state(task.file_name().display()) == Some('T');
         until("the server to be stopped", || {
             std::fs::read_dir(&tasks).unwrap().all(|task| task.is_ok_and(stands))
         });
@@ -168,8 +164,10 @@ impl Server {
     ) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let client = options.connect(self.url()).await.unwrap();
-            ask(jetstream::new(client)).await
+            let options = options.connection_timeout(WATCHDOG).request_timeout(Some(WATCHDOG));
+            let mut context = jetstream::new(options.connect(self.url()).await.unwrap());
+            context.set_timeout(WATCHDOG);
+            ask(context).await
         })
     }
 

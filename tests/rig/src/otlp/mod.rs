@@ -2,7 +2,6 @@
 
 pub mod metrics;
 
-use crate::wait::until;
 use flate2::read::GzDecoder;
 use metrics::Point;
 use opentelemetry_proto::tonic::collector::logs::v1::{
@@ -10,6 +9,7 @@ use opentelemetry_proto::tonic::collector::logs::v1::{
 };
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use perfring_testkit::wait::until;
 use prost::Message as _;
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
