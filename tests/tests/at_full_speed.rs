@@ -1,6 +1,5 @@
 //! Two processes at full speed, and the totals afterwards: `written = read + lost by each cause +
 //! present`, exactly.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
     Cause, Consumer, Item, Lost, Observer, Policy, ReadError, Snapshot, Start, Stat, WaitStrategy,

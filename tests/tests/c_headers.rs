@@ -1,6 +1,5 @@
 //! The C headers in `proto` against Rust, in both directions: each reads what the other writes, all
 //! records are accounted for, and each takes over what the other leaves behind.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::{
     Cause, Consumer, Item, Observer, Policy, SeatState, Snapshot, Start, Stat, register_process,

@@ -7,7 +7,6 @@
 //!
 //! Each process notes which of its records were accepted. All of these must be read, once and whole; none
 //! that was refused; and one that was being published at a death at most once.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};

@@ -1,8 +1,7 @@
 //! Every ring file in `proto/golden` is read, through every entry point, as its `.expect.json`
 //! says. Other implementations can be tested with them, and they detect changes of the layout.
 //!
-//! `PERFRING_NEW_GOLDEN=1 cargo test -p perfring-tests --test golden_files` writes the missing ones.
-#![allow(clippy::unwrap_used, clippy::panic)]
+//! `PERFRING_NEW_GOLDEN=1 cargo test -p perfring-tests golden_files::` writes the missing ones.
 
 use perfring_abi::{Cause, RecordType};
 use perfring_consumer::{

@@ -1,5 +1,4 @@
-//! The tests between processes, in one program: linking each takes longer than running most of them. Apart are those that
-//! keep every core busy, and those that run on other architectures too.
+//! The tests between processes, in one program: linking each takes longer than running most of them.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,7 +7,9 @@
 )]
 
 mod abi_agrees;
+mod at_full_speed;
 mod beside_da0ee0c;
+mod c_headers;
 mod c_hostile;
 mod c_removed;
 mod c_types;
@@ -16,8 +17,11 @@ mod cpu_deaths;
 mod cpu_elsewhere;
 mod cpu_own_area;
 mod cpu_rings;
+mod cpu_storm;
 mod foreign_reader;
+mod golden_files;
 mod hostile_files;
+mod hostile_live;
 mod hostile_named;
 mod hot_path_is_quiet;
 mod killed_at_every_instruction;
@@ -36,6 +40,7 @@ mod rules;
 mod shared_containers;
 mod shared_deaths;
 mod shared_life;
+mod shared_storm;
 mod time;
 mod truncated_files;
 mod type_table;

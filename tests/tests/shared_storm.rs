@@ -1,13 +1,12 @@
 //! Four producer processes that publish into one ring by all methods at once, and are killed,
 //! stopped and started again at random, for some seconds in each policy.
 //!
-//! `PERFRING_STORM_SECONDS=3600 cargo test --release -p perfring-tests --test shared_storm --
+//! `PERFRING_STORM_SECONDS=3600 cargo test --release -p perfring-tests --test between shared_storm:: --
 //! --nocapture` is the long run. `PERFRING_STORM_SEED` repeats a printed seed; the timing of the
 //! processes still depends on the machine.
 //!
 //! An incarnation numbers its records and notes how many it has committed. All that it noted must
 //! be read, once, whole, in order; its last record before a death may be present or not.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
