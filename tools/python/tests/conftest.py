@@ -11,6 +11,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
+WATCHDOG = 300.0
+"""Seconds for what must happen: they end a test that hangs, and no other, however busy the machine is."""
+
 
 @pytest.fixture
 def ring(tmp_path: Path) -> str:
@@ -34,7 +37,7 @@ def _examples(doctest_namespace: dict[str, object], tmp_path: Path) -> None:
 @pytest.fixture(scope="session")
 def rust() -> Callable[..., list[str]]:
     """Runs the Rust side and returns its lines of output."""
-    program = built("perfring-python-agreement")
+    program = program_of("PERFRING_AGREEMENT", "perfring-python-agreement")
 
     def run(*arguments: str | os.PathLike[str], input: str = "") -> list[str]:
         done = subprocess.run(
@@ -49,12 +52,13 @@ def rust() -> Callable[..., list[str]]:
 @pytest.fixture(scope="session")
 def command() -> str:
     """The path of the command `perfring`."""
-    given = os.environ.get("PERFRING_COMMAND")
-    return given or built("perfring-cli", "--no-default-features")
+    return program_of("PERFRING_COMMAND", "perfring-cli", "--no-default-features")
 
 
-def built(package: str, *options: str) -> str:
-    """Builds a package's one program and returns its path."""
+def program_of(variable: str, package: str, *options: str) -> str:
+    """The program that a variable names; without it, the package's one program, which is built."""
+    if given := os.environ.get(variable):
+        return given
     build = ["cargo", "build", "-q", "-p", package, *options, "--message-format=json"]
     output = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     made = [json.loads(line).get("executable") for line in output.splitlines()]

@@ -14,6 +14,7 @@ from typing import Any
 import perfring
 import perfring.logging
 import pytest
+from conftest import WATCHDOG
 from perfring import _native
 
 README = Path(__file__).resolve().parents[1] / "README.md"
@@ -148,7 +149,7 @@ def test_the_readmes_flight_recorder_survives_sigkill(tmp_path: Path) -> None:
     ring = str(tmp_path / "sales")
     service = subprocess.Popen([sys.executable, "service.py", ring], cwd=tmp_path)
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + WATCHDOG
         while not Path(ring).exists() or perfring.stat(ring)["written_records"] < 10:
             assert service.poll() is None, "the service ended by itself"
             assert time.monotonic() < end, "the service publishes nothing"

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import numpy as np
 import perfring
 import pytest
+from conftest import WATCHDOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
 RECORDS = 1_000_000
-PATIENCE = 60.0
-"""Seconds; longer than any of this takes on a working machine."""
 
 POLICIES = pytest.mark.parametrize("policy", ["drop", "overwrite"])
 KINDS = pytest.mark.parametrize("kind", ["plain", "pod"])
@@ -111,7 +110,7 @@ class Child:
     def kill(self) -> None:
         """Kills it, and waits until it is dead."""
         self.process.send_signal(signal.SIGKILL)
-        assert self.process.wait(PATIENCE) == -signal.SIGKILL
+        assert self.process.wait(WATCHDOG) == -signal.SIGKILL
 
     def __enter__(self) -> Self:
         return self
@@ -127,7 +126,7 @@ class Child:
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
-        self.process.wait(PATIENCE)
+        self.process.wait(WATCHDOG)
 
 
 class Tally:
@@ -158,7 +157,7 @@ def one_by_one(consumer: perfring.Consumer, tally: Tally) -> None:
 def in_batches(consumer: perfring.Consumer, tally: Tally) -> None:
     """Quotes, in arrays whose fields come from the ring's own table."""
     while tally.next < RECORDS:
-        batch = consumer.drain(timeout=PATIENCE)
+        batch = consumer.drain(timeout=WATCHDOG)
         assert len(batch) or batch.lost, f"nothing came after {tally.next} records"
         array = batch.numpy(Quote)
         numbers = array["number"].astype(np.int64)
@@ -202,11 +201,11 @@ def write(producer: perfring.Producer, kind: str, begin: int, end: int) -> None:
     """Publishes numbered records; in a drop ring, as there is space."""
     if kind == "plain":
         for number in range(begin, end):
-            assert producer.publish(numbered(number), NUMBERED, timeout=PATIENCE)
+            assert producer.publish(numbered(number), NUMBERED, timeout=WATCHDOG)
         return
     for first in range(begin, end, 4096):
         made = QUOTES[first : min(first + 4096, end)]
-        assert producer.publish_array(made, perfring.type_of(Quote), timeout=PATIENCE) == len(made)
+        assert producer.publish_array(made, perfring.type_of(Quote), timeout=WATCHDOG) == len(made)
 
 
 @POLICIES
@@ -273,7 +272,7 @@ def test_a_producer_killed_in_a_reservation(tmp_path: Path, policy: Any, produce
         assert producer.publish((1000).to_bytes(8, "little"), NUMBERED)
         for number in range(1001):
             # In a shared ring, a reader that waits ends what the dead one left open.
-            item = consumer.read(timeout=PATIENCE)
+            item = consumer.read(timeout=WATCHDOG)
             assert isinstance(item, perfring.Record), item
             assert bytes(item) == number.to_bytes(8, "little")
             del item  # or it would not be read by the time of the last look

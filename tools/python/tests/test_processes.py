@@ -12,6 +12,7 @@ from pathlib import Path
 
 import perfring
 import pytest
+from conftest import WATCHDOG
 
 
 def in_child(what: Callable[[], None]) -> None:
@@ -109,7 +110,7 @@ def test_stat_tells_a_producer_that_detached_from_one_that_was_killed(
         if kind == "cpu":
             process.stdin.write(b"attached\n")
             process.stdin.flush()
-        record = consumer.read(timeout=60)
+        record = consumer.read(timeout=WATCHDOG)
         assert isinstance(record, perfring.Record)
         assert bytes(record) == b"attached"
         del record
@@ -146,7 +147,7 @@ def test_multiprocessing_with_spawn(ring: str) -> None:
     with perfring.Consumer(ring) as consumer:
         seen: list[bytes] = []
         while len(seen) < 20_000:
-            for item in consumer.drain(timeout=60.0):
+            for item in consumer.drain(timeout=WATCHDOG):
                 assert isinstance(item, perfring.Record)
                 seen.append(bytes(item))
     process.join()

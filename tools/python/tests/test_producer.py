@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import perfring
 import pytest
+from conftest import WATCHDOG
 
 POLICIES = ["drop", "overwrite"]
 
@@ -115,7 +116,7 @@ def test_arrays_wait_for_room_and_lose_nothing(ring: str, shared: bool) -> None:
 
     def read() -> None:
         while len(seen) < 50_000:
-            batch = consumer.drain(timeout=10.0)
+            batch = consumer.drain(timeout=WATCHDOG)
             assert not batch.lost
             seen.extend(np.frombuffer(batch, dtype="u8").tolist())
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import perfring
 import pytest
+from conftest import WATCHDOG
 from perfring import (
     Lost,
     Merge,
@@ -28,9 +29,6 @@ from perfring import (
     Snapshot,
 )
 
-LIMIT = 30.0
-"""Seconds for what takes milliseconds: beyond, it has failed."""
-
 
 @pytest.fixture
 def rings(tmp_path: Path) -> RingSet:
@@ -40,7 +38,7 @@ def rings(tmp_path: Path) -> RingSet:
 def until(merge: Merge, enough: Callable[[list[Merged]], bool]) -> list[Merged]:
     """What comes, until it is enough."""
     seen: list[Merged] = []
-    end = time.monotonic() + LIMIT
+    end = time.monotonic() + WATCHDOG
     while not enough(seen):
         assert time.monotonic() < end, seen
         seen += merge.drain(timeout=0.1)
@@ -455,7 +453,7 @@ def test_a_wait_lets_others_run_and_ends_with_a_close(rings: RingSet) -> None:
         while merge.rings != ["one"]:
             assert waiter.is_alive()
     merge.close()
-    waiter.join(LIMIT)
+    waiter.join(WATCHDOG)
     assert not waiter.is_alive()
     assert len(ended) == 1
     assert merge.closed
@@ -484,7 +482,7 @@ def test_a_wait_answers_ctrl_c(rings: RingSet) -> None:
         assert waiter.stdout.readline() == "waits\n"
         waiter.send_signal(signal.SIGINT)
         try:
-            assert waiter.communicate(timeout=LIMIT)[0] == "answered\n"
+            assert waiter.communicate(timeout=WATCHDOG)[0] == "answered\n"
         finally:
             waiter.kill()
 
@@ -509,7 +507,7 @@ def test_a_forked_child_is_refused(rings: RingSet) -> None:
         sys.exit(code)
     """
     run = [sys.executable, "-c", textwrap.dedent(script), str(rings.dir)]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=LIMIT)
+    done = subprocess.run(run, capture_output=True, text=True, timeout=WATCHDOG)
     assert (done.returncode, done.stdout) == (7, "b'hello'\n"), done.stderr
 
 
@@ -540,7 +538,7 @@ def test_patterns_and_words(rings: RingSet) -> None:
     with rings.producer("one") as producer:
         producer.publish(b"hello")
     with rings.merge(delay=0.01) as merge:
-        merged: Any = merge.read(LIMIT)
+        merged: Any = merge.read(WATCHDOG)
         match merged:
             case Merged("one", Record() as record):
                 assert bytes(record) == b"hello"
@@ -611,7 +609,7 @@ def test_a_merge_lets_others_run_while_there_is_always_more(tmp_path: Path) -> N
                 await asyncio.sleep(0)
 
         with rings.merge(delay=0) as merge:
-            assert merge.wait(LIMIT)  # all of it is ready
+            assert merge.wait(WATCHDOG)  # all of it is ready
             task = asyncio.create_task(others())
             seen = 0
             async for _ in merge:

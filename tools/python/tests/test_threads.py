@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import perfring
 import pytest
+from conftest import WATCHDOG
 
 START = """
 import gc, sys, threading
@@ -47,10 +48,10 @@ MEETINGS = {
 producer = perfring.Producer.create(ring, shared=True, policy="overwrite")
 def publish():
     for _ in range(3000):
-        producer.publish(bytes(16), timeout=0.05)
+        producer.publish(bytes(16), timeout=None)
 def reserve():
     for _ in range(3000):
-        with producer.reserve(16, timeout=0.05) as view:
+        with producer.reserve(16, timeout=None) as view:
             view[:] = bytes(16)
 together(publish, reserve, publish, reserve)
 assert producer.totals["written_records"] == 12000
@@ -151,7 +152,7 @@ collected(ended, ended)
 @pytest.mark.parametrize("meeting", MEETINGS)
 def test_nobody_waits_for_ever(ring: str, meeting: str) -> None:
     command = [sys.executable, "-c", START + MEETINGS[meeting], ring]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WATCHDOG)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -11,6 +11,7 @@ from contextlib import aclosing
 
 import perfring
 import pytest
+from conftest import WATCHDOG
 
 READERS: dict[str, Callable[[str], perfring.Consumer | perfring.Observer]] = {
     "consumer": perfring.Consumer,
@@ -110,7 +111,7 @@ def test_ctrl_c_is_answered(ring: str, what: str) -> None:
             pass
         process.send_signal(signal.SIGINT)
         try:
-            said, _ = process.communicate(timeout=60)
+            said, _ = process.communicate(timeout=WATCHDOG)
         finally:
             process.kill()
     assert said.startswith("interrupted")
@@ -216,6 +217,7 @@ def test_async_for_lets_others_run_while_there_is_always_more(
 
 def test_a_timeout_comes_while_there_is_always_more(ring: str) -> None:
     producer = perfring.Producer.create(ring)
+    producer.publish(b"the first")  # the other thread may begin after the time is over
     stop = threading.Event()
 
     def publish() -> None:
@@ -260,7 +262,7 @@ def test_a_cancelled_wait_costs_nothing(
 
     threads = threading.active_count()
     asyncio.run(main())
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + WATCHDOG
     while threading.active_count() > threads and time.monotonic() < deadline:
         pass
     assert threading.active_count() == threads

@@ -22,6 +22,7 @@ from pathlib import Path
 import perfring
 
 COUNT = 10_000
+WATCHDOG = 300  # seconds: for a hang alone, however slow the machine is
 
 WRITER = """
 import os, signal, sys, perfring
@@ -37,10 +38,16 @@ os.kill(os.getpid(), signal.SIGKILL)
 # CPython up to 3.13 ends such a thread through the frames of the native module, which must unwind
 # with the same library as the system.
 ENDS = """
-import sys, threading, time, perfring
+import sys, threading, perfring
 consumer = perfring.Consumer(sys.argv[1])
-threading.Thread(target=lambda: list(consumer), daemon=True).start()
-time.sleep(0.1)
+reads = threading.Event()
+thread = threading.Thread(target=lambda: [reads.set() for _ in consumer], daemon=True)
+thread.start()
+perfring.Producer(sys.argv[1]).publish(b"the first")
+reads.wait()
+stat = f"/proc/self/task/{thread.native_id}/stat"
+while open(stat).read().rpartition(")")[2].split()[0] != "S":
+    pass
 """
 
 
@@ -58,14 +65,14 @@ def two_processes(ring: Path) -> None:
     command = [*python, "-c", WRITER, str(ring), str(COUNT)]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     got: list[bytes] = []
-    with perfring.Consumer(ring, timeout=60) as consumer:
+    with perfring.Consumer(ring, timeout=WATCHDOG) as consumer:
         while len(got) < COUNT:
-            batch = consumer.drain(timeout=60)
+            batch = consumer.drain(timeout=WATCHDOG)
             assert len(batch) > 0, batch
             assert not batch.lost, batch
             got += [bytes(batch[nth]) for nth in range(len(batch))]
     assert got == [b"%d" % number for number in range(COUNT)]
-    out, _ = writer.communicate(timeout=60)
+    out, _ = writer.communicate(timeout=WATCHDOG)
     assert int(out) == COUNT, out
     assert writer.returncode == -9, writer.returncode
     (last,) = perfring.Snapshot(f"{ring}.last")
@@ -77,7 +84,7 @@ def interpreters_end(ring: Path) -> None:
     """End an interpreter while a thread waits for a record."""
     python = (os.environ.get("PYTHON") or sys.executable).split()
     perfring.Producer.create(ring).close()
-    done = subprocess.run([*python, "-c", ENDS, str(ring)], timeout=60, check=False)
+    done = subprocess.run([*python, "-c", ENDS, str(ring)], timeout=WATCHDOG, check=False)
     assert done.returncode == 0, done.returncode
 
 
