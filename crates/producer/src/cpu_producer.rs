@@ -237,7 +237,7 @@ impl CpuProducer {
     }
 
     /// Publishes one record, and waits for at most `timeout` for space in the ring of the CPU that the thread
-    /// runs on.
+    /// runs on, or for the ring's lock.
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.
@@ -398,12 +398,17 @@ impl CpuProducer {
         let until = Instant::now() + timeout;
         loop {
             match self.rings.on_this_cpu(|cpu| self.attach_to(cpu), &mut attempt) {
-                Err(Refused::By(cpu, refusal @ (Refusal::Full | Refusal::Pending { .. }))) => {
+                Err(Refused::By(
+                    cpu,
+                    refusal @ (Refusal::Full | Refusal::Pending { .. } | Refusal::Contended { .. }),
+                )) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         return Err(Refused::By(cpu, refusal));
                     }
-                    if let Some(ring) = self.rings.of(cpu) {
+                    // For the lock, each attempt waits by itself.
+                    let for_space = !matches!(refusal, Refusal::Contended { .. });
+                    if let Some(ring) = self.rings.of(cpu).filter(|_| for_space) {
                         ring.sleep_for_space(len, left);
                     }
                 }
