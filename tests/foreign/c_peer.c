@@ -37,7 +37,7 @@ static int check(int fd, struct stat *meta);
 #include <sys/ptrace.h>
 
 #define NUMBERED 7001
-#define PATIENCE_MS 60000
+#define PATIENCE_MS 300000
 
 static int fail(const char *what, const char *why)
 {

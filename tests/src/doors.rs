@@ -10,6 +10,7 @@ use perfring_consumer::{
 };
 use perfring_producer::{Producer, SharedProducer};
 use perfring_testkit::image::at as field;
+use perfring_testkit::wait::WATCHDOG;
 use std::fmt::Display;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,9 +18,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// Longer than any case may take, on the slowest machine.
-const TOO_LONG: Duration = Duration::from_secs(20);
 
 /// The case that is being tried, for the message of the watchdog.
 #[derive(Debug, Default)]
@@ -59,7 +57,7 @@ impl Trial {
             while !watched.done.load(Ordering::Relaxed) {
                 std::thread::park_timeout(Duration::from_millis(200));
                 let (case, since) = &*watched.case.lock().unwrap();
-                if since.is_some_and(|since| since.elapsed() > TOO_LONG) {
+                if since.is_some_and(|since| since.elapsed() > WATCHDOG) {
                     eprintln!("hangs: {case}");
                     std::process::abort();
                 }

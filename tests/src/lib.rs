@@ -2,8 +2,9 @@
 //! actor process that is driven from outside.
 
 use perfring_consumer::{Item, Snapshot};
-use perfring_producer::RecordType;
 use perfring_producer::types::{Encoding, Field, Kind, Schema, Shape};
+use perfring_producer::{RecordType, ReserveError, SharedProducer, TypeError};
+use perfring_testkit::wait::{Watchdog, until};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -82,6 +83,21 @@ pub fn numbers(snapshot: &Snapshot) -> (Vec<u64>, u64) {
     (numbers, lost)
 }
 
+/// Registers a type, also while another producer is off its core with the table's lock.
+///
+/// # Panics
+/// If the type is refused.
+#[track_caller]
+pub fn register(producer: &SharedProducer, schema: &Schema<'_>) {
+    until("the table's lock is free", || match producer.register(schema) {
+        Err(ReserveError::Type(TypeError::Busy)) => false,
+        done => {
+            done.expect("a type that the table takes");
+            true
+        }
+    });
+}
+
 /// Returns the types in a ring's table, and how often each is there.
 ///
 /// # Panics
@@ -93,6 +109,30 @@ pub fn types_in(snapshot: &Snapshot) -> BTreeMap<u32, usize> {
         *types.entry(entry.expect("an intact table").id.get()).or_default() += 1;
     }
     types
+}
+
+/// Returns the second of the clock at whose full seconds everything that sleeps wakes by itself.
+#[must_use]
+pub fn second() -> i64 {
+    rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec
+}
+
+/// Repeats a round until no full second has passed in one: nothing that slept in it has woken by itself. Returns what
+/// that round did.
+///
+/// # Panics
+/// If there is no such round.
+#[track_caller]
+pub fn within_a_second<T>(mut round: impl FnMut() -> T) -> T {
+    let dog = Watchdog::default();
+    loop {
+        let began = second();
+        let done = round();
+        if second() == began {
+            return done;
+        }
+        dog.check("a round within a second");
+    }
 }
 
 /// Returns the actor: a process of this package that obeys its arguments.

@@ -12,7 +12,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::time::{Duration, Instant};
 
 /// Each producer has this many numbers of its own.
 const EACH: u64 = 1 << 32;
@@ -281,18 +280,6 @@ pub fn balance(ring: &Path, fresh: bool) -> Stat {
         assert_eq!(sum(figures().map(|figures| figures.reported)), p.reported);
     }
     stat
-}
-
-/// Polls a condition until it holds.
-///
-/// # Panics
-/// After a minute.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !holds() {
-        assert!(since.elapsed() < Duration::from_secs(60), "timed out waiting for: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// A process that answers each line with a line.

@@ -7,16 +7,16 @@ use perfring_consumer::{
 use perfring_producer::{Evict, Options, Producer, Report, ReserveError};
 use perfring_testkit::image::at;
 use perfring_testkit::rng::Rng;
+use perfring_testkit::wait::{WATCHDOG, until};
 use perfring_tests::foreign::{Build, Peer, c_peer, lines, refused};
 use perfring_tests::golden;
-use perfring_tests::shared::{Raw, until};
-use perfring_tests::{NUMBERED, number_of, numbered, numbers, ring_dir, skip, workspace};
+use perfring_tests::shared::Raw;
+use perfring_tests::{
+    NUMBERED, number_of, numbered, numbers, ring_dir, skip, within_a_second, workspace,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Builds the program as C11.
 fn peer(dir: &Path) -> PathBuf {
@@ -152,7 +152,7 @@ fn what_c_publishes_a_rust_consumer_reads_and_all_is_accounted_for() {
                         (next, lost) = (next + reported.records, lost + reported.records);
                     }
                 }
-                None => assert!(consumer.wait(PATIENCE), "nothing came after {last:?}"),
+                None => assert!(consumer.wait(WATCHDOG), "nothing came after {last:?}"),
             }
         }
         let said = c.end();
@@ -223,9 +223,9 @@ fn what_rust_publishes_c_reads() {
         assert_eq!((consumer.line(), observer.line()), ("ready".into(), "ready".into()));
         for number in 0..COUNT {
             let payload = numbered(number, 8 + number as usize % 90);
-            producer.publish_timeout(NUMBERED, &payload, PATIENCE).unwrap();
+            producer.publish_timeout(NUMBERED, &payload, WATCHDOG).unwrap();
             if number % 100 == 0 {
-                producer.reserve_timeout(NUMBERED, 50, PATIENCE).unwrap().discard();
+                producer.reserve_timeout(NUMBERED, 50, WATCHDOG).unwrap().discard();
             }
         }
         let figures = |said: String| -> Vec<u64> {
@@ -248,10 +248,11 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     let dir = ring_dir();
     let exe = peer(dir.path());
     let ring = dir.path().join("ring");
-    let field = |name: &str| {
-        let file = Raw::read(&ring).bytes;
+    let field_of = |ring: &Path, name: &str| {
+        let file = Raw::read(ring).bytes;
         u32::from_ne_bytes(file[at(name)].try_into().unwrap())
     };
+    let field = |name: &str| field_of(&ring, name);
     // A C consumer, and a Rust producer that finds it armed.
     let mut producer = Producer::create(&ring, &options(Policy::Drop)).unwrap();
     let mut c = Peer::start(&exe, &["read", "1"], &ring);
@@ -262,35 +263,40 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     drop(producer);
 
     // A Rust consumer, and a C producer that has attached before: to attach wakes who sleeps, and is no publish.
-    let before = field("wait_seq");
-    let mut consumer = Consumer::attach(&ring).unwrap();
-    let mut c = Peer::start(&exe, &["asked", "1"], &ring);
-    assert_eq!(c.line(), "ready");
-    std::thread::scope(|scope| {
-        let sleeper = scope.spawn(|| consumer.wait(PATIENCE));
-        until("the consumer to be about to sleep", || field("wait_armed") == 1);
+    // At a full second it wakes by itself.
+    let wakes = within_a_second(|| {
+        let dir = ring_dir();
+        let ring = dir.path().join("ring");
+        perfring_producer::create(&ring, &options(Policy::Drop)).unwrap();
+        let mut consumer = Consumer::attach(&ring).unwrap();
+        let mut c = Peer::start(&exe, &["asked", "1"], &ring);
+        assert_eq!(c.line(), "ready");
+        let before = field_of(&ring, "wait_seq");
+        let sleeper = std::thread::spawn(move || consumer.wait(WATCHDOG));
+        until("the consumer to be about to sleep", || field_of(&ring, "wait_armed") == 1);
         c.send("now");
-        assert!(c.end().starts_with("written 2"));
-        assert!(sleeper.join().unwrap(), "it was woken, and there is a record");
+        assert!(c.end().starts_with("written 1"));
+        assert!(sleeper.join().unwrap(), "there is a record");
+        field_of(&ring, "wait_seq") - before
     });
     // Without membarrier, as in qemu, it sleeps in slices of 20 ms, and may be awake between two of them.
-    let wakes = field("wait_seq") - before;
     assert!(wakes == 1 || (wakes == 0 && !register_process()), "{wakes} wakes, not its timeout");
 
     // A C producer that waits for space, and a Rust consumer that releases it.
+    let mut consumer = Consumer::attach(&ring).unwrap();
     let before = field("space_seq");
     let mut c = Peer::start(&exe, &["write", "1000"], &ring);
     assert_eq!(c.line(), "ready");
     until("the producer to wait for space", || field("space_armed") == 1);
     let mut read = 0;
-    while read < 1001 {
+    while read < 1000 {
         match consumer.read().unwrap() {
             Some(_) => read += 1,
-            None => assert!(consumer.wait(PATIENCE)),
+            None => assert!(consumer.wait(WATCHDOG)),
         }
     }
     assert!(field("space_seq") > before, "by a wake");
-    assert!(c.end().starts_with("written 1002"));
+    assert!(c.end().starts_with("written 1001"));
     drop(consumer);
 
     // In the other direction: a Rust producer that waits, and a C consumer.
@@ -302,7 +308,7 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     let before = field("space_seq");
     std::thread::scope(|scope| {
         let sleeper =
-            scope.spawn(|| producer.publish_timeout(NUMBERED, &numbered(number + 1, 90), PATIENCE));
+            scope.spawn(|| producer.publish_timeout(NUMBERED, &numbered(number + 1, 90), WATCHDOG));
         until("the producer to wait for space", || field("space_armed") == 1);
         // The refused record is reported before the last.
         let said = Peer::start(&exe, &["read", &(number + 2).to_string()], &ring).end();
@@ -346,7 +352,7 @@ fn a_c_program_in_epoll_is_woken_for_every_record() {
             producer.publish_as(NUMBERED, &numbered(number, 16)).unwrap();
         }
         for number in ONE_BY_ONE + meanwhile..count {
-            producer.publish_timeout(NUMBERED, &numbered(number, 16), PATIENCE).unwrap();
+            producer.publish_timeout(NUMBERED, &numbered(number, 16), WATCHDOG).unwrap();
         }
         assert_eq!(c.end(), format!("read {count} lost 0 lapped 0"));
         drop(producer);
@@ -477,7 +483,7 @@ fn a_killed_c_producer_is_followed_by_rust_and_the_other_way() {
                         *next += 1;
                     }
                     Some(Item::Lost(reported)) => *next += reported.records,
-                    None => assert!(consumer.wait(PATIENCE)),
+                    None => assert!(consumer.wait(WATCHDOG)),
                 }
             }
         };

@@ -5,6 +5,7 @@
 
 use perfring_consumer::{Consumer, Item};
 use perfring_producer::{CpuProducer, Options};
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::shared::{balance, reporter, said};
 use perfring_tests::{NUMBERED, actor, ring_dir};
 use std::collections::BTreeMap;
@@ -44,7 +45,7 @@ fn threads_that_libc_has_not_registered_publish_and_come_and_go() {
         unregistered(&args, &dir).stdout(Stdio::piped()).spawn().unwrap()
     });
     for seq in 0..RECORDS {
-        beside.publish_as(NUMBERED, &said(1, seq, 40)).unwrap();
+        beside.publish_timeout(NUMBERED, &said(1, seq, 40), WATCHDOG).unwrap();
     }
     for process in processes {
         let output = process.wait_with_output().unwrap();

@@ -15,6 +15,7 @@ use perfring_consumer::{Cause, Consumer, Item, Policy, ReadError, Stat, recover}
 use perfring_producer::{CpuProducer, Options};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::cases;
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::shared::{Raw, balance, reporter, said};
 use perfring_tests::{NUMBERED, actor, ring_dir};
 use std::collections::BTreeMap;
@@ -35,9 +36,6 @@ const HANDLERS: u64 = 1 << 20;
 const CALLS: u64 = 2000;
 /// The producer after the storm.
 const LAST: u64 = 1 << 21;
-
-/// A storm in which nobody says anything for so long has failed.
-const SILENCE: Duration = Duration::from_secs(60);
 
 /// One process. It has a line on the common pipe after every few calls.
 struct Process {
@@ -259,11 +257,11 @@ fn storm(policy: Policy) {
             // To the end: children that outlive a killed parent have the pipe too.
             lines.lines().for_each(|line| _ = to.send(line.unwrap()));
         });
-        let next = || from.recv_timeout(SILENCE).expect("no process says anything");
+        let next = || from.recv_timeout(WATCHDOG).expect("no process says anything");
         storm.run(std::iter::repeat_with(next), at_once);
         let (started, figures) = (storm.started, (storm.deaths, storm.stops, storm.moves));
         drop(storm);
-        while from.recv_timeout(SILENCE) != Err(RecvTimeoutError::Disconnected) {}
+        while from.recv_timeout(WATCHDOG) != Err(RecvTimeoutError::Disconnected) {}
         println!("{started} processes, {figures:?} deaths, stops and moves");
         for (ring, &cpu) in rings.iter().zip(&cpus) {
             let left = recover(ring).unwrap();
@@ -271,8 +269,7 @@ fn storm(policy: Policy) {
             let mut only = CpuSet::new();
             only.set(cpu).unwrap();
             sched_setaffinity(Pid::from_raw(0), &only).unwrap();
-            let limit = Duration::from_secs(60);
-            last.publish_timeout(NUMBERED, &said(LAST, cpu as u64, 40), limit).unwrap();
+            last.publish_timeout(NUMBERED, &said(LAST, cpu as u64, 40), WATCHDOG).unwrap();
         }
         drop(ends);
         readers.into_iter().map(|reader| reader.join().unwrap()).collect()

@@ -9,12 +9,12 @@ use perfring_consumer::{Item, Observer, Start, Stat};
 use perfring_producer::{
     CpuProducer, Options, Producer, RecordType, ReserveError, SharedProducer, SharedReservation,
 };
-use perfring_tests::shared::{Driven, Raw, balance, until};
+use perfring_testkit::wait::{WATCHDOG, until};
+use perfring_tests::shared::{Driven, Raw, balance};
 use perfring_tests::{numbered, ring_dir, skip, workspace};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
 const RECORDS: u64 = 1_100_000; // some are lost: a million and more arrive
 
@@ -171,8 +171,7 @@ fn reads_without_a_gap(ring: &Path, reader: &Path, count: u64) {
         // reported.
         let waits = number + 1 == count || number % 64 == 0;
         let published = if waits {
-            let limit = std::time::Duration::from_secs(60);
-            producer.publish_timeout(RecordType::SAMPLE, &payload, limit)
+            producer.publish_timeout(RecordType::SAMPLE, &payload, WATCHDOG)
         } else {
             producer.publish_as(RecordType::SAMPLE, &payload)
         };
@@ -183,8 +182,7 @@ fn reads_without_a_gap(ring: &Path, reader: &Path, count: u64) {
         }
         if number % 1000 == 0 {
             // A hole, which a perf reader must skip as an unknown type.
-            let limit = std::time::Duration::from_secs(60);
-            producer.reserve_timeout(RecordType::SAMPLE, 100, limit).unwrap().discard();
+            producer.reserve_timeout(RecordType::SAMPLE, 100, WATCHDOG).unwrap().discard();
             discarded += 1;
         }
         if number % 4096 == 0 {
@@ -215,7 +213,6 @@ fn reads_without_a_gap(ring: &Path, reader: &Path, count: u64) {
 #[test]
 fn libbcc_reads_what_many_producers_publish() {
     const RECORDS: u64 = 300_000;
-    const LIMIT: Duration = Duration::from_secs(60);
     let Some(library) = libbcc() else {
         return skip("libbcc.so.0 is not installed (Debian: libbpfcc)");
     };
@@ -256,7 +253,7 @@ fn libbcc_reads_what_many_producers_publish() {
         }
         let producer = &producers[who];
         let outcome = if waits {
-            producer.publish_timeout(RecordType::SAMPLE, &payload, LIMIT)
+            producer.publish_timeout(RecordType::SAMPLE, &payload, WATCHDOG)
         } else if number % 5 == 0 {
             producer.reserve(RecordType::SAMPLE, payload.len()).map(|mut record| {
                 record.copy_from_slice(&payload);
@@ -294,7 +291,6 @@ fn libbcc_reads_what_many_producers_publish() {
 #[test]
 fn libbcc_reads_a_ring_per_cpu() {
     const RECORDS: u64 = 300_000;
-    const LIMIT: Duration = Duration::from_secs(60);
     let Some(library) = libbcc() else {
         return skip("libbcc.so.0 is not installed (Debian: libbpfcc)");
     };
@@ -320,7 +316,7 @@ fn libbcc_reads_a_ring_per_cpu() {
         let producer = &producers[who];
         let last = number + 1 == RECORDS;
         let outcome = if last || (number % 64 == 63 && !(refused == 0 && number > RECORDS / 4)) {
-            producer.publish_timeout(RecordType::SAMPLE, &payload, LIMIT)
+            producer.publish_timeout(RecordType::SAMPLE, &payload, WATCHDOG)
         } else if number % 50 == 0 {
             producer.reserve(RecordType::SAMPLE, payload.len()).map(|mut record| {
                 record.copy_from_slice(&payload);

@@ -9,6 +9,7 @@ use perfring_consumer::{
     RingTotals, Snapshot, Start, Stat, Writer, recover,
 };
 use perfring_testkit::image::{Image, word};
+use perfring_testkit::wait::until;
 use perfring_tests::golden;
 use perfring_types::Entry;
 use perfring_types::read::TypeTable;
@@ -491,13 +492,13 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
         let mut items = Vec::new();
         // A reservation that is open the first time may be a slow producer's.
         let all = wanted["unread"].as_array().unwrap().len();
-        let since = std::time::Instant::now();
-        while items.len() < all && since.elapsed() < std::time::Duration::from_secs(60) {
+        until(format!("{name}: the consumer has all"), || {
             while let Some(found) = consumer.read().unwrap() {
                 items.push(item(found, &anchors));
             }
             consumer.sleep(std::time::Duration::from_millis(1));
-        }
+            items.len() >= all
+        });
         assert_eq!(json!(items), wanted["unread"], "{name}: consumer");
         drop(consumer);
 

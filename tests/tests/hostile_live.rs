@@ -11,6 +11,7 @@ use perfring_consumer::{
 use perfring_producer::{Options, Producer, SharedProducer};
 use perfring_testkit::size::{cases, from_env};
 use perfring_testkit::spoiler::Spoiler;
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::{NUMBERED, NUMBERED_TYPE, numbered, ring_dir};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -20,8 +21,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than anything may take, on the slowest machine.
-const TOO_LONG: Duration = Duration::from_secs(30);
 /// Bytes of an AUX area.
 const AUX: u64 = 256 << 10;
 /// Items that a reader takes before it attaches anew.
@@ -284,6 +283,8 @@ fn whatever_a_live_peer_does_readers_get_records_or_errors() {
         make(&path, &options);
         let mut spoiler = Spoiler::new(&path, seed + at as u64).unwrap();
         let (begun, stop) = (Instant::now(), AtomicBool::new(false));
+        let turns = || figures.values().map(|one| one.turns.load(Ordering::Relaxed));
+        let before: Vec<u64> = turns().collect();
         std::thread::scope(|scope| {
             for (name, turn) in READERS {
                 let (figures, path, stop) = (&figures[name], &path, &stop);
@@ -300,15 +301,20 @@ fn whatever_a_live_peer_does_readers_get_records_or_errors() {
             }
             scope.spawn(|| {
                 let _stop = Stop(&stop, None);
-                while begun.elapsed() < each && !stop.load(Ordering::Relaxed) {
+                // Until each of them has had a turn.
+                let had = || turns().zip(&before).all(|(now, before)| now > *before);
+                let hangs = || begun.elapsed() > each + WATCHDOG;
+                while (begun.elapsed() < each || !had())
+                    && !hangs()
+                    && !stop.load(Ordering::Relaxed)
+                {
                     spoiler.step().unwrap();
                 }
                 stop.store(true, Ordering::Relaxed);
                 // A hang cannot be caught where it happens.
                 while figures.values().any(|one| one.since.load(Ordering::Relaxed) != 0) {
                     std::thread::sleep(Duration::from_millis(1));
-                    let now = begun.elapsed();
-                    if now > each + TOO_LONG {
+                    if hangs() {
                         let hangs = figures
                             .iter()
                             .filter(|(_, one)| one.since.load(Ordering::Relaxed) != 0);

@@ -10,6 +10,7 @@ use perfring_consumer::{
 };
 use perfring_producer::{Options, Producer, Producers, SharedProducer, create};
 use perfring_testkit::rng::Rng;
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::large::{END, LARGE, heavy, weigh};
 use perfring_tests::shared::{Driven, balance};
 use perfring_tests::{NUMBERED, actor, ring_dir};
@@ -190,7 +191,7 @@ fn a_producer_killed_at_random_loses_no_record_and_no_space() {
         let mut rng = Rng::new(4);
         for who in 1..=40u64 {
             let (name, seed) = (who.to_string(), rng.below(1 << 30).to_string());
-            let mut child = spawn(&["produce", "one", &name, &seed, "1000000"], &ring);
+            let mut child = spawn(&["produce", "one", &name, &seed, "1000000000"], &ring);
             let until = met.records + rng.below(150);
             while met.records <= until {
                 assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
@@ -263,15 +264,14 @@ fn unreleased_records_of_a_killed_consumer_come_again_and_none_is_missing() {
                 {
                     assert!(done.wait().unwrap().success());
                     let last = heavy(END, 0, LARGE);
-                    let limit = Duration::from_secs(60);
                     match producers {
                         Producers::One => {
                             let mut one = Producer::attach(&ring).unwrap();
-                            one.publish_timeout(NUMBERED, &last, limit)
+                            one.publish_timeout(NUMBERED, &last, WATCHDOG)
                         }
                         Producers::Many | Producers::Cpu => {
                             let many = SharedProducer::attach(&ring).unwrap();
-                            many.publish_timeout(NUMBERED, &last, limit)
+                            many.publish_timeout(NUMBERED, &last, WATCHDOG)
                         }
                     }
                     .unwrap();
@@ -371,7 +371,6 @@ fn ranges_that_a_dead_producer_left_open_come_back() {
             consumer.release();
             Ok(())
         };
-        let limit = Duration::from_secs(60);
         match policy {
             Policy::Drop => {
                 perfring_consumer::recover(&ring).unwrap();
@@ -379,7 +378,7 @@ fn ranges_that_a_dead_producer_left_open_come_back() {
             }
             Policy::Overwrite => {}
         }
-        other.publish_timeout(NUMBERED, &heavy(1, 1, MIB as usize), limit).unwrap();
+        other.publish_timeout(NUMBERED, &heavy(1, 1, MIB as usize), WATCHDOG).unwrap();
         drain(&mut consumer, &mut met).unwrap();
         assert_eq!((met.next[&1], met.large), (2, 1), "{policy:?}: {met:?}");
         drop(other);

@@ -3,6 +3,7 @@
 
 use perfring_consumer::Consumer;
 use perfring_producer::{Options, RecordType, ReserveError, SharedProducer, create};
+use perfring_testkit::wait::{WATCHDOG, sleeps};
 use perfring_tests::shared::{Raw, Reported, balance, said};
 use perfring_tests::stepped::Stepped;
 use perfring_tests::{NUMBERED, ring_dir};
@@ -17,13 +18,6 @@ fn stopped_under_the_lock(ring: &Path) -> Stepped {
         assert!(!other.step(), "it never takes the lock");
     }
     other
-}
-
-/// Whether a thread of this process sleeps.
-fn sleeps(thread: i32) -> bool {
-    let stat =
-        std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
 }
 
 type Act = fn(&SharedProducer, seq: u64) -> Result<(), ReserveError>;
@@ -49,7 +43,7 @@ fn a_publish_waits_for_a_holder_of_the_lock_that_comes_back() {
     let own = SharedProducer::attach(&ring).unwrap();
     assert_eq!(own.lock_wait(), Duration::from_millis(5), "some milliseconds unless set otherwise");
     // However slow this machine is.
-    own.set_lock_wait(Duration::from_secs(60));
+    own.set_lock_wait(WATCHDOG);
     let mut own = Some(own);
     for (seq, (name, act)) in (0..).zip(ALL_THAT_WAIT) {
         let other = stopped_under_the_lock(&ring);
@@ -103,7 +97,7 @@ fn who_does_not_wait_for_the_lock_loses_one_record_a_call() {
     assert!(contended(own.reserve(RecordType::BYTES, 8).map(drop)));
     assert_eq!(own.totals().refused.contended.records, 6);
     other.go_on(false);
-    own.publish_as(NUMBERED, &said(0, 1, 100)).unwrap();
+    own.try_publish_as(NUMBERED, &said(0, 1, 100)).unwrap();
     let producer = balance(&ring, true).totals.unwrap().producer;
     assert_eq!((producer.refused.contended.records, producer.refused.total().records), (6, 6));
 }

@@ -6,6 +6,7 @@ use perfring_producer::{
     AttachError, CreateError, OpenError, Options, Policy, Producer, Report, ReserveError,
     SharedProducer, create, create_if_missing,
 };
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::shared::Driven;
 use perfring_tests::{actor, ring_dir};
 use std::collections::BTreeSet;
@@ -77,6 +78,7 @@ fn threads_that_open_or_create_a_shared_ring_at_once_lose_nothing() {
                     start.wait();
                     let options = Options { size: 1 << 16, types_size: 0, ..Options::many() };
                     let producer = SharedProducer::open_or_create(&ring, &options).unwrap();
+                    producer.set_lock_wait(WATCHDOG);
                     producer.publish(b"one each").unwrap();
                 });
             }

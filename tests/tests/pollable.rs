@@ -8,9 +8,12 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use perfring_abi::FIELDS;
-use perfring_consumer::{Consumer, Item, PollBy, PollError, WakeAt};
+use perfring_consumer::{Consumer, Item, PollBy, PollError, Pollable, WakeAt};
 use perfring_producer::{Options, Policy, Producer, Wake, create};
-use perfring_tests::{NUMBERED, actor, number_of, numbered, ring_dir, skip};
+use perfring_testkit::wait::{WATCHDOG, Watchdog};
+use perfring_tests::{
+    NUMBERED, actor, number_of, numbered, ring_dir, second, skip, within_a_second,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -50,15 +53,25 @@ fn until_armed(ring: &File) {
     }
 }
 
-/// Returns whether it is readable within so many ms.
-fn readable(fd: &impl AsFd, ms: i64) -> bool {
-    let limit = Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
+/// Returns whether it is readable within this time.
+fn readable_within(fd: &impl AsFd, limit: Duration) -> bool {
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
     loop {
         match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&limit)) {
             Err(rustix::io::Errno::INTR) => {}
             found => return found.unwrap() > 0,
         }
     }
+}
+
+/// Returns whether it is readable now.
+fn is_readable(fd: &impl AsFd) -> bool {
+    readable_within(fd, Duration::ZERO)
+}
+
+/// Returns whether it becomes readable.
+fn becomes_readable(fd: &impl AsFd) -> bool {
+    readable_within(fd, WATCHDOG)
 }
 
 fn start(args: &[&str], ring: &Path) -> (Child, impl FnMut() -> String + use<>) {
@@ -83,17 +96,27 @@ fn a_process_in_poll_is_woken_for_every_record() {
         let (mut child, mut line) = start(&["read", mechanism, &ROUNDS.to_string()], &path);
         assert_eq!(line(), format!("attached, by {by:?}"));
         let mut producer = Producer::attach(&path).unwrap();
+        let (mut certain, mut last) = (0, i64::MIN);
         for number in 0..ROUNDS {
+            let (began, wakes) = (second(), field(&ring, "wait_seq"));
             if number % 2 == 0 {
                 until_armed(&ring);
             }
             producer.publish_as(NUMBERED, &numbered(number, 24)).unwrap();
+            let woken = field(&ring, "wait_seq") - wakes;
             assert_eq!(line(), number.to_string());
+            // From the record before this one on, it has not woken by itself.
+            if number % 2 == 0 && second() == last {
+                assert_eq!(woken, 1, "{mechanism}: for record {number}");
+                certain += 1;
+            }
+            last = began;
         }
         let wakes = u64::from(field(&ring, "wait_seq"));
-        println!("{mechanism}: {ROUNDS} records, {wakes} wakes, {}", line());
+        println!("{mechanism}: {ROUNDS} records, {wakes} wakes, {certain} looked at, {}", line());
         assert!(child.wait().unwrap().success());
-        assert!((ROUNDS / 2..=ROUNDS).contains(&wakes), "one wake for each record at most");
+        assert!(certain > 0, "a second passed in each round");
+        assert!(wakes <= ROUNDS, "one wake for each record at most");
     }
 }
 
@@ -103,10 +126,12 @@ fn a_process_in_poll_is_woken_for_every_record() {
 fn no_wake_is_lost_at_any_step_of_a_publish() {
     for (mechanism, by) in mechanisms() {
         let dir = ring_dir();
-        let mut steps = 0;
+        let mut dog = Watchdog::default();
         // Every other one: each mechanism tries those that the other leaves out.
-        for after in (usize::from(by == PollBy::Thread)..).step_by(2) {
+        let mut after = usize::from(by == PollBy::Thread);
+        loop {
             let path = dir.path().join(format!("{after}"));
+            let _ = std::fs::remove_file(&path);
             create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
             let mut child = actor(ACTOR, &["kill", "publish"], &path)
                 .env("LD_BIND_NOW", "1")
@@ -125,24 +150,31 @@ fn no_wake_is_lost_at_any_step_of_a_publish() {
             }
             let mut consumer = Consumer::attach(&path).unwrap();
             let mut pollable = consumer.pollable(by).unwrap();
+            let began = second();
             let armed = consumer.arm(&mut pollable, Duration::MAX).unwrap();
             while !over {
                 ptrace::cont(pid, None).unwrap();
                 over = matches!(waitpid(pid, None), Ok(WaitStatus::Stopped(_, Signal::SIGSTOP)));
             }
-            assert!(!armed || readable(&pollable, 30_000), "{mechanism}: lost after {after} steps");
+            assert!(!armed || becomes_readable(&pollable), "{mechanism}: after {after} steps");
             consumer.disarm(&mut pollable).unwrap();
-            assert!(!readable(&pollable, 0), "{mechanism}: readable after it was disarmed");
+            let still = is_readable(&pollable);
+            // At a full second it is readable without a wake.
+            let woken = second() == began;
+            assert!(!woken || !still, "{mechanism}: readable after it was disarmed");
             assert!(matches!(consumer.read().unwrap(), Some(Item::Record(_))));
             child.kill().unwrap();
             child.wait().unwrap();
-            steps = after;
             if !armed {
                 break; // it was published before, as for every later step
             }
+            if woken {
+                (after, dog) = (after + 2, Watchdog::default());
+            }
+            dog.check(format!("{mechanism}: a wake of a publish, armed after {after} steps of it"));
         }
-        println!("{mechanism}: {steps} instructions up to the publish");
-        assert!(steps > 20);
+        println!("{mechanism}: {after} instructions up to the publish");
+        assert!(after > 20);
     }
 }
 
@@ -204,86 +236,93 @@ fn no_wake_is_lost_at_any_step_of_arming() {
 #[test]
 fn a_disarmed_descriptor_costs_the_producer_nothing() {
     for (mechanism, by) in mechanisms() {
-        let dir = ring_dir();
-        let path = dir.path().join("ring");
-        let mut producer = Producer::create(&path, &Options::default()).unwrap();
-        let ring = File::open(&path).unwrap();
-        let mut consumer = Consumer::attach(&path).unwrap();
-        let mut pollable = consumer.pollable(by).unwrap();
-        let wakes = || field(&ring, "wait_seq");
-        producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
-        assert!(consumer.read().unwrap().is_some());
-        assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
-        consumer.disarm(&mut pollable).unwrap();
-        producer.publish_as(NUMBERED, &numbered(1, 8)).unwrap();
-        // Only a thread that raises the word makes a system call.
-        assert_eq!(wakes(), 0, "{mechanism}: woken while it was disarmed");
-        assert!(consumer.read().unwrap().is_some());
-        // Armed twice, and again while it is readable: still one wake, and one that is reported.
-        for _ in 0..3 {
+        // At a full second it is readable without a wake.
+        let seen = within_a_second(|| {
+            let dir = ring_dir();
+            let path = dir.path().join("ring");
+            let mut producer = Producer::create(&path, &Options::default()).unwrap();
+            let ring = File::open(&path).unwrap();
+            let mut consumer = Consumer::attach(&path).unwrap();
+            let mut pollable = consumer.pollable(by).unwrap();
+            let wakes = || field(&ring, "wait_seq");
+            producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
+            assert!(consumer.read().unwrap().is_some());
             assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
-            assert!(!readable(&pollable, 0));
-        }
-        for number in 2..100 {
-            producer.publish_as(NUMBERED, &numbered(number, 8)).unwrap();
-        }
-        assert_eq!(wakes(), 1, "{mechanism}");
-        assert!(
-            readable(&pollable, 30_000) && readable(&pollable, 0),
-            "{mechanism}: level-triggered"
-        );
-        assert!(!consumer.arm(&mut pollable, Duration::MAX).unwrap(), "there is a record");
-        assert!(!readable(&pollable, 0));
-        for number in 2..100 {
-            assert!(matches!(consumer.read().unwrap(),
-                Some(Item::Record(record)) if number_of(record.bytes) == number));
-        }
+            consumer.disarm(&mut pollable).unwrap();
+            producer.publish_as(NUMBERED, &numbered(1, 8)).unwrap();
+            // Only a thread that raises the word makes a system call.
+            let disarmed = wakes();
+            assert!(consumer.read().unwrap().is_some());
+            // Armed twice, and again while it is readable: still one wake, and one that is reported.
+            let early = [(); 3].map(|()| {
+                assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
+                is_readable(&pollable)
+            });
+            for number in 2..100 {
+                producer.publish_as(NUMBERED, &numbered(number, 8)).unwrap();
+            }
+            let armed = wakes();
+            let level = [becomes_readable(&pollable), is_readable(&pollable)];
+            assert!(!consumer.arm(&mut pollable, Duration::MAX).unwrap(), "there is a record");
+            let after = is_readable(&pollable);
+            for number in 2..100 {
+                assert!(matches!(consumer.read().unwrap(),
+                    Some(Item::Record(record)) if number_of(record.bytes) == number));
+            }
+            ((disarmed, early), (armed, level), after)
+        });
+        assert_eq!(seen, ((0, [false; 3]), (1, [true; 2]), false), "{mechanism}");
     }
 }
 
 #[test]
 fn thresholds_limits_losses_and_an_end_of_the_arming_thread_make_it_readable() {
     for (mechanism, by) in mechanisms() {
-        let dir = ring_dir();
-        let path = dir.path().join("ring");
-        let options = Options { policy: Policy::Overwrite, size: 4096, ..Options::default() };
-        let mut producer = Producer::create(&path, &options).unwrap();
-        let mut consumer = Consumer::attach(&path).unwrap();
-        let mut pollable = consumer.pollable(by).unwrap();
-        // The limit alone.
-        assert!(consumer.arm(&mut pollable, Duration::from_millis(1)).unwrap());
-        assert!(readable(&pollable, 30_000), "{mechanism}: at its limit");
-        // Three records, and not before.
-        consumer.set_wake_at(WakeAt::Records(3));
-        assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
-        producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
-        producer.publish_as(NUMBERED, &numbered(1, 8)).unwrap();
-        assert!(!readable(&pollable, 0), "{mechanism}: two are not three");
-        producer.publish_as(NUMBERED, &numbered(2, 8)).unwrap();
-        assert!(readable(&pollable, 30_000), "{mechanism}: three");
-        while consumer.read().unwrap().is_some() {}
-        // "Force" wakes for anything; a ring that wrapped reports a loss.
-        assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
-        for number in 3..1000 {
-            producer.publish_with(NUMBERED, &numbered(number, 40), Wake::No).unwrap();
-        }
-        assert!(!readable(&pollable, 0), "{mechanism}: no wake was due");
-        producer.publish_with(NUMBERED, &numbered(1000, 40), Wake::Force).unwrap();
-        assert!(readable(&pollable, 30_000), "{mechanism}: forced");
-        assert!(matches!(consumer.read().unwrap(), Some(Item::Lost(_))));
-        while consumer.read().unwrap().is_some() {}
-        // The thread that armed has ended before the record comes.
-        consumer.set_wake_at(WakeAt::Record);
-        let armed = |mut consumer: Consumer, mut pollable| {
+        // At a full second it is readable without a wake.
+        within_a_second(|| {
+            let began = second();
+            let early = |pollable: &Pollable| is_readable(pollable) && second() == began;
+            let dir = ring_dir();
+            let path = dir.path().join("ring");
+            let options = Options { policy: Policy::Overwrite, size: 4096, ..Options::default() };
+            let mut producer = Producer::create(&path, &options).unwrap();
+            let mut consumer = Consumer::attach(&path).unwrap();
+            let mut pollable = consumer.pollable(by).unwrap();
+            // The limit alone.
+            assert!(consumer.arm(&mut pollable, Duration::from_millis(1)).unwrap());
+            assert!(becomes_readable(&pollable), "{mechanism}: at its limit");
+            // Three records, and not before.
+            consumer.set_wake_at(WakeAt::Records(3));
             assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
-            (consumer, pollable)
-        };
-        let (mut consumer, mut pollable) =
-            std::thread::spawn(move || armed(consumer, pollable)).join().unwrap();
-        producer.publish_as(NUMBERED, &numbered(1001, 40)).unwrap();
-        assert!(readable(&pollable, 30_000), "{mechanism}: not lost with its thread");
-        consumer.disarm(&mut pollable).unwrap();
-        assert!(consumer.read().unwrap().is_some());
+            producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
+            producer.publish_as(NUMBERED, &numbered(1, 8)).unwrap();
+            assert!(!early(&pollable), "{mechanism}: two are not three");
+            producer.publish_as(NUMBERED, &numbered(2, 8)).unwrap();
+            assert!(becomes_readable(&pollable), "{mechanism}: three");
+            while consumer.read().unwrap().is_some() {}
+            // "Force" wakes for anything; a ring that wrapped reports a loss.
+            assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
+            for number in 3..1000 {
+                producer.publish_with(NUMBERED, &numbered(number, 40), Wake::No).unwrap();
+            }
+            assert!(!early(&pollable), "{mechanism}: no wake was due");
+            producer.publish_with(NUMBERED, &numbered(1000, 40), Wake::Force).unwrap();
+            assert!(becomes_readable(&pollable), "{mechanism}: forced");
+            assert!(matches!(consumer.read().unwrap(), Some(Item::Lost(_))));
+            while consumer.read().unwrap().is_some() {}
+            // The thread that armed has ended before the record comes.
+            consumer.set_wake_at(WakeAt::Record);
+            let armed = |mut consumer: Consumer, mut pollable| {
+                assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
+                (consumer, pollable)
+            };
+            let (mut consumer, mut pollable) =
+                std::thread::spawn(move || armed(consumer, pollable)).join().unwrap();
+            producer.publish_as(NUMBERED, &numbered(1001, 40)).unwrap();
+            assert!(becomes_readable(&pollable), "{mechanism}: not lost with its thread");
+            consumer.disarm(&mut pollable).unwrap();
+            assert!(consumer.read().unwrap().is_some());
+        });
     }
 }
 

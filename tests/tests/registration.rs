@@ -3,11 +3,11 @@
 
 use nix::libc;
 use perfring_consumer::{Consumer, Item};
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::{number_of, ring_dir};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::Duration;
 
 struct Registrar {
     child: Child,
@@ -75,7 +75,7 @@ fn a_sleeper_is_woken_by_a_process_before_and_after_it_registers() {
             let Item::Record(record) = item else { panic!("{item:?}") };
             return number_of(record.bytes);
         }
-        assert!(consumer.wait(Duration::from_secs(30)), "not woken");
+        assert!(consumer.wait(WATCHDOG), "not woken");
     };
     assert_eq!(next(), 1);
     for number in 2..2000 {

@@ -6,7 +6,8 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use perfring_consumer::{Consumer, Count, Stat, recover};
 use perfring_producer::{CpuProducer, Options, SharedProducer, create};
-use perfring_tests::shared::{Driven, Raw, Reported, balance, said, until};
+use perfring_testkit::wait::{WATCHDOG, until};
+use perfring_tests::shared::{Driven, Raw, Reported, balance, said};
 use perfring_tests::{NUMBERED, ring_dir, skip};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -139,7 +140,7 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     one.kill();
     until("the kernel to release the lock", || !yard.alive(one_slot));
     let mut reported = Reported::default();
-    assert!(consumer.wait(std::time::Duration::from_secs(60)));
+    assert!(consumer.wait(WATCHDOG));
     reported.drain(&mut consumer);
     assert_eq!((reported.by(1), reported.by(4)), (&[][..], &[0][..]));
     assert_eq!(yard.reclaimed().records, 1);
@@ -215,7 +216,7 @@ fn permission_on_the_file_is_what_it_takes() {
     let mut reported = Reported::default();
     let mut consumer = Consumer::attach(&yard.ring).unwrap();
     while reported.records < 2 {
-        assert!(consumer.wait(std::time::Duration::from_secs(60)));
+        assert!(consumer.wait(WATCHDOG));
         reported.drain(&mut consumer);
     }
     assert_eq!((reported.by(0), reported.by(1)), (&[7][..], &[1][..]));
@@ -265,7 +266,7 @@ fn a_ring_per_cpu_is_published_to_from_containers_and_outlives_a_death_in_one() 
     own.publish_as(NUMBERED, &said(3, 101, 40)).unwrap();
     let mut reported = Reported::default();
     while reported.records < 304 {
-        assert!(consumer.wait(std::time::Duration::from_secs(60)), "{reported:?}");
+        assert!(consumer.wait(WATCHDOG), "{reported:?}");
         reported.drain(&mut consumer);
     }
     let all: Vec<u64> = (0..102).collect();

@@ -28,6 +28,7 @@ use self::deaths::stage::*;
 use perfring_consumer::{Consumer, Policy};
 use perfring_producer::{Options, SharedProducer, create};
 use perfring_testkit::size::every;
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::shared::{Raw, Reported, balance, said};
 use perfring_tests::stepped::OneCpu;
 use perfring_tests::{NUMBERED, ring_dir};
@@ -52,16 +53,6 @@ const PARTS: [&str; 9] = [
     "running_written",
     "running",
 ];
-
-/// Returns whether so many processes want to run that any of them may stand for long.
-fn is_overloaded() -> bool {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap();
-    let load: f64 = load.split(' ').next().unwrap().parse().unwrap();
-    // This thread itself is bound to one of them.
-    let stat = std::fs::read_to_string("/proc/stat").unwrap();
-    let cpus = stat.lines().filter(|line| line.starts_with("cpu")).count() - 1;
-    load > 3.0 * cpus as f64
-}
 
 /// Returns the refused calls, by the first word of the reason.
 fn run_of(scenes: &[Scene], fate: Fate, wanted: &[&str]) -> BTreeMap<String, u64> {
@@ -106,8 +97,8 @@ fn run_of(scenes: &[Scene], fate: Fate, wanted: &[&str]) -> BTreeMap<String, u64
         let count = plays_of.len();
         for (at, round) in plays_of {
             let played = stage.play(&walk, at, fate, round);
-            late += usize::from(played.took > SOON);
-            longest = longest.max(played.took);
+            late += usize::from(played.late);
+            longest = longest.max(played.longest);
             reclaimed += played.reclaimed;
             if let (At::Change(change), true) = (at, played.records > 0) {
                 committed = committed.or(Some(change));
@@ -132,12 +123,12 @@ fn run_of(scenes: &[Scene], fate: Fate, wanted: &[&str]) -> BTreeMap<String, u64
         );
     }
     println!(
-        "{plays} plays of {fate:?}: {late} took longer than {SOON:?}, the longest {longest:?}"
+        "{plays} plays of {fate:?}: a full second passed in {late}, the longest call took {longest:?}"
     );
     println!("changes by part: {parts:?}");
     println!("refused, with what was to be reported: {refusals:?}");
-    // Delays of one in a hundred are not the library's fault, nor those of an overloaded machine.
-    assert!(late <= plays / 50 || is_overloaded(), "{late} of {plays}");
+    // Otherwise the dead are found at the full seconds alone, at which everything wakes by itself.
+    assert!(late < plays / 2, "{late} of {plays}");
     for part in wanted {
         assert!(parts.contains_key(part), "no step changes {part}: {parts:?}");
     }
@@ -184,7 +175,7 @@ fn what_was_published_behind_a_reservation_is_read_wherever_its_owner_dies() {
                 victim.kill();
                 let mut reported = Reported::default();
                 while reported.by(1).is_empty() {
-                    let seen = consumer.wait(Duration::from_secs(5));
+                    let seen = consumer.wait(WATCHDOG);
                     assert!(
                         seen,
                         "{scenario}, {deaths}: not read: {:?}",

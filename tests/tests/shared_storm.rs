@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 use perfring_consumer::{Cause, Consumer, Item, Lost, Observer, Policy, Start};
 use perfring_producer::{Options, SharedProducer, create};
 use perfring_testkit::rng::Rng;
+use perfring_testkit::wait::{WATCHDOG, Watchdog};
 use perfring_tests::shared::{Raw, balance, reporter, said};
 use perfring_tests::{NUMBERED, actor, ring_dir};
 use std::collections::HashMap;
@@ -230,12 +231,13 @@ fn storm(policy: Policy, aux_size: u64) {
         };
         let mut producers: Vec<_> = (0..PRODUCERS).map(|_| next(&mut rng)).collect();
         let (file, mut raw) = (File::open(&ring).unwrap(), Raw::read(&ring));
-        let since = Instant::now();
-        // On a busy machine a little longer, until everything required has happened.
+        let (since, dog) = (Instant::now(), Watchdog::default());
+        // Until everything required has happened, too.
         let enough = |toll: &Toll| {
             let all =
                 toll.locked.max(large.into()).min(toll.open).min(toll.running).min(toll.stops) > 0;
-            since.elapsed() >= if all { limit } else { 4 * limit }
+            dog.check(format!("a stop, and deaths of each kind: {toll:?}"));
+            all && since.elapsed() >= limit
         };
         while !enough(&toll) && !reader.is_finished() {
             std::thread::sleep(Duration::from_micros(500 + rng.below(8000)));
@@ -293,8 +295,7 @@ fn storm(policy: Policy, aux_size: u64) {
         // No process may be left that would end what the last dead one left open.
         perfring_consumer::recover(&ring).unwrap();
         let last = SharedProducer::attach(&ring).unwrap();
-        let limit = Duration::from_secs(60);
-        last.publish_timeout(NUMBERED, &said(who + 1, 0, 8), limit).unwrap();
+        last.publish_timeout(NUMBERED, &said(who + 1, 0, 8), WATCHDOG).unwrap();
         noted.insert(who + 1, 1);
         drop(last);
         drop(ends);

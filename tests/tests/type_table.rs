@@ -3,7 +3,9 @@
 use perfring_consumer::{Consumer, Item, Observer, Snapshot, Start};
 use perfring_producer::types::{Encoding, Schema};
 use perfring_producer::{Options, Producer, ReserveError, SharedProducer, TypeError};
-use perfring_tests::{NUMBERED, NUMBERED_TYPE, OTHER_TYPE, actor, numbered, ring_dir, types_in};
+use perfring_tests::{
+    NUMBERED, NUMBERED_TYPE, OTHER_TYPE, actor, numbered, register, ring_dir, types_in,
+};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
@@ -58,8 +60,7 @@ fn threads_that_register_at_once_do_not_spoil_each_others_entries() {
                     // Half of them are shared by all.
                     let whose = if number % 2 == 0 { 9 } else { n };
                     let name = format!("tests.Type{whose}.{number}");
-                    let schema = Schema::new(&name, Encoding::Json).with_hashed_id();
-                    producer.register(&schema).unwrap();
+                    register(&producer, &Schema::new(&name, Encoding::Json).with_hashed_id());
                 }
             });
         }
@@ -84,7 +85,7 @@ fn of_threads_that_register_a_new_type_at_the_same_moment_one_does() {
                     let name = format!("tests.Round{round}");
                     let schema = Schema::new(&name, Encoding::Json).with_hashed_id();
                     together.wait();
-                    producer.register(&schema).unwrap();
+                    register(&producer, &schema);
                 }
             });
         }

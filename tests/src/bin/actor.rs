@@ -9,7 +9,7 @@ use perfring_consumer::{Consumer, ConsumerOptions, Item, Observer, Start};
 use perfring_producer::types::{Encoding, Schema};
 use perfring_producer::{Batch, Options, Producer, ReserveError, SharedProducer};
 use perfring_tests::shapes::{Line, Quote};
-use perfring_tests::{NUMBERED, OTHER_TYPE, number_of, numbered};
+use perfring_tests::{NUMBERED, OTHER_TYPE, number_of, numbered, register as register_type};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -244,7 +244,7 @@ fn register(count: u32, from: u32, ring: &str) -> Outcome {
     std::io::stdin().read_line(&mut String::new())?;
     for number in (0..count).map(|number| (from + number) % count) {
         let name = format!("tests.Type{number}");
-        producer.register(&Schema::new(&name, Encoding::Json).with_hashed_id())?;
+        register_type(&producer, &Schema::new(&name, Encoding::Json).with_hashed_id());
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, si
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use perfring_producer::CpuProducer;
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::NUMBERED;
 use perfring_tests::shared::{answer, said};
 use std::cell::Cell;
@@ -67,7 +68,8 @@ fn other_library(flags: c_int) -> Result<(), Errno> {
 }
 
 fn publish(seq: u64) {
-    let done = PRODUCER.get().map(|set| set.publish_as(NUMBERED, &said(WHO.get(), seq, 40)));
+    let bytes = said(WHO.get(), seq, 40);
+    let done = PRODUCER.get().map(|set| set.publish_timeout(NUMBERED, &bytes, WATCHDOG));
     if done != Some(Ok(())) {
         REFUSED.fetch_add(1, Ordering::Relaxed);
     }

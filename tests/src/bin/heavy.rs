@@ -9,15 +9,13 @@ use nix::unistd::{ForkResult, fork};
 use perfring_consumer::{Consumer, Item};
 use perfring_producer::{Producer, ReserveError, SharedProducer};
 use perfring_testkit::rng::Rng;
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::NUMBERED;
 use perfring_tests::large::{END, LARGE, heavy, len_of, weigh};
 use std::io::Write;
 use std::time::Duration;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
-
-/// Longer than any test waits.
-const LONG: Duration = Duration::from_secs(100);
 
 fn main() -> Outcome {
     // It does not outlive a test that is killed.
@@ -59,7 +57,7 @@ fn one(ring: &str, who: u64, mut rng: Rng, count: u64) -> Outcome {
         let len = payload.len();
         let outcome = match rng.below(6) {
             0 | 1 => producer.publish_as(NUMBERED, &payload).map(|()| 1),
-            2 => producer.publish_timeout(NUMBERED, &payload, LONG).map(|()| 1),
+            2 => producer.publish_timeout(NUMBERED, &payload, WATCHDOG).map(|()| 1),
             3 => producer.reserve(NUMBERED, len + rng.below(500) as usize).map(|mut space| {
                 space[..len].copy_from_slice(&payload);
                 space.commit_len(len);
@@ -95,7 +93,7 @@ fn many(ring: &str, who: u64, mut rng: Rng, count: u64) -> Outcome {
         let len = payload.len();
         let outcome = match rng.below(6) {
             0 | 1 => producer.publish_as(NUMBERED, &payload).map(|()| 1),
-            2 => producer.publish_timeout(NUMBERED, &payload, LONG).map(|()| 1),
+            2 => producer.publish_timeout(NUMBERED, &payload, WATCHDOG).map(|()| 1),
             3 => producer.reserve(NUMBERED, len + rng.below(500) as usize).map(|mut space| {
                 space[..len].copy_from_slice(&payload);
                 space.commit_len(len);
@@ -160,13 +158,13 @@ fn wait(kind: &str, count: u64, len: usize, ring: &str) -> Outcome {
         "one" => {
             let mut producer = Producer::attach(ring)?;
             for seq in 0..count {
-                producer.publish_timeout(NUMBERED, &heavy(1, seq, len), LONG)?;
+                producer.publish_timeout(NUMBERED, &heavy(1, seq, len), WATCHDOG)?;
             }
         }
         _ => {
             let producer = SharedProducer::attach(ring)?;
             for seq in 0..count {
-                producer.publish_timeout(NUMBERED, &heavy(1, seq, len), LONG)?;
+                producer.publish_timeout(NUMBERED, &heavy(1, seq, len), WATCHDOG)?;
             }
         }
     }
@@ -203,7 +201,7 @@ macro_rules! fork_with_one_open {
                 judge([
                     producer.publish_as(NUMBERED, &payload).err(),
                     producer.reserve(NUMBERED, LARGE).err(),
-                    producer.reserve_timeout(NUMBERED, LARGE, LONG).err(),
+                    producer.reserve_timeout(NUMBERED, LARGE, WATCHDOG).err(),
                 ])
             }
             ForkResult::Parent { child } => check_exit(waitpid(child, None)?)?,

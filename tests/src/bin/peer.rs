@@ -13,18 +13,16 @@
 
 use perfring_consumer::{Consumer, Item, Policy, Record};
 use perfring_producer::{Options, Producer};
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::shapes::Quote;
 use perfring_tests::{NUMBERED, number_of, numbered};
 use perfring_types::Record as _;
 use std::io::Write;
-use std::time::Duration;
 
 /// Payload bytes of a plain record.
 const LEN: usize = 64;
 /// Bytes of the ring: far less than what passes through it.
 const SIZE: u64 = 1 << 18;
-/// Longer than any working peer takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
@@ -68,9 +66,9 @@ fn write(policy: Policy, pod: bool, records: u64, ring: &str) -> Outcome {
         }
         if pod {
             let quote = Quote::of(number);
-            producer.publish_timeout(Quote::SCHEMA.id, bytemuck::bytes_of(&quote), PATIENCE)?;
+            producer.publish_timeout(Quote::SCHEMA.id, bytemuck::bytes_of(&quote), WATCHDOG)?;
         } else {
-            producer.publish_timeout(NUMBERED, &numbered(number, LEN), PATIENCE)?;
+            producer.publish_timeout(NUMBERED, &numbered(number, LEN), WATCHDOG)?;
         }
     }
     Ok(say(&format!("written {}", producer.totals().written.records))?)
@@ -96,7 +94,7 @@ fn read(pod: bool, records: u64, ring: &str) -> Outcome {
                 lost += reported.records;
             }
             None => {
-                if !consumer.wait(PATIENCE) {
+                if !consumer.wait(WATCHDOG) {
                     return Err(format!("nothing came after {next} records").into());
                 }
             }

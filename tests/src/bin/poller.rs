@@ -17,11 +17,12 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork};
 use perfring_consumer::{Consumer, Item, PollBy, PollError, Pollable};
 use perfring_producer::{Producer, SharedProducer};
+use perfring_testkit::wait::{WATCHDOG, Watchdog};
 use perfring_tests::number_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -55,15 +56,14 @@ fn by(how: &str) -> Result<PollBy, String> {
     }
 }
 
-/// Waits until one is readable, for less than any limit that it is armed with: a lost wake is
-/// detected, and not hidden by the limit.
+/// Waits until one is readable.
 fn readable(pollables: &[&Pollable]) -> std::io::Result<Vec<usize>> {
     let mut fds: Vec<_> = pollables.iter().map(|p| PollFd::new(*p, PollFlags::IN)).collect();
     loop {
-        match poll(&mut fds, Some(&Timespec { tv_sec: 30, tv_nsec: 0 })) {
+        match poll(&mut fds, Timespec::try_from(WATCHDOG).ok().as_ref()) {
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
-            Ok(0) => return Err(std::io::Error::other("not woken within 30 s")),
+            Ok(0) => return Err(std::io::Error::other("it is not woken")),
             Ok(_) => break,
         }
     }
@@ -243,11 +243,11 @@ fn short(dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// Waits, for at most 30 s, until the thread is in the system call that waits for several futexes.
+/// Waits until the thread is in the system call that waits for several futexes.
 fn until_waiting() -> Outcome {
-    let limit = Instant::now() + Duration::from_secs(30);
     let waits = format!("{} ", libc::SYS_futex_waitv);
-    while Instant::now() < limit {
+    let dog = Watchdog::default();
+    loop {
         for task in std::fs::read_dir("/proc/self/task")? {
             let task = task?.path();
             if std::fs::read_to_string(task.join("comm"))?.trim() == "perfring-poll"
@@ -256,9 +256,8 @@ fn until_waiting() -> Outcome {
                 return Ok(());
             }
         }
-        std::thread::yield_now();
+        dog.pause("the thread waits, and does not poll");
     }
-    Err("the thread polls, and does not wait".into())
 }
 
 /// A thread that is refused gets the error each time, and another one, which is not, waits.

@@ -15,6 +15,7 @@ use perfring_producer::{
     AttachError, Producer, ReserveError, SharedProducer, SharedReservation, record_size,
 };
 use perfring_testkit::rng::Rng;
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::NUMBERED;
 use perfring_tests::shared::{answer, said};
 use std::collections::HashMap;
@@ -246,7 +247,7 @@ fn fork_shared(ring: &str) -> Outcome {
             if tight {
                 tighten(false)?;
             }
-            let limit = Duration::from_secs(60);
+            let limit = WATCHDOG;
             all_forked(&[
                 batch.push_as(NUMBERED, &[0xaa; 8]).err(),
                 batch.push_in_place(NUMBERED, 8).err(),
@@ -323,8 +324,8 @@ fn fork_exclusive(ring: &str) -> Outcome {
                     producer.publish(&payload).err(),
                     producer.publish_as(NUMBERED, &payload).err(),
                     producer.reserve(NUMBERED, 100).err(),
-                    producer.reserve_timeout(NUMBERED, 100, Duration::from_secs(60)).err(),
-                    producer.offer_timeout(NUMBERED, 100, Duration::from_secs(60)).err(),
+                    producer.reserve_timeout(NUMBERED, 100, WATCHDOG).err(),
+                    producer.offer_timeout(NUMBERED, 100, WATCHDOG).err(),
                     producer.reserve(NUMBERED, usize::MAX).err(),
                 ]);
                 if keeps {

@@ -6,11 +6,8 @@
 
 use perfring_consumer::MachineClock;
 use perfring_producer::{Producer, SharedProducer};
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::NUMBERED;
-use std::time::Duration;
-
-/// Longer than any process is off a core.
-const LONG: Duration = Duration::from_secs(100);
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -36,10 +33,11 @@ fn main() -> Outcome {
                 // By each of the methods, batches among them. Each waits for the lock: while its
                 // holder is off its core, a producer that does not wait gets `Contended`.
                 match turn % 4 {
-                    0 | 1 => producer.publish_timeout(NUMBERED, &payload(), LONG)?,
+                    0 | 1 => producer.publish_timeout(NUMBERED, &payload(), WATCHDOG)?,
                     2 => {
                         let payload = payload();
-                        let mut record = producer.reserve_timeout(NUMBERED, payload.len(), LONG)?;
+                        let mut record =
+                            producer.reserve_timeout(NUMBERED, payload.len(), WATCHDOG)?;
                         record.copy_from_slice(&payload);
                         record.commit();
                     }

@@ -7,7 +7,6 @@ use perfring_consumer::{Lead, Policy};
 use perfring_producer::{Options, record_size};
 use perfring_tests::stepped::OneCpu;
 use std::path::Path;
-use std::time::Duration;
 
 /// What becomes of a process where it has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,10 +17,8 @@ pub(crate) enum Fate {
     Signal,
 }
 
-/// How often one may be preempted on its way to an instruction, in one scene.
+/// How often in succession one may be preempted on its way to an instruction.
 const MISSED_MOST: usize = 100;
-/// Signals are no reason to wait; this is for a handler that waits for what it interrupts.
-const SIGNAL_LIMIT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Scene {
     pub(crate) name: String,
@@ -126,7 +123,7 @@ impl<'a> Stage<'a> {
 
     /// Brings the victim to a point of a call. Returns the number of its record.
     pub(crate) fn reach(&mut self, point: Point, signals: bool) -> u64 {
-        loop {
+        for _ in 0..MISSED_MOST {
             let (seq, call) = self.next();
             let victim = self.victim();
             if signals {
@@ -139,8 +136,8 @@ impl<'a> Stage<'a> {
             self.others.expect(self.scene.entry(self.others.here, seq));
             self.others.check(&self.scene.name);
             self.missed += 1;
-            assert!(self.missed < MISSED_MOST, "{}: never at {point:?}", self.scene.name);
         }
+        panic!("{}: never at {point:?}", self.scene.name);
     }
 
     pub(crate) fn is_there(&mut self, seq: u64) -> bool {
@@ -168,7 +165,7 @@ impl<'a> Stage<'a> {
     pub(crate) fn interrupt(&mut self, seq: u64, what: &str) -> bool {
         let victim = self.victim();
         victim.signal(Signal::SIGUSR1);
-        assert_eq!(victim.wait_for_end(SIGNAL_LIMIT, what), "ok", "{what}");
+        assert_eq!(victim.wait_for_end(what), "ok", "{what}");
         let accepted = match victim.driven.ask("signalled").as_str() {
             "1" => true,
             "2" => false,

@@ -10,9 +10,9 @@ use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
+use perfring_testkit::wait::until;
 use perfring_tests::shared::Driven;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// Offset of `rseq_cs` in `struct rseq`.
 const RSEQ_CS: u64 = 8;
@@ -147,13 +147,12 @@ impl Traced {
     }
 
     /// Waits for the end of its call, after [`Traced::signal`].
-    pub(crate) fn wait_for_end(&mut self, limit: Duration, what: &str) -> String {
-        let (since, peek) = (Instant::now(), WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT);
+    pub(crate) fn wait_for_end(&mut self, what: &str) -> String {
+        let peek = WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         let stopped = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | peek;
-        while waitid(Id::Pid(self.pid), stopped).unwrap() == WaitStatus::StillAlive {
-            assert!(since.elapsed() < limit, "{what}: the handler never returns");
-            std::thread::yield_now();
-        }
+        until(format!("{what}: the handler returns"), || {
+            waitid(Id::Pid(self.pid), stopped).unwrap() != WaitStatus::StillAlive
+        });
         assert_eq!(self.wait(), Stop::Done);
         self.answer()
     }

@@ -11,9 +11,6 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// However long a machine keeps a process off its core.
-const LIMIT: Duration = Duration::from_secs(20);
-
 /// The steps between the close of a ring and the end of the call.
 struct Steps {
     closed: Point,
@@ -145,7 +142,6 @@ pub(crate) fn between(fate: Fate) {
                         let begun = Instant::now();
                         let _ = stage.others.publish(nth % 2, 40);
                         longest = longest.max(begun.elapsed());
-                        assert!(longest < LIMIT, "{what}: {longest:?}");
                         stage.end_call(done, &what);
                         stage.others.expect(scene.entry(stage.others.here, seq));
                         stage.others.publish_all(2);

@@ -18,10 +18,6 @@ pub(crate) const STEPS_MAX: usize = 200_000;
 pub(crate) const SPREAD: usize = 8;
 /// The producer that steps, as named in its payloads.
 pub(crate) const VICTIM: u64 = 9;
-/// The others should return within this, and nearly always do; the machine may be busy.
-pub(crate) const SOON: Duration = Duration::from_millis(100);
-/// No call may take longer, on a busy machine either.
-pub(crate) const BOUND: Duration = Duration::from_secs(4);
 
 /// Starts a victim and waits for its first stop.
 pub(crate) fn start(scenario: &str, ring: &Path) -> Stepped {

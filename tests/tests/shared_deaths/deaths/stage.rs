@@ -4,13 +4,14 @@
 use super::scenes::*;
 use perfring_consumer::{AttachError, Count, Item, Policy, Snapshot, Stat, recover};
 use perfring_producer::{ReserveError, SharedProducer};
-use perfring_tests::NUMBERED;
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::shared::{Raw, Reported, balance, reporter, said, sum};
 use perfring_tests::stepped::Stepped;
+use perfring_tests::{NUMBERED, second};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The result of a play.
 pub(crate) struct Played {
@@ -18,7 +19,10 @@ pub(crate) struct Played {
     pub(crate) records: u64,
     /// Its reservations that became holes.
     pub(crate) reclaimed: u64,
-    pub(crate) took: Duration,
+    /// A full second passed before the death was found.
+    pub(crate) late: bool,
+    /// The longest call of another producer.
+    pub(crate) longest: Duration,
     pub(crate) refused: BTreeMap<String, u64>,
 }
 
@@ -157,7 +161,7 @@ impl Stage<'_> {
             if fate == Fate::Stop {
                 self.stand(&mut others, slot, may, round);
                 victim.go_on(done);
-                return self.finish(others, slot, None, Duration::ZERO);
+                return self.finish(others, slot, None, false);
             }
             victim.kill();
             let raw = Raw::read(&self.ring);
@@ -165,7 +169,7 @@ impl Stage<'_> {
             if round.is_multiple_of(4) {
                 self.inspect(&raw, slot);
             }
-            let since = Instant::now();
+            let began = second();
             match round % 3 {
                 // A publisher detects it.
                 0 => {
@@ -194,12 +198,12 @@ impl Stage<'_> {
                     others.end_open();
                 }
             }
-            let took = since.elapsed();
+            let late = second() != began;
             self.finish(
                 others,
                 slot,
                 Some(open + if scene.successor { pre - open } else { 0 }),
-                took,
+                late,
             )
         })
     }
@@ -272,7 +276,7 @@ impl Stage<'_> {
             + if consumer.position() >= raw.field("producer_pos") { 0 } else { behind };
         while others.reported.records < want {
             assert!(
-                consumer.wait(Duration::from_secs(5)),
+                consumer.wait(WATCHDOG),
                 "{}: {at:?}: {behind} committed records are not seen: {:?}",
                 self.scene.name,
                 raw.beyond()
@@ -299,16 +303,13 @@ impl Stage<'_> {
             answers.push(others.batch(0));
             answers.push(others.discard(2));
         }
-        let since = Instant::now();
         let producers = others.producers;
         let payload = said(1, others.seqs[0], 40);
         let waited = producers[0].publish_timeout(NUMBERED, &payload, Duration::from_millis(2));
-        assert!(since.elapsed() < BOUND);
         answers.push(others.count(0, 1, waited));
         for error in answers.iter().filter_map(|answer| answer.err()) {
             assert!(may(error), "{error:?}");
         }
-        assert!(others.longest < BOUND, "{:?}", others.longest);
         // Counted by cause.
         let refused = sum(producers.iter().map(|producer| producer.totals().refused));
         let counted = |cause: &str| others.refused.get(cause).copied().unwrap_or_default();
@@ -348,7 +349,7 @@ impl Stage<'_> {
         mut others: Others<'_>,
         slot: u32,
         open: Option<u64>,
-        took: Duration,
+        late: bool,
     ) -> Played {
         let scene = self.scene;
         let drop_ring = scene.options.policy == Policy::Drop;
@@ -366,6 +367,7 @@ impl Stage<'_> {
             others.drain();
         }
         let (seqs, ring, refused) = (others.seqs, others.ring, std::mem::take(&mut others.refused));
+        let longest = others.longest;
         let Others { mut reported, consumer, .. } = others;
         let mut consumer = consumer.unwrap();
         // One more producer, and what it finds.
@@ -412,7 +414,7 @@ impl Stage<'_> {
             let unreported = figures.refused.total().records - figures.reported.total().records;
             assert_eq!(totals.unreported().records, unreported + others_unreported(&stat, slot));
         }
-        Played { records, reclaimed, took, refused }
+        Played { records, reclaimed, late, longest, refused }
     }
 }
 
