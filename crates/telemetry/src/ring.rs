@@ -458,8 +458,7 @@ mod tests {
         let path = dir.path().join("ring");
         perfring_producer::create(&path, &Options::many()).unwrap();
         let spare = SharedProducer::attach(&path).unwrap();
-        let location = spare.location().clone();
-        let ring = Ring::new(location, Threads::Together, spare, Resource::here());
+        let ring = Ring::new(spare.location().clone(), Threads::Together, spare, Resource::here());
         let (done, is_done) = mpsc::channel();
         let nested = std::thread::spawn(move || {
             let again = ring.with_spare(|_| Ok(ring.with_spare(|_| Ok(()))));
@@ -469,7 +468,8 @@ mod tests {
             let after = ring.with_spare(|_| Ok(()));
             done.send((again, panicked.is_err(), after)).unwrap();
         });
-        let (again, panicked, after) = is_done.recv_timeout(Duration::from_secs(60)).unwrap();
+        let (again, panicked, after) =
+            is_done.recv_timeout(perfring_testkit::wait::WATCHDOG).unwrap();
         assert!(matches!(again.unwrap(), Err(ReserveError::Contended { .. })));
         assert!(panicked);
         assert_eq!(after, Ok(()));

@@ -4,6 +4,7 @@ use futures_util::{FutureExt, StreamExt};
 use perfring_abi::FIELDS;
 use perfring_consumer::{Policy, Start};
 use perfring_producer::{Options, Producer, create};
+use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::{NUMBERED, number_of, numbered, ring_dir, skip};
 use perfring_tokio::{Consumer, Error, Item, Observer, OwnedItem, PollBy};
 use std::fs::File;
@@ -80,7 +81,7 @@ async fn a_waiting_consumer_can_be_set_to_end_with_its_producer() {
         let mut consumer = Consumer::new(consumer, by).unwrap();
         assert!(consumer.ready().now_or_never().is_none(), "it waits for a producer");
         let mut consumer = consumer.end_with_producer(Duration::from_millis(1));
-        let end = tokio::time::timeout(Duration::from_secs(30), consumer.ready()).await;
+        let end = tokio::time::timeout(WATCHDOG, consumer.ready()).await;
         assert!(!end.expect("it polls, and does not wait for a producer").unwrap(), "{by:?}");
     }
 }
@@ -97,7 +98,7 @@ async fn what_is_done_with_the_consumer_itself_does_not_disarm_the_task() {
     let waiting = tokio::spawn(async move { consumer.ready().await.unwrap() });
     tokio::task::yield_now().await;
     producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
-    assert!(tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("a wake").unwrap());
+    assert!(tokio::time::timeout(WATCHDOG, waiting).await.expect("a wake").unwrap());
 }
 
 #[tokio::test]

@@ -3,21 +3,29 @@
 use futures_util::StreamExt;
 use perfring_consumer::{Policy, Start};
 use perfring_producer::{Options, Producer, create};
+use perfring_testkit::wait::until;
 use perfring_tests::{NUMBERED, number_of, numbered, ring_dir};
 use perfring_tokio::{Consumer, Item, Observer, OwnedItem};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const RECORDS: u64 = 20_000;
 
-/// Publishes all of them, some at once and some alone, waiting for space.
-fn publish(path: &Path) {
+/// Publishes all of them, some at once and some alone, waiting for space, and now and then until a read that found
+/// nothing is cancelled.
+fn publish(path: &Path, cancelled: &AtomicU64) {
     let mut producer = Producer::attach(path).unwrap();
     for number in 0..RECORDS {
         let payload = numbered(number, 8 + number as usize % 60);
         producer.publish_timeout(NUMBERED, &payload, Duration::MAX).unwrap();
         if number % 97 == 0 {
             std::thread::yield_now();
+        }
+        if number % 1000 == 500 {
+            let before = cancelled.load(Ordering::Relaxed);
+            until("a read is cancelled", || cancelled.load(Ordering::Relaxed) > before);
         }
     }
 }
@@ -51,28 +59,29 @@ async fn a_read_that_loses_a_select_takes_nothing() {
         let path = dir.path().join("ring");
         create(&path, &Options { size: 8192, policy, ..Options::default() }).unwrap();
         let mut consumer = Consumer::attach(&path).unwrap();
-        let producer = tokio::task::spawn_blocking(move || publish(&path));
-        let (mut seen, mut cancelled) = (Seen::default(), 0);
+        let (mut seen, cancelled) = (Seen::default(), Arc::new(AtomicU64::new(0)));
+        let count = Arc::clone(&cancelled);
+        let producer = tokio::task::spawn_blocking(move || publish(&path, &count));
+        let cancels = || _ = cancelled.fetch_add(1, Ordering::Relaxed);
         while seen.next < RECORDS {
             tokio::select! {
                 biased;
                 item = consumer.read() => seen.item(item.unwrap().unwrap()),
-                () = tokio::task::yield_now() => cancelled += 1,
+                () = tokio::task::yield_now() => cancels(),
             }
             if seen.next % 100 == 50 {
                 // Polled once and dropped.
                 tokio::select! {
                     biased;
                     found = consumer.ready() => assert!(found.unwrap()),
-                    () = std::future::ready(()) => cancelled += 1,
+                    () = std::future::ready(()) => cancels(),
                 }
             }
         }
         producer.await.unwrap();
         let consumer = consumer.into_inner();
         let counted = consumer.read_count().records;
-        println!("{policy:?}: {cancelled} reads cancelled, {} lost", seen.lost);
-        assert!(cancelled > 0);
+        println!("{policy:?}: {cancelled:?} reads cancelled, {} lost", seen.lost);
         assert_eq!(counted + seen.lost, RECORDS, "the totals agree");
         assert!(policy == Policy::Overwrite || seen.lost == 0);
     }
@@ -107,15 +116,17 @@ async fn an_observer_is_cancelled_as_well() {
     let options = Options { size: 8192, policy: Policy::Overwrite, ..Options::default() };
     create(&path, &options).unwrap();
     let mut observer = Observer::open(&path, Start::Oldest).unwrap();
-    let producer = tokio::task::spawn_blocking(move || publish(&path));
-    let (mut seen, mut cancelled) = (Seen::default(), 0);
+    let (mut seen, cancelled) = (Seen::default(), Arc::new(AtomicU64::new(0)));
+    let count = Arc::clone(&cancelled);
+    let producer = tokio::task::spawn_blocking(move || publish(&path, &count));
+    let cancels = || _ = cancelled.fetch_add(1, Ordering::Relaxed);
     while seen.next < RECORDS {
         tokio::select! {
             biased;
             item = observer.read() => seen.item(item.unwrap().unwrap()),
-            () = tokio::task::yield_now() => cancelled += 1,
+            () = tokio::task::yield_now() => cancels(),
         }
     }
     producer.await.unwrap();
-    println!("{cancelled} reads cancelled, {} lost", seen.lost);
+    println!("{cancelled:?} reads cancelled, {} lost", seen.lost);
 }

@@ -1,7 +1,9 @@
 //! What a program logs through `tracing` is what the ring holds: names, levels, values, ids.
 
 use crate::common::{Row, of, rows};
+use perfring_consumer::Snapshot;
 use perfring_testkit::rng::Rng;
+use perfring_testkit::wait::Watchdog;
 use perfring_tracing::{PerfringLayer, options};
 use perfring_types::Class;
 use perfring_types::read::Value;
@@ -201,13 +203,13 @@ fn the_current_span_is_the_registrys_in_any_order_of_enters_and_exits() {
     }
 }
 
-#[test]
-fn threads_and_moved_spans_keep_their_parents() {
-    let (_dir, path) = ring();
-    let subscriber = subscriber(&path);
-    let dispatch = tracing::Dispatch::new(subscriber);
-    const THREADS: u64 = 100; // more than there are slots
-    let threads: Vec<_> = (0..THREADS)
+/// Threads log, each from two places. Returns whether a record was lost: by a thread that was off its
+/// core with the ring's lock.
+fn threads_log(path: &PathBuf, threads: u64) -> bool {
+    let layer = PerfringLayer::create(path, &options()).unwrap();
+    let sink = layer.sink().clone();
+    let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    let threads: Vec<_> = (0..threads)
         .map(|n| {
             let dispatch = dispatch.clone();
             std::thread::spawn(move || {
@@ -229,6 +231,20 @@ fn threads_and_moved_spans_keep_their_parents() {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let refused = Snapshot::take(path).unwrap().totals().producer.refused;
+    assert_eq!(refused.total(), refused.contended);
+    assert!(sink.dropped() <= refused.contended.records, "a resource aside");
+    sink.dropped() > 0
+}
+
+#[test]
+fn threads_and_moved_spans_keep_their_parents() {
+    const THREADS: u64 = 100; // more than there are slots
+    let (dog, (mut _dir, mut path)) = (Watchdog::default(), ring());
+    while threads_log(&path, THREADS) {
+        (_dir, path) = ring();
+        dog.check("a hundred threads log, none of which is off its core with the lock");
+    }
     let rows = rows(&path);
     let starts = of(&rows, Class::SpanStart);
     let key = |row: &Row| (row.u64("n"), row.str("name") == "root");

@@ -4,6 +4,7 @@
 mod example;
 
 use perfring::{Options, Producer, RecordType};
+use perfring_testkit::wait::WATCHDOG;
 use std::io::{BufRead, BufReader, stdout};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,9 +16,6 @@ use tokio::net::TcpStream;
 
 const RING: &str = "PERFRING_TEST_TOKIO_FORWARDER";
 const SIZE: u64 = 1 << 13;
-
-/// What waits longer than this has failed.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs only as the child of the tests below: this very program, started again.
 #[tokio::test]
@@ -52,7 +50,7 @@ impl Forwarder {
     /// Waits for a line with `text`.
     fn says(&self, text: &str) -> String {
         loop {
-            let line = self.lines.recv_timeout(LIMIT).unwrap();
+            let line = self.lines.recv_timeout(WATCHDOG).unwrap();
             println!("{line}");
             assert!(!line.contains("lost"), "{line}");
             if line.contains(text) {
@@ -85,7 +83,7 @@ impl Client {
             self.0.read_exact(&mut bytes).await.unwrap();
             bytes
         };
-        let bytes = tokio::time::timeout(LIMIT, record).await.unwrap();
+        let bytes = tokio::time::timeout(WATCHDOG, record).await.unwrap();
         let number = u64::from_le_bytes(bytes[..8].try_into().unwrap());
         assert_eq!(bytes, payload(number), "a torn record");
         number
@@ -119,7 +117,7 @@ fn payload(number: u64) -> Vec<u8> {
 
 fn publish(producer: &mut Producer, numbers: Range<u64>) {
     for number in numbers {
-        producer.publish_timeout(RecordType::BYTES, &payload(number), LIMIT).unwrap();
+        producer.publish_timeout(RecordType::BYTES, &payload(number), WATCHDOG).unwrap();
     }
 }
 
