@@ -77,3 +77,39 @@ fn an_error_is_in_lower_case_and_has_no_full_stop() {
     assert!(errors > 50, "not all errors were found: {errors}");
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
+
+/// Cargo builds no unit tests of a target with `test = false`: a test there would never run.
+#[test]
+fn a_target_that_cargo_does_not_test_has_no_tests() {
+    let (mut targets, mut found) = (0, Vec::new());
+    for (path, manifest) in &SOURCES.manifests {
+        let package = path.trim_end_matches("Cargo.toml");
+        for target in manifest.split("\n[").filter(|target| target.contains("\ntest = false")) {
+            let value = |key: &str| {
+                let line = target.lines().find_map(|line| line.strip_prefix(key))?;
+                Some(line.trim_matches('"'))
+            };
+            let source = match value("path = ") {
+                Some(file) => format!("{package}{file}"),
+                None if target.starts_with("[bin]]") => {
+                    format!("{package}src/bin/{}.rs", value("name = ").unwrap())
+                }
+                None => format!("{package}src/"),
+            };
+            targets += 1;
+            let programs = [format!("{package}src/bin/"), format!("{package}src/main.rs")];
+            for (file, code) in SOURCES.rust.iter().filter(|(file, _)| file.starts_with(&source)) {
+                let other = source.ends_with('/')
+                    && programs.iter().any(|program| file.starts_with(program.as_str()));
+                if !other && code.bare.contains("#[test]") {
+                    found.push(format!(
+                        "{file} has tests, and {path} says `test = false`: remove that line"
+                    ));
+                }
+            }
+        }
+    }
+    println!("{targets} targets");
+    assert!(targets > 20, "not all targets were found: {targets}");
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
