@@ -1,7 +1,7 @@
 //! Seeds kept of what fuzzing found. `tests/fuzz/corpus/TARGET.hex` has a line for each, in
 //! hexadecimal, the smallest first: `tools/fuzz keep` writes these files.
 
-use super::Seed;
+use super::seed::Seed;
 use perfring_testkit::size::workspace;
 use std::fs;
 

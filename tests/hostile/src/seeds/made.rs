@@ -1,6 +1,6 @@
 //! Seeds made of the golden files, and of what each target's bytes mean.
 
-use super::Seed;
+use super::seed::Seed;
 use crate::events::golden_types;
 use crate::file::GOLDEN;
 use perfring_types::Entries;

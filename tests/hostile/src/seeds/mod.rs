@@ -2,14 +2,13 @@
 
 mod kept;
 mod made;
+mod seed;
 
+use self::seed::Seed;
 use perfring_testkit::size::workspace;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
-
-/// An input with its name.
-pub type Seed = (String, Vec<u8>);
 
 /// Writes a target's seeds into the directory that `PERFRING_FUZZ_SEEDS` names, if it is set:
 /// its libFuzzer program calls this before libFuzzer reads the directory.
