@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 WATCHDOG = 300.0
-"""Seconds for what must happen: they end a test that hangs, and no other, however busy the machine is."""
+"""Seconds. A limit on what must happen: it ends a test that hangs, and no other."""
 
 
 @pytest.fixture
