@@ -1,5 +1,5 @@
 //! The tests of `#[derive(Record)]`: schemas of structs, enums and archives, and what is refused.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod archives;
 mod enums;

@@ -1,5 +1,5 @@
 //! The tests of outputs, in one program: each by itself would be linked with all that outputs need.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
 mod buffer;
 mod common;

@@ -1,5 +1,5 @@
 //! Records that a kernel need not write.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use super::*;
 use crate::records::types;

@@ -1,5 +1,5 @@
 //! The tests of what a user reads first: README, the texts of errors, and the examples.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
 mod error_texts;
 #[cfg(all(

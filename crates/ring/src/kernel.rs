@@ -135,7 +135,7 @@ impl KernelReader {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
     use crate::heap::HeapRing;
     use alloc::vec;

@@ -1,5 +1,5 @@
 //! The walk over records, for any content: of 64 bytes each header word that it comes to is tried with every size.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use crate::record::Walk;
 use alloc::vec::Vec;

@@ -3,7 +3,7 @@
     clippy::unwrap_used,
     clippy::panic,
     missing_docs,
-    reason = "a test that cannot go on has failed"
+    reason = "a test that cannot continue has failed"
 )]
 
 mod asleep;

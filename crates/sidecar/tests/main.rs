@@ -1,5 +1,5 @@
 //! The tests of the engine and its configuration, in one program.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
 mod config;
 mod damaged;

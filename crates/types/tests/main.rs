@@ -1,5 +1,5 @@
 //! The tests of types: what is written, what any reader makes of it, and what it refuses.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
 #[cfg(feature = "read")]
 mod any_schema;

@@ -1,5 +1,5 @@
 //! The page's server, asked over plain HTTP.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
 use perfring_producer::{Options as RingOptions, Policy, Producer};
 use perfring_testkit::wait::WATCHDOG;

@@ -10,7 +10,7 @@
 //! * [`wait`]: the only wait for a condition, and its watchdog.
 //!
 //! A test suite is then a list of readers and writers that are run against these.
-#![allow(clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::panic, reason = "a test that cannot continue has failed")]
 
 pub mod choices;
 pub mod headings;

@@ -1,5 +1,5 @@
 //! The tests of the command, in one program: each by itself would be linked with all that the command links.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
 mod cli;
 mod command;

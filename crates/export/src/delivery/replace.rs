@@ -56,7 +56,7 @@ pub(crate) fn directory(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
 
     #[test]

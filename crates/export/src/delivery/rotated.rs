@@ -212,7 +212,7 @@ impl std::fmt::Debug for Rotated {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
     use crate::engines::null::Null;
     use crate::model::event::{Origin, What};

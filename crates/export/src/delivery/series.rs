@@ -175,7 +175,7 @@ pub(crate) fn numbers(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
 
     #[test]

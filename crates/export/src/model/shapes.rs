@@ -313,7 +313,7 @@ impl Shapes {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
     use perfring_producer::{Options, Producer};
     use perfring_types::{Encoding, Entry, Schema};

@@ -1,5 +1,5 @@
 //! That no producer gets memory a second time that it has open, and none is refused for nothing.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use crate::heap::HeapRing;
 use crate::shared::publish::SharedWriter;

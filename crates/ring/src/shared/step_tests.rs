@@ -1,6 +1,6 @@
 //! How many records one hold of the lock, and one advance, go over: counted, not timed. And walks without the lock
 //! that are overtaken in the middle.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use crate::heap::HeapRing;
 use crate::observer::intact::Snapshot;

@@ -1,5 +1,5 @@
 //! Compares the request for an event with the kernel's own header.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use super::*;
 use crate::perf::attr::{Also, SAMPLE_TYPE, TYPE_SOFTWARE};

@@ -1,6 +1,6 @@
 //! A SIGBUS that is not a ring's goes to the previous handler: each case in a process of its own,
 //! which ends by it.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
 use super::*;
 use crate::file::create::{RingOptions, create};

@@ -101,7 +101,7 @@ pub(super) async fn accept(listener: TcpListener, site: Arc<Site>) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
     use std::io::{ErrorKind, Write};
     use std::net::{TcpListener, TcpStream};

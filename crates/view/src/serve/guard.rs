@@ -66,7 +66,7 @@ impl Guard {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
 
     fn guard() -> Guard {

@@ -238,7 +238,7 @@ impl Meters {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
     use perfring_consumer::Consumer;
     use perfring_producer::{Options, Producer};

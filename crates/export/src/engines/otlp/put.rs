@@ -155,7 +155,7 @@ fn fixed(field: u32, number: u64, to: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::super::wire;
     use super::*;
     use opentelemetry_proto::tonic::common::v1::AnyValue;

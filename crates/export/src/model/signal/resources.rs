@@ -151,7 +151,7 @@ fn of_ring(origin: &Origin) -> Vec<(String, Value)> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
     use crate::model::shapes::Shapes;
     use perfring_producer::{Options, Producer};
