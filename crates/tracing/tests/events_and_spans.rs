@@ -3,7 +3,6 @@
 use crate::common::{Row, of, rows};
 use perfring_consumer::Snapshot;
 use perfring_testkit::rng::Rng;
-use perfring_testkit::wait::Watchdog;
 use perfring_tracing::{PerfringLayer, options};
 use perfring_types::Class;
 use perfring_types::read::Value;
@@ -203,13 +202,14 @@ fn the_current_span_is_the_registrys_in_any_order_of_enters_and_exits() {
     }
 }
 
-/// Threads log, each from two places. Returns whether a record was lost: by a thread that was off its
-/// core with the ring's lock.
-fn threads_log(path: &PathBuf, threads: u64) -> bool {
-    let layer = PerfringLayer::create(path, &options()).unwrap();
+#[test]
+fn threads_and_moved_spans_keep_their_parents() {
+    const THREADS: u64 = 100; // more than there are slots
+    let (_dir, path) = ring();
+    let layer = PerfringLayer::create(&path, &options()).unwrap();
     let sink = layer.sink().clone();
     let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
-    let threads: Vec<_> = (0..threads)
+    let threads: Vec<_> = (0..THREADS)
         .map(|n| {
             let dispatch = dispatch.clone();
             std::thread::spawn(move || {
@@ -218,7 +218,7 @@ fn threads_log(path: &PathBuf, threads: u64) -> bool {
                     root.in_scope(|| info!(n, "one"));
                     root
                 });
-                // As a task that another thread goes on with.
+                // As a task that another thread continues.
                 let elsewhere = dispatch.clone();
                 std::thread::spawn(move || {
                     tracing::dispatcher::with_default(&elsewhere, || {
@@ -231,38 +231,37 @@ fn threads_log(path: &PathBuf, threads: u64) -> bool {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let refused = Snapshot::take(path).unwrap().totals().producer.refused;
+    // A thread that is off its core with the ring's lock costs others a record. Each is counted.
+    let refused = Snapshot::take(&path).unwrap().totals().producer.refused;
     assert_eq!(refused.total(), refused.contended);
     assert!(sink.dropped() <= refused.contended.records, "a resource aside");
-    sink.dropped() > 0
-}
-
-#[test]
-fn threads_and_moved_spans_keep_their_parents() {
-    const THREADS: u64 = 100; // more than there are slots
-    let (dog, (mut _dir, mut path)) = (Watchdog::default(), ring());
-    while threads_log(&path, THREADS) {
-        (_dir, path) = ring();
-        dog.check("a hundred threads log, none of which is off its core with the lock");
-    }
     let rows = rows(&path);
-    let starts = of(&rows, Class::SpanStart);
+    let (starts, logs) = (of(&rows, Class::SpanStart), of(&rows, Class::Log));
+    let missing = 4 * THREADS - (starts.len() + logs.len()) as u64;
+    assert!(missing <= sink.dropped(), "{missing} of {}", sink.dropped());
     let key = |row: &Row| (row.u64("n"), row.str("name") == "root");
     let starts: HashMap<_, _> = starts.into_iter().map(|row| (key(row), row)).collect();
-    assert_eq!(starts.len() as u64, 2 * THREADS);
-    let traces: HashSet<_> = starts.values().map(|row| row.bytes("trace_id")).collect();
-    assert_eq!(traces.len() as u64, THREADS);
+    let roots = starts.iter().filter(|((_, is_root), _)| *is_root);
+    let traces: HashSet<_> = roots.clone().map(|(_, row)| row.bytes("trace_id")).collect();
+    assert_eq!(traces.len(), roots.count());
+    let mut checked = 0;
     for n in 0..THREADS {
-        let (root, child) = (starts[&(n, true)], starts[&(n, false)]);
+        let both = starts.get(&(n, true)).zip(starts.get(&(n, false)));
+        let Some((root, child)) = both else { continue };
         assert_eq!(child.bytes("parent_span_id"), root.bytes("span_id"));
         assert_eq!(child.bytes("trace_id"), root.bytes("trace_id"));
+        checked += 1;
     }
-    for row in of(&rows, Class::Log) {
-        let span = starts[&(row.u64("n"), row.str("body") == "one")];
+    for row in logs {
+        let span = starts.get(&(row.u64("n"), row.str("body") == "one"));
+        let Some(span) = span else { continue };
         assert_eq!(row.bytes("span_id"), span.bytes("span_id"));
+        checked += 1;
     }
-    assert_eq!(of(&rows, Class::Log).len() as u64, 2 * THREADS);
-    assert_eq!(of(&rows, Class::SpanEnd).len() as u64, 2 * THREADS);
+    println!("{checked} rows checked, {missing} counted as lost");
+    assert!(checked + 2 * missing >= 3 * THREADS);
+    let ends = of(&rows, Class::SpanEnd).len() as u64;
+    assert!(2 * THREADS - ends <= sink.dropped() + missing, "{ends} ends");
 }
 
 #[test]
