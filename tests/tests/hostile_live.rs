@@ -9,6 +9,7 @@ use perfring_consumer::{
     Start, Stat, Trust, install_sigbus_handler, recover,
 };
 use perfring_producer::{Options, Producer, SharedProducer};
+use perfring_testkit::alone::run_alone;
 use perfring_testkit::size::{cases, from_env};
 use perfring_testkit::spoiler::Spoiler;
 use perfring_testkit::wait::WATCHDOG;
@@ -16,7 +17,6 @@ use perfring_tests::{NUMBERED, NUMBERED_TYPE, numbered, ring_dir};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -262,12 +262,7 @@ fn whatever_a_live_peer_does_readers_get_records_or_errors() {
     const CHILD: &str = "PERFRING_LIVE_CHILD";
     if std::env::var_os(CHILD).is_none() {
         let test = "hostile_live::whatever_a_live_peer_does_readers_get_records_or_errors";
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        let ended = child.args(["--exact", test, "--nocapture"]).env(CHILD, "1").output().unwrap();
-        let printed = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();
-        println!("{printed}");
-        assert!(ended.status.success() && printed.contains(" 1 passed"), "{}", ended.status);
-        return;
+        return run_alone(test, CHILD, "1");
     }
     let seconds = from_env("PERFRING_STORM_SECONDS", cases(4, 60));
     let seed = from_env("PERFRING_STORM_SEED", 1);

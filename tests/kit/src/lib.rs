@@ -7,11 +7,14 @@
 //! * [`image`] and [`invalid`]: ring files in memory, valid and invalid;
 //! * [`headings`]: what error messages are compared with;
 //! * [`spoiler`]: a process that rewrites a ring file while others use it;
-//! * [`wait`]: the only wait for a condition, and its watchdog.
+//! * [`wait`]: the only wait for a condition, and its watchdog;
+//! * [`alone`]: a test in a process of its own;
+//! * [`size`]: which part of a large set of cases one run tries.
 //!
 //! A test suite is then a list of readers and writers that are run against these.
 #![allow(clippy::panic, reason = "a test that cannot continue has failed")]
 
+pub mod alone;
 pub mod choices;
 pub mod headings;
 pub mod image;

@@ -2,10 +2,10 @@
 
 use perfring_consumer::{Item, Snapshot};
 use perfring_producer::RecordType;
+use perfring_testkit::alone::run_alone;
 use perfring_types::Class;
 use perfring_types::read::{TypeTable, Value};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use tempfile::TempDir;
 
 /// The path of the ring of a process that runs one test alone.
@@ -86,8 +86,8 @@ pub(crate) fn of(rows: &[Row], class: Class) -> Vec<&Row> {
     rows.iter().filter(|row| row.class == class).collect()
 }
 
-/// Does this in a process that runs nothing else: this program, started again for this test alone. `act` gets the path of a
-/// ring, which it may make. Returns that path, with its directory, once the test has passed there; in that process, `None`.
+/// Does this in a process that runs this test alone. `act` gets the path of a ring, which it may make. Returns that path, with
+/// its directory, once the test has passed there; in that process, `None`.
 pub(crate) fn in_a_child(test: &str, act: impl FnOnce(&Path)) -> Option<(TempDir, PathBuf)> {
     if let Some(ring) = std::env::var_os(RING) {
         act(Path::new(&ring));
@@ -95,10 +95,6 @@ pub(crate) fn in_a_child(test: &str, act: impl FnOnce(&Path)) -> Option<(TempDir
     }
     let dir = tempfile::tempdir().unwrap();
     let ring = dir.path().join("ring");
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    let ended = child.args(["--exact", test, "--nocapture"]).env(RING, &ring).output().unwrap();
-    let printed = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();
-    println!("{printed}");
-    assert!(ended.status.success() && printed.contains(" 1 passed"), "{}", ended.status);
+    run_alone(test, RING, &ring);
     Some((dir, ring))
 }

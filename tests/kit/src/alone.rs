@@ -1,0 +1,20 @@
+//! A test in a process of its own, for what a process has only one of.
+
+use std::ffi::OsStr;
+use std::process::Command;
+
+/// Starts this program again for one test, with a variable that tells the test so. Returns once the test has
+/// passed there.
+///
+/// # Panics
+/// If the test failed, or the program has no test of that name.
+#[track_caller]
+pub fn run_alone(test: &str, variable: &str, value: impl AsRef<OsStr>) {
+    let mut child = Command::new(std::env::current_exe().expect("this program's path"));
+    child.args(["--exact", test, "--nocapture"]).env(variable, value);
+    let ended = child.output().expect("a process");
+    let printed = [ended.stdout, ended.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    println!("{printed}");
+    assert!(ended.status.success() && printed.contains(" 1 passed"), "{test}: {}", ended.status);
+}
