@@ -199,11 +199,12 @@ fn storm(policy: Policy, aux_size: u64) {
     let checker = std::thread::scope(|scope| {
         let (path, over) = (&ring, &over);
         let ends = Ends(over);
-        let reader = scope.spawn(move || {
-            let checker = Checker { gaps_matter: policy == Policy::Drop, ..Checker::default() };
-            match policy {
-                Policy::Drop => {
-                    let mut consumer = Consumer::attach(path).unwrap();
+        let checker = Checker { gaps_matter: policy == Policy::Drop, ..Checker::default() };
+        // Before there are producers: what is overwritten before an observer begins is nothing that it lost.
+        let reader = match policy {
+            Policy::Drop => {
+                let mut consumer = Consumer::attach(path).unwrap();
+                scope.spawn(move || {
                     read_all(over, checker, |checker| {
                         let found = consumer.wait(Duration::from_millis(50));
                         while let Some(item) = consumer.read().unwrap() {
@@ -211,9 +212,11 @@ fn storm(policy: Policy, aux_size: u64) {
                         }
                         found
                     })
-                }
-                Policy::Overwrite => {
-                    let mut observer = Observer::open(path, Start::Oldest).unwrap();
+                })
+            }
+            Policy::Overwrite => {
+                let mut observer = Observer::open(path, Start::Oldest).unwrap();
+                scope.spawn(move || {
                     read_all(over, checker, |checker| {
                         let found = observer.wait(Duration::from_millis(50));
                         while let Some(item) = observer.read().unwrap() {
@@ -221,9 +224,9 @@ fn storm(policy: Policy, aux_size: u64) {
                         }
                         found
                     })
-                }
+                })
             }
-        });
+        };
         let mut who = 0;
         let mut next = |rng: &mut Rng| {
             who += 1;
