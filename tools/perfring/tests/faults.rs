@@ -109,7 +109,8 @@ impl Stage {
         options.ring = Options { size: 32 << 10, ..options.ring };
         let set = RingSet::open_with(&rings, &options).unwrap();
         RINGS.iter().for_each(|name| drop(set.producer(name).unwrap()));
-        let writers = RINGS.iter().map(|name| Writer::start(&rings.join(name), 1)).collect();
+        let writers =
+            RINGS.iter().map(|name| Writer::start(&rings.join(name), 1, u64::MAX)).collect();
         Some(Stage { place, server, server_is: Is::Up, sidecar: None, writers })
     }
 
@@ -173,7 +174,7 @@ impl Stage {
             Kill::Writer => {
                 let at = rng.below(RINGS.len() as u64) as usize;
                 let life = self.writers[at].kill() + 1;
-                self.writers[at] = Writer::start(&self.ring(RINGS[at]), life);
+                self.writers[at] = Writer::start(&self.ring(RINGS[at]), life, u64::MAX);
             }
         }
     }

@@ -133,7 +133,8 @@ impl Stage {
         options.ring = Options { size: RING, ..options.ring };
         let set = RingSet::open_with(&rings, &options).unwrap();
         RINGS.iter().for_each(|name| drop(set.producer(name).unwrap()));
-        let writers = RINGS.iter().map(|name| Writer::start(&rings.join(name), 1)).collect();
+        let writer = |name: &&str| Writer::start(&rings.join(name), 1, RING / 8);
+        let writers = RINGS.iter().map(writer).collect();
         let outputs = vec![
             Output::new("nats", Receiver::Nats(nats), false),
             Output::new("one", Receiver::Otlp(one), false),

@@ -1,6 +1,7 @@
 //! Writers: processes that publish numbered records until they are killed or asked to end.
 
 use crate::command::Live;
+use perfring_consumer::Stat;
 use perfring_producer::Producer;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 const RING: &str = "PERFRING_TEST_RING";
 const LIFE: &str = "PERFRING_TEST_LIFE";
+const MOST: &str = "PERFRING_TEST_MOST";
 
 /// Records between two pauses: more than a ring holds within an outage, and few enough for all of
 /// them to be read back within seconds.
@@ -35,6 +37,7 @@ pub(crate) fn parse(record: &str) -> (u64, u64) {
 pub(crate) fn write() {
     let Some(ring) = std::env::var_os(RING) else { return };
     let life: u64 = std::env::var(LIFE).unwrap().parse().unwrap();
+    let most: u64 = std::env::var(MOST).unwrap().parse().unwrap();
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
     let end = AtomicBool::new(false);
     let mut number = 0;
@@ -50,8 +53,11 @@ pub(crate) fn write() {
         });
         println!("\nbegun");
         while !end.load(Ordering::Relaxed) {
-            for _ in 0..BURST {
-                publish(&mut number);
+            let totals = Stat::read(Path::new(&ring)).unwrap().totals.unwrap();
+            if totals.head - totals.tail < most {
+                for _ in 0..BURST {
+                    publish(&mut number);
+                }
             }
             std::thread::sleep(PAUSE);
         }
@@ -71,12 +77,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(ring: &Path, life: u64) -> Writer {
+    /// Starts one that pauses while the ring holds `most` bytes or more: on a busy machine it would fill any ring.
+    pub(crate) fn start(ring: &Path, life: u64, most: u64) -> Writer {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "faults::a_writer_until_its_stdin_ends", "--nocapture"])
             .env(RING, ring)
             .env(LIFE, life.to_string())
+            .env(MOST, most.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut live = Live::of(command);
