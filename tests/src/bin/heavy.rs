@@ -1,9 +1,9 @@
 //! Producers and consumers of payloads of every length, including those in the AUX area.
 //!
-//! `heavy produce one|many WHO SEED COUNT RING`, `heavy consume RING`,
+//! `heavy produce one|many WHO SEED COUNT RING`, `heavy consume STOP RING`,
 //! `heavy wait one|many COUNT LEN RING`, `heavy fork one|many RING`: see their functions.
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use perfring_consumer::{Consumer, Item};
@@ -29,7 +29,7 @@ fn main() -> Outcome {
         ["produce", "many", who, seed, count, ring] => {
             many(ring, who.parse()?, Rng::new(seed.parse()?), count.parse()?)
         }
-        ["consume", ring] => consume(ring),
+        ["consume", stop, ring] => consume(stop.parse()?, ring),
         ["wait", kind, count, len, ring] => wait(kind, count.parse()?, len.parse()?, ring),
         ["fork", "one", ring] => fork_one(ring),
         ["fork", "many", ring] => fork_many(ring),
@@ -122,9 +122,10 @@ fn many(ring: &str, who: u64, mut rng: Rng, count: u64) -> Outcome {
 }
 
 /// Reads and prints a line for each item; releases now and then, and ends after the record of
-/// [`END`].
-fn consume(ring: &str) -> Outcome {
+/// [`END`]. Stops itself after so many records, with the last one read and not released.
+fn consume(stop: u64, ring: &str) -> Outcome {
     let mut consumer = Consumer::attach(ring)?;
+    let mut left = stop;
     let mut out = std::io::stdout().lock();
     for turn in 1u64.. {
         let (who, seq) = match consumer.read()? {
@@ -141,6 +142,10 @@ fn consume(ring: &str) -> Outcome {
             }
         };
         writeln!(out, "{who} {seq}")?;
+        left -= 1;
+        if left == 0 && who != END {
+            raise(Signal::SIGSTOP)?;
+        }
         if turn.is_multiple_of(5) {
             consumer.release();
         }
