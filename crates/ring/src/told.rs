@@ -109,6 +109,16 @@ impl Told {
         Some(counted)
     }
 
+    /// Returns whether [`Told::at_end`] will read the counters.
+    fn is_to_count(&self, pos: u64, afresh: bool) -> bool {
+        match self.counted {
+            Some((end, counted)) if end == pos => {
+                afresh && self.refused.later(counted) == self.refused
+            }
+            _ => true,
+        }
+    }
+
     /// Returns whether it has not told all that it found at the end of the stream.
     pub(crate) fn has_more(&self) -> bool {
         self.counted.is_some()
@@ -151,6 +161,8 @@ pub(crate) struct Watch {
     used: Vec<usize>,
     /// The slot that is asked next whether it has had one.
     turn: usize,
+    /// Records that were read when all slots were looked at.
+    read: u64,
     /// Whether there is more to tell, or may be.
     more: bool,
 }
@@ -187,7 +199,14 @@ impl Next {
 impl Watch {
     /// Of a ring with one producer.
     pub(crate) fn new() -> Self {
-        Watch { totals: Next::NEW, slots: Vec::new(), used: Vec::new(), turn: 0, more: true }
+        Watch {
+            totals: Next::NEW,
+            slots: Vec::new(),
+            used: Vec::new(),
+            turn: 0,
+            read: 0,
+            more: true,
+        }
     }
 
     /// Of a shared ring with so many slots.
@@ -197,11 +216,13 @@ impl Watch {
         self.used.reserve(slots);
     }
 
-    /// Returns whether there may be more losses: in a shared ring with `all` in any slot, and else in those of known
-    /// producers. So it is one load, or one for each of these and one more.
+    /// Returns whether there may be more losses, for a reader that has read so many records: in a shared ring with `all`
+    /// in any slot, and else in those of known producers. Others are met one after the other, and all of them
+    /// each time that there were as many records as there are slots: a reader that waits for each record pays little.
     #[inline]
-    pub(crate) fn is_due(&mut self, at: Shared<'_>, all: bool) -> bool {
-        if all || self.slots.is_empty() {
+    pub(crate) fn is_due(&mut self, at: Shared<'_>, all: bool, read: u64) -> bool {
+        if all || self.slots.is_empty() || read.wrapping_sub(self.read) >= self.slots.len() as u64 {
+            self.read = read;
             return self.is_due_in_any(at);
         }
         self.turn = if self.turn + 1 < self.slots.len() { self.turn + 1 } else { 0 };
@@ -247,7 +268,7 @@ impl Watch {
         afresh: bool,
     ) -> Option<Lost> {
         // Before the totals are read: what is counted later is looked at again.
-        if afresh || !told.has_more() {
+        if told.is_to_count(pos, afresh) {
             self.totals = Next::of(&at.ring.header.producer);
             for (next, slot) in self.slots.iter_mut().zip(at.slots) {
                 *next = Next::of(&slot.losses);

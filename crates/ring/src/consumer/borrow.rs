@@ -28,7 +28,7 @@ pub struct Reader {
     /// ring pays nothing for them.
     plain_stop: u64,
     /// Polls in a row that found nothing new.
-    pub(super) idle: u32,
+    idle: u32,
     pub(super) lead: Lead,
     pub(super) area: Passed,
     lines: Lines,
@@ -199,21 +199,15 @@ impl Reader {
 
     fn next_of_poll(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
         let due = self.poll(ring)?;
-        let mut owed = false;
-        loop {
-            let stepped = match step(ring, self.shape(), self.cursor(), self.progress.head) {
-                Err(_) if owed => return Ok((None, true)), // as in `next`
-                stepped => stepped?,
-            };
-            owed |= due && self.release(ring); // as in `next`
-            let found = self.stepped(stepped);
-            if found.is_some() || self.known() == 0 {
-                return Ok((found, owed));
-            }
+        let stepped = step(ring, self.shape(), self.cursor(), self.progress.head)?;
+        let owed = due && self.release(ring); // as in `next`
+        match self.stepped(stepped) {
+            None if self.known() != 0 => self.next_after_marker(ring, owed),
+            found => Ok((found, owed)),
         }
     }
 
-    fn stepped(&mut self, stepped: Option<(Found, u64)>) -> Option<Found> {
+    pub(super) fn stepped(&mut self, stepped: Option<(Found, u64)>) -> Option<Found> {
         let Some((found, after)) = stepped else {
             self.pass(self.progress.head, Count::default());
             return None;

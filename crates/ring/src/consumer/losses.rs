@@ -2,9 +2,9 @@
 
 use crate::consumer::borrow::Reader;
 use crate::counters::Count;
-use crate::record::Lost;
+use crate::record::{Corrupt, Found, Lost, step};
 use crate::told::Told;
-use crate::view::Shared;
+use crate::view::{Ring, Shared};
 use alloc::boxed::Box;
 use perfring_abi::Cause;
 
@@ -28,8 +28,8 @@ impl Reader {
     /// Where producers go on to refuse, it tells what was counted when the end was reached, and then nothing once, so that
     /// a reader which reads until there is nothing comes to an end; with `all` it tells what is counted now.
     ///
-    /// This is one load, if there is none. In a shared ring it is one for each producer that is known; with `all`, and if
-    /// something was read since the last time, also one for each slot that none has had.
+    /// This is one load, if there is none. In a shared ring it is one for each producer that is known; with `all`, and
+    /// where as many records were read since the last time as there are slots, one for each slot.
     #[inline]
     pub fn lost(&mut self, at: Shared<'_>, all: bool) -> Option<Lost> {
         if self.has_lost(at, all) { self.take_missed() } else { None }
@@ -38,11 +38,31 @@ impl Reader {
     /// Returns whether there is such a loss, without taking it: it is returned next.
     #[inline]
     pub fn has_lost(&mut self, at: Shared<'_>, all: bool) -> bool {
-        let anywhere = all || self.idle <= 1;
-        if self.known() == 0 && self.missed.is_none() && self.watch.is_due(at, anywhere) {
+        let read = self.passed().records;
+        if self.known() == 0 && self.missed.is_none() && self.watch.is_due(at, all, read) {
             self.tell_next(at, all);
         }
         self.missed.is_some()
+    }
+
+    /// Goes on after a marker of what was told before.
+    #[cold]
+    pub(super) fn next_after_marker(
+        &mut self,
+        ring: Ring<'_>,
+        owed: bool,
+    ) -> Result<(Option<Found>, bool), Corrupt> {
+        while self.known() != 0 {
+            let stepped = match step(ring, self.shape(), self.cursor(), self.progress.head) {
+                Err(_) if owed => return Ok((None, true)), // as in `next`
+                stepped => stepped?,
+            };
+            let found = self.stepped(stepped);
+            if found.is_some() {
+                return Ok((found, owed));
+            }
+        }
+        Ok((None, owed))
     }
 
     pub(super) fn take_missed(&mut self) -> Option<Lost> {

@@ -74,8 +74,6 @@ pub struct Observer {
     /// What was returned of refused records.
     pub(super) told: Told,
     pub(super) watch: Watch,
-    /// Empty polls in a row.
-    pub(super) idle: u32,
     /// Where the consumer of an overwrite ring saves what it was told.
     saved_told: ToldLatch,
 }
@@ -124,7 +122,6 @@ impl Observer {
             seq_latch: SeqLatchWriter::default(),
             told: Told::at(ring, policy, place.pos, told, exact),
             watch: Watch::new(),
-            idle: 0,
             saved_told: ToldLatch::default(),
         })
     }
@@ -286,7 +283,6 @@ impl Observer {
                 return Err(bad);
             }
             self.head = head;
-            self.idle = 0;
         }
         // A whole record at least. If the header is overwritten now, the tail says so below.
         let record = RecordWord::from_raw(ring.load(self.cursor)).size();

@@ -18,9 +18,7 @@ impl Observer {
         if !self.must_poll() || self.pending.is_some() {
             return None;
         }
-        let anywhere = all || self.idle <= 1;
-        self.idle = self.idle.saturating_add(1);
-        if self.watch.is_due(at, anywhere) {
+        if self.watch.is_due(at, all, self.passed.records) {
             return self.watch.tell(at, self.cursor, &mut self.told, all);
         }
         None

@@ -124,8 +124,9 @@ impl World<'_> {
         let reader = reader.with_slots(self.heap.layout().loss_slots());
         assert_eq!(reader.cursor(), pos, "where it released, or where the tail is");
         let told = told::most(self.saved_told(seat), self.marked(pos));
-        // The seat stays as it was until the first release.
-        let Seat { totals, ahead, .. } = *self.seat(seat);
+        // The seat stays as it was until the first release, and what counted as it joined is kept by that.
+        let ahead = self.seat(seat).ahead.filter(|ahead| *ahead != last);
+        let totals = last;
         *self.seat(seat) = Seat {
             real: Some(reader),
             tail: pos,
