@@ -140,8 +140,7 @@ impl<'a> Shared<'a> {
 /// Records that a reader will not see, reported where they would have been in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// The position in the stream at which the loss is reported. A loss that no marker reports has the end of the
-    /// stream: everything before it was read, and records that come later may be older than the loss.
+    /// The position in the stream at which the loss is reported.
     pub pos: u64,
     /// How many records.
     pub records: u64,

@@ -3,7 +3,6 @@
 
 mod case;
 mod ring;
-pub(crate) mod told;
 
 use self::case::*;
 use self::ring::*;

@@ -230,18 +230,16 @@ impl Sides {
         match input.u8() % 6 {
             0 | 1 => {
                 let before = observer.saved().pos;
-                if let Ok(Some(next)) = observer.next_in(ring.into(), heap.aux()) {
+                if let Ok(Some(next)) = observer.next_in(ring, heap.aux()) {
                     seen(&next, heap);
-                    let at_end =
-                        matches!(next, perfring_ring::Seen::Lost(lost) if lost.pos == before);
-                    assert!(observer.saved().pos > before || at_end, "no progress");
+                    assert!(observer.saved().pos > before, "no progress");
                 }
             }
             2 => {
-                let _ = (observer.peek(ring.into()), observer.resume_point(), observer.must_poll());
+                let _ = (observer.peek(ring), observer.resume_point(), observer.must_poll());
             }
             3 => {
-                if let Ok(Some((next, _))) = observer.take(ring.into(), heap.aux()) {
+                if let Ok(Some((next, _))) = observer.take(ring, heap.aux()) {
                     seen(&next, heap);
                 }
             }
@@ -268,7 +266,7 @@ impl Sides {
         for at in 0.. {
             assert!(at < most, "an endless stream");
             let Some(observer) = &mut self.observer else { break };
-            let Ok(Some(next)) = observer.next_in(ring.into(), heap.aux()) else { break };
+            let Ok(Some(next)) = observer.next_in(ring, heap.aux()) else { break };
             seen(&next, heap);
         }
         if let Some(mut writer) = self.writer.take().filter(|_| self.hot.is_none()) {

@@ -15,7 +15,6 @@ mod guide;
 mod kernel;
 mod kinds;
 mod large;
-mod losses;
 mod named;
 mod operations;
 mod options;

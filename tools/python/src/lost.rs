@@ -3,8 +3,7 @@
 use perfring_consumer::Cause;
 use pyo3::prelude::*;
 
-/// Lost records, at the position in the stream where they would have been. Losses after the last record
-/// of a ring are returned when all else was read; their position is the end.
+/// Lost records, at the position in the stream where they would have been.
 ///
 /// ``cause`` is the reason. Refused by the ring: it was ``"full"``, the record was ``"too_large"``,
 /// or in a shared ring another producer was in the way, ``"contended"`` or ``"pending"``.
@@ -16,10 +15,9 @@ use pyo3::prelude::*;
 ///     >>> while producer.publish(bytes(1000)):
 ///     ...     pass
 ///     >>> reader = perfring.Consumer(tmp / "lossy")
-///     >>> batch = reader.drain()
-///     >>> len(batch), len(batch.lost)
-///     (4, 1)
-///     >>> print(batch.lost[0])
+///     >>> len(reader.drain()), producer.publish(b"next")
+///     (4, True)
+///     >>> print(reader.read())
 ///     1 record (1008 bytes) lost: the ring was full
 #[pyclass(frozen, eq, hash, module = "perfring")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,20 +2,18 @@
 //! whether the copy is intact or was overwritten meanwhile.
 
 use crate::aux_area;
-use crate::counters::{ConsumerTotals, Count, ReaderId, Refused, ResumePoint, Saved};
-use crate::oldest::{Place, oldest};
+use crate::counters::{ConsumerTotals, Count, Front, ReaderId, ResumePoint, Saved};
+use crate::oldest::oldest;
 use crate::read_error::ReadError;
 use crate::record::{
     Bounds, Corrupt, Frame, Lost, Range, Record, Shape, lost_of, payload_of, split_body,
 };
 use crate::recount::newest_totals;
 use crate::seq_latch::{self, SeqLatchWriter};
-use crate::told::{Told, Watch};
-use crate::told_latch::ToldLatch;
-use crate::view::{POS_MAX, Ring, Shared};
+use crate::view::{POS_MAX, Ring};
 use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
-use perfring_abi::{Cause, Lead, Policy, RecordType, RecordWord, SIZE_MAX};
+use perfring_abi::{Cause, Lead, Policy, RecordType, RecordWord, SIZE_MAX, aux_record};
 
 /// After this many laps in a row without a record read in between, an observer continues from the
 /// producer's last totals instead of from the oldest record, which it would never catch.
@@ -60,25 +58,20 @@ pub struct Observer {
     policy: Policy,
     pub(super) shape: Shape,
     /// A copy of the last range that was fetched.
-    pub(super) large: Vec<u64>,
+    large: Vec<u64>,
     /// Whether the last record's payload is in `large`.
-    pub(super) is_large: bool,
+    is_large: bool,
     /// Words of the ring from `from` to `upto`, checked to be intact.
     pub(super) copy: Vec<u64>,
     pub(super) from: u64,
     pub(super) upto: u64,
     /// A loss that was found by reading ahead, and the position before it: it is reported before
     /// what is at the cursor.
-    pub(super) pending: Option<(Lost, ResumePoint)>,
+    pending: Option<(Lost, ResumePoint)>,
     seq_latch: SeqLatchWriter,
-    /// What was returned of refused records.
-    pub(super) told: Told,
-    pub(super) watch: Watch,
-    /// Where the consumer of an overwrite ring saves what it was told.
-    saved_told: ToldLatch,
 }
 
-pub(super) enum Refill {
+enum Refill {
     Empty,
     Copied,
     Lost(Lost),
@@ -90,14 +83,12 @@ impl Observer {
     /// # Errors
     /// [`Corrupt`] if the positions are such as no producer leaves.
     pub fn new(ring: Ring<'_>, policy: Policy, start: Start) -> Result<Self, Corrupt> {
-        // A program that knew nothing of it has saved zeros.
-        let exact = matches!(start, Start::At(saved) if saved.told != Refused::default());
-        let (place, told) = match start {
-            Start::At(Saved { pos, before, told }) => (Place { pos, before }, told),
-            Start::Oldest => (oldest(ring, policy)?, Refused::default()),
+        let place = match start {
+            Start::At(saved) => saved,
+            Start::Oldest => oldest(ring, policy)?,
             Start::Latest => {
                 let totals = newest_totals(ring)?;
-                (Place { pos: totals.pos, before: totals.written }, Refused::default())
+                Saved { pos: totals.pos, before: totals.written }
             }
         };
         let size = ring.data_size().min(SIZE_MAX.into());
@@ -120,9 +111,6 @@ impl Observer {
             upto: place.pos,
             pending: None,
             seq_latch: SeqLatchWriter::default(),
-            told: Told::at(ring, policy, place.pos, told, exact),
-            watch: Watch::new(),
-            saved_told: ToldLatch::default(),
         })
     }
 
@@ -134,14 +122,9 @@ impl Observer {
     pub fn resume(ring: Ring<'_>) -> Result<Self, Corrupt> {
         let whole = seq_latch::find(&ring.header.consumer).ok_or(Corrupt { pos: 0 })?;
         let totals = ConsumerTotals::from_words(&whole.words);
-        let saved_told = ToldLatch::of(&ring.header.consumer_told);
-        let (pos, before, told) = (totals.pos, totals.passed(), saved_told.saved);
-        let saved = Saved { pos, before, told };
+        let saved = Saved { pos: totals.pos, before: totals.passed() };
         let mut observer = Observer::new(ring, Policy::Overwrite, Start::At(saved))?;
-        // Not exact: an older program may have read on without saving it.
-        observer.told = Told::at(ring, Policy::Overwrite, pos, told, false);
         observer.lapped = totals.lapped;
-        observer.saved_told = saved_told;
         observer.seq_latch = SeqLatchWriter::after(&ring.header.consumer, Some(&whole));
         Ok(observer)
     }
@@ -199,19 +182,18 @@ impl Observer {
     /// [`ReadError::Corrupt`] if the ring holds at the cursor something that no producer writes, and
     /// the cursor was not lapped.
     pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<Seen<'_>>, ReadError> {
-        self.next_in(ring.into(), &[])
+        self.next_in(ring, &[])
     }
 
-    /// Like [`Observer::next`], for a ring with these slots and this AUX area.
+    /// Like [`Observer::next`], for a ring with this AUX area.
     ///
     /// # Errors
     /// Those of [`Observer::next`]; and [`ReadError::OutOfMemory`].
     pub fn next_in(
         &mut self,
-        at: Shared<'_>,
+        ring: Ring<'_>,
         aux: &[AtomicU64],
     ) -> Result<Option<Seen<'_>>, ReadError> {
-        let ring = at.ring;
         self.is_large = false;
         // An iteration passes a hole, or copies again, or continues after a lap that cost no
         // record, or returns. No more holes fit than the ring has words; only a producer that
@@ -219,7 +201,7 @@ impl Observer {
         for _ in 0..=2 * ring.data.len() {
             let Some((word, len)) = self.copied()? else {
                 match self.refill(ring)? {
-                    Refill::Empty => return Ok(self.lost(at, false).map(Seen::Lost)),
+                    Refill::Empty => return Ok(None),
                     Refill::Lost(lost) if lost.records > 0 => return Ok(Some(Seen::Lost(lost))),
                     Refill::Lost(_) | Refill::Copied => continue,
                 }
@@ -242,9 +224,7 @@ impl Observer {
             self.cursor += size;
             if word.kind() == RecordType::LOST {
                 let lost = lost_of(&self.copy[body], pos).ok_or(Corrupt { pos })?;
-                if let Some(lost) = self.told.pass(lost) {
-                    return Ok(Some(Seen::Lost(lost)));
-                }
+                return Ok(Some(Seen::Lost(lost)));
             }
         }
         Ok(None)
@@ -253,7 +233,7 @@ impl Observer {
     /// Returns the header at the cursor and its payload's length, if the whole record is in the
     /// copy.
     #[inline]
-    pub(super) fn copied(&self) -> Result<Option<(RecordWord, usize)>, Corrupt> {
+    fn copied(&self) -> Result<Option<(RecordWord, usize)>, Corrupt> {
         let (pos, ready) = (self.cursor, self.upto - self.cursor);
         if ready == 0 {
             return Ok(None);
@@ -269,7 +249,7 @@ impl Observer {
     }
 
     /// Copies what is there from the cursor on, and checks the copy.
-    pub(super) fn refill(&mut self, ring: Ring<'_>) -> Result<Refill, Corrupt> {
+    fn refill(&mut self, ring: Ring<'_>) -> Result<Refill, Corrupt> {
         if let Some((lost, _)) = self.pending.take() {
             return Ok(Refill::Lost(lost));
         }
@@ -320,7 +300,7 @@ impl Observer {
             // ring away from the position where it overwrites.
             let totals = newest_totals(ring)?;
             if totals.pos > place.pos {
-                place = Place { pos: totals.pos, before: totals.written };
+                place = Saved { pos: totals.pos, before: totals.written };
             }
         }
         if place.pos <= self.cursor {
@@ -355,9 +335,8 @@ impl Observer {
         match &self.pending {
             Some((_, before)) => *before,
             None => {
-                let (pos, before, told) = (self.cursor, self.passed, self.told.refused);
-                let (lapped, ahead) = (self.lapped, self.told.is_ahead());
-                ResumePoint { of: self.id, pos, before, lapped, range_end: 0, told, ahead }
+                let (pos, before) = (self.cursor, self.passed);
+                ResumePoint { of: self.id, pos, before, lapped: self.lapped, range_end: 0 }
             }
         }
     }
@@ -368,8 +347,88 @@ impl Observer {
         if resume_point.of != self.id {
             return;
         }
-        self.saved_told.save(&ring.header.consumer_told, resume_point.told);
         self.seq_latch.write(&ring.header.consumer, &resume_point.totals().to_words());
+    }
+
+    /// Returns what comes next in the copy.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if there is no valid record at the cursor.
+    #[inline]
+    pub fn front(&mut self) -> Result<Front, Corrupt> {
+        if self.pending.is_some() {
+            return Ok(Front::Lost);
+        }
+        while let Some((word, _)) = self.copied()? {
+            if word.is_data() {
+                if self.shape.lead == Lead::None {
+                    return Ok(Front::Plain);
+                }
+                // A record with a range has it elsewhere.
+                let nth = if self.shape.is_large(word) { aux_record::TIME } else { 0 };
+                let at = ((self.cursor - self.from) / 8) as usize + 1 + nth;
+                return Ok(Front::Timestamped(self.copy.get(at).copied().unwrap_or(0)));
+            }
+            if word.kind() == RecordType::LOST {
+                return Ok(Front::Lost);
+            }
+            self.cursor += word.size();
+        }
+        // The head may have been loaded long before this was copied.
+        Ok(Front::More)
+    }
+
+    /// Like [`Observer::front`], but polls the ring if nothing is known.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if there is no valid record at the cursor.
+    pub fn peek(&mut self, ring: Ring<'_>) -> Result<Front, Corrupt> {
+        // As in `next`: an iteration passes holes, or copies again, or returns.
+        for _ in 0..=2 * ring.data.len() {
+            let front = self.front()?;
+            if front != Front::More {
+                return Ok(front);
+            }
+            let before = self.resume_point();
+            match self.refill(ring)? {
+                Refill::Empty => return Ok(Front::Empty),
+                Refill::Lost(lost) if lost.records > 0 => {
+                    self.pending = Some((lost, before));
+                    // Drops the copy, so that `next` comes to `refill` first.
+                    (self.from, self.upto) = (self.cursor, self.cursor);
+                }
+                Refill::Lost(_) | Refill::Copied => {}
+            }
+        }
+        Ok(Front::More)
+    }
+
+    /// Like [`Observer::next`], and also returns what comes next in the copy after it.
+    ///
+    /// # Errors
+    /// Those of [`Observer::next_in`].
+    #[inline]
+    pub fn take(
+        &mut self,
+        ring: Ring<'_>,
+        aux: &[AtomicU64],
+    ) -> Result<Option<(Seen<'_>, Front)>, ReadError> {
+        let (pos, what) = match self.next_in(ring, aux)? {
+            None => return Ok(None),
+            Some(Seen::Lost(lost)) => (lost.pos, Err(lost)),
+            Some(Seen::Record(frame, words)) => (frame.pos, Ok((frame, words.len()))),
+        };
+        // An error about the next record is returned by the next poll.
+        let front = self.front().unwrap_or(Front::More);
+        Ok(Some(match what {
+            Err(lost) => (Seen::Lost(lost), front),
+            Ok((frame, _)) if self.is_large => (Seen::Record(frame, &self.large), front),
+            Ok((frame, len)) => {
+                let at = ((frame.payload_pos() - self.from) / 8) as usize;
+                let words = self.copy.get(at..at + len).ok_or(Corrupt { pos })?;
+                (Seen::Record(frame, words), front)
+            }
+        }))
     }
 
     /// Returns the count of records that were overwritten before this observer came to them.

@@ -1,13 +1,12 @@
 //! The ring beside a plain list: the two are compared after every operation.
 
 use super::case::*;
-use super::told::{self, Batch};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Evict, LOST_SIZE, Lead, Policy, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    ConsumerTotals, Count, Fences, Found, Lost, Observer, Reader, Refusal, Refused, Reserved,
-    RingTotals, Saved, Seen, Snapshot, Start, Wake, Writer,
+    ConsumerTotals, Count, Fences, Found, Lost, Observer, Reader, Refusal, Reserved, RingTotals,
+    Saved, Seen, Snapshot, Start, Wake, Writer,
 };
 use std::collections::BTreeMap;
 
@@ -21,10 +20,6 @@ pub(crate) struct Watcher {
     pub(crate) lapped: Count,
     /// The end of what it has copied.
     pub(crate) upto: u64,
-    pub(crate) told: Refused,
-    pub(crate) batch: Batch,
-    /// It was never lapped: what each marker tells it is known.
-    pub(crate) exact: bool,
 }
 
 pub(crate) struct Model<'a> {
@@ -50,13 +45,6 @@ pub(crate) struct Model<'a> {
     /// The consumer of a drop ring: its cursor, and the head that it knows.
     pub(crate) cursor: u64,
     pub(crate) known: u64,
-    /// What it was told of refused records; that consumer, or that of an overwrite ring.
-    pub(crate) told: Refused,
-    /// What it has found and is told next.
-    pub(crate) pending: Option<(Lost, Refused, Batch)>,
-    pub(crate) batch: Batch,
-    /// Whether it was told something since it attached, and has not released.
-    pub(crate) news: bool,
     pub(crate) watchers: BTreeMap<u8, Watcher>,
     pub(crate) saved: Option<Saved>,
     /// The consumer of an overwrite ring, which saves its position in the page.
@@ -85,10 +73,6 @@ impl<'a> Model<'a> {
             highest: 0,
             cursor: 0,
             known: 0,
-            told: Refused::default(),
-            pending: None,
-            batch: None,
-            news: false,
             watchers: BTreeMap::new(),
             saved: None,
             keeper: None,
@@ -119,8 +103,6 @@ impl<'a> Model<'a> {
             (self.cursor, self.known) = (self.tail, self.tail);
             assert_eq!(reader.cursor(), self.cursor);
             self.reader = Some(reader);
-            self.told = told::most(self.saved_told(), self.marked(self.tail));
-            (self.pending, self.batch, self.news) = (None, None, false);
         } else {
             let observer = Observer::resume(self.heap.ring())
                 .unwrap()
@@ -128,9 +110,6 @@ impl<'a> Model<'a> {
             let totals = self.keeper.take().map_or(ConsumerTotals::default(), |(_, totals)| totals);
             assert_eq!(observer.saved().pos, totals.pos);
             assert_eq!(observer.lapped(), totals.lapped);
-            self.told = observer.saved().told;
-            let (saved, marked) = (self.saved_told(), self.marked(totals.pos.max(self.tail)));
-            assert!(self.told == saved || self.told == told::most(saved, marked));
             self.keeper = Some((observer, totals));
         }
     }
@@ -170,27 +149,6 @@ impl<'a> Model<'a> {
             }
         }
         (count, markers)
-    }
-
-    /// What the producers have counted.
-    pub(crate) fn counted(&self) -> Refused {
-        Refused { full: self.full, too_large: self.too_large, ..Refused::default() }
-    }
-
-    /// What the markers before a position report.
-    pub(crate) fn marked(&self, to: u64) -> Refused {
-        let [full, too_large] =
-            [Cause::Full, Cause::TooLarge].map(|cause| self.reported(cause, to).0);
-        Refused { full, too_large, ..Refused::default() }
-    }
-
-    /// What the page has of what the consumer was told: its two copies are whole.
-    pub(crate) fn saved_told(&self) -> Refused {
-        let copies = self.heap.header().consumer_told.copies.each_ref();
-        let words = copies.map(|copy| copy.each_ref().map(|word| word.load(Ordering::Relaxed)));
-        let newest = words.into_iter().max_by_key(|words| words[0]).unwrap();
-        let count = |at: usize| Count { records: newest[at], bytes: newest[at + 1] };
-        Refused { full: count(1), too_large: count(3), contended: count(5), pending: count(7) }
     }
 
     pub(crate) fn is_boundary(&self, pos: u64) -> bool {
@@ -383,7 +341,7 @@ impl<'a> Model<'a> {
                 let from = frame.payload_pos();
                 Self::words_hold(&self.ring_words(from, (at + item.size - from) / 8), item);
             }
-            Found::Lost(lost) => panic!("{lost:?} for {item:?}"),
+            Found::Lost(lost) => assert_eq!(item.kind, Kind::Lost(lost)),
             Found::Large(..) => panic!("without an AUX area"),
         }
     }
@@ -401,73 +359,23 @@ impl<'a> Model<'a> {
         if self.case.policy == Policy::Overwrite {
             return self.keep();
         }
+        let mut before = self.cursor;
         let (found, _) = self.reader.as_mut().unwrap().next(self.heap.ring()).unwrap();
-        if let Some((lost, after, batch)) = self.pending.take() {
-            assert_eq!(found, Some(Found::Lost(lost)));
-            (self.told, self.batch, self.news) = (after, batch, true);
-            return;
+        // It polls when nothing more is known, also after holes.
+        if self.first(self.cursor, self.known).is_none() {
+            (self.cursor, self.known) = (self.known, self.head);
+            before = self.cursor;
         }
-        let (mut before, mut polled) = (self.cursor, false);
-        loop {
-            let Some((at, after)) = self.first(self.cursor, self.known) else {
-                // It polls when nothing more is known, also after holes.
-                self.cursor = self.known;
-                before = self.cursor;
-                if std::mem::replace(&mut polled, true) {
-                    assert_eq!(found, None);
-                    break;
-                }
-                self.known = self.head;
-                continue;
-            };
-            self.cursor = after;
-            if let Kind::Lost(marker) = self.items[&at].kind {
-                let marked = self.marked(after);
-                let Some(lost) = told::at_marker(&marked, &mut self.told, marker) else {
-                    // And after a marker that tells nothing.
-                    tick(&self.tally.passed_markers, 1);
-                    before = after;
-                    if !std::mem::replace(&mut polled, true) {
-                        self.known = self.head;
-                    }
-                    continue;
-                };
-                assert_eq!(found, Some(Found::Lost(lost)));
-                tick(&self.tally.told_at_marker, lost.records);
-                break;
+        match (found, self.first(self.cursor, self.known)) {
+            (Some(found), Some((at, after))) => {
+                self.found_is(found, at);
+                self.cursor = after;
+                tick(&self.tally.read, 1);
             }
-            self.found_is(found.unwrap(), at);
-            tick(&self.tally.read, 1);
-            break;
+            (None, None) => self.cursor = self.known,
+            (found, model) => panic!("{found:?} where the model has {model:?}"),
         }
         self.adopt_tail(before);
-    }
-
-    /// What no marker reports.
-    pub(crate) fn lost(&mut self, all: bool, take: bool) {
-        if self.reader.is_none() {
-            return;
-        }
-        let nothing_known = self.cursor == self.known;
-        if self.pending.is_none() && nothing_known {
-            let (mut told, mut batch, counted) = (self.told, self.batch, self.counted());
-            let lost = told::in_a_batch(&mut batch, all, &counted, &mut told, self.cursor);
-            self.pending = lost.map(|lost| (lost, told, batch));
-            self.batch = if lost.is_none() { batch } else { self.batch };
-            tick(&self.tally.told_at_end, lost.map_or(0, |lost| lost.records));
-        }
-        let reader = self.reader.as_mut().unwrap();
-        if !take {
-            let has_lost = reader.has_lost(self.heap.ring().into(), all);
-            assert_eq!(has_lost, self.pending.is_some());
-            return;
-        }
-        let lost = reader.lost(self.heap.ring().into(), all);
-        let pending = self.pending.take();
-        assert_eq!(lost, pending.map(|(lost, ..)| lost));
-        if let Some((_, told, batch)) = pending {
-            (self.told, self.batch, self.news) = (told, batch, true);
-        }
     }
 
     pub(crate) fn next_record(&mut self) {
@@ -509,18 +417,9 @@ impl<'a> Model<'a> {
                 totals.lapped.records += lost.records;
                 totals.lapped.bytes += lost.bytes;
             }
-            Some(Seen::Lost(Lost { pos, records, bytes, cause })) => {
-                told::add(&mut self.told, cause, Count { records, bytes });
-                self.batch = Some((pos, self.counted()));
-            }
-            // Unless it was told something here, and then nothing once.
-            None if self.batch.take().is_some_and(|(end, _)| end == from) => {}
-            None => assert_eq!(self.told, self.counted(), "everything is told at the end"),
+            _ => {}
         }
-        assert_eq!(observer.saved().told, self.told);
-        assert_eq!(self.told.since(self.counted()), Refused::default(), "no more than counted");
         observer.save(self.heap.ring());
-        assert_eq!(self.saved_told(), self.told);
         totals.pos = observer.saved().pos;
         assert_eq!(totals.read.plus(totals.lapped), self.data(0, totals.pos));
         self.keeper = Some((observer, totals));
@@ -540,16 +439,7 @@ impl<'a> Model<'a> {
             Start::Latest => self.head,
             Start::At(saved) => saved.pos,
         };
-        let saved = match start {
-            Start::At(saved) => saved.told,
-            Start::Oldest | Start::Latest => Refused::default(),
-        };
-        let told = match cursor >= self.tail {
-            true if saved != Refused::default() => saved,
-            true => self.marked(cursor),
-            false => real.saved().told, // its markers may be gone
-        };
-        assert_eq!(real.saved(), Saved { pos: cursor, before: self.data(0, cursor), told });
+        assert_eq!(real.saved(), Saved { pos: cursor, before: self.data(0, cursor) });
         let watcher = Watcher {
             real,
             cursor,
@@ -559,9 +449,6 @@ impl<'a> Model<'a> {
             read: Count::default(),
             lapped: Count::default(),
             upto: cursor,
-            told,
-            batch: None,
-            exact: cursor >= self.tail,
         };
         self.watchers.insert(who, watcher);
     }
@@ -578,11 +465,7 @@ impl<'a> Model<'a> {
                 if w.cursor == w.head {
                     w.head = self.head;
                     if w.cursor == w.head {
-                        let counted = self.counted();
-                        let lost =
-                            told::in_a_batch(&mut w.batch, false, &counted, &mut w.told, w.cursor);
-                        assert_eq!(seen, lost.map(Seen::Lost));
-                        tick(&self.tally.told_at_end, lost.map_or(0, |lost| lost.records));
+                        assert_eq!(seen, None);
                         break;
                     }
                 }
@@ -590,7 +473,6 @@ impl<'a> Model<'a> {
                 let copied_to = w.cursor + (w.head - w.cursor).min(chunk);
                 if self.tail > w.cursor {
                     w.laps_in_a_row += 1;
-                    w.exact = false;
                     // From the tail, or finally from the newest totals brought up to the head.
                     let oldest = if w.laps_in_a_row > 4 { self.head } else { self.tail };
                     let lost = self.data(w.cursor, oldest);
@@ -625,29 +507,13 @@ impl<'a> Model<'a> {
                     w.read.bytes += item.size;
                     tick(&self.tally.seen, 1);
                 }
-                (Kind::Lost(marker), seen) if w.exact => {
-                    let marked = self.marked(w.cursor);
-                    let Some(lost) = told::at_marker(&marked, &mut w.told, *marker) else {
-                        tick(&self.tally.passed_markers, 1);
-                        continue;
-                    };
-                    assert_eq!(seen, Some(Seen::Lost(lost)));
-                    tick(&self.tally.told_at_marker, lost.records);
-                }
-                (Kind::Lost(marker), Some(Seen::Lost(lost))) if lost.pos == marker.pos => {
-                    // Or more, where one before it was passed unseen and saved.
-                    assert_eq!(lost.cause, marker.cause);
-                    let Lost { records, bytes, cause, .. } = lost;
-                    told::add(&mut w.told, cause, Count { records, bytes });
-                }
-                (Kind::Lost(_), _) => continue,
+                (Kind::Lost(model), Some(Seen::Lost(lost))) => assert_eq!(*model, lost),
                 (kind, seen) => panic!("{seen:?} where the model has {kind:?}, from {from}"),
             }
             break;
         }
         let before = self.data(0, w.cursor);
-        assert_eq!(w.real.saved(), Saved { pos: w.cursor, before, told: w.told });
-        assert_eq!(w.told.since(self.counted()), Refused::default(), "no more than counted");
+        assert_eq!(w.real.saved(), Saved { pos: w.cursor, before });
         assert_eq!(w.real.lapped(), w.lapped);
         assert_eq!(w.read.plus(w.lapped), before.since(w.start_before), "read + lapped = written");
         self.saved = Some(w.real.saved());
@@ -671,10 +537,7 @@ impl<'a> Model<'a> {
                 continue;
             }
             let (found, words, after) = snapshot.step(cursor).unwrap().unwrap();
-            match item.kind {
-                Kind::Lost(marker) => assert_eq!(found, Found::Lost(marker)),
-                _ => self.found_is(found, item.pos),
-            }
+            self.found_is(found, item.pos);
             if let Found::Record(_) = found {
                 Self::words_hold(words, item);
             }
@@ -682,11 +545,6 @@ impl<'a> Model<'a> {
             cursor = after;
         }
         assert_eq!(snapshot.step(cursor), Ok(None));
-        let (counted, mut told) = (self.counted(), self.marked(self.head));
-        for lost in snapshot.unmarked() {
-            assert_eq!(Some(lost), told::at_end(&counted, &mut told, self.head));
-        }
-        assert_eq!(told, counted);
     }
 
     pub(crate) fn kill_reader_before_tail(&mut self) {
@@ -769,15 +627,9 @@ impl<'a> Model<'a> {
             Op::Release => {
                 if let Some(reader) = &mut self.reader {
                     let _ = reader.release(self.heap.ring());
-                    let released = self.news || self.tail != self.cursor;
-                    (self.tail, self.news) = (self.cursor, false);
-                    // The markers before the tail say the rest.
-                    let ahead = self.told != self.marked(self.tail);
-                    assert!(!(released && ahead) || self.saved_told() == self.told);
+                    self.tail = self.cursor;
                 }
             }
-            Op::Lost(all) => self.lost(all, true),
-            Op::HasLost => self.lost(true, false),
             Op::PeekPassRelease(times) => self.peek_and_pass(times),
             Op::Refresh => {
                 if let Some(reader) = &mut self.reader {
@@ -820,9 +672,6 @@ impl<'a> Model<'a> {
         let Some(reader) = &mut self.reader else { return };
         assert_eq!(reader.refresh(self.heap.ring()), Ok(self.head));
         self.known = self.head;
-        self.reader.as_mut().unwrap().forget_lost();
-        self.pending = None;
-        let mut real_told = self.reader.as_ref().unwrap().told();
         let (mut cursor, mut count) = (self.cursor, Count::default());
         for _ in 0..times {
             let peeked = self.reader.as_ref().unwrap().peek(self.heap.ring(), cursor).unwrap();
@@ -831,14 +680,7 @@ impl<'a> Model<'a> {
                 assert_eq!((peeked, model), (None, None));
                 break;
             };
-            match found {
-                Found::Lost(marker) => {
-                    assert_eq!(self.items[&at].kind, Kind::Lost(marker));
-                    let lost = told::at_marker(&self.marked(end), &mut self.told, marker);
-                    assert_eq!(real_told.pass(marker), lost);
-                }
-                found => self.found_is(found, at),
-            }
+            self.found_is(found, at);
             assert_eq!(after, end);
             if let Found::Record(frame) = found {
                 count.records += 1;
@@ -848,9 +690,7 @@ impl<'a> Model<'a> {
         }
         let reader = self.reader.as_mut().unwrap();
         reader.pass(cursor, count);
-        reader.set_told(real_told);
         let _ = reader.release(self.heap.ring());
-        self.news = false;
         tick(&self.tally.read, count.records);
         (self.cursor, self.tail) = (cursor, cursor);
     }
@@ -901,7 +741,6 @@ impl<'a> Model<'a> {
         );
         assert_eq!(producer.lost_markers, full_markers + too_large_markers);
         assert_eq!(totals.present, self.data(self.tail, self.head));
-        assert_eq!(self.told.since(self.counted()), Refused::default(), "no more than counted");
         let passed = self.data(0, self.tail);
         match self.case.policy {
             Policy::Drop => {

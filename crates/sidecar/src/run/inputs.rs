@@ -5,7 +5,7 @@ use super::positions::Positions;
 use crate::config::{Input, InputSource};
 use crate::engine::{AttachFailure, Engine};
 use crate::log::Say;
-use perfring_consumer::{AttachError, Idle, Location, Refused, RingFile};
+use perfring_consumer::{AttachError, Idle, Location, RingFile, RingTotals};
 use perfring_kernel::Target;
 use perfring_set::{Change, Follower};
 use std::time::{Duration, Instant};
@@ -170,15 +170,16 @@ impl Inputs {
         }
         self.prune = now.checked_add(PRUNE);
         for (id, ring) in engine.idle(now) {
-            let crate::engine::Idle { location, input, uuid, refused } = ring;
+            let crate::engine::Idle { location, input, uuid } = ring;
             engine.detach_delivered(id);
-            match remove(&location, &uuid, &refused) {
-                Ok(true) => {
-                    engine.removed(id);
+            // Unreported losses are reported only when the ring is finally removed.
+            match remove(&location, &uuid) {
+                Ok(Some(totals)) => {
+                    engine.removed(id, &totals);
                     say.info(&format!("{location} was read, and its producers ended: removed"));
                 }
                 // A producer attached again, or the file was removed.
-                Ok(false) => {
+                Ok(None) => {
                     engine.detach(id);
                     self.waiting.push(Waiting { input, location, uuid, reported: String::new() });
                 }
@@ -191,24 +192,23 @@ impl Inputs {
     }
 }
 
-/// Removes a ring that is read to its end, with these losses, and has no producer. Returns whether it did.
-fn remove(location: &Location, uuid: &[u8; 16], refused: &Refused) -> Result<bool, AttachError> {
+/// Removes a ring that is read to its end and has no producer. Returns its totals, if it did.
+fn remove(location: &Location, uuid: &[u8; 16]) -> Result<Option<RingTotals>, AttachError> {
     let idle = match Idle::hold(location.clone()) {
-        Err(AttachError::Busy { .. } | AttachError::NotFound { .. }) => return Ok(false),
+        Err(AttachError::Busy { .. } | AttachError::NotFound { .. }) => return Ok(None),
         held => held?,
     };
     if idle.file().identity()?.uuid != *uuid {
-        return Ok(false);
+        return Ok(None);
     }
-    let is_read = idle.file().totals()?.is_some_and(|totals| {
-        totals.tail == totals.head
-            && totals.stranded.records == 0
-            && totals.producer.refused == *refused
-    });
-    if is_read {
+    let whole = idle
+        .file()
+        .totals()?
+        .filter(|totals| totals.tail == totals.head && totals.stranded.records == 0);
+    if whole.is_some() {
         idle.remove()?;
     }
-    Ok(is_read)
+    Ok(whole)
 }
 
 impl Poll<'_, '_> {

@@ -202,15 +202,16 @@ impl Others {
         }
     }
 
-    /// Checks that the refusals, and no others, are counted and told.
+    /// Checks that the refusals, and no others, are counted and reported.
     pub(crate) fn check_losses(&self) {
-        let mut refused = 0;
+        let (mut refused, mut unreported) = (0, 0);
         for ring in &self.rings {
             let totals = Stat::read(&ring.path).unwrap().totals.unwrap();
             refused += totals.producer.refused.total().records;
+            unreported += totals.unreported().records;
         }
         assert_eq!(refused, self.refused);
-        assert_eq!(self.lost, refused);
+        assert_eq!(self.lost + unreported, refused);
     }
 
     /// Ends what a dead process left in the victim's ring, and checks that this was what could be seen there.

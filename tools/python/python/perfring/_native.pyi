@@ -169,14 +169,12 @@ class Observer(_Reading):
     def __new__(
         cls,
         path: _Path,
-        start: Literal["oldest", "latest"]
-        | tuple[int, int, int]
-        | tuple[int, int, int, tuple[tuple[int, int], ...]] = "oldest",
+        start: Literal["oldest", "latest"] | tuple[int, int, int] = "oldest",
         *,
         wait_strategy: _WaitStrategy = "adaptive",
     ) -> Self: ...
     @property
-    def _saved(self) -> tuple[int, int, int, tuple[tuple[int, int], ...]]: ...
+    def _saved(self) -> tuple[int, int, int]: ...
     def snapshot(self) -> Snapshot: ...
 
 @final

@@ -4,7 +4,7 @@ use super::open::{Existing, Options};
 use super::write::Recording;
 use crate::delivery::output::{Output, OutputError, Took};
 use crate::model::event::{Event, Loss, LossCause, Origin, Rec, What};
-use perfring_consumer::{Item, Lost, ReadError, Snapshot};
+use perfring_consumer::{Item, ReadError, Snapshot};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
@@ -63,9 +63,9 @@ pub fn write_snapshots(path: &Path, rings: &[(Origin, Snapshot)]) -> Result<u64,
                 report(origin, What::Record(Rec::new(record, origin)))?;
             }
             Some(Ok(Item::Lost(lost))) => {
-                let Lost { pos, records, bytes, cause } = lost;
-                let cause = LossCause::Ring(cause);
-                let loss = Loss { pos, records, bytes, cause, time: None, wall: None, sum: None };
+                let (pos, cause) = (lost.pos, LossCause::Ring(lost.cause));
+                let (records, bytes) = (lost.records, lost.bytes);
+                let loss = Loss { pos, records, bytes, cause, time: None, wall: None };
                 report(origin, What::Lost(loss))?;
             }
             // A damaged ring ends at the damage; what precedes it is kept.

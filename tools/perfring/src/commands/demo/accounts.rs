@@ -75,7 +75,11 @@ impl Account {
             }
         }
         let reported = seen.full.plus(seen.too_large);
-        account.check("reported losses", account.refused, reported.records);
+        account.check(
+            "reported losses",
+            account.refused,
+            reported.plus(totals.unreported()).records,
+        );
         if let Some(own) = own {
             let offered = own.offered + seen.resources;
             account.check("offered", offered, account.written + account.refused);
@@ -83,13 +87,11 @@ impl Account {
             let missing = seen.missing + own.offered.saturating_sub(seen.next_seq);
             account.check("missing sequence numbers", missing, account.refused + account.lapped);
         } else {
-            // Killed: what it offered last is unknown; what it wrote is in the ring. No record follows what was refused
-            // last.
-            let last = totals.unreported().records;
+            // Killed: what it offered last is unknown; what it wrote is in the ring.
             account.check(
                 "missing sequence numbers",
                 seen.missing,
-                reported.records.saturating_sub(last) + account.lapped,
+                reported.records + account.lapped,
             );
         }
         account
@@ -100,7 +102,7 @@ impl Account {
         let Some(totals) = &stat.totals else { return true };
         let (read, written) = (seen.records + seen.lapped.records, totals.producer.written.records);
         // A loss may stand after the last record.
-        let reported = seen.full.plus(seen.too_large);
+        let reported = seen.full.plus(seen.too_large).plus(totals.unreported());
         read >= written && reported.records >= totals.producer.refused.total().records
     }
 

@@ -1,17 +1,16 @@
-//! What a waiting reader looks for by itself, as no process wakes it for that: losses that no marker in the stream
-//! reports, and whether the ring's file was removed.
+//! Detecting that the ring's file was removed: no process wakes a reader for that.
 
 use perfring_shm::until_tick;
 use std::time::{Duration, Instant};
 
-/// When a reader looks next.
+/// When a reader asks next.
 #[derive(Debug, Default)]
-pub(crate) struct Tick {
+pub(crate) struct Removal {
     next: Option<Instant>,
 }
 
-impl Tick {
-    /// Returns whether it is time to look, at most once a second: at the same moments for all
+impl Removal {
+    /// Returns whether it is time to ask, at most once a second: at the same moments for all
     /// rings.
     pub(crate) fn is_due(&mut self) -> bool {
         let now = Instant::now();
@@ -22,7 +21,7 @@ impl Tick {
         due
     }
 
-    /// Returns the time until the next look.
+    /// Returns the time until the next check.
     pub(crate) fn left(&self) -> Duration {
         self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(Instant::now()))
     }
