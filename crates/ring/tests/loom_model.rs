@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Tries the orders of a model with so many forced switches. The number of executions is bounded, not the time: a busy
-/// machine tries as many as an idle one. `PERFRING_LONG` tries all orders of almost every model;
-/// `PERFRING_LOOM_ORDERS` is a number of its own.
+/// machine tries as many as an idle one. `PERFRING_LONG` tries all orders of almost every model.
 ///
 /// `run` adds to its argument when the case under test occurs. Prints how often it did, and fails if it never did, as
 /// the model then shows nothing; a model without a name may lack the case. Returns the number.
@@ -19,8 +18,7 @@ pub(crate) fn model(
     builder.preemption_bound = Some(switches);
     builder.max_branches = 50_000;
     let long = std::env::var_os("PERFRING_LONG").is_some();
-    let orders = std::env::var("PERFRING_LOOM_ORDERS").map(|orders| orders.parse().unwrap());
-    builder.max_permutations = Some(orders.unwrap_or(if long { 1_000_000 } else { 20_000 }));
+    builder.max_permutations = Some(if long { 1_000_000 } else { 20_000 });
     // How often loom compares the number of executions with the bound.
     builder.checkpoint_interval = 1_000;
     let counts = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));

@@ -1,4 +1,4 @@
-//! A test in a process of its own, for what a process has only one of.
+//! Runs one test alone in a new process: for a test that changes its whole process.
 
 use std::ffi::OsStr;
 use std::process::Command;

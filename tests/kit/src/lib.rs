@@ -8,7 +8,7 @@
 //! * [`headings`]: what error messages are compared with;
 //! * [`spoiler`]: a process that rewrites a ring file while others use it;
 //! * [`wait`]: the only wait for a condition, and its watchdog;
-//! * [`alone`]: a test in a process of its own;
+//! * [`alone`]: runs one test alone in a new process;
 //! * [`size`]: which part of a large set of cases one run tries.
 //!
 //! A test suite is then a list of readers and writers that are run against these.

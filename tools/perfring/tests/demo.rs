@@ -58,7 +58,7 @@ fn the_demo_ends_in_time_with_all_records_accounted_for_and_leaves_two_files_wit
     let mut all = 0;
     for ring in RINGS {
         let read = figure(&out, ring, "= read ");
-        assert!(read > 0, "{ring} was idle: {out}");
+        assert!(read > 10, "{ring} was idle: {out}");
         all += read;
     }
     assert!(figure(&out, "burst", "+ refused ") > 0, "{out}");
@@ -190,7 +190,7 @@ fn check_trace(bytes: &[u8], out: &str, losses: u64, lost: u64) {
         "system.load_average.1m",
     ] {
         let samples = count("metrics", name, "counter");
-        assert!(samples > 0, "{name}");
+        assert!(samples > 10, "{name}");
         metrics += samples;
     }
     assert_eq!(metrics, figure(out, "metrics", "= read "));
