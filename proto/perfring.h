@@ -197,6 +197,7 @@
 #define PERFRING_TAIL_MARK_WORDS 4
 #define PERFRING_PRODUCER_TOTALS_WORDS 28
 #define PERFRING_CONSUMER_TOTALS_WORDS 8
+#define PERFRING_CONSUMER_TOLD_WORDS 16
 #define PERFRING_SLOT_WRITTEN_WORDS 5
 #define PERFRING_SLOT_LOSSES_WORDS 24
 #define PERFRING_SLOT_BASE_WORDS 16
@@ -238,6 +239,9 @@
 #define PERFRING_CONSUMER_TOTALS_READ_BYTES 3
 #define PERFRING_CONSUMER_TOTALS_LAPPED_RECORDS 4
 #define PERFRING_CONSUMER_TOTALS_LAPPED_BYTES 5
+
+/* The first of eight words, in the order of PERFRING_PRODUCER_TOTALS_FULL_RECORDS to _PENDING_BYTES. */
+#define PERFRING_CONSUMER_TOLD_REFUSED 1
 
 /* The position of the newest event in a slot's SeqLatch; PERFRING_NOWHERE: it counts in any case. */
 #define PERFRING_NOWHERE 0xffffffffffffffff
@@ -363,6 +367,7 @@
 #define PERFRING_OFF_CPU_COUNT 3472
 #define PERFRING_OFF_CPU_NUMBER 3480
 #define PERFRING_OFF_NAMED_TAILS 3584
+#define PERFRING_OFF_CONSUMER_TOLD 3840
 
 /* struct perf_event_header: one aligned 64-bit word, stored and loaded as such. */
 struct perfring_record {
@@ -423,6 +428,9 @@ struct perfring_producer_totals {
 };
 struct perfring_consumer_totals {
 	uint64_t copies[2][PERFRING_CONSUMER_TOTALS_WORDS];
+};
+struct perfring_consumer_told {
+	uint64_t copies[2][PERFRING_CONSUMER_TOLD_WORDS];
 };
 struct perfring_slot_written {
 	uint64_t copies[2][PERFRING_SLOT_WRITTEN_WORDS];
@@ -580,7 +588,9 @@ struct perfring_header {
 	/* Live, with named consumers: that of seat n is named_tails[n % 4][n / 4]. */
 	uint64_t named_tails[4][8];
 
-	uint8_t gap_end[256];
+	/* Live, written by the consumer: the refused records that a marker or the end of the stream reported to
+	 * it. Zeros: the markers before data_tail alone did. */
+	struct perfring_consumer_told consumer_told;
 };
 
 PERFRING_ASSERT(sizeof(struct perfring_record) == PERFRING_HEADER_LEN);
@@ -670,6 +680,7 @@ PERFRING_ASSERT_OFF(cpu_limit, PERFRING_OFF_CPU_LIMIT);
 PERFRING_ASSERT_OFF(cpu_count, PERFRING_OFF_CPU_COUNT);
 PERFRING_ASSERT_OFF(cpu_number, PERFRING_OFF_CPU_NUMBER);
 PERFRING_ASSERT_OFF(named_tails, PERFRING_OFF_NAMED_TAILS);
+PERFRING_ASSERT_OFF(consumer_told, PERFRING_OFF_CONSUMER_TOLD);
 #undef PERFRING_ASSERT_OFF
 
 /* The consumer's seat is a holder, on the byte that it locks. */

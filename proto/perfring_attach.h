@@ -73,8 +73,8 @@ struct perfring {
 	struct perfring *next;	      /* handles of this process, for perfring_detach_child */
 	void *base;
 	size_t mapped;
-	struct perfring_slot *slots; /* producers only; the type table follows them */
-	size_t slots_mapped;
+	struct perfring_slot *slots; /* of a producer, the type table follows them; of a reader, read-only */
+	size_t slots_mapped;	     /* of a reader 0: they are in `mapped` */
 	int fd;
 	int generation;
 	int asymmetric; /* this process is registered for the heavy fences of others */
@@ -134,7 +134,7 @@ static inline void perfring_detach_child(void)
 	for (ring = perfring_handles; ring; ring = ring->next) {
 		mmap(ring->base, ring->mapped, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-		if (ring->slots)
+		if (ring->slots_mapped)
 			mmap(ring->slots, ring->slots_mapped, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 		if (none < 0 || dup3(none, ring->fd, O_CLOEXEC) < 0) {
@@ -200,7 +200,7 @@ static inline void perfring_close(struct perfring *ring)
 	pthread_mutex_unlock(&perfring_handles_lock);
 	if (ring->base)
 		munmap(ring->base, ring->mapped);
-	if (ring->slots)
+	if (ring->slots_mapped)
 		munmap(ring->slots, ring->slots_mapped);
 	if (ring->fd >= 0)
 		close(ring->fd);
@@ -208,6 +208,7 @@ static inline void perfring_close(struct perfring *ring)
 	ring->path = NULL;
 	ring->base = NULL;
 	ring->slots = NULL;
+	ring->slots_mapped = 0;
 	ring->fd = -1;
 }
 
@@ -245,12 +246,13 @@ static inline int perfring_open_checked(struct perfring *ring, const char *path,
 	return perfring_check(&ring->shape, (uint64_t)meta.st_size, ring->why, sizeof(ring->why));
 }
 
-/* Maps the header, the data and the data once more, so that a record that wraps is in one piece. An
- * observer copies: it needs the data once, and no page of its own size. */
+/* Maps the header, the data and the data once more, so that a record that wraps is in one piece, and the
+ * slots. An observer copies: it needs the data once, and no page of its own size. */
 static inline int perfring_map(struct perfring *ring, int role)
 {
 	uint64_t host = (uint64_t)sysconf(_SC_PAGESIZE), page = ring->shape.page_size;
-	uint64_t data = ring->data_size, len = page + (role == PERFRING_OBSERVER ? 1 : 2) * data;
+	uint64_t data = ring->data_size, control = page + (role == PERFRING_OBSERVER ? 1 : 2) * data;
+	uint64_t len = control + (role == PERFRING_PRODUCER ? 0 : ring->shape.control_size);
 	int prot = PROT_READ | (role == PERFRING_PRODUCER ? PROT_WRITE : 0), copy;
 	uint8_t *base;
 	void *got;
@@ -281,14 +283,20 @@ static inline int perfring_map(struct perfring *ring, int role)
 				 MAP_SHARED | MAP_FIXED, ring->fd, (off_t)page) == MAP_FAILED)
 				return perfring_io(ring, "mapping the ring's data");
 	}
+	if (role == PERFRING_CONSUMER &&
+	    mmap(base + control, (size_t)ring->shape.control_size, PROT_READ, MAP_SHARED | MAP_FIXED, ring->fd,
+		 (off_t)ring->shape.control_offset) == MAP_FAILED)
+		return perfring_io(ring, "mapping the ring's slots");
+	ring->slots = (struct perfring_slot *)(void *)(base + control);
 	if (role == PERFRING_PRODUCER) {
 		/* With the type table, which follows them. */
-		ring->slots_mapped = (size_t)(ring->shape.control_size + ring->shape.types_size);
-		got = mmap(NULL, ring->slots_mapped, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd,
+		len = ring->shape.control_size + ring->shape.types_size;
+		got = mmap(NULL, (size_t)len, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd,
 			   (off_t)ring->shape.control_offset);
 		if (got == MAP_FAILED)
 			return perfring_io(ring, "mapping the ring's slots");
 		ring->slots = (struct perfring_slot *)got;
+		ring->slots_mapped = (size_t)len;
 	}
 	ring->header = (struct perfring_header *)ring->base;
 	ring->data = (uint64_t *)(void *)(base + page);

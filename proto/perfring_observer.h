@@ -17,7 +17,7 @@
 #ifndef PERFRING_OBSERVER_H
 #define PERFRING_OBSERVER_H
 
-#include "perfring_totals.h"
+#include "perfring_told.h"
 
 #include <stdlib.h>
 
@@ -41,6 +41,7 @@ struct perfring_item {
 	/* A loss. */
 	uint32_t cause; /* PERFRING_CAUSE_* */
 	struct perfring_count lost;
+	int at_end; /* its place is unknown: no marker reported it when everything before pos was read */
 };
 
 /* The private state of a reader. */
@@ -50,6 +51,7 @@ struct perfring_observer {
 	uint64_t head;
 	struct perfring_count passed; /* before the cursor: read and lapped */
 	struct perfring_count lapped;
+	struct perfring_told told;
 	unsigned laps_in_a_row;
 	uint64_t *copy; /* words of the ring from `from` to `upto`, checked to be whole */
 	uint64_t copy_bytes;
@@ -154,6 +156,43 @@ static inline int perfring_oldest(struct perfring *ring, uint64_t *pos, struct p
 	return perfring_corrupt(ring, tail);
 }
 
+/* Finds what a reader was told that goes on at the cursor, and had saved this by its last release. Whatever is damaged
+ * here is found by the reader when it comes to it. */
+static inline void perfring_resume_told(struct perfring_observer *at, struct perfring_refused saved)
+{
+	struct perfring *ring = &at->ring;
+	struct perfring_refused reported, none;
+	struct perfring_count before;
+	int walks, found;
+	uint64_t pos;
+
+	memset(&none, 0, sizeof(none));
+	for (walks = 0; walks < PERFRING_WALKS; walks++) {
+		found = perfring_reported_before(ring, at->cursor, &reported);
+		/* In an overwrite ring the records there may be gone, and their markers with them. */
+		if (found == 0 && ring->shape.policy == PERFRING_POLICY_OVERWRITE &&
+		    (at->cursor == 0 || !perfring_is_same_refused(&saved, &none))) {
+			reported = none;
+			found = 1;
+		}
+		if (found > 0) {
+			perfring_told_from(&at->told, saved, reported);
+			return;
+		}
+		/* The last reader saved nothing: the markers that are gone were read. */
+		if (found == 0 && perfring_oldest(ring, &pos, &before) == PERFRING_OK)
+			found = perfring_reported_before(ring, pos, &reported);
+		if (found > 0) {
+			perfring_told_from(&at->told, reported, reported);
+			return;
+		}
+		if (found < 0)
+			break;
+	}
+	perfring_told_from(&at->told, saved, saved);
+	ring->why[0] = 0;
+}
+
 /* Opens and maps; if `lock` is not 0, locks that byte. */
 static inline int perfring_reader_open(struct perfring_observer *at, const char *path, int role,
 				       uint64_t lock)
@@ -192,9 +231,13 @@ static inline void perfring_observer_close(struct perfring_observer *at)
 static inline int perfring_observer_open(struct perfring_observer *at, const char *path)
 {
 	int error = perfring_reader_open(at, path, PERFRING_OBSERVER, 0);
+	struct perfring_refused none;
 
+	memset(&none, 0, sizeof(none));
 	if (!error)
 		error = perfring_oldest(&at->ring, &at->cursor, &at->passed);
+	if (!error)
+		perfring_resume_told(at, none);
 	at->head = at->from = at->upto = at->cursor;
 	if (error)
 		perfring_observer_close(at);
@@ -311,6 +354,40 @@ static inline int perfring_fill_item(struct perfring *ring, struct perfring_reco
 	return 1;
 }
 
+/* Once everything was read: a loss that no marker in the stream reports. 0 if there is none. */
+static inline int perfring_lost_at_end(struct perfring_observer *at, struct perfring_item *item)
+{
+	struct perfring_count lost;
+	uint32_t cause;
+
+	if (!perfring_told_end(&at->ring, &at->told, at->cursor, &cause, &lost))
+		return 0;
+	memset(item, 0, sizeof(*item));
+	item->kind = PERFRING_ITEM_LOST;
+	item->pos = at->cursor;
+	item->cause = cause;
+	item->lost = lost;
+	item->at_end = 1;
+	return 1;
+}
+
+/* Whether that is what comes next. */
+static inline int perfring_has_lost(struct perfring_observer *at)
+{
+	struct perfring_told told = at->told;
+	struct perfring_count lost;
+	uint32_t cause;
+
+	if (at->cursor != at->head)
+		return 0;
+	if (perfring_told_end(&at->ring, &told, at->cursor, &cause, &lost)) {
+		at->told.due = 1;
+		return 1;
+	}
+	at->told = told;
+	return 0;
+}
+
 /* The next item: 1, or 0 if there is none now. */
 static inline int perfring_next_copied(struct perfring_observer *at, struct perfring_item *item)
 {
@@ -334,7 +411,7 @@ static inline int perfring_next_copied(struct perfring_observer *at, struct perf
 			/* Nothing, or truncated by the end of the copy: a copy that begins here has all of it. */
 			got = perfring_refill(at, item);
 			if (got <= 0)
-				return got;
+				return got < 0 ? got : perfring_lost_at_end(at, item);
 			if (item->kind && item->lost.records)
 				return 1;
 			continue;
@@ -351,6 +428,8 @@ static inline int perfring_next_copied(struct perfring_observer *at, struct perf
 			at->laps_in_a_row = 0;
 			at->passed.records++;
 			at->passed.bytes += word.size;
+		} else if (!perfring_told_marker(&at->told, item->cause, &item->lost)) {
+			continue;
 		}
 		return 1;
 	}

@@ -8,7 +8,7 @@
  *
  *     if (perfring_pollable_open(&pollable, &consumer) < 0)
  *             die(consumer.at.ring.why);
- *     add_to_the_loop(pollable.fd);            readable: there may be a record
+ *     add_to_the_loop(pollable.fd);            readable: there may be a record or a loss
  *
  *     on_readable():                           and once before the loop
  *             do
@@ -32,13 +32,15 @@ struct perfring_pollable {
 	struct perfring_consumer *consumer;
 	int fd;
 	uint64_t target; /* the data_head that is waited for; 0: none */
+	uint64_t writes; /* of the counters of refused records, when it was armed */
 	uint32_t asked;	 /* rises when there is something to do */
 	uint32_t ends;
 	uint32_t ended;
 	pthread_t thread;
 };
 
-/* Waits on the ring for a while. Whether the target was reached, or the ring removed. */
+/* Waits on the ring for a while. Whether the target was reached, or the counters of refused records were written,
+ * or the ring was removed. */
 static inline int perfring_pollable_wait(struct perfring_pollable *pollable, uint64_t target)
 {
 	struct perfring_header *header = pollable->consumer->at.ring.header;
@@ -54,6 +56,7 @@ static inline int perfring_pollable_wait(struct perfring_pollable *pollable, uin
 		perfring_sleep(&header->wait_seq, seq, longest);
 	PERFRING_STORE(&header->wait_armed, 0); /* relaxed, as in perfring_wait */
 	return PERFRING_LOAD_ACQUIRE(&header->data_head) >= target ||
+	       perfring_counter_writes(&pollable->consumer->at.ring) != PERFRING_LOAD(&pollable->writes) ||
 	       perfring_is_removed(&pollable->consumer->at.ring);
 }
 
@@ -113,7 +116,7 @@ static inline void perfring_pollable_ask(struct perfring_pollable *pollable)
 }
 
 /* Releases what was read. 1 if there may be more to read: then read on. 0: the descriptor becomes readable
- * at the next record. PERFRING_E_UNLINKED once all of a removed ring has been read. */
+ * at the next record, or within a second after a loss. PERFRING_E_UNLINKED once all of a removed ring has been read. */
 static inline int perfring_pollable_arm(struct perfring_pollable *pollable)
 {
 	struct perfring_consumer *consumer = pollable->consumer;
@@ -124,7 +127,10 @@ static inline int perfring_pollable_arm(struct perfring_pollable *pollable)
 	perfring_release(consumer);
 	while (read(pollable->fd, &count, sizeof(count)) > 0)
 		;
-	if (PERFRING_LOAD_ACQUIRE(&consumer->at.ring.header->data_head) >= target)
+	PERFRING_STORE(&pollable->writes, perfring_counter_writes(&consumer->at.ring));
+	PERFRING_FENCE_ACQUIRE(); /* a loss that is counted after that is found by the thread */
+	if (PERFRING_LOAD_ACQUIRE(&consumer->at.ring.header->data_head) >= target ||
+	    perfring_has_lost(&consumer->at))
 		return 1;
 	if (PERFRING_LOAD(&consumer->at.ring.removed))
 		return perfring_unlinked(&consumer->at.ring);

@@ -24,6 +24,9 @@
  * overwrite ring, and for an observer, it is a copy that is valid as long. A record of a type below 64
  * other than PERFRING_TYPE_SAMPLE is the kernel's, or a descriptor of a layout to come: skip it.
  *
+ * Each loss is returned once: where its marker is in the stream, or at the end of the stream before there is a
+ * marker. A loss counts as read as a record does, and the next consumer goes on after it.
+ *
  * The Rust consumer also recovers a shared ring whose producer died with a reservation open. This one
  * waits until a producer or `perfring recover` has done so.
  */
@@ -39,8 +42,10 @@
 struct perfring_consumer {
 	struct perfring_observer at;
 	uint64_t released; /* drop: what data_tail holds; overwrite: the saved position */
+	struct perfring_refused released_told; /* what it was told by then */
 	unsigned idle;
 	struct perfring_seq_latch_writer writer;
+	struct perfring_seq_latch_writer told_writer;
 };
 
 /* Finds where the consumer of a drop ring goes on, and what was read before. `kept`: the copy that counts. */
@@ -90,14 +95,20 @@ static inline int perfring_consumer_attach(struct perfring_consumer *consumer, c
 					   const char *name)
 {
 	struct perfring_observer *at = &consumer->at;
+	uint64_t told[PERFRING_CONSUMER_TOLD_WORDS] = { 0 };
 	struct perfring_header *header;
-	int error, kept = -1;
+	int error, kept = -1, kept_told = -1;
 
 	memset(consumer, 0, sizeof(*consumer));
 	error = perfring_reader_open(at, path, PERFRING_CONSUMER, PERFRING_CONSUMER_LOCK_BYTE);
 	if (!error)
 		error = at->ring.shape.policy == PERFRING_POLICY_DROP ? perfring_resume_drop(at, &kept)
 								     : perfring_resume_overwrite(at, &kept);
+	if (!error) {
+		kept_told = perfring_seq_latch_newest(&at->ring.header->consumer_told.copies[0][0],
+						      PERFRING_CONSUMER_TOLD_WORDS, told);
+		perfring_resume_told(at, perfring_refused_at(told, PERFRING_CONSUMER_TOLD_REFUSED));
+	}
 	if (error) {
 		perfring_observer_close(at);
 		return error;
@@ -105,10 +116,32 @@ static inline int perfring_consumer_attach(struct perfring_consumer *consumer, c
 	header = at->ring.header;
 	perfring_seq_latch_after(&consumer->writer, &header->consumer_totals.copies[0][0],
 			     PERFRING_CONSUMER_TOTALS_WORDS, kept);
+	perfring_seq_latch_after(&consumer->told_writer, &header->consumer_told.copies[0][0],
+			     PERFRING_CONSUMER_TOLD_WORDS, kept_told);
+	consumer->released_told = at->told.refused;
 	at->head = at->from = at->upto = consumer->released = at->cursor;
 	perfring_register_fences(&at->ring);
 	perfring_write_owner_info((struct perfring_holder *)(void *)&header->consumer_epoch, name);
 	return PERFRING_OK;
+}
+
+/* Saves what the consumer was told, if that is more than it was. */
+static inline void perfring_save_told(struct perfring_consumer *consumer)
+{
+	const struct perfring_refused *refused = &consumer->at.told.refused;
+	uint64_t told[PERFRING_CONSUMER_TOLD_WORDS];
+	unsigned at;
+
+	if (perfring_is_same_refused(refused, &consumer->released_told))
+		return;
+	memset(told, 0, sizeof(told));
+	for (at = 0; at < PERFRING_REFUSALS; at++) {
+		told[PERFRING_CONSUMER_TOLD_REFUSED + 2 * at] = refused->by[at].records;
+		told[PERFRING_CONSUMER_TOLD_REFUSED + 2 * at + 1] = refused->by[at].bytes;
+	}
+	perfring_seq_latch_write(&consumer->told_writer, &consumer->at.ring.header->consumer_told.copies[0][0],
+			     PERFRING_CONSUMER_TOLD_WORDS, told);
+	consumer->released_told = *refused;
 }
 
 /* Releases (drop) or saves (overwrite) everything that perfring_read returned before. */
@@ -119,7 +152,9 @@ static inline void perfring_release(struct perfring_consumer *consumer)
 	uint64_t totals[PERFRING_CONSUMER_TOTALS_WORDS];
 	struct perfring_count read = perfring_since(at->passed, at->lapped);
 
-	if (at->cursor == consumer->released || perfring_is_forked(&at->ring))
+	if ((at->cursor == consumer->released &&
+	     perfring_is_same_refused(&at->told.refused, &consumer->released_told)) ||
+	    perfring_is_forked(&at->ring))
 		return;
 	memset(totals, 0, sizeof(totals));
 	totals[PERFRING_CONSUMER_TOTALS_POS] = at->cursor;
@@ -127,6 +162,8 @@ static inline void perfring_release(struct perfring_consumer *consumer)
 	totals[PERFRING_CONSUMER_TOTALS_READ_BYTES] = read.bytes;
 	totals[PERFRING_CONSUMER_TOTALS_LAPPED_RECORDS] = at->lapped.records;
 	totals[PERFRING_CONSUMER_TOTALS_LAPPED_BYTES] = at->lapped.bytes;
+	/* Before the totals: after a death between the two, markers that come again report nothing new. */
+	perfring_save_told(consumer);
 	/* The totals before the tail: after a death between the two stores, the older copy matches the tail. */
 	perfring_seq_latch_write(&consumer->writer, &header->consumer_totals.copies[0][0],
 			     PERFRING_CONSUMER_TOTALS_WORDS, totals);
@@ -164,6 +201,8 @@ static inline int perfring_read_pinned(struct perfring_consumer *consumer, struc
 				if (++consumer->idle >= PERFRING_IDLE_POLLS ||
 				    PERFRING_LOAD(&ring->header->space_armed))
 					perfring_release(consumer);
+				if (perfring_lost_at_end(at, item))
+					return 1;
 				return PERFRING_LOAD(&ring->removed) ? perfring_unlinked(ring) : 0;
 			}
 			if (head < at->head || !perfring_is_sane(ring, head, consumer->released))
@@ -186,6 +225,8 @@ static inline int perfring_read_pinned(struct perfring_consumer *consumer, struc
 		if (item->kind == PERFRING_ITEM_RECORD) {
 			at->passed.records++;
 			at->passed.bytes += word.size;
+		} else if (!perfring_told_marker(&at->told, item->cause, &item->lost)) {
+			continue;
 		}
 		return 1;
 	}
@@ -208,8 +249,9 @@ static inline int perfring_read(struct perfring_consumer *consumer, struct perfr
 	return got == 0 && PERFRING_LOAD(&at->ring.removed) ? perfring_unlinked(&at->ring) : got;
 }
 
-/* Waits for a record after those read, for at most `ms`: 1 if there may be one, 0 if there is none. A ring that
- * was removed or replaced is found within a second, and 1 is returned, so that perfring_read returns the error. */
+/* Waits for a record or a loss after those read, for at most `ms`: 1 if there may be one, 0 if there is none. A
+ * loss without a record is found within a second. So is that the ring was removed or replaced, and 1 is returned, so
+ * that perfring_read returns the error. */
 static inline int perfring_wait(struct perfring_consumer *consumer, int ms)
 {
 	struct perfring_header *header = consumer->at.ring.header;
@@ -220,6 +262,8 @@ static inline int perfring_wait(struct perfring_consumer *consumer, int ms)
 	if (perfring_is_forked(&consumer->at.ring))
 		return PERFRING_E_FORKED;
 	perfring_release(consumer);
+	if (perfring_has_lost(&consumer->at))
+		return 1;
 	for (;;) {
 		seq = PERFRING_LOAD_ACQUIRE(&header->wait_seq);
 		PERFRING_STORE(&header->wait_wake_pos, target);
@@ -236,7 +280,8 @@ static inline int perfring_wait(struct perfring_consumer *consumer, int ms)
 			perfring_sleep(&header->wait_seq, seq, left < longest ? left : longest);
 		/* Relaxed: a producer that still sees 1 makes one wake too many, which is harmless. */
 		PERFRING_STORE(&header->wait_armed, 0);
-		if (PERFRING_LOAD_ACQUIRE(&header->data_head) >= target || perfring_is_removed(&consumer->at.ring))
+		if (PERFRING_LOAD_ACQUIRE(&header->data_head) >= target ||
+		    perfring_is_removed(&consumer->at.ring) || perfring_has_lost(&consumer->at))
 			return 1;
 		if (left <= 0)
 			return 0;

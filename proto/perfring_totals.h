@@ -72,8 +72,9 @@ static inline struct perfring_count perfring_since(struct perfring_count now, st
 
 static inline struct perfring_count perfring_plus(struct perfring_count a, struct perfring_count b)
 {
-	a.records += b.records;
-	a.bytes += b.bytes;
+	/* A hostile page may hold any value: the most that there is, and not less than before. */
+	a.records = b.records > UINT64_MAX - a.records ? UINT64_MAX : a.records + b.records;
+	a.bytes = b.bytes > UINT64_MAX - a.bytes ? UINT64_MAX : a.bytes + b.bytes;
 	return a;
 }
 

@@ -14,8 +14,10 @@ mod per_cpu;
 mod script;
 mod shared;
 mod types;
+mod unmarked;
 
 pub use account::{Golden, hex, record};
+pub use unmarked::{unmarked, with_unmarked};
 
 /// Makes all of them.
 #[must_use]

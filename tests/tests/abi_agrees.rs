@@ -251,6 +251,8 @@ fn slot_rows() -> Vec<(String, Vec<u64>)> {
 /// Returns every number that `perfring.h` defines, as in Rust.
 fn constants() -> BTreeMap<String, u64> {
     let plain = [
+        ("CONSUMER_TOLD_WORDS", perfring_abi::CONSUMER_TOLD as u64),
+        ("CONSUMER_TOLD_REFUSED", perfring_abi::consumer_told::REFUSED as u64),
         ("ABI_VERSION", perfring_abi::ABI_VERSION.into()),
         ("ABI_COMPAT", perfring_abi::ABI_COMPAT.into()),
         ("ENDIAN_MARK", perfring_abi::ENDIAN_MARK.into()),
@@ -433,7 +435,7 @@ fn every_field_of_a_slot_is_where_c_and_the_document_have_it() {
     let holder: Vec<_> = FIELDS
         .iter()
         .filter_map(|f| Some((f.name.strip_prefix("consumer_")?, f)))
-        .filter(|(_, field)| field.offset >= place)
+        .filter(|(_, field)| (place..place + 128).contains(&field.offset))
         .collect();
     let wanted: Vec<_> = holder.iter().map(|&(name, _)| (name, name.to_owned())).collect();
     let source = offsets_of("\"perfring.h\"", "perfring_holder", &wanted);

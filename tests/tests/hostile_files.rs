@@ -146,8 +146,8 @@ fn any_start_position_of_an_observer() {
         for pos in NASTY.into_iter().chain(near) {
             let before = Count { records: pos, bytes: u64::MAX };
             trial.case(format!("{}: from {pos}", base.name), |trial| {
-                trial.observe(Start::At(Saved { pos, before }));
-                trial.observe(Start::At(Saved { pos, before: Count::default() }));
+                trial.observe(Start::At(Saved { pos, before, ..Saved::default() }));
+                trial.observe(Start::At(Saved { pos, ..Saved::default() }));
             });
         }
     }

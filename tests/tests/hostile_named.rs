@@ -2,7 +2,7 @@
 //! and what a live consumer has still to read is not overwritten, whatever stands in the seats of the others.
 
 use perfring_abi::{ConsumerSeat, Holder, RecordType, SEAT_SIZE};
-use perfring_consumer::{Consumer, Item, Stat, recover};
+use perfring_consumer::{Cause, Consumer, Item, Stat, recover};
 use perfring_producer::{Options, Producer, Producers, Report, ReserveError, SharedProducer};
 use perfring_testkit::choices::Choices;
 use perfring_testkit::image::{Image, at};
@@ -253,7 +253,8 @@ fn beside(base: &Image, producers: Producers, rng: &mut Rng, outcome: &mut Outco
                     next = Some(id + 1);
                     outcome.read += 1;
                 }
-                Some(Item::Lost(lost)) => panic!("{lost:?} of a live consumer"),
+                // What producers refused because of the others is told as well.
+                Some(Item::Lost(lost)) => assert_eq!(lost.cause, Cause::Full, "a live consumer"),
                 None => break,
             }
         }

@@ -343,9 +343,7 @@ fn storm(policy: Policy, aux_size: u64) {
         }
     }
     assert_eq!(noted.get(checker.seen.keys().max().unwrap()), Some(&1), "the last one");
-    if policy == Policy::Drop {
-        assert_eq!(checker.reported, p.reported.total().records);
-    }
+    assert_eq!(checker.reported, p.refused.total().records, "each is told once");
     // Exactly the open reservations, where they could be seen.
     assert!(p.reclaimed.records >= toll.open, "{toll:?}");
     assert!(p.reclaimed.records <= toll.open + OPEN_MAX * toll.running, "{toll:?}");

@@ -6,6 +6,7 @@ use crate::contest::floor::Waits;
 use crate::contest::ring::{Contestant, failed};
 use crate::error::BenchError;
 use crate::options::WaitStrategy;
+use perfring_consumer::advanced::Front;
 use perfring_consumer::{Consumer, Item, Snapshot, Stat};
 use std::path::Path;
 use std::thread::yield_now;
@@ -27,6 +28,11 @@ pub(crate) trait Source {
 
     /// Waits by its wait strategy until there is something to read, or for some microseconds.
     fn wait(&mut self);
+
+    /// Returns whether there is a loss to read, once the producers have ended and all else was read.
+    fn has_lost(&mut self) -> bool {
+        false
+    }
 
     /// Releases everything that was read.
     fn finish(&mut self) {}
@@ -58,6 +64,10 @@ impl Source for Consumer {
 
     fn wait(&mut self) {
         self.spin(SPIN);
+    }
+
+    fn has_lost(&mut self) -> bool {
+        matches!(self.advanced().peek(), Ok(Front::Lost))
     }
 
     fn finish(&mut self) {
@@ -106,9 +116,9 @@ pub(crate) fn consume<const N: usize>(
         let last = done();
         if source.drain::<N>(seen)? > 0 {
             idle = 0;
-        } else if last {
+        } else if last && !source.has_lost() {
             return Ok(());
-        } else {
+        } else if !last {
             source.wait();
             idle += 1;
             if core == Core::Shared || idle.is_multiple_of(PATIENT_WAITS) {
@@ -122,23 +132,17 @@ pub(crate) fn consume<const N: usize>(
 }
 
 /// Called after the end of a drop ring whose consumer has `seen` everything. Returns by how much
-/// the ring's figures differ from that and from the producers', and the losses that could no longer
-/// be reported.
-pub(crate) fn totals(
-    path: &Path,
-    seen: &Seen,
-    producers: &[Tally],
-) -> Result<(u64, Losses), BenchError> {
+/// the ring's figures differ from that and from the producers'.
+pub(crate) fn totals(path: &Path, seen: &Seen, producers: &[Tally]) -> Result<u64, BenchError> {
     let stat = Stat::read(path).map_err(error)?;
-    let Some(totals) = stat.totals else { return Ok((1, Losses::default())) };
+    let Some(totals) = stat.totals else { return Ok(1) };
     let sum = Tally::sum(producers);
     let refused = Losses::from(totals.producer.refused);
-    let bad = totals.producer.written.records.abs_diff(sum.published)
+    Ok(totals.producer.written.records.abs_diff(sum.published)
         + totals.consumer.read.records.abs_diff(seen.records)
         + totals.present.records
         + totals.stranded.records
-        + u64::from(refused != sum.refused);
-    Ok((bad, refused - Losses::from(totals.producer.reported)))
+        + u64::from(refused != sum.refused))
 }
 
 /// Verifies what is left of an overwrite ring after its producers' end, and compares it with their

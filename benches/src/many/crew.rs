@@ -240,7 +240,7 @@ impl<'a> Crew<'a> {
             // It reports no losses.
             (0, Tally::sum(&tallies).refused)
         } else {
-            totals(&ring.path, &seen, &tallies)?
+            (totals(&ring.path, &seen, &tallies)?, Losses::default())
         };
         seen.settle(&tallies, unreported);
         ring.remove()?;

@@ -226,6 +226,15 @@ impl Layout {
             | (if self.consumers != 0 { FEATURE_CONSUMERS } else { 0 })
     }
 
+    /// Returns how many slots count losses: none in a ring of one producer, whose totals are in the header page.
+    #[must_use]
+    pub const fn loss_slots(&self) -> usize {
+        match self.producers {
+            Producers::One => 0,
+            Producers::Many | Producers::Cpu => self.slots as usize,
+        }
+    }
+
     /// Returns what each record has before its payload.
     #[must_use]
     #[inline]

@@ -53,7 +53,7 @@ pub use record_word::{
     SIZE_MAX, aux_record, range_size, record_size,
 };
 pub use words::{
-    ANCHOR, ANCHORS, CONSUMER_TOTALS, MARK_AHEAD, NAME_WORDS, PRODUCER_TOTALS, RUNNING, SLOT_BASE,
-    SLOT_LOSSES, SLOT_WRITTEN, TAIL_LINES, TAIL_MARK, TAIL_WORDS, anchor, consumer_totals,
-    producer_totals, running, slot_losses,
+    ANCHOR, ANCHORS, CONSUMER_TOLD, CONSUMER_TOTALS, MARK_AHEAD, NAME_WORDS, PRODUCER_TOTALS,
+    RUNNING, SLOT_BASE, SLOT_LOSSES, SLOT_WRITTEN, TAIL_LINES, TAIL_MARK, TAIL_WORDS, anchor,
+    consumer_told, consumer_totals, producer_totals, running, slot_losses,
 };

@@ -3,8 +3,8 @@
 
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::words::{
-    ANCHOR, ANCHORS, CONSUMER_TOTALS, NAME_WORDS, PRODUCER_TOTALS, RUNNING, SLOT_BASE, SLOT_LOSSES,
-    SLOT_WRITTEN, TAIL_LINES, TAIL_MARK, TAIL_WORDS,
+    ANCHOR, ANCHORS, CONSUMER_TOLD, CONSUMER_TOTALS, NAME_WORDS, PRODUCER_TOTALS, RUNNING,
+    SLOT_BASE, SLOT_LOSSES, SLOT_WRITTEN, TAIL_LINES, TAIL_MARK, TAIL_WORDS,
 };
 
 /// The bytes between two fields. Under loom there are no offsets, and each atomic costs.
@@ -134,7 +134,8 @@ pub struct ConsumerSeat {
     pub holder: Holder,
     /// What it has read and missed, true at its tail.
     pub totals: SeqLatch<CONSUMER_TOTALS>,
-    _rest: Gap<32>,
+    /// What it was told of refused records.
+    pub told: SeqLatch<CONSUMER_TOLD>,
 }
 
 /// The anchors, which convert timestamps to wall-clock times. Written by the producer; in a shared
@@ -255,7 +256,8 @@ pub struct Header {
     /// The tails of named consumers, each plus 1 while it is waited for. That of seat n is
     /// `[n % TAIL_LINES][n / TAIL_LINES]`.
     pub named_tails: [[AtomicU64; TAIL_WORDS]; TAIL_LINES],
-    _reserved: Gap<32>,
+    /// What the one consumer was told of refused records.
+    pub consumer_told: SeqLatch<CONSUMER_TOLD>,
 }
 
 /// The initial state of a ring on the heap.
@@ -294,7 +296,7 @@ zero! {
         _own_line, running, stuck_pos, stuck_since_ns, recover_byte
     }
     Holder { epoch, attached_ns, pid, uid, name, _rest }
-    ConsumerSeat { holder, totals, _rest }
+    ConsumerSeat { holder, totals, told }
     Slot { holder, written, _written_rest, losses, base, _rest }
     TimeLine { boot, anchors_written, _own_line, anchors }
     CpuLine { state, limit, count, _number }
@@ -304,7 +306,7 @@ zero! {
         _perf_version, perf_time, _perf, data_head, data_tail, _data_place, aux, _aux_rest,
         _identity, tail_mark, _tail_mark_rest, producer, _producer_rest, wait, space, consumer,
         consumer_holder, shared, time, tail_next, _tail_next_rest,
-        cpu, named_tails, _reserved
+        cpu, named_tails, consumer_told
     }
 }
 
@@ -340,8 +342,10 @@ mod agree {
         assert!(size_of::<Slot>() == SLOT_SIZE as usize);
         assert!(size_of::<ConsumerSeat>() == SEAT_SIZE as usize);
         assert!(offset_of!(ConsumerSeat, totals) == 128);
+        assert!(offset_of!(ConsumerSeat, told) == 256);
         assert!(offset_of!(Header, tail_next) == JOIN_LOCK_BYTE as usize);
         assert!(offset_of!(Header, named_tails) == offsets::NAMED_TAILS as usize);
+        assert!(offset_of!(Header, consumer_told) == offsets::CONSUMER_TOLD as usize);
         assert!(size_of::<Holder>() == 128);
         assert!(size_of::<WaitLine>() == 128);
         assert!(size_of::<SpaceLine>() == 128);

@@ -19,7 +19,7 @@ pub(crate) mod offsets {
     pub(crate) const TAIL_NEXT: u64 = 3392;
     pub(crate) const CPU: u64 = 3456;
     pub(crate) const NAMED_TAILS: u64 = 3584;
-    pub(crate) const END: u64 = 3840;
+    pub(crate) const CONSUMER_TOLD: u64 = 3840;
 }
 
 /// The first 4,096 bytes of a ring file. The named fields that are not live (all but `data_head`
@@ -98,7 +98,7 @@ pub struct HeaderPage {
     pub(crate) cpu_rest_1: u32,
     pub(crate) cpu_rest: [u64; 12],
     pub(crate) named_tails: [u64; 32],
-    pub(crate) rest: [u64; 32],
+    pub(crate) consumer_told: [u64; 32],
 }
 
 /// A named field of the header page.
@@ -167,6 +167,7 @@ fields! {
     "cpu_count" @ offsets::CPU + 16, 8;
     "cpu_number" @ offsets::CPU + 24, 4;
     "named_tails" @ offsets::NAMED_TAILS, 256;
+    "consumer_told" @ offsets::CONSUMER_TOLD, 256;
 }
 
 const _: () = {
@@ -181,7 +182,7 @@ const _: () = {
     assert!(offset_of!(HeaderPage, cpu_number) == offsets::CPU as usize + 24);
     assert!(offset_of!(HeaderPage, tail_next) == offsets::TAIL_NEXT as usize);
     assert!(offset_of!(HeaderPage, named_tails) == offsets::NAMED_TAILS as usize);
-    assert!(offset_of!(HeaderPage, rest) == offsets::END as usize);
+    assert!(offset_of!(HeaderPage, consumer_told) == offsets::CONSUMER_TOLD as usize);
 };
 
 impl HeaderPage {

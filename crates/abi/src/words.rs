@@ -10,6 +10,8 @@ pub const MARK_AHEAD: u32 = 64;
 pub const PRODUCER_TOTALS: usize = 28;
 /// Words of a copy of the consumer's totals.
 pub const CONSUMER_TOTALS: usize = 8;
+/// Words of a copy of what a consumer was told of refused records.
+pub const CONSUMER_TOLD: usize = if cfg!(loom) { 10 } else { 16 };
 /// Words of a copy of what a slot's producers have written: number, position, records, bytes,
 /// number.
 pub const SLOT_WRITTEN: usize = 5;
@@ -93,6 +95,13 @@ pub mod slot_losses {
     pub const REFUSED: usize = 6;
     /// The part of the refused ones that was reported in the stream.
     pub const REPORTED: usize = 14;
+}
+
+/// The index of each figure in a copy of what a consumer was told.
+pub mod consumer_told {
+    /// Refused records, and their bytes, laid out like [`super::producer_totals::REFUSED`]: those that a marker in
+    /// the stream or the end of the stream told to the consumer since the ring was created. Zeros: only markers did.
+    pub const REFUSED: usize = 1;
 }
 
 /// The index of each figure in a copy of the consumer's totals.

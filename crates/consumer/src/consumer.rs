@@ -4,8 +4,8 @@ use crate::cursor::Cursor;
 use crate::item::{Item, Record};
 use crate::options::{Acknowledge, ConsumerOptions};
 use crate::pinned::Pinned;
-use crate::removal::Removal;
 use crate::run::Run;
+use crate::tick::Tick;
 use crate::wait_strategy::{Distance, WaitStrategy};
 use perfring_ring::{Count, ReadError, WakeAt};
 use perfring_shm::{
@@ -26,7 +26,9 @@ pub struct Consumer {
     pub(crate) distance: Distance,
     /// Where it last went to sleep before an open reservation.
     pub(crate) lagged_at: Option<u64>,
-    pub(crate) removal: Removal,
+    pub(crate) removal: Tick,
+    /// A producer that goes on to lose records ends a wait once a second, and not each time.
+    pub(crate) losses: Tick,
 }
 
 impl Consumer {
@@ -108,7 +110,8 @@ impl Consumer {
             wake_at: options.wake_at,
             distance,
             lagged_at: None,
-            removal: Removal::default(),
+            removal: Tick::default(),
+            losses: Tick::default(),
         };
         if options.acknowledge == Acknowledge::Explicit {
             consumer.hold();
@@ -159,6 +162,9 @@ impl Consumer {
     /// Returns the next item, or `None` if there is none now. Does not wait, except for the short
     /// pause that its [`WaitStrategy`] puts between two polls of a busy ring.
     ///
+    /// Where there is nothing left to read, it returns what producers have lost and no marker in the stream reports: a
+    /// loss does not wait for the next record that fits, which may never come. Each loss is returned once.
+    ///
     /// An item counts as read at the next call. Its space goes back to the producer soon after: in
     /// eighths of the ring while there is more to read, and all of it before a sleep or once some
     /// dozens of calls in a row found nothing. [`Consumer::release`] releases it at once.
@@ -177,74 +183,6 @@ impl Consumer {
                 }
             }
             copied => read_copied(copied, wait_strategy, distance),
-        }
-    }
-
-    /// Passes all items that are there now to `visit`, and returns how many they were. For small
-    /// records this takes a quarter less time than a loop of [`Consumer::read`], since the loop
-    /// keeps its position in registers. It polls the ring once, so it ends even if a producer keeps
-    /// publishing.
-    ///
-    /// ```
-    /// # use perfring_consumer::{Consumer, Item};
-    /// # use perfring_producer::{Options, Producer};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("ring");
-    /// # let mut producer = Producer::create(&path, &Options::default())?;
-    /// for n in 0..100u64 {
-    ///     producer.publish(&n.to_le_bytes())?;
-    /// }
-    /// let mut consumer = Consumer::attach(&path)?;
-    /// let mut bytes = 0;
-    /// let items = consumer.drain(|item| match item {
-    ///     Item::Record(record) => bytes += record.bytes.len(), // in the ring itself
-    ///     Item::Lost(lost) => eprintln!("{} lost", lost.records),
-    /// })?;
-    /// assert_eq!((items, bytes), (100, 800));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// Each item counts as read when `visit` returns, and its space goes back to the producer as
-    /// [`Consumer::read`] describes. If `visit` panics, some of the items that it has seen come
-    /// again.
-    ///
-    /// # Errors
-    /// [`ReadError`]; what was visited before counts as read.
-    #[inline(always)]
-    pub fn drain(&mut self, visit: impl FnMut(Item<'_>)) -> Result<u64, ReadError> {
-        let (wait_strategy, distance) = (self.wait_strategy, &mut self.distance);
-        if let Cursor::InPlace(window) = &mut self.cursor {
-            return drain_in_place(window, |passed| distance.keep(wait_strategy, passed), visit);
-        }
-        self.drain_copied(visit)
-    }
-
-    fn drain_copied(&mut self, mut visit: impl FnMut(Item<'_>)) -> Result<u64, ReadError> {
-        // Where the one poll found the head.
-        let (mut count, mut end) = (0, None);
-        loop {
-            if self.cursor.must_poll() {
-                let here = self.cursor.resume_point();
-                if end.is_some_and(|end| here.pos() >= end) {
-                    return Ok(count);
-                }
-                if end.is_none() {
-                    self.distance.keep(self.wait_strategy, here.before());
-                    end = Some(self.cursor.mapping().head());
-                }
-            }
-            let item = match &mut self.cursor {
-                Cursor::InPlace(window) => read_in_place(window),
-                Cursor::Guarded(guarded) => guarded.read(),
-                Cursor::Saving(saving) => saving.read(),
-            };
-            match item {
-                Ok(Some(item)) => visit(item),
-                Ok(None) => return Ok(count),
-                Err(ReadError::Removed) if count > 0 => return Ok(count),
-                Err(error) => return Err(error),
-            }
-            count += 1;
         }
     }
 
@@ -414,42 +352,6 @@ impl Drop for Consumer {
     }
 }
 
-#[inline(always)]
-fn drain_in_place(
-    window: &mut ReadWindow,
-    before_poll: impl FnOnce(Count),
-    mut visit: impl FnMut(Item<'_>),
-) -> Result<u64, ReadError> {
-    // Where the one poll found the head.
-    let (mut count, mut end) = (0, 0);
-    let mut before_poll = Some(before_poll);
-    loop {
-        if before_poll.is_none() && window.reader().cursor() >= end {
-            return Ok(count);
-        }
-        if window.reader().known() == 0
-            && let Some(before_poll) = before_poll.take()
-        {
-            end = window.poll_ahead(before_poll);
-        }
-        let visited = window.visit_known(|frame, bytes| {
-            visit(Item::Record(Record::new(frame, bytes)));
-        });
-        count += visited;
-        if visited > 0 && window.reader().known() == 0 {
-            continue; // to the one poll, or the end
-        }
-        match read_in_place(window) {
-            Ok(Some(item)) => visit(item),
-            Ok(None) => return Ok(count),
-            // The next call returns it.
-            Err(ReadError::Removed) if count > 0 => return Ok(count),
-            Err(error) => return Err(error),
-        }
-        count += 1;
-    }
-}
-
 #[inline(never)]
 fn read_copied<'a>(
     cursor: &'a mut Cursor,
@@ -469,7 +371,7 @@ fn read_copied<'a>(
 }
 
 #[inline(never)]
-fn read_in_place(window: &mut ReadWindow) -> Result<Option<Item<'_>>, ReadError> {
+pub(crate) fn read_in_place(window: &mut ReadWindow) -> Result<Option<Item<'_>>, ReadError> {
     match window.next_any() {
         Ok((frame, bytes)) => Ok(Some(Item::Record(Record::new(&frame, bytes)))),
         Err(window) => read_rest(window),

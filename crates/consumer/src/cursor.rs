@@ -3,7 +3,7 @@
 use crate::guarded::Guarded;
 use crate::saving::Saving;
 use perfring_abi::Policy;
-use perfring_ring::ResumePoint;
+use perfring_ring::{Lost, ResumePoint};
 use perfring_shm::{AttachError, ConsumerMapping, CopyWindow, Lines, Location, ReadWindow, Trust};
 
 /// The three methods of reading.
@@ -71,6 +71,22 @@ impl Cursor {
         match self {
             Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.release(),
             Cursor::Saving(saving) => saving.save(),
+        }
+    }
+
+    /// Returns whether there is a loss to read that no marker in the stream reports, once all else was read.
+    pub(crate) fn has_lost(&mut self) -> bool {
+        match self {
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.has_lost(),
+            Cursor::Saving(saving) => saving.window.has_lost(),
+        }
+    }
+
+    /// Returns the next of these losses.
+    pub(crate) fn lost(&mut self) -> Option<Lost> {
+        match self {
+            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.lost(),
+            Cursor::Saving(saving) => saving.lost(),
         }
     }
 

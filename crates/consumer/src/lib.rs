@@ -47,6 +47,7 @@ pub mod advanced;
 mod both_readers;
 mod consumer;
 mod cursor;
+mod drain;
 mod fill;
 mod guarded;
 mod item;
@@ -55,12 +56,12 @@ mod options;
 mod pinned;
 #[cfg(feature = "poll")]
 mod poll;
-mod removal;
 mod run;
 mod saving;
 mod snapshot;
 mod stat;
 mod table;
+mod tick;
 mod wait_strategy;
 mod waiting;
 

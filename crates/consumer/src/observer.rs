@@ -2,9 +2,9 @@
 
 use crate::item::{Item, Record};
 use crate::options::ObserverOptions;
-use crate::removal::Removal;
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
+use crate::tick::Tick;
 use crate::wait_strategy::{Distance, SPIN, WaitStrategy, left};
 use perfring_ring::{Count, ReadError, Saved, Start};
 use perfring_shm::{AttachError, CopyWindow, Location, ObserverMapping};
@@ -27,7 +27,8 @@ pub struct Observer {
     pub(crate) window: CopyWindow<ObserverMapping>,
     wait_strategy: WaitStrategy,
     distance: Distance,
-    removal: Removal,
+    removal: Tick,
+    losses: Tick,
 }
 
 impl Observer {
@@ -64,7 +65,8 @@ impl Observer {
         let &ObserverOptions { start, trust, wait } = options;
         let window = CopyWindow::watch(ObserverMapping::open_with(location, trust)?, start)?;
         let distance = Distance::of_observer(window.mapping().file().layout().data_size);
-        Ok(Observer { window, wait_strategy: wait, distance, removal: Removal::default() })
+        let (removal, losses) = Default::default();
+        Ok(Observer { window, wait_strategy: wait, distance, removal, losses })
     }
 
     /// Makes another observer of the same ring, also if its file was removed or replaced meanwhile.
@@ -87,8 +89,9 @@ impl Observer {
     pub fn again(&self, start: Start) -> Result<Self, AttachError> {
         let window = CopyWindow::watch(self.window.mapping().again()?, start)?;
         let distance = Distance::of_observer(window.mapping().file().layout().data_size);
-        let (wait_strategy, removal) = (self.wait_strategy, Removal::default());
-        Ok(Observer { window, wait_strategy, distance, removal })
+        let (removal, losses) = Default::default();
+        let wait_strategy = self.wait_strategy;
+        Ok(Observer { window, wait_strategy, distance, removal, losses })
     }
 
     /// Sets how this observer waits. Default [`WaitStrategy::Adaptive`].
@@ -128,6 +131,10 @@ impl Observer {
             });
             let must_poll = self.window.observer().must_poll();
             if must_poll && std::mem::replace(&mut polled, true) {
+                while let Some(lost) = self.window.lost() {
+                    visit(Item::Lost(lost));
+                    count += 1;
+                }
                 return Ok(count);
             }
             match read_rest(&mut self.window, self.wait_strategy, &mut self.distance) {
@@ -148,13 +155,15 @@ impl Observer {
     /// error.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let deadline = Instant::now().checked_add(timeout);
-        let window = &self.window;
-        let is_behind = || window.mapping().head() != window.observer().saved().pos;
-        if self.distance.spin(self.wait_strategy, timeout.min(SPIN), |_| is_behind()) {
+        let (window, losses) = (&mut self.window, &mut self.losses);
+        let is_behind = |window: &CopyWindow<ObserverMapping>| {
+            window.mapping().head() != window.observer().saved().pos
+        };
+        if self.distance.spin(self.wait_strategy, timeout.min(SPIN), |_| is_behind(window)) {
             return true;
         }
         let mut pause = SPIN;
-        while !is_behind() {
+        while !(is_behind(window) || losses.is_due() && window.has_lost()) {
             if check_removed(&mut self.removal, window) {
                 break;
             }
@@ -212,6 +221,6 @@ fn read_rest<'a>(
 }
 
 /// Asks the file system at most once a second.
-fn check_removed(removal: &mut Removal, window: &CopyWindow<ObserverMapping>) -> bool {
+fn check_removed(removal: &mut Tick, window: &CopyWindow<ObserverMapping>) -> bool {
     if removal.is_due() { window.mapping().check_removed() } else { window.mapping().is_removed() }
 }

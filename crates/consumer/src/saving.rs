@@ -37,6 +37,13 @@ impl Saving {
         Ok(Some((Item::new(next), front)))
     }
 
+    /// Returns what was lost beyond the markers in the stream.
+    pub(crate) fn lost(&mut self) -> Option<Lost> {
+        let lost = self.window.lost()?;
+        self.unsaved = self.unsaved.saturating_add(1);
+        Some(lost)
+    }
+
     /// Saves if it is due: what the last call returned counts as read now.
     #[inline]
     fn save_if_due(&mut self) {

@@ -3,7 +3,7 @@
 use crate::item::{Item, Record};
 use crate::table::Types;
 use perfring_abi::Layout;
-use perfring_ring::{Anchors, Found, ReadError, RingTotals, Start};
+use perfring_ring::{Anchors, Found, Lost, ReadError, RingTotals, Start};
 use perfring_shm::{AttachError, CopyWindow, Location, ObserverMapping, bytes_of};
 
 /// A copy of everything intact in a ring: of a live ring while its producer runs at full speed, or
@@ -49,10 +49,12 @@ impl Snapshot {
         Ok(Snapshot { inner, types: Types::of(mapping.types()), layout: *mapping.file().layout() })
     }
 
-    /// Returns the items, oldest first. Damage ends them with an error.
+    /// Returns the items, oldest first, and at the end the losses that no marker reports. Damage ends them with an
+    /// error.
     #[must_use]
     pub fn iter(&self) -> Items<'_> {
-        Items { snapshot: &self.inner, cursor: Some(self.inner.start()) }
+        let unmarked = Vec::new().into_iter();
+        Items { snapshot: &self.inner, cursor: Some(self.inner.start()), unmarked }
     }
 
     /// Returns the ring's totals, read just before the copy was made.
@@ -116,13 +118,21 @@ impl<'a> IntoIterator for &'a Snapshot {
 pub struct Items<'a> {
     snapshot: &'a perfring_ring::Snapshot,
     cursor: Option<u64>,
+    /// What no marker reports, once the last record was returned.
+    unmarked: std::vec::IntoIter<Lost>,
 }
 
 impl<'a> Iterator for Items<'a> {
     type Item = Result<Item<'a>, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let step = self.snapshot.step(self.cursor.take()?).transpose()?;
+        let Some(cursor) = self.cursor.take() else {
+            return self.unmarked.next().map(|lost| Ok(Item::Lost(lost)));
+        };
+        let Some(step) = self.snapshot.step(cursor).transpose() else {
+            self.unmarked = self.snapshot.unmarked().collect::<Vec<_>>().into_iter();
+            return self.next();
+        };
         Some(step.map_err(ReadError::from).map(|(found, words, after)| {
             self.cursor = Some(after);
             match found {

@@ -5,6 +5,9 @@ use crate::wait_strategy::{Poll, SPIN, left};
 use perfring_shm::{SLICE, Ticket};
 use std::time::{Duration, Instant};
 
+/// How long a spinning consumer goes without a look for losses that no marker reports.
+const LOOK: Duration = Duration::from_secs(1);
+
 impl Consumer {
     /// Waits until there may be something to read, for at most `timeout`: spins a little as its
     /// [`WaitStrategy`](crate::WaitStrategy) says, then sleeps. Returns whether there is.
@@ -31,7 +34,7 @@ impl Consumer {
             return true;
         }
         let deadline = Instant::now().checked_add(timeout.saturating_sub(SPIN));
-        while !self.cursor.is_behind() {
+        while !self.cursor.is_behind() && !self.has_lost() {
             let Some(left) = left(deadline) else { return false };
             self.sleep(left);
             if self.cursor.mapping().is_removed() {
@@ -41,11 +44,21 @@ impl Consumer {
         true
     }
 
-    /// Waits as [`Consumer::wait`] does, but never sleeps: for a core of its own. Checks for a
-    /// removal only when the time is over.
+    /// Waits as [`Consumer::wait`] does, but never sleeps: for a core of its own. Looks once a second
+    /// for losses that no marker reports yet. Checks for a removal only when the time is over.
     #[inline]
     pub fn spin(&mut self, timeout: Duration) -> bool {
-        self.spin_only(timeout) || self.check_removed()
+        let mut left = timeout;
+        loop {
+            let slice = left.min(LOOK);
+            if self.spin_only(slice) || self.has_lost() {
+                return true;
+            }
+            left = left.saturating_sub(slice);
+            if left.is_zero() {
+                return self.check_removed();
+            }
+        }
     }
 
     #[inline]
@@ -75,6 +88,11 @@ impl Consumer {
         }
     }
 
+    /// Returns whether there is a loss that no marker reports. Looks at most once a second.
+    fn has_lost(&mut self) -> bool {
+        self.losses.is_due() && self.cursor.has_lost()
+    }
+
     /// Returns whether the ring's file was removed or replaced. Asks the file system at most once a
     /// second.
     pub(crate) fn check_removed(&mut self) -> bool {
@@ -85,6 +103,9 @@ impl Consumer {
     /// See [`AdvancedConsumer::prepare_sleep`](crate::advanced::AdvancedConsumer::prepare_sleep).
     pub(crate) fn prepare_sleep(&mut self) -> Option<Ticket> {
         self.release();
+        if self.has_lost() {
+            return None;
+        }
         // The wake at the end of an open reservation may be missed.
         let most = if self.tend() { SLICE } else { Duration::MAX };
         let here = self.cursor.resume_point();

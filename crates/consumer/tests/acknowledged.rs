@@ -122,7 +122,8 @@ fn holes_of_a_ring_that_is_acknowledged_make_room_again() {
 
 #[test]
 fn a_loss_says_how_much_was_lost_and_why() {
-    let lost = |records, bytes, cause| Lost { pos: 0, records, bytes, cause }.to_string();
+    let lost =
+        |records, bytes, cause| Lost { pos: 0, records, bytes, cause, at_end: false }.to_string();
     assert_eq!(lost(12, 768, Cause::Full), "12 records (768 bytes) lost: the ring was full");
     assert_eq!(lost(1, 1, Cause::TooLarge), "1 record (1 byte) lost: too large for the ring");
     assert_eq!(

@@ -311,6 +311,8 @@ fn open_ranges_are_never_overwritten_and_end_in_any_order() {
             }
             of_b.copy_from_slice(&second);
             of_b.commit();
+            let lost = consumer.read().unwrap();
+            assert!(matches!(lost, Some(Item::Lost(lost)) if lost.records == 1), "of the refused");
             assert!(consumer.read().unwrap().is_none());
             of_a.commit_len(MIB / 2 - 100);
             let seen = reported(&mut consumer);

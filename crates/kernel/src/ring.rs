@@ -344,7 +344,9 @@ impl Read {
                 writer: None,
             }),
             // The kernel does not report their length.
-            What::Lost(records, cause) => Item::Lost(Lost { pos, records, bytes: 0, cause }),
+            What::Lost(records, cause) => {
+                Item::Lost(Lost { pos, records, bytes: 0, cause, at_end: false })
+            }
         })
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn space_for(range: Range, space: &mut alloc::vec::Vec<u64>) -> Resul
 
 /// Returns the loss of a record's payload, where the record itself is present.
 pub(crate) fn lost_payload(frame: &Frame) -> Lost {
-    Lost { pos: frame.pos, records: 1, bytes: frame.size, cause: Cause::Lapped }
+    Lost { pos: frame.pos, records: 1, bytes: frame.size, cause: Cause::Lapped, at_end: false }
 }
 
 /// Returns the `data_tail` to wait for until there may be a range for a payload. Which tail frees

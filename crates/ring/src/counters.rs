@@ -90,6 +90,16 @@ impl Refused {
         self.each(other, Count::plus)
     }
 
+    /// Returns for each cause the count with more records.
+    pub(crate) fn later(self, other: Refused) -> Refused {
+        self.each(other, |one, other| if one.records >= other.records { one } else { other })
+    }
+
+    /// Returns the count of a producer's cause, and of any other that of `full`, as [`Refused::of_mut`].
+    pub(crate) fn of(mut self, cause: Cause) -> Count {
+        *self.of_mut(cause)
+    }
+
     fn each(self, other: Refused, both: impl Fn(Count, Count) -> Count) -> Refused {
         Refused {
             full: both(self.full, other.full),
@@ -209,6 +219,8 @@ pub struct Saved {
     pub pos: u64,
     /// What was before it since the ring was created.
     pub before: Count,
+    /// What the observer was told of refused records since then.
+    pub told: Refused,
 }
 
 /// What comes next in a ring, as far as it is known.
@@ -254,6 +266,10 @@ pub struct ResumePoint {
     pub(crate) lapped: Count,
     /// The end of the last AUX range that belongs to it, in a drop ring.
     pub(crate) range_end: u64,
+    /// What the reader was told of refused records.
+    pub(crate) told: Refused,
+    /// Whether that is more than the markers before the position report.
+    pub(crate) ahead: bool,
 }
 
 impl ResumePoint {
@@ -288,7 +304,7 @@ impl ResumePoint {
     /// Returns the position for an observer to continue from.
     #[must_use]
     pub fn saved(&self) -> Saved {
-        Saved { pos: self.pos, before: self.before }
+        Saved { pos: self.pos, before: self.before, told: self.told }
     }
 
     pub(crate) fn totals(&self) -> ConsumerTotals {

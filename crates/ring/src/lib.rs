@@ -78,6 +78,8 @@ mod shared;
 #[cfg(all(test, not(loom)))]
 mod steps;
 mod time;
+mod told;
+mod told_latch;
 mod totals;
 mod types;
 mod view;
@@ -107,6 +109,7 @@ pub use shared::publish::SharedWriter;
 pub use shared::slot::SlotFigures;
 pub use shared::span::BatchSpan;
 pub use time::{Anchor, Anchors, Reading, Scale};
+pub use told::Told;
 pub use totals::RingTotals;
 pub use types::{TableFull, TypeTable, TypeTableWriter};
 pub use view::{Liveness, Ring, Shared, spoil};

@@ -9,10 +9,11 @@
 //! tail, and looks at the announcement again before it counts as joined (T). One of them sees the
 //! other: the producer stops at the one who joins, or that one goes on to where the tail will be.
 
-use crate::counters::ConsumerTotals;
+use crate::counters::{ConsumerTotals, Refused};
 use crate::holder::{OwnerInfo, sign_off};
 use crate::record::Corrupt;
 use crate::seq_latch::{self, SeqLatchWriter};
+use crate::told_latch::ToldLatch;
 use crate::view::{Liveness, Ring};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -197,6 +198,7 @@ impl NamedSeat {
             for _ in 0..2 {
                 seq_latch.write(&seat.totals, &ConsumerTotals::default().to_words());
             }
+            ToldLatch::of(&seat.told).save(&seat.told, Refused::default());
         });
     }
 
@@ -271,6 +273,18 @@ impl NamedSeat {
     /// Writes the totals.
     pub(crate) fn write_totals(&self, seq_latch: &mut SeqLatchWriter, totals: &ConsumerTotals) {
         self.with(|seat| seq_latch.write(&seat.totals, &totals.to_words()));
+    }
+
+    /// Returns what its consumer was told of refused records.
+    pub(crate) fn told(&self) -> ToldLatch {
+        self.seats
+            .seat(self.number)
+            .map_or_else(ToldLatch::default, |seat| ToldLatch::of(&seat.told))
+    }
+
+    /// Saves what its consumer was told.
+    pub(crate) fn save_told(&self, latch: &mut ToldLatch, told: Refused) {
+        self.with(|seat| latch.save(&seat.told, told));
     }
 
     fn with(&self, then: impl FnOnce(&ConsumerSeat)) {

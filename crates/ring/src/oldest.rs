@@ -1,7 +1,7 @@
 //! Finds the oldest record of a ring and counts what was before it: by the tail mark of an
 //! overwrite ring, or by the consumer's totals of a drop ring.
 
-use crate::counters::{ConsumerTotals, Count, Saved};
+use crate::counters::{ConsumerTotals, Count};
 use crate::record::{Corrupt, Record};
 use crate::recount::{count_at, newest_totals};
 use crate::seq_latch::{self, SeqLatchWriter};
@@ -14,8 +14,15 @@ const TRIES: u32 = if cfg!(loom) { 3 } else { 1000 };
 /// How often the ring is walked to count what is before a tail that keeps moving.
 const WALKS_MAX: u32 = 4;
 
-/// Returns the oldest valid record, and what was before it.
-pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Saved, Corrupt> {
+/// A record, or the end of the stream, and what was before it since the ring was created.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) pos: u64,
+    pub(crate) before: Count,
+}
+
+/// Returns the oldest valid record.
+pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Place, Corrupt> {
     let mut walks = 0;
     for _ in 0..TRIES {
         let tail = ring.tail();
@@ -46,20 +53,20 @@ pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Saved, Corrupt> {
     Err(Corrupt { pos: ring.tail() })
 }
 
-fn released(ring: Ring<'_>, tail: u64) -> Option<Saved> {
+fn released(ring: Ring<'_>, tail: u64) -> Option<Place> {
     let fits = |words: &_| ConsumerTotals::from_words(words).pos == tail;
     let whole = seq_latch::find_where(&ring.header.consumer, fits)?;
-    Some(Saved { pos: tail, before: ConsumerTotals::from_words(&whole.words).passed() })
+    Some(Place { pos: tail, before: ConsumerTotals::from_words(&whole.words).passed() })
 }
 
-fn counted(ring: Ring<'_>, tail: u64, walks: u32) -> Result<Option<Saved>, Corrupt> {
+fn counted(ring: Ring<'_>, tail: u64, walks: u32) -> Result<Option<Place>, Corrupt> {
     if walks > WALKS_MAX {
         let totals = newest_totals(ring)?;
-        let place = Saved { pos: totals.pos, before: totals.written };
+        let place = Place { pos: totals.pos, before: totals.written };
         return Ok((totals.pos >= tail).then_some(place));
     }
     let before = count_at(ring, tail)?;
-    Ok(before.map(|before| Saved { pos: tail, before }))
+    Ok(before.map(|before| Place { pos: tail, before }))
 }
 
 /// Writes the mark at `pos`, with the count that is overwritten before it.
@@ -85,21 +92,21 @@ pub(crate) fn taken_over(ring: Ring<'_>, tail: u64) -> Option<(Count, SeqLatchWr
 
 /// Returns the oldest record of an overwrite ring, and what was overwritten before it: at
 /// `data_tail`, or, if the producer overwrites that before it is counted, at its newest mark.
-fn marked(ring: Ring<'_>, tail: u64) -> Option<Saved> {
+fn marked(ring: Ring<'_>, tail: u64) -> Option<Place> {
     let whole = seq_latch::find_least(&ring.header.tail_mark, tail)?;
     let [pos, records, bytes, _] = whole.words;
     let ends = Ends::of(ring, tail, pos);
     let now = ring.tail(); // F
     if let Some(between) = ends.and_then(|ends| ends.count_from(now)) {
         let before = Count { records, bytes }.since(between);
-        return Some(Saved { pos: now, before });
+        return Some(Place { pos: now, before });
     }
     if now == tail {
         return None;
     }
     let whole = seq_latch::find_least(&ring.header.tail_mark, now)?;
     let [pos, records, bytes, _] = whole.words;
-    pos.is_multiple_of(8).then_some(Saved { pos, before: Count { records, bytes } })
+    pos.is_multiple_of(8).then_some(Place { pos, before: Count { records, bytes } })
 }
 
 /// The start of each record from a tail to its mark, and whether it is data.

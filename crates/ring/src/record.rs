@@ -148,6 +148,9 @@ pub struct Lost {
     pub bytes: u64,
     /// Why they are missing.
     pub cause: Cause,
+    /// Whether the place in the stream is unknown: the producers have counted the loss, and no marker reported it when
+    /// everything before `pos` was read. Records from `pos` on may be older than the loss.
+    pub at_end: bool,
 }
 
 /// Writes how much was lost and why, as a message for people.
@@ -303,7 +306,7 @@ pub(crate) fn lost_at(ring: Ring<'_>, pos: u64, size: u64) -> Option<Lost> {
 pub(crate) fn lost_of(body: &[u64], pos: u64) -> Option<Lost> {
     let (&[id, records], rest) = body.split_first_chunk()?;
     let bytes = rest.first().copied().unwrap_or(0);
-    Some(Lost { pos, records, bytes, cause: Cause::from_code(id) })
+    Some(Lost { pos, records, bytes, cause: Cause::from_code(id), at_end: false })
 }
 
 /// Writes a `PERF_RECORD_LOST` for each cause with losses, from `pos` on. Returns how many it

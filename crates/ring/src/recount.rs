@@ -1,16 +1,19 @@
 //! Brings the producers' totals up to a position: they are written at intervals, and a reader that
 //! needs a count in between walks the records from there.
 
-use crate::counters::{Count, ProducerTotals};
+use crate::counters::{Count, ProducerTotals, Refused};
 use crate::record::{Corrupt, Record, lost_at};
 use crate::seq_latch;
 use crate::time;
 use crate::view::{POS_MAX, Ring};
 use perfring_abi::atomic::{Ordering, spin_loop};
-use perfring_abi::{Hole, LOST_SIZE, RecordType, SIZE_MAX};
+use perfring_abi::{Cause, Hole, LOST_SIZE, RecordType, SIZE_MAX};
 
 /// How often a walk is restarted because the producer was faster.
 const TRIES: u32 = if cfg!(loom) { 2 } else { 100 };
+
+/// After so many records a long walk checks that nothing behind was overwritten before it was read.
+const CHECK_EVERY: usize = 64;
 
 /// The totals are written at least this often, so that a reader that needs the count at a position
 /// walks no more than this many bytes of records.
@@ -151,6 +154,47 @@ pub(crate) fn count_at(ring: Ring<'_>, pos: u64) -> Result<Option<Count>, Corrup
         totals.written.plus(between)
     } else {
         totals.written.since(between)
+    }))
+}
+
+/// Returns what the markers before a position report, which is a record boundary. `None` if the position was
+/// passed meanwhile.
+pub(crate) fn reported_at(ring: Ring<'_>, pos: u64) -> Result<Option<Refused>, Corrupt> {
+    let totals = producer_totals(ring).ok_or(Corrupt { pos })?;
+    if pos <= totals.pos && totals.reported == Refused::default() {
+        return Ok(Some(totals.reported));
+    }
+    let (from, to) = (totals.pos.min(pos), totals.pos.max(pos));
+    if to - from > ring.data_size() {
+        return Ok(None);
+    }
+    // Checked as it goes: whoever walks on is faster than a producer that overwrites behind.
+    let (mut between, mut checked) = (Refused::default(), from);
+    for (nth, record) in ring.records(from, to).enumerate() {
+        let marker = match record {
+            Ok(Record { pos, word, .. }) if word.kind() == RecordType::LOST => {
+                lost_at(ring, pos, word.size()).map(Some).ok_or(Corrupt { pos })
+            }
+            Ok(_) => Ok(None),
+            Err(corrupt) => Err(corrupt),
+        };
+        if marker.is_err() || nth % CHECK_EVERY == 0 {
+            if !is_intact(ring, checked) {
+                return Ok(None);
+            }
+            checked = record?.pos;
+        }
+        if let Some(lost) = marker?.filter(|lost| Cause::REFUSED.contains(&lost.cause)) {
+            let reported = between.of_mut(lost.cause);
+            *reported = reported.plus(Count { records: lost.records, bytes: lost.bytes });
+        }
+    }
+    if !is_intact(ring, checked) {
+        return Ok(None);
+    }
+    Ok(Some(match totals.pos <= pos {
+        true => totals.reported.plus(between),
+        false => totals.reported.since(between),
     }))
 }
 

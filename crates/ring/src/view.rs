@@ -131,6 +131,13 @@ pub struct Shared<'a> {
     pub(crate) slots: &'a [Slot],
 }
 
+/// A ring without slots.
+impl<'a> From<Ring<'a>> for Shared<'a> {
+    fn from(ring: Ring<'a>) -> Self {
+        Shared { ring, slots: &[] }
+    }
+}
+
 impl<'a> Shared<'a> {
     /// Creates a view of a shared ring.
     #[must_use]

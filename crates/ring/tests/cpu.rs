@@ -9,7 +9,7 @@ mod reservations;
 mod world;
 
 use self::world::{SLOTS, Tally, World};
-use perfring_abi::{Evict, Policy, RecordType, RecordWord, Report};
+use perfring_abi::{Cause, Evict, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     Count, Fences, Found, Liveness, Observer, OwnerInfo, Reader, Refusal, Reserved, Ring,
@@ -221,11 +221,15 @@ fn crowd(policy: Policy, size: u64, time: bool) -> u64 {
         assert!(policy == Policy::Overwrite || number == next[of], "without a gap");
         next[of] = number + 1;
     };
+    let mut told = 0;
     let sums: Vec<_> = std::thread::scope(|scope| {
         let (ring, mut done) = (heap.ring(), false);
         let lead = heap.layout().lead();
-        let mut reader = Reader::attach(ring, Fences::Full).unwrap().with_lead(lead);
-        let mut observer = Observer::new(ring, policy, Start::Oldest).unwrap().with_lead(lead);
+        let slots = heap.layout().loss_slots();
+        let reader = Reader::attach(ring, Fences::Full).unwrap().with_lead(lead);
+        let mut reader = reader.with_losses(heap.shared(), slots);
+        let observer = Observer::new(ring, policy, Start::Oldest).unwrap().with_lead(lead);
+        let mut observer = observer.with_losses(heap.shared(), slots);
         let produce = &produce;
         let threads: Vec<_> =
             (0..PRODUCERS).map(|slot| scope.spawn(move || produce(slot))).collect();
@@ -238,14 +242,22 @@ fn crowd(policy: Policy, size: u64, time: bool) -> u64 {
                         see([word(pos), word(pos + 8)], frame.time);
                         false
                     }
+                    Some(Found::Lost(lost)) => {
+                        told += lost.records;
+                        false
+                    }
                     found => found.is_none(),
                 },
-                Policy::Overwrite => match observer.next(ring).unwrap() {
+                Policy::Overwrite => match observer.next_in(heap.shared(), &[]).unwrap() {
                     Some(Seen::Record(frame, words)) => {
                         see([words[0], words[1]], frame.time);
                         false
                     }
-                    found => found.is_none(),
+                    Some(Seen::Lost(lost)) => {
+                        told += if lost.cause == Cause::Lapped { 0 } else { lost.records };
+                        false
+                    }
+                    None => true,
                 },
             };
             if empty && done {
@@ -256,6 +268,12 @@ fn crowd(policy: Policy, size: u64, time: bool) -> u64 {
                 std::thread::yield_now();
             }
         }
+        while let Some(lost) = match policy {
+            Policy::Drop => reader.lost(heap.shared(), true),
+            Policy::Overwrite => observer.lost(heap.shared(), true),
+        } {
+            told += lost.records;
+        }
         let _ = policy == Policy::Drop && reader.release(ring);
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
@@ -263,6 +281,7 @@ fn crowd(policy: Policy, size: u64, time: bool) -> u64 {
     let sum = |of: fn(&(u64, u64, u64)) -> u64| sums.iter().map(of).sum::<u64>();
     assert_eq!(totals.producer.written.records, sum(|sums| sums.0));
     assert_eq!(totals.producer.refused.total().records, sum(|sums| sums.1));
+    assert_eq!(told, sum(|sums| sums.1), "each is told once");
     if policy == Policy::Drop {
         assert_eq!(totals.consumer.read.records, next.iter().sum::<u64>());
         assert_eq!(totals.present, Count::default());

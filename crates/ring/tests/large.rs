@@ -107,7 +107,7 @@ fn a_range_is_not_given_out_twice_after_a_death() {
         let mut observer = observer(&heap);
         for (len, byte) in [(300, 1), (400, 2), (250, 3)] {
             let Some(Seen::Record(frame, words)) =
-                observer.next_in(heap.ring(), heap.aux()).unwrap()
+                observer.next_in(heap.ring().into(), heap.aux()).unwrap()
             else {
                 panic!("a record");
             };
@@ -288,7 +288,7 @@ fn what_is_open_is_not_overwritten_unless_its_owner_is_dead() {
     let _ = a.commit(at, &liveness, reserved, 300, Wake::Auto);
     let mut observer = observer(&heap);
     for (len, byte) in [(500, 7), (300, 8)] {
-        match observer.next_in(heap.ring(), heap.aux()).unwrap() {
+        match observer.next_in(heap.ring().into(), heap.aux()).unwrap() {
             Some(Seen::Record(frame, words)) => {
                 assert_eq!((frame.len, words[0] as u8), (len, byte));
             }
@@ -316,7 +316,7 @@ fn an_observer_never_takes_what_is_written_over_it_for_a_payload() {
         let (mut whole, mut lost) = (0, 0);
         loop {
             let last = done.load(Ordering::Acquire);
-            match observer.next_in(heap.ring(), heap.aux()).unwrap() {
+            match observer.next_in(heap.ring().into(), heap.aux()).unwrap() {
                 Some(Seen::Record(frame, words)) => {
                     let mut bytes = words.iter().flat_map(|word| word.to_ne_bytes());
                     let turn = whole + lost;
@@ -396,7 +396,7 @@ fn meet(heap: &HeapRing) {
     if let Ok(observer) = Observer::new(ring, layout.policy, Start::Oldest) {
         let mut observer = observer.with_aux(AUX).with_lead(layout.lead());
         for _ in 0..100 {
-            match observer.next_in(ring, heap.aux()) {
+            match observer.next_in(ring.into(), heap.aux()) {
                 Ok(Some(Seen::Record(frame, words))) => assert!(frame.len <= words.len() * 8),
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => break,

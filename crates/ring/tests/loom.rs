@@ -15,8 +15,8 @@ use loom::thread;
 use perfring_abi::{Cause, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Count, Fences, Found, Frame, Observer, Reader, Refusal, Ring, RingTotals, Seen, Start, Wake,
-    WakeAt, Writer, full_fence,
+    Count, Fences, Found, Frame, Lost, Observer, Reader, Refusal, Ring, RingTotals, Seen, Start,
+    Wake, WakeAt, Writer, full_fence,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
@@ -103,6 +103,87 @@ fn a_line_is_handed_back_before_the_tail_moves_or_never() {
         }
         assert_eq!(got, [2, 3]);
         wraps.fetch_add(1, Relaxed);
+    });
+}
+
+/// What a reader returned: losses, how many of them at the end of the stream, and records.
+#[derive(Default)]
+struct Told {
+    at_end: u64,
+    lost: u64,
+    records: u64,
+}
+
+impl Told {
+    fn lose(&mut self, lost: Lost) {
+        self.lost += lost.records;
+        self.at_end += u64::from(lost.at_end);
+    }
+}
+
+/// A, B, G, H: a reader at the end is told a loss once, by the counters or by the marker that is written meanwhile.
+/// `turn` reads once, and returns whether there was something.
+fn a_loss_is_told_once<R>(
+    name: &str,
+    attach: fn(Ring<'_>) -> R,
+    turn: fn(&mut R, Ring<'_>, &mut Told) -> bool,
+) where
+    R: 'static,
+{
+    model(name, 3, move |by_marker| {
+        let heap = Arc::new(HeapRing::new(128, Policy::Drop).unwrap());
+        let mut writer = writer(&heap);
+        let mut reader = attach(heap.ring());
+        let producer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || {
+                let refusal = Refusal::TooLarge { len: 1000, max: 1 };
+                let _ = writer.refuse(heap.ring(), refusal, 1000);
+                publish(&mut writer, heap.ring(), 1).unwrap() // behind a marker
+            })
+        };
+        let mut told = Told::default();
+        for _ in 0..2 {
+            turn(&mut reader, heap.ring(), &mut told);
+        }
+        producer.join().unwrap();
+        while turn(&mut reader, heap.ring(), &mut told) {}
+        assert_eq!((told.lost, told.records), (1, 1), "each once");
+        by_marker.fetch_add(u64::from(told.at_end == 0), Relaxed);
+    });
+}
+
+#[test]
+fn a_loss_is_told_once_at_the_end_or_by_its_marker() {
+    let attach =
+        |ring: Ring<'_>| Reader::attach(ring, Fences::Full).unwrap().with_losses(ring.into(), 0);
+    a_loss_is_told_once("told a consumer by the marker", attach, |reader, ring, told| {
+        match reader.next(ring).unwrap().0 {
+            Some(Found::Record(_)) => told.records += 1,
+            Some(Found::Lost(lost)) => told.lose(lost),
+            Some(Found::Large(..)) => panic!("without an AUX area"),
+            None => {
+                let lost = reader.lost(ring.into(), false);
+                lost.map(|lost| told.lose(lost));
+                return lost.is_some();
+            }
+        }
+        true
+    });
+}
+
+#[test]
+fn an_observer_is_told_a_loss_once_at_the_end_or_by_its_marker() {
+    let attach = |ring: Ring<'_>| {
+        Observer::new(ring, Policy::Drop, Start::Oldest).unwrap().with_losses(ring.into(), 0)
+    };
+    a_loss_is_told_once("told an observer by the marker", attach, |observer, ring, told| {
+        match observer.next(ring).unwrap() {
+            Some(Seen::Record(..)) => told.records += 1,
+            Some(Seen::Lost(lost)) => told.lose(lost),
+            None => return false,
+        }
+        true
     });
 }
 
@@ -265,7 +346,7 @@ fn an_observer_of_a_range_never_sees_a_torn_payload() {
             let heap = Arc::clone(&heap);
             thread::spawn(move || put(&heap, 2))
         };
-        match observer.next_in(heap.ring(), heap.aux()) {
+        match observer.next_in(heap.ring().into(), heap.aux()) {
             Ok(Some(Seen::Record(frame, words))) => {
                 assert_eq!(frame.len, 64);
                 let byte = if frame.pos == 0 { 1 } else { 2 };

@@ -3,6 +3,7 @@
 
 mod case;
 mod ring;
+pub(crate) mod told;
 
 use self::case::*;
 use self::ring::*;

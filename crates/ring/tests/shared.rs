@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use crate::common::{Reported, attach_at};
-use perfring_abi::{Evict, Lead, Policy, RecordType, RecordWord, Report};
+use perfring_abi::{Cause, Evict, Lead, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     BatchSpan, Count, Fences, Found, Liveness, Reader, Recovered, Refusal, Refused, Reserved,
@@ -176,6 +176,7 @@ struct Model<'a> {
 impl<'a> Model<'a> {
     fn new(heap: &'a HeapRing, policy: Policy) -> Self {
         let reader = Reader::attach(heap.ring(), Fences::Full).unwrap();
+        let reader = reader.with_losses(heap.shared(), heap.layout().loss_slots());
         Model {
             heap,
             policy,
@@ -365,8 +366,13 @@ impl<'a> Model<'a> {
             Op::Read { bytes } => {
                 let Some(reader) = &mut self.reader else { return };
                 let upto = reader.cursor() + bytes;
+                let at = self.heap.shared();
                 while reader.cursor() < upto {
-                    if reader.next(self.heap.ring()).unwrap().0.is_none() {
+                    if reader.next(at.ring()).unwrap().0.is_none() {
+                        while reader.lost(at, true).is_some() {}
+                        let told = reader.resume_point().saved().told;
+                        let totals = RingTotals::of(at, self.policy, |_| false).unwrap();
+                        assert_eq!(told, totals.producer.refused, "everything is told at the end");
                         break;
                     }
                 }
@@ -602,14 +608,17 @@ fn crowd(policy: Policy, time: bool) {
         assert!(policy == Policy::Overwrite || number == next[of], "without a gap");
         next[of] = number + 1;
     };
+    let mut told = 0;
     let written: u64 = std::thread::scope(|scope| {
         let mut done = false;
         let ring = heap.ring();
-        let mut reader =
-            Reader::attach(ring, Fences::Full).unwrap().with_lead(Lead::of(time, false));
+        let reader = Reader::attach(ring, Fences::Full).unwrap().with_lead(Lead::of(time, false));
+        let mut reader = reader.with_losses(heap.shared(), heap.layout().loss_slots());
         let observer =
             perfring_ring::Observer::new(ring, policy, perfring_ring::Start::Oldest).unwrap();
-        let mut observer = observer.with_lead(Lead::of(time, false));
+        let slots = heap.layout().loss_slots();
+        let mut observer =
+            observer.with_lead(Lead::of(time, false)).with_losses(heap.shared(), slots);
         let threads: Vec<_> = writers.into_iter().map(|w| scope.spawn(|| produce(w))).collect();
         loop {
             let empty = match policy {
@@ -619,15 +628,28 @@ fn crowd(policy: Policy, time: bool) {
                         see(heap.data()[at].load(Ordering::Relaxed), frame.time);
                         false
                     }
-                    Some(Found::Lost(_) | Found::Large(..)) => false,
-                    None => true,
+                    Some(Found::Lost(lost)) => {
+                        told += lost.records;
+                        false
+                    }
+                    Some(Found::Large(..)) => panic!("without an AUX area"),
+                    None => match reader.lost(heap.shared(), false) {
+                        Some(lost) => {
+                            told += lost.records;
+                            false
+                        }
+                        None => true,
+                    },
                 },
-                Policy::Overwrite => match observer.next(ring).unwrap() {
+                Policy::Overwrite => match observer.next_in(heap.shared(), &[]).unwrap() {
                     Some(perfring_ring::Seen::Record(frame, words)) => {
                         see(words[0], frame.time);
                         false
                     }
-                    Some(perfring_ring::Seen::Lost(_)) => false,
+                    Some(perfring_ring::Seen::Lost(lost)) => {
+                        told += if lost.cause == Cause::Lapped { 0 } else { lost.records };
+                        false
+                    }
                     None => true,
                 },
             };
@@ -639,6 +661,13 @@ fn crowd(policy: Policy, time: bool) {
                 std::thread::yield_now();
             }
         }
+        // All have ended: a look into all slots finds the rest.
+        while let Some(lost) = match policy {
+            Policy::Drop => reader.lost(heap.shared(), true),
+            Policy::Overwrite => observer.lost(heap.shared(), true),
+        } {
+            told += lost.records;
+        }
         if policy == Policy::Drop {
             let _ = reader.release(ring);
         }
@@ -646,6 +675,7 @@ fn crowd(policy: Policy, time: bool) {
     });
     let totals = totals(heap.shared());
     assert_eq!(totals.producer.written.records, written);
+    assert_eq!(totals.producer.refused.total().records, told, "each is told once");
     assert_eq!(u64::from(PRODUCERS) * EACH, written + totals.producer.refused.total().records);
     assert_eq!(heap.ring().head(), positions(&heap)[2], "everything is published");
     if policy == Policy::Drop {

@@ -24,8 +24,8 @@ struct Entry {
 /// Returns the items of many sources, those of the fullest ring first: for readers that must prevent
 /// overflow, and do not need an order.
 ///
-/// The ring that is fullest, relative to its size, has the next turn, for a sixteenth of the ring. Each
-/// choice polls all rings. Items fill their ring until [`FullestFirst::release`]: release often.
+/// The ring that is fullest, relative to its size, has the next turn, for a sixteenth of the ring. A loss is
+/// returned as soon as it is found. Each choice polls all rings. Items fill their ring until [`FullestFirst::release`]: release often.
 ///
 /// ```
 /// use perfring_consumer::{Consumer, Item};
@@ -138,7 +138,13 @@ impl FullestFirst {
             if !entry.polled {
                 let polled = entry.source.peek();
                 entry.finished = polled.is_err();
-                entry.polled = polled.map_err(|error| (entry.id, error))? != Front::Empty;
+                let front = polled.map_err(|error| (entry.id, error))?;
+                entry.polled = front != Front::Empty;
+                if front == Front::Lost {
+                    // It takes no turn: the ring may be empty, and the others never.
+                    self.turn = Some((at, 0));
+                    return Ok(Some(at));
+                }
             }
             if entry.polled {
                 let fill = entry.source.fill();

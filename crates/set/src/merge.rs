@@ -57,6 +57,8 @@ struct Entry {
     last: u64,
     /// Records from this position on were published after this time.
     since: (u64, u64),
+    /// Until then, losses at the end are not looked for.
+    gathers: u64,
     /// Its group in the poll schedule while it is idle.
     group: u8,
     /// There is a request for its wake.
@@ -142,6 +144,8 @@ pub struct Merge {
     failed: VecDeque<(SourceId, SourceError)>,
     figures: MergeFigures,
     asleep: Asleep,
+    /// Until then, some source has losses that wake who sleeps on it.
+    gathers: u64,
     clock: Box<dyn Fn() -> u64 + Send>,
 }
 
@@ -182,6 +186,7 @@ impl Merge {
             failed: VecDeque::new(),
             figures: MergeFigures::default(),
             asleep: Asleep::default(),
+            gathers: 0,
             clock: Box::new(clock),
         }
     }
@@ -208,6 +213,7 @@ impl Merge {
             polled: 0,
             last: 0,
             since: (u64::MAX, 0),
+            gathers: 0,
             group: self.schedule.fastest(),
             requested: false,
         };
@@ -370,11 +376,16 @@ impl Merge {
 
     /// Polls a source now. Returns whether everything in it was taken. A source that has failed is drained.
     pub fn is_drained(&mut self, id: SourceId) -> bool {
-        let Some(state) = self.entry(id).map(|entry| entry.state) else { return true };
-        match state {
-            State::Active => self.current == Some(id.slot) && !self.has_front && !self.settle(),
-            State::Finished => true,
-            State::Idle(member) => {
+        if self.current == Some(id.slot) && !self.has_front {
+            self.settle(); // which polls it not always
+        }
+        if let Some(Some(entry)) = self.entries.get_mut(id.slot as usize) {
+            entry.gathers = 0;
+        }
+        match self.entry(id).map(|entry| entry.state) {
+            Some(State::Active) => false,
+            Some(State::Finished) | None => true,
+            Some(State::Idle(member)) => {
                 let now = self.now();
                 let found = self.poll_source(id.slot, now);
                 if let Some(time) = found {

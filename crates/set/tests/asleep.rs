@@ -3,7 +3,7 @@
 
 use perfring_abi::Header;
 use perfring_consumer::advanced::{ManyWaits, until_tick};
-use perfring_consumer::{Consumer, Item, Observer, Start};
+use perfring_consumer::{Cause, Consumer, Item, Observer, Start};
 use perfring_producer::{Options, Producer, RecordType, SharedProducer};
 use perfring_set::{FullestFirst, Merge, SourceId};
 use perfring_testkit::wait::{WATCHDOG, Watchdog, until};
@@ -315,4 +315,70 @@ fn a_wake_that_is_lost_is_made_up_for_at_the_tick_and_asked_for_again() {
             assert_eq!(wait_for_one(&mut merge), (ids[0], vec![round]));
         }
     }
+}
+
+#[test]
+fn a_merge_that_sleeps_learns_of_a_loss_within_a_second() {
+    for count in counts() {
+        let (rings, mut producers) = Rings::new(count);
+        let (mut merge, ids) = rings.merge();
+        let last = count - 1;
+        producers[last].publish(b"a record").unwrap();
+        assert_eq!(wait_for_one(&mut merge), (ids[last], b"a record".to_vec()));
+        assert!(!merge.wait(3 * DELAY));
+        producers[last].publish(&[0; 8192]).unwrap_err();
+        let since = Instant::now();
+        let dog = Watchdog::default();
+        let lost = loop {
+            if let Some(merged) = merge.next().unwrap() {
+                let Item::Lost(lost) = merged.item else { panic!("{:?}", merged.item) };
+                break (merged.source, lost.records, lost.cause);
+            }
+            dog.check("the loss");
+            merge.wait(WATCHDOG);
+        };
+        println!("{count} rings: after {:?}", since.elapsed());
+        assert_eq!(lost, (ids[last], 1, Cause::TooLarge));
+        assert!(merge.is_drained(ids[last]) && !merge.wait(3 * DELAY), "it is told once");
+        // The next record follows a marker of it, which is passed.
+        let resume_point = merge.resume_point(ids[last]).unwrap();
+        merge.release(ids[last], &resume_point);
+        producers[last].publish(b"another").unwrap();
+        assert_eq!(wait_for_one(&mut merge), (ids[last], b"another".to_vec()));
+    }
+}
+
+#[test]
+fn a_producer_that_is_refused_all_the_time_neither_keeps_a_merge_awake_nor_floods_it() {
+    let (rings, mut producers) = Rings::new(3);
+    let (mut merge, ids) = rings.merge();
+    // Nothing is released.
+    let (mut read, mut told, mut reports, mut refused) = (0, 0, 0, 0);
+    let mut waits = 0;
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_millis(450) {
+        refused += u64::from(producers[0].publish(&[0; 100]).is_err());
+        while let Some(merged) = merge.next().unwrap() {
+            match merged.item {
+                Item::Record(_) => read += 1,
+                Item::Lost(lost) => {
+                    told += lost.records;
+                    reports += 1;
+                }
+            }
+        }
+        waits += 1;
+        merge.wait(DELAY);
+    }
+    println!("{read} read, {told} of {refused} lost in {reports} reports, {waits} waits");
+    // Each wait takes the time that it was given.
+    assert!(reports <= 6 && waits < 600);
+    assert!(told > 0);
+    while !merge.is_drained(ids[0]) {
+        if let Some(merged) = merge.next().unwrap() {
+            let Item::Lost(lost) = merged.item else { panic!("{:?}", merged.item) };
+            told += lost.records;
+        }
+    }
+    assert_eq!(told, refused);
 }

@@ -1,6 +1,6 @@
 //! The fullest ring has the next turn, and so less is lost than in turns.
 
-use perfring_consumer::{Consumer, Report, Stat};
+use perfring_consumer::{Consumer, Item, Report, Stat};
 use perfring_producer::{Options, Producer, ReserveError};
 use perfring_set::{FullestFirst, SourceId};
 use std::path::PathBuf;
@@ -55,15 +55,20 @@ fn each_turn_is_the_fullest_rings() {
         .collect();
     let mut random = 1u64;
     let mut turns = 0;
-    let mut written = 0;
+    let (mut written, mut offered, mut told) = (0, 0, 0);
     for _ in 0..2000 {
         for _ in 0..3 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            written += u32::from(rings.publish((random >> 33) as usize % sizes.len()));
+            written += u64::from(rings.publish((random >> 33) as usize % sizes.len()));
+            offered += 1;
         }
         for _ in 0..2 {
             let fills: Vec<_> = (0..sizes.len()).map(|at| rings.fill(at)).collect();
             let Some(merged) = fullest.next().unwrap() else { break };
+            if let Item::Lost(lost) = merged.item {
+                told += lost.records;
+                continue; // it takes no turn
+            }
             let source = merged.source;
             let at = ids.iter().position(|id| *id == source).unwrap();
             // In the larger ring a turn has up to two records.
@@ -75,8 +80,41 @@ fn each_turn_is_the_fullest_rings() {
             fullest.release(source, &resume_point);
         }
     }
-    println!("{written} written, {turns} turns");
+    let mut read = 0;
+    while let Some(merged) = fullest.next().unwrap() {
+        match merged.item {
+            Item::Record(_) => read += 1,
+            Item::Lost(lost) => told += lost.records,
+        }
+    }
+    println!("{written} of {offered} written, {turns} turns, {read} left, {told} reported as lost");
     assert!(turns > 500);
+    assert_eq!(told, offered - written);
+}
+
+#[test]
+fn a_loss_of_a_ring_that_is_empty_is_returned_though_another_one_never_is() {
+    let mut rings = Rings::new(&[SIZE; 2]);
+    let mut fullest = FullestFirst::new();
+    let ids: Vec<SourceId> = rings
+        .paths
+        .iter()
+        .map(|path| fullest.add(Box::new(Consumer::attach(path).unwrap())))
+        .collect();
+    rings.producers[1].publish(&[0; 2 * SIZE as usize]).unwrap_err();
+    for _ in 0..40 {
+        assert!(rings.publish(0) && rings.publish(0));
+        let merged = fullest.next().unwrap().unwrap();
+        let source = merged.source;
+        if let Item::Lost(lost) = merged.item {
+            assert_eq!((source, lost.records, lost.pos), (ids[1], 1, 0));
+            return;
+        }
+        fullest.next().unwrap().unwrap();
+        let resume_point = fullest.resume_point(source).unwrap();
+        fullest.release(source, &resume_point);
+    }
+    panic!("it waits for the other ring to be empty");
 }
 
 /// One ring gets seven records, seven get one each; eight are read each round.

@@ -54,7 +54,9 @@ impl Source for Flood {
         let (pos, time) = (self.pos, Some((self.timestamp)(self.pos)));
         (self.known, self.pos) = (self.known - 1, pos + 1);
         let item = match self.of {
-            Of::Losses => Item::Lost(Lost { pos, records: 1, bytes: 1, cause: Cause::Full }),
+            Of::Losses => {
+                Item::Lost(Lost { pos, records: 1, bytes: 1, cause: Cause::Full, at_end: false })
+            }
             Of::Records | Of::Lapping => {
                 Item::Record(Record { pos, kind: 64, bytes: &[], time, writer: None })
             }

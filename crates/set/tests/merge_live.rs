@@ -217,3 +217,47 @@ fn observers_of_overwrite_rings_get_every_record_or_a_report_of_its_loss() {
         assert_eq!(merge.resume_point(*id).unwrap().before().records, 4 * RECORDS);
     }
 }
+
+#[test]
+fn losses_at_the_end_of_idle_rings_are_returned_and_acknowledged_like_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let options = Options { size: 4096, ..options() };
+    let mut offered = [0u64; 3];
+    for (at, offered) in offered.iter_mut().enumerate() {
+        let mut producer = Producer::create(path(dir, at), &options).unwrap();
+        for n in 0..500 * (at as u64 + 1) {
+            let _ = producer.publish(&message(0, n));
+            *offered += 1;
+        }
+        producer.publish(&[0; 8192]).unwrap_err();
+        *offered += 1;
+    }
+    // Returned again by the next merge, unless they were released.
+    for releases in [false, true, true] {
+        let mut merge = Merge::new(DELAY).unwrap();
+        let add = |at| merge.add(Box::new(Consumer::attach(path(dir, at)).unwrap()));
+        let ids: Vec<SourceId> = (0..3).map(add).collect();
+        let mut counts = [[0u64; 2]; 3];
+        while !ids.iter().all(|id| merge.is_drained(*id)) {
+            while let Some(merged) = merge.next().unwrap() {
+                let at = ids.iter().position(|id| *id == merged.source).unwrap();
+                match merged.item {
+                    Item::Record(_) => counts[at][0] += 1,
+                    Item::Lost(lost) => counts[at][1] += lost.records,
+                }
+            }
+            merge.wait(DELAY);
+        }
+        for (at, id) in ids.iter().enumerate() {
+            let [read, lost] = counts[at];
+            println!("ring {at}: {read} read, {lost} lost of {}", offered[at]);
+            assert_eq!(read + lost, offered[at]);
+            if releases {
+                let resume_point = merge.resume_point(*id).unwrap();
+                merge.release(*id, &resume_point);
+                offered[at] = 0;
+            }
+        }
+    }
+}

@@ -92,7 +92,9 @@ impl Source for Fake {
             Thing::Record(time) => {
                 Item::Record(Record { pos, kind: 64, bytes: &[], time, writer: None })
             }
-            Thing::Loss => Item::Lost(Lost { pos, records: 1, bytes: 8, cause: Cause::Full }),
+            Thing::Loss => {
+                Item::Lost(Lost { pos, records: 1, bytes: 8, cause: Cause::Full, at_end: false })
+            }
             Thing::Damage => return Err(ReadError::Corrupt { pos }.into()),
         };
         Ok(Some((item, self.front())))

@@ -15,10 +15,12 @@ mod place;
 mod places;
 mod randomness;
 mod record_rules;
+mod refused;
 mod reporting;
 mod ring;
 mod rings;
 pub(crate) mod turn;
+mod untold;
 
 pub use merges::RingId;
 pub use outlet::{Dropped, OutputStatus};
@@ -107,6 +109,8 @@ pub struct Engine {
     damaged: u64,
     /// Those of them that have an id, to count each once.
     damaged_ids: HashSet<[u8; 16]>,
+    /// What rings counted that are not read any more.
+    ended: RingFigures,
     /// The rules that records triggered, a bit each.
     met: u64,
 }
@@ -136,6 +140,7 @@ impl Engine {
             notes: Vec::new(),
             damaged: 0,
             damaged_ids: HashSet::new(),
+            ended: RingFigures::default(),
             met: 0,
         })
     }
@@ -331,6 +336,19 @@ impl Engine {
             .map(|(_, ring)| ring.status())
     }
 
+    /// Returns the sums of what all rings counted, those included that are not read any more.
+    #[must_use]
+    pub fn ring_figures(&self) -> RingFigures {
+        let mut sum = self.ended.clone();
+        self.rings().for_each(|ring| sum.add(ring.figures));
+        sum
+    }
+
+    /// Returns what those counted that are not read any more.
+    pub(crate) fn ended_figures(&self) -> &RingFigures {
+        &self.ended
+    }
+
     /// Returns the shapes of all rings.
     pub(crate) fn shapes(&self) -> impl Iterator<Item = &Shapes> {
         self.rings.iter().map(|(_, ring)| &ring.shapes)
@@ -338,15 +356,23 @@ impl Engine {
 
     /// Returns the rings that may be removed, as their inputs say.
     pub(crate) fn idle(&mut self, now: Instant) -> Vec<(RingId, Idle)> {
+        let merges = &mut self.merges;
         let may_go = |(id, ring): (RingId, &mut Ring)| {
             let after = ring.input.prune_after?;
-            let idle = now.saturating_duration_since(ring.idle_since(now)?) >= after;
+            let since = ring.idle_since(now, || merges.is_drained(id))?;
+            if now.saturating_duration_since(since) < after {
+                return None;
+            }
+            let refused = ring.shapes.totals()?.producer.refused;
+            // All of these were read, too.
+            ring.idle_since(now, || merges.is_drained(id))?;
             let of = Idle {
                 location: ring.location.clone()?,
                 input: ring.input.clone(),
                 uuid: ring.uuid(),
+                refused,
             };
-            idle.then_some((id, of))
+            Some((id, of))
         };
         self.rings.iter_mut().filter_map(may_go).collect()
     }
@@ -396,11 +422,14 @@ impl Engine {
         observed.map(|(uuid, ring)| (*uuid, ring.delivered().saved())).collect()
     }
 
-    /// Returns whether everything up to the positions of a call of [`Engine::heads`] is read.
+    /// Returns whether everything up to the positions of a call of [`Engine::heads`] is read, with the losses until then.
     #[must_use]
-    pub fn is_past(&self, heads: &HashMap<RingId, u64>) -> bool {
-        heads.iter().all(|(id, head)| {
-            self.merges.resume_point(*id).is_none_or(|resume_point| resume_point.pos() >= *head)
+    pub fn is_past(&mut self, heads: &HashMap<RingId, u64>) -> bool {
+        heads.iter().all(|(id, head)| match self.merges.resume_point(*id) {
+            // A loss after the last record is found by a poll.
+            Some(here) if here.pos() == *head => self.merges.is_drained(*id),
+            Some(here) => here.pos() > *head,
+            None => true,
         })
     }
 

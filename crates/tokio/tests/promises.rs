@@ -144,3 +144,59 @@ async fn items_of_a_stream_are_acknowledged_as_well() {
         }
     }
 }
+
+#[tokio::test]
+async fn losses_at_the_end_of_a_ring_are_items_of_every_reader() {
+    const OFFERED: u64 = 500;
+    let dir = ring_dir();
+    let path = dir.path().join("ring");
+    let mut producer =
+        Producer::create(&path, &Options { size: 4096, ..Options::default() }).unwrap();
+    let offer = |producer: &mut Producer, from: u64| {
+        (from..from + OFFERED).for_each(|n| {
+            let _ = producer.publish_as(NUMBERED, &numbered(n, 40));
+        });
+    };
+    offer(&mut producer, 0);
+    let count = |(read, lost): (u64, u64), item: Result<OwnedItem, Error>| {
+        std::future::ready(match item.unwrap() {
+            OwnedItem::Record(_) => (read + 1, lost),
+            OwnedItem::Lost(loss) => (read, lost + loss.records),
+        })
+    };
+    let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+    let mut seen = (0, 0);
+    while seen.0 + seen.1 < OFFERED {
+        let item = observer.read().await.map(|item| OwnedItem::from(item.unwrap()));
+        seen = count(seen, item).await;
+    }
+    // The producer is alive, and a task that waits finds the next loss within a second.
+    let mut consumer = Consumer::attach(&path).unwrap();
+    let mut read = (0, 0);
+    while read.0 + read.1 < OFFERED {
+        let item = consumer.read().await.map(|item| OwnedItem::from(item.unwrap()));
+        read = count(read, item).await;
+    }
+    assert_eq!(read, seen);
+    assert!(read.1 > 0);
+    let waits = consumer.read();
+    let loses = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        producer.publish(&[0; 8192]).unwrap_err();
+        std::time::Instant::now()
+    };
+    let (item, since) = tokio::join!(waits, loses);
+    let Ok(Some(Item::Lost(lost))) = item else { panic!("{item:?}") };
+    println!("after {:?}", since.elapsed());
+    assert_eq!(lost.records, 1);
+    assert!(matches!(observer.read().await, Ok(Some(Item::Lost(_)))));
+    // And at its end the stream has the rest.
+    consumer.acknowledge();
+    offer(&mut producer, OFFERED);
+    drop(producer);
+    let (seen, told) = observer.end_with_producer().fold((0, 0), count).await;
+    let consumer = consumer.end_with_producer(Duration::from_millis(1));
+    let (read, lost) = consumer.fold((0, 0), count).await;
+    assert_eq!((seen, told, seen + told), (read, lost, OFFERED));
+    assert!(lost > 0);
+}

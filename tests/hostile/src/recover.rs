@@ -217,7 +217,7 @@ fn read(heap: &HeapRing, input: &mut Input<'_>) {
         let mut observer = observer.with_lead(layout.lead()).with_aux(layout.aux_size);
         for at in 0.. {
             assert!(at < most, "an endless stream");
-            let Ok(Some(next)) = observer.next_in(ring, heap.aux()) else { break };
+            let Ok(Some(next)) = observer.next_in(ring.into(), heap.aux()) else { break };
             seen(&next, heap);
         }
     }

@@ -1,7 +1,7 @@
 //! The promises of the command line, tested on the real binary.
 
 use crate::command::{
-    Live, Place, close_and_wait, json_lines, perfring, publish, run, subcommands,
+    Done, Live, Place, close_and_wait, json_lines, perfring, publish, run, subcommands,
 };
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, ConsumerOptions, Stat};
@@ -291,19 +291,32 @@ fn losses_are_exact_and_reported_to_every_reader() {
     let done = run(&["publish", &ring], &long);
     assert_eq!(done.code(), 0);
     assert!(done.err().contains("published 0 records, lost 1: full 0, too_large 1"));
-    // Not reported in the stream yet, as nothing fits: the commands count it all the same.
-    assert_eq!(run(&["tail", &ring], b"").code(), 0);
-    run(&["tail", "-n", "0", "--fail-on-loss", &ring], b"").refuses(5, "46 records");
+    // Not reported in the stream yet, as nothing fits: each reader is told at the end.
+    assert_eq!(run(&["tail", "-n", "1", "--fail-on-loss", &ring], b"").code(), 0);
+    let are_reported = |done: &Done| {
+        let err = done.err();
+        assert!(err.contains("LOST 45 records") && err.contains(": full"), "{err}");
+        assert!(err.contains("LOST 1 record ") && err.contains(": too_large"), "{err}");
+    };
+    for reader in ["tail", "dump"] {
+        let done = run(&[reader, &ring], b"");
+        assert_eq!((done.code(), done.out().lines().count()), (0, 255), "{reader}");
+        are_reported(&done);
+    }
+    let done = run(&["tail", "--fail-on-loss", &ring], b"");
+    assert!(done.code() == 5 && done.err().contains("46 records"), "{}", done.err());
+    let done = run(&["consume", "-n", "255", "--format", "json", &ring], b"");
+    assert_eq!((done.code(), json_lines(&done.out()).len()), (0, 255));
     let done = run(&["consume", "--fail-on-loss", &ring], b"");
-    assert_eq!((done.code(), done.out().lines().count()), (5, 255));
+    assert_eq!((done.code(), done.out().as_str()), (5, ""));
     assert!(done.err().contains("46 records"), "{}", done.err());
+    are_reported(&done);
+    assert_eq!(run(&["consume", "--fail-on-loss", &ring], b"").code(), 0, "it was told");
     // The next record that fits follows the report.
     publish(&ring, b"after\n");
     let text = run(&["tail", &ring], b"");
     assert_eq!(text.out(), "after\n");
-    let err = text.err();
-    assert!(err.contains("LOST 45 records") && err.contains(": full"), "{err}");
-    assert!(err.contains("LOST 1 records") && err.contains(": too_large"), "{err}");
+    are_reported(&text);
     let lines = json_lines(&run(&["tail", "--format", "json", &ring], b"").out());
     let lost: Vec<&Value> = lines.iter().filter_map(|line| line.get("lost")).collect();
     assert_eq!(lost.len(), 2);
@@ -311,9 +324,9 @@ fn losses_are_exact_and_reported_to_every_reader() {
     assert_eq!((&lost[0]["bytes"], &lost[1]["bytes"]), (&json!(45 * 16), &json!(5008)));
     assert!(lost[0]["pos"].is_u64());
     assert_eq!(run(&["tail", "--fail-on-loss", &ring], b"").code(), 5);
-    // Once the report has been consumed there is no loss left to fail on.
-    assert_eq!(run(&["consume", "--fail-on-loss", &ring], b"").code(), 5);
-    assert_eq!(run(&["consume", "--fail-on-loss", &ring], b"").code(), 0);
+    // The consumer was told before, and passes the report.
+    let done = run(&["consume", "--fail-on-loss", &ring], b"");
+    assert_eq!((done.code(), done.out().as_str()), (0, "after\n"), "{}", done.err());
     let err = run(&["dump", &ring], b"").err();
     assert!(err.contains("full 45, too_large 1"), "{err}");
 }

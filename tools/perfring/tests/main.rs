@@ -15,6 +15,7 @@ mod guide;
 mod kernel;
 mod kinds;
 mod large;
+mod losses;
 mod named;
 mod operations;
 mod options;

@@ -163,7 +163,7 @@ fn quiet_leaves_out_summaries_and_never_losses_and_verbose_adds_the_rings() {
     assert!(!dumped.contains("records shown"), "{dumped}");
     let lost = run(&["consume", "-q", &ring], b"");
     assert_eq!(lost.out().lines().count(), 4);
-    assert!(lost.err().contains("LOST 1 records"), "{}", lost.err());
+    assert!(lost.err().contains("LOST 1 record "), "{}", lost.err());
     run(&["tail", "-q", "/nowhere/ring"], b"").refuses(3, "/nowhere/ring");
     let verbose = run(&["tail", "-v", &ring], b"").err();
     assert!(verbose.contains("ring is opened: 4 KiB, drop, producers one"), "{verbose}");

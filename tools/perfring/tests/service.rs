@@ -104,6 +104,45 @@ const DEAD: &str = "[[output]]\ntype = \"otlp\"\nname = \"dead\"\n\
                     endpoint = \"http://127.0.0.1:1\"\ndelivered_within = \"100ms\"\n";
 
 #[test]
+fn losses_stay_in_totals_and_counters_when_their_ring_is_pruned() {
+    let run = Run::new();
+    let config = run.configure("[health]\nlisten = \"127.0.0.1:0\"\n");
+    let text = fs::read_to_string(&config).unwrap();
+    let prunes = "prune_after = \"0\"\n[[output]]";
+    fs::write(&config, text.replacen("[[output]]", prunes, 1)).unwrap();
+    let live = run.start(&[]);
+    let mut all = 0;
+    for round in 1..=2 {
+        let mut producer = run.ring("one", Policy::Drop);
+        for _ in 0..5000 {
+            all += u64::from(producer.publish(&[0; 40]).is_err());
+        }
+        producer.publish(&[0; 100_000]).unwrap_err();
+        drop(producer);
+        let path = run.place.path("rings").join("one");
+        until("it is removed", || !path.exists());
+        until("its figures are", || run.status()["rings"] == Value::Array(vec![]));
+        let status = run.status();
+        assert_eq!(status["ended"]["lost"]["full"], all, "{status}");
+        assert_eq!(status["ended"]["lost"]["too_large"], round, "{status}");
+        let page = run.get("/metrics", "").1;
+        for (cause, count) in [("full", all), ("too_large", round)] {
+            let line = format!("perfring_ring_lost_records_total{{cause=\"{cause}\"}} {count}\n");
+            assert!(page.contains(&line), "{line}{page}");
+        }
+    }
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0);
+    let lines = json_lines(&fs::read_to_string(run.path("out.jsonl")).unwrap());
+    let lost = |of: &str| -> u64 {
+        let of_cause = lines.iter().filter(|line| line["lost"]["cause"] == of);
+        of_cause.map(|line| line["lost"]["records"].as_u64().unwrap()).sum()
+    };
+    assert_eq!((lost("full"), lost("too_large")), (all, 2));
+    assert!(run.said().contains(&format!("{} lost", all + 2)), "{}", run.said());
+}
+
+#[test]
 fn readyz_says_which_output_does_not_deliver_until_it_does() {
     let run = Run::new();
     let mut producer = run.ring("one", Policy::Drop);

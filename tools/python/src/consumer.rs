@@ -9,8 +9,8 @@ use crate::source::Source;
 use crate::types::TypeTable;
 use crate::wait::{self, Timeout};
 use perfring_consumer::{
-    Acknowledge, AttachError, ConsumerOptions, Count, ObserverOptions, Saved, Start, Trust,
-    WaitStrategy,
+    Acknowledge, AttachError, ConsumerOptions, Count, ObserverOptions, Refused, Saved, Start,
+    Trust, WaitStrategy,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -320,12 +320,32 @@ impl Consumer {
 /// Where an observer starts.
 struct From(Start);
 
+/// Returns the position that a tuple is, with or without losses by cause.
+fn saved(given: &Borrowed<'_, '_, PyAny>) -> Option<Saved> {
+    if let Ok((pos, records, bytes)) = given.extract() {
+        return Some(Saved { pos, before: Count { records, bytes }, ..Saved::default() });
+    }
+    let (pos, records, bytes, told) = given.extract::<(u64, u64, u64, Vec<(u64, u64)>)>().ok()?;
+    let count = |(records, bytes)| Count { records, bytes };
+    let told = match told[..] {
+        [] => Refused::default(),
+        [full, too_large, contended, pending] => Refused {
+            full: count(full),
+            too_large: count(too_large),
+            contended: count(contended),
+            pending: count(pending),
+        },
+        _ => return None,
+    };
+    Some(Saved { pos, before: count((records, bytes)), told })
+}
+
 impl<'py> FromPyObject<'_, 'py> for From {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok((pos, records, bytes)) = given.extract::<(u64, u64, u64)>() {
-            return Ok(From(Start::At(Saved { pos, before: Count { records, bytes } })));
+        if let Some(saved) = saved(&given) {
+            return Ok(From(Start::At(saved)));
         }
         match given.extract::<&str>() {
             Ok("oldest") => Ok(From(Start::Oldest)),
@@ -353,14 +373,13 @@ impl Observer {
     }
 
     #[getter]
-    fn _saved(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
-        self.reader.pins.with(py, |source| match source {
-            Source::Observer(observer) => {
-                let Saved { pos, before } = observer.saved();
-                (pos, before.records, before.bytes)
-            }
-            Source::Consumer(_) => (0, 0, 0),
-        })
+    fn _saved<'py>(&self, py: Python<'py>) -> PyResult<(u64, u64, u64, Bound<'py, PyTuple>)> {
+        let Saved { pos, before, told } = self.reader.pins.with(py, |source| match source {
+            Source::Observer(observer) => observer.saved(),
+            Source::Consumer(_) => Saved::default(),
+        })?;
+        let told = told.all().map(|count| (count.records, count.bytes));
+        Ok((pos, before.records, before.bytes, PyTuple::new(py, told)?))
     }
 
     /// Return a copy of everything intact, while producers run at full speed.

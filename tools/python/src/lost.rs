@@ -3,7 +3,8 @@
 use perfring_consumer::Cause;
 use pyo3::prelude::*;
 
-/// Lost records, at the position in the stream where they would have been.
+/// Lost records, at the position in the stream where they would have been. Losses after the last record
+/// of a ring are returned when all else was read: then ``at_end`` is true, and their place in the stream is unknown.
 ///
 /// ``cause`` is the reason. Refused by the ring: it was ``"full"``, the record was ``"too_large"``,
 /// or in a shared ring another producer was in the way, ``"contended"`` or ``"pending"``.
@@ -15,9 +16,10 @@ use pyo3::prelude::*;
 ///     >>> while producer.publish(bytes(1000)):
 ///     ...     pass
 ///     >>> reader = perfring.Consumer(tmp / "lossy")
-///     >>> len(reader.drain()), producer.publish(b"next")
-///     (4, True)
-///     >>> print(reader.read())
+///     >>> batch = reader.drain()
+///     >>> len(batch), len(batch.lost)
+///     (4, 1)
+///     >>> print(batch.lost[0])
 ///     1 record (1008 bytes) lost: the ring was full
 #[pyclass(frozen, eq, hash, module = "perfring")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,12 +34,16 @@ pub(crate) struct Lost {
     #[pyo3(get)]
     bytes: u64,
     cause: Cause,
+    /// Whether the place in the stream is unknown. Everything before ``pos`` was read then, and records from there on
+    /// may be older than the loss.
+    #[pyo3(get)]
+    at_end: bool,
 }
 
 impl Lost {
     pub(crate) fn new(lost: &perfring_consumer::Lost) -> Self {
-        let perfring_consumer::Lost { pos, records, bytes, cause } = *lost;
-        Lost { pos, records, bytes, cause }
+        let perfring_consumer::Lost { pos, records, bytes, cause, at_end } = *lost;
+        Lost { pos, records, bytes, cause, at_end }
     }
 }
 
@@ -50,13 +56,14 @@ impl Lost {
     }
 
     fn __str__(&self) -> String {
-        let Lost { pos, records, bytes, cause } = *self;
-        perfring_consumer::Lost { pos, records, bytes, cause }.to_string()
+        let Lost { pos, records, bytes, cause, at_end } = *self;
+        perfring_consumer::Lost { pos, records, bytes, cause, at_end }.to_string()
     }
 
     fn __repr__(&self) -> String {
         let Lost { pos, records, bytes, .. } = self;
         let cause = self.cause.name();
-        format!("<perfring.Lost records={records}, bytes={bytes}, cause='{cause}', pos={pos}>")
+        let end = if self.at_end { ", at_end=True" } else { "" };
+        format!("<perfring.Lost records={records}, bytes={bytes}, cause='{cause}', pos={pos}{end}>")
     }
 }

@@ -196,7 +196,7 @@ impl Pins {
                 consumer.advanced().release_to(&resume_point);
             }
             // Nothing was passed since.
-            (_, Some(last)) if dead && last.resume_point.pos() == resume_point.pos() => {}
+            (_, Some(last)) if dead && last.resume_point == resume_point => {}
             // Both are released together.
             (_, Some(last))
                 if dead && last.cell.strong_count() == 0 && last.acknowledged == acknowledged =>

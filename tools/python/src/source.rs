@@ -1,6 +1,6 @@
 //! The source of a reader: a consumer or an observer.
 
-use perfring_consumer::advanced::ResumePoint;
+use perfring_consumer::advanced::{Front, ResumePoint};
 use perfring_consumer::{
     Anchors, Consumer, Count, Fill, Item, Layout, Location, Observer, ReadError, Types,
 };
@@ -37,6 +37,10 @@ impl Source {
     #[inline(always)]
     pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         of!(self, it => it.read())
+    }
+
+    pub(crate) fn peek(&mut self) -> Result<Front, ReadError> {
+        of!(self, it => it.advanced().peek())
     }
 
     pub(crate) fn fill(&self) -> Fill {

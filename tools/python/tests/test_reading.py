@@ -1,3 +1,4 @@
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -130,10 +131,73 @@ def test_losses_stand_in_their_place_in_a_batch(ring: str) -> None:
     batch = consumer.drain()
     for item in batch:
         expected.append((item.records, item.cause) if isinstance(item, perfring.Lost) else b"")
-    assert len(batch.lost) == 2
+    assert len(batch.lost) == 3  # the last one at the end
     assert [what for what in expected if what] == [(lost.records, "full") for lost in batch.lost]
     assert expected.count(b"") == len(batch)
     assert expected[0] == b""
+
+
+@pytest.mark.parametrize("alive", [False, True])
+@pytest.mark.parametrize("how", ["read", "items", "drain", "drain by tens", "pin", "observe", "snapshot"])
+def test_losses_at_the_end_of_a_ring_are_returned_once(ring: str, how: str, alive: bool) -> None:
+    producer = perfring.Producer.create(ring, size=4096)
+    for _ in range(500):
+        producer.publish(bytes(40))
+    with pytest.raises(perfring.TooLarge):
+        producer.publish(bytes(8192))
+    written = producer.totals["written_records"]
+    if not alive:
+        producer.close()
+    reader: perfring.Consumer | perfring.Observer
+    reader = perfring.Observer(ring) if how == "observe" else perfring.Consumer(ring)
+    items: list[Item] = []
+    match how:
+        case "read":
+            while (item := reader.read()) is not None:
+                items.append(item)
+        case "items":
+            items.extend(reader.items(timeout=0))
+        case "drain" | "observe":
+            items.extend(reader.drain())
+        case "drain by tens":
+            while batch := list(reader.drain(10)):
+                items.extend(batch)
+        case "pin":
+            assert isinstance(reader, perfring.Consumer)
+            items.extend(reader.pin())
+        case _:
+            items.extend(perfring.Snapshot(ring))
+    lost = [item for item in items if isinstance(item, perfring.Lost)]
+    assert [(it.records, it.cause) for it in lost] == [(500 - written, "full"), (1, "too_large")]
+    assert len(items) - len(lost) == written
+    if how == "snapshot":
+        return
+    del items
+    assert reader.read() is None
+    if isinstance(reader, perfring.Observer):
+        saved = reader.saved
+        assert sum(records for records, _ in saved.told) == 501 - written
+        assert perfring.Observer(ring, saved).read() is None
+    reader.close()
+    if how != "observe":
+        assert perfring.Consumer(ring).read() is None  # it is saved with the position
+
+
+def test_a_reader_that_waits_is_told_of_a_loss_within_a_second(ring: str) -> None:
+    producer = perfring.Producer.create(ring, size=4096)
+    readers = perfring.Consumer(ring), perfring.Observer(ring)
+
+    def lose() -> None:
+        with pytest.raises(perfring.TooLarge):
+            producer.publish(bytes(8192))
+
+    timer = threading.Timer(0.1, lose)
+    timer.start()
+    for reader in readers:
+        item = reader.read(timeout=60)
+        assert isinstance(item, perfring.Lost)
+        assert (item.records, item.cause) == (1, "too_large")
+    timer.join()
 
 
 @pytest.mark.parametrize("time", [False, True])

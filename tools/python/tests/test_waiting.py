@@ -159,11 +159,12 @@ def test_a_thread_that_sleeps_holds_nobody_up(ring: str) -> None:
         pass
     assert not producer.publish(bytes(5000))
     assert consumer.unread == 0
-    assert consumer.drain().lost == []
+    told = consumer.drain().lost  # the refused one, unless the other thread has it
     del view
     assert producer.publish(bytes(5000))
     thread.join()
     assert len(done) == 1
+    assert len(told) == (0 if isinstance(done[0], perfring.Lost) else 1)
 
 
 def test_async_for_gives_items_as_they_come(

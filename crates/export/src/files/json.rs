@@ -5,7 +5,7 @@
 //!
 //! ```json
 //! {"time":"2026-07-01T12:00:00.000000001Z","ring":"shop","uuid":"…","epoch":1,"pos":64,"type":5000,"type_name":"demo.Tick","len":8,"time_ns":81,"time_unix_ns":1782907200000000001,"fields":{"count":7}}
-//! {"ring":"shop","uuid":"…","epoch":1,"lost":{"pos":128,"records":3,"bytes":96,"cause":"full"}}
+//! {"ring":"shop","uuid":"…","epoch":1,"lost":{"pos":128,"records":3,"bytes":96,"cause":"full","sum":7}}
 //! ```
 //!
 //! | member | |
@@ -20,6 +20,7 @@
 //! | `fields`, `value` | its value by its type: an object, or something else |
 //! | `text`, `base64` | instead of these the payload, if it has no type, or a type without fields |
 //! | `bad` | why the payload does not match its type |
+//! | `lost` | a loss before `pos`: `records`, their `bytes`, and the `cause`. `sum` is how many the ring's producers have lost by this cause since it was created, these included; missing if that is unknown. So the losses of two lines that overlap came twice. `at_end` is `true` if the place of the loss is unknown: no marker reported it when everything before `pos` was read. Otherwise it is missing |
 
 mod encode;
 mod file;

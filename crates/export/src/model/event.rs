@@ -1,7 +1,7 @@
 //! The events that outputs receive.
 
 use super::rule_name::RuleName;
-use perfring_consumer::{Anchors, Cause, OwnerInfo, Policy, RecordType, Writer};
+use perfring_consumer::{Anchors, Cause, Lost, OwnerInfo, Policy, RecordType, Saved, Writer};
 use perfring_types::read::{BadPayload, Type, TypeTable, Value};
 use std::cell::OnceCell;
 use std::fmt;
@@ -189,9 +189,26 @@ pub struct Loss {
     pub time: Option<u64>,
     /// The same time on the wall clock, ns since 1970.
     pub wall: Option<u64>,
+    /// How many records the ring's producers have lost by this cause since it was created, these included. It tells losses
+    /// at one position apart, and which come twice. `None` for other causes, and if that is unknown.
+    pub sum: Option<u64>,
+    /// Whether its place in the stream is unknown: see [`Lost::at_end`].
+    pub at_end: bool,
 }
 
 impl Loss {
+    /// Returns a loss that a ring reports. `after` is the reader's position after it, and `time` the time of the previous
+    /// record.
+    #[must_use]
+    pub fn of(lost: Lost, after: &Saved, time: Option<u64>, origin: &Origin) -> Self {
+        let Lost { pos, records, bytes, cause, at_end } = lost;
+        let mut told = Cause::REFUSED.into_iter().zip(after.told.all());
+        let told = told.find(|(its, _)| *its == cause).map(|(_, count)| count.records);
+        let sum = told.filter(|told| *told >= records);
+        let wall = time.and_then(|time| origin.anchors.wall(pos, time));
+        Loss { pos, records, bytes, cause: LossCause::Ring(cause), time, wall, sum, at_end }
+    }
+
     /// Returns whether damage to a buffer is its cause.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self.cause, LossCause::Damaged | LossCause::UnknownDamage)
@@ -207,10 +224,12 @@ impl Loss {
 ///
 /// ```
 /// use perfring_export::Key;
-/// let key = Key { uuid: [0xab; 16], pos: 4096, lost: None };
+/// let key = Key { uuid: [0xab; 16], pos: 4096, lost: None, sum: None };
 /// assert_eq!(key.to_string(), "abababababababababababababababab-4096");
 /// let lost = Key { lost: Some("too_large"), ..key };
 /// assert_eq!(lost.to_string(), "abababababababababababababababab-4096-lost-too_large");
+/// let later = Key { sum: Some(7), ..lost };
+/// assert_eq!(later.to_string(), "abababababababababababababababab-4096-lost-too_large-7");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
@@ -219,17 +238,19 @@ pub struct Key {
     /// The position.
     pub pos: u64,
     /// The cause of a loss before the position; `None` for the record at it. There can be several
-    /// losses at one position, each with another cause.
+    /// losses at one position, each with another cause,
     pub lost: Option<&'static str>,
+    /// or another [`Loss::sum`].
+    pub sum: Option<u64>,
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", uuid::Uuid::from_bytes(self.uuid).simple(), self.pos)?;
-        match self.lost {
-            Some(cause) => write!(f, "-lost-{}", cause.replace(' ', "-")),
-            None => Ok(()),
+        if let Some(cause) = self.lost {
+            write!(f, "-lost-{}", cause.replace(' ', "-"))?;
         }
+        self.sum.map_or(Ok(()), |sum| write!(f, "-{sum}"))
     }
 }
 
@@ -237,12 +258,12 @@ impl Event<'_> {
     /// Returns its key; `None` if it is neither a record nor a loss.
     #[must_use]
     pub fn key(&self) -> Option<Key> {
-        let (pos, lost) = match &self.what {
-            What::Record(record) => (record.pos, None),
-            What::Lost(loss) => (loss.pos, Some(loss.cause.name())),
+        let (pos, lost, sum) = match &self.what {
+            What::Record(record) => (record.pos, None, None),
+            What::Lost(loss) => (loss.pos, Some(loss.cause.name()), loss.sum),
             What::Began | What::Ended => return None,
         };
-        Some(Key { uuid: self.origin.uuid, pos, lost })
+        Some(Key { uuid: self.origin.uuid, pos, lost, sum })
     }
 }
 
@@ -270,7 +291,7 @@ pub fn sum_of<K: PartialEq, V: Default>(sums: &mut Vec<(K, V)>, key: K) -> &mut 
 /// use perfring_export::{Loss, LossCause, Totals};
 /// let mut totals = Totals::default();
 /// let cause = LossCause::Ring(Cause::Full);
-/// totals.lose(&Loss { pos: 0, records: 3, bytes: 48, cause, time: None, wall: None });
+/// totals.lose(&Loss { pos: 0, records: 3, bytes: 48, cause, time: None, wall: None, sum: None, at_end: false });
 /// assert_eq!((totals.lost(), totals.to_string()), (3, "0 records, lost 3: full 3".to_owned()));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

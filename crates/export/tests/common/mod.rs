@@ -80,6 +80,8 @@ impl Followed {
                 cause: LossCause::Ring(lost.cause),
                 time: *time,
                 wall: time.and_then(|time| origin.anchors.wall(lost.pos, time)),
+                sum: None,
+                at_end: false,
             }),
         });
         for what in std::iter::once(What::Began).chain(whats).chain([What::Ended]) {

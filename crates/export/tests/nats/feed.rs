@@ -32,7 +32,24 @@ pub(crate) fn record<'a>(pos: u64, bytes: &'a [u8], origin: &'a Origin) -> What<
 
 pub(crate) fn loss(pos: u64, records: u64, cause: perfring_consumer::Cause) -> What<'static> {
     let cause = LossCause::Ring(cause);
-    What::Lost(Loss { pos, records, bytes: 64 * records, cause, time: None, wall: None })
+    What::Lost(Loss {
+        pos,
+        records,
+        bytes: 64 * records,
+        cause,
+        time: None,
+        wall: None,
+        sum: None,
+        at_end: false,
+    })
+}
+
+/// A loss of which is known how many its ring has lost with it.
+pub(crate) fn counted(pos: u64, records: u64, sum: u64) -> What<'static> {
+    match loss(pos, records, perfring_consumer::Cause::Full) {
+        What::Lost(loss) => What::Lost(Loss { sum: Some(sum), ..loss }),
+        other => other,
+    }
 }
 
 pub(crate) fn options(server: &Server) -> Options {

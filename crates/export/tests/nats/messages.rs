@@ -1,6 +1,6 @@
 //! The content of messages.
 
-use super::feed::{Feed, loss, options, origin, record};
+use super::feed::{Feed, counted, loss, options, origin, record};
 use perfring_consumer::Cause;
 use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::{Event, Output, Took, What};
@@ -33,6 +33,9 @@ fn a_message_has_its_headers_and_a_loss_is_one_too() {
         loss(128, 7, Cause::Full),
         loss(128, 3, Cause::TooLarge), // another loss at the same position
         record(128, b"more", &ring),
+        // At the end of a stream one comes after the other, and the server must not take them for one.
+        counted(192, 5, 12),
+        counted(192, 5, 17),
         What::Ended,
     ];
     for (seq, what) in (0..).zip(events) {
@@ -43,13 +46,14 @@ fn a_message_has_its_headers_and_a_loss_is_one_too() {
     let stored = server.stored();
     let subjects: Vec<_> = stored.iter().map(|one| one.subject.as_str()).collect();
     let (name, record, lost) = ("a_shop__1__X__y", "bytes", "lost");
-    let wanted = [record, lost, lost, record].map(|kind| format!("perfring.{name}.{kind}"));
+    let wanted =
+        [record, lost, lost, record, lost, lost].map(|kind| format!("perfring.{name}.{kind}"));
     assert_eq!(subjects, wanted);
     let id = "01".repeat(16);
     let ids: Vec<_> = stored.iter().map(|one| one.header("Nats-Msg-Id").unwrap()).collect();
-    let wanted =
-        ["64", "128-lost-full", "128-lost-too_large", "128"].map(|end| format!("{id}-{end}"));
-    assert_eq!(ids, wanted);
+    let full = ["192-lost-full-12", "192-lost-full-17"];
+    let wanted = ["64", "128-lost-full", "128-lost-too_large", "128", full[0], full[1]];
+    assert_eq!(ids, wanted.map(|end| format!("{id}-{end}")));
     let first = &stored[0];
     assert_eq!(first.payload, b"\0\xffbytes");
     assert_eq!(first.header("Perfring-Ring"), Some("a shop._1__X: y"));
@@ -63,6 +67,8 @@ fn a_message_has_its_headers_and_a_loss_is_one_too() {
     let reported: serde_json::Value = serde_json::from_slice(&stored[1].payload).unwrap();
     assert_eq!(reported["lost"]["records"], 7);
     assert_eq!(reported["lost"]["cause"], "full");
+    let reported: serde_json::Value = serde_json::from_slice(&stored[5].payload).unwrap();
+    assert_eq!(reported["lost"]["sum"], 17);
     let figures = nats.figures();
     assert_eq!((figures.taken, figures.delivered), (2, 2), "losses are no records");
 }

@@ -156,6 +156,8 @@ fn a_silent_server_makes_it_busy_and_does_not_block() {
         cause: LossCause::Ring(Cause::Full),
         time: None,
         wall: None,
+        sum: None,
+        at_end: false,
     };
     for seq in seqs.next..seqs.next + 10_000 {
         let event = Event { seq, origin: &origin, what: What::Lost(loss) };

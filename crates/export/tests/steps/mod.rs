@@ -192,7 +192,16 @@ pub(crate) fn some() -> Vec<Step> {
         }
     }
     let cause = LossCause::Ring(Cause::Lapped);
-    let loss = Loss { pos: 640, records: 3, bytes: 96, cause, time: Some(9), wall: None };
+    let loss = Loss {
+        pos: 640,
+        records: 3,
+        bytes: 96,
+        cause,
+        time: Some(9),
+        wall: None,
+        sum: None,
+        at_end: false,
+    };
     steps.extend([Step::Lost { ring: 1, loss }, Step::End(1), Step::End(0)]);
     steps
 }
@@ -211,14 +220,16 @@ fn any_loss() -> impl Strategy<Value = Loss> {
         10 => LossCause::UnknownDamage,
         code => LossCause::Ring(Cause::from_code(code)),
     });
-    (any::<[u64; 3]>(), cause, any::<[Option<u64>; 2]>()).prop_map(
-        |([pos, records, bytes], cause, [time, wall])| Loss {
+    (any::<[u64; 3]>(), cause, any::<[Option<u64>; 3]>(), any::<bool>()).prop_map(
+        |([pos, records, bytes], cause, [time, wall, sum], at_end)| Loss {
             pos,
             records,
             bytes,
             cause,
             time,
             wall,
+            sum,
+            at_end,
         },
     )
 }

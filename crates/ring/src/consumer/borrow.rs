@@ -3,11 +3,13 @@
 use crate::consumer::lines::Lines;
 use crate::consumer::passed::Passed;
 use crate::consumer::release::{Progress, Release};
-use crate::counters::{ConsumerTotals, Count, ReaderId};
+use crate::counters::{Count, ReaderId, ResumePoint};
 use crate::named::NamedSeat;
-use crate::record::{Corrupt, Found, Frame, Lost, Range, Shape, payload_of, split, step};
+use crate::record::{Corrupt, Found, Frame, Lost, Shape, payload_of, split, step};
+use crate::told::{Told, Watch};
 use crate::view::{Ring, sane};
 use crate::wait::Fences;
+use alloc::boxed::Box;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Lead, RecordWord};
 
@@ -18,7 +20,7 @@ const IDLE_POLLS: u32 = 64;
 #[derive(Debug)]
 pub struct Reader {
     pub(super) id: ReaderId,
-    progress: Progress,
+    pub(super) progress: Progress,
     pub(super) release: Release,
     /// The fast path goes no further than this.
     pub(super) stop: u64,
@@ -33,8 +35,14 @@ pub struct Reader {
     write_touch: bool,
     /// Of what was passed, what a named consumer has missed.
     pub(super) lapped: Count,
-    /// The part of it that is to be reported next.
-    missed: Option<Lost>,
+    /// What is to be returned next: a part of it, or what [`Reader::has_lost`] has found.
+    /// With what is told then.
+    pub(super) missed: Option<Box<(Lost, Told)>>,
+    /// What was returned of refused records.
+    pub(super) told: Told,
+    /// Whether a loss was returned that is not released and takes no place in the stream.
+    pub(super) news: bool,
+    pub(super) watch: Watch,
 }
 
 impl Reader {
@@ -50,20 +58,30 @@ impl Reader {
             return Err(Corrupt { pos: tail });
         }
         let (release, passed) = Release::take_over(ring, tail, fences)?;
-        Ok(Reader {
+        Ok(Self::new(release, passed, Count::default(), None))
+    }
+
+    /// Starts where `release` has its tail, before which `passed` was passed.
+    fn new(release: Release, passed: Count, lapped: Count, missed: Option<Lost>) -> Self {
+        let pos = release.pos;
+        let told = Told::of(release.told.saved);
+        Reader {
             id: ReaderId::unique(),
-            progress: Progress::at(tail, passed),
+            progress: Progress::at(pos, passed),
             release,
-            stop: tail,
-            plain_stop: tail,
+            stop: pos,
+            plain_stop: pos,
             idle: 0,
             lead: Lead::None,
             area: Passed::default(),
             lines: Lines::NEVER,
             write_touch: false,
-            lapped: Count::default(),
-            missed: None,
-        })
+            lapped,
+            missed: missed.map(|lost| Box::new((lost, told))),
+            told,
+            news: false,
+            watch: Watch::new(0),
+        }
     }
 
     /// Takes a seat as one of the consumers that the producers wait for, where its last holder
@@ -75,32 +93,15 @@ impl Reader {
     pub fn join(ring: Ring<'_>, seat: NamedSeat, fences: Fences) -> Result<Self, Corrupt> {
         let (release, passed, missed) = Release::join(ring, seat, fences)?;
         let (pos, Count { records, bytes }) = (release.pos, missed.now);
-        let lost = Lost { pos, records, bytes, cause: Cause::Lapped };
-        Ok(Reader {
-            id: ReaderId::unique(),
-            progress: Progress::at(pos, passed),
-            release,
-            stop: pos,
-            plain_stop: pos,
-            idle: 0,
-            lead: Lead::None,
-            area: Passed::default(),
-            lines: Lines::NEVER,
-            write_touch: false,
-            lapped: missed.in_all,
-            missed: (missed.now != Count::default()).then_some(lost),
-        })
+        let lost = Lost { pos, records, bytes, cause: Cause::Lapped, at_end: false };
+        let now = (missed.now != Count::default()).then_some(lost);
+        Ok(Self::new(release, passed, missed.before, now))
     }
 
     /// Leaves the consumers that the producers wait for, if this is one of them. Returns whether a
     /// waiting producer is to be woken.
     pub fn leave(&mut self, ring: Ring<'_>) -> bool {
         self.release.leave(ring)
-    }
-
-    /// Returns whether a loss is to be reported next.
-    pub(super) fn has_missed(&self) -> bool {
-        self.missed.is_some()
     }
 
     /// Sets what each record has before its payload.
@@ -169,9 +170,7 @@ impl Reader {
     /// # Errors
     /// [`Corrupt`], at every further call with the same position.
     pub fn next(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
-        if let Some(lost) = self.missed.take() {
-            self.release.reported();
-            self.set_stop();
+        if let Some(lost) = self.take_missed() {
             return Ok((Some(Found::Lost(lost)), false));
         }
         if self.known() == 0 {
@@ -196,10 +195,13 @@ impl Reader {
         let due = self.poll(ring)?;
         let stepped = step(ring, self.shape(), self.cursor(), self.progress.head)?;
         let owed = due && self.release(ring); // as in `next`
-        Ok((self.stepped(stepped), owed))
+        match self.stepped(stepped) {
+            None if self.known() != 0 => self.next_after_marker(ring, owed),
+            found => Ok((found, owed)),
+        }
     }
 
-    fn stepped(&mut self, stepped: Option<(Found, u64)>) -> Option<Found> {
+    pub(super) fn stepped(&mut self, stepped: Option<(Found, u64)>) -> Option<Found> {
         let Some((found, after)) = stepped else {
             self.pass(self.progress.head, Count::default());
             return None;
@@ -210,7 +212,13 @@ impl Reader {
                 self.pass_range(&range);
                 Count { records: 1, bytes: frame.size }
             }
-            Found::Lost(_) => Count::default(),
+            Found::Lost(lost) => {
+                self.pass(after, Count::default());
+                let mut told = self.told;
+                let new = told.pass(lost);
+                self.set_told(told);
+                return new.map(Found::Lost);
+            }
         };
         self.pass(after, count);
         if self.area_is_due() {
@@ -346,7 +354,7 @@ impl Reader {
 
     /// Sets the end of the fast path: at what is known, or where a release is due.
     #[inline]
-    fn set_stop(&mut self) {
+    pub(super) fn set_stop(&mut self) {
         self.stop = self.progress.head.min(self.release.due_at());
         self.plain_stop = if self.is_plain() { self.stop } else { 0 };
     }
@@ -385,33 +393,25 @@ impl Reader {
         self.area.is_due() && !self.release.holds()
     }
 
-    /// Passes a range together with its record.
-    pub fn pass_range(&mut self, range: &Range) {
-        self.area.pass_to(range.end());
-    }
-
     /// Releases everything before the cursor, unless the reader is on [`Reader::hold`]. Returns
     /// whether a waiting producer is to be woken.
     pub fn release(&mut self, ring: Ring<'_>) -> bool {
-        if self.cursor() == self.release.pos || self.release.holds() {
+        if self.release.holds() || self.cursor() == self.release.pos && !self.news {
             return false;
         }
-        let totals = ConsumerTotals {
-            pos: self.cursor(),
-            read: self.passed().since(self.lapped),
-            lapped: self.lapped,
-        };
-        self.release_at(ring, &totals, self.area.end)
+        self.news = false;
+        let here = self.resume_point();
+        self.release_at(ring, &here, self.area.end)
     }
 
-    /// Releases everything before the position of `totals`, which must be true there, and the
-    /// ranges before `range_end`.
-    pub(crate) fn release_at(
+    /// Releases everything before a resume point of this reader, and the ranges before `range_end`.
+    pub(super) fn release_at(
         &mut self,
         ring: Ring<'_>,
-        totals: &ConsumerTotals,
+        resume_point: &ResumePoint,
         range_end: u64,
     ) -> bool {
+        let totals = &resume_point.totals();
         if self.area.exists() {
             self.area.release(ring, totals.pos, range_end);
         }
@@ -421,7 +421,7 @@ impl Reader {
             }
             self.lines.write_touch(ring, totals.pos);
         }
-        let owed = self.release.release(ring, totals);
+        let owed = self.release.release(ring, resume_point);
         self.set_stop();
         self.restart_lines();
         owed
@@ -435,27 +435,6 @@ impl Reader {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
         self.learn(ring, head)?;
         Ok(head)
-    }
-
-    /// Returns what comes next at or after `cursor`, without passing it, so that many records can
-    /// be held. Start from [`Reader::cursor`], continue from the returned position, and pass all of
-    /// them at once with [`Reader::pass`].
-    ///
-    /// # Errors
-    /// [`Corrupt`] if there is no valid record at that position, or it is before [`Reader::cursor`]: from there to
-    /// the head it may be more than a ring, and a record longer than one.
-    #[inline]
-    pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<(Found, u64)>, Corrupt> {
-        if cursor < self.cursor() {
-            return Err(Corrupt { pos: cursor });
-        }
-        step(ring, self.shape(), cursor, self.progress.head)
-    }
-
-    /// Passes what was peeked: `count` records up to `cursor`. Each range among them must have been
-    /// passed by [`Reader::pass_range`].
-    pub fn pass(&mut self, cursor: u64, count: Count) {
-        self.progress.pass(cursor, count);
     }
 
     /// Returns the number of bytes after the cursor that are known to be published.

@@ -3,7 +3,7 @@
 
 use crate::consumer::borrow::Reader;
 use crate::counters::{Count, Front, ResumePoint};
-use crate::record::{Corrupt, Found, step};
+use crate::record::{Corrupt, Found, Range, step};
 use crate::view::Ring;
 use perfring_abi::{HEADER_LEN, Lead, RecordWord};
 
@@ -25,6 +25,8 @@ impl Reader {
             before: self.passed(),
             lapped: self.lapped,
             range_end: self.area.end,
+            told: self.told.refused,
+            ahead: self.told.is_ahead(),
         }
     }
 
@@ -32,13 +34,21 @@ impl Reader {
     /// woken. A resume point of another reader, or one that is not after the last one, has no effect.
     pub fn release_to(&mut self, ring: Ring<'_>, resume_point: &ResumePoint) -> bool {
         if resume_point.of != self.id
-            || resume_point.pos <= self.release.pos
+            || resume_point.pos < self.release.pos
+            || resume_point.pos == self.release.pos && !self.is_news(resume_point)
             || resume_point.pos > self.cursor()
             || !resume_point.pos.is_multiple_of(8)
         {
             return false;
         }
-        self.release_at(ring, &resume_point.totals(), resume_point.range_end.min(self.area.end))
+        self.release_at(ring, resume_point, resume_point.range_end.min(self.area.end))
+    }
+
+    /// Returns whether a resume point at the tail has losses that were not released.
+    fn is_news(&self, resume_point: &ResumePoint) -> bool {
+        let ResumePoint { told, lapped, .. } = *resume_point;
+        let saved = self.release.told.saved;
+        self.news && (told.later(saved) != saved || lapped != self.release.lapped)
     }
 
     /// Returns what comes next among the known records.
@@ -90,7 +100,10 @@ impl Reader {
         self.pass(self.cursor() + self.known(), Count::default());
         let holes =
             self.held() > 0 && step(ring, self.shape(), self.release.pos, self.cursor())?.is_none();
-        Ok(holes && self.release_at(ring, &self.resume_point().totals(), self.area.end))
+        // What was returned of losses is not released with them.
+        let (told, lapped) = (self.release.told.saved, self.release.lapped);
+        let here = ResumePoint { told, lapped, ahead: false, ..self.resume_point() };
+        Ok(holes && self.release_at(ring, &here, self.area.end))
     }
 
     #[cold]
@@ -98,14 +111,48 @@ impl Reader {
         if self.has_missed() {
             return Ok(Front::Lost);
         }
-        Ok(match self.peek(ring, self.cursor())? {
-            None => Front::Empty,
-            Some((Found::Record(frame) | Found::Large(frame, _), _)) => match frame.time {
-                Some(timestamp) => Front::Timestamped(timestamp),
-                None => Front::Plain,
-            },
-            Some((Found::Lost(_), _)) => Front::Lost,
-        })
+        let (mut cursor, mut told) = (self.cursor(), self.told);
+        loop {
+            cursor = match self.peek(ring, cursor)? {
+                None => return Ok(Front::Empty),
+                Some((Found::Record(frame) | Found::Large(frame, _), _)) => {
+                    return Ok(match frame.time {
+                        Some(timestamp) => Front::Timestamped(timestamp),
+                        None => Front::Plain,
+                    });
+                }
+                Some((Found::Lost(lost), _)) if told.pass(lost).is_some() => {
+                    return Ok(Front::Lost);
+                }
+                Some((Found::Lost(_), after)) => after,
+            };
+        }
+    }
+
+    /// Returns what comes next at or after `cursor`, without passing it, so that many records can
+    /// be held. Start from [`Reader::cursor`], continue from the returned position, and pass all of
+    /// them at once with [`Reader::pass`].
+    ///
+    /// # Errors
+    /// [`Corrupt`] if there is no valid record at that position, or it is before [`Reader::cursor`]: from there to
+    /// the head it may be more than a ring, and a record longer than one.
+    #[inline]
+    pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<(Found, u64)>, Corrupt> {
+        if cursor < self.cursor() {
+            return Err(Corrupt { pos: cursor });
+        }
+        step(ring, self.shape(), cursor, self.progress.head)
+    }
+
+    /// Passes what was peeked: `count` records up to `cursor`. Each range among them must have been
+    /// passed by [`Reader::pass_range`].
+    pub fn pass(&mut self, cursor: u64, count: Count) {
+        self.progress.pass(cursor, count);
+    }
+
+    /// Passes a range together with its record.
+    pub fn pass_range(&mut self, range: &Range) {
+        self.area.pass_to(range.end());
     }
 
     /// Passes records up to `to`, which must be the end of one, for a reader that found them by
@@ -116,7 +163,9 @@ impl Reader {
     /// it. Nothing is passed then.
     pub fn pass_to(&mut self, ring: Ring<'_>, to: u64) -> Result<Count, Corrupt> {
         self.refresh(ring)?;
+        self.forget_lost();
         let (mut pos, mut count, mut last) = (self.cursor(), Count::default(), None);
+        let mut told = self.told;
         if to < pos || to > pos + self.known() {
             return Err(Corrupt { pos: to });
         }
@@ -130,7 +179,7 @@ impl Reader {
                             count.add(frame.size);
                             last = Some(range);
                         }
-                        Found::Lost(_) => {}
+                        Found::Lost(lost) => drop(told.pass(lost)),
                     }
                     pos = after;
                 }
@@ -138,6 +187,7 @@ impl Reader {
             }
         }
         self.pass(to, count);
+        self.set_told(told);
         last.iter().for_each(|range| self.pass_range(range));
         Ok(count)
     }

@@ -1,10 +1,11 @@
 //! How far the consumer of a drop ring has read and released: its totals, and the tail.
 
-use crate::counters::{ConsumerTotals, Count};
+use crate::counters::{ConsumerTotals, Count, ResumePoint};
 use crate::named::{NamedSeat, released};
 use crate::record::Corrupt;
 use crate::recount::count_surely;
 use crate::seq_latch::{self, SeqLatchWriter};
+use crate::told_latch::ToldLatch;
 use crate::view::{Ring, sane};
 use crate::wait::{Fences, claim_space_wake};
 use perfring_abi::atomic::{Ordering, fence};
@@ -16,8 +17,9 @@ const NEVER: u64 = u64::MAX >> 1;
 /// What a named consumer has missed: others released it, or all of it was gone, before it came.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Missed {
-    pub(crate) in_all: Count,
-    /// Since its seat had a holder last, which it has not been told.
+    /// What it was told and released.
+    pub(crate) before: Count,
+    /// What it has not been told.
     pub(crate) now: Count,
 }
 
@@ -34,6 +36,9 @@ pub(crate) struct Release {
     fences: Fences,
     /// The seat of a named consumer.
     seat: Option<NamedSeat>,
+    /// What the totals in the ring have of a named consumer's missed records.
+    pub(super) lapped: Count,
+    pub(super) told: ToldLatch,
 }
 
 impl Release {
@@ -55,14 +60,25 @@ impl Release {
         let kept = fits.or_else(|| seq_latch::find(page));
         let seq_latch = SeqLatchWriter::after(page, kept.as_ref());
         let later = ring.data_size() / 8;
-        let release = Release { pos: tail, interval: later, later, seq_latch, fences, seat: None };
+        let (lapped, told) = (Count::default(), ToldLatch::of(&ring.header.consumer_told));
+        let release = Release {
+            pos: tail,
+            interval: later,
+            later,
+            seq_latch,
+            fences,
+            seat: None,
+            lapped,
+            told,
+        };
         Ok((release, passed))
     }
 
     /// Joins the consumers that are waited for. Also returns what was passed before the tail, and of
-    /// that what this consumer has missed: in all, and since its seat had a holder last.
+    /// that what this consumer has missed.
     ///
-    /// With something missed, the release is due at once, until [`Release::reported`].
+    /// With something missed, the release is due at once, until [`Release::reported`]. The totals stay as they were
+    /// until the first release: of a consumer that ends before, the next one of its name misses the same.
     pub(crate) fn join(
         ring: Ring<'_>,
         seat: NamedSeat,
@@ -82,16 +98,19 @@ impl Release {
             }
         };
         let now = passed.since(last.passed());
-        let missed = Missed { in_all: last.lapped.plus(now), now };
-        let mut seq_latch = seat.totals_writer(last.pos);
-        if pos != last.pos {
-            let (read, lapped) = (passed.since(missed.in_all), missed.in_all);
-            seat.write_totals(&mut seq_latch, &ConsumerTotals { pos, read, lapped });
-        }
+        let missed = Missed { before: last.lapped, now };
+        let (lapped, told) = (last.lapped, seat.told());
+        let seq_latch = seat.totals_writer(last.pos);
         let later = ring.data_size() / 8;
         let interval = if now == Count::default() { later } else { 0 };
         let seat = Some(seat);
-        Ok((Release { pos, interval, later, seq_latch, fences, seat }, passed, missed))
+        let release = Release { pos, interval, later, seq_latch, fences, seat, lapped, told };
+        Ok((release, passed, missed))
+    }
+
+    /// Makes the release due at once, for a loss that is to be returned next.
+    pub(crate) fn report(&mut self) {
+        self.interval = 0;
     }
 
     /// Ends the wait for the report of what was missed.
@@ -139,9 +158,18 @@ impl Release {
         self.later == NEVER
     }
 
-    /// Releases everything before the position of `totals`, which must be true there. Returns
-    /// whether a waiting producer is to be woken.
-    pub(crate) fn release(&mut self, ring: Ring<'_>, totals: &ConsumerTotals) -> bool {
+    /// Releases everything before a resume point. Returns whether a waiting producer is to be woken.
+    pub(crate) fn release(&mut self, ring: Ring<'_>, to: &ResumePoint) -> bool {
+        let totals = &to.totals();
+        self.lapped = totals.lapped;
+        // Only what the markers before the tail do not say by themselves. Before the tail: after a death between the
+        // two, markers come again that report nothing new.
+        if to.ahead {
+            match &self.seat {
+                None => self.told.save(&ring.header.consumer_told, to.told),
+                Some(seat) => seat.save_told(&mut self.told, to.told),
+            }
+        }
         if let Some(seat) = &self.seat {
             seat.write_totals(&mut self.seq_latch, totals);
             self.pos = totals.pos;

@@ -2,18 +2,20 @@
 //! whether the copy is intact or was overwritten meanwhile.
 
 use crate::aux_area;
-use crate::counters::{ConsumerTotals, Count, Front, ReaderId, ResumePoint, Saved};
-use crate::oldest::oldest;
+use crate::counters::{ConsumerTotals, Count, ReaderId, Refused, ResumePoint, Saved};
+use crate::oldest::{Place, oldest};
 use crate::read_error::ReadError;
 use crate::record::{
     Bounds, Corrupt, Frame, Lost, Range, Record, Shape, lost_of, payload_of, split_body,
 };
 use crate::recount::newest_totals;
 use crate::seq_latch::{self, SeqLatchWriter};
-use crate::view::{POS_MAX, Ring};
+use crate::told::{Past, Told, Watch};
+use crate::told_latch::ToldLatch;
+use crate::view::{POS_MAX, Ring, Shared};
 use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
-use perfring_abi::{Cause, Lead, Policy, RecordType, RecordWord, SIZE_MAX, aux_record};
+use perfring_abi::{Cause, Lead, Policy, RecordType, RecordWord, SIZE_MAX};
 
 /// After this many laps in a row without a record read in between, an observer continues from the
 /// producer's last totals instead of from the oldest record, which it would never catch.
@@ -55,23 +57,31 @@ pub struct Observer {
     /// The lost part of `passed`.
     lapped: Count,
     pub(super) laps_in_a_row: u32,
-    policy: Policy,
+    pub(super) policy: Policy,
     pub(super) shape: Shape,
     /// A copy of the last range that was fetched.
-    large: Vec<u64>,
+    pub(super) large: Vec<u64>,
     /// Whether the last record's payload is in `large`.
-    is_large: bool,
+    pub(super) is_large: bool,
     /// Words of the ring from `from` to `upto`, checked to be intact.
     pub(super) copy: Vec<u64>,
     pub(super) from: u64,
     pub(super) upto: u64,
     /// A loss that was found by reading ahead, and the position before it: it is reported before
     /// what is at the cursor.
-    pending: Option<(Lost, ResumePoint)>,
+    pub(super) pending: Option<(Lost, ResumePoint)>,
     seq_latch: SeqLatchWriter,
+    /// What was returned of refused records.
+    pub(super) told: Told,
+    /// What was returned of them before it began.
+    pub(super) past: Past,
+    /// If it tells what the counters hold.
+    pub(super) watch: Option<Watch>,
+    /// Where the consumer of an overwrite ring saves what it was told.
+    saved_told: ToldLatch,
 }
 
-enum Refill {
+pub(super) enum Refill {
     Empty,
     Copied,
     Lost(Lost),
@@ -83,12 +93,17 @@ impl Observer {
     /// # Errors
     /// [`Corrupt`] if the positions are such as no producer leaves.
     pub fn new(ring: Ring<'_>, policy: Policy, start: Start) -> Result<Self, Corrupt> {
-        let place = match start {
-            Start::At(saved) => saved,
-            Start::Oldest => oldest(ring, policy)?,
+        let (place, past) = match start {
+            Start::At(Saved { pos, before, told }) => {
+                // A program that knew nothing of it has saved zeros.
+                let exact = told != Refused::default();
+                let past = if exact { Past::Exactly(told) } else { Past::AtLeast(told) };
+                (Place { pos, before }, past)
+            }
+            Start::Oldest => (oldest(ring, policy)?, Past::AtLeast(Refused::default())),
             Start::Latest => {
                 let totals = newest_totals(ring)?;
-                Saved { pos: totals.pos, before: totals.written }
+                (Place { pos: totals.pos, before: totals.written }, Past::Everything)
             }
         };
         let size = ring.data_size().min(SIZE_MAX.into());
@@ -111,6 +126,10 @@ impl Observer {
             upto: place.pos,
             pending: None,
             seq_latch: SeqLatchWriter::default(),
+            told: Told::default(),
+            past,
+            watch: None,
+            saved_told: ToldLatch::default(),
         })
     }
 
@@ -122,9 +141,14 @@ impl Observer {
     pub fn resume(ring: Ring<'_>) -> Result<Self, Corrupt> {
         let whole = seq_latch::find(&ring.header.consumer).ok_or(Corrupt { pos: 0 })?;
         let totals = ConsumerTotals::from_words(&whole.words);
-        let saved = Saved { pos: totals.pos, before: totals.passed() };
+        let saved_told = ToldLatch::of(&ring.header.consumer_told);
+        let (pos, before, told) = (totals.pos, totals.passed(), saved_told.saved);
+        let saved = Saved { pos, before, told };
         let mut observer = Observer::new(ring, Policy::Overwrite, Start::At(saved))?;
+        // An older program may have read on without saving it.
+        observer.past = Past::AtLeast(told);
         observer.lapped = totals.lapped;
+        observer.saved_told = saved_told;
         observer.seq_latch = SeqLatchWriter::after(&ring.header.consumer, Some(&whole));
         Ok(observer)
     }
@@ -182,18 +206,19 @@ impl Observer {
     /// [`ReadError::Corrupt`] if the ring holds at the cursor something that no producer writes, and
     /// the cursor was not lapped.
     pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<Seen<'_>>, ReadError> {
-        self.next_in(ring, &[])
+        self.next_in(ring.into(), &[])
     }
 
-    /// Like [`Observer::next`], for a ring with this AUX area.
+    /// Like [`Observer::next`], for a ring with these slots and this AUX area.
     ///
     /// # Errors
     /// Those of [`Observer::next`]; and [`ReadError::OutOfMemory`].
     pub fn next_in(
         &mut self,
-        ring: Ring<'_>,
+        at: Shared<'_>,
         aux: &[AtomicU64],
     ) -> Result<Option<Seen<'_>>, ReadError> {
+        let ring = at.ring;
         self.is_large = false;
         // An iteration passes a hole, or copies again, or continues after a lap that cost no
         // record, or returns. No more holes fit than the ring has words; only a producer that
@@ -201,7 +226,7 @@ impl Observer {
         for _ in 0..=2 * ring.data.len() {
             let Some((word, len)) = self.copied()? else {
                 match self.refill(ring)? {
-                    Refill::Empty => return Ok(None),
+                    Refill::Empty => return Ok(self.lost(at, false).map(Seen::Lost)),
                     Refill::Lost(lost) if lost.records > 0 => return Ok(Some(Seen::Lost(lost))),
                     Refill::Lost(_) | Refill::Copied => continue,
                 }
@@ -224,7 +249,9 @@ impl Observer {
             self.cursor += size;
             if word.kind() == RecordType::LOST {
                 let lost = lost_of(&self.copy[body], pos).ok_or(Corrupt { pos })?;
-                return Ok(Some(Seen::Lost(lost)));
+                if let Some(lost) = self.told.pass(lost) {
+                    return Ok(Some(Seen::Lost(lost)));
+                }
             }
         }
         Ok(None)
@@ -233,7 +260,7 @@ impl Observer {
     /// Returns the header at the cursor and its payload's length, if the whole record is in the
     /// copy.
     #[inline]
-    fn copied(&self) -> Result<Option<(RecordWord, usize)>, Corrupt> {
+    pub(super) fn copied(&self) -> Result<Option<(RecordWord, usize)>, Corrupt> {
         let (pos, ready) = (self.cursor, self.upto - self.cursor);
         if ready == 0 {
             return Ok(None);
@@ -249,7 +276,7 @@ impl Observer {
     }
 
     /// Copies what is there from the cursor on, and checks the copy.
-    fn refill(&mut self, ring: Ring<'_>) -> Result<Refill, Corrupt> {
+    pub(super) fn refill(&mut self, ring: Ring<'_>) -> Result<Refill, Corrupt> {
         if let Some((lost, _)) = self.pending.take() {
             return Ok(Refill::Lost(lost));
         }
@@ -300,7 +327,7 @@ impl Observer {
             // ring away from the position where it overwrites.
             let totals = newest_totals(ring)?;
             if totals.pos > place.pos {
-                place = Saved { pos: totals.pos, before: totals.written };
+                place = Place { pos: totals.pos, before: totals.written };
             }
         }
         if place.pos <= self.cursor {
@@ -312,7 +339,13 @@ impl Observer {
         self.head = self.head.max(place.pos);
         self.passed = place.before;
         self.lapped = self.lapped.plus(lost);
-        Ok(Lost { pos, records: lost.records, bytes: lost.bytes, cause: Cause::Lapped })
+        Ok(Lost {
+            pos,
+            records: lost.records,
+            bytes: lost.bytes,
+            cause: Cause::Lapped,
+            at_end: false,
+        })
     }
 
     /// Returns whether all that the last poll of the producer's head found was read.
@@ -335,8 +368,9 @@ impl Observer {
         match &self.pending {
             Some((_, before)) => *before,
             None => {
-                let (pos, before) = (self.cursor, self.passed);
-                ResumePoint { of: self.id, pos, before, lapped: self.lapped, range_end: 0 }
+                let (pos, before, told) = (self.cursor, self.passed, self.told.refused);
+                let (lapped, ahead) = (self.lapped, self.told.is_ahead());
+                ResumePoint { of: self.id, pos, before, lapped, range_end: 0, told, ahead }
             }
         }
     }
@@ -347,88 +381,8 @@ impl Observer {
         if resume_point.of != self.id {
             return;
         }
+        self.saved_told.save(&ring.header.consumer_told, resume_point.told);
         self.seq_latch.write(&ring.header.consumer, &resume_point.totals().to_words());
-    }
-
-    /// Returns what comes next in the copy.
-    ///
-    /// # Errors
-    /// [`Corrupt`] if there is no valid record at the cursor.
-    #[inline]
-    pub fn front(&mut self) -> Result<Front, Corrupt> {
-        if self.pending.is_some() {
-            return Ok(Front::Lost);
-        }
-        while let Some((word, _)) = self.copied()? {
-            if word.is_data() {
-                if self.shape.lead == Lead::None {
-                    return Ok(Front::Plain);
-                }
-                // A record with a range has it elsewhere.
-                let nth = if self.shape.is_large(word) { aux_record::TIME } else { 0 };
-                let at = ((self.cursor - self.from) / 8) as usize + 1 + nth;
-                return Ok(Front::Timestamped(self.copy.get(at).copied().unwrap_or(0)));
-            }
-            if word.kind() == RecordType::LOST {
-                return Ok(Front::Lost);
-            }
-            self.cursor += word.size();
-        }
-        // The head may have been loaded long before this was copied.
-        Ok(Front::More)
-    }
-
-    /// Like [`Observer::front`], but polls the ring if nothing is known.
-    ///
-    /// # Errors
-    /// [`Corrupt`] if there is no valid record at the cursor.
-    pub fn peek(&mut self, ring: Ring<'_>) -> Result<Front, Corrupt> {
-        // As in `next`: an iteration passes holes, or copies again, or returns.
-        for _ in 0..=2 * ring.data.len() {
-            let front = self.front()?;
-            if front != Front::More {
-                return Ok(front);
-            }
-            let before = self.resume_point();
-            match self.refill(ring)? {
-                Refill::Empty => return Ok(Front::Empty),
-                Refill::Lost(lost) if lost.records > 0 => {
-                    self.pending = Some((lost, before));
-                    // Drops the copy, so that `next` comes to `refill` first.
-                    (self.from, self.upto) = (self.cursor, self.cursor);
-                }
-                Refill::Lost(_) | Refill::Copied => {}
-            }
-        }
-        Ok(Front::More)
-    }
-
-    /// Like [`Observer::next`], and also returns what comes next in the copy after it.
-    ///
-    /// # Errors
-    /// Those of [`Observer::next_in`].
-    #[inline]
-    pub fn take(
-        &mut self,
-        ring: Ring<'_>,
-        aux: &[AtomicU64],
-    ) -> Result<Option<(Seen<'_>, Front)>, ReadError> {
-        let (pos, what) = match self.next_in(ring, aux)? {
-            None => return Ok(None),
-            Some(Seen::Lost(lost)) => (lost.pos, Err(lost)),
-            Some(Seen::Record(frame, words)) => (frame.pos, Ok((frame, words.len()))),
-        };
-        // An error about the next record is returned by the next poll.
-        let front = self.front().unwrap_or(Front::More);
-        Ok(Some(match what {
-            Err(lost) => (Seen::Lost(lost), front),
-            Ok((frame, _)) if self.is_large => (Seen::Record(frame, &self.large), front),
-            Ok((frame, len)) => {
-                let at = ((frame.payload_pos() - self.from) / 8) as usize;
-                let words = self.copy.get(at..at + len).ok_or(Corrupt { pos })?;
-                (Seen::Record(frame, words), front)
-            }
-        }))
     }
 
     /// Returns the count of records that were overwritten before this observer came to them.

@@ -2,8 +2,9 @@
 
 use crate::aux_area;
 use crate::read_error::ReadError;
-use crate::record::{Bounds, Corrupt, Found, Record, Shape, Walk, lost_of, split_body};
+use crate::record::{Bounds, Corrupt, Found, Lost, Record, Shape, Walk, lost_of, split_body};
 use crate::time::Anchors;
+use crate::told::Told;
 use crate::totals::{RingTotals, Stranded};
 use crate::view::{POS_MAX, Ring, Shared};
 use alloc::vec::Vec;
@@ -165,6 +166,22 @@ impl Snapshot {
             Some((_, words)) => (Found::Record(frame), words, after),
             None => (Found::Lost(aux_area::lost_payload(&frame)), &[], after),
         }))
+    }
+
+    /// Returns what the producers had lost when the copy was made, and no marker in it reports.
+    pub fn unmarked(&self) -> impl Iterator<Item = Lost> + use<> {
+        let producer = &self.totals.producer;
+        let mut told = Told::of(producer.reported);
+        // The copy may go beyond the totals.
+        let mut cursor = self.totals.head.max(self.start);
+        while let Ok(Some((found, _, after))) = self.step_to(cursor) {
+            if let Found::Lost(lost) = found {
+                told.pass(lost);
+            }
+            cursor = after;
+        }
+        let (refused, end) = (producer.refused, self.end());
+        core::iter::from_fn(move || told.next_of(refused, end))
     }
 
     fn step_to(&self, cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {

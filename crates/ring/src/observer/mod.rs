@@ -1,5 +1,7 @@
 //! The observer and the snapshot: reading without changing the ring.
 
+mod ahead; // what the observer finds next
 pub(crate) mod copy; // the observer
 pub(crate) mod intact; // a snapshot
+mod losses; // what the observer is told of losses
 mod visit; // the observer's copied records

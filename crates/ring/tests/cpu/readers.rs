@@ -2,6 +2,7 @@
 
 use super::expected::{Sums, all};
 use super::world::{SLOTS, World};
+use crate::model::told;
 use perfring_abi::{Cause, Evict, Policy};
 use perfring_ring::{
     Count, Fences, Found, Observer, Reader, RingTotals, Seen, SlotFigures, Snapshot, Start,
@@ -24,17 +25,23 @@ impl Order {
 impl World<'_> {
     pub(super) fn attach_readers(&mut self) {
         let (ring, lead) = (self.ring(), self.heap.layout().lead());
+        let slots = self.heap.layout().loss_slots();
         if self.policy == Policy::Drop {
-            self.reader = Some(Reader::attach(ring, Fences::Full).unwrap().with_lead(lead));
+            let reader = Reader::attach(ring, Fences::Full).unwrap().with_lead(lead);
+            self.reader = Some(reader.with_losses(self.heap.shared(), slots));
             self.read_order = Order::default();
+            self.read_told = self.reader.as_ref().unwrap().resume_point().saved().told;
         }
         let start = if self.one_in(4) { Start::Latest } else { Start::Oldest };
-        self.observer = Observer::new(ring, self.policy, start).unwrap().with_lead(lead);
+        let observer = Observer::new(ring, self.policy, start).unwrap().with_lead(lead);
+        self.observer = observer.with_losses(self.heap.shared(), slots);
         self.seen_order = Order::default();
+        self.seen_told = self.observer.saved().told;
     }
 
     pub(super) fn read(&mut self) {
         let (ring, most) = (self.ring(), self.rng.below(self.ring().data_size()));
+        let at = self.heap.shared();
         let Some(reader) = &mut self.reader else { return };
         let upto = reader.cursor() + most;
         let mut next = reader.cursor();
@@ -52,14 +59,27 @@ impl World<'_> {
                     self.expected.sums(next, frame.pos)
                 }
                 Found::Lost(lost) => {
-                    self.expected.check_marker(lost);
+                    told::note(&mut self.read_told, lost);
                     self.expected.sums(next, lost.pos)
                 }
                 Found::Large(..) => panic!("there is no AUX area"),
             };
-            assert_eq!((missed.data, missed.markers), (Count::default(), 0), "nothing is left out");
+            assert_eq!(missed.data, Count::default(), "nothing is left out");
             next = reader.cursor();
         }
+        let markers = self.expected.sums(0, reader.cursor()).reported;
+        let all_told = all(&self.read_told).into_iter().zip(markers);
+        assert!({ all_told }.all(|(told, marked)| told.records >= marked.records), "markers");
+        if reader.cursor() == ring.head() && self.one_in(2) {
+            let reader = self.reader.as_mut().unwrap();
+            while let Some(lost) = reader.lost(at, true) {
+                assert_eq!(lost.pos, ring.head());
+                told::note(&mut self.read_told, lost);
+            }
+            assert_eq!(all(&self.read_told), self.refused, "everything is told at the end");
+        }
+        let reader = self.reader.as_ref().unwrap();
+        assert_eq!(reader.resume_point().saved().told, self.read_told);
         assert!(reader.cursor() <= self.expected.head());
         let release = self.rng.below(4) != 0;
         if release {
@@ -68,10 +88,17 @@ impl World<'_> {
     }
 
     pub(super) fn observe(&mut self) {
-        let ring = self.ring();
+        let at = self.heap.shared();
         for _ in 0..self.rng.below(60) {
             let from = self.observer.saved().pos;
-            let Some(seen) = self.observer.next(ring).unwrap() else { break };
+            let Some(seen) = self.observer.next_in(at, &[]).unwrap() else {
+                // That was a look into one slot.
+                while let Some(lost) = self.observer.lost(at, true) {
+                    told::note(&mut self.seen_told, lost);
+                }
+                assert_eq!(all(&self.seen_told), self.refused, "everything is told at the end");
+                break;
+            };
             let missed = match seen {
                 Seen::Record(frame, words) => {
                     let id = self.expected.check_record(&frame, words);
@@ -85,13 +112,16 @@ impl World<'_> {
                     lapped.since(Count { records: lost.records, bytes: lost.bytes })
                 }
                 Seen::Lost(lost) => {
-                    self.expected.check_marker(lost);
+                    told::note(&mut self.seen_told, lost);
                     self.expected.sums(from, lost.pos).data
                 }
             };
             assert_eq!(missed, Count::default(), "nothing is left out");
         }
         let saved = self.observer.saved();
+        assert_eq!(saved.told, self.seen_told);
+        let told = all(&self.seen_told).into_iter().zip(self.refused);
+        assert!({ told }.all(|(told, counted)| told.records <= counted.records), "too much");
         assert_eq!(saved.before, self.expected.sums(0, saved.pos).data);
     }
 

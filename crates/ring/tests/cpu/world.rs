@@ -6,7 +6,8 @@ use crate::common::{Reported, attach_at};
 use perfring_abi::{Policy, RecordType};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    BatchSpan, Count, Observer, Reader, Reserved, Ring, Shared, SharedWriter, Start, recover,
+    BatchSpan, Count, Observer, Reader, Refused, Reserved, Ring, Shared, SharedWriter, Start,
+    recover,
 };
 use perfring_testkit::rng::Rng;
 use std::collections::HashSet;
@@ -76,6 +77,9 @@ pub(crate) struct World<'a> {
     pub(crate) tally: &'a mut Tally,
     pub(super) read_order: Order,
     pub(super) seen_order: Order,
+    /// What the consumer, and the observer, were told of refused records.
+    pub(super) read_told: Refused,
+    pub(super) seen_told: Refused,
     pub(super) writers: Vec<Option<SharedWriter>>,
     pub(super) open: Vec<Held>,
     pub(super) numbers: [u64; SLOTS as usize],
@@ -129,6 +133,8 @@ impl<'a> World<'a> {
             tally,
             read_order: Order::default(),
             seen_order: Order::default(),
+            read_told: Refused::default(),
+            seen_told: Refused::default(),
             writers: (0..SLOTS).map(|_| None).collect(),
             open: Vec::new(),
             numbers: Default::default(),

@@ -21,6 +21,8 @@ pub(crate) enum Op {
     WriterKillBeforeTail(usize),
     Next(u8),
     NextRecord(u8),
+    Lost(bool),
+    HasLost,
     Release,
     PeekPassRelease(u8),
     Refresh,
@@ -74,6 +76,8 @@ pub(crate) fn case(policy: Policy) -> impl Strategy<Value = Case> {
             1 => len.prop_map(Op::WriterKillBeforeTail),
             4 => (1u8..6).prop_map(Op::Next),
             2 => (1u8..6).prop_map(Op::NextRecord),
+            3 => any::<bool>().prop_map(Op::Lost),
+            1 => Just(Op::HasLost),
             1 => Just(Op::Release),
             1 => (1u8..6).prop_map(Op::PeekPassRelease),
             1 => Just(Op::Refresh),
@@ -143,6 +147,10 @@ pub(crate) struct Tally {
     pub(crate) lapped: Cell<u64>,
     pub(crate) kills: Cell<u64>,
     pub(crate) markers: Cell<u64>,
+    /// Refused records that were told at the end of the stream, and at a marker; and markers that told nothing.
+    pub(crate) told_at_end: Cell<u64>,
+    pub(crate) told_at_marker: Cell<u64>,
+    pub(crate) passed_markers: Cell<u64>,
     pub(crate) timestamps: Cell<u64>,
     pub(crate) clock_back: Cell<u64>,
 }

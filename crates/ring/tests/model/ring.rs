@@ -1,12 +1,13 @@
 //! The ring beside a plain list: the two are compared after every operation.
 
 use super::case::*;
+use super::told::{self, Batch};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Evict, LOST_SIZE, Lead, Policy, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    ConsumerTotals, Count, Fences, Found, Lost, Observer, Reader, Refusal, Reserved, RingTotals,
-    Saved, Seen, Snapshot, Start, Wake, Writer,
+    ConsumerTotals, Count, Fences, Found, Lost, Observer, Reader, Refusal, Refused, Reserved,
+    RingTotals, Saved, Seen, Snapshot, Start, Wake, Writer,
 };
 use std::collections::BTreeMap;
 
@@ -20,6 +21,10 @@ pub(crate) struct Watcher {
     pub(crate) lapped: Count,
     /// The end of what it has copied.
     pub(crate) upto: u64,
+    pub(crate) told: Refused,
+    pub(crate) batch: Batch,
+    /// It was never lapped: what each marker tells it is known.
+    pub(crate) exact: bool,
 }
 
 pub(crate) struct Model<'a> {
@@ -45,6 +50,13 @@ pub(crate) struct Model<'a> {
     /// The consumer of a drop ring: its cursor, and the head that it knows.
     pub(crate) cursor: u64,
     pub(crate) known: u64,
+    /// What it was told of refused records; that consumer, or that of an overwrite ring.
+    pub(crate) told: Refused,
+    /// What it has found and is told next.
+    pub(crate) pending: Option<(Lost, Refused, Batch)>,
+    pub(crate) batch: Batch,
+    /// Whether it was told something since it attached, and has not released.
+    pub(crate) news: bool,
     pub(crate) watchers: BTreeMap<u8, Watcher>,
     pub(crate) saved: Option<Saved>,
     /// The consumer of an overwrite ring, which saves its position in the page.
@@ -73,6 +85,10 @@ impl<'a> Model<'a> {
             highest: 0,
             cursor: 0,
             known: 0,
+            told: Refused::default(),
+            pending: None,
+            batch: None,
+            news: false,
             watchers: BTreeMap::new(),
             saved: None,
             keeper: None,
@@ -100,16 +116,23 @@ impl<'a> Model<'a> {
         if self.case.policy == Policy::Drop {
             let reader = Reader::attach(self.heap.ring(), Fences::Full).unwrap().with_hands(true);
             let reader = reader.with_lead(Lead::of(self.case.time, false));
+            let reader = reader.with_losses(self.heap.ring().into(), 0);
             (self.cursor, self.known) = (self.tail, self.tail);
             assert_eq!(reader.cursor(), self.cursor);
             self.reader = Some(reader);
+            self.told = told::most(self.saved_told(), self.marked(self.tail));
+            (self.pending, self.batch, self.news) = (None, None, false);
         } else {
             let observer = Observer::resume(self.heap.ring())
                 .unwrap()
-                .with_lead(Lead::of(self.case.time, false));
+                .with_lead(Lead::of(self.case.time, false))
+                .with_losses(self.heap.ring().into(), 0);
             let totals = self.keeper.take().map_or(ConsumerTotals::default(), |(_, totals)| totals);
             assert_eq!(observer.saved().pos, totals.pos);
             assert_eq!(observer.lapped(), totals.lapped);
+            self.told = observer.saved().told;
+            let (saved, marked) = (self.saved_told(), self.marked(totals.pos.max(self.tail)));
+            assert!(self.told == saved || self.told == told::most(saved, marked));
             self.keeper = Some((observer, totals));
         }
     }
@@ -151,6 +174,27 @@ impl<'a> Model<'a> {
         (count, markers)
     }
 
+    /// What the producers have counted.
+    pub(crate) fn counted(&self) -> Refused {
+        Refused { full: self.full, too_large: self.too_large, ..Refused::default() }
+    }
+
+    /// What the markers before a position report.
+    pub(crate) fn marked(&self, to: u64) -> Refused {
+        let [full, too_large] =
+            [Cause::Full, Cause::TooLarge].map(|cause| self.reported(cause, to).0);
+        Refused { full, too_large, ..Refused::default() }
+    }
+
+    /// What the page has of what the consumer was told: its two copies are whole.
+    pub(crate) fn saved_told(&self) -> Refused {
+        let copies = self.heap.header().consumer_told.copies.each_ref();
+        let words = copies.map(|copy| copy.each_ref().map(|word| word.load(Ordering::Relaxed)));
+        let newest = words.into_iter().max_by_key(|words| words[0]).unwrap();
+        let count = |at: usize| Count { records: newest[at], bytes: newest[at + 1] };
+        Refused { full: count(1), too_large: count(3), contended: count(5), pending: count(7) }
+    }
+
     pub(crate) fn is_boundary(&self, pos: u64) -> bool {
         pos == self.pos || self.items.contains_key(&pos)
     }
@@ -168,7 +212,7 @@ impl<'a> Model<'a> {
                 let left = all.since(reported);
                 if left != Count::default() {
                     let (records, bytes) = (left.records, left.bytes);
-                    unreported.push(Lost { pos: 0, records, bytes, cause });
+                    unreported.push(Lost { pos: 0, records, bytes, cause, at_end: false });
                 }
             }
         }
@@ -341,7 +385,7 @@ impl<'a> Model<'a> {
                 let from = frame.payload_pos();
                 Self::words_hold(&self.ring_words(from, (at + item.size - from) / 8), item);
             }
-            Found::Lost(lost) => assert_eq!(item.kind, Kind::Lost(lost)),
+            Found::Lost(lost) => panic!("{lost:?} for {item:?}"),
             Found::Large(..) => panic!("without an AUX area"),
         }
     }
@@ -359,23 +403,73 @@ impl<'a> Model<'a> {
         if self.case.policy == Policy::Overwrite {
             return self.keep();
         }
-        let mut before = self.cursor;
         let (found, _) = self.reader.as_mut().unwrap().next(self.heap.ring()).unwrap();
-        // It polls when nothing more is known, also after holes.
-        if self.first(self.cursor, self.known).is_none() {
-            (self.cursor, self.known) = (self.known, self.head);
-            before = self.cursor;
+        if let Some((lost, after, batch)) = self.pending.take() {
+            assert_eq!(found, Some(Found::Lost(lost)));
+            (self.told, self.batch, self.news) = (after, batch, true);
+            return;
         }
-        match (found, self.first(self.cursor, self.known)) {
-            (Some(found), Some((at, after))) => {
-                self.found_is(found, at);
-                self.cursor = after;
-                tick(&self.tally.read, 1);
+        let (mut before, mut polled) = (self.cursor, false);
+        loop {
+            let Some((at, after)) = self.first(self.cursor, self.known) else {
+                // It polls when nothing more is known, also after holes.
+                self.cursor = self.known;
+                before = self.cursor;
+                if std::mem::replace(&mut polled, true) {
+                    assert_eq!(found, None);
+                    break;
+                }
+                self.known = self.head;
+                continue;
+            };
+            self.cursor = after;
+            if let Kind::Lost(marker) = self.items[&at].kind {
+                let marked = self.marked(after);
+                let Some(lost) = told::at_marker(&marked, &mut self.told, marker) else {
+                    // And after a marker that tells nothing.
+                    tick(&self.tally.passed_markers, 1);
+                    before = after;
+                    if !std::mem::replace(&mut polled, true) {
+                        self.known = self.head;
+                    }
+                    continue;
+                };
+                assert_eq!(found, Some(Found::Lost(lost)));
+                tick(&self.tally.told_at_marker, lost.records);
+                break;
             }
-            (None, None) => self.cursor = self.known,
-            (found, model) => panic!("{found:?} where the model has {model:?}"),
+            self.found_is(found.unwrap(), at);
+            tick(&self.tally.read, 1);
+            break;
         }
         self.adopt_tail(before);
+    }
+
+    /// What no marker reports.
+    pub(crate) fn lost(&mut self, all: bool, take: bool) {
+        if self.reader.is_none() {
+            return;
+        }
+        let nothing_known = self.cursor == self.known;
+        if self.pending.is_none() && nothing_known {
+            let (mut told, mut batch, counted) = (self.told, self.batch, self.counted());
+            let lost = told::in_a_batch(&mut batch, all, &counted, &mut told, self.cursor);
+            self.pending = lost.map(|lost| (lost, told, batch));
+            self.batch = if lost.is_none() { batch } else { self.batch };
+            tick(&self.tally.told_at_end, lost.map_or(0, |lost| lost.records));
+        }
+        let reader = self.reader.as_mut().unwrap();
+        if !take {
+            let has_lost = reader.has_lost(self.heap.ring().into(), all);
+            assert_eq!(has_lost, self.pending.is_some());
+            return;
+        }
+        let lost = reader.lost(self.heap.ring().into(), all);
+        let pending = self.pending.take();
+        assert_eq!(lost, pending.map(|(lost, ..)| lost));
+        if let Some((_, told, batch)) = pending {
+            (self.told, self.batch, self.news) = (told, batch, true);
+        }
     }
 
     pub(crate) fn next_record(&mut self) {
@@ -417,9 +511,19 @@ impl<'a> Model<'a> {
                 totals.lapped.records += lost.records;
                 totals.lapped.bytes += lost.bytes;
             }
-            _ => {}
+            Some(Seen::Lost(Lost { pos, records, bytes, cause, at_end })) => {
+                assert_eq!(at_end, pos == self.head);
+                told::add(&mut self.told, cause, Count { records, bytes });
+                self.batch = Some((pos, self.counted()));
+            }
+            // Unless it was told something here, and then nothing once.
+            None if self.batch.take().is_some_and(|(end, _)| end == from) => {}
+            None => assert_eq!(self.told, self.counted(), "everything is told at the end"),
         }
+        assert_eq!(observer.saved().told, self.told);
+        assert_eq!(self.told.since(self.counted()), Refused::default(), "no more than counted");
         observer.save(self.heap.ring());
+        assert_eq!(self.saved_told(), self.told);
         totals.pos = observer.saved().pos;
         assert_eq!(totals.read.plus(totals.lapped), self.data(0, totals.pos));
         self.keeper = Some((observer, totals));
@@ -434,12 +538,23 @@ impl<'a> Model<'a> {
         };
         let real = Observer::new(self.heap.ring(), self.case.policy, start).unwrap();
         let real = real.with_lead(Lead::of(self.case.time, false));
+        let real = real.with_losses(self.heap.ring().into(), 0);
         let cursor = match start {
             Start::Oldest => self.tail,
             Start::Latest => self.head,
             Start::At(saved) => saved.pos,
         };
-        assert_eq!(real.saved(), Saved { pos: cursor, before: self.data(0, cursor) });
+        let saved = match start {
+            Start::At(saved) => saved.told,
+            Start::Oldest | Start::Latest => Refused::default(),
+        };
+        let told = match cursor >= self.tail {
+            _ if matches!(start, Start::Latest) => self.counted(),
+            true if saved != Refused::default() => saved,
+            true => self.marked(cursor),
+            false => real.saved().told, // its markers may be gone
+        };
+        assert_eq!(real.saved(), Saved { pos: cursor, before: self.data(0, cursor), told });
         let watcher = Watcher {
             real,
             cursor,
@@ -449,6 +564,9 @@ impl<'a> Model<'a> {
             read: Count::default(),
             lapped: Count::default(),
             upto: cursor,
+            told,
+            batch: None,
+            exact: cursor >= self.tail,
         };
         self.watchers.insert(who, watcher);
     }
@@ -465,7 +583,11 @@ impl<'a> Model<'a> {
                 if w.cursor == w.head {
                     w.head = self.head;
                     if w.cursor == w.head {
-                        assert_eq!(seen, None);
+                        let counted = self.counted();
+                        let lost =
+                            told::in_a_batch(&mut w.batch, false, &counted, &mut w.told, w.cursor);
+                        assert_eq!(seen, lost.map(Seen::Lost));
+                        tick(&self.tally.told_at_end, lost.map_or(0, |lost| lost.records));
                         break;
                     }
                 }
@@ -473,6 +595,7 @@ impl<'a> Model<'a> {
                 let copied_to = w.cursor + (w.head - w.cursor).min(chunk);
                 if self.tail > w.cursor {
                     w.laps_in_a_row += 1;
+                    w.exact = false;
                     // From the tail, or finally from the newest totals brought up to the head.
                     let oldest = if w.laps_in_a_row > 4 { self.head } else { self.tail };
                     let lost = self.data(w.cursor, oldest);
@@ -507,13 +630,29 @@ impl<'a> Model<'a> {
                     w.read.bytes += item.size;
                     tick(&self.tally.seen, 1);
                 }
-                (Kind::Lost(model), Some(Seen::Lost(lost))) => assert_eq!(*model, lost),
+                (Kind::Lost(marker), seen) if w.exact => {
+                    let marked = self.marked(w.cursor);
+                    let Some(lost) = told::at_marker(&marked, &mut w.told, *marker) else {
+                        tick(&self.tally.passed_markers, 1);
+                        continue;
+                    };
+                    assert_eq!(seen, Some(Seen::Lost(lost)));
+                    tick(&self.tally.told_at_marker, lost.records);
+                }
+                (Kind::Lost(marker), Some(Seen::Lost(lost))) if lost.pos == marker.pos => {
+                    // Or more, where one before it was passed unseen and saved.
+                    assert_eq!(lost.cause, marker.cause);
+                    let Lost { records, bytes, cause, .. } = lost;
+                    told::add(&mut w.told, cause, Count { records, bytes });
+                }
+                (Kind::Lost(_), _) => continue,
                 (kind, seen) => panic!("{seen:?} where the model has {kind:?}, from {from}"),
             }
             break;
         }
         let before = self.data(0, w.cursor);
-        assert_eq!(w.real.saved(), Saved { pos: w.cursor, before });
+        assert_eq!(w.real.saved(), Saved { pos: w.cursor, before, told: w.told });
+        assert_eq!(w.told.since(self.counted()), Refused::default(), "no more than counted");
         assert_eq!(w.real.lapped(), w.lapped);
         assert_eq!(w.read.plus(w.lapped), before.since(w.start_before), "read + lapped = written");
         self.saved = Some(w.real.saved());
@@ -523,7 +662,13 @@ impl<'a> Model<'a> {
     pub(crate) fn lapped_is(seen: Option<Seen<'_>>, pos: u64, lost: Count) {
         // Laps over holes only are not reported and are added to the next.
         let Some(Seen::Lost(reported)) = seen else { panic!("{seen:?} after a lap of {lost:?}") };
-        let expected = Lost { pos, records: lost.records, bytes: lost.bytes, cause: Cause::Lapped };
+        let expected = Lost {
+            pos,
+            records: lost.records,
+            bytes: lost.bytes,
+            cause: Cause::Lapped,
+            at_end: false,
+        };
         assert_eq!(reported, expected);
     }
 
@@ -537,7 +682,10 @@ impl<'a> Model<'a> {
                 continue;
             }
             let (found, words, after) = snapshot.step(cursor).unwrap().unwrap();
-            self.found_is(found, item.pos);
+            match item.kind {
+                Kind::Lost(marker) => assert_eq!(found, Found::Lost(marker)),
+                _ => self.found_is(found, item.pos),
+            }
             if let Found::Record(_) = found {
                 Self::words_hold(words, item);
             }
@@ -545,6 +693,11 @@ impl<'a> Model<'a> {
             cursor = after;
         }
         assert_eq!(snapshot.step(cursor), Ok(None));
+        let (counted, mut told) = (self.counted(), self.marked(self.head));
+        for lost in snapshot.unmarked() {
+            assert_eq!(Some(lost), told::at_end(&counted, &mut told, self.head));
+        }
+        assert_eq!(told, counted);
     }
 
     pub(crate) fn kill_reader_before_tail(&mut self) {
@@ -627,9 +780,15 @@ impl<'a> Model<'a> {
             Op::Release => {
                 if let Some(reader) = &mut self.reader {
                     let _ = reader.release(self.heap.ring());
-                    self.tail = self.cursor;
+                    let released = self.news || self.tail != self.cursor;
+                    (self.tail, self.news) = (self.cursor, false);
+                    // The markers before the tail say the rest.
+                    let ahead = self.told != self.marked(self.tail);
+                    assert!(!(released && ahead) || self.saved_told() == self.told);
                 }
             }
+            Op::Lost(all) => self.lost(all, true),
+            Op::HasLost => self.lost(true, false),
             Op::PeekPassRelease(times) => self.peek_and_pass(times),
             Op::Refresh => {
                 if let Some(reader) = &mut self.reader {
@@ -672,6 +831,9 @@ impl<'a> Model<'a> {
         let Some(reader) = &mut self.reader else { return };
         assert_eq!(reader.refresh(self.heap.ring()), Ok(self.head));
         self.known = self.head;
+        self.reader.as_mut().unwrap().forget_lost();
+        self.pending = None;
+        let mut real_told = self.reader.as_ref().unwrap().told();
         let (mut cursor, mut count) = (self.cursor, Count::default());
         for _ in 0..times {
             let peeked = self.reader.as_ref().unwrap().peek(self.heap.ring(), cursor).unwrap();
@@ -680,7 +842,14 @@ impl<'a> Model<'a> {
                 assert_eq!((peeked, model), (None, None));
                 break;
             };
-            self.found_is(found, at);
+            match found {
+                Found::Lost(marker) => {
+                    assert_eq!(self.items[&at].kind, Kind::Lost(marker));
+                    let lost = told::at_marker(&self.marked(end), &mut self.told, marker);
+                    assert_eq!(real_told.pass(marker), lost);
+                }
+                found => self.found_is(found, at),
+            }
             assert_eq!(after, end);
             if let Found::Record(frame) = found {
                 count.records += 1;
@@ -690,7 +859,9 @@ impl<'a> Model<'a> {
         }
         let reader = self.reader.as_mut().unwrap();
         reader.pass(cursor, count);
+        reader.set_told(real_told);
         let _ = reader.release(self.heap.ring());
+        self.news = false;
         tick(&self.tally.read, count.records);
         (self.cursor, self.tail) = (cursor, cursor);
     }
@@ -741,6 +912,7 @@ impl<'a> Model<'a> {
         );
         assert_eq!(producer.lost_markers, full_markers + too_large_markers);
         assert_eq!(totals.present, self.data(self.tail, self.head));
+        assert_eq!(self.told.since(self.counted()), Refused::default(), "no more than counted");
         let passed = self.data(0, self.tail);
         match self.case.policy {
             Policy::Drop => {

@@ -1,11 +1,12 @@
 //! The named consumers and observers of the model.
 
-use super::world::{World, assert_holds, tick};
+use super::world::{Kind, World, assert_holds, tick};
+use crate::model::told;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Policy};
 use perfring_ring::{
-    ConsumerTotals, Count, Fences, Found, Liveness, Lost, Observer, OwnerInfo, Reader, Ring, Saved,
-    SeatFigures, Seen, Start, drop_dead, slowest_seats,
+    ConsumerTotals, Count, Fences, Found, Liveness, Lost, Observer, OwnerInfo, Reader, Refused,
+    Ring, Saved, SeatFigures, Seen, Start, drop_dead, slowest_seats,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -62,6 +63,12 @@ pub(crate) struct Seat {
     cursor: u64,
     known: u64,
     missed: Option<Lost>,
+    /// What it was told of missed records, and of refused ones.
+    lapped: Count,
+    told: Refused,
+    batch: Option<(u64, Refused)>,
+    /// Whether it was told something that takes no place in the stream, and has not released.
+    news: bool,
 }
 
 pub(crate) struct Watcher {
@@ -81,9 +88,17 @@ impl World<'_> {
 
     /// What a consumer of this seat has read and missed where it has come to.
     fn totals_at(&self, seat: u32, pos: u64) -> ConsumerTotals {
-        let totals = self.seats[seat as usize].totals;
-        let read = totals.read.plus(self.data(totals.pos, pos));
-        ConsumerTotals { pos, read, lapped: totals.lapped }
+        let lapped = self.seats[seat as usize].lapped;
+        ConsumerTotals { pos, read: self.data(0, pos).since(lapped), lapped }
+    }
+
+    /// What the seat has of what its consumer was told of refused records.
+    fn saved_told(&self, seat: u32) -> Refused {
+        let copies = self.heap.seats()[seat as usize].told.copies.each_ref();
+        let words = copies.map(|copy| copy.each_ref().map(|word| word.load(Ordering::Relaxed)));
+        let newest = words.into_iter().max_by_key(|words| words[0]).unwrap();
+        let count = |at: usize| Count { records: newest[at], bytes: newest[at + 1] };
+        Refused { full: count(1), too_large: count(3), contended: count(5), pending: count(7) }
     }
 
     pub(crate) fn open(&mut self, seat: u32, renamed: bool) {
@@ -100,16 +115,23 @@ impl World<'_> {
         let pos = self.seat(seat).tail.max(self.tail);
         let last = self.seat(seat).ahead.filter(|ahead| ahead.pos <= pos);
         let last = last.filter(|_| self.seat(seat).totals.pos != pos);
-        let mut totals = last.unwrap_or(self.seat(seat).totals);
-        let now = self.data(totals.pos, pos);
-        totals.lapped = totals.lapped.plus(now);
+        let last = last.unwrap_or(self.seat(seat).totals);
+        let now = self.data(last.pos, pos);
         let Count { records, bytes } = now;
-        let missed =
-            (now != Count::default()).then_some(Lost { pos, records, bytes, cause: Cause::Lapped });
+        let missed = (now != Count::default()).then_some(Lost {
+            pos,
+            records,
+            bytes,
+            cause: Cause::Lapped,
+            at_end: false,
+        });
         let reader = Reader::join(ring, place, Fences::Full).unwrap();
+        let reader = reader.with_losses(self.heap.shared(), self.heap.layout().loss_slots());
         assert_eq!(reader.cursor(), pos, "where it released, or where the tail is");
-        let ahead = self.seat(seat).ahead.filter(|_| totals.pos == pos);
-        totals.pos = pos;
+        let told = told::most(self.saved_told(seat), self.marked(pos));
+        // The seat stays as it was until the first release, and what counted as it joined is kept by that.
+        let ahead = self.seat(seat).ahead.filter(|ahead| *ahead != last);
+        let totals = last;
         *self.seat(seat) = Seat {
             real: Some(reader),
             tail: pos,
@@ -120,6 +142,10 @@ impl World<'_> {
             cursor: pos,
             known: pos,
             missed,
+            lapped: last.lapped,
+            told,
+            batch: None,
+            news: false,
         };
         self.dead.set(seat, false);
     }
@@ -132,47 +158,90 @@ impl World<'_> {
         let found = reader.next(ring).unwrap().0;
         if let Some(missed) = seat.missed.take() {
             assert_eq!(found, Some(Found::Lost(missed)), "what it has missed comes first");
+            let Lost { records, bytes, .. } = missed;
+            (seat.lapped, seat.news) = (seat.lapped.plus(Count { records, bytes }), true);
             tick(&self.tally.missed, missed.records);
             return;
         }
         let (mut cursor, mut known) = (seat.cursor, seat.known);
-        let mut before = cursor;
-        // It polls when nothing more is known, also after holes.
-        if self.first(cursor, known).is_none() {
-            (cursor, known) = (known, head);
-            before = cursor;
-        }
-        match (found, self.first(cursor, known)) {
-            (Some(found), Some((at, after))) => {
-                self.assert_is(&found, at);
-                tick(&self.tally.read, u64::from(matches!(found, Found::Record(_))));
-                cursor = after;
+        let (mut told, mut before, mut polled) = (seat.told, cursor, false);
+        loop {
+            let Some((at, after)) = self.first(cursor, known) else {
+                // It polls when nothing more is known, also after holes.
+                cursor = known;
+                before = cursor;
+                if std::mem::replace(&mut polled, true) {
+                    assert_eq!(found, None);
+                    break;
+                }
+                known = head;
+                continue;
+            };
+            cursor = after;
+            if let Kind::Lost(marker) = self.items[&at].kind {
+                if let Some(lost) = told::at_marker(&self.marked(after), &mut told, marker) {
+                    assert_eq!(found, Some(Found::Lost(lost)));
+                    break;
+                }
+                // And after a marker that tells nothing.
+                before = after;
+                if !std::mem::replace(&mut polled, true) {
+                    known = head;
+                }
+                continue;
             }
-            (None, None) => cursor = known,
-            (found, model) => panic!("{found:?} where the model has {model:?}"),
+            self.assert_is(&found.unwrap(), at);
+            tick(&self.tally.read, u64::from(matches!(found, Some(Found::Record(_)))));
+            break;
         }
         let seat = self.seat(number);
-        (seat.cursor, seat.known) = (cursor, known);
+        (seat.cursor, seat.known, seat.told) = (cursor, known, told);
         // It releases by itself, and never what it has returned just now.
         let to = self.word(number).load(Ordering::Relaxed) & !1;
         assert!((tail..=before).contains(&to) && self.is_boundary(to), "{tail} {to} {before}");
-        self.released(number, to);
+        if to != tail {
+            self.released(number, to);
+        }
+        if found.is_none() {
+            self.lost(number);
+        }
+    }
+
+    /// At the end of the stream it is told what no marker reports: all that was counted is told then.
+    fn lost(&mut self, number: u32) {
+        let (at, counted) = (self.heap.shared(), self.refused);
+        let seat = self.seat(number);
+        let Some(reader) = &mut seat.real else { return };
+        // With `all`, what is counted now.
+        let lost = reader.lost(at, true);
+        let (told, cursor) = (&mut seat.told, seat.cursor);
+        let expected = told::in_a_batch(&mut seat.batch, true, &counted, told, cursor);
+        assert_eq!(lost, expected);
+        seat.news |= lost.is_some();
+        if lost.is_none() {
+            assert_eq!(seat.told, counted);
+        }
     }
 
     fn released(&mut self, seat: u32, to: u64) {
-        if to != self.seat(seat).tail {
-            let totals = self.totals_at(seat, to);
-            let seat = self.seat(seat);
-            (seat.totals, seat.ahead, seat.tail) = (totals, None, to);
-        }
+        let totals = self.totals_at(seat, to);
+        let seat = self.seat(seat);
+        (seat.totals, seat.ahead, seat.tail, seat.news) = (totals, None, to, false);
     }
 
     pub(crate) fn release(&mut self, seat: u32) {
         let ring = self.heap.ring();
-        let Seat { real: Some(reader), cursor, .. } = self.seat(seat) else { return };
-        let to = *cursor;
+        let Seat { real: Some(reader), cursor, tail, news, told, .. } = self.seat(seat) else {
+            return;
+        };
+        let (to, told) = (*cursor, *told);
+        let releases = *news || to != *tail;
         let _ = reader.release(ring);
-        self.released(seat, to);
+        if releases {
+            self.released(seat, to);
+            // The markers before the tail say the rest.
+            assert!(told == self.marked(to) || told == self.saved_told(seat));
+        }
     }
 
     pub(crate) fn close(&mut self, seat: u32) {
@@ -194,13 +263,15 @@ impl World<'_> {
 
     pub(crate) fn die_before_tail(&mut self, seat: u32) {
         let (ring, word) = (self.heap.ring(), self.word(seat).load(Ordering::Relaxed));
-        let Seat { real: Some(reader), cursor, tail, .. } = self.seat(seat) else { return };
-        let (to, from) = (*cursor, *tail);
+        let Seat { real: Some(reader), cursor, tail, news, .. } = self.seat(seat) else { return };
+        let (to, from, news) = (*cursor, *tail, *news);
         let _ = reader.release(ring);
         self.word(seat).store(word, Ordering::Relaxed);
         if to != from {
             let totals = self.totals_at(seat, to);
             self.seat(seat).ahead = Some(totals);
+        } else if news {
+            self.released(seat, to);
         }
         self.die(seat);
     }
@@ -244,9 +315,11 @@ impl World<'_> {
 
     pub(crate) fn watch(&mut self, who: u8, start: Start) {
         let real = Observer::new(self.heap.ring(), Policy::Drop, start).unwrap();
+        let real = real.with_losses(self.heap.shared(), self.heap.layout().loss_slots());
         let pos = if matches!(start, Start::Latest) { self.head } else { self.tail };
         let from = self.data(0, pos);
-        assert_eq!(real.saved(), Saved { pos, before: from });
+        let Saved { pos: at, before, .. } = real.saved();
+        assert_eq!((at, before), (pos, from));
         self.watchers.insert(who, Watcher { real, from, read: Count::default() });
     }
 
@@ -261,7 +334,7 @@ impl World<'_> {
             Some(Seen::Lost(lost)) => Some(Err(lost)),
             None => None,
         };
-        let Saved { pos, before } = watcher.real.saved();
+        let Saved { pos, before, .. } = watcher.real.saved();
         match seen {
             Some(Ok(frame)) => {
                 let size = self.items[&frame.pos].size;

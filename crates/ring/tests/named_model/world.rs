@@ -1,6 +1,7 @@
 //! A ring with named consumers beside a list of everything that was ever published.
 
 use super::consumers::{Dead, Seat, Watcher};
+use crate::model::told;
 use perfring_abi::{Cause, LOST_SIZE, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
@@ -140,7 +141,7 @@ pub(crate) struct World<'a> {
     pub(crate) items: BTreeMap<u64, Item>,
     pub(crate) head: u64,
     pub(crate) tail: u64,
-    refused: Refused,
+    pub(crate) refused: Refused,
     producers: Vec<Producer>,
     pub(crate) seats: Vec<Seat>,
     pub(crate) dead: Dead,
@@ -229,7 +230,7 @@ impl<'a> World<'a> {
                 assert_eq!((frame.pos, frame.kind, frame.len, frame.size), expected);
                 assert_holds(&self.words(at + 8, item.size / 8 - 1), item);
             }
-            Found::Lost(lost) => assert_eq!(item.kind, Kind::Lost(*lost)),
+            Found::Lost(lost) => panic!("{lost:?} for {item:?}"),
             Found::Large(..) => panic!("without an AUX area"),
         }
     }
@@ -237,6 +238,17 @@ impl<'a> World<'a> {
     fn push(&mut self, size: u64, kind: Kind) {
         self.items.insert(self.head, Item { size, kind });
         self.head += size;
+    }
+
+    /// What the markers before a position report.
+    pub(crate) fn marked(&self, to: u64) -> Refused {
+        let mut marked = Refused::default();
+        for item in self.items.range(..to).map(|(_, item)| item) {
+            if let Kind::Lost(Lost { records, bytes, cause, .. }) = item.kind {
+                told::add(&mut marked, cause, Count { records, bytes });
+            }
+        }
+        marked
     }
 
     /// The slowest of those that are waited for.
@@ -352,7 +364,7 @@ impl<'a> World<'a> {
         let unreported = &mut self.producers[who as usize].unreported;
         let due = |cause| {
             let Count { records, bytes } = *cause_of(unreported, cause);
-            (records != 0).then_some(Lost { pos: 0, records, bytes, cause })
+            (records != 0).then_some(Lost { pos: 0, records, bytes, cause, at_end: false })
         };
         [Cause::Full, Cause::TooLarge].into_iter().filter_map(due).collect()
     }

@@ -33,7 +33,7 @@ impl Entry {
 impl Merge {
     /// Sleeps until the next poll is due, or, where no item waits, until a ring gets something.
     pub(super) fn sleep(&mut self, left: Duration, now: u64) {
-        if !self.has_waiting() && self.sleep_on_rings(left, now) {
+        if !self.has_waiting() && now >= self.gathers && self.sleep_on_rings(left, now) {
             return;
         }
         std::thread::sleep(self.due_at(now).map_or(left, |due| due.min(left)));

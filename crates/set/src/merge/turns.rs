@@ -9,6 +9,9 @@ use perfring_consumer::advanced::Front;
 /// A source that runs out of items is polled again at once, unless the last poll was this recent: then by
 /// the schedule. ns.
 const NEAR: u64 = 20_000;
+/// Losses at the end of a ring are returned this far apart: a producer that is refused all the time causes one after the
+/// other. ns.
+const GATHER: u64 = 100_000_000;
 /// Added to [`FILL_CHECK`] for each ring with waiting items, ns.
 const FILL_CHECK_EACH: u64 = 2_000;
 
@@ -155,6 +158,15 @@ impl Merge {
             Ok(Front::Empty) => None,
             Ok(Front::Timestamped(timestamp)) => Some(timestamp),
             Ok(Front::Plain) => Some(now),
+            Ok(Front::Lost) if entry.source.fill().unread == 0 => {
+                // At the end. It is returned next, when the time has come, or with a record behind it.
+                if now < entry.gathers {
+                    self.gathers = entry.gathers.max(self.gathers);
+                    return None;
+                }
+                entry.gathers = now.saturating_add(GATHER);
+                Some(entry.last)
+            }
             Ok(Front::Lost) => Some(entry.last),
             // What is next is found out by taking it.
             Ok(Front::More) => Some(entry.last),

@@ -5,13 +5,13 @@ use crate::map::consumer_mapping::ConsumerMapping;
 use crate::map::next::{Next, bytes_of};
 use crate::map::observer_mapping::ObserverMapping;
 use perfring_abi::atomic::AtomicU64;
-use perfring_ring::{Frame, Front, Observer, ReadError, ResumePoint, Ring, Start};
+use perfring_ring::{Frame, Front, Lost, Observer, ReadError, ResumePoint, Shared, Start};
 
 /// What is mapped for a reader that copies.
 pub trait Mapping {
-    /// Returns the ring as the algorithm sees it, and its AUX area. Nothing may be stored to an
+    /// Returns the ring and its slots as the algorithm sees them, and its AUX area. Nothing may be stored to an
     /// observer's.
-    fn parts(&self) -> (Ring<'_>, &[AtomicU64]);
+    fn parts(&self) -> (Shared<'_>, &[AtomicU64]);
     /// What to say of what was found to be wrong.
     fn report(&self, error: impl Into<ReadError>) -> ReadError;
     /// Whether the ring's file was found removed.
@@ -20,8 +20,8 @@ pub trait Mapping {
 
 impl Mapping for ConsumerMapping {
     #[inline]
-    fn parts(&self) -> (Ring<'_>, &[AtomicU64]) {
-        (self.map.ring(), self.map.aux())
+    fn parts(&self) -> (Shared<'_>, &[AtomicU64]) {
+        (self.map.shared(), self.map.aux())
     }
 
     fn report(&self, error: impl Into<ReadError>) -> ReadError {
@@ -35,8 +35,8 @@ impl Mapping for ConsumerMapping {
 
 impl Mapping for ObserverMapping {
     #[inline]
-    fn parts(&self) -> (Ring<'_>, &[AtomicU64]) {
-        (self.map.ring(), self.map.aux())
+    fn parts(&self) -> (Shared<'_>, &[AtomicU64]) {
+        (self.map.shared(), self.map.aux())
     }
 
     fn report(&self, error: impl Into<ReadError>) -> ReadError {
@@ -63,6 +63,7 @@ impl CopyWindow<ConsumerMapping> {
         let observer = Observer::resume(mapping.map.ring())
             .map_err(|source| mapping.ring.corrupt(mapping.map.guard.report(source)))?
             .with_lead(layout.lead())
+            .with_losses(mapping.map.shared(), layout.loss_slots())
             .with_aux(layout.aux_size);
         mapping.sign(name);
         Ok(CopyWindow { mapping, observer })
@@ -86,6 +87,7 @@ impl CopyWindow<ObserverMapping> {
         let observer = Observer::new(mapping.map.ring(), layout.policy, start)
             .map_err(|source| mapping.ring.corrupt(mapping.map.guard.report(source)))?
             .with_lead(layout.lead())
+            .with_losses(mapping.map.shared(), layout.loss_slots())
             .with_aux(layout.aux_size);
         Ok(CopyWindow { mapping, observer })
     }
@@ -124,8 +126,11 @@ impl<M: Mapping> CopyWindow<M> {
     /// Returns what is next, or `None` if there is nothing now.
     #[inline]
     pub fn read(&mut self) -> Result<Option<Next<'_>>, ReadError> {
-        let (ring, aux) = self.mapping.parts();
-        match self.observer.next_in(ring, aux) {
+        let (at, aux) = self.mapping.parts();
+        if self.mapping.is_removed() && self.observer.must_poll() {
+            self.observer.has_lost(at, true);
+        }
+        match self.observer.next_in(at, aux) {
             Ok(None) if self.mapping.is_removed() => Err(ReadError::Removed),
             Ok(seen) => Ok(seen.map(Next::from)),
             Err(error) => Err(self.mapping.report(error)),
@@ -135,12 +140,26 @@ impl<M: Mapping> CopyWindow<M> {
     /// Returns what is next among the records copied at the last poll, and what follows it.
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, ReadError> {
-        let (ring, aux) = self.mapping.parts();
-        let taken = self.observer.take(ring, aux).map_err(|error| self.mapping.report(error))?;
+        let (at, aux) = self.mapping.parts();
+        if self.mapping.is_removed() && self.observer.must_poll() {
+            self.observer.has_lost(at, true);
+        }
+        let taken = self.observer.take(at, aux).map_err(|error| self.mapping.report(error))?;
         if taken.is_none() && self.mapping.is_removed() {
             return Err(ReadError::Removed);
         }
         Ok(taken.map(|(seen, front)| (Next::from(seen), front)))
+    }
+
+    /// Returns what producers have lost and no marker in the stream reports, if everything else was read.
+    #[inline]
+    pub fn lost(&mut self) -> Option<Lost> {
+        self.observer.lost(self.mapping.parts().0, false)
+    }
+
+    /// Returns whether there is such a loss: it is returned next.
+    pub fn has_lost(&mut self) -> bool {
+        self.observer.has_lost(self.mapping.parts().0, true)
     }
 
     /// Polls the producer's head if everything copied was read. Returns what is next.

@@ -3,7 +3,7 @@
 use crate::map::mirror::Mirror;
 use crate::map::next::Next;
 use crate::sys::futex;
-use perfring_ring::{Count, Found, Frame, Range, ReadError, Reader};
+use perfring_ring::{Count, Found, Frame, Lost, Range, ReadError, Reader, Told};
 use std::cell::Cell;
 
 /// What a drop ring held at one moment: any number of its records can be held at a time. When it is
@@ -16,25 +16,39 @@ pub struct PinWindow<'a> {
     count: Cell<Count>,
     /// The last range of the AUX area that was taken.
     last: Cell<Option<Range>>,
+    told: Cell<Told>,
+    /// Whether it was asked what was lost beyond the markers.
+    looked: Cell<bool>,
 }
 
 impl<'a> PinWindow<'a> {
     /// Pins everything from the reader's cursor on.
     pub(crate) fn new(map: &'a Mirror, reader: &'a mut Reader) -> Self {
         let cursor = Cell::new(reader.cursor());
-        let (count, last) = Default::default();
-        PinWindow { map, reader, cursor, count, last }
+        let (count, last, looked) = Default::default();
+        reader.forget_lost();
+        let told = Cell::new(reader.told());
+        PinWindow { map, reader, cursor, count, last, told, looked }
     }
 
     /// Returns what is next. It stays in place until the window is dropped.
     #[inline(always)]
     pub fn read(&self) -> Result<Option<Next<'_>>, ReadError> {
-        let found = self.reader.peek(self.map.ring(), self.cursor.get());
-        let found = found.map_err(|corrupt| self.map.guard.report(corrupt))?;
-        let Some((found, after)) = found else {
-            return Ok(None);
+        let found = loop {
+            let found = self.reader.peek(self.map.ring(), self.cursor.get());
+            let found = found.map_err(|corrupt| self.map.guard.report(corrupt))?;
+            let Some((found, after)) = found else {
+                return Ok(self.lost().map(Next::Lost));
+            };
+            self.cursor.set(after);
+            match found {
+                Found::Lost(lost) => match self.tell(|told| told.pass(lost)) {
+                    Some(lost) => break Found::Lost(lost),
+                    None => continue, // told before
+                },
+                found => break found,
+            }
         };
-        self.cursor.set(after);
         Ok(Some(match found {
             Found::Record(frame) => {
                 self.take(&frame);
@@ -50,6 +64,23 @@ impl<'a> PinWindow<'a> {
             }
             Found::Lost(lost) => Next::Lost(lost),
         }))
+    }
+
+    /// Returns what producers have lost and no marker reports.
+    #[cold]
+    fn lost(&self) -> Option<Lost> {
+        if !self.reader.may_have_lost(self.map.shared()) {
+            return None;
+        }
+        self.looked.set(true);
+        self.tell(|told| told.at_end(self.map.shared(), self.cursor.get(), false))
+    }
+
+    fn tell(&self, tell: impl FnOnce(&mut Told) -> Option<Lost>) -> Option<Lost> {
+        let mut told = self.told.get();
+        let lost = tell(&mut told);
+        self.told.set(told);
+        lost
     }
 
     fn take(&self, frame: &Frame) {
@@ -70,6 +101,7 @@ impl<'a> PinWindow<'a> {
         self.cursor.set(self.reader.cursor());
         self.count.set(Count::default());
         self.last.set(None);
+        self.told.set(self.reader.told());
     }
 }
 
@@ -79,6 +111,11 @@ impl Drop for PinWindow<'_> {
             self.reader.pass_range(&range);
         }
         self.reader.pass(self.cursor.get(), self.count.get());
+        self.reader.set_told(self.told.get());
+        if self.looked.get() {
+            // From now on it looks for what is new.
+            self.reader.has_lost(self.map.shared(), true);
+        }
         let ring = self.map.ring();
         futex::wake_if(self.reader.release(ring), ring.space_word());
     }

@@ -10,7 +10,7 @@ use crate::map::next::Next;
 use crate::map::pin_window::PinWindow;
 use crate::map::raw::RawReader;
 use crate::sys::futex;
-use perfring_ring::{Count, Found, Frame, Front, Range, ReadError, Reader, ResumePoint};
+use perfring_ring::{Count, Found, Frame, Front, Lost, Range, ReadError, Reader, ResumePoint};
 
 /// Distance ahead of the cursor at which a line is prefetched.
 const AHEAD: u64 = 512;
@@ -30,6 +30,7 @@ impl ReadWindow {
         let reader = reader
             .with_aux(map.ring(), layout.aux_size)
             .with_lead(layout.lead())
+            .with_losses(map.shared(), layout.loss_slots())
             .with_hands(mapping.lines == Lines::WriteTouch);
         mapping.sign(name);
         Ok(ReadWindow { mapping, reader })
@@ -117,11 +118,27 @@ impl ReadWindow {
             let holes = self.reader.release_holes(map.ring());
             let owed = holes.map_err(|corrupt| map.guard.report(corrupt))?;
             futex::wake_if(owed, map.ring().space_word());
-            if self.mapping.is_removed() {
-                return Err(ReadError::Removed);
+            let removed = self.mapping.is_removed();
+            if !removed && self.reader.is_told_all(map.ring()) {
+                return Ok(None);
             }
+            return match self.reader.lost(map.shared(), removed) {
+                None if removed => Err(ReadError::Removed),
+                lost => Ok(lost.map(Found::Lost)),
+            };
         }
         Ok(found)
+    }
+
+    /// Returns what producers have lost and no marker in the stream reports, if everything else was read.
+    #[inline]
+    pub fn lost(&mut self) -> Option<Lost> {
+        self.reader.lost(self.mapping.map.shared(), false)
+    }
+
+    /// Returns whether there is such a loss: it is returned next.
+    pub fn has_lost(&mut self) -> bool {
+        self.reader.has_lost(self.mapping.map.shared(), true)
     }
 
     /// Returns a known record and what is next after it. Otherwise returns the window:
@@ -166,7 +183,10 @@ impl ReadWindow {
         let looked = self.reader.peek_held(map.ring());
         let (front, owed) = looked.map_err(|corrupt| map.guard.report(corrupt))?;
         futex::wake_if(owed, map.ring().space_word());
-        Ok(front)
+        Ok(match front {
+            Front::Empty if self.reader.has_lost(map.shared(), true) => Front::Lost,
+            front => front,
+        })
     }
 
     /// Polls the head for [`ReadWindow::visit_known`], and calls `before_poll` with what was

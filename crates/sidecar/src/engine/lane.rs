@@ -4,10 +4,11 @@
 use super::merges::{Class, RingId};
 use super::pending::Pending;
 use super::place::Place;
+use super::refused::{pass, refused};
 use super::ring::{Quick, Ring};
 use super::rings::Rings;
 use perfring_consumer::advanced::Front;
-use perfring_consumer::{AttachError, Cause, Item, Observer};
+use perfring_consumer::{AttachError, Cause, Count, Item, Lost, Observer, Refused, Saved};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::BuildHasherDefault;
@@ -42,7 +43,9 @@ struct Reader {
     passed: Place,
     observer: Option<Observer>,
     /// Where the outputs that keep up are.
-    until: u64,
+    until: Saved,
+    /// Losses that were passed on, and that the observer comes to later.
+    ahead: Refused,
     /// The time of the last record.
     last: u64,
     /// Whether it is among those that have something.
@@ -68,7 +71,8 @@ impl Lane {
             from,
             passed: from,
             observer: None,
-            until: 0,
+            until: Saved::default(),
+            ahead: Refused::default(),
             last: 0,
             waits: false,
             is_touched: false,
@@ -128,8 +132,8 @@ impl Lane {
         let mut left = OPENS;
         for (id, reader) in &mut self.rings {
             let Some(ring) = rings.get(*id) else { continue };
-            reader.until = ring.read.pos();
-            if reader.observer.is_none() && reader.from.saved.pos < reader.until {
+            reader.until = ring.read.saved();
+            if reader.observer.is_none() && reader.from.saved.pos < reader.until.pos {
                 if left == 0 {
                     return Ok(false);
                 }
@@ -177,14 +181,34 @@ impl Lane {
         let newest = &mut self.newest[id.class as usize];
         let late = newest.saturating_sub(time);
         *newest = time.max(*newest);
-        let taken = reader.observer.as_mut().map(|observer| observer.advanced().take());
-        let Some(Ok(Some((item, _)))) = taken else { return Err(id) };
-        if matches!(&item, Item::Lost(lost) if lost.cause == Cause::Lapped) {
-            reader.from.skip = 0; // what was to be skipped is gone
+        if let Some(lost) = reader.owed() {
+            return Ok(Some(Taken { id, item: Item::Lost(lost), time, late, was_given: false }));
         }
-        let was_given = reader.from.skip > 0;
-        reader.from.skip -= u64::from(was_given);
-        Ok(Some(Taken { id, item, time, late, was_given }))
+        let taken = reader.observer.as_mut().map(|observer| observer.advanced().take());
+        let Some(Ok(Some((mut item, _)))) = taken else { return Err(id) };
+        // Losses at the end do not count as items.
+        let mut skip = 1;
+        if let Item::Lost(lost) = &mut item {
+            if lost.cause == Cause::Lapped {
+                reader.from.skip = 0; // what was to be skipped is gone
+            }
+            skip = u64::from(lost.pos < reader.until.pos);
+            let Lost { records, bytes, cause, .. } = *lost;
+            let (rest, ahead) = pass(reader.ahead, cause, Count { records, bytes });
+            reader.ahead = ahead;
+            let Some(rest) = rest else {
+                return Ok(Some(Taken { id, item, time, late, was_given: true }));
+            };
+            (lost.records, lost.bytes) = (rest.records, rest.bytes);
+        }
+        let skip = reader.from.skip.min(skip);
+        reader.from.skip -= skip;
+        Ok(Some(Taken { id, item, time, late, was_given: skip > 0 }))
+    }
+
+    /// Returns the place in a ring after what was taken.
+    pub(super) fn saved(&self, id: RingId) -> Saved {
+        self.rings.get(&id).map_or(Saved::default(), |reader| reader.place().saved)
     }
 
     /// Returns whether something of this ring is still to be passed on.
@@ -203,17 +227,32 @@ impl Lane {
 
 impl Reader {
     fn place(&self) -> Place {
-        let read = self.observer.as_ref().map(Observer::saved);
-        Place { saved: read.unwrap_or(self.from.saved), ..self.from }
+        let read = self.observer.as_ref().map_or(self.from.saved, Observer::saved);
+        let saved = Saved { told: read.told.plus(self.ahead), ..read };
+        Place { saved, ..self.from }
+    }
+
+    /// Returns what the outputs that keep up were told at the end of the stream, if this reader is there.
+    fn owes(&self) -> Refused {
+        let Saved { pos, told, .. } = self.place().saved;
+        if pos < self.until.pos { Refused::default() } else { self.until.told.since(told) }
+    }
+
+    /// Takes the next loss of these.
+    fn owed(&mut self) -> Option<Lost> {
+        let all = Cause::REFUSED.into_iter().zip(self.owes().all());
+        let (cause, count) = all.into_iter().find(|(_, count)| count.records > 0)?;
+        self.ahead = self.ahead.plus(refused(cause, count));
+        let (Count { records, bytes }, pos) = (count, self.place().saved.pos);
+        Some(Lost { pos, records, bytes, cause, at_end: true })
     }
 
     /// Returns the time of what is next, of what the engine has read.
     fn peek(&mut self) -> Option<u64> {
-        let observer = self.observer.as_mut()?;
-        if observer.resume_point().pos() >= self.until {
-            return None;
+        if self.place().saved.pos >= self.until.pos {
+            return (self.owes().total().records > 0).then_some(self.last);
         }
-        match observer.advanced().peek() {
+        match self.observer.as_mut()?.advanced().peek() {
             Ok(Front::Empty) => None,
             Ok(Front::Timestamped(time)) => Some(time),
             // An error is found by taking it.
@@ -222,9 +261,9 @@ impl Reader {
     }
 
     fn lacks(&mut self, ring: &Ring) -> bool {
-        self.until = ring.read.pos();
-        let place = self.place().saved.pos;
+        self.until = ring.read.saved();
+        let must_open = self.observer.is_none() && self.from.saved.pos < self.until.pos;
         // There may be only holes left.
-        place < self.until && (self.observer.is_none() || self.peek().is_some())
+        must_open || self.peek().is_some()
     }
 }

@@ -4,15 +4,15 @@ use super::Engine;
 use super::checkpoint::{Run, count, note};
 use super::lane::{Lane, Taken};
 use super::merges::{Class, RingId};
-use super::outlet::Ahead;
 use super::pending::Pending;
 use super::place::Place;
 use super::places::Removed;
-use super::turn::{Turn, what_of};
+use super::turn::{Turn, is_at_end, loss_of};
+use super::untold::Ahead;
 use crate::config::Delivery;
 use crate::config::filter::Filter;
-use perfring_consumer::{Count, Item};
-use perfring_export::{Event, Output, OutputError};
+use perfring_consumer::{Item, Refused};
+use perfring_export::{Event, Output, OutputError, Rec, What};
 use std::time::Instant;
 
 /// Records of one turn of a lane: more than those of the others, to catch up with them.
@@ -111,15 +111,12 @@ impl Engine {
     fn catch_up(&mut self, at: usize, lane: &Lane) {
         self.outlets.set_lane(at, None);
         let Some(outlet) = self.outlets.get(at) else { return };
-        for (id, place) in lane.places() {
-            let ring = self.rings.get(id).filter(|ring| place.saved.pos > ring.read.pos());
-            if let Some(ring) = ring {
-                let (from, to) = (ring.read.saved().before, place.saved.before);
-                let count = Count {
-                    records: to.records.saturating_sub(from.records),
-                    bytes: to.bytes.saturating_sub(from.bytes),
-                };
-                outlet.set_ahead(ring.shapes.origin(), Ahead { pos: place.saved.pos, count });
+        for (id, Place { saved: to, .. }) in lane.places() {
+            let Some(ring) = self.rings.get(id) else { continue };
+            let from = ring.read.saved();
+            let (count, told) = (to.before.since(from.before), to.told.since(from.told));
+            if to.pos > from.pos || told != Refused::default() {
+                outlet.set_ahead(ring.shapes.origin(), Ahead { pos: to.pos, count, told });
             }
         }
         if !outlet.is_required() {
@@ -172,13 +169,25 @@ impl Engine {
                 ring.shapes.prepare(record);
             }
             let origin = ring.shapes.origin();
-            let mut event = Event { seq: 0, origin, what: what_of(item, time, late, origin) };
+            let mut is_item = true;
+            let what = match item {
+                Item::Record(record) => What::Record(Rec::new_late(record, origin, late)),
+                Item::Lost(lost) => {
+                    let after = lane.saved(id);
+                    let loss = loss_of(lost, &after, time, origin);
+                    is_item = !is_at_end(&loss, after.pos);
+                    What::Lost(loss)
+                }
+            };
+            let mut event = Event { seq: 0, origin, what };
             if !self.outlets.hand_to(at, &mut ring.began, &mut event) {
                 let pending = Pending::of(id, event);
                 lane.pending = pending;
                 return Turn::Stalled;
             }
-            note(runs, id, event.seq);
+            if is_item {
+                note(runs, id, event.seq);
+            }
         }
         Turn::More
     }

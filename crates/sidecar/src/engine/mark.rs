@@ -1,12 +1,13 @@
 //! What an output lacked at some time.
 
 use super::merges::RingId;
+use super::place::Reached;
 use std::time::Instant;
 
 /// What an output lacked at some time.
 #[derive(Debug)]
 pub(super) struct Mark {
     pub(super) since: Instant,
-    /// Rings, and the positions that it had to reach.
-    pub(super) left: Vec<(RingId, u64)>,
+    /// Rings, and how far it had to come in them.
+    pub(super) left: Vec<(RingId, Reached)>,
 }

@@ -5,12 +5,14 @@ use super::mark::Mark;
 use super::merges::RingId;
 use super::places::Places;
 use super::record_rules::{RecordRules, RuleStatus};
+use super::refused::pass;
 use super::reporting::Reporting;
 use super::rings::Rings;
+use super::untold::{Ahead, Unreported, is_refused};
 use crate::config::Delivery;
 use crate::config::filter::Filter;
 use crate::config::record_rule::RecordRule;
-use perfring_consumer::{Cause, Count};
+use perfring_consumer::{Cause, Count, Refused};
 use perfring_export::{Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, What};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -78,47 +80,6 @@ pub struct OutputStatus<'a> {
     pub rules: Vec<RuleStatus>,
 }
 
-/// What it was not given of one ring.
-#[derive(Debug, Default)]
-struct Unreported {
-    busy: Option<Loss>,
-    /// Losses of the ring itself among them, and what rules left out: one of each cause.
-    others: Vec<Loss>,
-}
-
-/// What it was given of a ring beyond where the others are.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ahead {
-    /// Up to this position,
-    pub(super) pos: u64,
-    /// so many records and bytes.
-    pub(super) count: Count,
-}
-
-impl Ahead {
-    /// Notes that others are given so much of that, too.
-    fn pass(&mut self, records: u64, bytes: u64) {
-        self.count.records = self.count.records.saturating_sub(records);
-        self.count.bytes = self.count.bytes.saturating_sub(bytes);
-    }
-}
-
-impl Unreported {
-    /// Adds a loss of the ring, or of a rule.
-    fn add(&mut self, loss: &Loss) {
-        match self.others.iter_mut().find(|sum| sum.cause == loss.cause) {
-            Some(sum) => {
-                *sum = Loss {
-                    records: sum.records.saturating_add(loss.records),
-                    bytes: sum.bytes.saturating_add(loss.bytes),
-                    ..*loss
-                };
-            }
-            None => self.others.push(*loss),
-        }
-    }
-}
-
 impl Outlet {
     pub(crate) fn new(
         name: &str,
@@ -180,9 +141,11 @@ impl Outlet {
         self.not_taken(event)
     }
 
-    /// Notes that it was given everything of a ring before this position.
+    /// Notes that it was given everything of a ring before this position, and these losses.
     pub(super) fn set_ahead(&mut self, origin: &Origin, ahead: Ahead) {
-        self.ahead.insert(origin.id, ahead);
+        let before = self.ahead.get(&origin.id).map_or(Refused::default(), |before| before.told);
+        let told = ahead.told.plus(before);
+        self.ahead.insert(origin.id, Ahead { told, ..ahead });
     }
 
     /// Offers an event of a ring that it was given some of already: only what is beyond that.
@@ -208,16 +171,39 @@ impl Outlet {
                 }
                 Loss { pos: ahead.pos, records, bytes, ..*loss }
             }
+            What::Lost(loss) if is_refused(loss) => return self.offer_untold(event, loss, knows),
             What::Lost(loss) if loss.pos < ahead.pos => return true,
             _ => {
-                self.ahead.remove(&event.origin.id);
+                if ahead.told == Refused::default() {
+                    self.ahead.remove(&event.origin.id);
+                }
                 return self.offer_new(event, knows);
             }
         };
         let Event { seq, origin, .. } = *event;
         let done = self.offer_new(&Event { seq, origin, what: What::Lost(rest) }, knows);
-        if done {
-            self.ahead.remove(&origin.id);
+        if done && let Some(ahead) = self.ahead.get_mut(&origin.id) {
+            *ahead = Ahead { told: ahead.told, ..Ahead::default() };
+        }
+        done
+    }
+
+    /// Offers a loss of a ring that it was told some of already: only the rest.
+    fn offer_untold(&mut self, event: &Event<'_>, loss: &Loss, knows: bool) -> bool {
+        let Event { seq, origin, .. } = *event;
+        let told = self.ahead.get(&origin.id).map_or(Refused::default(), |ahead| ahead.told);
+        let (rest, told) = match loss.cause {
+            LossCause::Ring(cause) => {
+                pass(told, cause, Count { records: loss.records, bytes: loss.bytes })
+            }
+            _ => return self.offer_new(event, knows),
+        };
+        let done = rest.is_none_or(|Count { records, bytes }| {
+            let what = What::Lost(Loss { records, bytes, ..*loss });
+            self.offer_new(&Event { seq, origin, what }, knows)
+        });
+        if done && let Some(ahead) = self.ahead.get_mut(&origin.id) {
+            ahead.told = told;
         }
         done
     }
@@ -279,7 +265,16 @@ impl Outlet {
                 self.dropped.records += 1;
                 self.dropped.bytes += bytes;
                 let cause = LossCause::Busy;
-                let none = Loss { pos: 0, records: 0, bytes: 0, cause, time: None, wall: None };
+                let none = Loss {
+                    pos: 0,
+                    records: 0,
+                    bytes: 0,
+                    cause,
+                    time: None,
+                    wall: None,
+                    sum: None,
+                    at_end: false,
+                };
                 let busy = unreported.busy.get_or_insert(none);
                 busy.records += 1;
                 busy.bytes += bytes;

@@ -4,12 +4,13 @@ use super::checkpoint::Run;
 use super::lane::Lane;
 use super::merges::RingId;
 use super::outlet::{Outlet, next};
+use super::place::reached;
 use super::ring::Ring;
 use super::rings::Rings;
 use crate::config::Delivery;
 use crate::config::filter::Filter;
-use perfring_consumer::{Cause, Count, Lost, RingTotals, Saved};
-use perfring_export::{Event, Loss, LossCause, Origin, Output, OutputError, What};
+use perfring_consumer::Saved;
+use perfring_export::{Event, Origin, Output, OutputError};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -137,7 +138,7 @@ impl Outlets {
                 let to = ends.iter().map(|(id, _, to)| (*id, (*to).into()));
                 // One that was ahead was not given all of these events.
                 let ahead = |(id, from, _): &(RingId, Saved, Saved)| {
-                    outlet.places.get(*id).is_some_and(|done| done.saved.pos > from.pos)
+                    outlet.places.get(*id).is_some_and(|done| reached(&done.saved) > reached(from))
                 };
                 let runs = if ends.iter().any(ahead) { Rc::default() } else { Rc::clone(&runs) };
                 outlet.places.pass(coming, to, runs);
@@ -261,23 +262,6 @@ impl Outlets {
     /// Sets the present time, for rules.
     pub(super) fn set_now(&mut self, now: u64) {
         self.iter_mut().for_each(|outlet| outlet.rules.set_now(now));
-    }
-
-    /// Adds what a dead producer refused and never reported to the losses of all outputs, before
-    /// the ring's end: nothing else reports it once the ring is removed.
-    pub(super) fn defer_unreported(&mut self, ring: &mut Ring, totals: &RingTotals) {
-        let unreported = totals.producer.refused.since(totals.producer.reported);
-        for (cause, Count { records, bytes }) in Cause::REFUSED.into_iter().zip(unreported.all()) {
-            if records == 0 {
-                continue;
-            }
-            let pos = totals.head;
-            ring.figures.lost(&Lost { pos, records, bytes, cause });
-            let cause = LossCause::Ring(cause);
-            let loss = Loss { pos, records, bytes, cause, time: None, wall: None };
-            let event = Event { seq: 0, origin: ring.shapes.origin(), what: What::Lost(loss) };
-            self.iter_mut().for_each(|outlet| outlet.defer_loss(&event));
-        }
     }
 
     /// Reports to all outputs that a ring has ended.

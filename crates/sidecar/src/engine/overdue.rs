@@ -5,7 +5,7 @@ use super::mark::Mark;
 use super::merges::RingId;
 use super::outlet::Outlet;
 use super::pending::Pending;
-use super::place::Place;
+use super::place::{Place, Reached, reached};
 use super::rings::Rings;
 use std::time::{Duration, Instant};
 
@@ -37,8 +37,8 @@ impl Engine {
             let lacks = outlet.lane.is_some() || held.is_some() || !outlet.places.is_settled();
             let mut mark = outlet.mark.take().filter(|_| lacks);
             if let Some(mark) = &mut mark {
-                mark.left.retain(|(id, pos)| {
-                    outlet.places.get(*id).is_some_and(|done| done.saved.pos < *pos)
+                mark.left.retain(|(id, to)| {
+                    outlet.places.get(*id).is_some_and(|done| reached(&done.saved) < *to)
                 });
             }
             let mark = mark.filter(|mark| !mark.left.is_empty());
@@ -57,13 +57,14 @@ impl Engine {
 
 /// Returns what an output lacks now. `held` is an event that it has no room for.
 fn of(outlet: &Outlet, held: Option<&Pending>, rings: &Rings, now: Instant) -> Mark {
-    let read = |id: RingId| rings.get(id).map(|ring| ring.read.pos());
+    let read = |id: RingId| rings.get(id).map(|ring| reached(&ring.read.saved()));
     let behind = |(id, done): (RingId, Place)| {
-        read(id).filter(|read| done.saved.pos < *read).map(|read| (id, read))
+        read(id).filter(|read| reached(&done.saved) < *read).map(|read| (id, read))
     };
     let mut left: Vec<_> = outlet.places.all().filter_map(behind).collect();
     // It is after everything that was read of its ring.
-    let held = held.and_then(|held| Some((held.source, read(held.source)?.saturating_add(1))));
+    let after = |(pos, told): Reached| (pos, told.saturating_add(1));
+    let held = held.and_then(|held| Some((held.source, after(read(held.source)?))));
     left.extend(held);
     Mark { since: now, left }
 }

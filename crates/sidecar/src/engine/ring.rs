@@ -1,11 +1,12 @@
 //! A ring that is read, and its state.
 
 use super::merges::Class;
+use super::place::{Reached, reached};
 use crate::config::{From, Input, Mode};
 use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{
     Acknowledge, AttachError, Cause, Consumer, ConsumerOptions, Count, Location, Lost, Observer,
-    ObserverOptions, Policy, Saved, Start,
+    ObserverOptions, Policy, Refused, Saved, Start,
 };
 use perfring_export::{Origin, Shapes, sum_of};
 use perfring_set::{Source, is_priority};
@@ -120,6 +121,8 @@ pub(crate) struct Idle {
     pub(crate) location: Location,
     pub(crate) input: Input,
     pub(crate) uuid: [u8; 16],
+    /// What its producers have lost, all of which was read.
+    pub(crate) refused: Refused,
 }
 
 /// The stage of a ring's end.
@@ -248,13 +251,19 @@ impl Ring {
         self.shapes.origin().uuid
     }
 
-    /// Returns since when it may be removed.
-    pub(crate) fn idle_since(&mut self, now: Instant) -> Option<Instant> {
-        // In this order: records that were written before the producer ended are seen after it.
+    /// Returns since when it may be removed. `is_drained` polls whether all was read.
+    pub(super) fn idle_since(
+        &mut self,
+        now: Instant,
+        is_drained: impl FnOnce() -> bool,
+    ) -> Option<Instant> {
+        // In this order: what was written or lost before the producer ended is seen after it.
         let idle = !self.observed
             && self.stage == Stage::Reading
             && !self.shapes.has_producer()
-            && self.delivered().pos() == self.shapes.head();
+            && self.delivered().pos() == self.shapes.head()
+            && is_drained()
+            && reached(&self.delivered().saved()) == reached(&self.read.saved());
         self.idle = idle.then(|| self.idle.unwrap_or(now));
         self.idle
     }
@@ -272,9 +281,9 @@ impl Ring {
         self.ends.push_back(end);
     }
 
-    /// Takes the last resume point that is not after this position.
-    pub(crate) fn take_end(&mut self, pos: u64) -> Option<ResumePoint> {
-        let count = self.ends.partition_point(|end| end.pos() <= pos);
+    /// Takes the last resume point that is not beyond this.
+    pub(super) fn take_end(&mut self, upto: Reached) -> Option<ResumePoint> {
+        let count = self.ends.partition_point(|end| reached(&end.saved()) <= upto);
         self.ends.drain(..count).next_back()
     }
 
@@ -311,8 +320,22 @@ impl Ring {
 
 impl RingFigures {
     pub(crate) fn lost(&mut self, lost: &Lost) {
-        let count = sum_of(&mut self.lost, lost.cause);
-        count.records = count.records.saturating_add(lost.records);
-        count.bytes = count.bytes.saturating_add(lost.bytes);
+        let Lost { records, bytes, cause, .. } = *lost;
+        self.lose(cause, Count { records, bytes });
+    }
+
+    // A ring may report any number.
+    fn lose(&mut self, cause: Cause, count: Count) {
+        let sum = sum_of(&mut self.lost, cause);
+        *sum = sum.plus(count);
+    }
+
+    /// Adds what another ring counted.
+    pub(crate) fn add(&mut self, other: &RingFigures) {
+        self.records = self.records.saturating_add(other.records);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.late = self.late.saturating_add(other.late);
+        self.late_most = self.late_most.max(other.late_most);
+        other.lost.iter().for_each(|(cause, count)| self.lose(*cause, *count));
     }
 }

@@ -5,9 +5,11 @@ use super::checkpoint::note;
 use super::merges::{Class, RingId};
 use super::outlet::Outlet;
 use super::pending::Pending;
+use super::place::reached;
 use super::ring::{Note, Stage};
-use perfring_consumer::{Item, Lost, RingTotals, Types};
-use perfring_export::{Event, Loss, LossCause, Origin, OutputError, Rec, Shapes, What};
+use super::untold::is_refused;
+use perfring_consumer::{Item, Lost, Saved, Types};
+use perfring_export::{Event, Loss, Origin, OutputError, Rec, Shapes, What};
 use std::time::Instant;
 
 /// Records of one turn: between two polls of anything else.
@@ -19,17 +21,15 @@ const LEAVING_MAX: usize = 1024;
 /// Turns between two checks whether a ring is a quarter full of undelivered records.
 const PRESSED_TURNS: u64 = 8;
 
-/// Returns what an item is for outputs.
-#[inline(always)]
-pub(super) fn what_of<'a>(item: Item<'a>, time: u64, late: u64, origin: &'a Origin) -> What<'a> {
-    match item {
-        Item::Record(record) => What::Record(Rec::new_late(record, origin, late)),
-        Item::Lost(Lost { pos, records, bytes, cause }) => {
-            let time = (time > 0 && origin.timed).then_some(time);
-            let wall = time.and_then(|time| origin.anchors.wall(pos, time));
-            What::Lost(Loss { pos, records, bytes, cause: LossCause::Ring(cause), time, wall })
-        }
-    }
+/// Returns a loss for outputs. `after` is the reader's position after it.
+pub(super) fn loss_of(lost: Lost, after: &Saved, time: u64, origin: &Origin) -> Loss {
+    Loss::of(lost, after, (time > 0 && origin.timed).then_some(time), origin)
+}
+
+/// Returns whether it is a loss at the end of the stream, where a reader that comes later does not find it. `after` is
+/// the reader's position after it.
+pub(super) fn is_at_end(loss: &Loss, after: u64) -> bool {
+    loss.pos == after && is_refused(loss)
 }
 
 /// The result of a turn.
@@ -126,7 +126,16 @@ impl Engine {
             Item::Lost(lost) => ring.figures.lost(lost),
         }
         let origin = ring.shapes.origin();
-        let what = what_of(merged.item, merged.time, merged.late, origin);
+        let (mut ends_turn, time) = (false, merged.time);
+        let what = match merged.item {
+            Item::Record(record) => What::Record(Rec::new_late(record, origin, merged.late)),
+            Item::Lost(lost) => {
+                let after = self.merges.resume_point(source).unwrap_or_default().saved();
+                let loss = loss_of(lost, &after, time, origin);
+                ends_turn = is_at_end(&loss, after.pos);
+                What::Lost(loss)
+            }
+        };
         let mut event = Event { seq: 0, origin, what };
         if let What::Record(rec) = &event.what {
             for (at, rule) in self.snapshots.iter().enumerate() {
@@ -141,13 +150,15 @@ impl Engine {
         if self.outlets.behind() != 0 && !ring.is_kept() {
             self.outlets.miss(&event);
         }
-        if lacking == 0 {
-            return Turn::More;
-        }
-        match Pending::of(source, event) {
+        let pending = if lacking == 0 { None } else { Pending::of(source, event) };
+        let turn = match pending {
             Some(pending) => self.lacked(&pending, lacking, was_taken),
             None => Turn::More,
+        };
+        if ends_turn && self.pending.is_none() {
+            self.checkpoint();
         }
+        turn
     }
 
     /// Offers the held event, if any, again. Returns whether none is held now.
@@ -157,6 +168,10 @@ impl Engine {
         let mut event = pending.event(ring.shapes.origin());
         if self.outlets.hand_to(at, &mut ring.began, &mut event) {
             note(&mut self.runs, pending.source, event.seq);
+            let after = self.merges.resume_point(pending.source).unwrap_or_default();
+            if matches!(&event.what, What::Lost(loss) if is_at_end(loss, after.pos())) {
+                self.checkpoint();
+            }
             return true;
         }
         if self.outlets.level() != 1 << at {
@@ -169,7 +184,8 @@ impl Engine {
         false
     }
 
-    /// Adds the places after all that was read, to release them once it is delivered.
+    /// Adds the places after all that was read, to release them once it is delivered. There is one after each loss at the
+    /// end of a stream: who reads on from an earlier place does not find that among the items.
     pub(super) fn checkpoint(&mut self) {
         if self.touched.is_empty() {
             return;
@@ -181,6 +197,7 @@ impl Engine {
                 continue;
             };
             ends.push((id, ring.read.saved(), end.saved()));
+            ring.turn = 0; // it may be read on in this turn
             ring.passed(end);
         }
         let runs = self.runs.as_slice().into(); // one copy, which an iterator would make piece by piece
@@ -207,8 +224,9 @@ impl Engine {
                 .outlets
                 .holding()
                 .filter_map(|outlet| outlet.places.get(id))
-                .min_by_key(|done| done.saved.pos);
-            let Some(end) = ring.take_end(slowest.map_or(u64::MAX, |done| done.saved.pos)) else {
+                .map(|done| reached(&done.saved))
+                .min();
+            let Some(end) = ring.take_end(slowest.unwrap_or((u64::MAX, u64::MAX))) else {
                 continue;
             };
             match &mut ring.source {
@@ -267,11 +285,6 @@ impl Engine {
                 && self.merges.is_drained(id)
             {
                 ring.stage = Stage::Ending;
-                if ring.removed
-                    && let Some(totals) = ring.shapes.totals()
-                {
-                    self.outlets.defer_unreported(ring, &totals);
-                }
             }
             if ring.stage == Stage::Ending {
                 if ring.source.is_none() {
@@ -302,15 +315,12 @@ impl Engine {
         drop(self.merges.remove(id));
     }
 
-    /// Notes that this ring was read to its end and removed, with these totals.
-    pub(crate) fn removed(&mut self, id: RingId, totals: &RingTotals) {
-        let Some(ring) = self.rings.get_mut(id) else { return };
-        ring.removed = true;
-        if ring.stage == Stage::Reading {
-            ring.stage = Stage::Ending;
-            self.outlets.defer_unreported(ring, totals);
-            self.leave(id);
+    /// Notes that this ring was read to its end and removed.
+    pub(crate) fn removed(&mut self, id: RingId) {
+        if let Some(ring) = self.rings.get_mut(id) {
+            ring.removed = true;
         }
+        self.detach(id);
     }
 
     /// Releases a ring, with its lock and its memory: all of it is delivered to required outputs.
@@ -330,6 +340,7 @@ impl Engine {
         let removed = last && ring.removed;
         let stays = last && ring.observed && !removed;
         let (figures, saved) = (ring.figures.clone(), stays.then(|| ring.delivered().saved()));
+        self.ended.add(&figures);
         self.notes.push(Note::Ended { ring: name, uuid, figures, removed, saved });
     }
 

@@ -6,8 +6,7 @@
 
 use super::status::resident;
 use crate::config::OutputConfig;
-use crate::engine::{Engine, OutputStatus, RingStatus};
-use perfring_export::sum_of;
+use crate::engine::{Engine, OutputStatus, RingFigures, RingStatus};
 use std::time::Duration;
 
 /// More rings than these are added up.
@@ -85,10 +84,16 @@ pub(crate) fn gather(
 ) {
     let mut gather = Gather(take);
     let count = engine.rings().count();
+    // Without a name: what rings counted that are not read any more, or all.
     if rings == Rings::Each || count <= RINGS {
         engine.rings().for_each(|ring| of_ring(&ring, &mut gather));
+        if *engine.ended_figures() != RingFigures::default() {
+            of_figures(engine.ended_figures(), &[], &mut gather);
+        }
     } else {
-        of_all_rings(engine, &mut gather);
+        of_figures(&engine.ring_figures(), &[], &mut gather);
+        let lag = engine.rings().map(|ring| ring.lag).fold(0, u64::saturating_add);
+        gather.gauge(LAG, lag as f64, &[]);
     }
     for output in engine.outputs() {
         let kind = outputs.iter().find(|config| config.name == output.name);
@@ -108,36 +113,20 @@ pub(crate) fn gather(
 }
 
 fn of_ring(ring: &RingStatus<'_>, gather: &mut Gather<'_>) {
-    let name = (RING, &*ring.origin.name);
-    let figures = &ring.figures;
-    gather.counter(RECORDS, figures.records, &[name]);
-    gather.counter(BYTES, figures.bytes, &[name]);
-    gather.counter(LATE, figures.late, &[name]);
-    for (cause, lost) in &figures.lost {
-        gather.counter(LOST, lost.records, &[name, (CAUSE, cause.name())]);
-    }
-    gather.gauge(LAG, ring.lag as f64, &[name]);
+    let name = [(RING, &*ring.origin.name)];
+    of_figures(ring.figures, &name, gather);
+    gather.gauge(LAG, ring.lag as f64, &name);
 }
 
-/// Adds up all rings. What a removed ring counted goes with it.
-fn of_all_rings(engine: &Engine, gather: &mut Gather<'_>) {
-    let (mut records, mut bytes, mut late, mut lag) = (0u64, 0u64, 0u64, 0u64);
-    let mut lost: Vec<(&'static str, u64)> = Vec::new();
-    for ring in engine.rings() {
-        records = records.saturating_add(ring.figures.records);
-        bytes = bytes.saturating_add(ring.figures.bytes);
-        late = late.saturating_add(ring.figures.late);
-        lag = lag.saturating_add(ring.lag);
-        for (cause, count) in &ring.figures.lost {
-            let sum = sum_of(&mut lost, cause.name());
-            *sum = sum.saturating_add(count.records);
-        }
+/// Passes on what a ring counted, by its name; without a name, what several did.
+fn of_figures(figures: &RingFigures, name: Attributes<'_>, gather: &mut Gather<'_>) {
+    gather.counter(RECORDS, figures.records, name);
+    gather.counter(BYTES, figures.bytes, name);
+    gather.counter(LATE, figures.late, name);
+    for (cause, lost) in &figures.lost {
+        let cause = (CAUSE, cause.name());
+        gather.counter(LOST, lost.records, &[name, &[cause]].concat());
     }
-    gather.counter(RECORDS, records, &[]);
-    gather.counter(BYTES, bytes, &[]);
-    gather.counter(LATE, late, &[]);
-    lost.into_iter().for_each(|(cause, count)| gather.counter(LOST, count, &[(CAUSE, cause)]));
-    gather.gauge(LAG, lag as f64, &[]);
 }
 
 fn of_output(output: &OutputStatus<'_>, kind: &str, gather: &mut Gather<'_>) {

@@ -5,7 +5,7 @@ use super::positions::Positions;
 use crate::config::{Input, InputSource};
 use crate::engine::{AttachFailure, Engine};
 use crate::log::Say;
-use perfring_consumer::{AttachError, Idle, Location, RingFile, RingTotals};
+use perfring_consumer::{AttachError, Idle, Location, Refused, RingFile};
 use perfring_kernel::Target;
 use perfring_set::{Change, Follower};
 use std::time::{Duration, Instant};
@@ -170,16 +170,15 @@ impl Inputs {
         }
         self.prune = now.checked_add(PRUNE);
         for (id, ring) in engine.idle(now) {
-            let crate::engine::Idle { location, input, uuid } = ring;
+            let crate::engine::Idle { location, input, uuid, refused } = ring;
             engine.detach_delivered(id);
-            // Unreported losses are reported only when the ring is finally removed.
-            match remove(&location, &uuid) {
-                Ok(Some(totals)) => {
-                    engine.removed(id, &totals);
+            match remove(&location, &uuid, &refused) {
+                Ok(true) => {
+                    engine.removed(id);
                     say.info(&format!("{location} was read, and its producers ended: removed"));
                 }
                 // A producer attached again, or the file was removed.
-                Ok(None) => {
+                Ok(false) => {
                     engine.detach(id);
                     self.waiting.push(Waiting { input, location, uuid, reported: String::new() });
                 }
@@ -192,23 +191,24 @@ impl Inputs {
     }
 }
 
-/// Removes a ring that is read to its end and has no producer. Returns its totals, if it did.
-fn remove(location: &Location, uuid: &[u8; 16]) -> Result<Option<RingTotals>, AttachError> {
+/// Removes a ring that is read to its end, with these losses, and has no producer. Returns whether it did.
+fn remove(location: &Location, uuid: &[u8; 16], refused: &Refused) -> Result<bool, AttachError> {
     let idle = match Idle::hold(location.clone()) {
-        Err(AttachError::Busy { .. } | AttachError::NotFound { .. }) => return Ok(None),
+        Err(AttachError::Busy { .. } | AttachError::NotFound { .. }) => return Ok(false),
         held => held?,
     };
     if idle.file().identity()?.uuid != *uuid {
-        return Ok(None);
+        return Ok(false);
     }
-    let whole = idle
-        .file()
-        .totals()?
-        .filter(|totals| totals.tail == totals.head && totals.stranded.records == 0);
-    if whole.is_some() {
+    let is_read = idle.file().totals()?.is_some_and(|totals| {
+        totals.tail == totals.head
+            && totals.stranded.records == 0
+            && totals.producer.refused == *refused
+    });
+    if is_read {
         idle.remove()?;
     }
-    Ok(whole)
+    Ok(is_read)
 }
 
 impl Poll<'_, '_> {

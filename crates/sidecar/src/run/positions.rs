@@ -1,6 +1,6 @@
 //! Positions in observed rings, saved in a file.
 
-use perfring_consumer::{Count, Saved};
+use perfring_consumer::{Cause, Count, Refused, Saved};
 use perfring_export::replace;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -57,6 +57,9 @@ struct Position {
     /// Records and bytes before it since the ring was created.
     records: u64,
     bytes: u64,
+    /// What was told of refused records: of each cause, as `Cause::REFUSED` has them. Files from before have none.
+    #[serde(default)]
+    told: [(u64, u64); Cause::REFUSED.len()],
     /// When it was saved, seconds since 1970.
     at: u64,
 }
@@ -103,7 +106,10 @@ impl Positions {
     pub(crate) fn get(&self, uuid: &[u8; 16]) -> Option<Saved> {
         let position = self.saved.get(&Uuid::from_bytes(*uuid))?;
         let before = Count { records: position.records, bytes: position.bytes };
-        Some(Saved { pos: position.pos, before })
+        let [full, too_large, contended, pending] =
+            position.told.map(|(records, bytes)| Count { records, bytes });
+        let told = Refused { full, too_large, contended, pending };
+        Some(Saved { pos: position.pos, before, told })
     }
 
     /// Takes over new positions.
@@ -114,11 +120,14 @@ impl Positions {
     fn update_at(&mut self, positions: HashMap<[u8; 16], Saved>, at: u64) {
         for (uuid, saved) in positions {
             let Count { records, bytes } = saved.before;
-            let position = Position { pos: saved.pos, records, bytes, at };
+            let told = saved.told.all().map(|count| (count.records, count.bytes));
+            let position = Position { pos: saved.pos, records, bytes, told, at };
             let before = self.saved.insert(Uuid::from_bytes(uuid), position);
             // The time of a quiet ring is also updated, from time to time; the clock may step back.
-            let news = before
-                .is_none_or(|before| before.pos != position.pos || at.abs_diff(before.at) > 3600);
+            let news = before.is_none_or(|before| {
+                (before.pos, before.told) != (position.pos, position.told)
+                    || at.abs_diff(before.at) > 3600
+            });
             if !news && let Some(before) = before {
                 self.saved.insert(Uuid::from_bytes(uuid), before);
             }
@@ -181,11 +190,36 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
 
+    fn some_place() -> Saved {
+        let told = Refused { too_large: Count { records: 3, bytes: 96 }, ..Refused::default() };
+        Saved { pos: 640, before: Count { records: 10, bytes: 640 }, told }
+    }
+
+    #[test]
+    fn a_file_from_before_has_no_losses_and_a_new_loss_is_saved_at_the_same_position() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.json");
+        let ring = Uuid::from_bytes([7; 16]);
+        let old = format!(
+            r#"{{"version":1,"rings":{{"{ring}":{{"pos":640,"records":10,"bytes":640,"at":{}}}}}}}"#,
+            now()
+        );
+        fs::write(&path, old).unwrap();
+        let mut positions = Positions::open(Some(&path)).unwrap();
+        let saved = some_place();
+        let before = Saved { told: Refused::default(), ..saved };
+        assert_eq!(positions.get(&[7; 16]), Some(before));
+        positions.update([([7; 16], saved)].into());
+        positions.save().unwrap();
+        drop(positions);
+        assert_eq!(Positions::open(Some(&path)).unwrap().get(&[7; 16]), Some(saved));
+    }
+
     #[test]
     fn positions_are_restored_and_only_one_process_has_them() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.json");
-        let saved = Saved { pos: 640, before: Count { records: 10, bytes: 640 } };
+        let saved = some_place();
         let mut positions = Positions::open(Some(&path)).unwrap();
         positions.update([([7; 16], saved), ([8; 16], Saved::default())].into());
         positions.forget(&[8; 16]);
@@ -198,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_steps_back_keeps_positions() {
-        let saved = Saved { pos: 640, before: Count { records: 10, bytes: 640 } };
+        let saved = some_place();
         let mut positions = Positions::open(None).unwrap();
         for at in [1_000_000, 999_999, 10, 5_000_000] {
             positions.update_at([([7; 16], saved)].into(), at);

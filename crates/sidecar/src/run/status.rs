@@ -1,6 +1,6 @@
 //! The sidecar's own figures.
 
-use crate::engine::{Engine, OutputStatus, RingStatus};
+use crate::engine::{Engine, OutputStatus, RingFigures, RingStatus};
 use perfring_consumer::Policy;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -11,11 +11,17 @@ pub(crate) fn json(engine: &Engine, since: Duration) -> Value {
     let mut rings: Vec<Value> = engine.rings().map(|ring| ring_json(&ring)).collect();
     rings.sort_by_cached_key(|ring| ring["ring"].to_string());
     let outputs: Vec<Value> = engine.outputs().map(|output| output_json(&output)).collect();
-    let merge = engine.merge_figures();
+    let (merge, ended) = (engine.merge_figures(), engine.ended_figures());
     json!({
         "uptime_seconds": since.as_secs_f64(),
         "pid": std::process::id(),
         "rings": rings,
+        "ended": {
+            "records": ended.records,
+            "bytes": ended.bytes,
+            "lost": lost_json(ended),
+            "late_records": ended.late,
+        },
         "damaged_rings": engine.damaged(),
         "outputs": outputs,
         "merge": { "late_records": merge.late, "late_most_ns": merge.late_most, "polls": merge.polls },
@@ -24,13 +30,12 @@ pub(crate) fn json(engine: &Engine, since: Duration) -> Value {
     })
 }
 
+fn lost_json(figures: &RingFigures) -> Value {
+    let lost = figures.lost.iter();
+    lost.map(|(cause, count)| (cause.name().to_owned(), Value::from(count.records))).collect()
+}
+
 fn ring_json(ring: &RingStatus<'_>) -> Value {
-    let lost: serde_json::Map<String, Value> = ring
-        .figures
-        .lost
-        .iter()
-        .map(|(cause, count)| (cause.name().to_owned(), count.records.into()))
-        .collect();
     json!({
         "ring": ring.origin.name,
         "location": ring.origin.location,
@@ -46,7 +51,7 @@ fn ring_json(ring: &RingStatus<'_>) -> Value {
         "priority": ring.priority,
         "records": ring.figures.records,
         "bytes": ring.figures.bytes,
-        "lost": lost,
+        "lost": lost_json(ring.figures),
         "late_records": ring.figures.late,
         "late_most_ns": ring.figures.late_most,
         "data_size": ring.origin.data_size,
@@ -93,16 +98,15 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
 
 /// Formats the figures in one line.
 pub(crate) fn line(engine: &Engine) -> String {
-    let (mut rings, mut records, mut lost, mut lag) = (0, 0, 0u64, 0u64);
+    let (mut rings, mut lag) = (0, 0u64);
     for ring in engine.rings() {
         rings += 1;
-        records += ring.figures.records;
-        // A ring may report any number.
-        for (_, count) in &ring.figures.lost {
-            lost = lost.saturating_add(count.records);
-        }
         lag = lag.saturating_add(ring.lag);
     }
+    // Also of rings that are not read any more.
+    let sum = engine.ring_figures();
+    let lost = sum.lost.iter().map(|(_, count)| count.records).fold(0, u64::saturating_add);
+    let records = sum.records;
     let mut line = format!("{rings} rings: {records} records, {lost} lost, {lag} bytes to deliver");
     let late = engine.merge_figures().late;
     if late > 0 {

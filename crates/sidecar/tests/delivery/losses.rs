@@ -7,6 +7,7 @@ use perfring_producer::{Policy, Producer, RecordType};
 use perfring_sidecar::Engine;
 use perfring_sidecar::config::{Config, Delivery, Input, InputSource};
 use std::path::Path;
+use std::time::Instant;
 
 #[test]
 fn records_that_a_best_effort_output_is_not_given_are_reported_exactly() {
@@ -191,27 +192,35 @@ fn what_laps_an_output_again_while_it_rejoins_the_others_is_reported_once() {
 }
 
 #[test]
-fn unreported_losses_of_a_dead_producer_are_reported_before_the_end_of_its_ring() {
+fn losses_of_a_dead_producer_are_reported_once_and_stay_in_the_sums_when_its_ring_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "one", Policy::Drop);
     let path = dir.path().join("one");
     let (all, some) = (Scripted::ready(), Scripted::ready());
     let written = publish(&mut producer, 0..10_000);
     drop(producer);
-    let unreported = Stat::read(path.clone()).unwrap().totals.unwrap().unreported().records;
-    assert_eq!(unreported, 10_000 - written);
+    let lost = 10_000 - written;
+    assert_eq!(Stat::read(path.clone()).unwrap().totals.unwrap().unreported().records, lost);
+    // Not delivered before it is killed: the next one is told again.
+    let held = Scripted::ready();
+    held.set(|script| script.prompt = false);
+    let mut killed = engine(&[("all", Delivery::Required, &held)]);
+    attach(&mut killed, &path);
+    until(&mut killed, "the loss came", |_| held.lost("full") == lost);
+    drop(killed);
     let mut first = engine(&[("all", Delivery::Required, &all)]);
     attach(&mut first, &path);
     let input = first.rings().next().unwrap().origin.location.clone();
     let input = Input::new(InputSource::Ring(Location::from(&*input)));
     until(&mut first, "all came", |engine| {
-        all.records().len() as u64 == written && engine.is_settled()
+        all.records().len() as u64 == written && all.lost("full") == lost && engine.is_settled()
     });
-    // It stays, as another producer may attach and report them.
     first.drop_input(&input);
     until(&mut first, "it is released", |engine| engine.rings().count() == 0);
-    assert_eq!(all.lost("full"), 0);
+    let sums = first.ring_figures();
+    assert_eq!((sums.records, sums.lost[0].1.records), (written, lost), "{sums:?}");
     drop(first);
+    // It was delivered: the next one is not told again, nor when the ring is removed.
     let all = Scripted::ready();
     let mut second =
         engine(&[("all", Delivery::Required, &all), ("some", Delivery::BestEffort, &some)]);
@@ -221,7 +230,107 @@ fn unreported_losses_of_a_dead_producer_are_reported_before_the_end_of_its_ring(
     second.file_removed(&uuid);
     until(&mut second, "it is released", |engine| engine.rings().count() == 0);
     for output in [&all, &some] {
-        assert_eq!(output.lost("full"), unreported);
-        assert_eq!(output.reported().last(), Some(&Reported::Ended("one".into())));
+        assert_eq!(
+            output.reported(),
+            [Reported::Began("one".into()), Reported::Ended("one".into())]
+        );
+    }
+}
+
+#[test]
+fn what_a_ring_loses_at_its_end_is_reported_before_it_ends_though_the_file_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("one");
+    let output = Scripted::ready();
+    let mut producer = ring(dir.path(), "one", Policy::Drop);
+    let mut engine = engine(&[("output", Delivery::Required, &output)]);
+    attach(&mut engine, &path);
+    publish(&mut producer, 0..1);
+    until(&mut engine, "it came", |_| output.records() == [0]);
+    let uuid = engine.rings().next().unwrap().origin.uuid;
+    std::fs::remove_file(&path).unwrap();
+    engine.file_removed(&uuid);
+    producer.publish(&[0; 128 << 10]).unwrap_err();
+    let written = publish(&mut producer, 1..10_000);
+    drop(producer);
+    until(&mut engine, "it is released", |engine| engine.rings().count() == 0);
+    assert_eq!(output.records().len() as u64, 1 + written);
+    assert_eq!((output.lost("too_large"), output.lost("full")), (1, 9999 - written));
+    assert_eq!(output.reported().last(), Some(&Reported::Ended("one".into())));
+}
+
+#[test]
+fn an_output_that_is_behind_is_told_the_losses_at_the_end_of_a_stream_once() {
+    // It stops in the records, at the loss, and behind it.
+    for room in [6, 1001, 1002, 1003, 2000] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut producer = ring(dir.path(), "one", Policy::Drop);
+        let (all, down) = (Scripted::ready(), Scripted::ready());
+        let mut engine =
+            engine(&[("all", Delivery::Required, &all), ("down", Delivery::Required, &down)]);
+        attach(&mut engine, &dir.path().join("one"));
+        down.set(|script| script.room = room);
+        publish(&mut producer, 0..1000);
+        until(&mut engine, "all has them", |_| all.records().len() == 1000);
+        let mut lost = [0; 2];
+        for round in 1..4 {
+            // The ring is not released meanwhile, and at last it is full.
+            producer.publish(&[0; 128 << 10]).unwrap_err();
+            lost[0] += 1;
+            until(&mut engine, "all has the one", |_| all.lost("too_large") == lost[0]);
+            let more = publish(&mut producer, 1000 * round..1000 * round + 1000);
+            lost[1] += 1000 - more;
+            let all_came = |all: &Scripted| {
+                all.records().len() as u64 + all.lost("full") == 1000 * round + 1000
+            };
+            until(&mut engine, "all has the rest", |_| all_came(&all));
+        }
+        assert!(lost[1] > 0);
+        down.set(|script| script.room = usize::MAX);
+        until(&mut engine, "it has all", |engine| {
+            down.records() == all.records() && down.lost("full") == lost[1] && engine.is_settled()
+        });
+        // The markers of it are passed.
+        publish(&mut producer, 9000..9001);
+        until(&mut engine, "both have the last", |engine| {
+            [&all, &down].iter().all(|it| it.records().last() == Some(&9000)) && engine.is_settled()
+        });
+        for output in [&all, &down] {
+            let told = [output.lost("too_large"), output.lost("full")];
+            assert_eq!(told, lost, "{room}: {:?}", output.reported().last());
+        }
+        let totals = Stat::read(dir.path().join("one")).unwrap().totals.unwrap();
+        assert_eq!(totals.tail, totals.head, "{room}: all is released");
+    }
+}
+
+#[test]
+fn a_successor_is_told_the_losses_at_the_end_of_a_stream_that_were_not_delivered() {
+    // The outputs's events: a beginning, 100 records, one loss, 100 records.
+    for delivered in [0, 50, 101, 102, 150, 202] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut producer = ring(dir.path(), "one", Policy::Drop);
+        let output = Scripted::ready();
+        output.set(|script| script.prompt = false);
+        let mut engine = engine(&[("output", Delivery::Required, &output)]);
+        attach(&mut engine, &dir.path().join("one"));
+        publish(&mut producer, 0..100);
+        until(&mut engine, "they came", |_| output.records().len() == 100);
+        producer.publish(&[0; 128 << 10]).unwrap_err();
+        until(&mut engine, "it came", |_| output.lost("too_large") == 1);
+        publish(&mut producer, 100..200);
+        until(&mut engine, "all came", |_| output.records().len() == 200);
+        output.set(|script| drop(script.held.drain(..delivered)));
+        engine.turn();
+        let removed = engine.remove_output("output", Instant::now()).unwrap();
+        let next = Scripted::ready();
+        let filter = Default::default();
+        engine.add_successor("output", Delivery::Required, filter, next.boxed(), removed).unwrap();
+        publish(&mut producer, 200..201);
+        until(&mut engine, "the last came", |_| next.records().last() == Some(&200));
+        let first = [delivered.saturating_sub(1), delivered.saturating_sub(2)]
+            [usize::from(delivered > 101)];
+        assert_eq!(next.records(), (first as u64..201).collect::<Vec<_>>(), "{delivered}");
+        assert_eq!(next.lost("too_large"), u64::from(delivered < 102), "{delivered}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use crate::row::{Holder, Reader, Row, losses};
-use perfring_consumer::{Count, Policy, Producers, Saved};
+use perfring_consumer::{Policy, Producers, Saved};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
@@ -201,9 +201,10 @@ impl Point {
     fn of(row: &Row, at: i64) -> Self {
         let rate = |of: Option<(f64, f64)>| of.map_or(0.0, |(records, _)| short(records));
         let totals = row.stat.as_ref().and_then(|stat| stat.totals.as_ref());
-        let head = totals.map_or(Saved { pos: 0, before: Count::default() }, |totals| Saved {
+        let head = totals.map_or(Saved::default(), |totals| Saved {
             pos: totals.head,
             before: totals.producer.written,
+            ..Saved::default()
         });
         Point {
             at,

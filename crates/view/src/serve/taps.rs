@@ -2,7 +2,7 @@
 //! new, and skips what is too much.
 
 use perfring_consumer::{Item, Lost, Observer, Record, Start, Writer};
-use perfring_export::{Loss, LossCause, Shapes};
+use perfring_export::{Loss, Shapes};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -140,9 +140,9 @@ impl Tap {
                     self.missed += records;
                     continue;
                 }
-                Ok(Some(Item::Lost(Lost { pos, records, bytes, cause }))) => {
-                    let cause = LossCause::Ring(cause);
-                    What::Lost(Loss { pos, records, bytes, cause, time: self.last, wall: None })
+                Ok(Some(Item::Lost(lost))) => {
+                    let after = self.observer.saved();
+                    What::Lost(Loss::of(lost, &after, self.last, self.shapes.origin()))
                 }
                 Ok(None) => return,
                 Err(error) => {

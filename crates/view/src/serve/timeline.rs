@@ -5,7 +5,7 @@ use super::records;
 use super::shared::Shared;
 use super::taps::What;
 use perfring_consumer::{Item, Location, Lost, Policy, Start};
-use perfring_export::{Loss, LossCause, Shapes};
+use perfring_export::{Loss, Shapes};
 
 /// Records that are looked at: of a ring, and of all.
 const OF_ONE: u64 = 200_000;
@@ -86,14 +86,9 @@ fn walk(shared: &Shared, id: u32, span: &Span, left: &mut u64) -> Option<Lane> {
             Item::Lost(Lost { records, cause, .. }) if cause.name() == "lapped" => {
                 lane.missed += records
             }
-            Item::Lost(Lost { pos, records, bytes, cause }) => {
-                let wall = last.and_then(|time| shapes.origin().anchors.wall(pos, time));
-                let cause = LossCause::Ring(cause);
-                lane.loss(
-                    &Loss { pos, records, bytes, cause, time: last, wall },
-                    span,
-                    &shared.clock,
-                );
+            Item::Lost(lost) => {
+                let loss = Loss::of(lost, &observer.saved(), last, shapes.origin());
+                lane.loss(&loss, span, &shared.clock);
             }
         }
     }

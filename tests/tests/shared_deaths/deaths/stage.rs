@@ -392,7 +392,7 @@ impl Stage<'_> {
         let totals = stat.totals.unwrap();
         let reported_lost: u64 = reported.lost.values().sum();
         let lapped = reported.lost(perfring_consumer::Cause::Lapped);
-        assert_eq!(reported_lost - lapped, totals.producer.reported.total().records);
+        assert_eq!(reported_lost - lapped, totals.producer.refused.total().records);
         assert_eq!(reported.records + lapped, totals.producer.written.records);
         // If it died before it stored its owner info, its slot belongs to another now.
         let victim =

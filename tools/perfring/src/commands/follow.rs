@@ -7,6 +7,7 @@ use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
+use perfring_consumer::advanced::Front;
 use perfring_consumer::{Consumer, Item, Layout, Location, Observer, ReadError, Stat};
 use perfring_view::accounts;
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ pub(crate) struct FollowArgs {
     /// Continue with new records for at most this long, like 10s, then end with code 124
     #[arg(long, value_name = "TIME", value_parser = args::duration)]
     timeout: Option<Duration>,
-    /// End with code 5 if records were lost: reported in the stream, or counted and not yet
-    /// reported
+    /// End with code 5 if records were lost before the last one that was read, or before the end if all
+    /// were read
     #[arg(long)]
     pub(crate) fail_on_loss: bool,
     #[command(flatten)]
@@ -95,7 +96,7 @@ pub(crate) fn run(
                 Ok(()) | Err(Failure::Damaged(_)) => {}
                 Err(failure) => return Err(failure),
             }
-            let lost = output.lost().saturating_add(unreported(ring));
+            let lost = output.lost();
             if lost > 0 {
                 return Err(Failure::Loss(format!(
                     "{lost} records of {ring} were lost: see `perfring stat {ring}`"
@@ -156,7 +157,7 @@ impl Source {
         left: &mut u64,
         until: u64,
     ) -> Result<Turn, Failure> {
-        if self.position() >= until {
+        if self.is_over(until).map_err(|error| Failure::corrupt(location, error))? {
             return Ok(Turn::Empty);
         }
         if let Source::Consumer(consumer) = self
@@ -181,15 +182,26 @@ impl Source {
             consumer.acknowledge();
             return ended;
         }
-        items(location, left, || match &mut *self {
-            Source::Observer(observer) if observer.saved().pos < until => {
-                show(output, observer.read())
-            }
-            Source::Consumer(consumer) if consumer.position() < until => {
-                show(output, consumer.read())
-            }
-            _ => Ok(Ok(None)),
+        items(location, left, || match self.is_over(until) {
+            Ok(false) => match &mut *self {
+                Source::Observer(observer) => show(output, observer.read()),
+                Source::Consumer(consumer) => show(output, consumer.read()),
+            },
+            Ok(true) => Ok(Ok(None)),
+            Err(error) => Ok(Err(error)),
         })?
+    }
+
+    /// Returns whether everything up to position `until` was shown, with the losses until then.
+    fn is_over(&mut self, until: u64) -> Result<bool, ReadError> {
+        if self.position() < until {
+            return Ok(false);
+        }
+        let front = match self {
+            Source::Observer(observer) => observer.advanced().peek(),
+            Source::Consumer(consumer) => consumer.advanced().peek(),
+        };
+        Ok(front? != Front::Lost)
     }
 
     fn layout(&self) -> &Layout {
@@ -266,10 +278,4 @@ fn items(
 /// Returns the ring's current head; no limit where it cannot be determined.
 fn head(location: &Location) -> u64 {
     Stat::read(location).ok().and_then(|stat| stat.totals).map_or(u64::MAX, |totals| totals.head)
-}
-
-/// Returns the losses that the ring counts and has not reported in its stream.
-pub(crate) fn unreported(location: &Location) -> u64 {
-    let totals = Stat::read(location).ok().and_then(|stat| stat.totals);
-    totals.map_or(0, |totals| totals.unreported().records)
 }

@@ -87,9 +87,9 @@ fn sentence(verdict: &Verdict, dry: bool) -> String {
             }
             let unreported = totals.unreported().records;
             if unreported > 0 {
-                // No reader will find them in the stream any more.
                 let refused = count(unreported, "record");
-                said += &format!("; {refused} had been refused and never reported to a reader");
+                said +=
+                    &format!("; {refused} had been refused since the last report in its stream");
             }
             said
         }

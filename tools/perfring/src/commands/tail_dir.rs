@@ -1,7 +1,7 @@
 //! `perfring tail DIR`: records of all rings of a directory, as an observer: those that are there now, or as they
 //! arrive.
 
-use crate::commands::follow::{FollowArgs, TURN, unreported};
+use crate::commands::follow::{FollowArgs, TURN};
 use crate::events::input;
 use crate::events::live::{How, Live};
 use crate::failure::{Failure, summary};
@@ -33,8 +33,7 @@ pub(crate) fn run(args: &FollowArgs, dir: &Path, start: Start, stop: &Stop) -> R
     report_unknown(&args.format, &rings);
     if args.fail_on_loss && matches!(ended, Ok(()) | Err(Failure::Timeout(_) | Failure::Signal(_)))
     {
-        let counted: u64 = rings.iter().map(|(location, _)| unreported(location)).sum();
-        let lost = output.lost().saturating_add(counted);
+        let lost = output.lost();
         if lost > 0 {
             let dir = dir.display();
             let what = format!("{lost} records of the rings in {dir} were lost");

@@ -1,7 +1,7 @@
 //! A copy of the next item, as readers lend it only until the next call.
 
-use perfring_consumer::{Item, Lost, Record, Writer};
-use perfring_export::{Event, Loss, LossCause, Origin, Rec, What};
+use perfring_consumer::{Item, Lost, Record, Saved, Writer};
+use perfring_export::{Event, Loss, Origin, Rec, What};
 
 #[derive(Debug, Default)]
 pub(super) struct Held {
@@ -24,6 +24,8 @@ pub(super) enum Given {
         lost: Lost,
         /// The time of the previous record.
         time: Option<u64>,
+        /// The reader's position after it.
+        after: Saved,
     },
     Ended,
 }
@@ -38,8 +40,15 @@ impl Held {
                 *last = time.or(*last);
                 Given::Record { pos, kind, time, writer, late }
             }
-            Item::Lost(lost) => Given::Lost { lost, time: *last },
+            Item::Lost(lost) => Given::Lost { lost, time: *last, after: Saved::default() },
         };
+    }
+
+    /// Sets the reader's position after the item, which a loss needs.
+    pub(super) fn set_after(&mut self, position: impl FnOnce() -> Saved) {
+        if let Given::Lost { after, .. } = &mut self.what {
+            *after = position();
+        }
     }
 
     pub(super) fn record(&self) -> Option<Record<'_>> {
@@ -61,12 +70,7 @@ impl Held {
                 record.late = late;
                 What::Record(record)
             }
-            Given::Lost { lost, time } => {
-                let Lost { pos, records, bytes, cause } = lost;
-                let wall = time.and_then(|time| origin.anchors.wall(pos, time));
-                let cause = LossCause::Ring(cause);
-                What::Lost(Loss { pos, records, bytes, cause, time, wall })
-            }
+            Given::Lost { lost, time, after } => What::Lost(Loss::of(lost, &after, time, origin)),
         };
         Event { seq, origin, what }
     }

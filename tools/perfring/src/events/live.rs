@@ -5,7 +5,7 @@ use crate::failure::{Failure, detail, note};
 use crate::figures::opened::opened;
 use crate::ring_name::Name;
 use perfring_consumer::{
-    AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Start, Stat,
+    AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Start,
 };
 use perfring_export::{Event, Origin, Shapes};
 use perfring_set::{Change, Follower, Merge, RingEntry, Source, SourceId};
@@ -184,6 +184,12 @@ impl Live {
         self.followers.is_empty() && self.rings.is_empty() && self.begun.is_empty()
     }
 
+    /// Polls all rings. Returns whether one has something.
+    pub(crate) fn has_more(&mut self) -> bool {
+        let merge = &mut self.merge;
+        self.rings.keys().filter(|id| !merge.is_drained(**id)).count() > 0
+    }
+
     pub(crate) fn rings(&self) -> usize {
         self.rings.len()
     }
@@ -223,6 +229,8 @@ impl Live {
                     let id = merged.source;
                     let Some(ring) = self.rings.get_mut(&id) else { continue };
                     self.held.item(&merged.item, merged.late, &mut ring.last);
+                    let merge = &self.merge;
+                    self.held.set_after(|| merge.resume_point(id).unwrap_or_default().saved());
                     if self.touched.last() != Some(&id) {
                         self.touched.push(id);
                     }
@@ -257,14 +265,5 @@ impl Live {
                 self.merge.release(id, &resume_point);
             }
         }
-    }
-
-    /// Returns the losses that rings count and have not reported in their streams.
-    pub(crate) fn unreported(&self) -> u64 {
-        let of = |ring: &Ring| {
-            let stat = Stat::read(&ring.location).ok().filter(|stat| stat.layout.uuid == ring.uuid);
-            stat.and_then(|stat| stat.totals).map_or(0, |totals| totals.unreported().records)
-        };
-        self.rings.values().map(of).fold(0, u64::saturating_add)
     }
 }

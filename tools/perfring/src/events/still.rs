@@ -79,11 +79,13 @@ impl Ring {
         }
         let at_end = self.observer.saved().pos >= self.until;
         Ok(match self.front {
+            // It may be after the last record.
+            Front::Lost => Some(self.last.unwrap_or(0)),
             _ if at_end => None,
             // A peek without a result precedes what cannot be read: the end of the ring.
             Front::Empty | Front::More => None,
             Front::Timestamped(timestamp) => Some(timestamp),
-            Front::Plain | Front::Lost => Some(self.last.unwrap_or(0)),
+            Front::Plain => Some(self.last.unwrap_or(0)),
         })
     }
 }
@@ -140,6 +142,7 @@ impl Still {
                 Ok(Some((item, front))) => {
                     ring.front = front;
                     self.held.item(&item, 0, &mut ring.last);
+                    self.held.set_after(|| ring.observer.saved());
                     self.current = Some(at);
                     return Some(at);
                 }

@@ -54,6 +54,13 @@ pub(super) struct Missing {
     pub(super) records: u64,
     pub(super) bytes: u64,
     pub(super) cause: &'static str,
+    /// Whether its place is unknown.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) at_end: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<()> {

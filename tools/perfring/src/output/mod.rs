@@ -133,8 +133,8 @@ impl<'a> Output<'a> {
         let Some(shapes) = self.shapes.get_mut(ring) else { return Ok(0) };
         match item {
             Item::Record(record) => self.writer.record(shapes.see(record)),
-            Item::Lost(Lost { pos, records, bytes, cause }) => {
-                let lost = Missing { pos, records, bytes, cause: cause.name() };
+            Item::Lost(Lost { pos, records, bytes, cause, at_end }) => {
+                let lost = Missing { pos, records, bytes, cause: cause.name(), at_end };
                 self.writer.lost(None, shapes.name.as_deref(), lost)
             }
         }
@@ -145,8 +145,8 @@ impl<'a> Output<'a> {
         let ring = Some(&*event.origin.name);
         match &event.what {
             What::Record(record) => self.writer.record(Seen { ring, ..Seen::of(record) }),
-            &What::Lost(Loss { pos, records, bytes, cause, .. }) => {
-                let lost = Missing { pos, records, bytes, cause: cause.name() };
+            &What::Lost(Loss { pos, records, bytes, cause, at_end, .. }) => {
+                let lost = Missing { pos, records, bytes, cause: cause.name(), at_end };
                 self.writer.lost(ring, ring, lost)
             }
             What::Began | What::Ended => Ok(0),
@@ -244,9 +244,15 @@ impl Writer<'_> {
 
 /// Writes a loss on stderr.
 fn report(name: Option<&str>, lost: Missing) {
-    let Missing { pos, records, bytes, cause } = lost;
+    let Missing { pos, records, bytes, cause, at_end } = lost;
     let of = name.map(|name| format!(" of {name}")).unwrap_or_default();
+    let plural = |count| if count == 1 { "" } else { "s" };
     // The kernel does not report how many bytes.
-    let bytes = if bytes == 0 { String::new() } else { format!(" ({bytes} bytes)") };
-    note(&format!("LOST {records} records{of}{bytes} before position {pos}: {cause}"));
+    let size = if bytes == 0 { String::new() } else { format!(" ({bytes} byte{})", plural(bytes)) };
+    let place = match cause {
+        _ if at_end => format!("by position {pos}, the end"),
+        "lapped" => format!("from position {pos} on"),
+        _ => format!("before position {pos}"),
+    };
+    note(&format!("LOST {records} record{}{of}{size} {place}: {cause}", plural(records)));
 }

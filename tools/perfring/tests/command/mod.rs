@@ -4,6 +4,7 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -166,4 +167,42 @@ pub(crate) fn check(done: &Done, subject: &str, check: &str) -> (String, String)
     let advice = line["advice"].as_str().map_or(String::new(), |advice| format!(": {advice}"));
     let says = line["message"].as_str().unwrap();
     (line["level"].as_str().unwrap().to_owned(), format!("{says}{advice}"))
+}
+
+/// The losses of a ring by cause, as JSON has them. Those that came twice count once: their sums say which they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Losses {
+    summed: BTreeMap<String, Vec<(u64, u64)>>,
+    /// Those that no producer counts: by their cause and position.
+    others: BTreeMap<(String, u64), u64>,
+}
+
+impl Losses {
+    /// Adds the member `lost` of a line.
+    pub(crate) fn add(&mut self, lost: &Value) {
+        let records = lost["records"].as_u64().unwrap();
+        let cause = lost["cause"].as_str().unwrap().to_owned();
+        let Some(sum) = lost["sum"].as_u64() else {
+            self.others.insert((cause, lost["pos"].as_u64().unwrap()), records);
+            return;
+        };
+        let all = self.summed.entry(cause).or_default();
+        all.push((sum - records, sum));
+        all.sort_unstable();
+        // Those that touch become one.
+        let mut joined: Vec<(u64, u64)> = Vec::new();
+        for (from, to) in all.drain(..) {
+            match joined.last_mut().filter(|(_, end)| from <= *end) {
+                Some((_, end)) => *end = to.max(*end),
+                None => joined.push((from, to)),
+            }
+        }
+        *all = joined;
+    }
+
+    /// Returns the number of records.
+    pub(crate) fn records(&self) -> u64 {
+        let summed: u64 = self.summed.values().flatten().map(|(from, to)| to - from).sum();
+        summed + self.others.values().sum::<u64>()
+    }
 }

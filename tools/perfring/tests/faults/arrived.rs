@@ -1,7 +1,7 @@
 //! The records that arrived, by their keys.
 
 use super::writer::parse;
-use crate::command::json_lines;
+use crate::command::{Losses, json_lines};
 use perfring_testrig::nats::Stored;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,8 +15,8 @@ pub(crate) type Key = (String, String, u64);
 #[derive(Clone, Default)]
 pub(crate) struct Arrived {
     pub(crate) records: HashMap<Key, String>,
-    /// Records lost, with the cause.
-    pub(crate) losses: HashMap<(Key, String), u64>,
+    /// Records lost, by the ring's name and id.
+    pub(crate) losses: HashMap<(String, String), Losses>,
     /// The number of duplicates: the same key and the same content.
     pub(crate) doubles: u64,
 }
@@ -32,11 +32,8 @@ impl Arrived {
         }
     }
 
-    fn loss(&mut self, key: Key, cause: &str, records: u64) {
-        if let Some(before) = self.losses.insert((key.clone(), cause.to_owned()), records) {
-            assert_eq!(before, records, "two losses at {key:?}");
-            self.doubles += 1;
-        }
+    fn loss(&mut self, (ring, uuid, _): Key, lost: &Value) {
+        self.losses.entry((ring, uuid)).or_default().add(lost);
     }
 
     /// Returns how many records of each life of a ring's writers arrived: all up to the last, each
@@ -67,7 +64,7 @@ impl Arrived {
 
     /// Returns the number of records that were reported as lost.
     pub(crate) fn lost(&self, ring: &str) -> u64 {
-        self.losses.iter().filter(|(((name, ..), _), _)| name == ring).map(|(_, n)| n).sum()
+        self.losses.iter().filter(|((name, _), _)| name == ring).map(|(_, n)| n.records()).sum()
     }
 }
 
@@ -86,9 +83,9 @@ pub(crate) fn in_stream(stored: &[Stored]) -> Arrived {
         assert!(ids.insert(header("Nats-Msg-Id")), "{key:?} stands there twice");
         let payload = String::from_utf8(message.payload.clone()).unwrap();
         match message.header("Perfring-Cause") {
-            Some(cause) => {
+            Some(_) => {
                 let value: Value = serde_json::from_str(&payload).unwrap();
-                arrived.loss(key, cause, value["lost"]["records"].as_u64().unwrap());
+                arrived.loss(key, &value["lost"]);
             }
             None => arrived.record(key, payload),
         }
@@ -115,8 +112,7 @@ pub(crate) fn in_files(dir: &Path) -> Arrived {
             if lost.is_null() {
                 arrived.record(key(&line["pos"]), text("text"));
             } else {
-                let cause = lost["cause"].as_str().unwrap();
-                arrived.loss(key(&lost["pos"]), cause, lost["records"].as_u64().unwrap());
+                arrived.loss(key(&lost["pos"]), lost);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! `perfring record`.
 
-use crate::command::{Live, Place, json_lines, publish, run};
+use crate::command::{Live, Losses, Place, json_lines, publish, run};
 use crate::files::{exported, has, text, texts, timed};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, Stat};
@@ -216,13 +216,22 @@ fn losses_are_reported_by_cause_from_end_to_end() {
         assert_eq!(lost.len(), 1);
         assert_eq!((&lost[0]["records"], &lost[0]["cause"]), (&reported.into(), &"full".into()));
     }
-    // Losses that the stream does not report yet are reported separately.
+    // So are those that the stream does not report yet, at its end.
     while producer.publish(&[b'x'; 100]).is_ok() {}
-    let unreported = Stat::read(path).unwrap().totals.unwrap().unreported().records;
+    let lost = Stat::read(path).unwrap().totals.unwrap().producer.refused.total().records;
+    assert!(lost > reported);
     let done =
         run(&["record", &ring, "--for", "10ms", "-o", &file, "--force", "--fail-on-loss"], b"");
     assert_eq!(done.code(), 5, "{}", done.err());
-    assert!(done.err().contains(&format!("; {unreported} more lost records")), "{}", done.err());
+    assert!(done.err().contains(&format!("lost {lost}: full {lost}")), "{}", done.err());
+    for input in [&file, &ring] {
+        let done = run(&["export", input, "--to", "json"], b"");
+        let mut losses = Losses::default();
+        let lines = json_lines(&done.out());
+        lines.iter().filter_map(|line| line.get("lost")).for_each(|lost| losses.add(lost));
+        assert_eq!(losses.records(), lost, "{input}");
+        assert_eq!(lines.last().unwrap()["lost"]["records"], lost - reported, "{input}");
+    }
 }
 
 #[test]

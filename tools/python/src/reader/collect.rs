@@ -3,6 +3,7 @@
 use crate::lost::Lost;
 use crate::runs::Builder;
 use crate::source::Source;
+use perfring_consumer::advanced::Front;
 use perfring_consumer::{Item, ReadError};
 
 /// The bytes of the data area that a record with its payload in the AUX area takes.
@@ -68,6 +69,10 @@ pub(super) fn collect(
         if !more {
             break;
         }
+    }
+    // What is lost after the last record, which a read at the end finds.
+    while batch.len() < max && source.position() == end && source.peek()? == Front::Lost {
+        put(source.read()?, batch, end);
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ pub(super) struct Entry {
 #[derive(Debug)]
 enum Of {
     /// A record, or a loss with its cause.
-    Event { pos: u64, time: Option<u64>, cause: Option<&'static str> },
+    Event { pos: u64, time: Option<u64>, cause: Option<&'static str>, sum: Option<u64> },
     /// A batch of OTLP.
     Batch { id: String, items: u64, records: u64 },
 }
@@ -107,8 +107,8 @@ impl Entry {
     /// Returns the id by which the server recognises a duplicate: of an event its
     /// [`Key`](crate::Key) as text.
     pub(super) fn id(&self) -> String {
-        let (pos, cause) = match &self.of {
-            Of::Event { pos, cause, .. } => (*pos, *cause),
+        let (pos, cause, sum) = match &self.of {
+            Of::Event { pos, cause, sum, .. } => (*pos, *cause, *sum),
             Of::Batch { id, .. } => return id.clone(),
         };
         // 32 digits, and mostly less than 16 for the position: one allocation.
@@ -120,6 +120,10 @@ impl Entry {
             id.push_str("-lost-");
             id.extend(cause.chars().map(|c| if c == ' ' { '-' } else { c }));
         }
+        if let Some(sum) = sum {
+            id.push('-');
+            decimal(&mut id, sum);
+        }
         id
     }
 
@@ -127,7 +131,7 @@ impl Entry {
         let mut headers = self.head.headers.clone();
         headers.insert(ID, self.id());
         if self.head.all
-            && let Of::Event { pos, time, cause } = self.of
+            && let Of::Event { pos, time, cause, .. } = self.of
         {
             headers.insert(POS, number(pos));
             if let Some(time) = time {
@@ -196,9 +200,13 @@ impl Encoder {
 
     /// Returns the message; `None` if the event has none.
     pub(super) fn encode(&mut self, event: &Event<'_>) -> Option<Entry> {
-        let (kind, pos, time, cause) = match &event.what {
-            What::Record(record) => (Kind::Record(record.kind), record.pos, record.wall, None),
-            What::Lost(loss) => (Kind::Lost, loss.pos, loss.wall, Some(loss.cause.name())),
+        let (kind, pos, time, cause, sum) = match &event.what {
+            What::Record(record) => {
+                (Kind::Record(record.kind), record.pos, record.wall, None, None)
+            }
+            What::Lost(loss) => {
+                (Kind::Lost, loss.pos, loss.wall, Some(loss.cause.name()), loss.sum)
+            }
             What::Began => return None,
             What::Ended => {
                 self.rings.remove(&event.origin.id);
@@ -214,7 +222,7 @@ impl Encoder {
             }
         };
         let head = self.head(event, kind);
-        Some(Entry::new(head, payload, Of::Event { pos, time, cause }))
+        Some(Entry::new(head, payload, Of::Event { pos, time, cause, sum }))
     }
 
     fn head(&mut self, event: &Event<'_>, kind: Kind) -> Arc<Head> {

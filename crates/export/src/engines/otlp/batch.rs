@@ -37,7 +37,8 @@ impl Credit {
         let digest = match event.key() {
             Some(key) => {
                 let cause = key.lost.unwrap_or_default().bytes().map(u128::from);
-                cause.fold(mix(u128::from_le_bytes(key.uuid), key.pos.into()), mix)
+                let sum = key.sum.map(u128::from);
+                cause.chain(sum).fold(mix(u128::from_le_bytes(key.uuid), key.pos.into()), mix)
             }
             None => 0,
         };
@@ -240,7 +241,16 @@ mod tests {
         let origin = Origin::default();
         let digest = |cause| {
             let cause = LossCause::Ring(cause);
-            let loss = Loss { pos: 8, records: 1, bytes: 64, cause, time: None, wall: None };
+            let loss = Loss {
+                pos: 8,
+                records: 1,
+                bytes: 64,
+                cause,
+                time: None,
+                wall: None,
+                sum: None,
+                at_end: false,
+            };
             Credit::of(&Event { seq: 1, origin: &origin, what: What::Lost(loss) }, 0).digest
         };
         // Their names are of one length.

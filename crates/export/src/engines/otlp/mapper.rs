@@ -12,6 +12,7 @@ use crate::model::signal::{Number, Signal, Temporality};
 use crate::model::timeline::wall_now;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use perfring_types::read::Value;
 use prost::Message as _;
 use std::sync::Arc;
 use std::time::Instant;
@@ -167,6 +168,11 @@ impl Mapper {
                 event_name: "perfring.loss".into(),
                 ..LogRecord::default()
             };
+            if loss.at_end {
+                record
+                    .attributes
+                    .push(wire::pair("perfring.lost.at_end", wire::any(&Value::Bool(true))));
+            }
             if let Some(key) = self.key(event) {
                 record.attributes.push(wire::pair("perfring.key", wire::text(key.to_string())));
             }

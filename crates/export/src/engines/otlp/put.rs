@@ -198,7 +198,7 @@ mod tests {
         }
         let attributes: Vec<(&str, &Value)> = values.iter().map(|value| ("key", value)).collect();
         let common = Common { time: Some(1), truncated: 1 << 40, attributes, ..Common::default() };
-        let key = Key { uuid: [0xab; 16], pos: 4096, lost: None };
+        let key = Key { uuid: [0xab; 16], pos: 4096, lost: None, sum: None };
         let mut wanted = LogRecord {
             time_unix_nano: 1,
             observed_time_unix_nano: 2,

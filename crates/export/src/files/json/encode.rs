@@ -116,6 +116,12 @@ fn lost(out: &mut Vec<u8>, loss: &Loss) {
     member(out, b",\"records\":", &loss.records);
     member(out, b",\"bytes\":", &loss.bytes);
     member(out, b",\"cause\":", loss.cause.name());
+    if let Some(sum) = &loss.sum {
+        member(out, b",\"sum\":", sum);
+    }
+    if loss.at_end {
+        member(out, b",\"at_end\":", &true);
+    }
     out.push(b'}');
 }
 

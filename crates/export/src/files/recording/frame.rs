@@ -44,6 +44,10 @@ pub(super) const TIMED: u16 = 1 << 3;
 pub(super) const MORE: u16 = 1 << 4;
 /// For a record: it says who wrote it.
 pub(super) const WRITER: u16 = 1 << 5;
+/// For a loss: it has the sum of its cause.
+const SUM: u16 = 1 << 5;
+/// For a loss: its place in the stream is unknown.
+const AT_END: u16 = 1 << 6;
 
 /// The numbers of `LossCause::Busy` and of those behind it; the others are the ABI's.
 const BUSY: u32 = 256;
@@ -159,13 +163,18 @@ pub(super) fn put_record(out: &mut Vec<u8>, origin: u32, record: &Rec<'_>) {
 
 pub(super) fn put_loss(out: &mut Vec<u8>, origin: u32, loss: &Loss) {
     let timed = if loss.time.is_some() { TIMED } else { 0 };
-    let flags = timed | if loss.wall.is_some() { MORE } else { 0 };
+    let flags = timed
+        | if loss.wall.is_some() { MORE } else { 0 }
+        | if loss.sum.is_some() { SUM } else { 0 }
+        | if loss.at_end { AT_END } else { 0 };
     put(out, LOSS, flags, |out| {
         word(out, origin);
         word(out, cause_number(loss.cause));
         longs(out, [loss.pos, loss.records, loss.bytes]);
         loss.time.into_iter().chain(loss.wall).for_each(|ns| long(out, ns));
         put_rule(out, loss.cause);
+        // Readers from before ignore it.
+        loss.sum.into_iter().for_each(|sum| long(out, sum));
     });
 }
 
@@ -338,12 +347,13 @@ impl<'a> Body<'a> {
     }
 
     /// Reads a loss, after the origin's number.
-    pub(super) fn loss(mut self, timed: bool, has_wall: bool) -> Option<Loss> {
+    pub(super) fn loss(mut self, has: impl Fn(u16) -> bool) -> Option<Loss> {
         let cause = cause_of(self.word()?);
         let (pos, records, bytes) = (self.long()?, self.long()?, self.long()?);
-        let (time, wall) = (self.long_if(timed)?, self.long_if(has_wall)?);
+        let (time, wall) = (self.long_if(has(TIMED))?, self.long_if(has(MORE))?);
         let cause = self.named(cause);
-        Some(Loss { pos, records, bytes, cause, time, wall })
+        let sum = self.long_if(has(SUM))?;
+        Some(Loss { pos, records, bytes, cause, time, wall, sum, at_end: has(AT_END) })
     }
 
     /// Returns the cause with the name of its rule, which is next if it is one.

@@ -3,8 +3,8 @@
 use super::open::{Existing, Options};
 use super::write::Recording;
 use crate::delivery::output::{Output, OutputError, Took};
-use crate::model::event::{Event, Loss, LossCause, Origin, Rec, What};
-use perfring_consumer::{Item, ReadError, Snapshot};
+use crate::model::event::{Event, Loss, Origin, Rec, What};
+use perfring_consumer::{Item, ReadError, Saved, Snapshot};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
@@ -63,10 +63,7 @@ pub fn write_snapshots(path: &Path, rings: &[(Origin, Snapshot)]) -> Result<u64,
                 report(origin, What::Record(Rec::new(record, origin)))?;
             }
             Some(Ok(Item::Lost(lost))) => {
-                let (pos, cause) = (lost.pos, LossCause::Ring(lost.cause));
-                let (records, bytes) = (lost.records, lost.bytes);
-                let loss = Loss { pos, records, bytes, cause, time: None, wall: None };
-                report(origin, What::Lost(loss))?;
+                report(origin, What::Lost(Loss::of(lost, &Saved::default(), None, origin)))?;
             }
             // A damaged ring ends at the damage; what precedes it is kept.
             Some(Err(_)) | None => continue,

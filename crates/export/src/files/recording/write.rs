@@ -365,7 +365,16 @@ impl Output for Recording {
                 let bytes = record.bytes.len() as u64;
                 let cause = LossCause::Ring(Cause::TooLarge);
                 let (pos, time) = (record.pos, record.time);
-                let loss = Loss { pos, records: 1, bytes, cause, time, wall: None };
+                let loss = Loss {
+                    pos,
+                    records: 1,
+                    bytes,
+                    cause,
+                    time,
+                    wall: None,
+                    sum: None,
+                    at_end: false,
+                };
                 frame::put_loss(&mut self.block, id, &loss);
                 self.note(&Event { what: What::Lost(loss), ..*event });
                 self.totals.lose(&loss);

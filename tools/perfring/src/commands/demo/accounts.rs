@@ -75,11 +75,7 @@ impl Account {
             }
         }
         let reported = seen.full.plus(seen.too_large);
-        account.check(
-            "reported losses",
-            account.refused,
-            reported.plus(totals.unreported()).records,
-        );
+        account.check("reported losses", account.refused, reported.records);
         if let Some(own) = own {
             let offered = own.offered + seen.resources;
             account.check("offered", offered, account.written + account.refused);
@@ -87,11 +83,13 @@ impl Account {
             let missing = seen.missing + own.offered.saturating_sub(seen.next_seq);
             account.check("missing sequence numbers", missing, account.refused + account.lapped);
         } else {
-            // Killed: what it offered last is unknown; what it wrote is in the ring.
+            // Killed: what it offered last is unknown; what it wrote is in the ring. No record follows what was refused
+            // last.
+            let last = totals.unreported().records;
             account.check(
                 "missing sequence numbers",
                 seen.missing,
-                reported.records + account.lapped,
+                reported.records.saturating_sub(last) + account.lapped,
             );
         }
         account
@@ -102,7 +100,7 @@ impl Account {
         let Some(totals) = &stat.totals else { return true };
         let (read, written) = (seen.records + seen.lapped.records, totals.producer.written.records);
         // A loss may stand after the last record.
-        let reported = seen.full.plus(seen.too_large).plus(totals.unreported());
+        let reported = seen.full.plus(seen.too_large);
         read >= written && reported.records >= totals.producer.refused.total().records
     }
 

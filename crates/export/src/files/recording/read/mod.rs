@@ -361,7 +361,7 @@ impl<R: Read> Reader<R> {
                 Some((id, Given::Record { from }))
             }
             frame::LOSS => {
-                let loss = body.loss(frame.has(frame::TIMED), frame.has(frame::MORE));
+                let loss = body.loss(|flag| frame.has(flag));
                 let loss = loss.ok_or(NO_FRAME)?;
                 self.totals.lose(&loss);
                 self.part.lose(&loss);

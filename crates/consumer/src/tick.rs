@@ -1,16 +1,17 @@
-//! Detecting that the ring's file was removed: no process wakes a reader for that.
+//! What a waiting reader looks for by itself, as no process wakes it for that: losses that no marker in the stream
+//! reports, and whether the ring's file was removed.
 
 use perfring_shm::until_tick;
 use std::time::{Duration, Instant};
 
-/// When a reader asks next.
+/// When a reader looks next.
 #[derive(Debug, Default)]
-pub(crate) struct Removal {
+pub(crate) struct Tick {
     next: Option<Instant>,
 }
 
-impl Removal {
-    /// Returns whether it is time to ask, at most once a second: at the same moments for all
+impl Tick {
+    /// Returns whether it is time to look, at most once a second: at the same moments for all
     /// rings.
     pub(crate) fn is_due(&mut self) -> bool {
         let now = Instant::now();
@@ -21,7 +22,7 @@ impl Removal {
         due
     }
 
-    /// Returns the time until the next check.
+    /// Returns the time until the next look.
     pub(crate) fn left(&self) -> Duration {
         self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(Instant::now()))
     }

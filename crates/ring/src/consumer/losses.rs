@@ -1,0 +1,134 @@
+//! What a consumer is told of losses, beside the records that it reads.
+
+use crate::consumer::borrow::Reader;
+use crate::counters::Count;
+use crate::record::{Corrupt, Found, Lost, step};
+use crate::told::{Past, Told, Watch};
+use crate::view::{Ring, Shared};
+use alloc::boxed::Box;
+use perfring_abi::{Cause, Policy};
+
+impl Reader {
+    /// From here on also tells losses that no marker reports, by [`Reader::lost`], of a ring with so many slots.
+    #[must_use]
+    pub fn with_losses(mut self, at: Shared<'_>, slots: usize) -> Self {
+        let past = Past::AtLeast(self.release.told.saved);
+        self.told = Told::at(at, Policy::Drop, self.cursor(), past);
+        if let Some(missed) = &mut self.missed {
+            missed.1 = self.told;
+        }
+        self.watch = Watch::new(slots);
+        self
+    }
+
+    /// Returns whether a loss is to be reported next.
+    pub(super) fn has_missed(&self) -> bool {
+        self.missed.is_some()
+    }
+
+    /// Returns what the producers have lost and no marker in the stream reports, one cause at a time: for a reader
+    /// that found nothing. The loss has no place of its own in the stream: its position is the end, up to which
+    /// everything is read.
+    ///
+    /// Where producers go on to refuse, it tells what was counted when the end was reached, and then nothing once, so that
+    /// a reader which reads until there is nothing comes to an end; with `all` it tells what is counted now.
+    ///
+    /// This is one load for each producer that is known; with `all`, and where as many records were read since the last
+    /// time as there are slots, one for each slot. [`Reader::is_told_all`] is cheaper.
+    #[inline]
+    pub fn lost(&mut self, at: Shared<'_>, all: bool) -> Option<Lost> {
+        if self.has_lost(at, all) { self.take_missed() } else { None }
+    }
+
+    /// Returns whether there is no such loss now. In a shared ring the answer is always no, without a look. This is one
+    /// load.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_told_all(&self, ring: Ring<'_>) -> bool {
+        self.watch.is_idle(ring) && self.missed.is_none()
+    }
+
+    /// Returns whether there is such a loss, without taking it: it is returned next.
+    #[inline]
+    pub fn has_lost(&mut self, at: Shared<'_>, all: bool) -> bool {
+        let read = self.passed().records;
+        if self.known() == 0 && self.missed.is_none() && self.watch.is_due(at, all, read) {
+            self.tell_next(at, all);
+        }
+        self.missed.is_some()
+    }
+
+    /// Goes on after a marker of what was told before.
+    #[cold]
+    pub(super) fn next_after_marker(
+        &mut self,
+        ring: Ring<'_>,
+        owed: bool,
+    ) -> Result<(Option<Found>, bool), Corrupt> {
+        while self.known() != 0 {
+            let stepped = match step(ring, self.shape(), self.cursor(), self.progress.head) {
+                Err(_) if owed => return Ok((None, true)), // as in `next`
+                stepped => stepped?,
+            };
+            let found = self.stepped(stepped);
+            if found.is_some() {
+                return Ok((found, owed));
+            }
+        }
+        Ok((None, owed))
+    }
+
+    pub(super) fn take_missed(&mut self) -> Option<Lost> {
+        let (lost, told) = *self.missed.take()?;
+        self.release.reported();
+        self.set_stop();
+        self.told = told;
+        if lost.cause == Cause::Lapped {
+            let Lost { records, bytes, .. } = lost;
+            self.lapped = self.lapped.plus(Count { records, bytes });
+        }
+        self.news = true;
+        Some(lost)
+    }
+
+    #[cold]
+    fn tell_next(&mut self, at: Shared<'_>, afresh: bool) {
+        let mut told = self.told;
+        let lost = self.watch.tell(at, self.cursor(), &mut told, afresh);
+        let Some(lost) = lost else {
+            self.told = told;
+            return;
+        };
+        self.missed = Some(Box::new((lost, told)));
+        // The fast path stops here, too.
+        self.release.report();
+        self.set_stop();
+    }
+
+    /// Returns what was told of refused records, for what [`Reader::peek`] finds.
+    #[must_use]
+    pub fn told(&self) -> Told {
+        self.told
+    }
+
+    /// Puts back what [`Reader::has_lost`] has found and nobody has taken: for a reader that peeks.
+    pub fn forget_lost(&mut self) {
+        if self.missed.take_if(|missed| missed.0.cause != Cause::Lapped).is_some() {
+            self.watch.look_again();
+            self.release.reported();
+            self.set_stop();
+        }
+    }
+
+    /// Returns whether [`Reader::lost`] would look closer.
+    #[must_use]
+    pub fn may_have_lost(&self, at: Shared<'_>) -> bool {
+        self.watch.is_due_in_any(at)
+    }
+
+    /// Takes over what was told by what was peeked, when it is passed.
+    pub fn set_told(&mut self, told: Told) {
+        self.news |= told.refused != self.told.refused;
+        self.told = told;
+    }
+}

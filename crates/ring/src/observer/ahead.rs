@@ -1,0 +1,100 @@
+//! What comes next, for readers of many rings.
+
+use crate::counters::Front;
+use crate::observer::copy::{Observer, Refill, Seen};
+use crate::read_error::ReadError;
+use crate::record::{Corrupt, Record, lost_of};
+use crate::view::Shared;
+use perfring_abi::atomic::AtomicU64;
+use perfring_abi::{Lead, RecordType, aux_record};
+
+impl Observer {
+    /// Returns what comes next in the copy.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if there is no valid record at the cursor.
+    #[inline]
+    pub fn front(&mut self) -> Result<Front, Corrupt> {
+        if self.pending.is_some() {
+            return Ok(Front::Lost);
+        }
+        while let Some((word, _)) = self.copied()? {
+            if word.is_data() {
+                if self.shape.lead == Lead::None {
+                    return Ok(Front::Plain);
+                }
+                // A record with a range has it elsewhere.
+                let nth = if self.shape.is_large(word) { aux_record::TIME } else { 0 };
+                let at = ((self.cursor - self.from) / 8) as usize + 1 + nth;
+                return Ok(Front::Timestamped(self.copy.get(at).copied().unwrap_or(0)));
+            }
+            if word.kind() == RecordType::LOST {
+                let (pos, mut told) = (self.cursor, self.told);
+                let record = Record { pos, word, len: 0 };
+                let body = &self.copy[record.body_in(self.from)];
+                if told.pass(lost_of(body, pos).ok_or(Corrupt { pos })?).is_some() {
+                    return Ok(Front::Lost);
+                }
+                self.told = told;
+            }
+            self.cursor += word.size();
+        }
+        // The head may have been loaded long before this was copied.
+        Ok(Front::More)
+    }
+
+    /// Like [`Observer::front`], but polls the ring if nothing is known.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if there is no valid record at the cursor.
+    pub fn peek(&mut self, at: Shared<'_>) -> Result<Front, Corrupt> {
+        let ring = at.ring;
+        // As in `next`: an iteration passes holes, or copies again, or returns.
+        for _ in 0..=2 * ring.data.len() {
+            let front = self.front()?;
+            if front != Front::More {
+                return Ok(front);
+            }
+            let before = self.resume_point();
+            match self.refill(ring)? {
+                Refill::Empty if self.has_lost(at, true) => {}
+                Refill::Empty => return Ok(Front::Empty),
+                Refill::Lost(lost) if lost.records > 0 => {
+                    self.pending = Some((lost, before));
+                    // Drops the copy, so that `next` comes to `refill` first.
+                    (self.from, self.upto) = (self.cursor, self.cursor);
+                }
+                Refill::Lost(_) | Refill::Copied => {}
+            }
+        }
+        Ok(Front::More)
+    }
+
+    /// Like [`Observer::next`], and also returns what comes next in the copy after it.
+    ///
+    /// # Errors
+    /// Those of [`Observer::next_in`].
+    #[inline]
+    pub fn take(
+        &mut self,
+        at: Shared<'_>,
+        aux: &[AtomicU64],
+    ) -> Result<Option<(Seen<'_>, Front)>, ReadError> {
+        let (pos, what) = match self.next_in(at, aux)? {
+            None => return Ok(None),
+            Some(Seen::Lost(lost)) => (lost.pos, Err(lost)),
+            Some(Seen::Record(frame, words)) => (frame.pos, Ok((frame, words.len()))),
+        };
+        // An error about the next record is returned by the next poll.
+        let front = self.front().unwrap_or(Front::More);
+        Ok(Some(match what {
+            Err(lost) => (Seen::Lost(lost), front),
+            Ok((frame, _)) if self.is_large => (Seen::Record(frame, &self.large), front),
+            Ok((frame, len)) => {
+                let at = ((frame.payload_pos() - self.from) / 8) as usize;
+                let words = self.copy.get(at..at + len).ok_or(Corrupt { pos })?;
+                (Seen::Record(frame, words), front)
+            }
+        }))
+    }
+}

@@ -1,0 +1,39 @@
+//! What an observer is told of losses, beside the records that it reads.
+
+use crate::observer::copy::Observer;
+use crate::record::Lost;
+use crate::told::{Told, Watch};
+use crate::view::Shared;
+
+impl Observer {
+    /// From here on also tells losses that no marker reports, of a ring with so many slots. Without this, an observer
+    /// looks at no counters.
+    #[must_use]
+    pub fn with_losses(mut self, at: Shared<'_>, slots: usize) -> Self {
+        self.told = Told::at(at, self.policy, self.cursor, self.past);
+        self.watch = Some(Watch::new(slots));
+        self
+    }
+
+    /// Returns what the producers have lost and no marker in the stream reports, as
+    /// [`Reader::lost`](crate::Reader::lost) does. `None` if there is something else to read.
+    pub fn lost(&mut self, at: Shared<'_>, all: bool) -> Option<Lost> {
+        if !self.must_poll() || self.pending.is_some() {
+            return None;
+        }
+        let watch = self.watch.as_mut()?;
+        if watch.is_due(at, all, self.passed.records) {
+            return watch.tell(at, self.cursor, &mut self.told, all);
+        }
+        None
+    }
+
+    /// Returns whether there is such a loss, without taking it: it is returned next.
+    pub fn has_lost(&mut self, at: Shared<'_>, all: bool) -> bool {
+        let before = self.resume_point();
+        if let Some(lost) = self.lost(at, all) {
+            self.pending = Some((lost, before));
+        }
+        self.pending.is_some()
+    }
+}

@@ -1,0 +1,304 @@
+//! What a reader was told of refused records: by the markers in the stream, and at its end of what no marker
+//! reports yet.
+//!
+//! A producer writes the marker of its losses before the next record that fits. None may ever come: the ring is
+//! full and its producer idle, or dead. So a reader that has read to the end compares the producers' counters with
+//! what it was told, and is told the rest. The marker that comes later is passed as far as it reports the same
+//! losses. Producers do nothing for this.
+
+use crate::counters::{Count, ProducerTotals, Refused};
+use crate::oldest::oldest;
+use crate::record::Lost;
+use crate::recount::{producer_totals, reported_at};
+use crate::shared::slot;
+use crate::view::{Ring, Shared};
+use alloc::vec::Vec;
+use perfring_abi::atomic::Ordering;
+use perfring_abi::{Cause, Policy, SeqLatch, Slot};
+
+/// How often the walk to the place of a new observer is repeated because the producer was faster.
+const TRIES: u32 = if cfg!(loom) { 2 } else { 100 };
+
+/// What a reader was told of refused records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Since the ring was created. What the markers before the reader's first position report counts as told.
+    pub(crate) refused: Refused,
+    /// What the markers before the cursor report, or less after a lap, which passes markers unseen: then less may be
+    /// told at the next markers, and the rest at the end of the stream, where this is put right.
+    marked: Refused,
+    /// What the producers had counted when the end of the stream was reached at this position, until all of it is told:
+    /// if they go on to refuse, a reader that reads until there is nothing comes to an end.
+    counted: Option<(u64, Refused)>,
+}
+
+/// What a reader was told before the position where it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// This.
+    Exactly(Refused),
+    /// This, and perhaps more: what markers before the position report.
+    AtLeast(Refused),
+    /// All that is counted: the reader asks for nothing that was before it.
+    Everything,
+}
+
+/// Returns the producers' totals, and the refused records that they and the slots count.
+fn counted(at: Shared<'_>) -> Option<(ProducerTotals, Refused)> {
+    let totals = producer_totals(at.ring)?;
+    // A reader without the slots knows at least what the markers report.
+    let counted = totals.refused.plus(slot::refused(at.slots)).later(totals.reported);
+    Some((totals, counted))
+}
+
+impl Told {
+    /// Returns what a reader was told that begins at `pos`, as far as is known.
+    ///
+    /// Whatever is damaged here is found by whoever reads on.
+    pub(crate) fn at(at: Shared<'_>, policy: Policy, pos: u64, past: Past) -> Self {
+        let ring = at.ring;
+        let (saved, exact) = match past {
+            Past::Exactly(saved) => (saved, true),
+            Past::AtLeast(saved) => (saved, false),
+            Past::Everything => {
+                let told = Told::at(at, policy, pos, Past::AtLeast(Refused::default()));
+                let counted = counted(at).map_or(Refused::default(), |(_, counted)| counted);
+                return Told { refused: told.refused.later(counted), ..told };
+            }
+        };
+        for _ in 0..TRIES {
+            match reported_at(ring, pos) {
+                Ok(Some(marked)) if exact => return Told { marked, ..Told::of(saved) },
+                Ok(Some(marked)) => return Told { marked, ..Told::of(saved.later(marked)) },
+                Ok(None) => {}
+                Err(_) => return Told::of(saved),
+            }
+            // In an overwrite ring the records at `pos` may be gone, and their markers with them.
+            if policy == Policy::Overwrite && (pos == 0 || saved != Refused::default()) {
+                return Told { marked: Refused::default(), ..Told::of(saved) };
+            }
+            // The last reader did not save what it was told: what is gone was told.
+            match oldest(ring, policy).map(|place| reported_at(ring, place.pos)) {
+                Ok(Ok(Some(reported))) => return Told::of(reported),
+                Ok(Ok(None)) => {}
+                Ok(Err(_)) | Err(_) => break,
+            }
+        }
+        Told::of(saved)
+    }
+
+    /// Tells what a marker reports, as far as that was not told before.
+    pub fn pass(&mut self, marker: Lost) -> Option<Lost> {
+        // Another writer's may report nothing.
+        if !Cause::REFUSED.contains(&marker.cause) || marker.records == 0 {
+            return Some(marker);
+        }
+        let (told, marked) = (self.refused.of_mut(marker.cause), self.marked.of_mut(marker.cause));
+        *marked = marked.plus(Count { records: marker.records, bytes: marker.bytes });
+        let Count { records, bytes } = marked.since(*told);
+        if records == 0 {
+            return None;
+        }
+        *told = told.plus(Count { records, bytes });
+        Some(Lost { records, bytes, ..marker })
+    }
+
+    /// Tells, at the end of the stream, one cause of what the producers have counted beyond all that was told. With
+    /// `afresh` that is what they have counted now, and not when this end was reached.
+    pub fn at_end(&mut self, at: Shared<'_>, pos: u64, afresh: bool) -> Option<Lost> {
+        let known = self.counted.take().filter(|(end, _)| *end == pos);
+        if let Some((_, counted)) = known {
+            let lost = self.next_of(counted, pos);
+            if lost.is_some() || !afresh {
+                self.counted = lost.and(known);
+                return lost;
+            }
+        }
+        let counted = self.count(at, pos)?;
+        let lost = self.next_of(counted, pos);
+        self.counted = lost.map(|_| (pos, counted));
+        lost
+    }
+
+    fn count(&mut self, at: Shared<'_>, pos: u64) -> Option<Refused> {
+        let (totals, counted) = counted(at)?;
+        // Once all is told, what was passed unseen in a lap is told, too.
+        if self.refused.later(counted) == self.refused && totals.pos <= pos {
+            self.marked = self.marked.later(totals.reported);
+        }
+        Some(counted)
+    }
+
+    /// Returns whether [`Told::at_end`] will read the counters.
+    fn is_to_count(&self, pos: u64, afresh: bool) -> bool {
+        match self.counted {
+            Some((end, counted)) if end == pos => {
+                afresh && self.refused.later(counted) == self.refused
+            }
+            _ => true,
+        }
+    }
+
+    /// Returns whether it has not told all that it found at the end of the stream.
+    pub(crate) fn has_more(&self) -> bool {
+        self.counted.is_some()
+    }
+
+    /// Returns whether more was told than the markers before the cursor report.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.refused != self.marked
+    }
+
+    /// Returns what a reader was told by markers that report this much.
+    pub(crate) fn of(refused: Refused) -> Self {
+        Told { refused, marked: refused, counted: None }
+    }
+
+    /// Tells one cause of what this is more than all that was told.
+    pub(crate) fn next_of(&mut self, refused: Refused, pos: u64) -> Option<Lost> {
+        for cause in Cause::REFUSED {
+            let new = refused.of(cause).since(self.refused.of(cause));
+            if new.records > 0 {
+                let told = self.refused.of_mut(cause);
+                *told = told.plus(new);
+                let Count { records, bytes } = new;
+                return Some(Lost { pos, records, bytes, cause, at_end: true });
+            }
+        }
+        None
+    }
+}
+
+/// Where a reader looks whether the producers have counted more losses: the number of the copy of each sequence
+/// latch that is written next. A refusal changes it, as every other write of the totals does.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// Of the producers' totals.
+    totals: Next,
+    /// Of each slot's losses, in a shared ring.
+    slots: Vec<Next>,
+    /// The slots that have had a producer, as far as is known.
+    used: Vec<usize>,
+    /// The slot that is asked next whether it has had one.
+    turn: usize,
+    /// Records that were read when all slots were looked at.
+    read: u64,
+    /// Whether there is more to tell, or may be.
+    more: bool,
+}
+
+/// The copy that is written next, and the number of the last write to it that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    copy: usize,
+    number: u64,
+}
+
+/// Loads the number of the last write to a copy that has ended. Relaxed: whoever sees a new one finds a copy that is
+/// no older, by the latch's own orderings.
+fn number<const N: usize>(latch: &SeqLatch<N>, copy: usize) -> u64 {
+    latch.copies[copy][N - 1].load(Ordering::Relaxed)
+}
+
+impl Next {
+    /// Something to look at.
+    const NEW: Next = Next { copy: 0, number: u64::MAX };
+
+    fn of<const N: usize>(latch: &SeqLatch<N>) -> Self {
+        let [one, other] = [0, 1].map(|copy| number(latch, copy));
+        // Of two that were never written, a writer begins with the second.
+        Next { copy: usize::from(other <= one), number: one.min(other) }
+    }
+
+    #[inline]
+    fn is_old<const N: usize>(&self, latch: &SeqLatch<N>) -> bool {
+        number(latch, self.copy) != self.number
+    }
+}
+
+impl Watch {
+    /// Of a ring with so many slots: none, if it has one producer.
+    pub(crate) fn new(slots: usize) -> Self {
+        Watch {
+            totals: Next::NEW,
+            slots: alloc::vec![Next::NEW; slots],
+            // A later look needs no memory.
+            used: Vec::with_capacity(slots),
+            turn: 0,
+            read: 0,
+            more: true,
+        }
+    }
+
+    /// Returns whether there are no more losses, of a ring with one producer; no for any other.
+    #[inline(always)]
+    pub(crate) fn is_idle(&self, ring: Ring<'_>) -> bool {
+        self.slots.is_empty() && !self.more && !self.totals.is_old(&ring.header.producer)
+    }
+
+    /// Returns whether there may be more losses, for a reader that has read so many records: in a shared ring with `all`
+    /// in any slot, and else in those of known producers. Others are met one after the other, and all of them
+    /// each time that there were as many records as there are slots: a reader that waits for each record pays little.
+    #[inline]
+    pub(crate) fn is_due(&mut self, at: Shared<'_>, all: bool, read: u64) -> bool {
+        if all || self.slots.is_empty() || read.wrapping_sub(self.read) >= self.slots.len() as u64 {
+            self.read = read;
+            return self.is_due_in_any(at);
+        }
+        self.turn = if self.turn + 1 < self.slots.len() { self.turn + 1 } else { 0 };
+        self.meet(at, self.turn);
+        let is_old = |&nth: &usize| {
+            let (next, slot) = (self.slots.get(nth), at.slots.get(nth));
+            next.zip(slot).is_some_and(|(next, slot)| next.is_old(&slot.losses))
+        };
+        self.more || self.used.iter().any(is_old)
+    }
+
+    /// Remembers a slot that has had a producer.
+    fn meet(&mut self, at: Shared<'_>, nth: usize) {
+        // Relaxed: one that attaches is met later.
+        let has_had = |slot: &Slot| slot.holder.epoch.load(Ordering::Relaxed) != 0;
+        if at.slots.get(nth).is_some_and(has_had) && !self.used.contains(&nth) {
+            self.used.push(nth);
+        }
+    }
+
+    /// Returns whether there may be more losses, in any slot.
+    #[inline]
+    pub(crate) fn is_due_in_any(&self, at: Shared<'_>) -> bool {
+        if self.slots.is_empty() {
+            return !self.is_idle(at.ring);
+        }
+        let mut slots = self.slots.iter().zip(at.slots);
+        self.more || slots.any(|(next, slot)| next.is_old(&slot.losses))
+    }
+
+    /// Has the next look read the totals.
+    pub(crate) fn look_again(&mut self) {
+        self.more = true;
+    }
+
+    /// Tells one cause of what the producers have counted beyond all that was told.
+    #[cold]
+    pub(crate) fn tell(
+        &mut self,
+        at: Shared<'_>,
+        pos: u64,
+        told: &mut Told,
+        afresh: bool,
+    ) -> Option<Lost> {
+        // Before the totals are read: what is counted later is looked at again.
+        if told.is_to_count(pos, afresh) {
+            self.totals = Next::of(&at.ring.header.producer);
+            for (next, slot) in self.slots.iter_mut().zip(at.slots) {
+                *next = Next::of(&slot.losses);
+            }
+            for nth in 0..self.slots.len() {
+                self.meet(at, nth);
+            }
+        }
+        let lost = told.at_end(at, pos, afresh);
+        self.more = told.has_more();
+        lost
+    }
+}
