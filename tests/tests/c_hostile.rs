@@ -2,7 +2,7 @@
 //! same result as in Rust, message for message, and never an access outside the mapping, a hang or
 //! an endless loop.
 
-use perfring_abi::{BadRing, FIELDS};
+use perfring_abi::{BadRing, FEATURE_AUX, FEATURE_CONSUMERS, FIELDS};
 use perfring_consumer::{AttachError, Consumer, ConsumerOptions, Item, Observer, Start};
 use perfring_testkit::image::Image;
 use perfring_testkit::invalid::{self, golden};
@@ -120,10 +120,11 @@ impl Theirs {
     fn file(&mut self, path: &Path, bytes: &[u8], case: &str) {
         fs::write(path, bytes).unwrap();
         let (mut ours, mut theirs) = (rust(path), self.ask("observer", path, case));
-        // C does not know this feature, whatever else is wrong.
+        // C does not know these features, whatever else is wrong.
         let field = FIELDS.iter().find(|field| field.name == "features_required");
         let features = field.unwrap().offset;
-        if bytes.get(features).is_some_and(|low| low & 2 != 0) && theirs.0 == -5 {
+        let unknown = (FEATURE_AUX | FEATURE_CONSUMERS) as u8;
+        if bytes.get(features).is_some_and(|low| low & unknown != 0) && theirs.0 == -5 {
             ours = theirs.clone();
         }
         // In Rust the last position is reserved for truncated files.
@@ -182,6 +183,18 @@ fn a_broken_field_is_judged_in_c_as_in_rust() {
         })
     });
     compare(fields.chain(short));
+}
+
+/// A consumer's counts whose sum is more than there is: the most, in both.
+#[test]
+fn counts_that_overflow_are_added_in_c_as_in_rust() {
+    let field = FIELDS.iter().find(|field| field.name == "consumer_totals").unwrap();
+    compare(golden(&["overwrite_half", "overwrite_wrapped"]).into_iter().map(|mut image| {
+        let words = [1, 0, u64::MAX - 159, 0, 200, 0, 0, 1_u64];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        image.bytes[field.offset..][..bytes.len()].copy_from_slice(&bytes);
+        (image.name.to_owned(), image)
+    }));
 }
 
 /// A record that would end beyond the mapping, and a head that permits it.
