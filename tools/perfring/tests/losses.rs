@@ -135,6 +135,84 @@ fn every_output_of_a_sidecar_has_the_losses_before_it_ends() {
     }
 }
 
+/// What pyarrow reads in the files of losses.
+#[cfg(feature = "parquet")]
+const PARQUET: &str = "import sys, pyarrow.parquet as pq
+print(sum(sum(pq.read_table(f).column('records').to_pylist()) for f in sys.argv[1:]))";
+
+#[cfg(all(feature = "otlp", feature = "parquet", feature = "prometheus"))]
+#[test]
+fn what_other_programs_receive_has_the_losses_at_the_end_of_a_ring() {
+    use nix::sys::socket::{
+        AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, setsockopt, socket,
+        sockopt,
+    };
+    use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+    use perfring_testkit::wait::until;
+    use perfring_testrig::otlp::Server;
+    use std::io::{Read as _, Write as _};
+    use std::os::fd::AsRawFd as _;
+    let place = Place::new();
+    let ring = ring(&place, "rings");
+    let lost = OFFERED - ring.written;
+    let (server, parquet) = (Server::start(), file(&place, "parquet"));
+    // Nobody else gets the port, as it is bound, and the sidecar does, as nobody listens.
+    let port = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    setsockopt(&port, sockopt::ReuseAddr, &true).unwrap();
+    bind(port.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+    let address = getsockname::<SockaddrIn>(port.as_raw_fd()).unwrap().to_string();
+    let config = file(&place, "sidecar.toml");
+    let text = format!(
+        "[[input]]\ndir = {:?}\n[[output]]\ntype = \"otlp\"\nendpoint = {:?}\nbatch_delay = \"0\"\n\
+         [[output]]\ntype = \"prometheus\"\nlisten = \"{address}\"\n\
+         [[output]]\ntype = \"parquet\"\npath = {parquet:?}\n",
+        file(&place, "rings"),
+        server.endpoint(),
+    );
+    fs::write(&config, text).unwrap();
+    let live = crate::command::Live::start(&["sidecar", "--config", &config]);
+    let scraped = || {
+        let mut stream = std::net::TcpStream::connect(&address).ok()?;
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page).ok()?;
+        let is_it = |line: &&str| line.starts_with("perfring_lost_records_total{");
+        let line = page.lines().find(is_it)?;
+        assert!(line.contains("cause=\"full\"") && line.contains("ring=\"ring\""), "{line}");
+        line.rsplit(' ').next()?.parse::<f64>().ok()
+    };
+    until("Prometheus has them", || scraped() == Some(lost as f64));
+    let mut records = Vec::new();
+    until("OTLP has them", || {
+        let requests = std::mem::take(&mut server.got.lock().unwrap().logs);
+        let scopes =
+            requests.into_iter().flat_map(|it| it.resource_logs).flat_map(|it| it.scope_logs);
+        records.extend(scopes.flat_map(|it| it.log_records));
+        records.iter().any(|it| it.event_name == "perfring.loss")
+    });
+    let losses: Vec<_> = records.iter().filter(|it| it.event_name == "perfring.loss").collect();
+    let said = |name: &str| {
+        let pair = losses[0].attributes.iter().find(|pair| pair.key == name);
+        pair.and_then(|pair| pair.value.clone()).and_then(|value| value.value)
+    };
+    assert_eq!(losses.len(), 1);
+    assert_eq!(said("perfring.lost.records"), Some(Any::IntValue(lost as i64)));
+    assert_eq!(said("perfring.lost.at_end"), Some(Any::BoolValue(true)));
+    live.signal(nix::sys::signal::Signal::SIGTERM);
+    let (_, err, code) = live.end();
+    assert_eq!(code, 0, "{err}");
+    let files = fs::read_dir(&parquet).unwrap().map(|it| it.unwrap().path());
+    let files = files.filter(|path| path.file_name().unwrap().to_str().unwrap().contains("losses"));
+    let read = std::process::Command::new("python3").args(["-c", PARQUET]).args(files).output();
+    let read = read.unwrap();
+    if String::from_utf8_lossy(&read.stderr).contains("No module named 'pyarrow'") {
+        assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "Python has no pyarrow");
+        println!("SKIPPED: Python has no pyarrow (pip: pyarrow)");
+        return;
+    }
+    assert_eq!(String::from_utf8_lossy(&read.stdout).trim(), lost.to_string(), "{read:?}");
+}
+
 #[test]
 fn what_a_consumer_was_told_is_not_told_to_the_next_one() {
     let place = Place::new();
