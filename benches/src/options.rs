@@ -161,7 +161,7 @@ impl Options {
         Options {
             repetitions: 1,
             // Only the count ends a sample, however slow the machine is.
-            seconds_per_sample: 60.0,
+            seconds_per_sample: 3600.0,
             max_records: 20_480,
             round_trips: 1000,
             producers: vec![1, 3],

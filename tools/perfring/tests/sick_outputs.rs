@@ -17,7 +17,7 @@ use perfring_producer::Options;
 use perfring_set::{RingSet, SetOptions};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::{cases, from_env};
-use perfring_testkit::wait::Watchdog;
+use perfring_testkit::wait::{Watchdog, until};
 use receivers::{Heads, Nats, Otlp, Receiver, Sickness};
 use std::fs::{self, File};
 use std::os::unix::net::UnixDatagram;
@@ -29,6 +29,8 @@ use tempfile::TempDir;
 const RINGS: [&str; 3] = ["one", "two", "three"];
 /// The rings hold everything that is written while an output is sick.
 const RING: u64 = 16 << 20;
+/// With so much in its ring a writer pauses.
+const HELD: u64 = RING / 8;
 /// What an output is behind, at most, that is well.
 const BEHIND: Duration = Duration::from_secs(1);
 
@@ -133,7 +135,7 @@ impl Stage {
         options.ring = Options { size: RING, ..options.ring };
         let set = RingSet::open_with(&rings, &options).unwrap();
         RINGS.iter().for_each(|name| drop(set.producer(name).unwrap()));
-        let writer = |name: &&str| Writer::start(&rings.join(name), 1, RING / 8);
+        let writer = |name: &&str| Writer::start(&rings.join(name), 1, HELD);
         let writers = RINGS.iter().map(writer).collect();
         let outputs = vec![
             Output::new("nats", Receiver::Nats(nats), false),
@@ -163,7 +165,13 @@ impl Stage {
     }
 
     fn totals(&self, ring: &str) -> perfring_consumer::RingTotals {
-        Stat::read(self.path("rings").join(ring)).unwrap().totals.unwrap()
+        let mut totals = None;
+        // Of a ring whose figures change as they are read, none may come.
+        until("its figures are whole", || {
+            totals = Stat::read(self.path("rings").join(ring)).unwrap().totals;
+            totals.is_some()
+        });
+        totals.unwrap()
     }
 
     /// Returns up to where each ring has records.
@@ -223,10 +231,16 @@ impl Stage {
         }
     }
 
-    /// Waits until so many more bytes are committed.
+    /// Waits until so many more bytes are committed, or every writer pauses, which also leaves something to deliver.
     fn more(&mut self, bytes: u64) {
         let before = self.written();
-        self.until("more is written", |this| this.written() > before + bytes);
+        let pauses = |this: &Self, ring| {
+            let totals = this.totals(ring);
+            totals.head - totals.tail >= HELD
+        };
+        self.until("more is written", |this| {
+            this.written() > before + bytes || RINGS.iter().all(|ring| pauses(this, ring))
+        });
     }
 
     /// One output is sick; those that are well get everything meanwhile.
