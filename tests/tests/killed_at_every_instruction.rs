@@ -146,6 +146,8 @@ fn drop_scenes() -> Vec<Scene> {
         scene("drop with time, batch reporting a loss", "batch", timed, prepare_lossy),
         scene("drop with time, attach", "attach", timed, prepare_lossy),
         scene("drop, consume", "consume", drop, prepare_full),
+        // Records, and the loss behind them: none of it is released before the program comes back for more.
+        scene("drop, hand out", "hand out", drop, prepare_full),
     ]
 }
 
@@ -285,8 +287,8 @@ fn assert_ranges(ring: &Path, found: &[Option<u64>]) {
     }
 }
 
-/// Goes on with a ring whose producer and consumer are dead.
-fn go_on(ring: &Path, reported: Reported, start: Saved) {
+/// Goes on with a ring whose producer and consumer are dead. Returns how many refused records the next consumer is told of.
+fn go_on(ring: &Path, reported: Reported, start: Saved) -> u64 {
     let mut producer = Producer::attach(ring).expect("a dead producer's seat is free");
     assert_eq!(producer.totals().written.records, reported.written);
     let policy = producer.layout().policy;
@@ -332,7 +334,7 @@ fn go_on(ring: &Path, reported: Reported, start: Saved) {
         assert!(read.iter().copied().eq(already..end));
         let totals = producer.totals();
         assert_eq!(totals.reported, totals.refused, "every loss is reported");
-        assert!(lost <= totals.refused.full.records);
+        assert_eq!(totals.refused.full.records, reported.full);
     }
     // An observer that saved its position before the death counts exactly what it missed.
     let mut observer = Observer::open(ring, Start::At(start)).unwrap();
@@ -354,6 +356,7 @@ fn go_on(ring: &Path, reported: Reported, start: Saved) {
     assert_eq!(seen, end);
     let types = types_in(&Snapshot::take(ring).unwrap());
     assert_eq!(types, [(NUMBERED_TYPE.id.get(), 1), (OTHER_TYPE.id.get(), 1)].into());
+    lost
 }
 
 #[test]
@@ -413,7 +416,7 @@ fn play(exe: &str, scenes: &[Scene], steps_all: u64) {
         let after = inspect(&ring);
 
         let mut changes = Vec::new();
-        let mut last = before;
+        let (mut last, mut released) = (before, false);
         let mut stride = steps * steps / 2 / steps_all + 1;
         if scene.options.aux_size > 0 {
             // Its files are larger, and other scenes step through what is not the AUX area's.
@@ -448,9 +451,15 @@ fn play(exe: &str, scenes: &[Scene], steps_all: u64) {
                 changes.push(steps);
             }
             last = reported;
-            go_on(&ring, reported, start);
+            let lost = go_on(&ring, reported, start);
+            // A consumer that was handed a loss and died before it released has not taken it.
+            released |= lost < reported.full;
+            let told = if released { 0 } else { reported.full };
+            assert_eq!(lost, told, "{}, {steps} steps", scene.name);
             deaths += 1;
         }
+        let takes = scene.scenario == "consume" && after.full > 0;
+        assert_eq!(released, takes, "{}: losses are released by a consumer", scene.name);
         assert!(last == after || scene.options.time, "{}: {last:?}, {after:?}", scene.name);
         println!(
             "{}: {steps} steps, killed at every {stride}., changes at {changes:?}, {before:?} -> {after:?}",

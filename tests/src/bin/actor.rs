@@ -74,13 +74,15 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
         std::mem::forget(consumer);
         return Ok(());
     }
-    if scenario == "consume" {
+    if let "consume" | "hand out" = scenario {
         let mut consumer = Consumer::attach(ring)?;
         raise(Signal::SIGSTOP)?;
         while let Some(Item::Record(record)) = consumer.read()? {
             std::hint::black_box(number_of(record.bytes));
         }
-        consumer.release();
+        if scenario == "consume" {
+            consumer.release();
+        }
         raise(Signal::SIGSTOP)?;
         std::mem::forget(consumer);
         return Ok(());
