@@ -242,6 +242,7 @@
 
 /* The first of eight words, in the order of PERFRING_PRODUCER_TOTALS_FULL_RECORDS to _PENDING_BYTES. */
 #define PERFRING_CONSUMER_TOLD_REFUSED 1
+#define PERFRING_CONSUMER_TOLD_NAME 9 /* of a named consumer, the FNV-1a hash of the 64 bytes of its name; otherwise 0 */
 
 /* The position of the newest event in a slot's SeqLatch; PERFRING_NOWHERE: it counts in any case. */
 #define PERFRING_NOWHERE 0xffffffffffffffff

@@ -253,6 +253,7 @@ fn constants() -> BTreeMap<String, u64> {
     let plain = [
         ("CONSUMER_TOLD_WORDS", perfring_abi::CONSUMER_TOLD as u64),
         ("CONSUMER_TOLD_REFUSED", perfring_abi::consumer_told::REFUSED as u64),
+        ("CONSUMER_TOLD_NAME", perfring_abi::consumer_told::NAME as u64),
         ("ABI_VERSION", perfring_abi::ABI_VERSION.into()),
         ("ABI_COMPAT", perfring_abi::ABI_COMPAT.into()),
         ("ENDIAN_MARK", perfring_abi::ENDIAN_MARK.into()),

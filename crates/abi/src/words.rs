@@ -11,7 +11,7 @@ pub const PRODUCER_TOTALS: usize = 28;
 /// Words of a copy of the consumer's totals.
 pub const CONSUMER_TOTALS: usize = 8;
 /// Words of a copy of what a consumer was told of refused records.
-pub const CONSUMER_TOLD: usize = if cfg!(loom) { 10 } else { 16 };
+pub const CONSUMER_TOLD: usize = if cfg!(loom) { 11 } else { 16 };
 /// Words of a copy of what a slot's producers have written: number, position, records, bytes,
 /// number.
 pub const SLOT_WRITTEN: usize = 5;
@@ -102,6 +102,8 @@ pub mod consumer_told {
     /// Refused records, and their bytes, laid out like [`super::producer_totals::REFUSED`]: those that a marker in
     /// the stream or the end of the stream told to the consumer since the ring was created. Zeros: only markers did.
     pub const REFUSED: usize = 1;
+    /// Of a named consumer, the FNV-1a hash of its name: what another one was told does not count. Zero otherwise.
+    pub const NAME: usize = 9;
 }
 
 /// The index of each figure in a copy of the consumer's totals.

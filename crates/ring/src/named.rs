@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
-use perfring_abi::{CONSUMERS_MAX, ConsumerSeat, Header, TAIL_LINES};
+use perfring_abi::{CONSUMERS_MAX, ConsumerSeat, Header, NAME_WORDS, TAIL_LINES};
 
 /// The bit of a tail's word that says that its consumer is waited for. Positions are multiples of 8.
 const WAITED_FOR: u64 = 1;
@@ -188,7 +188,8 @@ impl NamedSeat {
         Some(NamedSeat { seats, number, epoch: 0 })
     }
 
-    /// Takes the seat from its last name, for another: its consumer begins where the tail is.
+    /// Takes the seat from its last name, for another: its consumer begins where the tail is. What the last one was told
+    /// does not count, as it has that name.
     pub fn clear(&self, ring: Ring<'_>) {
         tail_word(ring.header, self.number).store(0, Ordering::Release); // C, as in `drop_dead`
         self.with(|seat| {
@@ -198,7 +199,6 @@ impl NamedSeat {
             for _ in 0..2 {
                 seq_latch.write(&seat.totals, &ConsumerTotals::default().to_words());
             }
-            ToldLatch::of(&seat.told).save(&seat.told, Refused::default());
         });
     }
 
@@ -277,9 +277,9 @@ impl NamedSeat {
 
     /// Returns what its consumer was told of refused records.
     pub(crate) fn told(&self) -> ToldLatch {
-        self.seats
-            .seat(self.number)
-            .map_or_else(ToldLatch::default, |seat| ToldLatch::of(&seat.told))
+        self.seats.seat(self.number).map_or_else(ToldLatch::default, |seat| {
+            ToldLatch::of(&seat.told, hash(&seat.holder.name))
+        })
     }
 
     /// Saves what its consumer was told.
@@ -293,6 +293,15 @@ impl NamedSeat {
             then(seat);
         }
     }
+}
+
+/// Returns the FNV-1a hash of a name's bytes.
+fn hash(name: &[AtomicU64; NAME_WORDS]) -> u64 {
+    // Relaxed: the seat is this process's.
+    let bytes = name.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 /// A named consumer as seen from outside.

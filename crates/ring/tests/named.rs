@@ -3,7 +3,7 @@
 
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{Fences, Liveness, Reader, Refusal, Ring, Wake, Writer, drop_dead};
+use perfring_ring::{Fences, Liveness, OwnerInfo, Reader, Refusal, Ring, Wake, Writer, drop_dead};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -76,4 +76,32 @@ fn one_that_is_stopped_while_it_joins_is_waited_for_and_no_damage() {
     let refused = (0..1000).take_while(|_| publish(&mut writer, ring).is_err()).count();
     assert!(refused < 1000, "it holds the ring up for good");
     assert_eq!((joins.load(Ordering::Relaxed), ring.tail() > tail), (0, true));
+}
+
+/// A program from before `told` takes a dead consumer's seat and leaves that as it was: the next name is told everything.
+#[test]
+fn what_one_name_was_told_does_not_count_for_another() {
+    let heap = HeapRing::new(4096, Policy::Drop).unwrap().consumers(2);
+    let (ring, at) = (heap.ring(), heap.shared());
+    let mut writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
+    let join = |name: &str| {
+        let mut seat = heap.seat(0).unwrap();
+        seat.sign(&OwnerInfo { name: name.to_owned(), ..OwnerInfo::default() });
+        Reader::join(ring, seat, Fences::Full).unwrap().with_losses(at, 0)
+    };
+    let told = |reader: &mut Reader| {
+        read_all(reader, ring);
+        let lost = reader.lost(at, true).map_or(0, |lost| lost.records);
+        reader.release(ring);
+        lost
+    };
+    let (_, refusal) = fill(&mut writer, ring);
+    let _ = writer.refuse(ring, refusal, 120);
+    assert_eq!(told(&mut join("one")), 1);
+    assert_eq!(told(&mut join("one")), 0, "the same name, after a death");
+    // As an earlier program clears the seat: its tail and its totals.
+    assert_eq!(told(&mut join("two")), 1, "another name");
+    assert_eq!(told(&mut join("two")), 0);
+    heap.seat(0).unwrap().clear(ring);
+    assert_eq!(told(&mut join("one")), 1, "this one is new again");
 }

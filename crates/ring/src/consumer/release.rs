@@ -60,7 +60,7 @@ impl Release {
         let kept = fits.or_else(|| seq_latch::find(page));
         let seq_latch = SeqLatchWriter::after(page, kept.as_ref());
         let later = ring.data_size() / 8;
-        let (lapped, told) = (Count::default(), ToldLatch::of(&ring.header.consumer_told));
+        let (lapped, told) = (Count::default(), ToldLatch::of(&ring.header.consumer_told, 0));
         let release = Release {
             pos: tail,
             interval: later,

@@ -141,7 +141,7 @@ impl Observer {
     pub fn resume(ring: Ring<'_>) -> Result<Self, Corrupt> {
         let whole = seq_latch::find(&ring.header.consumer).ok_or(Corrupt { pos: 0 })?;
         let totals = ConsumerTotals::from_words(&whole.words);
-        let saved_told = ToldLatch::of(&ring.header.consumer_told);
+        let saved_told = ToldLatch::of(&ring.header.consumer_told, 0);
         let (pos, before, told) = (totals.pos, totals.passed(), saved_told.saved);
         let saved = Saved { pos, before, told };
         let mut observer = Observer::new(ring, Policy::Overwrite, Start::At(saved))?;
