@@ -2,6 +2,9 @@
 //! C headers.
 
 use crate::workspace;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use perfring_testkit::wait::{state, until};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
@@ -102,6 +105,18 @@ impl Peer {
     pub fn ask(&mut self, line: &str) -> String {
         self.send(line);
         self.line()
+    }
+
+    /// Stops it, and lets it go on after `then`.
+    ///
+    /// # Panics
+    /// If it cannot be stopped.
+    pub fn while_stopped(&self, then: impl FnOnce()) {
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        kill(pid, Signal::SIGSTOP).expect("it lives");
+        until("it is stopped", || state(pid) == Some('T'));
+        then();
+        kill(pid, Signal::SIGCONT).expect("it lives");
     }
 
     /// Kills it by SIGKILL.
