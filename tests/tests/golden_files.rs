@@ -286,11 +286,8 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
         while let Some(found) = observer.read().unwrap() {
             rest.push(item(found, &anchors));
         }
-        assert_eq!(
-            rest,
-            unmarked(&expect, &expect["data_head"]),
-            "{name}: no record comes any more"
-        );
+        // What was lost before it began is not its loss.
+        assert_eq!(rest, Vec::<Value>::new(), "{name}: nothing comes any more");
         assert_eq!(json!(observer.saved().pos), expect["data_head"], "{name}: latest");
         let before = observer.saved().before.records;
         assert_eq!(json!(before), expect["books"]["written_records"], "{name}: latest");
