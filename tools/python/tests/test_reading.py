@@ -138,7 +138,9 @@ def test_losses_stand_in_their_place_in_a_batch(ring: str) -> None:
 
 
 @pytest.mark.parametrize("alive", [False, True])
-@pytest.mark.parametrize("how", ["read", "items", "drain", "drain by tens", "pin", "observe", "snapshot"])
+@pytest.mark.parametrize(
+    "how", ["read", "items", "drain", "drain by tens", "pin", "observe", "snapshot"]
+)
 def test_losses_at_the_end_of_a_ring_are_returned_once(ring: str, how: str, alive: bool) -> None:
     producer = perfring.Producer.create(ring, size=4096)
     for _ in range(500):

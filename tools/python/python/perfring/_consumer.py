@@ -14,9 +14,9 @@ class Saved(NamedTuple):
         pos: The position of the next record.
         records: The number of records before it since the ring was created.
         bytes: The bytes that these took.
-        told: The lost records, and their bytes, that were reported until then: those that were refused
-            because the ring was full, too large, contended, and pending. Empty: those that are reported
-            in the stream before the position.
+        told: The lost records, and their bytes, that were reported until then: those that were
+            refused because the ring was full, too large, contended, and pending. Empty: those that
+            are reported in the stream before the position.
     """
 
     pos: int
