@@ -589,8 +589,8 @@ struct perfring_header {
 	/* Live, with named consumers: that of seat n is named_tails[n % 4][n / 4]. */
 	uint64_t named_tails[4][8];
 
-	/* Live, written by the consumer: the refused records that a marker or the end of the stream reported to
-	 * it. Zeros: the markers before data_tail alone did. */
+	/* Live, written by the consumer: the refused records that it has returned as losses. Zeros: those of the
+	 * markers before data_tail. */
 	struct perfring_consumer_told consumer_told;
 };
 

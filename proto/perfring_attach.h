@@ -247,7 +247,8 @@ static inline int perfring_open_checked(struct perfring *ring, const char *path,
 }
 
 /* Maps the header, the data and the data once more, so that a record that wraps is in one piece, and the
- * slots. An observer copies: it needs the data once, and no page of its own size. */
+ * slots. An observer copies: it maps the data once, and the ring's page size need not be
+ * the host's. */
 static inline int perfring_map(struct perfring *ring, int role)
 {
 	uint64_t host = (uint64_t)sysconf(_SC_PAGESIZE), page = ring->shape.page_size;

@@ -156,8 +156,8 @@ static inline int perfring_oldest(struct perfring *ring, uint64_t *pos, struct p
 	return perfring_corrupt(ring, tail);
 }
 
-/* Finds what a reader was told that goes on at the cursor, and had saved this by its last release. Whatever is damaged
- * here is found by the reader when it comes to it. */
+/* Sets what a reader that continues at the cursor has returned of losses. `saved`: by its last release. Damage is left
+ * for the reader to find. */
 static inline void perfring_resume_told(struct perfring_observer *at, struct perfring_refused saved)
 {
 	struct perfring *ring = &at->ring;

@@ -25,7 +25,7 @@
  * other than PERFRING_TYPE_SAMPLE is the kernel's, or a descriptor of a layout to come: skip it.
  *
  * Each loss is returned once: where its marker is in the stream, or at the end of the stream before there is a
- * marker. A loss counts as read as a record does, and the next consumer goes on after it.
+ * marker. A loss counts as read like a record, and the next consumer continues after it.
  *
  * The Rust consumer also recovers a shared ring whose producer died with a reservation open. This one
  * waits until a producer or `perfring recover` has done so.

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * perfring_told.h: what a reader was told of refused records, by the markers in the stream and at its end, for
- * perfring_observer.h. See "What a reader is told" of ABI.md.
+ * perfring_told.h: the refused records that a reader has returned as losses, at the markers in the stream and at its
+ * end, for perfring_observer.h. See "Losses at the end of the stream" in ABI.md.
  *
- * A producer writes the marker of its losses before its next record that fits, which may never come. A reader
- * that has read to the end compares the producers' counters with what it was told, and returns the rest. A
- * marker that comes later reports only what is more than that.
+ * A producer writes the marker of its losses before its next record that fits. That record may never come. So a reader
+ * at the end of the stream compares the producers' counters with the losses that it has returned, and returns the rest.
+ * Of a later marker it returns only what is more than that.
  */
 #ifndef PERFRING_TOLD_H
 #define PERFRING_TOLD_H
@@ -162,7 +162,7 @@ static inline struct perfring_refused perfring_later(struct perfring_refused one
 	return one;
 }
 
-/* A reader goes on at a position before which markers have reported this much, and was told `saved` before. */
+/* A reader continues at a position. `reported`: by the markers before it. `saved`: returned to the last reader. */
 static inline void perfring_told_from(struct perfring_told *told, struct perfring_refused saved,
 				      struct perfring_refused reported)
 {
@@ -208,7 +208,7 @@ static inline int perfring_told_end(const struct perfring *ring, struct perfring
 		reported = perfring_refused_at(totals, PERFRING_PRODUCER_TOTALS_REPORTED_FULL_RECORDS);
 		told->counted = perfring_later(refused, reported);
 		refused = perfring_later(told->refused, told->counted);
-		/* Once all is told, what was passed unseen in a lap is told, too. */
+		/* All is returned, so the markers that a lap skipped are, too. */
 		if (perfring_is_same_refused(&refused, &told->refused) && totals[PERFRING_PRODUCER_TOTALS_POS] <= pos)
 			told->marked = perfring_later(told->marked, reported);
 	}

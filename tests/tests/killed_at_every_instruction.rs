@@ -287,7 +287,7 @@ fn assert_ranges(ring: &Path, found: &[Option<u64>]) {
     }
 }
 
-/// Goes on with a ring whose producer and consumer are dead. Returns how many refused records the next consumer is told of.
+/// Continues with a ring whose producer and consumer are dead. Returns how many refused records the next consumer returns.
 fn go_on(ring: &Path, reported: Reported, start: Saved) -> u64 {
     let mut producer = Producer::attach(ring).expect("a dead producer's seat is free");
     assert_eq!(producer.totals().written.records, reported.written);
@@ -452,7 +452,7 @@ fn play(exe: &str, scenes: &[Scene], steps_all: u64) {
             }
             last = reported;
             let lost = go_on(&ring, reported, start);
-            // A consumer that was handed a loss and died before it released has not taken it.
+            // A consumer that died before it released leaves the loss to the next one.
             released |= lost < reported.full;
             let told = if released { 0 } else { reported.full };
             assert_eq!(lost, told, "{}, {steps} steps", scene.name);

@@ -134,7 +134,7 @@ pub struct ConsumerSeat {
     pub holder: Holder,
     /// What it has read and missed, true at its tail.
     pub totals: SeqLatch<CONSUMER_TOTALS>,
-    /// What it was told of refused records.
+    /// The refused records that it has returned as losses.
     pub told: SeqLatch<CONSUMER_TOLD>,
 }
 
@@ -256,7 +256,7 @@ pub struct Header {
     /// The tails of named consumers, each plus 1 while it is waited for. That of seat n is
     /// `[n % TAIL_LINES][n / TAIL_LINES]`.
     pub named_tails: [[AtomicU64; TAIL_WORDS]; TAIL_LINES],
-    /// What the one consumer was told of refused records.
+    /// The refused records that the one consumer has returned as losses.
     pub consumer_told: SeqLatch<CONSUMER_TOLD>,
 }
 

@@ -99,8 +99,8 @@ pub mod slot_losses {
 
 /// The index of each figure in a copy of what a consumer was told.
 pub mod consumer_told {
-    /// Refused records, and their bytes, laid out like [`super::producer_totals::REFUSED`]: those that a marker in
-    /// the stream or the end of the stream told to the consumer since the ring was created. Zeros: only markers did.
+    /// Refused records that the consumer has returned as losses since the ring was created, and their bytes, laid out like
+    /// [`super::producer_totals::REFUSED`]. Zeros: those of the markers before its position.
     pub const REFUSED: usize = 1;
     /// Of a named consumer, the FNV-1a hash of its name: what another one was told does not count. Zero otherwise.
     pub const NAME: usize = 9;

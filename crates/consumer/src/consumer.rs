@@ -27,7 +27,7 @@ pub struct Consumer {
     /// Where it last went to sleep before an open reservation.
     pub(crate) lagged_at: Option<u64>,
     pub(crate) removal: Tick,
-    /// A producer that goes on to lose records ends a wait once a second, and not each time.
+    /// Limits how often new losses end a wait: once a second.
     pub(crate) losses: Tick,
 }
 

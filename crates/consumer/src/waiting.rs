@@ -44,8 +44,8 @@ impl Consumer {
         true
     }
 
-    /// Waits as [`Consumer::wait`] does, but never sleeps: for a core of its own. Looks once a second
-    /// for losses that no marker reports yet. Checks for a removal only when the time is over.
+    /// Waits as [`Consumer::wait`] does, but never sleeps: for a dedicated core. Looks once a second for losses that no
+    /// marker reports. Checks for a removal only when the time is over.
     #[inline]
     pub fn spin(&mut self, timeout: Duration) -> bool {
         let mut left = timeout;

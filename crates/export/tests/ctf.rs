@@ -217,16 +217,7 @@ fn losses_count_wherever_they_are_and_whatever_their_cause() {
     let mut out = Ctf::open("ctf", &options_of(&path)).unwrap();
     followed.events(0, |event| {
         let lost = |cause, records| {
-            let loss = perfring_export::Loss {
-                pos: 0,
-                records,
-                bytes: 1,
-                cause,
-                time: None,
-                wall: None,
-                sum: None,
-                at_end: false,
-            };
+            let loss = perfring_export::Loss::new(0, records, 1, cause);
             perfring_export::Event { seq: event.seq, origin: event.origin, what: What::Lost(loss) }
         };
         if let What::Record(_) = event.what {

@@ -83,16 +83,7 @@ fn losses_and_lateness_are_written_and_beginnings_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let (snapshot, shapes) = ring(dir.path());
     let origin = shapes.origin();
-    let loss = Loss {
-        pos: 64,
-        records: 3,
-        bytes: 96,
-        cause: LossCause::Busy,
-        time: Some(5),
-        wall: None,
-        sum: None,
-        at_end: false,
-    };
+    let loss = Loss { time: Some(5), ..Loss::new(64, 3, 96, LossCause::Busy) };
     let lost = line(&Event { seq: 1, origin, what: What::Lost(loss) });
     let expected = json!({"pos": 64, "records": 3, "bytes": 96, "cause": "output busy"});
     assert_eq!((&lost["lost"], &lost["ring"]), (&expected, &json!("a \"ring\"")));

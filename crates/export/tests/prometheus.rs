@@ -282,16 +282,7 @@ fn losses_are_counted_by_cause() {
     let mut seqs = Numbers::default();
     for cause in [Cause::Full, Cause::Full, Cause::Lapped] {
         let cause = LossCause::Ring(cause);
-        let loss = Loss {
-            pos: 8,
-            records: 3,
-            bytes: 100,
-            cause,
-            time: None,
-            wall: None,
-            sum: None,
-            at_end: false,
-        };
+        let loss = Loss::new(8, 3, 100, cause);
         feed.lose(&mut seqs, &mut prometheus, loss);
     }
     let page = scrape(prometheus.address(), "");

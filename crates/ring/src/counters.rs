@@ -219,7 +219,7 @@ pub struct Saved {
     pub pos: u64,
     /// What was before it since the ring was created.
     pub before: Count,
-    /// What the observer was told of refused records since then.
+    /// The refused records that the observer has returned as losses, since the ring was created.
     pub told: Refused,
 }
 
@@ -266,7 +266,7 @@ pub struct ResumePoint {
     pub(crate) lapped: Count,
     /// The end of the last AUX range that belongs to it, in a drop ring.
     pub(crate) range_end: u64,
-    /// What the reader was told of refused records.
+    /// The refused records that the reader has returned as losses.
     pub(crate) told: Refused,
     /// Whether that is more than the markers before the position report.
     pub(crate) ahead: bool,

@@ -188,8 +188,8 @@ impl NamedSeat {
         Some(NamedSeat { seats, number, epoch: 0 })
     }
 
-    /// Takes the seat from its last name, for another: its consumer begins where the tail is. What the last one was told
-    /// does not count, as it has that name.
+    /// Takes the seat from its last name, for another: its consumer begins where the tail is. `told` stays: the last name is
+    /// in it, so it does not count for another.
     pub fn clear(&self, ring: Ring<'_>) {
         tail_word(ring.header, self.number).store(0, Ordering::Release); // C, as in `drop_dead`
         self.with(|seat| {

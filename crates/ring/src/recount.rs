@@ -168,7 +168,7 @@ pub(crate) fn reported_at(ring: Ring<'_>, pos: u64) -> Result<Option<Refused>, C
     if to - from > ring.data_size() {
         return Ok(None);
     }
-    // Checked as it goes: whoever walks on is faster than a producer that overwrites behind.
+    // Checked every few records: one check at the end would often find that a producer was faster than the walk.
     let (mut between, mut checked) = (Refused::default(), from);
     for (nth, record) in ring.records(from, to).enumerate() {
         let marker = match record {

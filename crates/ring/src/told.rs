@@ -1,10 +1,9 @@
-//! What a reader was told of refused records: by the markers in the stream, and at its end of what no marker
-//! reports yet.
+//! The refused records that a reader has returned as losses: at the markers in the stream, and at the end of the stream.
 //!
-//! A producer writes the marker of its losses before the next record that fits. None may ever come: the ring is
-//! full and its producer idle, or dead. So a reader that has read to the end compares the producers' counters with
-//! what it was told, and is told the rest. The marker that comes later is passed as far as it reports the same
-//! losses. Producers do nothing for this.
+//! A producer writes the marker of its losses before the next record that fits. That record may never come: the ring is
+//! full and its producer idle, or dead. So a reader at the end compares the producers' counters with the losses that it
+//! has returned, and returns the rest. A later marker repeats some of them, and the reader subtracts those. Producers do
+//! nothing for this. ABI.md has the algorithm, under "Losses at the end of the stream".
 
 use crate::counters::{Count, ProducerTotals, Refused};
 use crate::oldest::oldest;
@@ -22,13 +21,13 @@ const TRIES: u32 = if cfg!(loom) { 2 } else { 100 };
 /// What a reader was told of refused records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Since the ring was created. What the markers before the reader's first position report counts as told.
+    /// Returned since the ring was created. Losses in markers before the reader's first position count as returned.
     pub(crate) refused: Refused,
-    /// What the markers before the cursor report, or less after a lap, which passes markers unseen: then less may be
-    /// told at the next markers, and the rest at the end of the stream, where this is put right.
+    /// What the markers before the cursor report. Less after a lap, which skips markers: then the next markers add too
+    /// little, the end of the stream adds the rest, and corrects this.
     marked: Refused,
-    /// What the producers had counted when the end of the stream was reached at this position, until all of it is told:
-    /// if they go on to refuse, a reader that reads until there is nothing comes to an end.
+    /// What the producers had counted when the reader came to the end, at this position; `None` once all of it is returned.
+    /// A reader that reads until there is nothing then comes to an end, even if the producers continue to refuse.
     counted: Option<(u64, Refused)>,
 }
 
@@ -52,9 +51,9 @@ fn counted(at: Shared<'_>) -> Option<(ProducerTotals, Refused)> {
 }
 
 impl Told {
-    /// Returns what a reader was told that begins at `pos`, as far as is known.
+    /// Returns the state of a reader that begins at `pos`, as far as it is known.
     ///
-    /// Whatever is damaged here is found by whoever reads on.
+    /// Damage is left for the reader to find.
     pub(crate) fn at(at: Shared<'_>, policy: Policy, pos: u64, past: Past) -> Self {
         let ring = at.ring;
         let (saved, exact) = match past {
@@ -122,7 +121,7 @@ impl Told {
 
     fn count(&mut self, at: Shared<'_>, pos: u64) -> Option<Refused> {
         let (totals, counted) = counted(at)?;
-        // Once all is told, what was passed unseen in a lap is told, too.
+        // All is returned, so the markers that a lap skipped are, too.
         if self.refused.later(counted) == self.refused && totals.pos <= pos {
             self.marked = self.marked.later(totals.reported);
         }
@@ -194,8 +193,8 @@ struct Next {
     number: u64,
 }
 
-/// Loads the number of the last write to a copy that has ended. Relaxed: whoever sees a new one finds a copy that is
-/// no older, by the latch's own orderings.
+/// Loads the number of the last write to a copy that has ended. Relaxed: a
+/// reader that sees a new number finds a copy that is no older, by the latch's own orderings.
 fn number<const N: usize>(latch: &SeqLatch<N>, copy: usize) -> u64 {
     latch.copies[copy][N - 1].load(Ordering::Relaxed)
 }

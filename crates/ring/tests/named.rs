@@ -78,7 +78,7 @@ fn one_that_is_stopped_while_it_joins_is_waited_for_and_no_damage() {
     assert_eq!((joins.load(Ordering::Relaxed), ring.tail() > tail), (0, true));
 }
 
-/// A program from before `told` takes a dead consumer's seat and leaves that as it was: the next name is told everything.
+/// A program that does not know `told` takes a dead consumer's seat and leaves `told` there. The next name gets every loss.
 #[test]
 fn what_one_name_was_told_does_not_count_for_another() {
     let heap = HeapRing::new(4096, Policy::Drop).unwrap().consumers(2);

@@ -144,7 +144,7 @@ pub struct Merge {
     failed: VecDeque<(SourceId, SourceError)>,
     figures: MergeFigures,
     asleep: Asleep,
-    /// Until then, some source has losses that wake who sleeps on it.
+    /// Until this time, losses of some source do not end a sleep.
     gathers: u64,
     clock: Box<dyn Fn() -> u64 + Send>,
 }

@@ -134,16 +134,7 @@ impl Script {
                 let (cause, time) = (input.one(&causes), timestamp(input));
                 let (records, bytes) = (input.number(1, 8), input.number(8, 8));
                 let wall = (what & 16 == 0).then(|| input.number(1 << 60, 8));
-                Made::Lost(Loss {
-                    pos: *pos,
-                    records,
-                    bytes,
-                    cause,
-                    time,
-                    wall,
-                    sum: None,
-                    at_end: false,
-                })
+                Made::Lost(Loss { time, wall, ..Loss::new(*pos, records, bytes, cause) })
             }
             _ => {
                 let kinds: Vec<&Type> = origin.types.iter().collect();

@@ -1,4 +1,4 @@
-//! The losses that no marker in a golden file reports: what readers are told of them, at the end.
+//! The losses that no marker in a golden file reports: readers return them at the end.
 
 use perfring_abi::Cause;
 use serde_json::{Value, json};

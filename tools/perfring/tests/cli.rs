@@ -291,7 +291,7 @@ fn losses_are_exact_and_reported_to_every_reader() {
     let done = run(&["publish", &ring], &long);
     assert_eq!(done.code(), 0);
     assert!(done.err().contains("published 0 records, lost 1: full 0, too_large 1"));
-    // Not reported in the stream yet, as nothing fits: each reader is told at the end.
+    // No marker reports it, because none fits: each reader returns it at the end.
     assert_eq!(run(&["tail", "-n", "1", "--fail-on-loss", &ring], b"").code(), 0);
     let are_reported = |done: &Done| {
         let err = done.err();

@@ -1,5 +1,5 @@
-//! Whoever reads a ring to its end is told what its producers lost, whether or not a record follows: every command, and
-//! every output of the sidecar, each loss once.
+//! Every command that reads a ring to its end, and every output of the sidecar, reports each loss once, whether or not a
+//! record follows.
 
 use crate::command::{Losses, Place, json_lines, publish, run};
 use serde_json::Value;
@@ -13,7 +13,7 @@ struct Ring {
     written: u64,
 }
 
-/// A ring of 4 KiB in a directory of its own, which most of the lines did not fit into.
+/// A ring of 4 KiB, in a new directory. Most of the lines did not fit.
 fn ring(place: &Place, dir: &str) -> Ring {
     let dir = place.path(dir);
     fs::create_dir(&dir).unwrap();
@@ -156,7 +156,7 @@ fn what_other_programs_receive_has_the_losses_at_the_end_of_a_ring() {
     let ring = ring(&place, "rings");
     let lost = OFFERED - ring.written;
     let (server, parquet) = (Server::start(), file(&place, "parquet"));
-    // Nobody else gets the port, as it is bound, and the sidecar does, as nobody listens.
+    // The bound port is this test's. The sidecar can bind it too, because no socket listens on it.
     let port = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
     setsockopt(&port, sockopt::ReuseAddr, &true).unwrap();
     bind(port.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();

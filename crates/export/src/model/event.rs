@@ -197,6 +197,12 @@ pub struct Loss {
 }
 
 impl Loss {
+    /// Returns a loss of which no more is known.
+    #[must_use]
+    pub fn new(pos: u64, records: u64, bytes: u64, cause: LossCause) -> Self {
+        Loss { pos, records, bytes, cause, time: None, wall: None, sum: None, at_end: false }
+    }
+
     /// Returns a loss that a ring reports. `after` is the reader's position after it, and `time` the time of the previous
     /// record.
     #[must_use]
@@ -206,7 +212,7 @@ impl Loss {
         let told = told.find(|(its, _)| *its == cause).map(|(_, count)| count.records);
         let sum = told.filter(|told| *told >= records);
         let wall = time.and_then(|time| origin.anchors.wall(pos, time));
-        Loss { pos, records, bytes, cause: LossCause::Ring(cause), time, wall, sum, at_end }
+        Loss { time, wall, sum, at_end, ..Loss::new(pos, records, bytes, LossCause::Ring(cause)) }
     }
 
     /// Returns whether damage to a buffer is its cause.
@@ -291,7 +297,7 @@ pub fn sum_of<K: PartialEq, V: Default>(sums: &mut Vec<(K, V)>, key: K) -> &mut 
 /// use perfring_export::{Loss, LossCause, Totals};
 /// let mut totals = Totals::default();
 /// let cause = LossCause::Ring(Cause::Full);
-/// totals.lose(&Loss { pos: 0, records: 3, bytes: 48, cause, time: None, wall: None, sum: None, at_end: false });
+/// totals.lose(&Loss::new(0, 3, 48, cause));
 /// assert_eq!((totals.lost(), totals.to_string()), (3, "0 records, lost 3: full 3".to_owned()));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

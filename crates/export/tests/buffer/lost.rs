@@ -29,16 +29,7 @@ fn fill(rng: &mut Rng, rings: &Rings, dir: &Path) -> BTreeMap<[u8; 16], u64> {
         if rng.below(100) == 0 {
             let (pos, records) = (BYTES * (n as u64 / 2 + 1), 1 + rng.below(30));
             let cause = LossCause::Ring(Cause::Full);
-            let loss = Loss {
-                pos,
-                records,
-                bytes: BYTES * records,
-                cause,
-                time: None,
-                wall: None,
-                sum: None,
-                at_end: false,
-            };
+            let loss = Loss::new(pos, records, BYTES * records, cause);
             let event = Event { seq: 3 + n as u64, origin, what: What::Lost(loss) };
             assert_eq!(life.buffered.take(&event).unwrap(), Took::Yes);
             *written.entry(origin.uuid).or_default() += records;

@@ -74,14 +74,9 @@ impl Followed {
                 What::Record(Rec::new(record, origin))
             }
             Kept::Lost(lost, time) => What::Lost(Loss {
-                pos: lost.pos,
-                records: lost.records,
-                bytes: lost.bytes,
-                cause: LossCause::Ring(lost.cause),
                 time: *time,
                 wall: time.and_then(|time| origin.anchors.wall(lost.pos, time)),
-                sum: None,
-                at_end: false,
+                ..Loss::new(lost.pos, lost.records, lost.bytes, LossCause::Ring(lost.cause))
             }),
         });
         for what in std::iter::once(What::Began).chain(whats).chain([What::Ended]) {

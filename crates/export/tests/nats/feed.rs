@@ -32,16 +32,7 @@ pub(crate) fn record<'a>(pos: u64, bytes: &'a [u8], origin: &'a Origin) -> What<
 
 pub(crate) fn loss(pos: u64, records: u64, cause: perfring_consumer::Cause) -> What<'static> {
     let cause = LossCause::Ring(cause);
-    What::Lost(Loss {
-        pos,
-        records,
-        bytes: 64 * records,
-        cause,
-        time: None,
-        wall: None,
-        sum: None,
-        at_end: false,
-    })
+    What::Lost(Loss::new(pos, records, 64 * records, cause))
 }
 
 /// A loss of which is known how many its ring has lost with it.

@@ -149,16 +149,7 @@ fn a_silent_server_makes_it_busy_and_does_not_block() {
     let mut origin = feed.origin.clone();
     origin.data_size = 1 << 40;
     // The same loss again and again: it needs no ring.
-    let loss = Loss {
-        pos: 8,
-        records: 1,
-        bytes: 16,
-        cause: LossCause::Ring(Cause::Full),
-        time: None,
-        wall: None,
-        sum: None,
-        at_end: false,
-    };
+    let loss = Loss::new(8, 1, 16, LossCause::Ring(Cause::Full));
     for seq in seqs.next..seqs.next + 10_000 {
         let event = Event { seq, origin: &origin, what: What::Lost(loss) };
         if otlp.take(&event).unwrap() == Took::Busy {

@@ -118,16 +118,7 @@ fn losses_are_a_log_record_and_counts() {
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     for (pos, cause) in [(64, Cause::Full), (128, Cause::Full), (192, Cause::Lapped)] {
         let cause = LossCause::Ring(cause);
-        let loss = Loss {
-            pos,
-            records: 3,
-            bytes: 100,
-            cause,
-            time: Some(1),
-            wall: Some(99),
-            sum: None,
-            at_end: false,
-        };
+        let loss = Loss { time: Some(1), wall: Some(99), ..Loss::new(pos, 3, 100, cause) };
         feed.lose(&mut seqs, &mut otlp, loss);
     }
     close(otlp);

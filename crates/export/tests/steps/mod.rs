@@ -192,16 +192,7 @@ pub(crate) fn some() -> Vec<Step> {
         }
     }
     let cause = LossCause::Ring(Cause::Lapped);
-    let loss = Loss {
-        pos: 640,
-        records: 3,
-        bytes: 96,
-        cause,
-        time: Some(9),
-        wall: None,
-        sum: None,
-        at_end: false,
-    };
+    let loss = Loss { time: Some(9), ..Loss::new(640, 3, 96, cause) };
     steps.extend([Step::Lost { ring: 1, loss }, Step::End(1), Step::End(0)]);
     steps
 }

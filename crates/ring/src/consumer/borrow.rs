@@ -35,8 +35,8 @@ pub struct Reader {
     write_touch: bool,
     /// Of what was passed, what a named consumer has missed.
     pub(super) lapped: Count,
-    /// What is to be returned next: a part of it, or what [`Reader::has_lost`] has found.
-    /// With what is told then.
+    /// The loss that is returned next: a part of `lapped`, or one that [`Reader::has_lost`] has found. With the state of
+    /// `told` after it.
     pub(super) missed: Option<Box<(Lost, Told)>>,
     /// What was returned of refused records.
     pub(super) told: Told,

@@ -1,4 +1,4 @@
-//! What a consumer is told of losses, beside the records that it reads.
+//! The losses that a consumer returns beside the records.
 
 use crate::consumer::borrow::Reader;
 use crate::counters::Count;
@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use perfring_abi::{Cause, Policy};
 
 impl Reader {
-    /// From here on also tells losses that no marker reports, by [`Reader::lost`], of a ring with so many slots.
+    /// Makes [`Reader::lost`] return losses. `slots` is the number of slots that count them.
     #[must_use]
     pub fn with_losses(mut self, at: Shared<'_>, slots: usize) -> Self {
         let past = Past::AtLeast(self.release.told.saved);
@@ -26,22 +26,21 @@ impl Reader {
         self.missed.is_some()
     }
 
-    /// Returns what the producers have lost and no marker in the stream reports, one cause at a time: for a reader
-    /// that found nothing. The loss has no place of its own in the stream: its position is the end, up to which
-    /// everything is read.
+    /// Returns a loss that the producers have counted and no marker in the stream reports, one cause at a time. `None` if
+    /// there is a record to read. The loss has no place in the stream: its position is the end ([`Lost::at_end`]).
     ///
-    /// Where producers go on to refuse, it tells what was counted when the end was reached, and then nothing once, so that
-    /// a reader which reads until there is nothing comes to an end; with `all` it tells what is counted now.
+    /// Without `all`, it returns what was counted when the end was reached, and then `None` once: a reader that reads until
+    /// there is nothing then comes to an end, even if the producers continue to refuse. With `all` it returns what is
+    /// counted now.
     ///
-    /// This is one load for each producer that is known; with `all`, and where as many records were read since the last
-    /// time as there are slots, one for each slot. [`Reader::is_told_all`] is cheaper.
+    /// This is one load for each known producer. It is one load for each slot with `all`, and whenever as many records
+    /// were read as there are slots. [`Reader::is_told_all`] is cheaper.
     #[inline]
     pub fn lost(&mut self, at: Shared<'_>, all: bool) -> Option<Lost> {
         if self.has_lost(at, all) { self.take_missed() } else { None }
     }
 
-    /// Returns whether there is no such loss now. In a shared ring the answer is always no, without a look. This is one
-    /// load.
+    /// Returns true if there is certainly no such loss now: one load. Always false in a shared ring.
     #[must_use]
     #[inline(always)]
     pub fn is_told_all(&self, ring: Ring<'_>) -> bool {
@@ -58,7 +57,7 @@ impl Reader {
         self.missed.is_some()
     }
 
-    /// Goes on after a marker of what was told before.
+    /// Continues after a marker that reports nothing new.
     #[cold]
     pub(super) fn next_after_marker(
         &mut self,

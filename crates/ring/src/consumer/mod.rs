@@ -3,6 +3,6 @@
 pub(crate) mod borrow; // the consumer
 pub(crate) mod hold; // reading ahead of what is released
 pub(crate) mod lines; // write-touching the lines that were read
-pub(crate) mod losses; // what it is told of losses
+pub(crate) mod losses; // losses that no marker reports
 pub(crate) mod passed; // ranges of the AUX area that were read
 pub(crate) mod release; // what was read, and its release

@@ -1,4 +1,4 @@
-//! What an observer is told of losses, beside the records that it reads.
+//! The losses that an observer returns beside the records.
 
 use crate::observer::copy::Observer;
 use crate::record::Lost;
@@ -6,8 +6,8 @@ use crate::told::{Told, Watch};
 use crate::view::Shared;
 
 impl Observer {
-    /// From here on also tells losses that no marker reports, of a ring with so many slots. Without this, an observer
-    /// looks at no counters.
+    /// Makes [`Observer::next_in`] also return losses that no marker reports. `slots` is the number of slots that count
+    /// them. Without this call, an observer loads no counters.
     #[must_use]
     pub fn with_losses(mut self, at: Shared<'_>, slots: usize) -> Self {
         self.told = Told::at(at, self.policy, self.cursor, self.past);

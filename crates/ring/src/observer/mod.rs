@@ -3,5 +3,5 @@
 mod ahead; // what the observer finds next
 pub(crate) mod copy; // the observer
 pub(crate) mod intact; // a snapshot
-mod losses; // what the observer is told of losses
+mod losses; // losses that no marker reports
 mod visit; // the observer's copied records

@@ -265,16 +265,7 @@ impl Outlet {
                 self.dropped.records += 1;
                 self.dropped.bytes += bytes;
                 let cause = LossCause::Busy;
-                let none = Loss {
-                    pos: 0,
-                    records: 0,
-                    bytes: 0,
-                    cause,
-                    time: None,
-                    wall: None,
-                    sum: None,
-                    at_end: false,
-                };
+                let none = Loss::new(0, 0, 0, cause);
                 let busy = unreported.busy.get_or_insert(none);
                 busy.records += 1;
                 busy.bytes += bytes;

@@ -125,16 +125,7 @@ impl RecordRules {
         if self.since.is_none() {
             self.since = Some((event.seq, Instant::now() + REPORT));
         }
-        let none = Loss {
-            pos: 0,
-            records: 0,
-            bytes: 0,
-            cause,
-            time: None,
-            wall: None,
-            sum: None,
-            at_end: false,
-        };
+        let none = Loss::new(0, 0, 0, cause);
         let loss = self.left_out.entry((event.origin.id, nth)).or_insert(none);
         loss.records += 1;
         loss.bytes += bytes;

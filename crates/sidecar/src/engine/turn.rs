@@ -184,8 +184,8 @@ impl Engine {
         false
     }
 
-    /// Adds the places after all that was read, to release them once it is delivered. There is one after each loss at the
-    /// end of a stream: who reads on from an earlier place does not find that among the items.
+    /// Adds the places after everything that was read, to release them after the delivery. Each loss at the end of a stream
+    /// has its own place: it is not among the items after an earlier one.
     pub(super) fn checkpoint(&mut self) {
         if self.touched.is_empty() {
             return;

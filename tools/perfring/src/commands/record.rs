@@ -295,16 +295,7 @@ impl Recorder<'_> {
         let (records, cause) = (figures.refused, LossCause::Ring(Cause::TooLarge));
         if records > 0 {
             totals.records = totals.records.saturating_sub(records);
-            totals.lose(&Loss {
-                pos: 0,
-                records,
-                bytes: 0,
-                cause,
-                time: None,
-                wall: None,
-                sum: None,
-                at_end: false,
-            });
+            totals.lose(&Loss::new(0, records, 0, cause));
         }
         totals
     }

@@ -241,16 +241,7 @@ mod tests {
         let origin = Origin::default();
         let digest = |cause| {
             let cause = LossCause::Ring(cause);
-            let loss = Loss {
-                pos: 8,
-                records: 1,
-                bytes: 64,
-                cause,
-                time: None,
-                wall: None,
-                sum: None,
-                at_end: false,
-            };
+            let loss = Loss::new(8, 1, 64, cause);
             Credit::of(&Event { seq: 1, origin: &origin, what: What::Lost(loss) }, 0).digest
         };
         // Their names are of one length.

@@ -92,16 +92,7 @@ impl Over {
         *counted = ring.count;
         if records > 0 {
             let (pos, cause) = (ring.count.end, LossCause::Damaged);
-            let loss = Loss {
-                pos,
-                records,
-                bytes,
-                cause,
-                time: None,
-                wall: None,
-                sum: None,
-                at_end: false,
-            };
+            let loss = Loss::new(pos, records, bytes, cause);
             self.owed.push_back((ring.id, Some(loss)));
         }
         if ring.has_ended {
@@ -141,16 +132,7 @@ impl Over {
         self.is_unknown = cause == LossCause::UnknownDamage;
         for id in all {
             let pos = self.of(id).end;
-            let loss = Loss {
-                pos,
-                records,
-                bytes: 0,
-                cause,
-                time: None,
-                wall: None,
-                sum: None,
-                at_end: false,
-            };
+            let loss = Loss::new(pos, records, 0, cause);
             self.owed.push_back((id, Some(loss)));
         }
         self.owe_late();

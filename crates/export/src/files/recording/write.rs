@@ -365,16 +365,7 @@ impl Output for Recording {
                 let bytes = record.bytes.len() as u64;
                 let cause = LossCause::Ring(Cause::TooLarge);
                 let (pos, time) = (record.pos, record.time);
-                let loss = Loss {
-                    pos,
-                    records: 1,
-                    bytes,
-                    cause,
-                    time,
-                    wall: None,
-                    sum: None,
-                    at_end: false,
-                };
+                let loss = Loss { time, ..Loss::new(pos, 1, bytes, cause) };
                 frame::put_loss(&mut self.block, id, &loss);
                 self.note(&Event { what: What::Lost(loss), ..*event });
                 self.totals.lose(&loss);
