@@ -45,7 +45,10 @@ function key(event) {
 }
 
 let typing = null;
+/** Asks for what was typed, a moment after the last key. Until then no answer is taken: a record of it that is opened would be closed at once. */
 function later() {
+  clearTimeout(view.timer);
+  view.asked += 1;
   clearTimeout(typing);
   typing = setTimeout(restart, 150);
 }

@@ -161,6 +161,8 @@ fn the_demo_is_shown_with_its_losses_its_death_its_records_and_a_snapshot() {
     browser.js("document.getElementById('where').select()");
     browser.keys("nosuchfield=1");
     browser.until("document.querySelector('#wrong.soft mark')?.textContent === 'nosuchfield'");
+    // A record that is opened stays open, however long the page waits for another key.
+    browser.js("((set) => { window.setTimeout = (of, ms) => set(of, ms < 400 ? 2000 : ms); })(window.setTimeout)");
     browser.js("document.getElementById('where').select()");
     browser.keys("\u{e017}");
     browser.until(
