@@ -1,6 +1,6 @@
 //! All totals of a ring at one moment.
 
-use crate::counters::{ConsumerTotals, Count, ProducerTotals};
+use crate::counters::{ConsumerTotals, Count, ProducerTotals, Refused};
 use crate::oldest::oldest;
 use crate::recount::newest_totals;
 use crate::seq_latch;
@@ -85,7 +85,14 @@ impl RingTotals {
     /// Losses that are counted but not yet reported in the stream.
     #[must_use]
     pub fn unreported(&self) -> Count {
-        self.producer.refused.since(self.producer.reported).total()
+        self.untold(Refused::default())
+    }
+
+    /// Returns the losses that no marker in the stream reports and that a reader has not returned either: `told` is
+    /// [`Saved::told`](crate::Saved::told) of the reader.
+    #[must_use]
+    pub fn untold(&self, told: Refused) -> Count {
+        self.producer.refused.since(self.producer.reported.later(told)).total()
     }
 }
 

@@ -292,7 +292,11 @@ fn losses_are_exact_and_reported_to_every_reader() {
     assert_eq!(done.code(), 0);
     assert!(done.err().contains("published 0 records, lost 1: full 0, too_large 1"));
     // No marker reports it, because none fits: each reader returns it at the end.
-    assert_eq!(run(&["tail", "-n", "1", "--fail-on-loss", &ring], b"").code(), 0);
+    assert_eq!(run(&["tail", &ring], b"").code(), 0);
+    // A reader that ends before it counts them as well.
+    run(&["tail", "-n", "0", "--fail-on-loss", &ring], b"").refuses(5, "46 records");
+    let done = run(&["tail", "-n", "1", "--fail-on-loss", &ring], b"");
+    assert!(done.code() == 5 && done.err().contains("46 records"), "{}", done.err());
     let are_reported = |done: &Done| {
         let err = done.err();
         assert!(err.contains("LOST 45 records") && err.contains(": full"), "{err}");

@@ -35,6 +35,7 @@ impl Ring {
         let lost: u64 =
             lines.iter().filter(lost).map(|it| it["lost"]["records"].as_u64().unwrap()).sum();
         println!("{what}: {records} records, {lost} lost");
+        assert!(lines.iter().all(|line| line["lost"].is_null() || line["lost"]["at_end"] == true));
         assert_eq!((records, records + lost), (self.written, OFFERED), "{what}");
     }
 
@@ -69,9 +70,22 @@ fn every_command_that_reads_a_ring_shows_the_losses_at_its_end() {
         let done = run(&["export", path, "--to", "json", "-o", "-"], b"");
         ring.check(&json_lines(&done.out()), &format!("export {path}"));
     }
+    // `--fail-on-loss` counts them whether or not the reader comes to the end.
+    for count in ["0", "1", "10000"] {
+        for path in [&ring.path, &dir] {
+            for wait in [&[][..], &["--timeout", "1ms"]] {
+                let args = [&["tail", "-n", count, "--fail-on-loss"], wait, &[path]].concat();
+                let done = run(&args, b"");
+                let lost = format!("{} records", OFFERED - ring.written);
+                assert!(done.code() == 5 && done.err().contains(&lost), "{args:?}: {}", done.err());
+            }
+        }
+    }
     let done = run(&["consume", "--format", "json", &ring.path], b"");
     ring.check(&json_lines(&done.out()), "consume");
     ring.is_told("consume");
+    let done = run(&["consume", "-n", "0", "--fail-on-loss", &ring.path], b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
 }
 
 #[test]
@@ -81,11 +95,18 @@ fn a_recording_has_the_losses_at_the_end_of_a_ring() {
         let ring = ring(&place, &consume.to_string());
         let recording = file(&place, &format!("{consume}.perfrec"));
         let dir = file(&place, &consume.to_string());
+        // A recording of the first record alone has no losses, and says that the ring counts some.
+        let few = file(&place, &format!("{consume}-few.perfrec"));
+        let args = ["record", &*dir, "-o", &few, "-n", "1", "--fail-on-loss"];
+        let (done, lost) = (run(&args, b""), OFFERED - ring.written);
+        let more = format!("{lost} more lost records are counted by the rings");
+        assert!(done.code() == 5 && done.err().contains(&more), "{}", done.err());
         let mut args = vec!["record", &*dir, "-o", &recording, "--for", "300ms"];
         args.extend(consume.then_some("--consume"));
         let done = run(&args, b"");
         let lost = OFFERED - ring.written;
         assert!(done.err().contains(&format!("lost {lost}: full {lost}")), "{}", done.err());
+        assert!(!done.err().contains("more lost records"), "{}", done.err());
         for to in ["json", "ctf", "perf-data", "perfetto"] {
             let out = file(&place, &format!("{consume}.{to}"));
             let done = run(&["export", &recording, "--to", to, "-o", &out, "--fail-on-loss"], b"");

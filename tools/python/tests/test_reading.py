@@ -171,6 +171,7 @@ def test_losses_at_the_end_of_a_ring_are_returned_once(ring: str, how: str, aliv
             items.extend(perfring.Snapshot(ring))
     lost = [item for item in items if isinstance(item, perfring.Lost)]
     assert [(it.records, it.cause) for it in lost] == [(500 - written, "full"), (1, "too_large")]
+    assert all(it.at_end for it in lost)
     assert len(items) - len(lost) == written
     if how == "snapshot":
         return

@@ -171,7 +171,7 @@ impl Tally {
                 }
                 Seen::Lost(_) => self.losses += 1,
             }
-            let at_end = matches!(seen, Seen::Lost(lost) if lost.pos == before);
+            let at_end = matches!(seen, Seen::Lost(lost) if lost.at_end);
             assert!(observer.saved().pos > before || at_end, "no progress");
         }
         let _ = (observer.next(ring).is_ok(), observer.lapped());

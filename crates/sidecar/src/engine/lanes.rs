@@ -7,7 +7,7 @@ use super::merges::{Class, RingId};
 use super::pending::Pending;
 use super::place::Place;
 use super::places::Removed;
-use super::turn::{Turn, is_at_end, loss_of};
+use super::turn::{Turn, loss_of};
 use super::untold::Ahead;
 use crate::config::Delivery;
 use crate::config::filter::Filter;
@@ -175,7 +175,7 @@ impl Engine {
                 Item::Lost(lost) => {
                     let after = lane.saved(id);
                     let loss = loss_of(lost, &after, time, origin);
-                    is_item = !is_at_end(&loss, after.pos);
+                    is_item = !loss.at_end;
                     What::Lost(loss)
                 }
             };

@@ -7,7 +7,6 @@ use super::outlet::Outlet;
 use super::pending::Pending;
 use super::place::reached;
 use super::ring::{Note, Stage};
-use super::untold::is_refused;
 use perfring_consumer::{Item, Lost, Saved, Types};
 use perfring_export::{Event, Loss, Origin, OutputError, Rec, Shapes, What};
 use std::time::Instant;
@@ -24,12 +23,6 @@ const PRESSED_TURNS: u64 = 8;
 /// Returns a loss for outputs. `after` is the reader's position after it.
 pub(super) fn loss_of(lost: Lost, after: &Saved, time: u64, origin: &Origin) -> Loss {
     Loss::of(lost, after, (time > 0 && origin.timed).then_some(time), origin)
-}
-
-/// Returns whether it is a loss at the end of the stream, where a reader that comes later does not find it. `after` is
-/// the reader's position after it.
-pub(super) fn is_at_end(loss: &Loss, after: u64) -> bool {
-    loss.pos == after && is_refused(loss)
 }
 
 /// The result of a turn.
@@ -132,7 +125,7 @@ impl Engine {
             Item::Lost(lost) => {
                 let after = self.merges.resume_point(source).unwrap_or_default().saved();
                 let loss = loss_of(lost, &after, time, origin);
-                ends_turn = is_at_end(&loss, after.pos);
+                ends_turn = loss.at_end;
                 What::Lost(loss)
             }
         };
@@ -168,8 +161,7 @@ impl Engine {
         let mut event = pending.event(ring.shapes.origin());
         if self.outlets.hand_to(at, &mut ring.began, &mut event) {
             note(&mut self.runs, pending.source, event.seq);
-            let after = self.merges.resume_point(pending.source).unwrap_or_default();
-            if matches!(&event.what, What::Lost(loss) if is_at_end(loss, after.pos())) {
+            if matches!(&event.what, What::Lost(loss) if loss.at_end) {
                 self.checkpoint();
             }
             return true;

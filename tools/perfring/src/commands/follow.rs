@@ -1,6 +1,7 @@
 //! The loop that `perfring tail` and `perfring consume` share: records of a ring as they arrive.
 
 use crate::args;
+use crate::events::live::untold;
 use crate::failure::{Failure, detail, summary};
 use crate::figures::opened::opened;
 use crate::output::{FormatArgs, Output};
@@ -8,7 +9,7 @@ use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
 use perfring_consumer::advanced::Front;
-use perfring_consumer::{Consumer, Item, Layout, Location, Observer, ReadError, Stat};
+use perfring_consumer::{Consumer, Item, Layout, Location, Observer, ReadError, Refused, Stat};
 use perfring_view::accounts;
 use std::time::{Duration, Instant};
 
@@ -23,8 +24,7 @@ pub(crate) struct FollowArgs {
     /// Continue with new records for at most this long, like 10s, then end with code 124
     #[arg(long, value_name = "TIME", value_parser = args::duration)]
     timeout: Option<Duration>,
-    /// End with code 5 if records were lost before the last one that was read, or before the end if all
-    /// were read
+    /// End with code 5 if records were lost: reported to this reader, or counted and not yet reported
     #[arg(long)]
     pub(crate) fail_on_loss: bool,
     #[command(flatten)]
@@ -89,6 +89,7 @@ pub(crate) fn run(
         Err(Failure::ClosedPipe) => Ok(()),
         _ => output.end(Some(ring)),
     };
+    let (uuid, told) = (source.layout().uuid, source.told());
     drop(source);
     match ended {
         Ok(()) | Err(Failure::Timeout(_) | Failure::Signal(_)) if args.fail_on_loss => {
@@ -96,7 +97,7 @@ pub(crate) fn run(
                 Ok(()) | Err(Failure::Damaged(_)) => {}
                 Err(failure) => return Err(failure),
             }
-            let lost = output.lost();
+            let lost = output.lost().saturating_add(untold(ring, &uuid, told));
             if lost > 0 {
                 return Err(Failure::Loss(format!(
                     "{lost} records of {ring} were lost: see `perfring stat {ring}`"
@@ -224,6 +225,15 @@ impl Source {
             Source::Observer(observer) => observer.stat().is_ok_and(|stat| accounts::is_fed(&stat)),
             Source::Consumer(_) => false,
         }
+    }
+
+    /// Returns the refused records that it has returned as losses.
+    fn told(&self) -> Refused {
+        let here = match self {
+            Source::Observer(observer) => observer.resume_point(),
+            Source::Consumer(consumer) => consumer.resume_point(),
+        };
+        here.saved().told
     }
 
     fn wait(&mut self, timeout: Duration) {

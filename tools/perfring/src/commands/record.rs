@@ -323,6 +323,8 @@ impl Recorder<'_> {
         let left_out = self.filter.end();
         let figures = self.recording.figures();
         let totals = self.totals(&figures);
+        let untold = self.live.untold();
+        let lost = totals.lost().saturating_add(untold);
         if asked && closed.is_ok() {
             let rings = count(u64::from(self.live.ids), "ring");
             let file = HumanBytes(figures.bytes);
@@ -335,11 +337,14 @@ impl Recorder<'_> {
             if left_out > 0 {
                 said += &format!("; {left_out} others were not selected");
             }
-            work_done(&said, totals.lost());
+            if untold > 0 {
+                let are = "counted by the rings and not yet reported in their streams";
+                said += &format!("; {untold} more lost records are {are}");
+            }
+            work_done(&said, lost);
         }
         if asked {
             closed?;
-            let lost = totals.lost();
             if self.args.fail_on_loss && lost > 0 {
                 return Err(Failure::Loss(format!("{lost} records were lost")));
             }

@@ -3,13 +3,13 @@
 
 use crate::commands::follow::{FollowArgs, TURN};
 use crate::events::input;
-use crate::events::live::{How, Live};
+use crate::events::live::{How, Live, untold};
 use crate::failure::{Failure, summary};
 use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::stop::Stop;
-use perfring_consumer::{Layout, Location, Start};
+use perfring_consumer::{Layout, Location, Refused, Start};
 use perfring_view::owner::count;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,10 +20,13 @@ const DELAY: Duration = Duration::from_millis(100);
 pub(crate) fn run(args: &FollowArgs, dir: &Path, start: Start, stop: &Stop) -> Result<(), Failure> {
     let since = since(&args.format, dir)?.map(Since::before_now).transpose()?;
     let mut output = Output::of_many(&args.format, Vec::new(), since);
-    let ended = if args.waits() {
-        follow(args, dir, start, &mut output, stop)
-    } else {
-        show(args.records, dir, &mut output, stop)
+    let mut live = match args.waits() {
+        true => Some(Live::new(How::Observe(start), DELAY)?),
+        false => None,
+    };
+    let ended = match &mut live {
+        Some(live) => follow(args, dir, live, &mut output, stop),
+        None => show(args.records, dir, &mut output, stop),
     };
     if matches!(ended, Err(Failure::ClosedPipe)) {
         return ended;
@@ -33,7 +36,13 @@ pub(crate) fn run(args: &FollowArgs, dir: &Path, start: Start, stop: &Stop) -> R
     report_unknown(&args.format, &rings);
     if args.fail_on_loss && matches!(ended, Ok(()) | Err(Failure::Timeout(_) | Failure::Signal(_)))
     {
-        let lost = output.lost();
+        let counted =
+            |(ring, layout): &(Location, Layout)| untold(ring, &layout.uuid, Refused::default());
+        let untold = live.map_or_else(
+            || rings.iter().map(counted).sum::<u64>().saturating_sub(output.lost_at_end()),
+            |live| live.untold(),
+        );
+        let lost = output.lost().saturating_add(untold);
         if lost > 0 {
             let dir = dir.display();
             let what = format!("{lost} records of the rings in {dir} were lost");
@@ -66,11 +75,10 @@ pub(super) fn show(
 fn follow(
     args: &FollowArgs,
     dir: &Path,
-    start: Start,
+    live: &mut Live,
     output: &mut Output<'_>,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let mut live = Live::new(How::Observe(start), DELAY)?;
     live.follow(dir.to_owned())?;
     let deadline = args.deadline();
     let mut left = args.records.unwrap_or(u64::MAX);

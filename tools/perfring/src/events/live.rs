@@ -5,7 +5,7 @@ use crate::failure::{Failure, detail, note};
 use crate::figures::opened::opened;
 use crate::ring_name::Name;
 use perfring_consumer::{
-    AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Start,
+    AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Refused, Start, Stat,
 };
 use perfring_export::{Event, Origin, Shapes};
 use perfring_set::{Change, Follower, Merge, RingEntry, Source, SourceId};
@@ -256,6 +256,15 @@ impl Live {
         self.merge.wait(timeout);
     }
 
+    /// Returns how many losses the rings count that were not returned: a marker that reports them is not counted.
+    pub(crate) fn untold(&self) -> u64 {
+        let of = |(id, ring): (&SourceId, &Ring)| {
+            let told = self.merge.resume_point(*id).unwrap_or_default().saved().told;
+            untold(&ring.location, &ring.uuid, told)
+        };
+        self.rings.iter().map(of).fold(0, u64::saturating_add)
+    }
+
     /// Releases what was returned so far: as a consumer, frees its space.
     pub(crate) fn release(&mut self) {
         self.touched.sort_unstable();
@@ -266,4 +275,11 @@ impl Live {
             }
         }
     }
+}
+
+/// Returns how many losses a ring counts that no marker reports and that a reader has not returned. `told` is what the
+/// reader has returned.
+pub(crate) fn untold(location: &Location, uuid: &[u8; 16], told: Refused) -> u64 {
+    let stat = Stat::read(location).ok().filter(|stat| stat.layout.uuid == *uuid);
+    stat.and_then(|stat| stat.totals).map_or(0, |totals| totals.untold(told).records)
 }

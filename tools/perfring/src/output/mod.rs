@@ -67,8 +67,10 @@ struct Writer<'a> {
     out: BufWriter<StdoutLock<'static>>,
     args: &'a FormatArgs,
     filter: Filter<'a>,
-    /// Records that were reported as lost so far.
+    /// Records that were reported as lost so far,
     lost: u64,
+    /// and those of them that no marker reported.
+    lost_at_end: u64,
     /// Records that were read.
     seen: u64,
     shown: u64,
@@ -119,7 +121,19 @@ impl<'a> Output<'a> {
         damage.for_each(|damage| note(&damage.to_string()));
         let out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
         let filter = Filter::new(&args.select, since);
-        Output { writer: Writer { out, args, filter, lost: 0, seen: 0, shown: 0, bad: 0 }, shapes }
+        Output {
+            writer: Writer {
+                out,
+                args,
+                filter,
+                lost: 0,
+                lost_at_end: 0,
+                seen: 0,
+                shown: 0,
+                bad: 0,
+            },
+            shapes,
+        }
     }
 
     /// Writes a record to stdout, if it is selected. A loss goes to stderr, and in JSON also to
@@ -151,6 +165,11 @@ impl<'a> Output<'a> {
             }
             What::Began | What::Ended => Ok(0),
         }
+    }
+
+    /// Returns how many of the lost records were reported at the end of a stream: no marker reports them.
+    pub(crate) fn lost_at_end(&self) -> u64 {
+        self.writer.lost_at_end
     }
 
     /// Returns how many records were reported as lost so far.
@@ -232,6 +251,9 @@ impl Writer<'_> {
         lost: Missing,
     ) -> Result<u64, Failure> {
         self.lost = self.lost.saturating_add(lost.records);
+        if lost.at_end {
+            self.lost_at_end = self.lost_at_end.saturating_add(lost.records);
+        }
         match self.args.format() {
             Format::Json => json::lost(&mut self.out, ring, lost),
             // Between the records when both are the same terminal.
