@@ -95,7 +95,8 @@ impl Scene {
         self.filter(browser, "");
         browser.until("document.getElementById('wrong').hidden");
         browser.until("((rec) => rec && (rec.click(), true))(document.querySelector('#records .rec[role=button]'))");
-        browser.until("document.querySelector('.whole pre')");
+        browser
+            .until("/^0000  [0-9a-f]{2} /m.test(document.querySelector('.whole pre').textContent)");
         visit("records, one open");
         go(browser, "recordings", "4");
         browser.until("(document.querySelector('.card') || document.getElementById('freeze').disabled || document.getElementById('freeze').click(), document.querySelector('.card'))");
