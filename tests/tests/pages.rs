@@ -1,5 +1,6 @@
 //! Requests for a ring's pages take effect, according to the kernel's own figures.
 
+use nix::errno::Errno;
 use perfring_consumer::{Consumer, Item};
 use perfring_producer::{Options, Pages, Producer};
 use perfring_tests::{NUMBERED, number_of, numbered, ring_dir, skip};
@@ -24,6 +25,10 @@ fn mapped(file: &Path, field: &str) -> u64 {
     }
     sum
 }
+
+/// `ENOMEM` and `EAGAIN`.
+const NO_MEMORY: i32 = Errno::ENOMEM as i32;
+const AGAIN: i32 = Errno::EAGAIN as i32;
 
 #[test]
 fn pages_are_faulted_in_locked_and_huge() {
@@ -50,6 +55,10 @@ fn pages_are_faulted_in_locked_and_huge() {
             let huge = mapped(&path, "ShmemPmdMapped");
             println!("{huge} of {both} KiB are huge");
             assert!(huge >= both * 3 / 4);
+        }
+        // Whether there is contiguous memory depends on what else runs.
+        Err(error) if matches!(error.source.raw_os_error(), Some(NO_MEMORY | AGAIN)) => {
+            println!("not now: {error}");
         }
         Err(error) => skip(&format!("huge pages: {error}")),
     }

@@ -36,7 +36,16 @@ fn rings(out: &str) -> PathBuf {
 fn figure(out: &str, ring: &str, word: &str) -> u64 {
     let totals = &out[out.find("The account").unwrap()..];
     let of = &totals[totals.find(&format!("\n{ring} ")).unwrap()..];
-    let from = &of[of.find(word).unwrap() + word.len()..];
+    number(&of[of.find(word).unwrap() + word.len()..])
+}
+
+/// Returns the sum of the numbers after `word` in all rings' reports.
+fn all_figures(out: &str, word: &str) -> u64 {
+    let totals = &out[out.find("The account").unwrap()..];
+    totals.split(word).skip(1).map(number).sum()
+}
+
+fn number(from: &str) -> u64 {
     let digits: String =
         from.trim_start().chars().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
     digits.replace(',', "").parse().unwrap()
@@ -75,7 +84,9 @@ fn the_demo_ends_in_time_with_all_records_accounted_for_and_leaves_two_files_wit
     }
     let (records, losses, lost) = check_lines(&fs::read_to_string(&lines).unwrap(), &out);
     assert_eq!(records, all);
-    assert!(lost > 0 && lost <= figure(&out, "burst", "+ refused "));
+    // On a busy machine, other rings lose records as well.
+    assert!(lost > 0);
+    assert_eq!(lost, all_figures(&out, "+ refused ") + all_figures(&out, "+ lapped "), "{out}");
     check_trace(&fs::read(&trace).unwrap(), &out, losses, lost);
     run_as_printed(&out, losses);
     println!("{records} records, {losses} losses of {lost} records");

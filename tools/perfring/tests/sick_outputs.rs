@@ -220,12 +220,17 @@ impl Stage {
         self.starved.sample(servers.chain(sidecar).chain([std::process::id()]));
     }
 
+    /// Waits for a condition, for as long as more comes: a busy machine takes minutes for what is to come.
     fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
-        let dog = Watchdog::default();
+        let (mut dog, mut before) = (Watchdog::default(), 0);
         loop {
             self.poll();
             if is_so(self) {
                 return;
+            }
+            let now = self.outputs.iter().map(|output| output.receiver.progress()).sum();
+            if now > before {
+                (dog, before) = (Watchdog::default(), now);
             }
             dog.pause(format_args!("{what}\n{}", self.said()));
         }

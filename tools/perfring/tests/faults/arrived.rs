@@ -77,10 +77,10 @@ pub(crate) fn in_stream(stored: &[Stored]) -> Arrived {
         let header = |name: &str| message.header(name).unwrap().to_owned();
         let pos = header("Perfring-Pos").parse().unwrap();
         let ring = header("Perfring-Ring");
-        let place = places.insert(ring.clone(), pos).unwrap_or(0);
-        assert!(place <= pos, "{ring}: {pos} after {place}");
-        let key = (ring, header("Perfring-Uuid").replace('-', ""), pos);
+        let key = (ring.clone(), header("Perfring-Uuid").replace('-', ""), pos);
         assert!(ids.insert(header("Nats-Msg-Id")), "{key:?} stands there twice");
+        let place = places.insert(ring, pos).unwrap_or(0);
+        assert!(place <= pos, "{key:?} after {place}");
         let payload = String::from_utf8(message.payload.clone()).unwrap();
         match message.header("Perfring-Cause") {
             Some(_) => {

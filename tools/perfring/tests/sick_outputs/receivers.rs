@@ -7,6 +7,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use perfring_testkit::rng::Rng;
 use perfring_testrig::nats;
 use perfring_testrig::otlp::{Got, Reply, Server};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -86,6 +87,14 @@ impl Receiver {
         }
     }
 
+    /// Returns a number that rises as long as more comes.
+    pub(crate) fn progress(&self) -> u64 {
+        match self {
+            Receiver::Nats(nats) => nats.newest.get(),
+            Receiver::Otlp(otlp) => otlp.times.len() as u64,
+        }
+    }
+
     pub(crate) fn pid(&self) -> Option<u32> {
         match self {
             Receiver::Nats(nats) => nats.server.pid(),
@@ -108,13 +117,16 @@ pub(crate) struct Nats {
     rings: Vec<String>,
     /// Whether it is stopped, and since when it is or is not.
     stutter: (bool, Instant),
+    /// The sum of the last positions of all rings, when it was last asked for them.
+    newest: Cell<u64>,
 }
 
 impl Nats {
     pub(crate) fn start(rings: &[&str]) -> Option<Self> {
         let server = nats::Server::with(NATS)?;
         let rings = rings.iter().map(|ring| (*ring).to_owned()).collect();
-        Some(Nats { server, rings, stutter: (false, Instant::now()) })
+        let (stutter, newest) = ((false, Instant::now()), Cell::new(0));
+        Some(Nats { server, rings, stutter, newest })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -167,12 +179,14 @@ impl Nats {
     fn has(&self, heads: &Heads) -> bool {
         let subjects: Vec<String> =
             self.rings.iter().map(|ring| format!("perfring.{ring}.bytes")).collect();
-        let last = self.server.last_of(&subjects);
-        self.rings.iter().zip(last).all(|(ring, headers)| {
+        let last = self.server.last_of(&subjects).into_iter().map(|headers| {
             let pos =
                 headers.and_then(|headers| headers.get("Perfring-Pos")?.as_str().parse().ok());
-            pos.is_some_and(|pos: u64| pos >= heads[ring])
-        })
+            pos.unwrap_or(0)
+        });
+        let last: Vec<u64> = last.collect();
+        self.newest.set(last.iter().sum());
+        self.rings.iter().zip(last).all(|(ring, pos)| pos >= heads[ring])
     }
 
     fn arrived(&self) -> (Arrived, Times) {
