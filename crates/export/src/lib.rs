@@ -48,7 +48,7 @@ pub use files::parquet::{Parquet, ParquetOptions};
 pub use files::perf_data::{PerfData, PerfDataOptions};
 pub use files::perfetto::{Perfetto, PerfettoOptions};
 pub use files::{json, recording};
-pub use model::duration::{duration, read_duration, read_some_duration};
+pub use model::duration::{duration, later, read_duration, read_some_duration};
 pub use model::event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What, sum_of};
 pub use model::rule_name::RuleName;
 pub use model::shapes::Shapes;

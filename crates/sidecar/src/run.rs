@@ -32,7 +32,7 @@ use inputs::Inputs;
 use outputs::Outputs;
 use own_ring::OwnRing;
 use perfring_consumer::install_sigbus_handler;
-use perfring_export::{OutputError, replace};
+use perfring_export::{OutputError, later, replace};
 use positions::Positions;
 use recorder::Recorder;
 use service::Service;
@@ -139,7 +139,7 @@ impl Sidecar {
         }
         let own = own.map(OwnRing::open).transpose()?;
         let now = Instant::now();
-        let log = now + config.settings.log_interval;
+        let log = later(now, config.settings.log_interval);
         Ok(Sidecar {
             config,
             engine,
@@ -192,7 +192,7 @@ impl Sidecar {
         if let End::Signal(_) = ended {
             self.drain(signals, say);
         }
-        let deadline = Instant::now() + self.config.settings.shutdown;
+        let deadline = later(Instant::now(), self.config.settings.shutdown);
         let errors = self.engine.close(deadline);
         self.report_notes(say);
         self.positions.update(self.engine.saved());
@@ -285,7 +285,7 @@ impl Sidecar {
         }
         let settings = &self.config.settings;
         if now >= self.timers.positions {
-            self.timers.positions = now + settings.state_interval;
+            self.timers.positions = later(now, settings.state_interval);
             self.positions.update(self.engine.saved());
             if let Err(error) = self.positions.save() {
                 say.warn(&error.to_string());
@@ -293,7 +293,7 @@ impl Sidecar {
         }
         let (log, status) = (settings.log_interval, settings.status_interval);
         if now >= self.timers.log && !log.is_zero() {
-            self.timers.log = now + log;
+            self.timers.log = later(now, log);
             say.figures(Level::Info, &status::line(&self.engine));
         }
         if now >= self.timers.own {
@@ -302,7 +302,7 @@ impl Sidecar {
         }
         let asked = signals.take_status();
         if asked || (now >= self.timers.status && settings.status.is_some()) {
-            self.timers.status = now + status;
+            self.timers.status = later(now, status);
             self.write_status(say);
             if asked {
                 say.figures(Level::Info, &status::line(&self.engine));

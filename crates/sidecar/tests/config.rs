@@ -66,8 +66,10 @@ fn invalid_configurations_are_refused_with_their_line() {
     for (text, line, says) in [
         ("delay = \"1ms\"\ndelays = 2", 2, "unknown field `delays`"),
         ("delay_ms = 2", 1, "delay_ms is called delay, and has its unit"),
-        ("delay = 2", 1, "write it with a unit"),
-        ("delay = \"-1s\"", 1, "write it with a unit"),
+        ("delay = 2", 1, "write it with its unit"),
+        ("delay = \"-1s\"", 1, "write it with its unit"),
+        ("shutdown = \"584554049253 years\"", 1, "is too long: the longest is 36500 days"),
+        ("log_interval = \"101 years\"", 1, "is too long"),
         ("[[input]]\ndir = \"a\"\nring = \"b\"", 1, "one of dir, ring and perf"),
         ("\n[[input]]\nmode = \"auto\"", 2, "one of dir, ring and perf"),
         ("[[input]]\nring = \"a\"\nprune_after = \"1s\"", 1, "is for directories"),
@@ -83,7 +85,7 @@ fn invalid_configurations_are_refused_with_their_line() {
             3,
             "max_age_seconds is called max_age, and has its unit: write max_age = \"60s\"",
         ),
-        ("[[output]]\ntype = \"recording\"\npath = \"x\"\nmax_age = 7", 4, "with a unit"),
+        ("[[output]]\ntype = \"recording\"\npath = \"x\"\nmax_age = 7", 4, "with its unit"),
         ("[[output]]\ntype = \"null\"\npath = \"x\"", 3, "unknown field `path`"),
         #[cfg(feature = "otlp")]
         ("[[output]]\ntype = \"otlp\"\nbatch_items = 1\npath = \"x\"", 4, "unknown field `path`"),
@@ -93,7 +95,7 @@ fn invalid_configurations_are_refused_with_their_line() {
         (
             "[[output]]\ntype = \"otlp\"\ntimeout = \"1s\"\nspan_wait = 7\nkey = true",
             4,
-            "with a unit",
+            "with its unit",
         ),
         ("[[output]]\ntype = \"null\"\nwhere = [\"x\"]", 1, "is not a condition"),
         ("[[output]]\ntype = \"null\"\nmin_severity = \"bad\"", 3, "a severity is"),

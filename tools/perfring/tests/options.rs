@@ -36,7 +36,11 @@ fn a_length_of_time_needs_its_unit_everywhere() {
         &["demo", "--for", "8"],
     ];
     for args in bare {
-        run(args, b"").refuses(2, "a number of what? write it with its unit, like 250ms, 10s");
+        run(args, b"").refuses(2, "is no time: write it with its unit, like 250ms, 10s");
+    }
+    for time in ["101 years", "584554049253years", "99999999999999999999s"] {
+        let args = ["export", &ring, "--to", "json", "--patience", time];
+        run(&args, b"").refuses(2, "is too long: the longest is 36500 days");
     }
     run(&["stat", &ring, "-i", "0s"], b"").refuses(2, "longer than 0s");
     run(&["record", &ring, "-o", "-", "--delay", "61s"], b"").refuses(2, "at most 60s");

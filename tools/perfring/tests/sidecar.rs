@@ -213,7 +213,7 @@ fn wrong_usage_has_a_message_and_the_example_is_right() {
         .refuses(2, "\"fax\" is not a type of output");
     run(&["sidecar", "/nowhere"], b"").refuses(2, "there is no output");
     let bare = run(&["sidecar", "/nowhere", "-o", "json:-", "--drain", "10"], b"");
-    bare.refuses(2, "write it with a unit, like 10s");
+    bare.refuses(2, "write it with its unit, like 250ms, 10s");
     run(&["sidecar", "/nowhere", "-o", "json:/nowhere/x.jsonl"], b"")
         .refuses(2, "json: the directory /nowhere of /nowhere/x.jsonl does not exist: create it");
     let place = Place::new();

@@ -10,4 +10,6 @@ pub(crate) mod output;
 pub(crate) mod replace;
 pub(crate) mod rotated;
 pub(crate) mod series;
+#[cfg(any(feature = "nats", feature = "otlp", feature = "prometheus"))]
+pub(crate) mod thread;
 pub(crate) mod tries;

@@ -95,6 +95,7 @@ pub use options::{Discard, Headers, Options, Payload, Storage, Stream};
 
 use crate::delivery::dead_letters::DeadLetters;
 use crate::delivery::output::{Figures, Output, OutputError, Took};
+use crate::delivery::thread::Ended;
 use crate::model::event::{Event, What};
 use batches::Batches;
 use flight::Finished;
@@ -143,6 +144,7 @@ pub struct Nats {
     /// `None` once closed.
     to: Option<UnboundedSender<Vec<Entry>>>,
     ended: Receiver<()>,
+    thread: Ended,
 }
 
 impl Nats {
@@ -164,12 +166,13 @@ impl Nats {
         let (end, ended) = std::sync::mpsc::channel();
         let worker = Worker::new(name, options, Arc::clone(&shared), from, letters);
         let worker = worker.map_err(error)?;
-        std::thread::Builder::new()
-            .name(format!("nats {name}"))
-            .spawn(move || {
-                worker.run();
-                drop(end);
-            })
+        let run = move || {
+            let _end = end; // dropped when it ends, however it does
+            worker.run();
+        };
+        let thread = Ended::default();
+        thread
+            .start(format!("nats {name}"), run)
             .map_err(|cause| error(format!("no thread for it: {cause}")))?;
         Ok(Nats {
             name: name.to_owned(),
@@ -185,16 +188,20 @@ impl Nats {
             shared,
             to: Some(to),
             ended,
+            thread,
         })
     }
 
     fn hand_over(&mut self) -> Result<(), OutputError> {
+        if let Some(why) = self.thread.why() {
+            return Err(self.error(why.to_owned()));
+        }
         if self.batch.is_empty() {
             return Ok(());
         }
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
         let sent = self.to.as_ref().is_some_and(|to| to.send(batch).is_ok());
-        if sent { Ok(()) } else { Err(self.error("it is closed, or its thread has ended".into())) }
+        if sent { Ok(()) } else { Err(self.error("it is closed".into())) }
     }
 
     fn add(&mut self, seq: u64, entry: Entry) {
@@ -325,7 +332,7 @@ impl Output for Nats {
             retries: reported.retries,
             refused: reported.refused,
             refused_by: refused.into_iter().map(|count| (TOO_LARGE, count)).collect(),
-            trouble: reported.trouble(),
+            trouble: self.thread.why().map(str::to_owned).or_else(|| reported.trouble()),
             ..Figures::default()
         }
     }

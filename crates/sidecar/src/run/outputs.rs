@@ -4,7 +4,7 @@ use super::own;
 use crate::config::OutputConfig;
 use crate::engine::{Engine, OutputStatus, Removed};
 use crate::log::{Level, Say};
-use perfring_export::{Output, OutputError, Own, Pruned};
+use perfring_export::{Output, OutputError, Own, Pruned, later};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -158,7 +158,7 @@ impl Outputs {
         });
         let within = if stuck { shutdown.min(STUCK) } else { shutdown };
         self.own.remove(name);
-        engine.remove_output(name, Instant::now() + within)
+        engine.remove_output(name, later(Instant::now(), within))
     }
 
     /// Opens the successor of a closed output; returns what it would have continued if it cannot be

@@ -192,6 +192,11 @@ impl Service {
                  {within}{trouble}"
             ));
         }
+        for output in engine.outputs() {
+            if let Some(error) = output.failed {
+                reasons.push(error.to_string());
+            }
+        }
         if reasons.len() > REASONS {
             let more = reasons.len() - REASONS;
             reasons.truncate(REASONS);

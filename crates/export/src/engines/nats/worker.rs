@@ -13,6 +13,7 @@ use super::read_back::read_back;
 use super::reported::Shared;
 use super::stream::find;
 use crate::delivery::dead_letters::{DeadLetters, Letter};
+use crate::model::duration::later;
 use async_nats::jetstream::ErrorCode;
 use async_nats::{Message, StatusCode, Subject};
 use futures_util::{FutureExt, StreamExt};
@@ -206,7 +207,7 @@ impl Worker {
             }
             if refused && self.flight.in_flight == 0 {
                 refused = false;
-                resume = Some(Instant::now() + self.next_pause());
+                resume = Some(later(Instant::now(), self.next_pause()));
             }
             let may_send = !refused && resume.is_none() && self.flight.in_flight < limit;
             if may_send && self.flight.next_waiting().is_some() {
@@ -237,7 +238,7 @@ impl Worker {
                     Some(entries) => self.flight.push(entries),
                     None => self.is_closing = true,
                 },
-                () = sleep_until((heard + patience).into()), if awaiting => {
+                () = sleep_until(later(heard, patience).into()), if awaiting => {
                     return End::Trouble(silent(link, patience));
                 }
                 () = sleep_until(resume.unwrap_or(heard).into()), if resume.is_some() => {

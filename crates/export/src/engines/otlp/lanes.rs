@@ -4,13 +4,15 @@ use super::batch::{Batch, Credit};
 use super::mapping::Lane;
 use crate::delivery::dead_letters::DeadLetters;
 use crate::delivery::output::Figures;
+use crate::delivery::thread::Ended;
+use crate::model::duration::later;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a refusal is reported.
 const REPORTED: Duration = Duration::from_secs(60);
-/// How often files of secrets are compared during a pause.
+/// How often files of secrets are compared during a pause, and whether a thread has ended while all is awaited.
 const LOOK: Duration = Duration::from_secs(1);
 /// A trouble is reported again after these minutes, and every hour.
 const AGAIN: [u64; 5] = [1, 5, 15, 30, 60];
@@ -21,6 +23,8 @@ pub(super) struct Lanes {
     /// The output's name.
     name: String,
     letters: Option<DeadLetters>,
+    /// Why a sending thread has ended by itself.
+    pub(super) ended: Ended,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -88,8 +92,8 @@ impl Queue {
 
 impl Lanes {
     pub(super) fn new(name: &str, letters: Option<DeadLetters>) -> Self {
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        Lanes { name: name.to_owned(), letters, state, changed }
+        let (ended, state, changed) = (Ended::default(), Mutex::default(), Condvar::new());
+        Lanes { name: name.to_owned(), letters, ended, state, changed }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -122,7 +126,8 @@ impl Lanes {
         let state = self.lock();
         let now = state.lanes.iter().find_map(Queue::trouble);
         let refused = state.refused.as_ref().filter(|(at, _)| at.elapsed() < REPORTED);
-        let trouble = now.or_else(|| refused.map(|(_, why)| why.clone()));
+        let ended = self.ended.why().map(str::to_owned);
+        let trouble = ended.or(now).or_else(|| refused.map(|(_, why)| why.clone()));
         Figures { trouble, ..state.figures.clone() }
     }
 
@@ -137,15 +142,16 @@ impl Lanes {
                 return Ok(());
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let ended = self.ended.why().map(str::to_owned);
+            if left.is_zero() || ended.is_some() {
                 let queued = state.lanes.iter().flat_map(|queue| &queue.batches);
                 let queued: u64 = queued.map(|batch| batch.credit.records).sum();
                 let sending = state.lanes.iter().filter_map(|queue| queue.sending);
                 let sending: u64 = sending.map(|(_, records)| records).sum();
                 let trouble = state.lanes.iter().find_map(Queue::trouble);
-                return Err((queued + sending, trouble));
+                return Err((queued + sending, ended.or(trouble)));
             }
-            let waited = self.changed.wait_timeout(state, left);
+            let waited = self.changed.wait_timeout(state, left.min(LOOK)); // a panic wakes nobody
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -228,7 +234,7 @@ impl Lanes {
         closing: &mut bool,
         other: impl Fn() -> bool,
     ) -> bool {
-        let until = Instant::now() + wait;
+        let until = later(Instant::now(), wait);
         loop {
             let mut state = self.lock();
             if state.stop {

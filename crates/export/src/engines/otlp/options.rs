@@ -3,7 +3,7 @@
 use super::headers::Sources;
 use super::mapping::{Lane, Mapping};
 use crate::delivery::output::OutputError;
-use crate::model::duration::read_some_duration;
+use crate::model::duration::{bounded, read_some_duration};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -242,7 +242,7 @@ impl Route {
                 return Err(fault("client_certificate and client_key must be set together".into()));
             }
         };
-        let timeout = timeout.max(Duration::from_millis(1));
+        let timeout = bounded(timeout).max(Duration::from_millis(1));
         Ok(Route { lane, protocol, uri, socket, headers, gzip, timeout, certificate, client })
     }
 }

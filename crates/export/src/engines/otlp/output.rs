@@ -53,6 +53,14 @@ impl Otlp {
         Ok(Otlp { name: name.to_owned(), mapper, lanes, queue_bytes, taken: 0 })
     }
 
+    /// Checks that all sending threads run.
+    fn check(&self) -> Result<(), OutputError> {
+        self.lanes
+            .ended
+            .why()
+            .map_or(Ok(()), |why| Err(OutputError::new(&self.name, why.to_owned())))
+    }
+
     fn send(&mut self) {
         for (lane, batch) in self.mapper.ready() {
             self.lanes.push(lane, batch);
@@ -72,6 +80,7 @@ impl Otlp {
 
 impl Output for Otlp {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        self.check()?;
         // What waits to be sent takes all the memory that it may.
         if self.lanes.bytes() >= self.queue_bytes {
             return Ok(Took::Busy);
@@ -85,7 +94,7 @@ impl Output for Otlp {
     fn flush(&mut self) -> Result<(), OutputError> {
         self.mapper.tend();
         self.send();
-        Ok(())
+        self.check()
     }
 
     fn hurry(&mut self) {

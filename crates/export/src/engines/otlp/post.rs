@@ -46,7 +46,7 @@ pub(super) fn start(
         let its = Arc::clone(&lanes);
         let name = format!("otlp-{}", client.lane().name());
         let run = move || Post::new(&its, client).run();
-        if let Err(bad) = std::thread::Builder::new().name(name).spawn(run) {
+        if let Err(bad) = lanes.ended.start(name, run) {
             lanes.stop();
             return Err(bad);
         }

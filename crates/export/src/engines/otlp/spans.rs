@@ -3,6 +3,7 @@
 use super::batch::Credit;
 use super::made::{Item, Made, Seen};
 use super::wire;
+use crate::model::duration::later;
 use crate::model::signal::{Reported, SpanEnd, SpanStart};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
@@ -131,7 +132,7 @@ impl Spans {
         if open.started {
             out.push(open.made());
         } else {
-            open.due = Some(seen.now + self.limits.grace);
+            open.due = Some(later(seen.now, self.limits.grace));
             self.insert(key, open, out);
         }
     }
@@ -181,7 +182,7 @@ impl Spans {
             open.reported.get_or_insert_with(|| reported(open.pid));
             open.why = "its ring was removed before it ended";
             open.last = seen.wall;
-            open.due.get_or_insert(seen.now + self.limits.grace);
+            open.due.get_or_insert(later(seen.now, self.limits.grace));
             self.put(key, open);
         }
     }

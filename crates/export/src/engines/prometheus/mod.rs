@@ -117,6 +117,7 @@ impl Default for Options {
 /// Serves metrics to Prometheus. See the [module](self).
 #[derive(Debug)]
 pub struct Prometheus {
+    name: String,
     options: Options,
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -173,6 +174,7 @@ impl Prometheus {
         let server = Server::start("prometheus", Listener::Tcp(listener), timeout, answers)
             .map_err(failed)?;
         Ok(Prometheus {
+            name: name.to_owned(),
             options: options.clone(),
             shared,
             address,
@@ -340,7 +342,8 @@ impl Output for Prometheus {
 
     fn flush(&mut self) -> Result<(), OutputError> {
         self.shared.lock().series.expire(Instant::now());
-        Ok(())
+        let ended = self.server.as_ref().and_then(Server::ended);
+        ended.map_or(Ok(()), |why| Err(OutputError::new(&self.name, why.to_owned())))
     }
 
     fn unsettled(&mut self) -> Option<u64> {

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "tls")]
 use super::tls::TlsFiles;
+use crate::delivery::thread::Ended;
+use crate::model::duration::bounded;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -90,6 +92,7 @@ pub type Answers = Arc<dyn Fn(&Asked) -> Answer + Send + Sync>;
 pub struct Server {
     stop: Option<oneshot::Sender<Infallible>>,
     thread: Option<std::thread::JoinHandle<()>>,
+    ended: Ended,
 }
 
 impl Drop for Server {
@@ -120,11 +123,22 @@ impl Server {
         };
         let (stop, stopped) = oneshot::channel::<Infallible>();
         let serve = move || {
-            runtime.spawn(accept(listener, timeout, answers));
-            let _ = runtime.block_on(stopped);
+            runtime.block_on(async {
+                tokio::select! {
+                    () = accept(listener, bounded(timeout), answers) => {}
+                    _ = stopped => {}
+                }
+            });
         };
-        let thread = std::thread::Builder::new().name(name.into()).spawn(serve)?;
-        Ok(Server { stop: Some(stop), thread: Some(thread) })
+        let ended = Ended::default();
+        let thread = ended.start(name.to_owned(), serve)?;
+        Ok(Server { stop: Some(stop), thread: Some(thread), ended })
+    }
+
+    /// Returns why the server has ended by itself: its thread has panicked.
+    #[must_use]
+    pub fn ended(&self) -> Option<&str> {
+        self.ended.why()
     }
 }
 

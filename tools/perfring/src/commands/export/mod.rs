@@ -13,7 +13,7 @@ use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
 use formats::Format;
 use perfring_consumer::Location;
-use perfring_export::{Event, Output, Took, Totals};
+use perfring_export::{Event, Output, Took, Totals, later};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -101,7 +101,8 @@ impl Exporter<'_> {
                 // After a signal, do not wait for a reader that does not read.
                 let asked = matches!(ended, Err(Failure::Signal(_)));
                 let patience = self.args.patience.min(if asked { GRACE } else { Duration::MAX });
-                let closed = self.output.close(Instant::now() + patience).map_err(Failure::from);
+                let closed =
+                    self.output.close(later(Instant::now(), patience)).map_err(Failure::from);
                 if asked && closed.is_err() {
                     return ended;
                 }

@@ -6,6 +6,7 @@ mod view;
 use crate::args;
 use crate::failure::Failure;
 use crate::stop::Stop;
+use perfring_export::later;
 use perfring_view::row::Row;
 use perfring_view::watch::Watch;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -68,7 +69,7 @@ fn watch(
             let mut rows = watch.peek(now);
             rows.iter_mut().for_each(Row::describe);
             table.set(rows);
-            next = now + interval;
+            next = later(now, interval);
             changed = true;
         }
         if changed {
