@@ -34,7 +34,8 @@ mod wait;
 use pyo3::prelude::*;
 
 /// `perfring._native`.
-#[pymodule(gil_used = false)]
+// `memory::held` counts references, which the GIL keeps as they are meanwhile.
+#[pymodule(gil_used = true)]
 mod _native {
     use super::*;
 

@@ -194,3 +194,27 @@ def test_killed_with_a_reservation_it_costs_that_alone(
     stat = perfring.stat(ring)
     assert stat["written_records"] == 11
     assert stat["reclaimed_records"] == (1 if shared else 0)
+
+
+CLOSE = """
+import _ctypes, ctypes, os, sys
+import perfring
+
+library = perfring._native.__file__
+perfring.Producer.create(sys.argv[1]).publish(b"from a library")
+handle = ctypes.CDLL(library)._handle
+closed = 0
+try:
+    while closed < 100:
+        _ctypes.dlclose(handle)
+        closed += 1
+except OSError:  # it is not open any more
+    pass
+with open("/proc/self/maps") as maps:
+    os._exit(0 if closed > 1 and library in maps.read() else 1)
+"""
+
+
+def test_a_library_that_has_attached_to_a_ring_is_never_unloaded(ring: str) -> None:
+    # Its handlers of forks and of SIGBUS, and the kernel's pointer to its sequences, outlive its last user.
+    assert subprocess.run([sys.executable, "-c", CLOSE, ring], check=False).returncode == 0

@@ -14,6 +14,7 @@
 //! thread has opened a ring and not registered it yet: see [`hold_off`].
 
 use crate::sys::blocks::{self, Block};
+use crate::sys::pin::pin;
 use crate::sys::thread_id;
 use nix::libc;
 use std::ffi::CStr;
@@ -160,9 +161,9 @@ pub(crate) fn generation() -> u32 {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(|| {
         NULL.store(stand_in(DEV_NULL), Ordering::Relaxed);
-        // SAFETY: the handlers are functions of this program, which is never unloaded: a
-        // shared library that links this code and is closed would have to keep itself open,
-        // as glibc does for it.
+        // Whoever attaches to a ring comes by here first.
+        pin();
+        // SAFETY: the handlers are functions of this program, or of a library that is never unloaded.
         let _ = unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
     });
     GENERATION.load(Ordering::Relaxed)

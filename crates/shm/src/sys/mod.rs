@@ -14,6 +14,7 @@ pub(crate) mod ofd_lock;
     not(miri)
 ))]
 mod own_area;
+mod pin;
 pub(crate) mod process_context;
 pub(crate) mod rseq;
 #[cfg_attr(

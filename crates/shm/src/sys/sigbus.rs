@@ -10,6 +10,7 @@
 
 use crate::sys::blocks::{self, Block};
 use crate::sys::host::page_size;
+use crate::sys::pin::pin;
 use crate::sys::sigbus_passing::{pass_on, remember};
 use nix::libc;
 use perfring_abi::Header;
@@ -107,7 +108,8 @@ pub fn install_sigbus_handler() -> io::Result<()> {
         // process.
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
         remember(now);
-        // SAFETY: the handler is a function of this program, which is never unloaded, and does
+        pin();
+        // SAFETY: the handler is a function of this program, or of a library that is never unloaded, and does
         // nothing that is not async-signal-safe: loads, stores and system calls.
         if unsafe { libc::sigaction(libc::SIGBUS, &raw const ours, null_mut()) } != 0 {
             return Err(io::Error::last_os_error());
@@ -144,6 +146,8 @@ impl Guarded {
         let _ = install_sigbus_handler();
         let entry = TABLE.claim();
         let state = entry.state.load(Ordering::Relaxed);
+        // Pairs with the fence in `cover`: a handler that has seen a part of this sees that the entry was claimed.
+        fence(Ordering::Release);
         entry.ranges.iter().zip(ranges).for_each(|(range, new)| range.set(new));
         entry.writable.store(writable, Ordering::Relaxed);
         entry.truncated.store(false, Ordering::Relaxed);

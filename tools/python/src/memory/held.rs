@@ -205,6 +205,8 @@ impl Window {
 /// Returns whether only the caller, which has one reference, can reach the object. Each buffer that
 /// it exported has a reference, too.
 pub(crate) fn is_only_reference<T: PyClass>(this: &Py<T>, py: Python<'_>) -> bool {
+    // The GIL is held (`py`), so nobody makes another reference before the caller lets go of it. The module asks for the GIL
+    // also in an interpreter that can do without: there the count would say nothing, as others change it meanwhile.
     // SAFETY: `this` is a reference, so the object is there.
     (unsafe { ffi::Py_REFCNT(this.bind(py).as_ptr()) }) == 1
 }
