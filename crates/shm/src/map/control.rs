@@ -21,10 +21,13 @@ pub(crate) fn map(ring: &RingFile, access: DataAccess) -> Result<MmapRaw, Attach
 }
 
 /// Returns the slots in mapped control pages.
+///
+/// # Safety
+/// The control pages, which have room for so many slots, are mapped for `'a`.
 #[inline]
-pub(crate) fn slots<'a>(control: *const u8, count: usize) -> &'a [Slot] {
-    // SAFETY: control pages are page-aligned and hold so many slots (`Layout::check`), all
-    // atomics. The callers bind the lifetime to the mapping.
+pub(crate) unsafe fn slots<'a>(control: *const u8, count: usize) -> &'a [Slot] {
+    // SAFETY: the caller's promise; the pages are aligned, and all of a slot is atomics, so any content is valid,
+    // whichever process stores there.
     unsafe { slice::from_raw_parts(control.cast::<Slot>(), count) }
 }
 

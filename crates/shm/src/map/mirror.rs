@@ -228,7 +228,8 @@ impl Mirror {
     /// Returns the producers' slots.
     #[inline]
     pub(crate) fn slots(&self) -> &[Slot] {
-        slots(self.control.as_ptr(), self.slots)
+        // SAFETY: the control pages are mapped as long as `self`, and `Layout::check` has found room for so many slots.
+        unsafe { slots(self.control.as_ptr(), self.slots) }
     }
 
     /// Returns the ring and its slots.

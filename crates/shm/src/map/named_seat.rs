@@ -47,7 +47,8 @@ impl SeatArea {
     }
 
     fn all(&self) -> &[ConsumerSeat] {
-        seats(self.map.as_ptr(), self.count)
+        // SAFETY: the mapping lives as long as `self`, and was made for so many seats, as `Layout::check` has found room for.
+        unsafe { seats(self.map.as_ptr(), self.count) }
     }
 }
 
@@ -58,10 +59,13 @@ impl Seats for SeatArea {
 }
 
 /// Returns the seats at the beginning of a mapping of them.
+///
+/// # Safety
+/// The area, which has room for so many seats, is mapped for `'a`.
 #[inline]
-pub(crate) fn seats<'a>(area: *const u8, count: usize) -> &'a [ConsumerSeat] {
-    // SAFETY: the area is page-aligned and holds so many seats (`Layout::check`), all atomics, so any
-    // content is valid, whichever process stores there. The callers bind the lifetime to the mapping.
+pub(crate) unsafe fn seats<'a>(area: *const u8, count: usize) -> &'a [ConsumerSeat] {
+    // SAFETY: the caller's promise; the area is page-aligned, and all of a seat is atomics, so any content is valid,
+    // whichever process stores there.
     unsafe { slice::from_raw_parts(area.cast::<ConsumerSeat>(), count) }
 }
 

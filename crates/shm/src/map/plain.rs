@@ -80,14 +80,17 @@ impl Plain {
     pub(crate) fn shared(&self) -> Shared<'_> {
         // SAFETY: `Layout::check` found the control pages inside the file.
         let control = unsafe { self.map.as_ptr().add(self.layout.control_offset() as usize) };
-        Shared::new(self.ring(), slots(control, self.layout.slots as usize))
+        // SAFETY: there is room for so many, and the mapping lives as long as `self`.
+        let slots = unsafe { slots(control, self.layout.slots as usize) };
+        Shared::new(self.ring(), slots)
     }
 
     /// Returns the seats of named consumers; only loads are allowed on them.
     pub(crate) fn seats(&self) -> &[ConsumerSeat] {
         // SAFETY: `Layout::check` found the seats inside the file; without any this is its beginning.
         let area = unsafe { self.map.as_ptr().add(self.layout.consumers_offset() as usize) };
-        seats(area, self.layout.consumers as usize)
+        // SAFETY: there is room for so many, and the mapping lives as long as `self`.
+        unsafe { seats(area, self.layout.consumers as usize) }
     }
 
     /// Returns the type table; only loads are allowed on it.

@@ -1,11 +1,13 @@
 //! What a handle knows of the seats of its ring.
 
 use crate::file::create::{RingOptions, create};
-use crate::file::open::{RingFile, Seat};
+use crate::file::open::{Access, RingFile, Seat};
 use crate::map::consumer_mapping::{ConsumerMapping, Lines};
 use crate::map::shared_window::SharedWindow;
 use crate::map::write_window::WriteWindow;
+use crate::sys::ofd_lock::ByteLock;
 use crate::{Idle, Trust};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 #[test]
 fn a_handle_knows_that_it_holds_its_own_seat() {
@@ -31,4 +33,44 @@ fn a_handle_knows_that_it_holds_its_own_seat() {
     drop(shared);
     let idle = Idle::hold(&many).unwrap();
     assert!(held(idle.file(), consumer) && held(idle.file(), Seat::Producer(5)));
+}
+
+#[test]
+fn the_type_table_s_lock_is_for_one_caller_of_a_window_and_of_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let ring = dir.path().join("ring");
+    create(&ring, &RingOptions::many()).unwrap();
+    let [one, other] = [0, 1].map(|_| SharedWindow::attach(&ring, "").unwrap());
+    let locked = one.types().lock().unwrap();
+    assert!(locked.is_some());
+    for window in [&one, &other] {
+        assert!(window.types().lock().unwrap().is_none());
+    }
+    drop(locked);
+    for window in [&other, &one] {
+        assert!(window.types().lock().unwrap().is_some());
+    }
+}
+
+#[test]
+fn of_threads_that_lock_a_byte_of_one_file_at_once_one_has_it_at_the_most() {
+    let dir = tempfile::tempdir().unwrap();
+    let ring = dir.path().join("ring");
+    create(&ring, &RingOptions::default()).unwrap();
+    let file = RingFile::open(ring.into(), Access::Write).unwrap().file;
+    let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..2000 {
+                    if let Some(lock) = ByteLock::take(&file, 7).unwrap() {
+                        most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        drop(lock);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(most.into_inner(), 1);
 }

@@ -44,12 +44,23 @@ impl LockFile {
         LockFile { file, held: [const { AtomicU64::new(0) }; 4] }
     }
 
-    fn note(&self, range: Range) {
-        for word in &self.held {
-            if word.compare_exchange(0, mark(range), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                return;
-            }
+    /// Notes a range before it is locked. Returns false if this description has it already, or is about to: the kernel would
+    /// lock it twice. Each of two threads notes it and then looks for the other, in one order for all: one of them goes on at
+    /// the most.
+    fn note(&self, range: Range) -> bool {
+        let mark = mark(range);
+        let found = || self.held.iter().filter(|word| word.load(Ordering::SeqCst) == mark).count();
+        if found() > 0 {
+            return false;
         }
+        let free = |word: &&AtomicU64| {
+            word.compare_exchange(0, mark, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        };
+        if self.held.iter().find(free).is_some() && found() > 1 {
+            self.forget(range);
+            return false;
+        }
+        true
     }
 
     fn forget(&self, range: Range) {
@@ -138,13 +149,18 @@ impl ByteLock {
 
     fn take_range(file: &Arc<LockFile>, range: Range) -> io::Result<Option<Self>> {
         let generation = fork::generation();
+        if !file.note(range) {
+            return Ok(None);
+        }
         match fcntl(&file.file, FcntlArg::F_OFD_SETLK(&request(libc::F_WRLCK, range))) {
-            Ok(_) => {
-                file.note(range);
-                Ok(Some(ByteLock { file: Arc::clone(file), range, generation }))
+            Ok(_) => Ok(Some(ByteLock { file: Arc::clone(file), range, generation })),
+            Err(errno) => {
+                file.forget(range);
+                match errno {
+                    Errno::EAGAIN | Errno::EACCES => Ok(None),
+                    errno => Err(errno.into()),
+                }
             }
-            Err(Errno::EAGAIN | Errno::EACCES) => Ok(None),
-            Err(errno) => Err(errno.into()),
         }
     }
 }
