@@ -21,6 +21,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("perfring needs a target of 64 bits: a ring's positions and sizes have as many, and are memory addresses");
+
 pub mod atomic;
 mod check;
 mod error_debug;
