@@ -26,7 +26,7 @@ mod cpu {
 #[cfg(target_arch = "x86_64")]
 use self::cpu::asleep::after_the_commit;
 #[cfg(target_arch = "x86_64")]
-use self::cpu::sections::{forked, inside};
+use self::cpu::sections::{forked, held, inside};
 #[cfg(target_arch = "x86_64")]
 use self::cpu::single_steps::stepped;
 #[cfg(target_arch = "x86_64")]
@@ -68,6 +68,12 @@ fn a_signal_handler_publishes_in_the_middle_of_a_sequence() {
 #[test]
 fn a_child_that_is_forked_in_a_sequence_of_another_thread_publishes_nothing() {
     forked();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_thread_writes_into_no_reservation_of_another_thread_though_a_peer_opens_the_ring() {
+    held();
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -3,7 +3,6 @@
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
-use perfring_abi::FIELDS;
 use perfring_consumer::{Consumer, Item, Observer, Policy, Record, Start, Stat};
 use perfring_producer::{
     CpuProducer, Options, Producers, RecordType, ReserveError, SetError, SharedProducer, create,
@@ -12,20 +11,17 @@ use perfring_testkit::wait::{WATCHDOG, until};
 use perfring_tests::shared::Raw;
 use perfring_tests::{NUMBERED, number_of, numbered, ring_dir, skip};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 /// The CPUs that this thread may run on.
-fn cpus() -> Vec<usize> {
+pub(crate) fn cpus() -> Vec<usize> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
     (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap_or(false)).collect()
 }
 
 /// Moves this thread to a CPU.
-fn move_to(cpu: usize) {
+pub(crate) fn move_to(cpu: usize) {
     let mut only = CpuSet::new();
     only.set(cpu).unwrap();
     sched_setaffinity(Pid::from_raw(0), &only).unwrap();
@@ -283,37 +279,6 @@ fn an_overwrite_ring_keeps_the_newest_and_counts_the_others() {
         assert!(totals.present.bytes > options.size / 2, "{ring:?} holds {:?}", totals.present);
     }
     assert_eq!(written, 150_000);
-}
-
-/// The lock is in the name of a live producer that does not come back for as long as the test says.
-#[test]
-fn who_waits_for_space_waits_for_the_lock_as_well() {
-    let dir = ring_dir();
-    let dir = dir.path().join("set");
-    let cpu = cpus()[0];
-    move_to(cpu);
-    let own = CpuProducer::create(&dir, &Options::per_cpu()).unwrap();
-    let other = CpuProducer::attach_as(&dir, "other").unwrap();
-    for producer in [&own, &other] {
-        producer.attach_to(cpu as u32).unwrap();
-    }
-    let ring = File::options().write(true).open(&rings(&dir)[0]).unwrap();
-    let lock = FIELDS.iter().find(|field| field.name == "shared_lock").unwrap();
-    let locked_by = |slot: Option<u64>| {
-        ring.write_all_at(&slot.map_or(0, |slot| slot + 1).to_ne_bytes(), lock.offset as u64)
-    };
-    locked_by(Some(1)).unwrap();
-    let long = numbered(0, 1000); // takes the lock
-    let refused = own.publish_as(NUMBERED, &long);
-    assert_eq!(refused, Err(ReserveError::Contended { slot: 1 }));
-    std::thread::scope(|scope| {
-        let waits = scope.spawn(|| own.publish_timeout(NUMBERED, &long, WATCHDOG));
-        // Several times as long as a publish without a limit of its own waits.
-        let since = Instant::now();
-        until("the other producer lets go", || since.elapsed() > Duration::from_millis(100));
-        locked_by(None).unwrap();
-        assert_eq!(waits.join().unwrap(), Ok(()));
-    });
 }
 
 #[test]

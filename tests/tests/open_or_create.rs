@@ -3,12 +3,12 @@
 
 use perfring_consumer::Observer;
 use perfring_producer::{
-    AttachError, CreateError, OpenError, Options, Policy, Producer, Report, ReserveError,
-    SharedProducer, create, create_if_missing,
+    AttachError, CpuProducer, CreateError, OpenError, Options, Policy, Producer, Report,
+    ReserveError, SetError, SharedProducer, create, create_if_missing,
 };
 use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::shared::Driven;
-use perfring_tests::{actor, ring_dir};
+use perfring_tests::{actor, ring_dir, skip};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Barrier;
@@ -205,5 +205,107 @@ fn errors_show_their_sentence_also_as_debug() {
         let (debug, said) = (format!("{error:?}"), error.to_string());
         assert_eq!(debug, said);
         assert!(said.contains(' ') && !said.contains('{'), "{said}");
+    }
+}
+
+/// The uid of nobody, who can have put a ring where this program makes one.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn a_ring_that_another_user_can_have_put_there_is_refused_unless_told_otherwise() {
+    if !nix::unistd::geteuid().is_root() {
+        return skip("only root can make another user's ring");
+    }
+    let dir = ring_dir();
+    let own = Options::default();
+    let any = Options { any_owner: true, ..own };
+    let open = |ring: &Path, options: &Options| {
+        Producer::open_or_create(ring, options).map(|mut producer| producer.publish(b"x").unwrap())
+    };
+    let gives_to_nobody =
+        |path: &Path| std::os::unix::fs::lchown(path, Some(NOBODY), None).unwrap();
+    let of_nobody = |error: OpenError| matches!(error, OpenError::Owner { owner: NOBODY, .. });
+
+    let ring = dir.path().join("ring");
+    create(&ring, &own).unwrap();
+    gives_to_nobody(&ring);
+    let before = std::fs::read(&ring).unwrap();
+    let refused = open(&ring, &own).unwrap_err();
+    assert!(refused.to_string().contains("belongs to user 65534"), "{refused}");
+    assert!(of_nobody(refused));
+    assert!(of_nobody(create_if_missing(&ring, &own).unwrap_err()));
+    assert!(std::fs::read(&ring).unwrap() == before, "nothing was written");
+    open(&ring, &any).unwrap();
+    Producer::attach(&ring).unwrap(); // whoever attaches has named a ring that is there
+
+    // A link to a ring of one's own; and to nothing.
+    let mine = dir.path().join("mine");
+    create(&mine, &own).unwrap();
+    for target in ["mine", "nothing"] {
+        let link = dir.path().join(format!("link to {target}"));
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        if target == "mine" {
+            open(&link, &own).unwrap();
+        }
+        gives_to_nobody(&link);
+        assert!(of_nobody(open(&link, &own).unwrap_err()), "{target}");
+    }
+    assert!(!dir.path().join("nothing").exists());
+
+    // A set: its directory, and a ring in it.
+    let per_cpu = Options::per_cpu();
+    let any = Options { any_owner: true, ..per_cpu };
+    let set = dir.path().join("set");
+    drop(CpuProducer::create(&set, &per_cpu).unwrap());
+    for path in std::fs::read_dir(&set).unwrap().map(|it| it.unwrap().path()).chain([set.clone()]) {
+        gives_to_nobody(&path);
+        let SetError::Ring(refused) = CpuProducer::open_or_create(&set, &per_cpu).unwrap_err()
+        else {
+            panic!("{path:?}")
+        };
+        assert!(of_nobody(refused), "{path:?}");
+        drop(CpuProducer::open_or_create(&set, &any).unwrap());
+        drop(CpuProducer::attach(&set).unwrap());
+        std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+    }
+}
+
+#[test]
+fn a_ring_that_lets_in_more_than_was_asked_for_is_refused() {
+    let dir = ring_dir();
+    for (found, wanted, taken) in [
+        (0o600, 0o600, true),
+        (0o600, 0o666, true),
+        (0o640, 0o640, true),
+        (0o755, 0o744, true), // nothing is executed
+        (0o640, 0o600, false),
+        (0o620, 0o640, false),
+        (0o666, 0o600, false),
+        (0o604, 0o660, false),
+    ] {
+        let ring = dir.path().join(format!("{found:o} {wanted:o}"));
+        create(&ring, &Options { mode: found, ..Options::default() }).unwrap();
+        let options = Options { mode: wanted, ..Options::default() };
+        let opened = Producer::open_or_create(&ring, &options).map(drop);
+        match opened {
+            Ok(()) => assert!(taken, "{found:o} {wanted:o}"),
+            Err(OpenError::Mode { .. }) => assert!(!taken, "{found:o} {wanted:o}"),
+            Err(error) => panic!("{error}"),
+        }
+        Producer::open_or_create(&ring, &Options { any_owner: true, ..options }).unwrap();
+    }
+}
+
+#[test]
+fn in_a_set_that_all_may_write_to_nobody_replaces_the_rings_of_another_user() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = ring_dir();
+    for (ring, expected) in
+        [(0o600, 0o700), (0o640, 0o750), (0o660, 0o770), (0o644, 0o755), (0o666, 0o1777)]
+    {
+        let set = dir.path().join(format!("{ring:o}"));
+        drop(CpuProducer::create(&set, &Options { mode: ring, ..Options::per_cpu() }).unwrap());
+        let mode = std::fs::metadata(&set).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode, expected, "{ring:o}");
     }
 }

@@ -99,12 +99,16 @@ fn texts() -> Vec<String> {
         SetError::Types { cpu: 3, source: ReserveError::Type(TypeError::Busy) },
     ];
     let rseq = [NoRseq::Architecture, NoRseq::Taken, NoRseq::Unregistered];
-    let differs = OpenError::Differs {
-        location: location(),
-        option: "size",
-        wanted: "4096".to_owned(),
-        found: "8192".to_owned(),
-    };
+    let differs = [
+        OpenError::Differs {
+            location: location(),
+            option: "size",
+            wanted: "4096".to_owned(),
+            found: "8192".to_owned(),
+        },
+        OpenError::Owner { location: location(), owner: 1001 },
+        OpenError::Mode { location: location(), wanted: 0o600, found: 0o666 },
+    ];
     let reserve = [
         ReserveError::Full,
         ReserveError::TooLarge { len: 70_000, max: 65_528 },
@@ -125,8 +129,8 @@ fn texts() -> Vec<String> {
         ReadError::OutOfMemory { bytes: 1 << 30 },
         ReadError::Removed,
     ];
-    let mut all =
-        vec![differs.to_string(), TypeMismatch::Kind { kind: 5000, wanted: 5001 }.to_string()];
+    let mut all = vec![TypeMismatch::Kind { kind: 5000, wanted: 5001 }.to_string()];
+    all.extend(differs.iter().map(ToString::to_string));
     all.extend(of_rings().iter().map(|error| match error {
         // The page has it without the ring's name.
         AttachError::Bad { source, .. } => source.to_string(),

@@ -1,10 +1,11 @@
 //! Publishing into a directory that has a ring for each CPU.
 
-use crate::cpu_rings::{CpuRings, Refused};
+use crate::cpu_rings::CpuRings;
 use crate::cpu_set::{self, SetError};
 use crate::errors::{ReserveError, TypeError};
 use crate::known_types::put_entry;
 use crate::threads_clock::ThreadsClock;
+use crate::waiting::{Limits, wait_once};
 use perfring_abi::{Layout, RecordType};
 use perfring_ring::{Refusal, Wake};
 use perfring_shm::{
@@ -15,12 +16,15 @@ use perfring_types::{Entries, Entry, PodRecord, Schema};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Types are known by the low bits of their key, see [`Schema::key`].
 const KNOWN: usize = 64;
 /// The bit of the mutex of types, see [`HandlerMutex`].
 const TYPES: u32 = 2;
+
+/// For how long [`CpuProducer::attach_to`] waits while a live producer has the ring's lock.
+const ATTACH_WAIT: Duration = Duration::from_secs(1);
 
 /// Publishes into a directory with a ring for each CPU: any number of threads in any number of processes,
 /// without a lock or a locked instruction, at about the cost of an exclusive producer.
@@ -65,8 +69,9 @@ pub struct CpuProducer {
     dir: PathBuf,
     name: String,
     options: RingOptions,
+    any_owner: bool,
     clock: Arc<ThreadsClock<MachineClock>>,
-    rings: CpuRings,
+    pub(crate) rings: CpuRings,
     known: [AtomicU64; KNOWN],
     /// The entries of all types that were registered here: each ring gets them before its first record.
     types: HandlerMutex<Vec<Vec<u64>>, TYPES>,
@@ -82,19 +87,21 @@ impl CpuProducer {
         if cpu_set::found(&dir)?.is_some() {
             return Err(SetError::Exists { dir });
         }
-        Self::with(dir, cpu_set::wanted(options), &program_name())
+        Self::with(dir, cpu_set::wanted(options), &program_name(), options.any_owner)
     }
 
     /// Attaches to the rings of a directory, and makes it first if there is none. Processes that call this at
     /// once get one set of rings.
     ///
     /// # Errors
-    /// See [`SetError`]; if the rings were made with other options, the error names the option.
+    /// See [`SetError`]; if the rings were made with other options, the error names the option. [`OpenError::Owner`](crate::OpenError::Owner) if
+    /// the directory or a ring belongs to another user, [`OpenError::Mode`](crate::OpenError::Mode) if a ring lets more users in:
+    /// see [`RingOptions::any_owner`].
     pub fn open_or_create(
         dir: impl Into<PathBuf>,
         options: &RingOptions,
     ) -> Result<Self, SetError> {
-        Self::with(dir.into(), cpu_set::wanted(options), &program_name())
+        Self::with(dir.into(), cpu_set::wanted(options), &program_name(), options.any_owner)
     }
 
     /// Attaches to the rings of a directory, under the name of this program.
@@ -112,19 +119,26 @@ impl CpuProducer {
     pub fn attach_as(dir: impl Into<PathBuf>, name: &str) -> Result<Self, SetError> {
         let dir = dir.into();
         match cpu_set::found(&dir)? {
-            Some(options) => Self::with(dir, options, name),
+            // Whoever names a set that is there takes it as it is.
+            Some(options) => Self::with(dir, options, name, true),
             None => Err(SetError::Empty { dir }),
         }
     }
 
-    fn with(dir: PathBuf, options: RingOptions, name: &str) -> Result<Self, SetError> {
+    fn with(
+        dir: PathBuf,
+        options: RingOptions,
+        name: &str,
+        any_owner: bool,
+    ) -> Result<Self, SetError> {
         let here = CpuThread::here().map_err(|source| SetError::Rseq { source })?;
         let clock = MachineClock::find().map_err(|source| SetError::Clock { source })?;
-        cpu_set::make_dir(&dir, options.mode)?;
+        cpu_set::make_dir(&dir, &RingOptions { any_owner, ..options })?;
         let producer = CpuProducer {
             dir,
             name: name.to_owned(),
             options,
+            any_owner,
             clock: Arc::new(ThreadsClock::new(clock)),
             rings: CpuRings::new(),
             known: [const { AtomicU64::new(0) }; KNOWN],
@@ -140,6 +154,19 @@ impl CpuProducer {
     /// # Errors
     /// See [`SetError`]; [`SetError::Rseq`] if this thread cannot publish, in rings that are attached to either.
     pub fn attach_to(&self, cpu: u32) -> Result<(), SetError> {
+        let mut waiting = None;
+        loop {
+            match self.attach_once(cpu) {
+                Err(error) if error.is_held_up() => {
+                    let held_up = Refusal::Contended { slot: 0 };
+                    wait_once(&mut waiting, held_up, ATTACH_WAIT, |_| ()).map_err(|_| error)?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    pub(crate) fn attach_once(&self, cpu: u32) -> Result<(), SetError> {
         CpuThread::here().map_err(|source| SetError::Rseq { source })?;
         let place = self.rings.place(cpu).ok_or(SetError::Cpu { cpu })?;
         // Before the lock: a thread may have had it when this process was forked.
@@ -152,12 +179,12 @@ impl CpuProducer {
             return Ok(());
         }
         let path = cpu_set::path(&self.dir, cpu);
-        let options = RingOptions { cpu, ..self.options };
+        let options = RingOptions { cpu, any_owner: self.any_owner, ..self.options };
         let mut window = perfring_shm::open_or_create(
             path,
             &options,
             |location| CpuWindow::attach(location.clone(), &self.name),
-            CpuWindow::layout,
+            |window| window.file().clone(),
         )?;
         if window.layout().time {
             window.begin_time(|| self.clock.read())?;
@@ -200,44 +227,34 @@ impl CpuProducer {
         payload: &[u8],
         wake: Wake,
     ) -> Result<(), ReserveError> {
-        if self.publish_here(kind, payload, wake) {
-            return Ok(());
+        match self.publish_here(kind, payload, wake) {
+            Ok(()) => Ok(()),
+            Err(first) => self.publish_slowly(first, kind, payload, wake, Limits::SHORT),
         }
-        self.publish_slowly(kind, payload, wake)
     }
 
+    /// Publishes one record without waiting. `Err(Some)` says which ring has not taken it.
     #[inline(always)]
-    fn publish_here(&self, kind: RecordType, payload: &[u8], wake: Wake) -> bool {
-        let Ok(here) = CpuThread::here() else { return false };
-        let Some(ring) = self.rings.of(here.cpu()) else { return false };
-        let published = ring.publish(here, kind, payload, wake, self.now()).is_ok();
-        if published {
-            self.published(ring);
-        }
-        published
-    }
-
-    /// Publishes again: the thread has moved, or its CPU has no ring yet; or counts the refusal.
-    #[cold]
-    #[inline(never)]
-    fn publish_slowly(
+    fn publish_here(
         &self,
         kind: RecordType,
         payload: &[u8],
         wake: Wake,
-    ) -> Result<(), ReserveError> {
-        let attempt = |here, ring: &CpuWindow| {
-            ring.publish(here, kind, payload, wake, self.now())?;
-            self.published(ring);
-            Ok(())
-        };
-        self.rings
-            .on_this_cpu(|cpu| self.attach_to(cpu), attempt)
-            .map_err(|refusal| self.rings.refuse(refusal, payload.len()))
+    ) -> Result<(), Option<(u32, NotHere)>> {
+        let Ok(here) = CpuThread::here() else { return Err(None) };
+        let cpu = here.cpu();
+        let Some(ring) = self.rings.of(cpu) else { return Err(None) };
+        match ring.publish(here, kind, payload, wake, self.now()) {
+            Ok(()) => {
+                self.published(ring);
+                Ok(())
+            }
+            Err(refused) => Err(Some((cpu, refused))),
+        }
     }
 
     /// Publishes one record, and waits for at most `timeout` for space in the ring of the CPU that the thread
-    /// runs on, or for the ring's lock.
+    /// runs on, for an older reservation there to end, or for the ring's lock.
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.
@@ -248,27 +265,13 @@ impl CpuProducer {
         payload: &[u8],
         timeout: Duration,
     ) -> Result<(), ReserveError> {
-        if self.publish_here(kind, payload, Wake::Auto) {
-            return Ok(());
+        match self.publish_here(kind, payload, Wake::Auto) {
+            Ok(()) => Ok(()),
+            Err(first) => {
+                let limits = Limits { lock: timeout, space: timeout };
+                self.publish_slowly(first, kind, payload, Wake::Auto, limits)
+            }
         }
-        self.publish_waiting(kind, payload, timeout)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn publish_waiting(
-        &self,
-        kind: RecordType,
-        payload: &[u8],
-        timeout: Duration,
-    ) -> Result<(), ReserveError> {
-        let len = payload.len();
-        let attempt = |here, ring: &CpuWindow| {
-            ring.publish(here, kind, payload, Wake::Auto, self.now())?;
-            self.published(ring);
-            Ok(())
-        };
-        self.wait_for(timeout, len, attempt).map_err(|refusal| self.rings.refuse(refusal, len))
     }
 
     /// Reserves space for a record of `len` bytes in the ring of the CPU that the thread runs on. It may be
@@ -282,16 +285,12 @@ impl CpuProducer {
         kind: RecordType,
         len: usize,
     ) -> Result<CpuReservation<'_>, ReserveError> {
-        self.rings
-            .on_this_cpu(
-                |cpu| self.attach_to(cpu),
-                |here, ring| {
-                    let record = ring.reserve(here, kind, len, self.now())?;
-                    self.published(ring); // it has its timestamp
-                    Ok(record)
-                },
-            )
-            .map_err(|refusal| self.rings.refuse(refusal, len))
+        self.wait_for(None, Limits::SHORT, len, |here, ring| {
+            let record = ring.reserve(here, kind, len, self.now())?;
+            self.published(ring); // it has its timestamp
+            Ok(record)
+        })
+        .map_err(|refused| self.rings.refuse(refused, len))
     }
 
     /// Publishes a plain struct. Its bytes are the payload.
@@ -377,43 +376,15 @@ impl CpuProducer {
     }
 
     #[inline(always)]
-    fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         if self.options.time { self.clock.now() } else { 0 }
     }
 
     /// After this thread has published in a ring, which may have raised the timestamp to that of a record before.
     #[inline(always)]
-    fn published(&self, ring: &CpuWindow) {
+    pub(crate) fn published(&self, ring: &CpuWindow) {
         if self.options.time {
             self.clock.stored(ring.newest_timestamp());
-        }
-    }
-
-    fn wait_for<'a, T>(
-        &'a self,
-        timeout: Duration,
-        len: usize,
-        mut attempt: impl FnMut(CpuThread, &'a CpuWindow) -> Result<T, NotHere>,
-    ) -> Result<T, Refused> {
-        let until = Instant::now() + timeout;
-        loop {
-            match self.rings.on_this_cpu(|cpu| self.attach_to(cpu), &mut attempt) {
-                Err(Refused::By(
-                    cpu,
-                    refusal @ (Refusal::Full | Refusal::Pending { .. } | Refusal::Contended { .. }),
-                )) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return Err(Refused::By(cpu, refusal));
-                    }
-                    // For the lock, each attempt waits by itself.
-                    let for_space = !matches!(refusal, Refusal::Contended { .. });
-                    if let Some(ring) = self.rings.of(cpu).filter(|_| for_space) {
-                        ring.sleep_for_space(len, left);
-                    }
-                }
-                other => return other,
-            }
         }
     }
 }

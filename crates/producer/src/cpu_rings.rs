@@ -6,15 +6,23 @@ use perfring_ring::Refusal;
 use perfring_shm::{CpuThread, CpuWindow, NotHere};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// How often a thread that is migrated in the middle of a call begins again on its new CPU.
 const MOVES_MOST: u32 = 64;
+
+/// For how long records do without a ring that could not be attached to: an attempt is dear, and may wait.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// The rings that a process is attached to.
 #[derive(Debug)]
 pub(crate) struct CpuRings {
     /// By the CPU's number.
     rings: Box<[OnceLock<Box<CpuWindow>>]>,
+    /// Until when records do without a ring that could not be attached to, by the CPU's number: ns since `began`, times
+    /// two, and one if the ring's lock was held.
+    failed: Box<[AtomicU64]>,
+    began: Instant,
     without_ring: AtomicU64,
 }
 
@@ -22,14 +30,30 @@ pub(crate) struct CpuRings {
 pub(crate) enum Refused {
     /// There is no ring of this CPU, and none could be made.
     NoRing(u32),
+    /// The ring of this CPU could not be attached to: another producer has its lock.
+    HeldUp(u32),
+    /// By the ring of this CPU, see [`NotHere::Interrupted`].
+    Interrupted(u32),
     /// By the ring of this CPU.
     By(u32, Refusal),
+}
+
+impl Refused {
+    /// Returns how the ring of this CPU has refused a record. `None` if the thread has moved.
+    pub(crate) fn of(cpu: u32, not_here: NotHere) -> Option<Self> {
+        match not_here {
+            NotHere::Moved => None,
+            NotHere::Interrupted => Some(Refused::Interrupted(cpu)),
+            NotHere::Refused(refusal) => Some(Refused::By(cpu, refusal)),
+        }
+    }
 }
 
 impl CpuRings {
     pub(crate) fn new() -> Self {
         let rings = std::iter::repeat_with(OnceLock::new).take(cpu_set::CPUS).collect();
-        CpuRings { rings, without_ring: AtomicU64::new(0) }
+        let failed = std::iter::repeat_with(AtomicU64::default).take(cpu_set::CPUS).collect();
+        CpuRings { rings, failed, began: Instant::now(), without_ring: AtomicU64::new(0) }
     }
 
     /// Returns where the ring of a CPU is put, if there can be such a CPU.
@@ -53,11 +77,26 @@ impl CpuRings {
         self.attached().next().is_some_and(CpuWindow::forked)
     }
 
+    /// Notes that the ring of a CPU could not be attached to: for [`AGAIN`], records do not try.
+    pub(crate) fn failed(&self, cpu: u32, held_up: bool) {
+        if let Some(failed) = self.failed.get(cpu as usize) {
+            let until = self.began.elapsed() + AGAIN;
+            failed.store((until.as_nanos() as u64) << 1 | u64::from(held_up), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether the ring of a CPU could not be attached to just now, and then whether its lock was held.
+    pub(crate) fn has_failed(&self, cpu: u32) -> Option<bool> {
+        let failed = self.failed.get(cpu as usize)?;
+        let failed = failed.load(Ordering::Relaxed);
+        (self.began.elapsed().as_nanos() < u128::from(failed >> 1)).then_some(failed & 1 != 0)
+    }
+
     /// Runs a call with the ring of the CPU that the thread runs on, and again where it has moved. `attach` attaches
     /// to a ring that is not there yet.
-    pub(crate) fn on_this_cpu<'a, T, E>(
+    pub(crate) fn on_this_cpu<'a, T>(
         &'a self,
-        attach: impl Fn(u32) -> Result<(), E>,
+        attach: impl Fn(u32) -> Result<(), Refused>,
         mut call: impl FnMut(CpuThread, &'a CpuWindow) -> Result<T, NotHere>,
     ) -> Result<T, Refused> {
         let mut last = 0;
@@ -68,14 +107,16 @@ impl CpuRings {
                 if self.forked() {
                     return Err(Refused::By(cpu, Refusal::Forked));
                 }
-                attach(cpu).map_err(|_| Refused::NoRing(cpu))?;
+                attach(cpu)?;
                 continue;
             };
             last = cpu;
-            match call(here, ring) {
+            let refused = match call(here, ring) {
                 Ok(done) => return Ok(done),
-                Err(NotHere::Moved) => {}
-                Err(NotHere::Refused(refusal)) => return Err(Refused::By(cpu, refusal)),
+                Err(refused) => refused,
+            };
+            if let Some(refused) = Refused::of(cpu, refused) {
+                return Err(refused);
             }
         }
         let slot = self.of(last).map_or(0, CpuWindow::slot);
@@ -86,9 +127,13 @@ impl CpuRings {
     #[cold]
     pub(crate) fn refuse(&self, refused: Refused, len: usize) -> ReserveError {
         let (cpu, refusal) = match refused {
-            Refused::NoRing(cpu) => {
+            Refused::NoRing(cpu) | Refused::HeldUp(cpu) => {
                 self.without_ring.fetch_add(1, Ordering::Relaxed);
                 return ReserveError::NoRing { cpu };
+            }
+            Refused::Interrupted(cpu) => {
+                let slot = self.of(cpu).map_or(0, CpuWindow::slot);
+                (cpu, Refusal::Contended { slot })
             }
             Refused::By(cpu, refusal) => (cpu, refusal),
         };

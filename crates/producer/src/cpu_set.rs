@@ -80,6 +80,13 @@ pub enum SetError {
 
 perfring_abi::debug_by_display!(SetError);
 
+impl SetError {
+    /// Returns whether another producer has the lock of the ring that was to be attached to.
+    pub(crate) fn is_held_up(&self) -> bool {
+        matches!(self, SetError::Ring(OpenError::Attach(AttachError::HeldUp { .. })))
+    }
+}
+
 impl From<AttachError> for SetError {
     fn from(error: AttachError) -> Self {
         SetError::Ring(error.into())
@@ -124,16 +131,22 @@ pub(crate) fn found(dir: &Path) -> Result<Option<RingOptions>, SetError> {
     }
 }
 
-/// Makes the directory if there is none, for whoever may read or write its rings.
-pub(crate) fn make_dir(dir: &Path, mode: u32) -> Result<(), SetError> {
+/// Makes the directory if there is none, for whoever may read or write its rings. Where all may write, nobody can remove or
+/// replace the ring of another user.
+pub(crate) fn make_dir(dir: &Path, options: &RingOptions) -> Result<(), SetError> {
+    let mode = options.mode;
     let failed = |source| SetError::Io { dir: dir.to_owned(), source };
     match fs::create_dir(dir) {
         Ok(()) => {
             // Who may read a ring may find it, and who may write one may make the next.
             let search = (mode & 0o444) >> 2;
-            fs::set_permissions(dir, Permissions::from_mode(0o700 | mode | search)).map_err(failed)
+            let sticky = if mode & 0o002 != 0 { 0o1000 } else { 0 };
+            let mode = 0o700 | mode | search | sticky;
+            fs::set_permissions(dir, Permissions::from_mode(mode)).map_err(failed)
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Ok(options.expect_owner(&dir.into())?)
+        }
         Err(error) => Err(failed(error)),
     }
 }

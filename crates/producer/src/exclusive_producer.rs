@@ -63,7 +63,8 @@ impl Producer {
     ///
     /// # Errors
     /// [`OpenError::Differs`] if the ring exists and was made with other options: it names the
-    /// option. The mode may differ, and `options.producers` is ignored. [`OpenError::Attach`] with
+    /// option, and `options.producers` is ignored. [`OpenError::Owner`] and [`OpenError::Mode`] if it is another user's, or lets
+    /// more users in: see [`RingOptions::any_owner`]. [`OpenError::Attach`] with
     /// [`AttachError::Busy`] if the ring has a producer, or with [`AttachError::Kind`] if it is a
     /// [`SharedProducer`](crate::SharedProducer)'s.
     pub fn open_or_create(
@@ -71,7 +72,8 @@ impl Producer {
         options: &RingOptions,
     ) -> Result<Self, OpenError> {
         let options = RingOptions { producers: Producers::One, ..*options };
-        open_or_create(location, &options, |location| Self::attach(location), Self::layout)
+        let file_of = |producer: &Self| producer.window.file().clone();
+        open_or_create(location, &options, |location| Self::attach(location), file_of)
     }
 
     /// Attaches to a ring, under the name of this program. Continues where the last producer

@@ -105,6 +105,7 @@ mod both_producers;
 mod cpu_producer;
 mod cpu_rings;
 mod cpu_set;
+mod cpu_wait;
 mod each;
 mod errors;
 mod exclusive_producer;
@@ -115,6 +116,7 @@ mod shared_producer;
 mod space;
 mod threads_clock;
 mod timestamp;
+mod waiting;
 
 #[cfg(feature = "rkyv")]
 pub use archive::PublishError;

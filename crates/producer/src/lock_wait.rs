@@ -2,16 +2,11 @@
 
 use crate::errors::ReserveError;
 use crate::shared_producer::SharedProducer;
-use crate::space::{SPINS, spin};
+use crate::waiting::wait_once;
 use perfring_abi::RecordType;
 use perfring_ring::{Refusal, Wake};
 use perfring_shm::SharedReservation;
-use std::time::{Duration, Instant};
-
-/// The first sleep of a producer that waits for an open reservation to end, which wakes nobody; it
-/// doubles.
-const NAP: Duration = Duration::from_micros(20);
-const NAP_MAX: Duration = Duration::from_millis(2);
+use std::time::Duration;
 
 impl SharedProducer {
     /// Sets for how long publishing and reserving wait for a live producer that holds the ring's lock and
@@ -97,53 +92,10 @@ impl SharedProducer {
                 Ok(got) => return Ok(got),
                 Err(refusal) => refusal,
             };
-            if let Err(refusal) = self.wait_once(&mut waiting, refusal, timeout, len) {
+            let for_space = |left| self.window.sleep_for_space(len, left);
+            if let Err(refusal) = wait_once(&mut waiting, refusal, timeout, for_space) {
                 return Err(refused(refusal));
             }
         }
     }
-
-    /// Waits before another attempt. Where the ring is full, spins for the time that a fast consumer takes, then
-    /// sleeps.
-    #[cold]
-    #[inline(never)]
-    fn wait_once(
-        &self,
-        waiting: &mut Option<Waiting>,
-        refusal: Refusal,
-        timeout: Duration,
-        len: usize,
-    ) -> Result<(), Refusal> {
-        if timeout.is_zero() {
-            return Err(refusal); // without a look at the clock
-        }
-        let waiting =
-            waiting.get_or_insert_with(|| Waiting { since: Instant::now(), nap: NAP, spun: 0 });
-        let left = timeout.saturating_sub(waiting.since.elapsed());
-        match refusal {
-            _ if left.is_zero() => return Err(refusal),
-            Refusal::Full if waiting.spun < SPINS => {
-                waiting.spun += 1;
-                spin();
-            }
-            Refusal::Full => self.window.sleep_for_space(len, left),
-            Refusal::Contended { .. } | Refusal::Pending { .. } => {
-                std::thread::sleep(waiting.nap.min(left));
-                waiting.nap = (waiting.nap * 2).min(NAP_MAX);
-            }
-            Refusal::TooLarge { .. }
-            | Refusal::Forked
-            | Refusal::Replaced
-            | Refusal::Corrupt { .. } => return Err(refusal),
-        }
-        Ok(())
-    }
-}
-
-/// A call that waits.
-struct Waiting {
-    since: Instant,
-    nap: Duration,
-    /// Checks of a full ring, without a sleep between them.
-    spun: u32,
 }

@@ -35,7 +35,8 @@ impl ReservedBatch<'_> {
     }
 
     /// Adds one record of `len` bytes, to be written in place. It is part of the batch as soon as this
-    /// returns; its bytes are what the ring last held there.
+    /// returns; its bytes are what the ring last held there. If a panic drops the batch before the next record is added, this
+    /// one is not published: it may be half written.
     ///
     /// # Errors
     /// As for [`ReservedBatch::push_as`].

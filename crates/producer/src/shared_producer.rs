@@ -80,7 +80,8 @@ impl SharedProducer {
     ///
     /// # Errors
     /// [`OpenError::Differs`] if the ring exists and was made with other options: it names the
-    /// option. The mode may differ, and `options.producers` is ignored. [`OpenError::Attach`] with
+    /// option, and `options.producers` is ignored. [`OpenError::Owner`] and [`OpenError::Mode`] if it is another user's, or lets
+    /// more users in: see [`RingOptions::any_owner`]. [`OpenError::Attach`] with
     /// [`AttachError::Slots`] if it has as many producers as slots, or with [`AttachError::Kind`]
     /// if it is a [`Producer`](crate::Producer)'s.
     pub fn open_or_create(
@@ -88,7 +89,8 @@ impl SharedProducer {
         options: &RingOptions,
     ) -> Result<Self, OpenError> {
         let options = RingOptions { producers: Producers::Many, ..*options };
-        open_or_create(location, &options, |location| Self::attach(location), Self::layout)
+        let file_of = |producer: &Self| producer.window.file().clone();
+        open_or_create(location, &options, |location| Self::attach(location), file_of)
     }
 
     /// Attaches as another producer, under the name of this program. Reservations that the last

@@ -107,7 +107,7 @@ pub use shared::locked_room::Unattached;
 pub use shared::owner::{LOCK_ROUNDS, Recovered, recover};
 pub use shared::publish::SharedWriter;
 pub use shared::slot::SlotFigures;
-pub use shared::span::BatchSpan;
+pub use shared::span::{BatchSpan, SpanMark};
 pub use time::{Anchor, Anchors, Reading, Scale};
 pub use told::Told;
 pub use totals::RingTotals;

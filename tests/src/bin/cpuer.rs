@@ -2,7 +2,7 @@
 //!
 //! `cpuer drive NAME DIR` obeys each line on its stdin, and answers with a line.
 //! `cpuer traced NAME DIR` does so too, and stops itself before and after each call.
-//! `cpuer forks SOCKET DIR` is traced; another thread forks for whoever connects to that socket.
+//! `cpuer forks SOCKET DIR` is traced; another thread forks, or holds a reservation, for each connection to that socket.
 //! `cpuer reads RING` sleeps for records, and answers with a line for each: who wrote it, its number, and the time.
 //! `cpuer storm WHO SEED CALLS LOG DIR` publishes by all methods at random, see [`storm`].
 
@@ -48,7 +48,7 @@ fn main() -> Outcome {
             let listener = UnixListener::bind(socket)?;
             std::thread::spawn(move || {
                 for stream in listener.incoming() {
-                    stream.map_err(Into::into).and_then(|s| fork_for(producer, s)).expect("a fork");
+                    stream.map_err(Into::into).and_then(|s| serve(producer, s)).expect("an answer");
                 }
             });
             drive(producer, true)
@@ -214,10 +214,35 @@ fn drive(producer: &'static CpuProducer, traced: bool) -> Outcome {
     Ok(())
 }
 
+/// Does what a line says: `hold`, or the number of a CPU for [`fork_for`].
+fn serve(producer: &CpuProducer, stream: UnixStream) -> Outcome {
+    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    match lines.next().ok_or("a line")?? {
+        line if line == "hold" => hold(producer, stream, || Ok(lines.next().ok_or("a line")??)),
+        line => fork_for(producer, stream, &line),
+    }
+}
+
+/// Reserves space, and holds it until the next line. Says how much in it somebody else has written.
+fn hold(
+    producer: &CpuProducer,
+    mut stream: UnixStream,
+    next: impl FnOnce() -> Result<String, Box<dyn std::error::Error>>,
+) -> Outcome {
+    let mut record = producer.reserve(NUMBERED, 64)?;
+    record.fill(HELD);
+    writeln!(stream, "held")?;
+    next()?;
+    let others = record.iter().filter(|byte| **byte != HELD).count();
+    record.discard();
+    Ok(writeln!(stream, "{others} bytes of another")?)
+}
+
+/// What fills a held reservation.
+const HELD: u8 = 0xaa;
+
 /// Forks, and says what the child was told when it published a record on the CPU that the line names.
-fn fork_for(producer: &CpuProducer, mut stream: UnixStream) -> Outcome {
-    let mut line = String::new();
-    BufReader::new(&stream).read_line(&mut line)?;
+fn fork_for(producer: &CpuProducer, mut stream: UnixStream, line: &str) -> Outcome {
     let mut only = CpuSet::new();
     only.set(line.trim().parse()?)?;
     // SAFETY: the child only uses what libc and std keep usable in one: it writes a line, and ends.

@@ -94,6 +94,9 @@ pub(crate) fn open(py: Python<'_>, error: &OpenError) -> PyErr {
         OpenError::Create(error) => create(py, error),
         OpenError::Attach(error) => attach(py, error),
         OpenError::Differs { location, .. } => os(errno::EXIST, error.to_string(), location),
+        OpenError::Owner { location, .. } | OpenError::Mode { location, .. } => {
+            os(errno::PERM, error.to_string(), location)
+        }
         _ => named(py, "PerfringError", error.to_string()),
     }
 }

@@ -49,7 +49,7 @@ impl Producer {
 
     /// Creates a ring; with `exist_ok`, a ring with the same options may exist.
     #[staticmethod]
-    #[pyo3(signature = (path, *, size, policy, shared, slots, time, evict, mode, types_size, aux_size, consumers, exist_ok))]
+    #[pyo3(signature = (path, *, size, policy, shared, slots, time, evict, mode, types_size, aux_size, consumers, exist_ok, any_owner))]
     #[expect(clippy::too_many_arguments, reason = "keywords, with names, in Python")]
     fn _make(
         py: Python<'_>,
@@ -65,6 +65,7 @@ impl Producer {
         aux_size: Size,
         consumers: u32,
         exist_ok: bool,
+        any_owner: bool,
     ) -> PyResult<()> {
         let (policy, evict) = (policy_of(policy)?, evict_of(evict)?);
         let options = Options {
@@ -78,6 +79,7 @@ impl Producer {
             consumers,
             time,
             mode,
+            any_owner,
             ..Options::default()
         };
         let made = match exist_ok {

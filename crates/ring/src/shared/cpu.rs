@@ -49,8 +49,8 @@ impl SharedWriter {
     /// publish in a sequence.
     ///
     /// # Errors
-    /// See [`Refusal`]. [`Refusal::Pending`] if something is reserved. The ring stays closed, and
-    /// records can be published as in a shared ring.
+    /// See [`Refusal`]; the ring stays closed. [`Refusal::Pending`] if something is reserved, or if the losses do not fit
+    /// beside a block: then records can be published as in a shared ring. That would refuse them for any other reason, too.
     pub fn open_for_sequences<P: Liveness>(
         &mut self,
         at: Shared<'_>,
@@ -110,7 +110,7 @@ impl LockedRoom {
         };
         if self.has_losses_to_report() {
             // The markers did not fit beside the block.
-            return Err(Refusal::Full);
+            return Err(Refusal::Pending { slot: self.owner.index });
         }
         // Relaxed: the next store publishes them.
         let limit = self.cpu_limit.min(start + block).max(start + size);

@@ -55,10 +55,10 @@ pub(crate) struct LockedRoom {
     pub(super) figures: Figures,
     /// The tail at which this producer last found the ring full, with something to read for the consumer; and the bytes
     /// for which it was full. It is full for as many until the tail moves: the end only rises.
-    full_at: u64,
-    full_for: u64,
+    pub(super) full_at: u64,
+    pub(super) full_for: u64,
     /// Of those, the records whose refusal [`LockedRoom::refuse_again`] counts; and what this producer had written.
-    again: (FullFor, u64),
+    pub(super) again: (FullFor, u64),
     pub(super) policy: Policy,
     evict: Evict,
     report: Report,
@@ -67,7 +67,7 @@ pub(crate) struct LockedRoom {
     /// The last refusal was none: the ring is open to sequences.
     pub(super) found_open: bool,
     /// Of a ring with named consumers.
-    search: Option<Search>,
+    pub(super) search: Option<Search>,
 }
 
 /// The positions of a ring at one moment under the lock.
@@ -142,38 +142,6 @@ impl LockedRoom {
         (self.limit, self.evict_limit, self.again.0) = (0, 0, FullFor::NONE);
     }
 
-    /// Counts a refusal of `size` bytes, in the slot too, if the ring is full for them as it was at the last refusals,
-    /// and nobody sleeps who would have to be woken. Returns whether that was so; if not, nothing has changed.
-    ///
-    /// Without the lock: what was found under it is true until the tail moves. Whoever is dead in there is in nobody's
-    /// way before the consumer has read on.
-    #[inline(never)]
-    pub(crate) fn refuse_again(&mut self, header: &Header, slots: &[Slot], size: u64) -> bool {
-        let (full, written) = self.again;
-        // Relaxed, both: nothing is published, so this orders nothing.
-        full.has(size)
-            && self.figures.written.records == written
-            && header.data_tail.load(Ordering::Relaxed) == self.full_at
-            && header.wait.armed.load(Ordering::Relaxed) == 0
-            && self.figures.refuse_again(slots, size)
-    }
-
-    /// Finds out, after a full ring has refused a record of `size` bytes, whether the next refusals need no more than
-    /// [`LockedRoom::refuse_again`].
-    pub(crate) fn expect_refusals(&mut self, ring: Ring<'_>, size: u64) {
-        let markers = self.marker_bytes(ring, size);
-        // With named consumers the producers move the tail, and look for dead ones.
-        if self.search.is_none()
-            && !self.per_cpu
-            && self.full_at != u64::MAX
-            && markers + size >= self.full_for
-            && self.figures.is_alike()
-        {
-            let full = FullFor::of(ring.data_size(), markers, size);
-            self.again = (full, self.figures.written.records);
-        }
-    }
-
     /// Takes the lock and finds room. Holds the lock when it returns `Ok`.
     ///
     /// Takes references, like its callers: a copy of a value that was just built waits for its
@@ -226,18 +194,24 @@ impl LockedRoom {
         self.owner.unlock(at);
     }
 
-    /// Runs a closure under the lock. Returns whether the lock could be taken.
+    /// Runs a closure under the lock, which is released also if it panics. Returns whether the lock could be taken.
     pub(crate) fn under_lock<P: Liveness>(
         &self,
         at: Shared<'_>,
         liveness: &P,
         then: impl FnOnce(),
     ) -> bool {
+        struct Locked<'a>(Owner, Shared<'a>);
+        impl Drop for Locked<'_> {
+            fn drop(&mut self) {
+                self.0.unlock(self.1);
+            }
+        }
         if self.owner.lock(at, liveness).is_err() {
             return false;
         }
+        let _locked = Locked(self.owner, at);
         then();
-        self.owner.unlock(at);
         true
     }
 
@@ -482,7 +456,7 @@ impl LockedRoom {
     }
 
     /// Returns the bytes of the markers due before a record, like the exclusive producer's.
-    fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
+    pub(super) fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
         let bytes = self.unreported() * u64::from(LOST_SIZE);
         if bytes + size < ring.data_size() { bytes } else { 0 }
     }

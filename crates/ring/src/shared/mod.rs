@@ -10,6 +10,7 @@ pub(crate) mod own_open; // what this producer must not get a second time
 mod own_open_tests;
 pub(crate) mod owner; // taking the lock, also from dead owners
 pub(crate) mod publish; // the producer
+mod refused; // refusals, also without the lock
 pub(crate) mod running; // the running totals, kept under the lock
 pub(crate) mod slot; // what one slot's producers have done
 pub(crate) mod span; // several records in one reservation

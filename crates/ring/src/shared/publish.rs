@@ -9,7 +9,7 @@ use crate::aux_area;
 use crate::counters::{Count, ProducerTotals};
 use crate::holder::{OwnerInfo, sign_off};
 use crate::record::BODY_LEN;
-use crate::reserve::{Denied, Refusal, Reserved, fill, max_len, refused_size};
+use crate::reserve::{Denied, Refusal, Reserved, fill, max_len};
 use crate::shared::allot::Allotted;
 use crate::shared::end::Ends;
 use crate::shared::locked_room::{LockedRoom, Unattached};
@@ -30,14 +30,14 @@ use perfring_abi::{
 #[derive(Debug)]
 pub struct SharedWriter {
     pub(super) room: LockedRoom,
-    max_len: usize,
+    pub(super) max_len: usize,
     /// Records without anything before their payload are shorter than this.
-    plain_end: usize,
+    pub(super) plain_end: usize,
     pub(super) lead: Lead,
     /// Who writes the next records, in a ring whose records say so: [`Writer::to_word`].
     writer: u64,
-    allotted: Allotted,
-    ends: Ends,
+    pub(super) allotted: Allotted,
+    pub(super) ends: Ends,
 }
 
 impl SharedWriter {
@@ -420,28 +420,6 @@ impl SharedWriter {
         self.room.figures.add_written(at.slots, start, records, span.used);
         self.room.own_open.remove(start);
         self.ends.end(at, liveness, start, RecordWord::from_raw(span.first), span.size, wake)
-    }
-
-    /// Counts a refusal, to be reported in the stream before the next record of this producer that
-    /// fits. Returns whether a wake is owed, since a full ring needs to be read.
-    #[cold]
-    pub fn refuse(&mut self, at: Shared<'_>, refusal: Refusal, len: usize) -> bool {
-        let size = if len > self.max_len {
-            refused_size(self.allotted.size, len, self.lead.len())
-        } else {
-            record_size(len + self.lead.len())
-        };
-        self.room.figures.add_refused(at, refusal, size);
-        // The next reservation makes room, which reports the loss.
-        self.room.poll_again();
-        // Where a reader goes to sleep without a fence of this producer, and the record is a plain one.
-        if refusal == Refusal::Full
-            && len < self.plain_end
-            && self.ends.fences == Fences::Asymmetric
-        {
-            self.room.expect_refusals(at.ring, size);
-        }
-        self.ends.wake(at.ring.header, Wake::Force, at.ring.head())
     }
 
     /// Prepares the producer's exit: reports unreported losses, if there is room, and signs off.

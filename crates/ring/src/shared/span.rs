@@ -20,7 +20,26 @@ pub struct BatchSpan {
     pub(super) time: u64,
 }
 
+/// How much of a [`BatchSpan`] records have taken at some time.
+#[derive(Clone, Copy, Debug)]
+pub struct SpanMark {
+    used: u64,
+    records: u64,
+}
+
 impl BatchSpan {
+    /// Returns how much of it records have taken.
+    #[must_use]
+    #[inline]
+    pub fn mark(&self) -> SpanMark {
+        SpanMark { used: self.used, records: self.records }
+    }
+
+    /// Takes out the records since a mark.
+    pub fn back_to(&mut self, mark: SpanMark) {
+        (self.used, self.records) = (mark.used, mark.records);
+    }
+
     /// Returns the bytes of it that no record has taken.
     #[must_use]
     pub fn left(&self) -> u64 {

@@ -68,6 +68,10 @@ pub struct RingOptions {
     /// ([`AttachError::ReadLocked`](crate::AttachError::ReadLocked)); `perfring doctor` names the
     /// process that does.
     pub mode: u32,
+    /// Whether `open_or_create` takes a ring that is there whoever owns it, and whatever its mode. Default false: the ring, or a
+    /// symbolic link to it, belongs to this process's user or to root, and its mode lets nobody in whom `mode` does not.
+    /// Anybody can put a ring where this program is about to make one, if the directory is `/tmp` or `/dev/shm`.
+    pub any_owner: bool,
 }
 
 impl Default for RingOptions {
@@ -86,6 +90,7 @@ impl Default for RingOptions {
             aux_size: 0,
             consumers: 0,
             mode: 0o600,
+            any_owner: false,
         }
     }
 }
@@ -120,6 +125,7 @@ impl RingOptions {
             aux_size: layout.aux_size,
             consumers: layout.consumers,
             mode,
+            any_owner: false,
         }
     }
 

@@ -4,12 +4,17 @@ use crate::file::create::{RingOptions, create};
 use crate::file::error::{AttachError, CreateError};
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
-use perfring_abi::{Layout, Policy, Producers};
+use nix::unistd::geteuid;
+use perfring_abi::{Policy, Producers};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use thiserror::Error;
 
 /// How often a ring may vanish between its creation and its opening, or appear between its opening
 /// and its creation, before that is an error.
 const TRIES: u32 = 64;
+/// Mode bits by which others than the owner may read and write.
+const OTHERS: u32 = 0o066;
 
 /// Why a ring could not be opened or made.
 #[derive(Error)]
@@ -36,30 +41,56 @@ pub enum OpenError {
         /// The ring's value.
         found: String,
     },
+    /// The ring, a symbolic link to it, or the directory of a set of rings belongs to another user: whoever may write there
+    /// can have put it there.
+    #[error(
+        "{location} belongs to user {owner}, and this program is about to write there: remove it, name another place, or set \
+         any_owner if that user is to be trusted"
+    )]
+    Owner {
+        /// The location.
+        location: Location,
+        /// Its owner's uid.
+        owner: u32,
+    },
+    /// The ring exists and lets more users in than the options say.
+    #[error(
+        "{location} has mode {found:03o}, where mode {wanted:03o} is asked for: ask for what it has, change its mode, or remove \
+         it first"
+    )]
+    Mode {
+        /// The ring's location.
+        location: Location,
+        /// The mode that was asked for.
+        wanted: u32,
+        /// The ring's mode.
+        found: u32,
+    },
 }
 
 perfring_abi::debug_by_display!(OpenError);
 
 /// Attaches to a ring by `attach`, and makes it first if there is none. Processes that call this at
-/// once get one ring.
+/// once get one ring. `file_of` returns the file that was attached to.
 ///
 /// # Errors
-/// [`OpenError::Differs`] if the ring exists with other options; [`OpenError::Attach`] as `attach`
-/// returns it; [`OpenError::Create`].
+/// [`OpenError::Differs`] if the ring exists with other options; [`OpenError::Owner`] and [`OpenError::Mode`], see
+/// [`RingOptions::any_owner`]; [`OpenError::Attach`] as `attach` returns it; [`OpenError::Create`].
 pub fn open_or_create<T>(
     location: impl Into<Location>,
     options: &RingOptions,
     mut attach: impl FnMut(&Location) -> Result<T, AttachError>,
-    layout_of: impl FnOnce(&T) -> &Layout,
+    file_of: impl FnOnce(&T) -> RingFile,
 ) -> Result<T, OpenError> {
     let location = location.into();
     options.check()?;
+    options.expect_owner(&location)?;
     let mut tries = TRIES;
     let attached = loop {
         let found = RingFile::open(location.clone(), Access::Read)
             .map_err(OpenError::Attach)
             // Before anything is changed in a ring that is not the one asked for.
-            .and_then(|ring| options.agree_with(&location, &ring.layout))
+            .and_then(|ring| options.agree_with(&ring))
             .and_then(|()| attach(&location).map_err(OpenError::Attach));
         let created = match found {
             Ok(attached) => break attached,
@@ -77,7 +108,7 @@ pub fn open_or_create<T>(
         }
     };
     // It may be another one, made in between.
-    options.agree_with(&location, layout_of(&attached))?;
+    options.agree_with(&file_of(&attached))?;
     Ok(attached)
 }
 
@@ -91,12 +122,35 @@ pub fn create_if_missing(
     options: &RingOptions,
 ) -> Result<(), OpenError> {
     let open = |location: &Location| RingFile::open(location.clone(), Access::Read);
-    open_or_create(location, options, open, RingFile::layout).map(drop)
+    open_or_create(location, options, open, RingFile::clone).map(drop)
 }
 
 impl RingOptions {
-    /// Refuses a ring that differs from these options. Its mode may differ.
-    fn agree_with(&self, location: &Location, layout: &Layout) -> Result<(), OpenError> {
+    /// Refuses what is at a location, a symbolic link included, if it belongs to a user who is not to be trusted.
+    ///
+    /// # Errors
+    /// [`OpenError::Owner`].
+    pub fn expect_owner(&self, location: &Location) -> Result<(), OpenError> {
+        // If there is nothing, or nothing to be found out, then what follows says so.
+        let Ok(found) = fs::symlink_metadata(location.path()) else { return Ok(()) };
+        self.trust_owner(location, found.uid())
+    }
+
+    fn trust_owner(&self, location: &Location, owner: u32) -> Result<(), OpenError> {
+        if self.any_owner || owner == 0 || owner == geteuid().as_raw() {
+            return Ok(());
+        }
+        Err(OpenError::Owner { location: location.clone(), owner })
+    }
+
+    /// Refuses a ring that differs from these options. Its mode may let fewer users in.
+    fn agree_with(&self, ring: &RingFile) -> Result<(), OpenError> {
+        let (location, layout, (owner, mode)) = (&ring.location, &ring.layout, ring.owner()?);
+        self.trust_owner(location, owner)?;
+        if !self.any_owner && mode & OTHERS & !self.mode != 0 {
+            let (location, wanted, found) = (location.clone(), self.mode, mode & 0o777);
+            return Err(OpenError::Mode { location, wanted, found });
+        }
         if layout.producers != self.producers {
             let (location, producers) = (location.clone(), layout.producers);
             return Err(AttachError::Kind { location, producers }.into());
@@ -142,7 +196,6 @@ impl RingOptions {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn a_ring_that_vanishes_or_changes_meanwhile_is_made_again_or_refused() {
@@ -150,7 +203,6 @@ mod tests {
         let path = dir.path().join("ring");
         let options = RingOptions { types_size: 0, ..RingOptions::default() };
         let attach = |location: &Location| RingFile::open(location.clone(), Access::Write);
-        let layout_of = |ring: &RingFile| -> Layout { ring.layout };
 
         // Removed each time between the check and the attachment, until it stays.
         let mut calls = 0;
@@ -161,8 +213,8 @@ mod tests {
             }
             attach(location)
         };
-        let ring = open_or_create(&path, &options, vanishing, |ring| &ring.layout).unwrap();
-        assert_eq!(layout_of(&ring).uuid, attach(&Location::from(&path)).unwrap().layout.uuid);
+        let ring = open_or_create(&path, &options, vanishing, RingFile::clone).unwrap();
+        assert_eq!(ring.layout.uuid, attach(&Location::from(&path)).unwrap().layout.uuid);
         assert_eq!(calls, 6);
 
         // Another ring replaces it.
@@ -172,7 +224,7 @@ mod tests {
             create(location, &larger).unwrap();
             attach(location)
         };
-        let differs = open_or_create(&path, &options, replaced, |ring| &ring.layout).unwrap_err();
+        let differs = open_or_create(&path, &options, replaced, RingFile::clone).unwrap_err();
         assert!(matches!(differs, OpenError::Differs { option: "size", .. }), "{differs}");
 
         // One that never stays is given up.
@@ -180,7 +232,7 @@ mod tests {
             fs::remove_file(location.path()).unwrap();
             attach(location)
         };
-        let removed = open_or_create(&path, &larger, never, |ring| &ring.layout).unwrap_err();
+        let removed = open_or_create(&path, &larger, never, RingFile::clone).unwrap_err();
         assert!(matches!(removed, OpenError::Attach(AttachError::Removed { .. })), "{removed}");
     }
 }

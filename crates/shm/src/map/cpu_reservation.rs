@@ -66,7 +66,7 @@ impl DerefMut for CpuReservation<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: in the mapping of the window, which lives longer. The reservation is open and this process's,
         // and no other overlaps it: see `shared_window`; and while one is open no sequence of this process runs
-        // (`Slow::held`). `&mut self` makes this the only slice of it. In a forked child it is private memory.
+        // (`Place::held`). `&mut self` makes this the only slice of it. In a forked child it is private memory.
         unsafe { self.bytes.as_mut() }
     }
 }

@@ -4,28 +4,32 @@ use crate::map::handler_mutex::{HandlerGuard, HandlerMutex};
 use crate::map::shared_reservation::SharedReservation;
 use crate::map::shared_window::SharedWindow;
 use crate::sys::fork;
-use perfring_abi::{Header, RecordType};
+use crate::sys::rseq::{Held, Place};
+use perfring_abi::RecordType;
 use perfring_ring::{Refusal, Reserved, Wake};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The bit of its [`HandlerMutex`].
 const WINDOW: u32 = 1;
 
-/// The producer of the shared ring behind a ring per CPU, for one thread of the process at a time.
+/// A ring per CPU, for all threads of the process: where it is, and the producer of the shared ring behind it, for one thread
+/// at a time.
 #[derive(Debug)]
 pub(super) struct Slow {
     generation: u32,
-    /// Why this process does without sequences for now: its open reservations, and a bit of the window's.
-    pub(super) held: AtomicU32,
+    /// Of the mapping of `window`.
+    pub(super) place: Place,
     window: HandlerMutex<SharedWindow, WINDOW>,
 }
 
 impl Slow {
-    pub(super) fn new(window: SharedWindow, held: u32) -> Self {
-        let (generation, held) = (fork::generation(), AtomicU32::new(held));
-        Slow { generation, held, window: HandlerMutex::new(window) }
+    pub(super) fn new(window: SharedWindow) -> Self {
+        let layout = window.layout();
+        let (mask, cpu, map) = (layout.data_size - 1, layout.cpu, &window.pair.map);
+        let (header, data) = (NonNull::from(map.ring().header()), map.data_ranges()[0].0);
+        let place = Place { header, data, mask, cpu, held: Held::new() };
+        Slow { generation: fork::generation(), place, window: HandlerMutex::new(window) }
     }
 
     /// Returns whether this process is a forked child of the one that attached.
@@ -39,16 +43,16 @@ impl Slow {
         self.window.lock()
     }
 
-    /// See [`HandlerMutex::lock_unless_interrupted`].
+    /// See [`HandlerMutex::lock_unless_interrupted`]. `None` also in a forked child: a thread of its parent may have had it.
     pub(super) fn lock_unless_interrupted(&self) -> Option<Locked<'_>> {
-        self.window.lock_unless_interrupted()
+        if self.forked() { None } else { self.window.lock_unless_interrupted() }
     }
 
     /// Ends a reservation by `end`, whatever CPU this is. Does nothing in a forked child.
     pub(super) fn end_reservation(&self, end: impl FnOnce(&SharedWindow)) {
         if !self.forked() {
             end(&self.lock());
-            self.held.fetch_sub(1, Ordering::Relaxed);
+            self.place.held.let_go();
         }
     }
 }
@@ -57,16 +61,15 @@ impl Slow {
 pub(super) type Locked<'a> = HandlerGuard<'a, SharedWindow, WINDOW>;
 
 impl SharedWindow {
-    /// Returns where the header page and the data area are mapped, for as long as this lives.
-    pub(super) fn place(&self) -> (NonNull<Header>, NonNull<u8>) {
-        let map = &self.pair.map;
-        (NonNull::from(map.ring().header()), map.data_ranges()[0].0)
-    }
-
     /// See [`SharedWriter::open_for_sequences`](perfring_ring::SharedWriter::open_for_sequences).
     pub(super) fn open_for_sequences(&self, len: usize) -> Result<(), Refusal> {
         let pair = &self.pair;
-        pair.writer.borrow_mut().open_for_sequences(pair.at(), &pair.patient, len)
+        pair.writer.borrow_mut().open_for_sequences(pair.at(), &pair.liveness, len)
+    }
+
+    /// See [`SharedWriter::is_full_still`](perfring_ring::SharedWriter::is_full_still).
+    pub(super) fn is_full_still(&self, len: usize) -> bool {
+        self.pair.writer.borrow().is_full_still(self.pair.at().ring(), len)
     }
 
     /// Returns whether the last refusal was none, as the ring was found open to sequences.
@@ -79,7 +82,7 @@ impl SharedWindow {
         self.pair.writer.borrow_mut().set_writer(writer);
     }
 
-    /// Publishes a record of any length, as in a shared ring.
+    /// Publishes a record of any length, as in a shared ring. Does not wait for the lock.
     pub(super) fn publish_any(
         &self,
         kind: RecordType,
@@ -88,23 +91,23 @@ impl SharedWindow {
         now: u64,
     ) -> Result<(), Refusal> {
         if payload.len() <= Self::UNDER_LOCK_MAX {
-            return self.publish_at(kind, payload, wake, now);
+            return self.try_publish_at(kind, payload, wake, now);
         }
-        let mut record = self.reserve(kind, payload.len(), || now)?;
+        let mut record = self.try_reserve(kind, payload.len(), || now)?;
         record.copy_from_slice(payload);
         record.commit_with(wake);
         Ok(())
     }
 
     /// Reserves space, and returns it with the address of its bytes. To be ended by
-    /// [`SharedWindow::commit_loose`] or [`SharedWindow::discard_loose`].
+    /// [`SharedWindow::commit_loose`] or [`SharedWindow::discard_loose`]. Does not wait for the lock.
     pub(super) fn reserve_loose(
         &self,
         kind: RecordType,
         len: usize,
         now: u64,
     ) -> Result<(Reserved, NonNull<[u8]>), Refusal> {
-        let record = ManuallyDrop::new(self.reserve(kind, len, || now)?);
+        let record = ManuallyDrop::new(self.try_reserve(kind, len, || now)?);
         Ok((record.reserved, self.pair.map.open_bytes(&record.reserved)))
     }
 

@@ -10,6 +10,7 @@ use crate::file::location::Location;
 use crate::file::open::RingFile;
 use crate::map::cpu_reservation::CpuReservation;
 use crate::map::cpu_slow::{Locked, Slow};
+use crate::map::keep::Keep;
 use crate::map::shared_window::SharedWindow;
 use crate::map::types_window::TypesWindow;
 use crate::sys::clock::boot_id;
@@ -19,7 +20,6 @@ use crate::sys::sequence;
 use crate::sys::thread_id;
 use perfring_abi::{HEADER_LEN, Layout, Lead, Producers, RecordType, RecordWord};
 use perfring_ring::{Fences, ProducerTotals, Reading, Refusal, Ring, Wake, is_awaited, owes_wake};
-use std::fmt;
 use std::marker::PhantomData;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,13 +29,6 @@ use std::time::Duration;
 const ABORTS_MOST: u32 = 256;
 /// How often a producer opens the ring, or finds it open, and does not get through.
 const ROUNDS: u32 = 64;
-/// For how long a producer waits for the ring's lock. Whoever has it runs on this very core: it comes back
-/// after a slice of each of the others there.
-const LOCK_WAIT: Duration = Duration::from_millis(20);
-/// How often a ring gets a reading of the clocks.
-const KEEP_NS: u64 = 100_000_000;
-/// In [`Slow::held`]: there are losses to report.
-const REPORT: u32 = 1 << 31;
 
 /// The present thread, as restartable sequences know it.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +60,9 @@ impl CpuThread {
 pub enum NotHere {
     /// The thread runs on another CPU by now: it publishes in that one's ring.
     Moved,
+    /// This is a signal handler that has interrupted a call of its own thread with this ring; or each sequence was
+    /// interrupted, as by a debugger. Waiting changes neither.
+    Interrupted,
     /// The ring refuses it.
     Refused(Refusal),
 }
@@ -74,8 +70,6 @@ pub enum NotHere {
 /// A slot of a ring per CPU, and its mapping, for all threads of a process.
 #[derive(Debug)]
 pub struct CpuWindow {
-    /// Of the mapping of `slow`.
-    place: Place,
     lead: Lead,
     slot: u32,
     fences: Fences,
@@ -83,55 +77,41 @@ pub struct CpuWindow {
     uncounted: [AtomicU64; 2],
     keep: Option<Keep>,
     layout: Layout,
+    file: RingFile,
     slow: Slow,
 }
 
-/// What a ring gets readings of the clocks from, and when the next time.
-struct Keep {
-    at: AtomicU64,
-    read: Box<dyn Fn() -> Reading + Send + Sync>,
-}
-
-impl fmt::Debug for Keep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keep").field("at", &self.at).finish_non_exhaustive()
-    }
-}
-
-// SAFETY: `place` is the only part that does not say so itself. It names a mapping that belongs to no
+// SAFETY: `slow.place` is the only part that does not say so itself. It names a mapping that belongs to no
 // thread and is only touched by sequences, of which one at a time runs on a CPU, and by atomics.
 unsafe impl Send for CpuWindow {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for CpuWindow {}
 
 impl CpuWindow {
-    /// Takes a free slot of the ring of a CPU, with `name`.
+    /// Takes a free slot of the ring of a CPU, with `name`. Does not wait for the ring's lock.
     ///
     /// # Errors
-    /// See [`AttachError`]. [`AttachError::OtherBoot`] if the ring was made in another boot, or by another
+    /// See [`AttachError`]; [`AttachError::HeldUp`] if another producer has the lock. [`AttachError::OtherBoot`] if the ring was made in another boot, or by another
     /// kernel that shares the file system: its numbers of CPUs are not this one's; or if either boot is unknown. [`AttachError::Rseq`].
     pub fn attach(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
         let location = location.into();
         sequence::thread()
             .map_err(|source| AttachError::Rseq { location: location.clone(), source })?;
-        let window = SharedWindow::attach_kind(location, name, Producers::Cpu)?;
-        window.set_lock_wait(LOCK_WAIT);
+        let window = SharedWindow::attach_kind(location, name, Producers::Cpu, Duration::ZERO)?;
         let layout = *window.layout();
         // Two systems whose ids are not known may be two.
         if layout.boot_id != boot_id() || layout.boot_id == [0; 16] {
             return Err(AttachError::OtherBoot { location: window.file().location().clone() });
         }
-        let (header, data) = window.place();
-        let place = Place { header, data, mask: layout.data_size - 1, cpu: layout.cpu };
         Ok(CpuWindow {
-            place,
             lead: layout.lead(),
             slot: window.slot(),
             fences: futex::fences(),
             uncounted: [const { AtomicU64::new(0) }; 2],
             keep: None,
             layout,
-            slow: Slow::new(window, REPORT),
+            file: window.file().clone(),
+            slow: Slow::new(window),
         })
     }
 
@@ -156,7 +136,7 @@ impl CpuWindow {
     }
 
     /// Publishes one record, from the thread that calls it. `now` is the timestamp, in a ring that has
-    /// them. A refusal is not counted.
+    /// them. A refusal is not counted. Does not wait for the ring's lock: whoever has it runs on this very core, if it runs.
     ///
     /// # Errors
     /// See [`NotHere`].
@@ -169,20 +149,20 @@ impl CpuWindow {
         wake: Wake,
         now: u64,
     ) -> Result<(), NotHere> {
-        // Relaxed: other threads' reservations keep the ring closed. Only in a ring that somebody else has
-        // spoilt does this keep a record out of the bytes of one.
-        if payload.len() <= LONGEST && self.slow.held.load(Ordering::Relaxed) == 0 {
-            // In a forked child, private zeros are mapped here, without a limit to publish before.
-            if self.sequence(from.thread, kind, payload, now) == Ended::Done {
-                self.wake(wake);
-                return Ok(());
-            }
+        // In a forked child, private zeros are mapped here, without a limit to publish before.
+        let ended = self.sequence(from.thread, kind, payload, now);
+        if ended == Ended::Done {
+            self.wake(wake);
+            return Ok(());
         }
-        self.publish_slowly(from.thread, kind, payload, wake, now)
+        self.publish_slowly(from.thread, ended, kind, payload, wake, now)
     }
 
     #[inline(always)]
     fn sequence(&self, thread: Thread, kind: RecordType, payload: &[u8], now: u64) -> Ended {
+        if payload.len() > LONGEST {
+            return Ended::Slow;
+        }
         let word = RecordWord::of(kind, payload.len() + self.lead.len());
         // All whole words, and what is left with its padding.
         let words = payload.len() / 8;
@@ -197,22 +177,23 @@ impl CpuWindow {
         };
         const TIME: usize = Lead::Time.len();
         const SAMPLE_ID: usize = Lead::SampleId.len();
+        let place = &self.slow.place;
         match self.lead {
             // SAFETY: the place is that of a mapping which lives as long as this, with a power of two of at least
-            // 4,096 bytes of data, twice. The payload is no longer than `LONGEST`, and its words are in it. What is
-            // free in the ring is in no slice of this process: it has no open reservation (`held`).
-            Lead::None => unsafe { sequence::publish::<0>(thread, &self.place, whole) },
+            // 4,096 bytes of data, twice. The payload is no longer than `LONGEST`, as was checked above, and its words are in
+            // it. `reserve` counts a reservation in `held` before it closes the ring.
+            Lead::None => unsafe { sequence::publish::<0>(thread, place, whole) },
             // SAFETY: as above.
-            Lead::Time => unsafe { sequence::publish::<TIME>(thread, &self.place, whole) },
+            Lead::Time => unsafe { sequence::publish::<TIME>(thread, place, whole) },
             // SAFETY: as above.
-            Lead::SampleId => unsafe { sequence::publish::<SAMPLE_ID>(thread, &self.place, whole) },
+            Lead::SampleId => unsafe { sequence::publish::<SAMPLE_ID>(thread, place, whole) },
         }
     }
 
     #[inline(always)]
     fn wake(&self, wake: Wake) {
         // SAFETY: as in `ring`, of which this is a part that fits a register.
-        let header = unsafe { self.place.header.as_ref() };
+        let header = unsafe { self.slow.place.header.as_ref() };
         if is_awaited(header, self.fences, wake) {
             self.wake_sleeper(wake);
         }
@@ -228,7 +209,7 @@ impl CpuWindow {
     }
 
     fn ring(&self) -> Ring<'_> {
-        let Place { header, data, mask, .. } = &self.place;
+        let Place { header, data, mask, .. } = &self.slow.place;
         // SAFETY: as in `Mirror::ring`, whose mapping this is, for as long as `self`: a page of atomics.
         let header = unsafe { header.as_ref() };
         let words = (*mask as usize + 1) / 8;
@@ -237,12 +218,14 @@ impl CpuWindow {
         Ring::new(header, data)
     }
 
-    /// The way past the sequence: closes the ring, makes room, and opens it; or publishes as in a shared ring.
+    /// The way past the sequence, which has `ended` so: closes the ring, makes room, and opens it; or publishes as in a
+    /// shared ring.
     #[cold]
     #[inline(never)]
     fn publish_slowly(
         &self,
         thread: Thread,
+        mut ended: Ended,
         kind: RecordType,
         payload: &[u8],
         wake: Wake,
@@ -251,41 +234,56 @@ impl CpuWindow {
         if self.forked() {
             return Err(NotHere::Refused(Refusal::Forked));
         }
-        let len = payload.len();
+        if ended == Ended::Moved {
+            return Err(NotHere::Moved);
+        }
         for _ in 0..ROUNDS {
-            if len <= LONGEST && self.slow.held.load(Ordering::Relaxed) == 0 {
-                let ended = self.again(|| self.sequence(thread, kind, payload, now))?;
-                if ended == Ended::Done {
-                    self.wake(wake);
-                    return Ok(());
-                }
+            if ended == Ended::Slow && !self.open_or_publish(thread, kind, payload, wake, now)? {
+                return Ok(());
             }
-            let slow = self.enter()?;
-            self.keep_time(&slow, now);
-            self.close(thread)?;
-            let alone = self.slow.held.load(Ordering::Relaxed) & !REPORT == 0;
-            if len <= LONGEST && alone {
-                match slow.open_for_sequences(len) {
-                    Ok(()) => {
-                        self.slow.held.fetch_and(!REPORT, Ordering::Relaxed);
-                        continue;
-                    }
-                    // It has waited for the lock.
-                    Err(held @ Refusal::Contended { .. }) => return Err(NotHere::Refused(held)),
-                    Err(_) => {}
-                }
-            }
-            match slow.publish_any(kind, payload, wake, now) {
-                Ok(()) => return Ok(()),
-                Err(_) if slow.found_open() => {}
-                Err(refusal) => return Err(NotHere::Refused(refusal)),
+            ended = self.again(|| self.sequence(thread, kind, payload, now))?;
+            if ended == Ended::Done {
+                self.wake(wake);
+                return Ok(());
             }
         }
         Err(NotHere::Refused(Refusal::Contended { slot: self.slot }))
     }
 
+    /// Opens the ring to sequences, and returns true; or publishes the record under the lock, and returns false.
+    fn open_or_publish(
+        &self,
+        thread: Thread,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+        now: u64,
+    ) -> Result<bool, NotHere> {
+        let (slow, len, held) = (self.enter()?, payload.len(), &self.slow.place.held);
+        if slow.is_full_still(len) {
+            return Err(NotHere::Refused(Refusal::Full));
+        }
+        self.keep_time(&slow, now);
+        self.close(thread)?;
+        if len <= LONGEST && held.is_alone() {
+            match slow.open_for_sequences(len) {
+                Ok(()) => {
+                    held.set_report(false);
+                    return Ok(true);
+                }
+                Err(Refusal::Pending { .. }) => {}
+                Err(refusal) => return Err(NotHere::Refused(refusal)),
+            }
+        }
+        match slow.publish_any(kind, payload, wake, now) {
+            Ok(()) => Ok(false),
+            Err(_) if slow.found_open() => Ok(true),
+            Err(refusal) => Err(NotHere::Refused(refusal)),
+        }
+    }
+
     /// Reserves space for one record, in place: as in a shared ring. The ring is closed to sequences until
-    /// it has ended, and somebody has published after it. A refusal is not counted.
+    /// it has ended, and somebody has published after it. A refusal is not counted. Does not wait for the ring's lock.
     ///
     /// # Errors
     /// See [`NotHere`].
@@ -302,18 +300,16 @@ impl CpuWindow {
         for _ in 0..ROUNDS {
             let slow = self.enter()?;
             self.keep_time(&slow, now);
-            self.close(from.thread)?;
-            self.slow.held.fetch_add(1, Ordering::Relaxed);
-            match slow.reserve_loose(kind, len, now) {
-                Ok((reserved, bytes)) => {
-                    return Ok(CpuReservation { slow: &self.slow, reserved, bytes });
-                }
-                Err(refusal) => {
-                    self.slow.held.fetch_sub(1, Ordering::Relaxed);
-                    if !slow.found_open() {
-                        return Err(NotHere::Refused(refusal));
-                    }
-                }
+            let held = &self.slow.place.held;
+            held.hold();
+            let reserved = self.close(from.thread).map(|()| slow.reserve_loose(kind, len, now));
+            if let Ok(Ok((reserved, bytes))) = reserved {
+                return Ok(CpuReservation { slow: &self.slow, reserved, bytes });
+            }
+            held.let_go();
+            match reserved? {
+                Err(refusal) if !slow.found_open() => return Err(NotHere::Refused(refusal)),
+                _ => {}
             }
         }
         Err(NotHere::Refused(Refusal::Contended { slot: self.slot }))
@@ -335,7 +331,7 @@ impl CpuWindow {
                 }
             }
         }
-        self.slow.held.fetch_or(REPORT, Ordering::Relaxed);
+        self.slow.place.held.set_report(true);
     }
 
     /// Sleeps until the consumer has released enough for a record of `len` bytes, for at most `limit`. May
@@ -348,7 +344,7 @@ impl CpuWindow {
     }
 
     /// What this process, and those that had its slot before, published without sequences, discarded and
-    /// were refused. `None` in a signal handler that interrupted a producer of this ring.
+    /// were refused. `None` in a signal handler that interrupted a producer of this ring, and in a forked child.
     pub fn totals(&self) -> Option<ProducerTotals> {
         self.enter().ok().map(|slow| slow.totals())
     }
@@ -356,15 +352,12 @@ impl CpuWindow {
     /// Has the ring get what the clocks say, by this function, where room is made, if this process has not done so
     /// for a while. In a ring with time.
     pub fn keep_time_by(&mut self, read: impl Fn() -> Reading + Send + Sync + 'static) {
-        self.keep = Some(Keep { at: AtomicU64::new(0), read: Box::new(read) });
+        self.keep = Some(Keep::by(read));
     }
 
     fn keep_time(&self, slow: &Locked<'_>, now: u64) {
-        if let Some(keep) = &self.keep
-            && now >= keep.at.load(Ordering::Relaxed)
-            && slow.keep_time(|| (keep.read)())
-        {
-            keep.at.store(now.saturating_add(KEEP_NS), Ordering::Relaxed);
+        if let Some(keep) = &self.keep {
+            keep.at(now, |read| slow.keep_time(read));
         }
     }
 
@@ -377,22 +370,22 @@ impl CpuWindow {
     }
 
     /// Calls a function with the ring's type table. `None` in a signal handler that interrupted a producer of such a
-    /// ring.
+    /// ring, and in a forked child.
     pub fn with_types<T>(&self, then: impl FnOnce(TypesWindow<'_>) -> T) -> Option<T> {
         let slow = self.slow.lock_unless_interrupted()?;
         Some(then(slow.types()))
     }
 
-    /// Returns the ring's open file, by a function, as another thread may use it.
-    pub fn with_file<T>(&self, then: impl FnOnce(&RingFile) -> T) -> T {
-        let slow = self.slow.lock();
-        then(slow.file())
+    /// Returns the open file.
+    #[must_use]
+    pub fn file(&self) -> &RingFile {
+        &self.file
     }
 
-    /// Stores in a ring with time what the clocks say, before the first record.
+    /// Stores in a ring with time what the clocks say, before the first record. Does not wait for the ring's lock.
     ///
     /// # Errors
-    /// [`AttachError::HeldUp`] if the ring's lock cannot be taken.
+    /// [`AttachError::HeldUp`] if another producer has the lock.
     pub fn begin_time(&self, read: impl FnMut() -> Reading) -> Result<(), AttachError> {
         self.slow.lock().begin_time(read)
     }
@@ -406,7 +399,7 @@ impl CpuWindow {
     /// Closes the ring, if it is open.
     fn close(&self, thread: Thread) -> Result<(), NotHere> {
         // SAFETY: as in `sequence`.
-        self.again(|| unsafe { sequence::close(thread, &self.place, self.slot) }).map(drop)
+        self.again(|| unsafe { sequence::close(thread, &self.slow.place, self.slot) }).map(drop)
     }
 
     /// Begins a sequence until it is not aborted.
@@ -418,14 +411,13 @@ impl CpuWindow {
                 ended => return Ok(ended),
             }
         }
-        Err(NotHere::Refused(Refusal::Contended { slot: self.slot }))
+        Err(NotHere::Interrupted)
     }
 
-    /// Takes what one thread at a time may use, and waits for who has it: that is a thread of this process,
-    /// and waits for no more than the ring's lock. It sleeps meanwhile, as who has it may be off this very core.
+    /// Takes what one thread at a time may use, and waits for the thread of this process that has it. That one waits for
+    /// nothing. This sleeps meanwhile, as the other may be off this very core.
     fn enter(&self) -> Result<Locked<'_>, NotHere> {
-        let refused = NotHere::Refused(Refusal::Contended { slot: self.slot });
-        let slow = self.slow.lock_unless_interrupted().ok_or(refused)?;
+        let slow = self.slow.lock_unless_interrupted().ok_or(NotHere::Interrupted)?;
         if self.lead == Lead::SampleId {
             slow.set_writer(thread_id::writer());
         }

@@ -2,7 +2,7 @@
 
 use crate::map::shared_pair::SharedPair;
 use perfring_abi::RecordType;
-use perfring_ring::{BatchSpan, Refusal, Reserved, Wake};
+use perfring_ring::{BatchSpan, Refusal, Reserved, SpanMark, Wake};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
@@ -107,6 +107,8 @@ pub struct BatchReservation<'a> {
     pub(super) pair: &'a SharedPair,
     pub(super) span: BatchSpan,
     pub(super) wake: Wake,
+    /// What the batch had before a record that its owner is writing in place.
+    pub(super) before: Option<SpanMark>,
 }
 
 impl BatchReservation<'_> {
@@ -114,6 +116,7 @@ impl BatchReservation<'_> {
     /// publish this batch and begin another.
     #[inline]
     pub fn push(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), Refusal> {
+        self.before = None;
         let reserved = self.fill(kind, payload.len())?;
         // SAFETY: a part of this producer's open reservation, of this length.
         unsafe { self.pair.map.fill_open(&reserved, payload) };
@@ -122,10 +125,13 @@ impl BatchReservation<'_> {
 
     /// Adds one record of `len` bytes, to be written in place; `None` if it does not fit. The
     /// record is part of the batch as soon as this returns; its bytes are what the ring last held
-    /// there.
+    /// there. If a panic drops the batch before the next record, the record is not published.
     #[inline]
     pub fn push_in_place(&mut self, kind: RecordType, len: usize) -> Result<&mut [u8], Refusal> {
+        let before = self.span.mark();
         let reserved = self.fill(kind, len)?;
+        // In a destructor that a panic runs, the drop of the batch says nothing.
+        self.before = (!std::thread::panicking()).then_some(before);
         let mut bytes = self.pair.map.open_bytes(&reserved);
         // SAFETY: a part of this producer's open reservation that no other record has; `&mut self`
         // lasts as long as the slice.
@@ -174,7 +180,10 @@ impl Drop for BatchReservation<'_> {
         if pair.children.forked() {
             return;
         }
-        let span = std::mem::take(&mut self.span);
+        let mut span = std::mem::take(&mut self.span);
+        if let Some(before) = self.before.filter(|_| std::thread::panicking()) {
+            span.back_to(before);
+        }
         let at = pair.at();
         let wake = pair.writer.borrow_mut().commit_span(at, &pair.liveness, span, self.wake);
         pair.owed(wake);

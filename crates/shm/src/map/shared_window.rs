@@ -10,6 +10,7 @@ use crate::file::liveness::{Kernel, Patient, drop_dead_of};
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
 use crate::map::address_range::DataAccess;
+use crate::map::free_slot::{expect_lock, take_slot};
 use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
 use crate::map::shared_pair::SharedPair;
@@ -22,8 +23,7 @@ use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::{
-    Denied, Liveness, OwnerInfo, ProducerTotals, Reading, Refusal, Reserved, SharedWriter,
-    Unattached, Wake,
+    Denied, Liveness, ProducerTotals, Reading, Refusal, Reserved, SharedWriter, Unattached, Wake,
 };
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -50,6 +50,7 @@ pub struct SharedWindow {
     // In drop order. The lock first: a child that another thread forks meanwhile would keep it.
     _lock: ByteLock,
     pub(super) pair: SharedPair,
+    attach_wait: Duration,
     /// How many records were written at the last refusal.
     refused_at: Cell<Option<u64>>,
     clock: MachineClock,
@@ -66,13 +67,14 @@ impl SharedWindow {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Slots`] when every slot has a producer.
     pub fn attach(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
-        Self::attach_kind(location.into(), name, Producers::Many)
+        Self::attach_kind(location.into(), name, Producers::Many, ATTACH_WAIT)
     }
 
     pub(super) fn attach_kind(
         location: Location,
         name: &str,
         kind: Producers,
+        attach_wait: Duration,
     ) -> Result<Self, AttachError> {
         let opening = fork::hold_off();
         let ring = RingFile::open(location, Access::Write)?;
@@ -81,8 +83,11 @@ impl SharedWindow {
         // Before the lock is taken: a child forked in between would keep it.
         let children = NotForChildren::new(map.ranges(), &ring.file);
         drop(opening);
-        let (index, lock) = take_slot(&ring, &map)?;
         let liveness = Kernel(ring.clone());
+        if attach_wait.is_zero() {
+            expect_lock(&ring, map.shared(), &liveness)?;
+        }
+        let (index, lock) = take_slot(&ring, &map)?;
         let clock = ring.timestamp_clock()?;
         let me = RingFile::me(name);
         let since = Instant::now();
@@ -92,7 +97,7 @@ impl SharedWindow {
                 Ok(writer) => break writer,
                 Err(Unattached::Corrupt(source)) => return Err(ring.corrupt(source)),
                 Err(Unattached::Contended { slot }) => {
-                    if since.elapsed() > ATTACH_WAIT {
+                    if since.elapsed() > attach_wait {
                         return Err(ring.held_up(slot));
                     }
                     std::thread::sleep(ATTACH_NAP);
@@ -103,7 +108,14 @@ impl SharedWindow {
         let writer = RefCell::new(writer);
         let pair = SharedPair { children, map, writer, liveness, patient };
         futex::rouse(pair.at().ring());
-        Ok(SharedWindow { pair, refused_at: Cell::new(None), clock, ring, _lock: lock })
+        Ok(SharedWindow {
+            pair,
+            attach_wait,
+            refused_at: Cell::new(None),
+            clock,
+            ring,
+            _lock: lock,
+        })
     }
 
     /// Returns the clock that timestamps are taken from, if the ring has time.
@@ -122,7 +134,7 @@ impl SharedWindow {
         // Once at least, also if this thread is off its core for all that time.
         while !self.pair.writer.borrow().begin_time(self.pair.at(), &self.pair.liveness, &mut read)
         {
-            if since.elapsed() > ATTACH_WAIT {
+            if since.elapsed() > self.attach_wait {
                 return Err(self.ring.held_up(self.pair.at().locked_by().unwrap_or_default()));
             }
             std::thread::sleep(ATTACH_NAP);
@@ -463,7 +475,7 @@ impl SharedWindow {
         }
         let (at, now, bytes) = (pair.at(), now(), bytes as u64);
         let span = pair.writer.borrow_mut().try_reserve_span(at, liveness, bytes, now)?;
-        Ok(BatchReservation { pair, span, wake: Wake::Auto })
+        Ok(BatchReservation { pair, span, wake: Wake::Auto, before: None })
     }
 
     /// Counts a refusal, to be reported in the stream before the next record of this producer that
@@ -508,33 +520,6 @@ impl Drop for SharedWindow {
             let reported =
                 self.pair.writer.borrow_mut().detach(self.pair.at(), &self.pair.liveness);
             self.pair.owed(reported);
-        }
-    }
-}
-
-/// Takes a free slot, preferably one that was never held, so that the owner info of dead producers
-/// stays visible as long as possible.
-fn take_slot(ring: &RingFile, map: &Mirror) -> Result<(u32, ByteLock), AttachError> {
-    let fresh = |slot: &u32| OwnerInfo::read(&map.slots()[*slot as usize].holder).epoch == 0;
-    let all = 0..ring.layout.slots;
-    let mut taken = 0;
-    let lock = ring.take_with(|| {
-        for slot in all.clone().filter(fresh).chain(all.clone()) {
-            let lock = ByteLock::take(&ring.file, ring.layout.slot_lock_byte(slot));
-            if let Some(lock) = lock.map_err(|source| ring.io("locking a slot", source))? {
-                taken = slot;
-                return Ok(Some(lock));
-            }
-        }
-        Ok(None)
-    })?;
-    match lock {
-        Some(lock) => Ok((taken, lock)),
-        None => {
-            let location = ring.location.clone();
-            let mut bytes = all.clone().map(|slot| (ring.layout.slot_lock_byte(slot), 1));
-            let blocked = bytes.find_map(|byte| ring.read_locked(byte));
-            Err(blocked.unwrap_or(AttachError::Slots { location, slots: ring.layout.slots }))
         }
     }
 }

@@ -12,7 +12,7 @@
 use core::mem::offset_of;
 use perfring_abi::Header;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use thiserror::Error;
 
 /// Why restartable sequences cannot be used here.
@@ -48,6 +48,48 @@ pub(crate) struct Place {
     pub(crate) mask: u64,
     /// The number of the ring's CPU.
     pub(crate) cpu: u32,
+    /// Why this process does without sequences for now: the number of its open reservations, and [`REPORT`].
+    pub(crate) held: Held,
+}
+
+/// What a sequence of this process finds out by itself before it writes: another process cannot change it. A thread that
+/// is preempted after it has read it begins the sequence again.
+#[repr(transparent)]
+#[derive(Debug)]
+pub(crate) struct Held(AtomicU32);
+
+/// In [`Held`]: there are losses to report.
+const REPORT: u32 = 1 << 31;
+
+impl Held {
+    /// Returns one without reservations. There may be losses to report, of an older holder of the slot.
+    pub(crate) fn new() -> Self {
+        Held(AtomicU32::new(REPORT))
+    }
+
+    /// Adds a reservation. To be called before the ring is closed by a sequence: that sequence ends those of other threads
+    /// on the ring's CPU, and those that begin after it read this.
+    pub(crate) fn hold(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Removes a reservation, after the last access to its bytes.
+    pub(crate) fn let_go(&self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Returns whether there is no reservation.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & !REPORT == 0
+    }
+
+    /// Has the next record report losses, or says that they were reported.
+    pub(crate) fn set_report(&self, report: bool) {
+        match report {
+            true => self.0.fetch_or(REPORT, Ordering::Relaxed),
+            false => self.0.fetch_and(!REPORT, Ordering::Relaxed),
+        };
+    }
 }
 
 /// `struct rseq` as Linux 4.18 had it. The kernel writes to it while the thread is not in user space.
@@ -86,7 +128,8 @@ pub(crate) enum Ended {
     Aborted,
     /// The thread runs on another CPU.
     Moved,
-    /// The ring is closed, or there is no room before its limit.
+    /// The ring is closed, this process holds a reservation in it or has losses to report, or there is no room before
+    /// its limit.
     Slow,
 }
 

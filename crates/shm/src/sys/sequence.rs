@@ -78,7 +78,7 @@ fn ended(code: u64) -> Ended {
     }
 }
 
-/// A sequence: `$enter` compares the CPU, `$body` ends with the store that counts.
+/// A sequence: it compares the CPU, asks whether the ring is open, and ends with the store that counts.
 #[cfg(target_arch = "x86_64")]
 macro_rules! sequence {
     ([$($line:expr),+ $(,)?] $($operands:tt)*) => {
@@ -186,7 +186,8 @@ const WRITER_BIT: u32 = {
 /// `place` names a writable mapping: a header page, and `mask + 1` bytes of data twice in a row, a power
 /// of two of at least 4,096. `whole.size` is 8, and `LEAD`, and the payload's length rounded up
 /// to 8: [`LONGEST`](crate::sys::rseq::LONGEST) at most. `whole.from` has `words` words to be read, as many as are whole
-/// in the payload. No slice of this process covers what is free in the ring.
+/// in the payload. A slice of this process that covers bytes of the ring is counted in `place.held`, from before the ring
+/// was closed for it ([`close`]).
 ///
 /// What another process stores in the page changes only where in the data area the record goes: the
 /// position is masked, and a record that begins in the first copy ends inside the second.
@@ -208,6 +209,8 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
             unsafe {
                 sequence!(
                     [
+                        "cmp dword ptr [{place} + {HELD}], 0",
+                        "jne 8f",
                         "mov {end}, [{header} + {HEAD}]",
                         // One more, unless the last one was aborted after it had been counted.
                         "mov {c}, [{header} + {COUNT}]",
@@ -259,6 +262,7 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
                     COUNT = const offset_of!(Header, cpu.count),
                     DATA = const offset_of!(Place, data),
                     MASK = const offset_of!(Place, mask),
+                    HELD = const offset_of!(Place, held),
                     options(nostack)
                 );
             }
@@ -297,6 +301,8 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
     unsafe {
         sequence!(
             [
+                "ldr {c:w}, [{place}, #{HELD}]",
+                "cbnz {c:w}, 8f",
                 "ldr {end}, [{header}, #{HEAD}]",
                 "add {t}, {header}, #{STATE}",
                 "ldr {c}, [{t}, #{STATE_TO_COUNT}]",
@@ -347,7 +353,7 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
             STATE_TO_LIMIT = const offset_of!(Header, cpu.limit) - offset_of!(Header, cpu.state),
             STATE_TO_COUNT = const offset_of!(Header, cpu.count) - offset_of!(Header, cpu.state),
             DATA = const offset_of!(Place, data), MASK = const offset_of!(Place, mask),
-            HEADER_LEN = const HEADER_LEN, TIME_AT = const TIME_AT, WRITER_AT = const WRITER_AT,
+            HELD = const offset_of!(Place, held), HEADER_LEN = const HEADER_LEN, TIME_AT = const TIME_AT, WRITER_AT = const WRITER_AT,
             WRITER_BIT = const WRITER_BIT, options(nostack)
         );
     }

@@ -2,9 +2,12 @@
 
 use super::stage::*;
 use super::traced::*;
+use perfring_abi::FIELDS;
 use perfring_consumer::{Lead, Policy, Recovered};
 use perfring_tests::ring_dir;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
@@ -102,6 +105,48 @@ fn play(stage: &mut Stage<'_>, fate: Fate, at: (usize, Point), seq: u64, publish
         }
     }
     stage.others.expect(scene.entry(cpu, seq));
+}
+
+/// Another thread of the victim holds a reservation, made while the victim stands before an instruction of its call, and
+/// another process opens the ring, which it may not do: the victim writes somewhere else.
+pub(crate) fn held() {
+    with_cpus(|cpus| {
+        let scene = Scene::of(Policy::Drop, Lead::None, "publish", 64, true);
+        let dir = ring_dir();
+        let socket = dir.path().join("socket");
+        let args = ["forks", socket.to_str().unwrap()];
+        let mut stage = Stage::new(&scene, cpus, &args, dir.path());
+        let here = stage.others.here;
+        let ring = stage.others.dir.join(format!("cpu{here}"));
+        let mut before = 0;
+        loop {
+            let (seq, call) = stage.next();
+            let victim = stage.victim();
+            victim.begin(&call);
+            let is_past = (0..before).any(|_| victim.step() || victim.is_inside());
+            let stream = UnixStream::connect(&socket).unwrap();
+            let mut answers = BufReader::new(&stream).lines().map(Result::unwrap);
+            writeln!(&stream, "hold").unwrap();
+            assert_eq!(answers.next().unwrap(), "held");
+            // The limit first: nobody finds the ring open without it.
+            let peer = File::options().write(true).open(&ring).unwrap();
+            for (name, value) in [("cpu_limit", u64::MAX >> 2), ("cpu_state", 0)] {
+                let field = FIELDS.iter().find(|field| field.name == name).unwrap();
+                peer.write_all_at(&value.to_ne_bytes(), field.offset as u64).unwrap();
+            }
+            stage.end_call(false, &format!("after {before} instructions"));
+            stage.others.expect(scene.entry(here, seq));
+            writeln!(&stream, "let go").unwrap();
+            assert_eq!(answers.next().unwrap(), "0 bytes of another", "after {before}");
+            stage.others.check(&format!("after {before} instructions"));
+            if is_past {
+                break;
+            }
+            before += 1;
+        }
+        println!("{before} instructions before the sequence");
+        assert!(before > 10);
+    });
 }
 
 /// Another thread of the victim forks, at each instruction of its sequences.

@@ -188,11 +188,16 @@ impl Traced {
 
     /// Executes one instruction, also in a sequence, which goes on as if it were none.
     pub(crate) fn step_through(&self) -> bool {
-        let at = self.at();
-        if self.sections.iter().any(|section| section.has(at)) {
+        if self.is_inside() {
             self.write(self.area + RSEQ_CS, 0);
         }
         self.step()
+    }
+
+    /// Returns whether it stands in a sequence.
+    pub(crate) fn is_inside(&self) -> bool {
+        let at = self.at();
+        self.sections.iter().any(|section| section.has(at))
     }
 
     fn at(&self) -> u64 {

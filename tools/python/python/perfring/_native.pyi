@@ -58,6 +58,7 @@ class Producer:
         aux_size: int | str,
         consumers: int,
         exist_ok: bool,
+        any_owner: bool,
     ) -> None: ...
     # A `Buffer`, or an object of a record's class, which type checkers do not know.
     def publish(self, data: object, type: _Type = 4096, *, timeout: float | None = 0.0) -> bool: ...

@@ -91,6 +91,7 @@ class Producer(_native.Producer):
             aux_size=aux_size,
             consumers=consumers,
             exist_ok=False,
+            any_owner=False,
         )
         return cls(path, name=name)
 
@@ -109,6 +110,7 @@ class Producer(_native.Producer):
         types_size: int | str = "64K",
         aux_size: int | str = 0,
         consumers: int = 0,
+        any_owner: bool = False,
         name: str | None = None,
     ) -> Self:
         """Attach to a ring, and create it if it does not exist.
@@ -123,16 +125,19 @@ class Producer(_native.Producer):
             slots: The most producers of a shared ring at a time.
             time: Whether each record gets a timestamp.
             evict: How an overwrite ring makes room.
-            mode: The mode bits of a new file; those of an existing file are not compared.
+            mode: The mode bits of a new file; an existing file lets nobody else in.
             types_size: The bytes of the type table.
             aux_size: The bytes for payloads that are too long for the data area.
             consumers: Seats for named consumers.
+            any_owner: Whether an existing ring is taken whoever owns it, and whatever its mode.
+                Otherwise it belongs to this user or to root.
             name: The name that ``perfring stat`` shows for this producer.
 
         Raises:
             FileExistsError: The ring exists and has other options; the message names the first.
             BadRing: The file is not a ring, or ``shared`` differs from the ring's.
             Busy: The ring has a producer, or all slots of a shared ring are taken.
+            PermissionError: The ring belongs to another user, or its mode lets more users in.
             OSError: The system returned an error.
             ValueError: A size, a mode or a number is invalid.
 
@@ -157,6 +162,7 @@ class Producer(_native.Producer):
             aux_size=aux_size,
             consumers=consumers,
             exist_ok=True,
+            any_owner=any_owner,
         )
         return cls(path, name=name)
 

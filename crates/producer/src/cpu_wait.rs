@@ -1,0 +1,89 @@
+//! How a producer of rings per CPU waits: for a ring's lock, for space, and for an older reservation to end.
+
+use crate::cpu_producer::CpuProducer;
+use crate::cpu_rings::Refused;
+use crate::errors::ReserveError;
+use crate::waiting::{Limits, wait_once};
+use perfring_abi::RecordType;
+use perfring_ring::{Refusal, Wake};
+use perfring_shm::{CpuThread, CpuWindow, NotHere};
+
+impl CpuProducer {
+    /// Goes on after the `first` attempt: the thread has moved, its CPU has no ring yet, or it has to wait. Counts the
+    /// refusal.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn publish_slowly(
+        &self,
+        first: Option<(u32, NotHere)>,
+        kind: RecordType,
+        payload: &[u8],
+        wake: Wake,
+        limits: Limits,
+    ) -> Result<(), ReserveError> {
+        let attempt = |here, ring: &CpuWindow| {
+            ring.publish(here, kind, payload, wake, self.now())?;
+            self.published(ring);
+            Ok(())
+        };
+        let first = first.and_then(|(cpu, refused)| Refused::of(cpu, refused));
+        self.wait_for(first, limits, payload.len(), attempt)
+            .map_err(|refused| self.rings.refuse(refused, payload.len()))
+    }
+
+    /// Attempts to get something of the ring of the CPU that the thread runs on, and waits between two attempts. `first` is
+    /// how an attempt before this was refused.
+    pub(crate) fn wait_for<'a, T>(
+        &'a self,
+        mut first: Option<Refused>,
+        limits: Limits,
+        len: usize,
+        mut attempt: impl FnMut(CpuThread, &'a CpuWindow) -> Result<T, NotHere>,
+    ) -> Result<T, Refused> {
+        let attach = |cpu| self.attach_for_record(cpu, !limits.space.is_zero());
+        let mut waiting = None;
+        loop {
+            let refused = match first.take() {
+                Some(refused) => refused,
+                None => match self.rings.on_this_cpu(attach, &mut attempt) {
+                    Ok(got) => return Ok(got),
+                    Err(refused) => refused,
+                },
+            };
+            let (cpu, refusal, limit) = match refused {
+                Refused::NoRing(_) | Refused::Interrupted(_) => return Err(refused),
+                Refused::HeldUp(cpu) => (cpu, Refusal::Contended { slot: 0 }, limits.lock),
+                Refused::By(cpu, held @ Refusal::Contended { .. }) => (cpu, held, limits.lock),
+                Refused::By(cpu, refusal) => (cpu, refusal, limits.space),
+            };
+            let for_space = |left| {
+                if let Some(ring) = self.rings.of(cpu) {
+                    ring.sleep_for_space(len, left);
+                }
+            };
+            if wait_once(&mut waiting, refusal, limit, for_space).is_err() {
+                if let Refused::HeldUp(cpu) = refused {
+                    self.rings.failed(cpu, true);
+                }
+                return Err(refused);
+            }
+        }
+    }
+
+    /// As [`CpuProducer::attach_to`], for a record, unless this has failed just now. Does not wait for the ring's lock: a
+    /// caller that `waits` calls this again.
+    fn attach_for_record(&self, cpu: u32, waits: bool) -> Result<(), Refused> {
+        let held_up = match self.rings.has_failed(cpu) {
+            Some(held_up) => held_up && waits,
+            None => match self.attach_once(cpu) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.is_held_up() => true,
+                Err(_) => {
+                    self.rings.failed(cpu, false);
+                    false
+                }
+            },
+        };
+        Err(if held_up { Refused::HeldUp(cpu) } else { Refused::NoRing(cpu) })
+    }
+}
