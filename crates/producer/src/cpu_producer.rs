@@ -9,8 +9,7 @@ use crate::waiting::{Limits, wait_once};
 use perfring_abi::{Layout, RecordType};
 use perfring_ring::{Refusal, Wake};
 use perfring_shm::{
-    CpuReservation, CpuThread, CpuWindow, HandlerMutex, MachineClock, NotHere, RingOptions,
-    program_name,
+    CpuReservation, CpuThread, CpuWindow, HandlerMutex, MachineClock, RingOptions, program_name,
 };
 use perfring_types::{Entries, Entry, PodRecord, Schema};
 use std::path::{Path, PathBuf};
@@ -227,30 +226,21 @@ impl CpuProducer {
         payload: &[u8],
         wake: Wake,
     ) -> Result<(), ReserveError> {
-        match self.publish_here(kind, payload, wake) {
-            Ok(()) => Ok(()),
-            Err(first) => self.publish_slowly(first, kind, payload, wake, Limits::SHORT),
+        if self.publish_here(kind, payload, wake) {
+            return Ok(());
         }
+        self.publish_slowly(kind, payload, wake, Limits::SHORT)
     }
 
-    /// Publishes one record without waiting. `Err(Some)` says which ring has not taken it.
     #[inline(always)]
-    fn publish_here(
-        &self,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-    ) -> Result<(), Option<(u32, NotHere)>> {
-        let Ok(here) = CpuThread::here() else { return Err(None) };
-        let cpu = here.cpu();
-        let Some(ring) = self.rings.of(cpu) else { return Err(None) };
-        match ring.publish(here, kind, payload, wake, self.now()) {
-            Ok(()) => {
-                self.published(ring);
-                Ok(())
-            }
-            Err(refused) => Err(Some((cpu, refused))),
+    fn publish_here(&self, kind: RecordType, payload: &[u8], wake: Wake) -> bool {
+        let Ok(here) = CpuThread::here() else { return false };
+        let Some(ring) = self.rings.of(here.cpu()) else { return false };
+        if !ring.publish_at_once(here, kind, payload, wake, self.now()) {
+            return false;
         }
+        self.published(ring);
+        true
     }
 
     /// Publishes one record, and waits for at most `timeout` for space in the ring of the CPU that the thread
@@ -265,13 +255,10 @@ impl CpuProducer {
         payload: &[u8],
         timeout: Duration,
     ) -> Result<(), ReserveError> {
-        match self.publish_here(kind, payload, Wake::Auto) {
-            Ok(()) => Ok(()),
-            Err(first) => {
-                let limits = Limits { lock: timeout, space: timeout };
-                self.publish_slowly(first, kind, payload, Wake::Auto, limits)
-            }
+        if self.publish_here(kind, payload, Wake::Auto) {
+            return Ok(());
         }
+        self.publish_slowly(kind, payload, Wake::Auto, Limits { lock: timeout, space: timeout })
     }
 
     /// Reserves space for a record of `len` bytes in the ring of the CPU that the thread runs on. It may be
@@ -285,7 +272,7 @@ impl CpuProducer {
         kind: RecordType,
         len: usize,
     ) -> Result<CpuReservation<'_>, ReserveError> {
-        self.wait_for(None, Limits::SHORT, len, |here, ring| {
+        self.wait_for(Limits::SHORT, len, |here, ring| {
             let record = ring.reserve(here, kind, len, self.now())?;
             self.published(ring); // it has its timestamp
             Ok(record)

@@ -38,17 +38,6 @@ pub(crate) enum Refused {
     By(u32, Refusal),
 }
 
-impl Refused {
-    /// Returns how the ring of this CPU has refused a record. `None` if the thread has moved.
-    pub(crate) fn of(cpu: u32, not_here: NotHere) -> Option<Self> {
-        match not_here {
-            NotHere::Moved => None,
-            NotHere::Interrupted => Some(Refused::Interrupted(cpu)),
-            NotHere::Refused(refusal) => Some(Refused::By(cpu, refusal)),
-        }
-    }
-}
-
 impl CpuRings {
     pub(crate) fn new() -> Self {
         let rings = std::iter::repeat_with(OnceLock::new).take(cpu_set::CPUS).collect();
@@ -111,12 +100,11 @@ impl CpuRings {
                 continue;
             };
             last = cpu;
-            let refused = match call(here, ring) {
+            match call(here, ring) {
                 Ok(done) => return Ok(done),
-                Err(refused) => refused,
-            };
-            if let Some(refused) = Refused::of(cpu, refused) {
-                return Err(refused);
+                Err(NotHere::Moved) => {}
+                Err(NotHere::Interrupted) => return Err(Refused::Interrupted(cpu)),
+                Err(NotHere::Refused(refusal)) => return Err(Refused::By(cpu, refusal)),
             }
         }
         let slot = self.of(last).map_or(0, CpuWindow::slot);

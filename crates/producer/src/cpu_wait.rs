@@ -9,13 +9,12 @@ use perfring_ring::{Refusal, Wake};
 use perfring_shm::{CpuThread, CpuWindow, NotHere};
 
 impl CpuProducer {
-    /// Goes on after the `first` attempt: the thread has moved, its CPU has no ring yet, or it has to wait. Counts the
+    /// Publishes what a sequence did not: the ring has no room, the thread has moved, or its CPU has no ring yet. Counts a
     /// refusal.
     #[cold]
     #[inline(never)]
     pub(crate) fn publish_slowly(
         &self,
-        first: Option<(u32, NotHere)>,
         kind: RecordType,
         payload: &[u8],
         wake: Wake,
@@ -26,16 +25,13 @@ impl CpuProducer {
             self.published(ring);
             Ok(())
         };
-        let first = first.and_then(|(cpu, refused)| Refused::of(cpu, refused));
-        self.wait_for(first, limits, payload.len(), attempt)
+        self.wait_for(limits, payload.len(), attempt)
             .map_err(|refused| self.rings.refuse(refused, payload.len()))
     }
 
-    /// Attempts to get something of the ring of the CPU that the thread runs on, and waits between two attempts. `first` is
-    /// how an attempt before this was refused.
+    /// Attempts to get something of the ring of the CPU that the thread runs on, and waits between two attempts.
     pub(crate) fn wait_for<'a, T>(
         &'a self,
-        mut first: Option<Refused>,
         limits: Limits,
         len: usize,
         mut attempt: impl FnMut(CpuThread, &'a CpuWindow) -> Result<T, NotHere>,
@@ -43,12 +39,9 @@ impl CpuProducer {
         let attach = |cpu| self.attach_for_record(cpu, !limits.space.is_zero());
         let mut waiting = None;
         loop {
-            let refused = match first.take() {
-                Some(refused) => refused,
-                None => match self.rings.on_this_cpu(attach, &mut attempt) {
-                    Ok(got) => return Ok(got),
-                    Err(refused) => refused,
-                },
+            let refused = match self.rings.on_this_cpu(attach, &mut attempt) {
+                Ok(got) => return Ok(got),
+                Err(refused) => refused,
             };
             let (cpu, refusal, limit) = match refused {
                 Refused::NoRing(_) | Refused::Interrupted(_) => return Err(refused),

@@ -15,11 +15,12 @@ const WINDOW: u32 = 1;
 
 /// A ring per CPU, for all threads of the process: where it is, and the producer of the shared ring behind it, for one thread
 /// at a time.
+#[repr(C)] // the place is where the window is: a sequence needs no other register for it
 #[derive(Debug)]
 pub(super) struct Slow {
-    generation: u32,
     /// Of the mapping of `window`.
     pub(super) place: Place,
+    generation: u32,
     window: HandlerMutex<SharedWindow, WINDOW>,
 }
 
@@ -29,7 +30,7 @@ impl Slow {
         let (mask, cpu, map) = (layout.data_size - 1, layout.cpu, &window.pair.map);
         let (header, data) = (NonNull::from(map.ring().header()), map.data_ranges()[0].0);
         let place = Place { header, data, mask, cpu, held: Held::new() };
-        Slow { generation: fork::generation(), place, window: HandlerMutex::new(window) }
+        Slow { place, generation: fork::generation(), window: HandlerMutex::new(window) }
     }
 
     /// Returns whether this process is a forked child of the one that attached.

@@ -68,8 +68,10 @@ pub enum NotHere {
 }
 
 /// A slot of a ring per CPU, and its mapping, for all threads of a process.
+#[repr(C)] // as `Slow`
 #[derive(Debug)]
 pub struct CpuWindow {
+    slow: Slow,
     lead: Lead,
     slot: u32,
     fences: Fences,
@@ -78,7 +80,6 @@ pub struct CpuWindow {
     keep: Option<Keep>,
     layout: Layout,
     file: RingFile,
-    slow: Slow,
 }
 
 // SAFETY: `slow.place` is the only part that does not say so itself. It names a mapping that belongs to no
@@ -103,15 +104,16 @@ impl CpuWindow {
         if layout.boot_id != boot_id() || layout.boot_id == [0; 16] {
             return Err(AttachError::OtherBoot { location: window.file().location().clone() });
         }
+        let (slot, file) = (window.slot(), window.file().clone());
         Ok(CpuWindow {
+            slow: Slow::new(window),
             lead: layout.lead(),
-            slot: window.slot(),
+            slot,
             fences: futex::fences(),
             uncounted: [const { AtomicU64::new(0) }; 2],
             keep: None,
             layout,
-            file: window.file().clone(),
-            slow: Slow::new(window),
+            file,
         })
     }
 
@@ -135,27 +137,23 @@ impl CpuWindow {
         self.slow.forked()
     }
 
-    /// Publishes one record, from the thread that calls it. `now` is the timestamp, in a ring that has
-    /// them. A refusal is not counted. Does not wait for the ring's lock: whoever has it runs on this very core, if it runs.
-    ///
-    /// # Errors
-    /// See [`NotHere`].
+    /// Publishes one record in a sequence, from the thread that calls it. Returns whether it did: if not, it is for
+    /// [`CpuWindow::publish`]. `now` is the timestamp, in a ring that has them.
     #[inline(always)]
-    pub fn publish(
+    pub fn publish_at_once(
         &self,
         from: CpuThread,
         kind: RecordType,
         payload: &[u8],
         wake: Wake,
         now: u64,
-    ) -> Result<(), NotHere> {
+    ) -> bool {
         // In a forked child, private zeros are mapped here, without a limit to publish before.
-        let ended = self.sequence(from.thread, kind, payload, now);
-        if ended == Ended::Done {
-            self.wake(wake);
-            return Ok(());
+        if self.sequence(from.thread, kind, payload, now) != Ended::Done {
+            return false;
         }
-        self.publish_slowly(from.thread, ended, kind, payload, wake, now)
+        self.wake(wake);
+        true
     }
 
     #[inline(always)]
@@ -218,14 +216,17 @@ impl CpuWindow {
         Ring::new(header, data)
     }
 
-    /// The way past the sequence, which has `ended` so: closes the ring, makes room, and opens it; or publishes as in a
-    /// shared ring.
+    /// Publishes one record, as [`CpuWindow::publish_at_once`] does or past the sequence: closes the ring, makes room, and
+    /// opens it; or publishes as in a shared ring. A refusal is not counted. Does not wait for the ring's lock: whoever has it
+    /// runs on this very core, if it runs.
+    ///
+    /// # Errors
+    /// See [`NotHere`].
     #[cold]
     #[inline(never)]
-    fn publish_slowly(
+    pub fn publish(
         &self,
-        thread: Thread,
-        mut ended: Ended,
+        from: CpuThread,
         kind: RecordType,
         payload: &[u8],
         wake: Wake,
@@ -234,16 +235,13 @@ impl CpuWindow {
         if self.forked() {
             return Err(NotHere::Refused(Refusal::Forked));
         }
-        if ended == Ended::Moved {
-            return Err(NotHere::Moved);
-        }
+        let thread = from.thread;
         for _ in 0..ROUNDS {
-            if ended == Ended::Slow && !self.open_or_publish(thread, kind, payload, wake, now)? {
+            if self.again(|| self.sequence(thread, kind, payload, now))? == Ended::Done {
+                self.wake(wake);
                 return Ok(());
             }
-            ended = self.again(|| self.sequence(thread, kind, payload, now))?;
-            if ended == Ended::Done {
-                self.wake(wake);
+            if !self.open_or_publish(thread, kind, payload, wake, now)? {
                 return Ok(());
             }
         }

@@ -5,9 +5,10 @@ use crate::file::open::RingFile;
 use crate::map::mirror::Mirror;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_ring::{LOCK_ROUNDS, Liveness, OwnerInfo, Shared};
+use std::time::Duration;
 
 /// Refuses a ring whose lock a live producer has and keeps: nobody has to look at a slot for that, or leaves a life in it.
-pub(super) fn expect_lock(
+fn expect_lock(
     ring: &RingFile,
     at: Shared<'_>,
     liveness: &impl Liveness,
@@ -26,7 +27,15 @@ pub(super) fn expect_lock(
 
 /// Takes a free slot, preferably one that was never held, so that the owner info of dead producers
 /// stays visible as long as possible.
-pub(super) fn take_slot(ring: &RingFile, map: &Mirror) -> Result<(u32, ByteLock), AttachError> {
+pub(super) fn take_slot(
+    ring: &RingFile,
+    map: &Mirror,
+    liveness: &impl Liveness,
+    attach_wait: Duration,
+) -> Result<(u32, ByteLock), AttachError> {
+    if attach_wait.is_zero() {
+        expect_lock(ring, map.shared(), liveness)?;
+    }
     let fresh = |slot: &u32| OwnerInfo::read(&map.slots()[*slot as usize].holder).epoch == 0;
     let all = 0..ring.layout.slots;
     let mut taken = 0;

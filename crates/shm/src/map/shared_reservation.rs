@@ -107,8 +107,9 @@ pub struct BatchReservation<'a> {
     pub(super) pair: &'a SharedPair,
     pub(super) span: BatchSpan,
     pub(super) wake: Wake,
-    /// What the batch had before a record that its owner is writing in place.
-    pub(super) before: Option<SpanMark>,
+    /// What the batch had before the last record that was added in place, and the bytes that were left after it: if as many
+    /// are left, it is the last of all, and its owner may be writing it.
+    pub(super) in_place: Option<(SpanMark, u64)>,
 }
 
 impl BatchReservation<'_> {
@@ -116,7 +117,6 @@ impl BatchReservation<'_> {
     /// publish this batch and begin another.
     #[inline]
     pub fn push(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), Refusal> {
-        self.before = None;
         let reserved = self.fill(kind, payload.len())?;
         // SAFETY: a part of this producer's open reservation, of this length.
         unsafe { self.pair.map.fill_open(&reserved, payload) };
@@ -131,7 +131,7 @@ impl BatchReservation<'_> {
         let before = self.span.mark();
         let reserved = self.fill(kind, len)?;
         // In a destructor that a panic runs, the drop of the batch says nothing.
-        self.before = (!std::thread::panicking()).then_some(before);
+        self.in_place = (!std::thread::panicking()).then_some((before, self.span.left()));
         let mut bytes = self.pair.map.open_bytes(&reserved);
         // SAFETY: a part of this producer's open reservation that no other record has; `&mut self`
         // lasts as long as the slice.
@@ -181,7 +181,10 @@ impl Drop for BatchReservation<'_> {
             return;
         }
         let mut span = std::mem::take(&mut self.span);
-        if let Some(before) = self.before.filter(|_| std::thread::panicking()) {
+        if let Some((before, left)) = self.in_place
+            && span.left() == left
+            && std::thread::panicking()
+        {
             span.back_to(before);
         }
         let at = pair.at();

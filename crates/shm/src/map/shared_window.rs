@@ -10,7 +10,7 @@ use crate::file::liveness::{Kernel, Patient, drop_dead_of};
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
 use crate::map::address_range::DataAccess;
-use crate::map::free_slot::{expect_lock, take_slot};
+use crate::map::free_slot::take_slot;
 use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
 use crate::map::shared_pair::SharedPair;
@@ -84,10 +84,7 @@ impl SharedWindow {
         let children = NotForChildren::new(map.ranges(), &ring.file);
         drop(opening);
         let liveness = Kernel(ring.clone());
-        if attach_wait.is_zero() {
-            expect_lock(&ring, map.shared(), &liveness)?;
-        }
-        let (index, lock) = take_slot(&ring, &map)?;
+        let (index, lock) = take_slot(&ring, &map, &liveness, attach_wait)?;
         let clock = ring.timestamp_clock()?;
         let me = RingFile::me(name);
         let since = Instant::now();
@@ -475,7 +472,7 @@ impl SharedWindow {
         }
         let (at, now, bytes) = (pair.at(), now(), bytes as u64);
         let span = pair.writer.borrow_mut().try_reserve_span(at, liveness, bytes, now)?;
-        Ok(BatchReservation { pair, span, wake: Wake::Auto, before: None })
+        Ok(BatchReservation { pair, span, wake: Wake::Auto, in_place: None })
     }
 
     /// Counts a refusal, to be reported in the stream before the next record of this producer that

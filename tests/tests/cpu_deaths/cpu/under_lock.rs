@@ -28,8 +28,8 @@ enum At {
 
 fn steps(stage: &mut Stage<'_>) -> Steps {
     let points = stage.walk();
-    // The only sequence of the others; of a short record the second of three.
-    let closing = if stage.scene.short() { 1 } else { 0 };
+    // The only sequence of the others; of a short record the third of four.
+    let closing = if stage.scene.short() { 2 } else { 0 };
     let is_close = |point: &&Point| point.visit == closing && point.stored;
     let closed = *points.iter().find(is_close).unwrap();
     let seq = stage.reach(closed, false);
