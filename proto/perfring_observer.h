@@ -12,7 +12,7 @@
  *             perfring_observer_close(&observer);
  *     }
  *
- * perfring_reader.h describes the items.
+ * perfring_reader.h says how long an item's bytes are valid, and when losses are returned.
  */
 #ifndef PERFRING_OBSERVER_H
 #define PERFRING_OBSERVER_H
@@ -41,7 +41,9 @@ struct perfring_item {
 	/* A loss. */
 	uint32_t cause; /* PERFRING_CAUSE_* */
 	struct perfring_count lost;
-	int at_end; /* its place is unknown: no marker reported it when everything before pos was read */
+	/* 1: the stream has no marker for it yet, and everything before pos was read. It happened at some time
+	 * before now: records that come later may be older. */
+	int at_end;
 };
 
 /* The private state of a reader. */

@@ -17,15 +17,16 @@
  *             else if (item.kind == PERFRING_ITEM_RECORD)
  *                     use(item.type, item.bytes, item.len);
  *             else
- *                     complain(item.lost.records);
+ *                     complain(item.lost.records, item.cause, item.at_end);
  *     }
  *
  * In a drop ring `item.bytes` points into the ring and is valid until the next perfring_read; in an
  * overwrite ring, and for an observer, it is a copy that is valid as long. A record of a type below 64
  * other than PERFRING_TYPE_SAMPLE is the kernel's, or a descriptor of a layout to come: skip it.
  *
- * Each loss is returned once: where its marker is in the stream, or at the end of the stream before there is a
- * marker. A loss counts as read like a record, and the next consumer continues after it.
+ * Each loss is returned once. The producers put markers into the stream, which say what was lost before them. What they
+ * have counted and put no marker for is returned after the last record, before perfring_read returns 0: `at_end` is 1.
+ * A loss counts as read like a record, and the next consumer continues after it.
  *
  * The Rust consumer also recovers a shared ring whose producer died with a reservation open. This one
  * waits until a producer or `perfring recover` has done so.

@@ -22,7 +22,9 @@
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_pointer_width = "64"))]
-compile_error!("perfring needs a target of 64 bits: a ring's positions and sizes have as many, and are memory addresses");
+compile_error!(
+    "perfring needs a target of 64 bits: a ring's positions and sizes have as many, and are memory addresses"
+);
 
 pub mod atomic;
 mod check;

@@ -63,7 +63,8 @@ pub(crate) struct Args {
     /// How long a record may wait for older ones of other rings: up to a minute
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = delay)]
     delay: Duration,
-    /// End with code 5 if records were lost
+    /// End with code 5 if records were lost: those that the recording has, and those that the rings count and
+    /// their streams do not report yet
     #[arg(long)]
     fail_on_loss: bool,
     #[command(flatten)]
