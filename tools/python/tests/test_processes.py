@@ -216,5 +216,5 @@ with open("/proc/self/maps") as maps:
 
 
 def test_a_library_that_has_attached_to_a_ring_is_never_unloaded(ring: str) -> None:
-    # Its handlers of forks and of SIGBUS, and the kernel's pointer to its sequences, outlive its last user.
+    # Its handlers of forks and of SIGBUS outlive its last user.
     assert subprocess.run([sys.executable, "-c", CLOSE, ring], check=False).returncode == 0
