@@ -186,8 +186,10 @@ fn the_demo_is_shown_with_its_losses_its_death_its_records_and_a_snapshot() {
         browser.js(&format!("document.querySelector('[data-format={format}]').click()"));
     }
     let at = |name: &str| browser.downloads.path().join(name);
+    // The browser keeps the name by an empty file, until it renames the whole one to it.
+    let is_whole = |name: &&str| at(name).metadata().is_ok_and(|file| file.len() > 0);
     perfring_testkit::wait::until("the downloads", || {
-        ["flight.perfrec", "flight.pftrace", "flight.jsonl"].iter().all(|name| at(name).exists())
+        ["flight.perfrec", "flight.pftrace", "flight.jsonl"].iter().all(is_whole)
     });
     let lines = fs::read_to_string(at("flight.jsonl")).unwrap().lines().count();
     let recording = at("flight.perfrec");
