@@ -49,7 +49,7 @@ fn count() -> u64 {
 #[test]
 fn a_drop_ring_per_cpu_does_what_its_model_does() {
     let tally = run("drop", Policy::Drop, &[1024, 4096], count(), 200);
-    assert!(tally.full > 0 || cfg!(miri));
+    assert!((tally.full > 0 && tally.full_still > 0) || cfg!(miri));
     tally.has_everything();
 }
 

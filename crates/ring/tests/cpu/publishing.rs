@@ -20,8 +20,13 @@ impl World<'_> {
             if !self.close(slot) {
                 return;
             }
-            if self.open_ring(slot, len) {
-                continue;
+            match self.open_ring(slot, len) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(refusal) => {
+                    assert!(self.refused(slot, refusal, len));
+                    return;
+                }
             }
             if !self.lives_on(slot) || self.publish_under_lock(slot, id, len, now) {
                 return;
@@ -78,12 +83,13 @@ impl World<'_> {
         self.lives_on(slot)
     }
 
-    /// Returns whether the ring is open now.
-    fn open_ring(&mut self, slot: u32, len: usize) -> bool {
+    /// Returns whether the ring is open now; if not, the record is for the lock.
+    fn open_ring(&mut self, slot: u32, len: usize) -> Result<bool, Refusal> {
         let (at, was_open, size) = (self.at(), self.is_open(), self.size_of(len));
         if len > self.writer(slot).max_len() {
-            return false;
+            return Ok(false);
         }
+        let stays_full = self.writer(slot).is_full_still(at.ring(), len);
         let writer = self.writers[slot as usize].as_mut().unwrap();
         let opened = writer.open_for_sequences(at, &self.liveness, len);
         assert!(!writer.found_open(), "it is told once");
@@ -102,12 +108,14 @@ impl World<'_> {
                 self.room = self.room.max(end + block);
                 self.tally.opened += 1;
             }
-            // The losses do not fit beside a block.
-            Err(Refusal::Pending { slot: by }) if by == slot && !reported => {
-                self.room = self.room.max(end + size);
-            }
             Err(Refusal::Pending { slot: by }) => {
-                assert!(self.expected.open().any(|(_, slot)| slot == by), "it names who has it");
+                // It names who has it; or the losses do not fit beside a block.
+                if !self.expected.open().any(|(_, slot)| slot == by) {
+                    let markers = u64::from(LOST_SIZE) * self.expected.unreported_causes(slot);
+                    let block = size.max(at.ring().data_size() / 4);
+                    assert!(by == slot && !reported && markers + block >= at.ring().data_size());
+                    self.room = self.room.max(end + size);
+                }
             }
             Err(Refusal::Full) => {
                 let need = size + u64::from(LOST_SIZE) * self.expected.unreported_causes(slot);
@@ -119,8 +127,15 @@ impl World<'_> {
             Err(other) => panic!("{other:?}"),
         }
         assert_eq!(self.is_open(), opened.is_ok());
+        // Also if another producer has opened it for shorter records. With something reserved, the lock's way finds out.
+        let agrees = was_open || matches!(opened, Err(Refusal::Full | Refusal::Pending { .. }));
+        assert!(!stays_full || agrees, "full without the lock, and {opened:?} under it");
+        self.tally.full_still += u64::from(stays_full);
         self.check();
-        opened.is_ok()
+        match opened {
+            Err(Refusal::Pending { .. }) => Ok(false),
+            opened => opened.map(|()| true),
+        }
     }
 
     /// Returns whether that was that: the record is published, or refused.
@@ -137,8 +152,11 @@ impl World<'_> {
                 resume_unwind(Box::new(())); // without a message
             }
         };
+        let stays_full = len <= writer.max_len() && writer.is_full_still(at.ring(), len);
         let publish = || writer.publish_at(at, &self.liveness, KIND, len, now, Wake::Auto, fill);
-        let Ok(done) = catch_unwind(AssertUnwindSafe(publish)) else {
+        let done = catch_unwind(AssertUnwindSafe(publish));
+        assert!(!stays_full || matches!(done, Ok(Err(Refusal::Full))), "full without the lock");
+        let Ok(done) = done else {
             self.expected.reported_until(slot, start);
             self.room = self.room.max(start + size);
             self.die(slot);

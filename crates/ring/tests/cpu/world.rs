@@ -33,6 +33,8 @@ pub(crate) struct Tally {
     pub(crate) found_open: u64,
     pub(crate) pending: u64,
     pub(crate) full: u64,
+    /// Of those, the ones that needed no lock.
+    pub(crate) full_still: u64,
     pub(crate) too_large: u64,
     pub(crate) ended: u64,
     pub(crate) reclaimed: u64,
