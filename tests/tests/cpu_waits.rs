@@ -3,15 +3,19 @@
 
 use crate::cpu_rings::{cpus, move_to};
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::unistd::gettid;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork, gettid};
 use perfring_abi::FIELDS;
 use perfring_consumer::{Consumer, Item, Stat};
 use perfring_producer::{CpuProducer, Options, ReserveError};
+use perfring_ring::Refusal;
+use perfring_shm::CpuWindow;
 use perfring_testkit::wait::{WATCHDOG, sleeps, until};
 use perfring_tests::{NUMBERED, numbered, ring_dir, skip};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
@@ -35,7 +39,7 @@ impl Ring {
         Ring { path: dir.join(format!("cpu{cpu}")), own, other }
     }
 
-    /// Writes into the lock who has it.
+    /// Writes the lock's holder into the ring.
     fn locked_by(&self, slot: Option<u64>) {
         let ring = File::options().write(true).open(&self.path).unwrap();
         let lock = FIELDS.iter().find(|field| field.name == "shared_lock").unwrap();
@@ -49,8 +53,8 @@ fn naps() -> i64 {
     getrusage(UsageWho::RUSAGE_THREAD).unwrap().voluntary_context_switches()
 }
 
-/// Runs `waits` in a thread, on this thread's CPU, until that sleeps; then `then`, after which it goes on. Returns what it
-/// returns.
+/// Runs `waits` in a thread on this thread's CPU. Once that thread sleeps, runs `then`, which ends the wait. Returns the
+/// result of `waits`.
 fn waiting<T: Send>(waits: impl FnOnce() -> T + Send, then: impl FnOnce()) -> T {
     let thread = AtomicI32::new(0);
     std::thread::scope(|scope| {
@@ -155,4 +159,42 @@ fn a_ring_that_cannot_be_attached_to_is_waited_for_as_its_caller_has_said() {
     assert_eq!(own.lost_without_ring(), records + 1);
     assert_eq!(waiting(|| publish(WATCHDOG), || ring.locked_by(None)), Ok(()));
     drop(ring.other);
+}
+
+/// Another thread of the parent had the window's mutex at the fork, and does not exist in the child.
+#[test]
+fn a_child_waits_for_no_thread_of_its_parent() {
+    let dir = ring_dir();
+    let ring = Ring::new(dir.path(), &Options::per_cpu());
+    let window = CpuWindow::attach(&ring.path, "window").unwrap();
+    let (inside, end) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            window.with_types(|_| {
+                inside.wait();
+                end.wait();
+            })
+        });
+        inside.wait();
+        // SAFETY: the child asks the window alone, which allocates nothing there, and ends.
+        match unsafe { fork() }.unwrap() {
+            ForkResult::Child => {
+                window.refuse(Refusal::Full, 8);
+                window.sleep_for_space(8, Duration::MAX);
+                let refused = window.totals().is_none() && window.with_types(|_| ()).is_none();
+                // SAFETY: ends the child, and runs nothing of the parent's.
+                unsafe { nix::libc::_exit(i32::from(!refused)) }
+            }
+            ForkResult::Parent { child } => {
+                let ended = || waitpid(child, Some(WaitPidFlag::WNOHANG)).unwrap();
+                let mut status = WaitStatus::StillAlive;
+                until("the child ends", || {
+                    status = ended();
+                    status != WaitStatus::StillAlive
+                });
+                end.wait();
+                assert_eq!(status, WaitStatus::Exited(child, 0));
+            }
+        }
+    });
 }
