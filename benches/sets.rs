@@ -204,7 +204,7 @@ fn idle(rings_count: usize, busy: usize, lasts: Duration) -> (u64, f64, Duration
             published += 1;
         }
         publishing += clock(PROCESS) - spent;
-        let until = at + Duration::from_millis(10);
+        let until = at.checked_add(Duration::from_millis(10)).unwrap_or(at);
         loop {
             while let Some(merged) = merge.next().unwrap() {
                 read += 1;

@@ -283,7 +283,7 @@ fn main() {
                 let between = Instant::now();
                 let right = case.run.read(numbers[at]);
                 took[at].read += between.elapsed();
-                took[at].publish += between - start;
+                took[at].publish += between.duration_since(start);
                 assert_eq!(right, ROUND, "{}: records lost or damaged", case.name);
                 numbers[at] += ROUND;
             }

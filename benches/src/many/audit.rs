@@ -118,6 +118,7 @@ impl Tally {
     }
 
     /// Returns the sum over all producers.
+    #[expect(clippy::arithmetic_side_effects, reason = "counts of one run")]
     pub fn sum(all: &[Tally]) -> Tally {
         all.iter().fold(Tally::default(), |sum, one| Tally {
             published: sum.published + one.published,
@@ -191,6 +192,7 @@ impl Seen {
 
     /// Called after all producers have ended and everything was read: every attempt was either read
     /// or is reported, or is among the losses that could no longer be reported.
+    #[expect(clippy::arithmetic_side_effects, reason = "counts of one run")]
     pub fn settle(&mut self, producers: &[Tally], unreported: Losses) {
         let sum = Tally::sum(producers);
         self.bad += self.records.abs_diff(sum.published);

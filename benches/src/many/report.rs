@@ -153,6 +153,7 @@ fn singles(found: &Found, group: &Group, options: &Options) -> Vec<Row> {
 }
 
 /// Returns a line for each case and distance.
+#[expect(clippy::arithmetic_side_effects, reason = "counts of one run")]
 fn medians(found: &Found, group: &Group, options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
     for (case, samples) in &group.cases {

@@ -7,7 +7,7 @@
 use bytemuck::{Pod, Zeroable};
 use perfring_consumer::{Item, Snapshot};
 use perfring_export::nats::{Headers, Nats, Options, Payload, Stream};
-use perfring_export::{Event, Output, Rec, Shapes, Took, What};
+use perfring_export::{Event, Output, Rec, Shapes, Took, What, later};
 use perfring_producer::{Options as Ring, Producer};
 use perfring_types::Record;
 use std::error::Error;
@@ -141,7 +141,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("the server: {}", resident.unwrap_or_default());
     }
     let figures = nats.figures();
-    nats.close(Instant::now() + Duration::from_secs(5))?;
+    nats.close(later(Instant::now(), Duration::from_secs(5)))?;
     println!("{} delivered, {} again, {:?}", figures.delivered, figures.retries, figures.trouble);
     Ok(())
 }

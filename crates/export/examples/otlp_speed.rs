@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use perfring_consumer::{Item, Snapshot};
 use perfring_export::nats::{self, Nats};
 use perfring_export::otlp::{Compression, Options, Otlp};
-use perfring_export::{Event, Output, Rec, Shapes, Took, What};
+use perfring_export::{Event, Output, Rec, Shapes, Took, What, later};
 use perfring_telemetry::{Log, Resource, Severity, Sink};
 use prost::Message as _;
 use std::error::Error;
@@ -145,7 +145,7 @@ fn run(how: &str, snapshot: &Snapshot, shapes: &Shapes) -> Result<f64, Box<dyn E
     let took = begin.elapsed().as_secs_f64();
     let figures = output.figures();
     assert_eq!((figures.taken, figures.refused), (figures.delivered, 0), "{figures:?}");
-    output.close(Instant::now() + Duration::from_secs(5))?;
+    output.close(later(Instant::now(), Duration::from_secs(5)))?;
     if server.is_none() {
         verify(&bodies)?;
     }

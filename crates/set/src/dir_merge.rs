@@ -321,7 +321,7 @@ impl DirMerge {
             }
         }
         if now >= self.retry_at {
-            self.retry_at = now + RETRY;
+            self.retry_at = now.checked_add(RETRY).unwrap_or(now);
             for Refused { entry, reported } in std::mem::take(&mut self.refused) {
                 self.attach(entry, &reported);
             }
@@ -329,7 +329,8 @@ impl DirMerge {
         for slot in 0..self.rings.len() {
             self.end(slot);
         }
-        self.follow_at = Instant::now() + FOLLOW;
+        let now = Instant::now();
+        self.follow_at = now.checked_add(FOLLOW).unwrap_or(now);
     }
 
     fn appeared(&mut self, entry: RingEntry) {

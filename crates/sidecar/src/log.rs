@@ -4,6 +4,7 @@
 //! a sidecar in it can do with it what it likes; [`Log`] writes it as the command does. This is no
 //! subscriber of `tracing`: that is one for a whole process, and has neither this form nor limits.
 
+use perfring_export::later;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::HashMap;
@@ -174,7 +175,7 @@ impl Log {
         }
         if self.next.is_some_and(|next| now >= next) {
             self.forget(|said| now.duration_since(said.since) >= INTERVAL, write);
-            self.next = self.said.values().map(|said| said.since + INTERVAL).min();
+            self.next = self.said.values().map(|said| later(said.since, INTERVAL)).min();
         }
         if message.is_periodic || self.is_due(message, now) {
             write(&self.line(message.level, message.output, message.text));
@@ -201,7 +202,7 @@ impl Log {
             level: message.level,
             last: String::new(),
         });
-        self.next.get_or_insert(now + INTERVAL);
+        self.next.get_or_insert(later(now, INTERVAL));
         if said.count < SAME {
             said.count += 1;
             return true;

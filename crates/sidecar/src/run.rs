@@ -233,7 +233,7 @@ impl Sidecar {
             }
             let now = Instant::now();
             if now >= self.timers.poll {
-                self.timers.poll = now + POLL;
+                self.timers.poll = later(now, POLL);
                 let all = self.poll(signals, reload, say);
                 if self.once && all && heads.is_none() {
                     heads = Some(self.engine.heads());
@@ -297,7 +297,7 @@ impl Sidecar {
             say.figures(Level::Info, &status::line(&self.engine));
         }
         if now >= self.timers.own {
-            self.timers.own = now + OWN;
+            self.timers.own = later(now, OWN);
             self.outputs.show_own(&self.engine, &self.config.outputs, self.since.elapsed());
         }
         let asked = signals.take_status();
@@ -354,7 +354,7 @@ impl Sidecar {
         if self.config.snapshots.iter().any(|rule| rule.waits_for_death())
             && now >= self.timers.deaths
         {
-            self.timers.deaths = now + DEATHS;
+            self.timers.deaths = later(now, DEATHS);
             died = self.engine.deaths();
         }
         for (at, rule) in self.config.snapshots.iter().enumerate() {

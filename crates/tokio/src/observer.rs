@@ -141,12 +141,12 @@ impl Observer {
             let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep(PAUSE_MIN)));
             if self.pause.is_none() {
                 self.pause = Some(PAUSE_MIN);
-                sleep.as_mut().reset(Instant::now() + PAUSE_MIN);
+                restart(sleep.as_mut(), PAUSE_MIN);
             }
             ready!(sleep.as_mut().poll(cx));
             let pause = self.pause.map_or(PAUSE_MIN, |pause| (pause * 2).min(self.longest));
             self.pause = Some(pause);
-            sleep.as_mut().reset(Instant::now() + pause);
+            restart(sleep.as_mut(), pause);
         }
     }
 
@@ -187,4 +187,10 @@ impl Stream for Observer {
         this.ended = !matches!(next, Ok(Some(_)));
         Poll::Ready(next.transpose())
     }
+}
+
+/// Makes a sleep end after a pause from now on.
+fn restart(sleep: Pin<&mut Sleep>, pause: Duration) {
+    let now = Instant::now();
+    sleep.reset(now.checked_add(pause).unwrap_or(now));
 }

@@ -13,7 +13,8 @@ pub const WATCHDOG: Duration = Duration::from_secs(300);
 /// Returns the end of a wait that begins now.
 #[must_use]
 pub fn deadline() -> Instant {
-    Instant::now() + WATCHDOG
+    let now = Instant::now();
+    now.checked_add(WATCHDOG).unwrap_or(now)
 }
 
 /// Polls a condition until it holds.

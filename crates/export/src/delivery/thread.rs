@@ -42,8 +42,18 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::Ended;
+    use crate::delivery::output::Output;
+
+    /// Has a thread of an output panic, and checks that the output says so.
+    pub(crate) fn is_an_error_of(output: &mut dyn Output, ended: &Ended) {
+        assert!(output.flush().is_ok());
+        ended.start("sender".to_owned(), || panic!("out of luck")).unwrap().join().unwrap();
+        let error = output.flush().unwrap_err();
+        assert_eq!(error.output, "out");
+        assert!(error.sentence.contains("\"sender\" has panicked: out of luck"), "{error}");
+    }
 
     #[test]
     fn a_panic_ends_with_its_message() {

@@ -344,3 +344,17 @@ impl Drop for Nats {
         self.shared.stop.notify_one();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::thread::tests::is_an_error_of;
+
+    #[test]
+    fn a_thread_that_has_panicked_is_an_error_that_names_it() {
+        let mut output = Nats::open("out", &Options::default()).unwrap();
+        let ended = output.thread.clone();
+        is_an_error_of(&mut output, &ended);
+        assert!(output.figures().trouble.unwrap().contains("out of luck"));
+    }
+}

@@ -87,9 +87,9 @@ impl Watch {
             std::thread::sleep(limit.min(OFTEN));
             return false;
         };
-        let deadline = Instant::now() + limit.min(SELDOM);
+        let (began, limit) = (Instant::now(), limit.min(SELDOM));
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = limit.saturating_sub(began.elapsed());
             let seconds = left.as_secs().try_into().unwrap_or(i64::MAX);
             let left = Timespec { tv_sec: seconds, tv_nsec: left.subsec_nanos().into() };
             match poll(&mut [PollFd::new(inotify, PollFlags::IN)], Some(&left)) {

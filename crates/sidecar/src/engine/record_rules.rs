@@ -4,7 +4,7 @@ use super::bucket::Bucket;
 use super::randomness::{of_record, of_value};
 use super::ring::Quick;
 use crate::config::record_rule::{RecordAction, RecordRule};
-use perfring_export::{Event, Loss, LossCause, Rec};
+use perfring_export::{Event, Loss, LossCause, Rec, later};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::mem::take;
@@ -123,7 +123,7 @@ impl RecordRules {
 
     fn add(&mut self, event: &Event<'_>, record: &Rec<'_>, cause: LossCause, nth: u32, bytes: u64) {
         if self.since.is_none() {
-            self.since = Some((event.seq, Instant::now() + REPORT));
+            self.since = Some((event.seq, later(Instant::now(), REPORT)));
         }
         let none = Loss::new(0, 0, 0, cause);
         let loss = self.left_out.entry((event.origin.id, nth)).or_insert(none);

@@ -6,7 +6,7 @@ use super::lane::{Lane, Span};
 use super::shown::{RecordJson, Whole};
 use perfring_export::recording::Reader;
 use perfring_export::{
-    Event, Origin, Output, OutputError, Perfetto, PerfettoOptions, Took, What, json,
+    Event, Origin, Output, OutputError, Perfetto, PerfettoOptions, Took, What, json, later,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -243,7 +243,7 @@ impl Recording {
     }
 
     fn write(&self, out: &mut dyn Output) -> Result<(), OutputError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = later(Instant::now(), PATIENCE);
         let mut failed = Ok(());
         let read = self.visit(|event| {
             failed = offer(out, event, deadline);

@@ -2,7 +2,7 @@
 
 use crate::verbosity::has_summaries;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use perfring_export::Totals;
+use perfring_export::{Totals, later};
 use std::time::{Duration, Instant};
 
 /// The interval at which the line is redrawn.
@@ -49,7 +49,7 @@ impl Progress {
 
     pub(crate) fn show(&mut self, totals: &Totals, read: Option<(u64, u64)>, note: &str) {
         let now = Instant::now();
-        self.next = now + EVERY;
+        self.next = later(now, EVERY);
         let (then, records, _) = self.rate;
         let since = now.duration_since(then);
         if since >= Duration::from_secs(1) || records == 0 {

@@ -131,3 +131,19 @@ impl Drop for Otlp {
         self.lanes.stop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::thread::tests::is_an_error_of;
+
+    #[test]
+    fn a_thread_that_has_panicked_is_an_error_that_names_it() {
+        let endpoint = Some("http://127.0.0.1:9".to_owned());
+        let mut output = Otlp::open("out", &Options { endpoint, ..Options::default() }).unwrap();
+        let ended = output.lanes.ended.clone();
+        is_an_error_of(&mut output, &ended);
+        assert!(output.figures().trouble.unwrap().contains("out of luck"));
+        assert!(output.close(Instant::now()).is_ok(), "nothing is lost");
+    }
+}

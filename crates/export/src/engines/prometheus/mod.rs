@@ -371,3 +371,17 @@ impl Output for Prometheus {
         Some(Box::new(self.own()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::thread::tests::is_an_error_of;
+
+    #[test]
+    fn a_thread_that_has_panicked_is_an_error_that_names_it() {
+        let options = Options { listen: "127.0.0.1:0".into(), ..Options::default() };
+        let mut output = Prometheus::open("out", &options).unwrap();
+        let ended = output.server.as_ref().unwrap().ended.clone();
+        is_an_error_of(&mut output, &ended);
+    }
+}

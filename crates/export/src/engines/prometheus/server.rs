@@ -92,7 +92,7 @@ pub type Answers = Arc<dyn Fn(&Asked) -> Answer + Send + Sync>;
 pub struct Server {
     stop: Option<oneshot::Sender<Infallible>>,
     thread: Option<std::thread::JoinHandle<()>>,
-    ended: Ended,
+    pub(super) ended: Ended,
 }
 
 impl Drop for Server {

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::stop::Stop;
+use perfring_export::later;
 use signal_hook::consts::SIGTERM;
 use std::io;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ impl Pace {
 
     /// Sleeps until one period after the last time. Returns `false` at the end.
     pub(super) fn next(&mut self, period: Duration) -> bool {
-        self.due += period;
+        self.due = later(self.due, period);
         let now = Instant::now();
         match self.due.checked_duration_since(now) {
             Some(rest) => std::thread::sleep(rest),

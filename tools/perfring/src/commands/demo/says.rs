@@ -30,9 +30,13 @@ impl Says {
             Sample::Cpu(_) => {}
             Sample::Io(io) => {
                 let disks = io.disks.iter();
-                let disk = disks.map(|disk| disk.read_bytes + disk.written_bytes).sum();
+                let disk = disks
+                    .map(|disk| disk.read_bytes.to_native() + disk.written_bytes.to_native())
+                    .sum();
                 let nets = io.nets.iter();
-                let net = nets.map(|net| net.received_bytes + net.sent_bytes).sum();
+                let net = nets
+                    .map(|net| net.received_bytes.to_native() + net.sent_bytes.to_native())
+                    .sum();
                 self.io = Some(IoSum { time_ns: io.time_ns.to_native(), disk, net });
             }
             Sample::Processes(all) => {

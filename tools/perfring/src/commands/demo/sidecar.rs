@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::stop::Stop;
 use indicatif::HumanCount;
 use perfring_consumer::Stat;
+use perfring_export::later;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::Path;
@@ -67,7 +68,7 @@ pub(super) fn run(dir: &Path, files: &Files) -> Result<Ended, Failure> {
     let mut show = Show::default();
     let began = Instant::now();
     let frame = if screen.terminal { FRAME } else { LINE };
-    let mut next = began + frame;
+    let mut next = later(began, frame);
     let mut owns = HashMap::new();
     loop {
         match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
@@ -77,7 +78,7 @@ pub(super) fn run(dir: &Path, files: &Files) -> Result<Ended, Failure> {
                     return engine.finish().map(|_| Ended::Reported);
                 }
                 show.frame(&mut screen, &watch, began)?;
-                next = (next + frame).max(Instant::now());
+                next = later(next, frame).max(Instant::now());
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(Ended::Abandoned),
             Ok(order) => match order.split_whitespace().collect::<Vec<_>>()[..] {
