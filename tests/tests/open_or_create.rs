@@ -208,7 +208,7 @@ fn errors_show_their_sentence_also_as_debug() {
     }
 }
 
-/// The uid of nobody, who can have put a ring where this program makes one.
+/// The uid of another user.
 const NOBODY: u32 = 65534;
 
 #[test]
@@ -236,7 +236,7 @@ fn a_ring_that_another_user_can_have_put_there_is_refused_unless_told_otherwise(
     assert!(of_nobody(create_if_missing(&ring, &own).unwrap_err()));
     assert!(std::fs::read(&ring).unwrap() == before, "nothing was written");
     open(&ring, &any).unwrap();
-    Producer::attach(&ring).unwrap(); // whoever attaches has named a ring that is there
+    Producer::attach(&ring).unwrap();
 
     // A link to a ring of one's own; and to nothing.
     let mine = dir.path().join("mine");

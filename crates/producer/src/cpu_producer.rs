@@ -118,7 +118,7 @@ impl CpuProducer {
     pub fn attach_as(dir: impl Into<PathBuf>, name: &str) -> Result<Self, SetError> {
         let dir = dir.into();
         match cpu_set::found(&dir)? {
-            // Whoever names a set that is there takes it as it is.
+            // The caller names a set that exists.
             Some(options) => Self::with(dir, options, name, true),
             None => Err(SetError::Empty { dir }),
         }

@@ -131,8 +131,8 @@ pub(crate) fn found(dir: &Path) -> Result<Option<RingOptions>, SetError> {
     }
 }
 
-/// Makes the directory if there is none, for whoever may read or write its rings. Where all may write, nobody can remove or
-/// replace the ring of another user.
+/// Creates the directory if there is none. The users that may read or write its rings may do the same with the directory.
+/// Where all users may write, it is sticky: no user can remove or replace another user's ring.
 pub(crate) fn make_dir(dir: &Path, options: &RingOptions) -> Result<(), SetError> {
     let mode = options.mode;
     let failed = |source| SetError::Io { dir: dir.to_owned(), source };

@@ -63,8 +63,8 @@ impl CpuProducer {
         }
     }
 
-    /// As [`CpuProducer::attach_to`], for a record, unless this has failed just now. Does not wait for the ring's lock: a
-    /// caller that `waits` calls this again.
+    /// Attaches to the ring of a CPU for a record, unless an attachment has failed in the last 100 ms. Does not wait for the
+    /// ring's lock: a caller that `waits` calls this again.
     fn attach_for_record(&self, cpu: u32, waits: bool) -> Result<(), Refused> {
         let held_up = match self.rings.has_failed(cpu) {
             Some(held_up) => held_up && waits,

@@ -19,8 +19,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Of a call without a limit of its caller's. Whoever has the lock runs on this very core: it comes back after a slice
-    /// of each of the others there.
+    /// For a call without a timeout. The holder of the lock runs on the same core. It runs again after one time slice of
+    /// each of the other threads on that core.
     pub(crate) const SHORT: Self =
         Limits { lock: Duration::from_millis(20), space: Duration::ZERO };
 }

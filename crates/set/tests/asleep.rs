@@ -89,7 +89,7 @@ impl Publisher {
         until("a sleeper, early in a second", || {
             until_tick() > Duration::from_millis(500) && is_asleep()
         });
-        self.ticks.send(Instant::now() + until_tick()).unwrap();
+        self.ticks.send(Instant::now().checked_add(until_tick()).unwrap()).unwrap();
         publish();
         self.ended.recv().unwrap();
     }

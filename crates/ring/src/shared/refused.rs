@@ -9,8 +9,8 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Header, Slot, record_size};
 
 impl SharedWriter {
-    /// Returns whether the ring is full for a payload of `len` bytes, as it was at this producer's last refusal: without
-    /// the lock. False if it has to be asked under the lock.
+    /// Returns whether the ring has been full for a payload of `len` bytes since this producer's last refusal. Takes no lock.
+    /// After false, only an attempt under the lock tells.
     #[must_use]
     pub fn is_full_still(&self, ring: Ring<'_>, len: usize) -> bool {
         self.ends.fences.light(); // I, pairs with J
@@ -43,10 +43,10 @@ impl SharedWriter {
 }
 
 impl LockedRoom {
-    /// Counts a refusal of `size` bytes, in the slot too, if the ring is full for them as it was at the last refusals,
-    /// and nobody sleeps who would have to be woken. Returns whether that was so; if not, nothing has changed.
+    /// Counts a refusal of `size` bytes, in the slot too, if the ring has stayed full since the last refusals, and no reader
+    /// sleeps that would have to be woken. Returns whether it did; if not, nothing has changed.
     ///
-    /// Without the lock: what was found under it is true until the tail moves. Whoever is dead in there is in nobody's
+    /// Takes no lock: what was found under the lock is true until the tail moves. A dead producer in the ring is in nobody's
     /// way before the consumer has read on.
     #[inline(never)]
     pub(crate) fn refuse_again(&mut self, header: &Header, slots: &[Slot], size: u64) -> bool {

@@ -68,9 +68,9 @@ pub struct RingOptions {
     /// ([`AttachError::ReadLocked`](crate::AttachError::ReadLocked)); `perfring doctor` names the
     /// process that does.
     pub mode: u32,
-    /// Whether `open_or_create` takes a ring that is there whoever owns it, and whatever its mode. Default false: the ring, or a
-    /// symbolic link to it, belongs to this process's user or to root, and its mode lets nobody in whom `mode` does not.
-    /// Anybody can put a ring where this program is about to make one, if the directory is `/tmp` or `/dev/shm`.
+    /// Whether `open_or_create` accepts an existing ring of any owner and any mode. Default false: the ring, and a symbolic link
+    /// to it, must belong to this process's user or to root, and its mode must give no other user more access than `mode`
+    /// does. In `/tmp` and `/dev/shm`, any user can put a ring where this program is about to make one.
     pub any_owner: bool,
 }
 

@@ -41,8 +41,8 @@ pub enum OpenError {
         /// The ring's value.
         found: String,
     },
-    /// The ring, a symbolic link to it, or the directory of a set of rings belongs to another user: whoever may write there
-    /// can have put it there.
+    /// The ring, a symbolic link to it, or the directory of a set of rings belongs to another user. That user may have put it
+    /// there for this program to write to.
     #[error(
         "{location} belongs to user {owner}, and this program is about to write there: remove it, name another place, or set \
          any_owner if that user is to be trusted"
@@ -126,7 +126,7 @@ pub fn create_if_missing(
 }
 
 impl RingOptions {
-    /// Refuses what is at a location, a symbolic link included, if it belongs to a user who is not to be trusted.
+    /// Refuses a file, directory or symbolic link at a location if its owner is neither root nor this process's user.
     ///
     /// # Errors
     /// [`OpenError::Owner`].

@@ -60,8 +60,8 @@ impl CpuThread {
 pub enum NotHere {
     /// The thread runs on another CPU by now: it publishes in that one's ring.
     Moved,
-    /// This is a signal handler that has interrupted a call of its own thread with this ring; or each sequence was
-    /// interrupted, as by a debugger. Waiting changes neither.
+    /// The caller is a signal handler that has interrupted a call of its own thread with this ring, or each sequence was
+    /// interrupted, for example by a debugger. Waiting changes neither.
     Interrupted,
     /// The ring refuses it.
     Refused(Refusal),
@@ -216,9 +216,8 @@ impl CpuWindow {
         Ring::new(header, data)
     }
 
-    /// Publishes one record, as [`CpuWindow::publish_at_once`] does or past the sequence: closes the ring, makes room, and
-    /// opens it; or publishes as in a shared ring. A refusal is not counted. Does not wait for the ring's lock: whoever has it
-    /// runs on this very core, if it runs.
+    /// Publishes one record, in a sequence or under the ring's lock. Where the ring has no room, closes the ring, makes room,
+    /// and opens it again. Counts no refusal, and does not wait for the lock.
     ///
     /// # Errors
     /// See [`NotHere`].

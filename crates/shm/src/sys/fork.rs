@@ -161,7 +161,7 @@ pub(crate) fn generation() -> u32 {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(|| {
         NULL.store(stand_in(DEV_NULL), Ordering::Relaxed);
-        // Whoever attaches to a ring comes by here first.
+        // Every attachment calls this first.
         pin();
         // SAFETY: the handlers are functions of this program, or of a library that is never unloaded.
         let _ = unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };

@@ -44,9 +44,9 @@ impl LockFile {
         LockFile { file, held: [const { AtomicU64::new(0) }; 4] }
     }
 
-    /// Notes a range before it is locked. Returns false if this description has it already, or is about to: the kernel would
-    /// lock it twice. Each of two threads notes it and then looks for the other, in one order for all: one of them goes on at
-    /// the most.
+    /// Notes a range before it is locked. Returns false if this description has the range, or another thread is locking it:
+    /// the kernel would grant it twice. Each of two threads notes the range and then looks for the other, in one order for
+    /// all threads, so at most one of them gets true.
     fn note(&self, range: Range) -> bool {
         let mark = mark(range);
         let found = || self.held.iter().filter(|word| word.load(Ordering::SeqCst) == mark).count();
