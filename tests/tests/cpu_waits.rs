@@ -9,7 +9,7 @@ use perfring_abi::FIELDS;
 use perfring_consumer::{Consumer, Item, Stat};
 use perfring_producer::{CpuProducer, Options, ReserveError};
 use perfring_ring::Refusal;
-use perfring_shm::CpuWindow;
+use perfring_shm::{CpuWindow, Trust};
 use perfring_testkit::wait::{WATCHDOG, sleeps, until};
 use perfring_tests::{NUMBERED, numbered, ring_dir, skip};
 use std::fs::File;
@@ -166,7 +166,7 @@ fn a_ring_that_cannot_be_attached_to_is_waited_for_as_its_caller_has_said() {
 fn a_child_waits_for_no_thread_of_its_parent() {
     let dir = ring_dir();
     let ring = Ring::new(dir.path(), &Options::per_cpu());
-    let window = CpuWindow::attach(&ring.path, "window").unwrap();
+    let window = CpuWindow::attach(&ring.path, "window", Trust::Auto).unwrap();
     let (inside, end) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -57,12 +57,19 @@ fn traced(policy: &str, ring: &Path) -> (u64, String) {
 #[test]
 fn a_record_costs_no_system_call_and_no_allocation() {
     let dir = ring_dir();
-    for (policy, time) in [(Policy::Drop, false), (Policy::Overwrite, false), (Policy::Drop, true)]
-    {
-        let ring = dir.path().join(format!("{}-{time}", policy.name()));
-        create(&ring, &Options { policy, time, ..Options::default() }).unwrap();
+    let (drop, overwrite) = (Policy::Drop, Policy::Overwrite);
+    for (policy, time, mode) in [
+        (drop, false, 0o600),
+        (overwrite, false, 0o600),
+        (drop, true, 0o600),
+        // What is lent, and what is copied.
+        (drop, true, 0o666),
+        (overwrite, false, 0o666),
+    ] {
+        let ring = dir.path().join(format!("{}-{time}-{mode:o}", policy.name()));
+        create(&ring, &Options { policy, time, mode, ..Options::default() }).unwrap();
         let (calls, reported) = traced(policy.name(), &ring);
-        println!("{}, time {time}, {calls} system calls", reported.trim());
+        println!("{}, time {time}, mode {mode:o}, {calls} system calls", reported.trim());
         assert!(reported.contains("moved 906000 typed 302000 allocations 0"), "{reported}");
         assert_eq!(calls, 0);
     }

@@ -27,6 +27,7 @@ mod hostile_named;
 mod hot_path_is_quiet;
 mod killed_at_every_instruction;
 mod large;
+mod lent;
 mod lifecycle;
 mod lock_wait;
 mod locks;

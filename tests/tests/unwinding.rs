@@ -2,7 +2,7 @@
 
 use perfring_consumer::{Consumer, Item};
 use perfring_producer::{CpuProducer, Options, Producer, RecordType, SetError, SharedProducer};
-use perfring_shm::SharedWindow;
+use perfring_shm::{SharedWindow, Trust};
 use perfring_tests::{ring_dir, skip};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
@@ -115,7 +115,7 @@ fn a_clock_that_panics_leaves_no_lock_taken() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     let other = SharedProducer::create(&ring, &Options { time: true, ..Options::many() }).unwrap();
-    let window = SharedWindow::attach(&ring, "its clock fails").unwrap();
+    let window = SharedWindow::attach(&ring, "its clock fails", Trust::Auto).unwrap();
     panics(|| window.begin_time(|| fail()).unwrap());
     panics(|| assert!(window.keep_time(|| fail())));
     other.try_publish(b"x").unwrap();

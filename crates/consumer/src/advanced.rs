@@ -7,8 +7,7 @@
 //! releases it once it is delivered.
 
 use crate::consumer::Consumer;
-use crate::cursor::Cursor;
-use crate::guarded::Guarded;
+use crate::cursor::{Cursor, either};
 use crate::item::{Item, Record};
 use crate::observer::Observer;
 use perfring_ring::ReadError;
@@ -49,19 +48,11 @@ impl Consumer {
     }
 
     pub(crate) fn hold(&mut self) {
-        match &mut self.cursor {
-            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.hold(),
-            Cursor::Saving(saving) => saving.hold = true,
-        }
+        either!(&mut self.cursor, window => window.hold(), saving => saving.hold = true)
     }
 
     pub(crate) fn release_to(&mut self, resume_point: &ResumePoint) {
-        match &mut self.cursor {
-            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
-                window.release_to(resume_point)
-            }
-            Cursor::Saving(saving) => saving.save_resume_point(resume_point),
-        }
+        either!(&mut self.cursor, window => window.release_to(resume_point), saving => saving.save_resume_point(resume_point))
     }
 }
 
@@ -125,10 +116,7 @@ impl<'a> AdvancedConsumer<'a> {
     /// See [`ReadError`].
     #[inline]
     pub fn peek(self) -> Result<Front, ReadError> {
-        match &mut self.consumer.cursor {
-            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.peek(),
-            Cursor::Saving(saving) => saving.window.peek(),
-        }
+        either!(&mut self.consumer.cursor, window => window.peek(), saving => saving.window.peek())
     }
 
     /// Returns the next item of what was there at the last [`AdvancedConsumer::peek`], and what is next

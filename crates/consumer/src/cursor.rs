@@ -2,9 +2,10 @@
 
 use crate::guarded::Guarded;
 use crate::saving::Saving;
-use perfring_abi::Policy;
 use perfring_ring::{Lost, ResumePoint};
-use perfring_shm::{AttachError, ConsumerMapping, CopyWindow, Lines, Location, ReadWindow, Trust};
+use perfring_shm::{
+    AttachError, ConsumerMapping, ConsumerWindow, Lines, Location, ReadWindow, Trust,
+};
 
 /// The three methods of reading.
 #[derive(Debug)]
@@ -17,6 +18,20 @@ pub(crate) enum Cursor {
     Saving(Saving),
 }
 
+/// Evaluates one expression for the window of a drop ring, in place or guarded, and another for an overwrite ring.
+macro_rules! either {
+    ($cursor:expr, $window:ident => $drop:expr, $saving:pat => $overwrite:expr) => {
+        match $cursor {
+            $crate::cursor::Cursor::InPlace($window) => $drop,
+            $crate::cursor::Cursor::Guarded($crate::guarded::Guarded {
+                window: $window, ..
+            }) => $drop,
+            $crate::cursor::Cursor::Saving($saving) => $overwrite,
+        }
+    };
+}
+pub(crate) use either;
+
 impl Cursor {
     /// Attaches as the consumer, where the last one released, or saved its position.
     pub(crate) fn attach(
@@ -25,69 +40,42 @@ impl Cursor {
         lines: Lines,
         trust: Trust,
     ) -> Result<Self, AttachError> {
-        let (mapping, guarded) = ConsumerMapping::attach(location, name, lines, trust)?;
-        Ok(match (mapping.file().layout().policy, guarded) {
-            (Policy::Overwrite, _) => {
-                Cursor::Saving(Saving::new(CopyWindow::resume(mapping, name)?))
-            }
-            (Policy::Drop, true) => {
-                Cursor::Guarded(Guarded::new(ReadWindow::attach(mapping, name)?))
-            }
-            (Policy::Drop, false) => Cursor::InPlace(ReadWindow::attach(mapping, name)?),
+        Ok(match ConsumerWindow::attach(location, name, lines, trust)? {
+            ConsumerWindow::InPlace(window) => Cursor::InPlace(window),
+            ConsumerWindow::Guarded(window) => Cursor::Guarded(Guarded::new(window)),
+            ConsumerWindow::Saving(window) => Cursor::Saving(Saving::new(window)),
         })
     }
 
     #[inline]
     pub(crate) fn mapping(&self) -> &ConsumerMapping {
-        match self {
-            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.mapping(),
-            Cursor::Saving(saving) => saving.window.mapping(),
-        }
+        either!(self, window => window.mapping(), saving => saving.window.mapping())
     }
 
     /// Returns the resume point after everything that was read.
     #[inline]
     pub(crate) fn resume_point(&self) -> ResumePoint {
-        match self {
-            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
-                window.reader().resume_point()
-            }
-            Cursor::Saving(saving) => saving.window.observer().resume_point(),
-        }
+        either!(self, window => window.reader().resume_point(), saving => saving.window.observer().resume_point())
     }
 
     /// Returns whether all that is known was read.
     pub(crate) fn must_poll(&self) -> bool {
-        match self {
-            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
-                window.reader().known() == 0
-            }
-            Cursor::Saving(saving) => saving.window.observer().must_poll(),
-        }
+        either!(self, window => window.reader().known() == 0, saving => saving.window.observer().must_poll())
     }
 
     /// Releases, or saves, everything that was read, unless that is on hold.
     pub(crate) fn release(&mut self) {
-        match self {
-            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.release(),
-            Cursor::Saving(saving) => saving.save(),
-        }
+        either!(self, window => window.release(), saving => saving.save())
     }
 
     /// Returns whether there is a loss to read that no marker in the stream reports, once all else was read.
     pub(crate) fn has_lost(&mut self) -> bool {
-        match self {
-            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.has_lost(),
-            Cursor::Saving(saving) => saving.window.has_lost(),
-        }
+        either!(self, window => window.has_lost(), saving => saving.window.has_lost())
     }
 
     /// Returns the next of these losses.
     pub(crate) fn lost(&mut self) -> Option<Lost> {
-        match self {
-            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => window.lost(),
-            Cursor::Saving(saving) => saving.lost(),
-        }
+        either!(self, window => window.lost(), saving => saving.lost())
     }
 
     /// Returns whether there may be something to read.

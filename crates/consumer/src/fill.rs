@@ -1,8 +1,7 @@
 //! How full a ring is, and whether a producer may add to it.
 
 use crate::consumer::Consumer;
-use crate::cursor::Cursor;
-use crate::guarded::Guarded;
+use crate::cursor::either;
 use crate::observer::Observer;
 use perfring_abi::Producers;
 use perfring_shm::{AttachError, RingFile, Seat};
@@ -22,12 +21,7 @@ impl Consumer {
     /// Returns how full the ring is now.
     #[must_use]
     pub fn fill(&self) -> Fill {
-        let held = match &self.cursor {
-            Cursor::InPlace(window) | Cursor::Guarded(Guarded { window, .. }) => {
-                window.reader().held()
-            }
-            Cursor::Saving(_) => 0,
-        };
+        let held = either!(&self.cursor, window => window.reader().held(), _ => 0);
         let (head, size) = (self.cursor.mapping().head(), self.layout().data_size);
         Fill { unread: head.saturating_sub(self.position()).min(size), held, size }
     }

@@ -3,18 +3,18 @@
 use crate::item::{Item, Record};
 use perfring_abi::SIZE_MAX;
 use perfring_ring::{Found, Front, Range, ReadError};
-use perfring_shm::{ReadWindow, bytes_of};
+use perfring_shm::{self as shm, ReadWindow, bytes_of};
 
 /// A drop ring whose records are copied, each.
 #[derive(Debug)]
 pub(crate) struct Guarded {
-    pub(crate) window: ReadWindow,
+    pub(crate) window: ReadWindow<shm::Guarded>,
     /// The newest record's payload.
     words: Vec<u64>,
 }
 
 impl Guarded {
-    pub(crate) fn new(window: ReadWindow) -> Self {
+    pub(crate) fn new(window: ReadWindow<shm::Guarded>) -> Self {
         Guarded { window, words: vec![0; (SIZE_MAX / 8) as usize] }
     }
 

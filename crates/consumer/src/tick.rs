@@ -17,7 +17,7 @@ impl Tick {
         let now = Instant::now();
         let due = self.next.is_none_or(|next| next <= now);
         if due {
-            self.next = now.checked_add(until_tick());
+            self.next = now.checked_add(until_tick(false));
         }
         due
     }

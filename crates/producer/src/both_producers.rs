@@ -102,10 +102,17 @@ macro_rules! producer {
                 Ok($pod { bytes, of: PhantomData })
             }
 
+            /// Returns whether reservations are private memory, which a commit copies to the ring: what
+            /// [`Trust`](crate::Trust) came to. True by default where other users may write the file.
+            #[must_use]
+            pub fn is_guarded(&self) -> bool {
+                self.window.is_guarded()
+            }
+
             /// Returns whether the ring's file was found truncated under this producer. Since then
             /// its records go into private memory, and nobody reads them. Always false without
-            /// [`install_sigbus_handler`](crate::install_sigbus_handler): truncation then ends the
-            /// process. A drop ring also returns [`ReserveError::Corrupt`], before a ring's worth
+            /// [`install_sigbus_handler`](crate::install_sigbus_handler), which a guarded producer has
+            /// called: truncation then ends the process. A drop ring also returns [`ReserveError::Corrupt`], before a ring's worth
             /// is written. An overwrite ring never does, as it does not read the consumer's
             /// position.
             #[must_use]

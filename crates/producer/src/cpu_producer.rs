@@ -4,6 +4,7 @@ use crate::cpu_rings::CpuRings;
 use crate::cpu_set::{self, SetError};
 use crate::errors::{ReserveError, TypeError};
 use crate::known_types::put_entry;
+use crate::options::ProducerOptions;
 use crate::threads_clock::ThreadsClock;
 use crate::waiting::{Limits, wait_once};
 use perfring_abi::{Layout, RecordType};
@@ -41,7 +42,8 @@ const ATTACH_WAIT: Duration = Duration::from_secs(1);
 /// * **Longer payloads** than 512 bytes, and [`CpuProducer::reserve`], close the ring for a moment: they cost
 ///   what they cost in a shared ring. So does every record while a reservation is open in the ring.
 /// * **Signal handlers** may publish what is no longer than 512 bytes, in rings that were attached to before. One that
-///   has interrupted this producer's slow path is refused, and counted.
+///   has interrupted this producer's slow path is refused, and counted. In a library that `dlopen` has loaded, each thread
+///   publishes once before its handlers do: glibc allocates such a library's thread-locals at their first use.
 /// * **Losses** are counted and reported as in a shared ring.
 ///
 /// ```
@@ -68,6 +70,7 @@ pub struct CpuProducer {
     dir: PathBuf,
     name: String,
     options: RingOptions,
+    /// Whether a ring of any owner will do: by the options, or because the caller named a set that was there.
     any_owner: bool,
     clock: Arc<ThreadsClock<MachineClock>>,
     pub(crate) rings: CpuRings,
@@ -108,7 +111,7 @@ impl CpuProducer {
     /// # Errors
     /// See [`SetError`]; [`SetError::Empty`] if the directory has no ring per CPU.
     pub fn attach(dir: impl Into<PathBuf>) -> Result<Self, SetError> {
-        Self::attach_as(dir, &program_name())
+        Self::attach_with(dir, &ProducerOptions::default())
     }
 
     /// Attaches as [`CpuProducer::attach`] does, under a name of up to 64 bytes, which `perfring stat` shows.
@@ -116,12 +119,21 @@ impl CpuProducer {
     /// # Errors
     /// See [`CpuProducer::attach`].
     pub fn attach_as(dir: impl Into<PathBuf>, name: &str) -> Result<Self, SetError> {
+        Self::attach_with(dir, &ProducerOptions::named(name))
+    }
+
+    /// Attaches to the rings of a directory, with these options.
+    ///
+    /// # Errors
+    /// See [`CpuProducer::attach`].
+    pub fn attach_with(
+        dir: impl Into<PathBuf>,
+        options: &ProducerOptions,
+    ) -> Result<Self, SetError> {
         let dir = dir.into();
-        match cpu_set::found(&dir)? {
-            // The caller names a set that exists.
-            Some(options) => Self::with(dir, options, name, true),
-            None => Err(SetError::Empty { dir }),
-        }
+        let Some(found) = cpu_set::found(&dir)? else { return Err(SetError::Empty { dir }) };
+        let found = RingOptions { trust: options.trust, ..found };
+        Self::with(dir, found, &options.name(), true)
     }
 
     fn with(
@@ -182,7 +194,7 @@ impl CpuProducer {
         let mut window = perfring_shm::open_or_create(
             path,
             &options,
-            |location| CpuWindow::attach(location.clone(), &self.name),
+            |location| CpuWindow::attach(location.clone(), &self.name, options.trust),
             |window| window.file().clone(),
         )?;
         if window.layout().time {

@@ -4,13 +4,14 @@ use crate::batch::Batch;
 use crate::each::Each;
 use crate::errors::ReserveError;
 use crate::known_types::Known;
+use crate::options::ProducerOptions;
 use crate::space::{offer_timeout, put, put_timeout, reserve, reserve_slowly, reserve_timeout};
 use crate::timestamp::Clock;
 use perfring_abi::{Producers, RecordType};
 use perfring_ring::{Count, ProducerTotals, Wake};
 use perfring_shm::{
     AttachError, End, Location, MachineClock, OpenError, Reservation, RingOptions, WriteWindow,
-    create, open_or_create, program_name,
+    create, open_or_create,
 };
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ impl Producer {
     pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<Self, OpenError> {
         let location = location.into();
         create(&location, &RingOptions { producers: Producers::One, ..*options })?;
-        Ok(Self::attach(location)?)
+        Ok(Self::attach_with(location, &ProducerOptions::trusting(options.trust))?)
     }
 
     /// Attaches to a ring, and makes it first if there is none. Processes that call this at once
@@ -72,8 +73,9 @@ impl Producer {
         options: &RingOptions,
     ) -> Result<Self, OpenError> {
         let options = RingOptions { producers: Producers::One, ..*options };
-        let file_of = |producer: &Self| producer.window.file().clone();
-        open_or_create(location, &options, |location| Self::attach(location), file_of)
+        let as_trusting = ProducerOptions::trusting(options.trust);
+        let attach = |location: &Location| Self::attach_with(location, &as_trusting);
+        open_or_create(location, &options, attach, |producer| producer.window.file().clone())
     }
 
     /// Attaches to a ring, under the name of this program. Continues where the last producer
@@ -82,7 +84,7 @@ impl Producer {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] names the producer that has the ring.
     pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
-        Self::attach_as(location, &program_name())
+        Self::attach_with(location, &ProducerOptions::default())
     }
 
     /// Attaches to a ring as [`Producer::attach`] does, under a name of up to 64 bytes, which
@@ -91,12 +93,42 @@ impl Producer {
     /// # Errors
     /// See [`AttachError`].
     pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
-        let mut window = WriteWindow::attach(location)?;
+        Self::attach_with(location, &ProducerOptions::named(name))
+    }
+
+    /// Attaches to a ring, with these options.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, Producer, ProducerOptions, RecordType, Trust};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// // Any user of this machine may write the file.
+    /// drop(Producer::create(&path, &Options { mode: 0o666, ..Options::default() })?);
+    /// let mut producer = Producer::attach(&path)?;
+    /// assert!(producer.is_guarded());
+    /// let mut line = producer.reserve(RecordType::BYTES, 5)?; // private memory
+    /// line.copy_from_slice(b"hello");
+    /// assert_eq!(std::str::from_utf8(&line), Ok("hello")); // which nobody can change
+    /// line.commit(); // copies it to the ring
+    /// drop(producer);
+    ///
+    /// let nobody = ProducerOptions { trust: Trust::Nobody, ..ProducerOptions::named("a name") };
+    /// assert!(Producer::attach_with(&path, &nobody)?.is_guarded());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn attach_with(
+        location: impl Into<Location>,
+        options: &ProducerOptions,
+    ) -> Result<Self, AttachError> {
+        let mut window = WriteWindow::attach(location, options.trust)?;
         let mut clock = Clock::of(window.clock(), window.file().layout());
         if window.file().layout().time {
             window.begin_time(&clock.read());
         }
-        window.sign(name);
+        window.sign(&options.name());
         Ok(Producer {
             window,
             clock,

@@ -111,6 +111,7 @@ mod errors;
 mod exclusive_producer;
 mod known_types;
 mod lock_wait;
+mod options;
 mod reserved_batch;
 mod shared_producer;
 mod space;
@@ -127,14 +128,15 @@ pub use cpu_set::SetError;
 pub use each::Each;
 pub use errors::{ReserveError, TypeError};
 pub use exclusive_producer::Producer;
+pub use options::ProducerOptions;
 pub use perfring_abi::{
     BadRing, Evict, Layout, Policy, Producers, RecordType, Report, SLOTS_DEFAULT, record_size,
 };
 pub use perfring_ring::{Count, ProducerTotals, Refused, Wake};
 pub use perfring_shm::{
     AttachError, ClockError, CpuReservation, CreateError, FileSystem, Location, NoRseq, OpenError,
-    Pages, PagesError, Removal, Reservation, RingOptions as Options, SharedReservation, create,
-    create_if_missing, install_sigbus_handler, register_process, remove,
+    Pages, PagesError, Promise, Removal, Reservation, RingOptions as Options, SharedReservation,
+    Trust, create, create_if_missing, install_sigbus_handler, register_process, remove,
 };
 pub use perfring_types as types;
 pub use reserved_batch::ReservedBatch;

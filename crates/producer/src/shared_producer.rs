@@ -2,13 +2,14 @@
 
 use crate::errors::ReserveError;
 use crate::known_types::Known;
+use crate::options::ProducerOptions;
 use crate::reserved_batch::ReservedBatch;
 use crate::timestamp::Clock;
 use perfring_abi::{HEADER_LEN, Producers, RecordType};
 use perfring_ring::{ProducerTotals, Refusal, Wake};
 use perfring_shm::{
     AttachError, Location, MachineClock, OpenError, RingOptions, SharedReservation, SharedWindow,
-    create, open_or_create, program_name,
+    create, open_or_create,
 };
 use std::cell::RefCell;
 use std::time::Duration;
@@ -62,7 +63,7 @@ impl SharedProducer {
     pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<Self, OpenError> {
         let location = location.into();
         create(&location, &RingOptions { producers: Producers::Many, ..*options })?;
-        Ok(Self::attach(location)?)
+        Ok(Self::attach_with(location, &ProducerOptions::trusting(options.trust))?)
     }
 
     /// Attaches to a shared ring, and makes it first if there is none. Processes that call this at
@@ -89,8 +90,9 @@ impl SharedProducer {
         options: &RingOptions,
     ) -> Result<Self, OpenError> {
         let options = RingOptions { producers: Producers::Many, ..*options };
-        let file_of = |producer: &Self| producer.window.file().clone();
-        open_or_create(location, &options, |location| Self::attach(location), file_of)
+        let as_trusting = ProducerOptions::trusting(options.trust);
+        let attach = |location: &Location| Self::attach_with(location, &as_trusting);
+        open_or_create(location, &options, attach, |producer| producer.window.file().clone())
     }
 
     /// Attaches as another producer, under the name of this program. Reservations that the last
@@ -99,7 +101,7 @@ impl SharedProducer {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Slots`] if there are as many producers as slots.
     pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
-        Self::attach_as(location, &program_name())
+        Self::attach_with(location, &ProducerOptions::default())
     }
 
     /// Attaches as [`SharedProducer::attach`] does, under a name of up to 64 bytes, which `perfring
@@ -108,7 +110,18 @@ impl SharedProducer {
     /// # Errors
     /// See [`AttachError`].
     pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
-        let window = SharedWindow::attach(location, name)?;
+        Self::attach_with(location, &ProducerOptions::named(name))
+    }
+
+    /// Attaches as another producer, with these options.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn attach_with(
+        location: impl Into<Location>,
+        options: &ProducerOptions,
+    ) -> Result<Self, AttachError> {
+        let window = SharedWindow::attach(location, &options.name(), options.trust)?;
         let mut clock = Clock::of(window.clock(), window.layout());
         if window.layout().time {
             window.begin_time(|| clock.read())?;
@@ -272,13 +285,7 @@ impl SharedProducer {
         kind: RecordType,
         payload: &[u8],
     ) -> Result<(), Refusal> {
-        if payload.len() <= SharedWindow::UNDER_LOCK_MAX {
-            return self.window.try_publish_at(kind, payload, Wake::Auto, self.now());
-        }
-        let mut record = self.window.try_reserve(kind, payload.len(), || self.now())?;
-        record.copy_from_slice(payload);
-        record.commit();
-        Ok(())
+        self.window.try_publish_at(kind, payload, Wake::Auto, self.now())
     }
 
     /// Reserves `bytes` for a batch: many records in one reservation, published at once. Pass the
@@ -344,15 +351,8 @@ impl SharedProducer {
         payload: &[u8],
         wake: Wake,
     ) -> Result<(), ReserveError> {
-        let len = payload.len();
-        if len <= SharedWindow::UNDER_LOCK_MAX {
-            let published = self.window.publish_at(kind, payload, wake, self.now());
-            return published.map_err(|refusal| self.refuse(refusal, len));
-        }
-        let mut record = self.reserve(kind, len)?;
-        record.copy_from_slice(payload);
-        record.commit_with(wake);
-        Ok(())
+        let published = self.window.publish_at(kind, payload, wake, self.now());
+        published.map_err(|refusal| self.refuse(refusal, payload.len()))
     }
 
     #[cold]

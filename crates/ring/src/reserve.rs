@@ -133,11 +133,15 @@ impl Reserved {
     }
 
     /// Marks the lead of a reservation whose payload is in the AUX area; the other bits are its
-    /// position there.
+    /// position there. No writer sets it for anything else, so what a hot path asks is one bit.
     const LARGE: u64 = 1 << 63;
+    /// Marks, beside `LARGE`, a reservation that is lent. `ALSO` is there if its payload is also a large one.
+    const LENT: u64 = 1 << 62;
+    const ALSO: u64 = 1 << 61;
 
     pub(crate) fn large_lead(at: u64) -> u64 {
-        Self::LARGE | at
+        // Of the position in a ring that somebody damaged, what says where in the area it is.
+        Self::LARGE | at & (Self::ALSO - 1)
     }
 
     /// Returns where the payload is in the AUX area, if it is there.
@@ -153,7 +157,65 @@ impl Reserved {
 
     #[inline(always)]
     pub(crate) fn is_large(&self) -> bool {
+        debug_assert!(!self.is_lent(), "a reservation that is lent is settled before it ends");
+        self.is_elsewhere()
+    }
+
+    /// Returns whether the payload is not in the data area: it is in the AUX area, or is lent.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_elsewhere(&self) -> bool {
         self.lead & Self::LARGE != 0
+    }
+
+    /// Returns whether the payload is written in memory that is no part of the ring, and is copied to the ring when the
+    /// reservation is settled.
+    #[must_use]
+    pub fn is_lent(&self) -> bool {
+        self.lead & Self::LENT != 0
+    }
+
+    /// Returns the lead of a reservation with this one, that is lent.
+    pub(crate) fn lent_lead(lead: u64) -> u64 {
+        let also = if lead & Self::LARGE != 0 { Self::ALSO } else { 0 };
+        lead | Self::LARGE | Self::LENT | also
+    }
+
+    /// Marks a part of a reservation as lent.
+    #[must_use]
+    pub fn lent(self) -> Self {
+        Reserved { lead: Self::lent_lead(self.lead), ..self }
+    }
+
+    /// Returns where it is in the ring, as a writer ends it.
+    #[must_use]
+    pub fn settled(self) -> Self {
+        if !self.is_lent() {
+            return self;
+        }
+        let large = if self.lead & Self::ALSO != 0 { Self::LARGE } else { 0 };
+        let lead = self.lead & !(Self::LARGE | Self::LENT | Self::ALSO) | large;
+        Reserved { lead, ..self }
+    }
+
+    /// Takes it apart into scalars, which a call can pass in registers: where the record is, and where its payload is.
+    #[must_use]
+    #[inline(always)]
+    pub fn parts(&self) -> (u64, u64) {
+        (self.start, self.lead)
+    }
+
+    /// Puts together what [`Reserved::parts`] returned, for a payload of the first `len` bytes.
+    #[must_use]
+    pub fn of_parts((start, lead): (u64, u64), len: usize) -> Self {
+        Reserved { start, kind: RecordType::BYTES, len, lead }
+    }
+
+    /// Returns this reservation with its payload where another one's [parts](Reserved::parts) say.
+    #[must_use]
+    #[inline(always)]
+    pub fn moved(self, (start, lead): (u64, u64)) -> Self {
+        Reserved { start, lead, ..self }
     }
 
     /// Writes the body of its record, with a payload of the first `len` bytes.

@@ -87,9 +87,9 @@ impl Publisher {
     /// Publishes once the sleeper is asleep and the next tick is far, and waits for the round's end.
     fn round(&self, mut is_asleep: impl FnMut() -> bool, publish: impl FnOnce()) {
         until("a sleeper, early in a second", || {
-            until_tick() > Duration::from_millis(500) && is_asleep()
+            until_tick(false) > Duration::from_millis(500) && is_asleep()
         });
-        self.ticks.send(Instant::now().checked_add(until_tick()).unwrap()).unwrap();
+        self.ticks.send(Instant::now().checked_add(until_tick(false)).unwrap()).unwrap();
         publish();
         self.ended.recv().unwrap();
     }

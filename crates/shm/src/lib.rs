@@ -29,11 +29,13 @@
 //! * A forked child has private memory instead of its parent's mappings, see `sys/fork.rs`: a slice
 //!   that it inherited is its own.
 //! * A process that breaks the protocol (it can, if it may write the file) can change bytes under
-//!   such a slice. A consumer borrows in place only where nobody but its own user may write the file,
-//!   or by a [`Promise`], see `file/trust.rs`; elsewhere, and in an observer, records are copies. No
+//!   such a slice. A consumer borrows in place, and a producer lends the ring's bytes, only where nobody but
+//!   its own user may write the file, or by a [`Promise`], see `file/trust.rs`; elsewhere, and in an observer,
+//!   records are copies, and reservations are private memory, see `map/loan.rs`. No
 //!   length or position that this code uses is read from the shared page without a check.
 //! * A file that is truncated loses its pages, and touching them raises SIGBUS. In a process that
-//!   called [`install_sigbus_handler`], private memory takes their place, see `sys/sigbus.rs`.
+//!   called [`install_sigbus_handler`], as mapping a file that other users may write does, private memory takes their
+//!   place, see `sys/sigbus.rs`.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -54,6 +56,7 @@ pub use file::open_or_create::{OpenError, create_if_missing, open_or_create};
 pub use file::remove::{Idle, Removal, remove};
 pub use file::trust::{Promise, Trust};
 pub use map::consumer_mapping::{ConsumerMapping, Lines};
+pub use map::consumer_window::ConsumerWindow;
 pub use map::copy_window::CopyWindow;
 pub use map::cpu_reservation::CpuReservation;
 pub use map::cpu_window::{CpuThread, CpuWindow, NotHere};
@@ -64,14 +67,15 @@ pub use map::observer_mapping::ObserverMapping;
 pub use map::pages::{Pages, PagesError};
 pub use map::pin_window::PinWindow;
 pub use map::raw::{Raw, RawReader};
-pub use map::read_window::ReadWindow;
+pub use map::read_window::{Guarded, InPlace, ReadWindow};
 pub use map::recover::recover;
+pub use map::reservation::Reservation;
 pub use map::shared_reservation::{BatchReservation, SharedReservation};
 pub use map::shared_window::SharedWindow;
 pub use map::sleeper::{ANY_MOST, Armed, Sleeper, Ticket, sleep_on_any};
 pub use map::types_window::{LockedTypes, TypesWindow};
 pub use map::write_loop::publish_each;
-pub use map::write_window::{End, Forked, Reservation, TimeKeeper, WriteWindow};
+pub use map::write_window::{End, Forked, TimeKeeper, WriteWindow};
 pub use perf::attr::{Also, KernelEventSpec, Whose};
 pub use perf::event::{KernelEvent, KernelEvents, NoEvent};
 pub use perf::mapped::MappedKernel;

@@ -3,6 +3,7 @@
 use crate::batch::Batch;
 use crate::errors;
 use crate::kind::{self, At, choice, program, shown};
+use crate::memory::trust_of;
 use crate::reader::Reader;
 use crate::snapshot::Snapshot;
 use crate::source::Source;
@@ -10,7 +11,7 @@ use crate::types::TypeTable;
 use crate::wait::{self, Timeout};
 use perfring_consumer::{
     Acknowledge, AttachError, ConsumerOptions, Count, ObserverOptions, Refused, Saved, Start,
-    Trust, WaitStrategy,
+    WaitStrategy,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -208,15 +209,6 @@ fn wait_strategy(wait_strategy: &str) -> PyResult<WaitStrategy> {
     }
 }
 
-fn trust(trust: &str) -> PyResult<Trust> {
-    match trust {
-        "auto" => Ok(Trust::Auto),
-        "peers" => Ok(crate::memory::trust_peers()),
-        "nobody" => Ok(Trust::Nobody),
-        other => Err(choice("trust", other, "\"auto\", \"peers\" or \"nobody\"")),
-    }
-}
-
 fn acknowledge(acknowledge: &str) -> PyResult<Acknowledge> {
     match acknowledge {
         "at_next_read" => Ok(Acknowledge::AtNextRead),
@@ -244,7 +236,7 @@ impl Consumer {
         acknowledge: &str,
     ) -> PyResult<Self> {
         let options = ConsumerOptions {
-            trust: self::trust(trust)?,
+            trust: trust_of(trust)?,
             wait: self::wait_strategy(wait_strategy)?,
             acknowledge: self::acknowledge(acknowledge)?,
             ..ConsumerOptions::named(name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?)

@@ -7,12 +7,19 @@
 //! written before Python sees them and used again when the last object with them is dead.
 #![allow(unsafe_code)]
 
+use crate::kind::choice;
 use perfring_consumer::{Promise, Trust};
+use pyo3::PyResult;
 
-/// Returns the trust of a program that asks for `trust="peers"`.
-pub(crate) fn trust_peers() -> Trust {
-    // SAFETY: by these words the program promises it, as the documentation of `Consumer` says.
-    Trust::Peers(unsafe { Promise::all_writers_keep_to_the_protocol() })
+/// Returns the trust that a program has asked for.
+pub(crate) fn trust_of(given: &str) -> PyResult<Trust> {
+    match given {
+        "auto" => Ok(Trust::Auto),
+        // SAFETY: by this word the program promises it, as the documentation of `Consumer` and `Producer` says.
+        "peers" => Ok(Trust::Peers(unsafe { Promise::all_writers_keep_to_the_protocol() })),
+        "nobody" => Ok(Trust::Nobody),
+        other => Err(choice("trust", other, "\"auto\", \"peers\" or \"nobody\"")),
+    }
 }
 
 pub(crate) mod buffer;

@@ -3,6 +3,7 @@
 use crate::errors;
 use crate::kind::{At, Kind, Size, evict_of, policy_of, shown};
 use crate::memory::buffer::with_buffer;
+use crate::memory::trust_of;
 use crate::reservation::{ProducerBatch, Reservation};
 use crate::sender::Shared;
 use crate::sender::many::Records;
@@ -42,9 +43,9 @@ pub(crate) struct Producer {
 impl Producer {
     /// Attaches to a ring.
     #[new]
-    #[pyo3(signature = (path, *, name=None))]
-    fn new(py: Python<'_>, path: At, name: Option<&str>) -> PyResult<Self> {
-        Ok(Producer { shared: Shared::attach(py, path.0, name)? })
+    #[pyo3(signature = (path, *, name=None, trust="auto"))]
+    fn new(py: Python<'_>, path: At, name: Option<&str>, trust: &str) -> PyResult<Self> {
+        Ok(Producer { shared: Shared::attach(py, path.0, name, trust_of(trust)?)? })
     }
 
     /// Creates a ring; with `exist_ok`, a ring with the same options may exist.

@@ -9,7 +9,9 @@ use crate::types;
 use crate::wait::{self, Timeout, Until};
 use many::{Records, Sent, many, one};
 use perfring_consumer::{Observer, Start};
-use perfring_producer::{Layout, Location, Producers, RecordType, ReserveError};
+use perfring_producer::{
+    Layout, Location, ProducerOptions, Producers, RecordType, ReserveError, Trust,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use std::sync::{Arc, Mutex};
@@ -58,9 +60,11 @@ impl Shared {
         py: Python<'_>,
         location: Location,
         name: Option<&str>,
+        trust: Trust,
     ) -> PyResult<Arc<Self>> {
         let failed = |error| errors::attach(py, &error);
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
+        let options = ProducerOptions { trust, ..ProducerOptions::named(&name) };
         // An observer reads the kind of ring without a trace in it.
         let producers = match Observer::open(&location, Start::Latest) {
             Ok(observer) => observer.layout().producers,
@@ -68,14 +72,14 @@ impl Shared {
         };
         let (held, layout) = match producers {
             Producers::One => {
-                let producer =
-                    perfring_producer::Producer::attach_as(&location, &name).map_err(failed)?;
+                let producer = perfring_producer::Producer::attach_with(&location, &options)
+                    .map_err(failed)?;
                 let layout = *producer.layout();
                 (Held::one(producer), layout)
             }
             // Attaching to the ring of a CPU says what it is.
             Producers::Many | Producers::Cpu => {
-                let producer = perfring_producer::SharedProducer::attach_as(&location, &name)
+                let producer = perfring_producer::SharedProducer::attach_with(&location, &options)
                     .map_err(failed)?;
                 let layout = *producer.layout();
                 (Held::many(producer), layout)

@@ -13,34 +13,31 @@ use crate::producer::ranges::Ranges;
 use crate::producer::room::Room;
 use crate::record::{BODY_LEN, Corrupt};
 use crate::recount::{bring_up, totals_interval};
-use crate::reserve::{Denied, Refusal, Reserved, fill, max_len, refused_size};
+use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
 use crate::time::{self, Reading};
 use crate::view::{Liveness, Ring, sane};
 use crate::wait::{Fences, Wake, claim_wake};
 use alloc::sync::Arc;
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
-    AUX_SIZE, HEADER_LEN, Header, Hole, Layout, RecordType, RecordWord, TIMESTAMP_LEN, range_size,
-    record_size,
+    AUX_SIZE, Header, Hole, Layout, RecordType, RecordWord, range_size, record_size,
 };
 
 /// The private state of an exclusive producer.
 #[derive(Debug)]
 pub struct Writer {
-    room: Room,
-    max_len: usize,
+    pub(super) room: Room,
+    pub(super) max_len: usize,
     /// A payload of this length or longer is too long, or needs a timestamp: one test for both, so
     /// that a ring without timestamps pays nothing for them.
-    plain_end: usize,
-    timestamp: usize,
+    pub(super) plain_end: usize,
+    /// The same for a reservation that somebody writes in place: 0 where it is lent.
+    pub(super) in_place_end: usize,
+    /// Such a one of this length or longer is too long for the data area, or is lent.
+    pub(super) elsewhere_from: usize,
+    pub(super) timestamp: usize,
     fences: Fences,
-    ranges: Ranges,
-}
-
-/// Counts a refusal that is as the last ones, if it is.
-#[inline(always)]
-fn count_again(ring: Ring<'_>, room: &mut Room, size: u64) -> Result<(), Denied> {
-    if room.refuse_again(ring.header, size) { Err(Denied::FullAgain) } else { Ok(()) }
+    pub(super) ranges: Ranges,
 }
 
 impl Writer {
@@ -62,7 +59,18 @@ impl Writer {
         room.account.begin(ring);
         let max_len = max_len(ring, layout);
         let plain_end = if layout.time { 0 } else { max_len + 1 };
-        Ok(Writer { room, max_len, plain_end, timestamp: layout.lead().len(), fences, ranges })
+        let (in_place_end, elsewhere_from) = (plain_end, max_len + 1);
+        let timestamp = layout.lead().len();
+        Ok(Writer {
+            room,
+            max_len,
+            plain_end,
+            in_place_end,
+            elsewhere_from,
+            timestamp,
+            fences,
+            ranges,
+        })
     }
 
     /// Sets that the ring has named consumers, and who finds out which of them are dead: the tail is
@@ -71,174 +79,6 @@ impl Writer {
     pub fn with_consumers(mut self, system: Arc<dyn Liveness + Send + Sync>) -> Self {
         self.room.waits = Some(Waits::new(system));
         self
-    }
-
-    /// Reserves space for a record, or returns the reason for a refusal. Counts nothing: a caller
-    /// that gives up calls [`Writer::refuse`].
-    ///
-    /// `now` is called for the current time of the timestamps' clock, if it is needed. The record
-    /// of a timed ring gets that, or the timestamp of the record before it, if that is later.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline(always)]
-    pub fn try_reserve(
-        &mut self,
-        ring: Ring<'_>,
-        kind: RecordType,
-        len: usize,
-        now: impl FnOnce(&mut Self) -> u64,
-    ) -> Result<Reserved, Refusal> {
-        self.reserve(ring, kind, len, now, |_, _| Ok(()))
-    }
-
-    /// Like [`Writer::try_reserve`], but counts the refusal if it is as the last ones: for a caller that
-    /// calls [`Writer::refuse`] for any other.
-    ///
-    /// # Errors
-    /// See [`Denied`].
-    #[inline(always)]
-    pub fn reserve_or_count(
-        &mut self,
-        ring: Ring<'_>,
-        kind: RecordType,
-        len: usize,
-        now: impl FnOnce(&mut Self) -> u64,
-    ) -> Result<Reserved, Denied> {
-        self.reserve(ring, kind, len, now, |room, size| count_again(ring, room, size))
-    }
-
-    /// The result is built in one place, so that what the caller's compiler knows of the length is
-    /// not lost where its branches join.
-    #[inline(always)]
-    fn reserve<E: From<Refusal>>(
-        &mut self,
-        ring: Ring<'_>,
-        kind: RecordType,
-        len: usize,
-        now: impl FnOnce(&mut Self) -> u64,
-        shortly: impl FnOnce(&mut Room, u64) -> Result<(), E>,
-    ) -> Result<Reserved, E> {
-        let (start, lead) = if len < self.plain_end {
-            (self.place::<0, E>(ring, kind, len, 0, shortly)?, 0)
-        } else {
-            let now = now(self);
-            self.place_other(ring, kind, len, now)?
-        };
-        Ok(Reserved { start, kind, len, lead })
-    }
-
-    /// Like [`Writer::try_reserve`], for a payload shorter than [`Writer::plain_end`]; any other is
-    /// refused as too large. The caller's code thus contains nothing for timestamps and the AUX
-    /// area.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline(always)]
-    pub fn try_reserve_plain(
-        &mut self,
-        ring: Ring<'_>,
-        kind: RecordType,
-        len: usize,
-    ) -> Result<Reserved, Refusal> {
-        self.reserve_plain(ring, kind, len, |_, _| Ok(()))
-    }
-
-    /// Like [`Writer::try_reserve_plain`], but counts a refusal as [`Writer::reserve_or_count`] does.
-    ///
-    /// # Errors
-    /// See [`Denied`].
-    #[inline(always)]
-    pub fn reserve_plain_or_count(
-        &mut self,
-        ring: Ring<'_>,
-        kind: RecordType,
-        len: usize,
-    ) -> Result<Reserved, Denied> {
-        self.reserve_plain(ring, kind, len, |room, size| count_again(ring, room, size))
-    }
-
-    #[inline(always)]
-    fn reserve_plain<E: From<Refusal>>(
-        &mut self,
-        ring: Ring<'_>,
-        kind: RecordType,
-        len: usize,
-        shortly: impl FnOnce(&mut Room, u64) -> Result<(), E>,
-    ) -> Result<Reserved, E> {
-        if len >= self.plain_end {
-            return Err(Refusal::TooLarge { len, max: self.max_len }.into());
-        }
-        let start = self.place::<0, E>(ring, kind, len, 0, shortly)?;
-        Ok(Reserved { start, kind, len, lead: 0 })
-    }
-
-    /// Returns the start and the lead of a record that may have a timestamp or be large.
-    #[inline]
-    fn place_other(
-        &mut self,
-        ring: Ring<'_>,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-    ) -> Result<(u64, u64), Refusal> {
-        if len > self.max_len {
-            return self.place_large(ring.header, ring.data, len, now);
-        }
-        if self.timestamp == 0 {
-            return Ok((self.place::<0, _>(ring, kind, len, 0, |_, _| Ok(()))?, 0));
-        }
-        const TIMESTAMP: usize = TIMESTAMP_LEN as usize;
-        let start = self.place::<TIMESTAMP, _>(ring, kind, len, now, |_, _| Ok(()))?;
-        Ok((start, TIMESTAMP as u64))
-    }
-
-    #[inline(always)]
-    fn place<const TIMESTAMP: usize, E: From<Refusal>>(
-        &mut self,
-        ring: Ring<'_>,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-        shortly: impl FnOnce(&mut Room, u64) -> Result<(), E>,
-    ) -> Result<u64, E> {
-        let size = record_size(len + TIMESTAMP);
-        let start = self.room.place(ring, size, |room| shortly(room, size))?;
-        // The header is stored now, in order with the payload after it: at commit, a reader that
-        // runs ahead may have taken its line back. It is not read before the head has passed it.
-        // Relaxed: A publishes it, and E came before it.
-        let word = RecordWord::of(kind, len + TIMESTAMP);
-        ring.word(start).store(word.raw(), Ordering::Relaxed);
-        if TIMESTAMP != 0 {
-            let timestamp = self.room.account.timestamp(now);
-            ring.word(start + u64::from(HEADER_LEN)).store(timestamp, Ordering::Relaxed);
-        }
-        Ok(start)
-    }
-
-    /// Like [`Writer::place_other`], for a payload that is too long for the data area. It does not
-    /// take what the caller's compiler knows, as that would be lost there.
-    #[cold]
-    #[inline(never)]
-    fn place_large(
-        &mut self,
-        header: &Header,
-        data: &[AtomicU64],
-        len: usize,
-        now: u64,
-    ) -> Result<(u64, u64), Refusal> {
-        let (ring, policy, need) = (Ring::new(header, data), self.room.policy, range_size(len));
-        if need > self.ranges.size {
-            return Err(Refusal::TooLarge { len, max: self.max_len() });
-        }
-        let tail = self.ranges.find_room(ring, policy, need)?;
-        let word = RecordWord::aux();
-        let start = self.room.place(ring, word.size(), |_| Ok::<_, Refusal>(()))?;
-        // Relaxed, as in `place`.
-        ring.word(start).store(word.raw(), Ordering::Relaxed);
-        self.ranges.make_room(ring, policy, tail);
-        self.room.account.timestamp(now);
-        Ok((start, Reserved::large_lead(self.ranges.pos)))
     }
 
     /// Ends a reservation and holds the record back until the next publish. `len` bytes of it are
@@ -509,7 +349,7 @@ impl Writer {
     #[inline(always)]
     pub fn lend(&self) -> Hot {
         let changed = Changed { pos: self.pos(), records: 0, head: self.room.head() };
-        Hot::new(changed, self.room.limit, self.plain_end)
+        Hot::new(changed, self.room.limit, self.in_place_end)
     }
 
     /// Takes back the lent state.

@@ -11,6 +11,7 @@ mod own_open_tests;
 pub(crate) mod owner; // taking the lock, also from dead owners
 pub(crate) mod publish; // the producer
 mod refused; // refusals, also without the lock
+mod reserving; // reservations
 pub(crate) mod running; // the running totals, kept under the lock
 pub(crate) mod slot; // what one slot's producers have done
 pub(crate) mod span; // several records in one reservation

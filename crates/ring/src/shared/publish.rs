@@ -22,8 +22,7 @@ use crate::view::{Liveness, Ring, Shared};
 use crate::wait::{Fences, Wake};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{
-    AUX_SIZE, HEADER_LEN, Header, Hole, Layout, Lead, RecordType, RecordWord, Slot, TIMESTAMP_LEN,
-    aux_record, range_size, record_size,
+    AUX_SIZE, Header, Hole, Layout, Lead, RecordType, RecordWord, Slot, aux_record, record_size,
 };
 
 /// The private state of one producer of a shared ring.
@@ -33,9 +32,11 @@ pub struct SharedWriter {
     pub(super) max_len: usize,
     /// Records without anything before their payload are shorter than this.
     pub(super) plain_end: usize,
+    /// A reservation of this length or longer is too long for the data area, or is lent.
+    pub(super) elsewhere_from: usize,
     pub(super) lead: Lead,
     /// Who writes the next records, in a ring whose records say so: [`Writer::to_word`].
-    writer: u64,
+    pub(super) writer: u64,
     pub(super) allotted: Allotted,
     pub(super) ends: Ends,
 }
@@ -65,6 +66,7 @@ impl SharedWriter {
             room,
             max_len,
             plain_end: if layout.time { 0 } else { max_len + 1 },
+            elsewhere_from: max_len + 1,
             lead: layout.lead(),
             writer: 0,
             allotted: Allotted::new(layout.aux_size),
@@ -79,7 +81,7 @@ impl SharedWriter {
     }
 
     #[inline(always)]
-    fn is_timed(&self) -> bool {
+    pub(super) fn is_timed(&self) -> bool {
         self.lead != Lead::None
     }
 
@@ -201,104 +203,6 @@ impl SharedWriter {
         self.ends.ended(header, data, slots, liveness, wake, end)
     }
 
-    /// Reserves space for a record, marked as open. Any number can be open at a time, and end in
-    /// any order. `now` is as in [`SharedWriter::publish_at`].
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline(always)]
-    pub fn try_reserve<P: Liveness>(
-        &mut self,
-        at: Shared<'_>,
-        liveness: &P,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-    ) -> Result<Reserved, Refusal> {
-        if len > self.max_len {
-            let (header, data, slots) = (at.ring.header, at.ring.data, at.slots);
-            let (start, lead) =
-                self.try_reserve_large(header, data, slots, liveness, kind, len, now)?;
-            return Ok(Reserved { start, kind, len, lead });
-        }
-        let reserved = self.begin_at(&at, liveness, kind, len, now)?;
-        self.room.open(at, reserved.start, reserved.size());
-        Ok(reserved)
-    }
-
-    /// Reserves space for several records, in one reservation of `bytes`: a multiple of 8, headers,
-    /// timestamps and padding included. All of them get one timestamp. `now` is as in
-    /// [`SharedWriter::publish_at`].
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    pub fn try_reserve_span<P: Liveness>(
-        &mut self,
-        at: Shared<'_>,
-        liveness: &P,
-        bytes: u64,
-        now: u64,
-    ) -> Result<BatchSpan, Refusal> {
-        let least = record_size(self.lead.len());
-        let size = (bytes.saturating_add(7) & !7).max(least);
-        let len = usize::try_from(size - least).unwrap_or(usize::MAX);
-        if len > self.max_len {
-            return Err(Refusal::TooLarge { len, max: self.max_len });
-        }
-        let start = self.room.begin(&at, liveness, size)?;
-        let time = if self.is_timed() { time::rise(at.ring, now) } else { 0 };
-        self.room.open(at, start, size);
-        Ok(BatchSpan { start, size, time, ..BatchSpan::default() })
-    }
-
-    /// Takes the lock, finds room for a record, and writes its timestamp if it has one. Holds the
-    /// lock when it returns `Ok`.
-    #[inline(always)]
-    fn begin_at<P: Liveness>(
-        &mut self,
-        at: &Shared<'_>,
-        liveness: &P,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-    ) -> Result<Reserved, Refusal> {
-        if len > self.max_len {
-            return Err(Refusal::TooLarge { len, max: self.max_len });
-        }
-        let lead = self.lead.len();
-        let start = self.room.begin(at, liveness, record_size(len + lead))?;
-        if lead != 0 {
-            write_lead(at.ring, start, self.lead, time::rise(at.ring, now), self.writer);
-        }
-        Ok(Reserved { start, kind, len, lead: lead as u64 })
-    }
-
-    /// Like [`SharedWriter::try_reserve`], for a payload that is too long for the data area:
-    /// returns its record's position, and its lead.
-    ///
-    /// Takes the ring in parts, so that the call from the hot path passes it in registers.
-    #[cold]
-    #[inline(never)]
-    #[expect(clippy::too_many_arguments, reason = "three are the ring")]
-    fn try_reserve_large<P: Liveness>(
-        &mut self,
-        header: &Header,
-        data: &[AtomicU64],
-        slots: &[Slot],
-        liveness: &P,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-    ) -> Result<(u64, u64), Refusal> {
-        let at = Shared::new(Ring::new(header, data), slots);
-        if range_size(len) > self.allotted.size {
-            return Err(Refusal::TooLarge { len, max: self.max_len() });
-        }
-        let now = self.is_timed().then_some(now);
-        let reserved = self.allotted.reserve(at, liveness, &mut self.room, kind, len, now)?;
-        Ok((reserved.start, reserved.lead))
-    }
-
     /// Commits the first `len` bytes of a reservation. Returns whether a wake is owed.
     #[inline]
     pub fn commit<P: Liveness>(
@@ -324,7 +228,7 @@ impl SharedWriter {
         self.ends.end(at, liveness, start, word, size, wake)
     }
 
-    /// Commits a reservation of [`SharedWriter::try_reserve_large`]. Returns whether a wake is owed.
+    /// Commits a reservation of [`SharedWriter::reserve_elsewhere`]. Returns whether a wake is owed.
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "three are the ring")]
@@ -377,28 +281,6 @@ impl SharedWriter {
     fn forget(&mut self, start: u64) {
         self.room.own_open.remove(start);
         self.allotted.own_open.remove(start);
-    }
-
-    /// Returns the next record of a batch, to be filled, if it fits.
-    pub fn next_in_span(
-        &self,
-        at: Shared<'_>,
-        span: &mut BatchSpan,
-        kind: RecordType,
-        len: usize,
-    ) -> Option<Reserved> {
-        if len > self.max_len {
-            return None;
-        }
-        let reserved = Reserved { start: span.next(), kind, len, lead: self.lead.len() as u64 };
-        if reserved.size() > span.left() {
-            return None;
-        }
-        if self.is_timed() {
-            write_lead(at.ring, span.next(), self.lead, span.time, self.writer);
-        }
-        span.add(at.ring, reserved.word(len));
-        Some(reserved)
     }
 
     /// Ends a batch: all its records are published at once, and the rest is returned to the ring.
@@ -517,16 +399,5 @@ impl SharedWriter {
     /// Copies a payload into its reservation, word by word. A mapping has a faster method.
     pub fn fill(&self, at: Shared<'_>, reserved: &Reserved, payload: &[u8]) {
         fill(at.ring, reserved, payload);
-    }
-}
-
-/// Writes what the record at `start` has before its payload.
-#[inline(always)]
-fn write_lead(ring: Ring<'_>, start: u64, lead: Lead, time: u64, writer: u64) {
-    let body = start + u64::from(HEADER_LEN);
-    // Relaxed, both: A, N or O publishes them.
-    ring.word(body).store(time, Ordering::Relaxed);
-    if lead == Lead::SampleId {
-        ring.word(body + u64::from(TIMESTAMP_LEN)).store(writer, Ordering::Relaxed);
     }
 }

@@ -23,7 +23,7 @@ pub struct BatchSpan {
 /// How much of a [`BatchSpan`] records have taken at some time.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanMark {
-    used: u64,
+    pub(super) used: u64,
     records: u64,
 }
 

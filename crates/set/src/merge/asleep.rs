@@ -108,6 +108,7 @@ impl Merge {
                         return Requested::Not;
                     }
                     entry.requested = true;
+                    self.asleep.exposed |= armed.is_exposed();
                 }
                 // It is polled by the schedule meanwhile, and so are all.
                 Sleep::Armed(_) => {
@@ -174,7 +175,7 @@ impl Merge {
     }
 
     fn set_tick(&mut self, now: u64) {
-        let tick = u64::try_from(until_tick().as_nanos()).unwrap_or(u64::MAX);
+        let tick = u64::try_from(until_tick(self.asleep.exposed).as_nanos()).unwrap_or(u64::MAX);
         self.asleep.tick_at = now.saturating_add(tick);
     }
 

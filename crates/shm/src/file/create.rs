@@ -8,6 +8,7 @@
 use crate::file::error::CreateError;
 use crate::file::location::Location;
 use crate::file::segment;
+use crate::file::trust::Trust;
 use crate::sys::clock::{Clocks, MachineClock, boot_id, now_ns};
 use crate::sys::host::page_size;
 use nix::errno::Errno;
@@ -72,6 +73,9 @@ pub struct RingOptions {
     /// to it, must belong to this process's user or to root, and its mode must give no other user more access than `mode`
     /// does. In `/tmp` and `/dev/shm`, any user can put a ring where this program is about to make one.
     pub any_owner: bool,
+    /// Whom the producer that is attached with these options trusts, among those that may write the file, to leave its open
+    /// reservations alone: see [`Trust`]. Default [`Trust::Auto`].
+    pub trust: Trust,
 }
 
 impl Default for RingOptions {
@@ -91,6 +95,7 @@ impl Default for RingOptions {
             consumers: 0,
             mode: 0o600,
             any_owner: false,
+            trust: Trust::Auto,
         }
     }
 }
@@ -126,6 +131,7 @@ impl RingOptions {
             consumers: layout.consumers,
             mode,
             any_owner: false,
+            trust: Trust::Auto,
         }
     }
 

@@ -155,6 +155,12 @@ impl RingFile {
         Ok((meta.uid(), meta.mode() & 0o7777))
     }
 
+    /// Returns whether a process of another user may read the file.
+    pub(crate) fn is_exposed(&self) -> Result<bool, AttachError> {
+        let (owner, mode) = self.owner()?;
+        Ok(owner != nix::unistd::geteuid().as_raw() || mode & 0o044 != 0)
+    }
+
     /// Returns the file system that the ring is on: its [`FileSystem::warning`] says which promise does not
     /// hold there.
     ///

@@ -49,14 +49,14 @@ pub enum Removal {
 /// try to attach wait. Observers are neither excluded nor detected.
 ///
 /// ```
-/// use perfring_shm::{AttachError, Idle, RingOptions, WriteWindow, create};
+/// use perfring_shm::{AttachError, Idle, RingOptions, Trust, WriteWindow, create};
 /// # use perfring_abi::RecordType;
 /// # use perfring_ring::Wake;
 /// # use perfring_shm::End;
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("ring");
 /// create(&path, &RingOptions::default())?;
-/// let mut writer = WriteWindow::attach(&path)?;
+/// let mut writer = WriteWindow::attach(&path, Trust::Auto)?;
 /// assert!(matches!(Idle::hold(&path), Err(AttachError::Busy { .. })));
 /// # let failed = |_: &mut WriteWindow, refusal| format!("{refusal:?}").into();
 /// # let end = End::Publish(Wake::Auto);

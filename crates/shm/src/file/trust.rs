@@ -7,8 +7,9 @@
 //! a process that may write the file and breaks the protocol. The standard library counts what other
 //! processes do to this one's memory from outside (`/proc/self/mem`, `ptrace`) as beyond what safe code
 //! answers for. That holds of a process of the same user, who may do that anyway, and of root. It does
-//! not hold of other users. So records are borrowed in place where only this user may write the file,
-//! and copied elsewhere; who has read the other processes' code instead says so with [`Promise`].
+//! not hold of other users. So records are borrowed, and reservations are written, in place where only this user may write
+//! the file; elsewhere records are copied, and reservations are private memory. A caller that has read the other processes'
+//! code instead says so with [`Promise`].
 
 use crate::file::error::{AttachError, COPIED_AUX_MAX};
 use crate::file::open::RingFile;
@@ -17,21 +18,21 @@ use crate::sys::sigbus::install_sigbus_handler;
 /// Mode bits by which others than the owner may write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Whom a reader trusts not to change records while it reads them, among those who may write the
-/// ring's file. Positions and lengths are checked in any case, each loaded once, so later changes
+/// Which of the processes that may write a ring's file are trusted to leave alone what this one reads there, and what it has
+/// reserved. Positions and lengths are checked in any case, each loaded once, so later changes
 /// of them have no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Everybody who may write the file, by the caller's promise. Records of a drop ring are borrowed
-    /// in place.
+    /// All of them, by the caller's promise. Records of a drop ring are borrowed in place, and reservations are in the ring.
     Peers(Promise),
-    /// Nobody. Each record is copied before it is returned, so no process can change it while it is
-    /// read, and truncation of the file is an error instead of the end of this process
-    /// ([`install_sigbus_handler`] is called). Rings with an AUX area of more than
-    /// [`Trust::MAX_AUX`] are refused: a single payload could take that much memory.
+    /// None. Each record is copied before it is returned, so no process can change it while it is
+    /// read; a reservation is private memory, which its commit copies to the ring; and truncation of the file is an error
+    /// instead of the end of this process
+    /// ([`install_sigbus_handler`] is called). A reader refuses rings with an AUX area of more than
+    /// [`Trust::MAX_AUX`]: a single payload could take that much memory.
     Nobody,
-    /// This process's user: records of a drop ring are borrowed in place if the file belongs to it and
-    /// nobody else may write it, else this is [`Trust::Nobody`]. What the file's mode says at the
+    /// Those of this process's user: [`Trust::Peers`] if the file belongs to that user and
+    /// nobody else may write it, else [`Trust::Nobody`]. What the file's mode says at the
     /// attach counts.
     #[default]
     Auto,
@@ -51,9 +52,9 @@ impl Promise {
     /// Makes the promise.
     ///
     /// # Safety
-    /// While a consumer that was attached with it lives, no process changes the bytes of a record
-    /// between its commit and its release: none that may write the file (its mode, and descriptors
-    /// that were passed on) breaks the protocol. One that does changes what a `&[u8]` or a checked
+    /// While a consumer or producer that was attached with it lives, no other process changes the bytes of a record
+    /// between its reservation and its release: none that may write the file (its mode, and descriptors
+    /// that were passed on) breaks the protocol. One that does changes what a `&[u8]`, a `&mut [u8]` or a checked
     /// archive of this process refers to, which is undefined behaviour.
     #[must_use]
     pub const unsafe fn all_writers_keep_to_the_protocol() -> Self {
@@ -66,8 +67,19 @@ impl Trust {
     pub const MAX_AUX: u64 = COPIED_AUX_MAX;
 
     /// Decides for this file, which is mapped next, whether its records are to be guarded: copied
-    /// before they are examined. Prepares for that.
+    /// before they are examined. Prepares for that, and for its truncation.
     pub(crate) fn guards(self, ring: &RingFile) -> Result<bool, AttachError> {
+        let guarded = self.guards_mapping(ring)?;
+        let size = ring.layout.aux_size;
+        if guarded && size > Trust::MAX_AUX {
+            return Err(AttachError::TooLargeToCopy { location: ring.location.clone(), size });
+        }
+        Ok(guarded)
+    }
+
+    /// Decides for this file, which is mapped next, whether others may write it. Then its truncation is an error, and
+    /// does not end this process.
+    pub(crate) fn guards_mapping(self, ring: &RingFile) -> Result<bool, AttachError> {
         let guarded = match self {
             Trust::Auto => {
                 let (owner, mode) = ring.owner()?;
@@ -77,10 +89,6 @@ impl Trust {
             Trust::Nobody => true,
         };
         if guarded {
-            let size = ring.layout.aux_size;
-            if size > Trust::MAX_AUX {
-                return Err(AttachError::TooLargeToCopy { location: ring.location.clone(), size });
-            }
             install_sigbus_handler()
                 .map_err(|source| ring.io("installing the SIGBUS handler", source))?;
         }

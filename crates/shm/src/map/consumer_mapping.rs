@@ -45,6 +45,9 @@ pub struct ConsumerMapping {
     pub(crate) ring: RingFile,
     /// [`Lines::WriteTouch`] only where the data area is mapped writable.
     pub(crate) lines: Lines,
+    guarded: bool,
+    /// Other users may read the file.
+    exposed: bool,
     presence: Presence,
     /// Until the reader joins.
     taken: Option<(NamedSeat, ByteLock)>,
@@ -53,21 +56,20 @@ pub struct ConsumerMapping {
 }
 
 impl ConsumerMapping {
-    /// Maps a ring and takes the consumer's seat. Returns whether its records are to be guarded:
-    /// copied before they are examined.
+    /// Maps a ring and takes the consumer's seat.
     ///
     /// With [`Lines::WriteTouch`] the data area of a drop ring is mapped writable, except where it is
     /// guarded.
-    pub fn attach(
+    pub(crate) fn attach(
         location: impl Into<Location>,
         name: &str,
         lines: Lines,
         trust: Trust,
-    ) -> Result<(Self, bool), AttachError> {
+    ) -> Result<Self, AttachError> {
         let location = location.into();
         let opening = fork::hold_off();
         let ring = RingFile::open(location, Access::Write)?;
-        let guarded = trust.guards(&ring)?;
+        let (guarded, exposed) = (trust.guards(&ring)?, ring.is_exposed()?);
         // A consumer that copies needs no write access.
         // Nor does one of several: each would take the line from the others' cores.
         let in_place = ring.layout.policy == Policy::Drop && !guarded && ring.layout.consumers == 0;
@@ -90,9 +92,23 @@ impl ConsumerMapping {
             }
         };
         let presence = Presence::default();
-        let mapping =
-            ConsumerMapping { children, map, ring, lines, presence, taken, epoch: 0, _lock: lock };
-        Ok((mapping, guarded))
+        Ok(ConsumerMapping {
+            children,
+            map,
+            ring,
+            lines,
+            guarded,
+            exposed,
+            presence,
+            taken,
+            epoch: 0,
+            _lock: lock,
+        })
+    }
+
+    /// Returns whether records are to be copied before they are examined.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.guarded
     }
 
     /// Attaches the reader: continues where the last consumer, or the last of this name, released.
@@ -182,15 +198,16 @@ impl ConsumerMapping {
         at: WakeAt,
         most: Duration,
     ) -> Option<Ticket> {
-        let mut heavy = Duration::ZERO;
+        let mut fenced = false;
         let ring = self.map.ring();
-        let fence = || heavy = futex::heavy();
+        let fence = || fenced = futex::heavy();
         let value = match self.is_named() {
             false => ring.prepare_sleep(cursor, passed, at, fence)?,
             true => ring.prepare_named_sleep(cursor, fence)?,
         };
-        let sure = most > futex::SLICE && heavy != futex::SLICE;
-        Some(Ticket { value, most: most.min(heavy), sure })
+        let longest = if fenced { futex::until_tick(self.exposed) } else { futex::SLICE };
+        let (most, sure) = (most.min(longest), fenced && most > futex::SLICE);
+        Some(Ticket { value, most, sure, exposed: self.exposed })
     }
 
     /// Sleeps with a ticket, for at most `limit`. May return early.

@@ -58,7 +58,7 @@ pub struct CopyWindow<M> {
 impl CopyWindow<ConsumerMapping> {
     /// Makes the consumer of an overwrite ring, which continues at the position that the last
     /// consumer saved, and takes the seat with `name`.
-    pub fn resume(mut mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
+    pub(super) fn resume(mut mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
         let observer = Observer::resume(mapping.map.ring())
             .map_err(|source| mapping.ring.corrupt(mapping.map.guard.report(source)))?

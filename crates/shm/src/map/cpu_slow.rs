@@ -83,23 +83,6 @@ impl SharedWindow {
         self.pair.writer.borrow_mut().set_writer(writer);
     }
 
-    /// Publishes a record of any length, as in a shared ring. Does not wait for the lock.
-    pub(super) fn publish_any(
-        &self,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-        now: u64,
-    ) -> Result<(), Refusal> {
-        if payload.len() <= Self::UNDER_LOCK_MAX {
-            return self.try_publish_at(kind, payload, wake, now);
-        }
-        let mut record = self.try_reserve(kind, payload.len(), || now)?;
-        record.copy_from_slice(payload);
-        record.commit_with(wake);
-        Ok(())
-    }
-
     /// Reserves space, and returns it with the address of its bytes. To be ended by
     /// [`SharedWindow::commit_loose`] or [`SharedWindow::discard_loose`]. Does not wait for the lock.
     pub(super) fn reserve_loose(

@@ -8,6 +8,7 @@
 use crate::file::error::AttachError;
 use crate::file::location::Location;
 use crate::file::open::RingFile;
+use crate::file::trust::Trust;
 use crate::map::cpu_reservation::CpuReservation;
 use crate::map::cpu_slow::{Locked, Slow};
 use crate::map::keep::Keep;
@@ -94,11 +95,16 @@ impl CpuWindow {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::HeldUp`] if another producer has the lock. [`AttachError::OtherBoot`] if the ring was made in another boot, or by another
     /// kernel that shares the file system: its numbers of CPUs are not this one's; or if either boot is unknown. [`AttachError::Rseq`].
-    pub fn attach(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
+    pub fn attach(
+        location: impl Into<Location>,
+        name: &str,
+        trust: Trust,
+    ) -> Result<Self, AttachError> {
         let location = location.into();
         sequence::thread()
             .map_err(|source| AttachError::Rseq { location: location.clone(), source })?;
-        let window = SharedWindow::attach_kind(location, name, Producers::Cpu, Duration::ZERO)?;
+        let window =
+            SharedWindow::attach_kind(location, name, trust, Producers::Cpu, Duration::ZERO)?;
         let layout = *window.layout();
         // Two systems whose ids are not known may be two.
         if layout.boot_id != boot_id() || layout.boot_id == [0; 16] {
@@ -272,7 +278,7 @@ impl CpuWindow {
                 Err(refusal) => return Err(NotHere::Refused(refusal)),
             }
         }
-        match slow.publish_any(kind, payload, wake, now) {
+        match slow.try_publish_at(kind, payload, wake, now) {
             Ok(()) => Ok(false),
             Err(_) if slow.found_open() => Ok(true),
             Err(refusal) => Err(NotHere::Refused(refusal)),

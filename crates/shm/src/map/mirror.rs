@@ -2,10 +2,13 @@
 
 use crate::file::error::AttachError;
 use crate::file::open::RingFile;
+use crate::file::trust::Trust;
 use crate::map::address_range::{AddressRange, DataAccess};
 use crate::map::aux_mirror::AuxMirror;
 use crate::map::control::{self, slots, words_before};
+use crate::map::loan::Loan;
 use crate::sys::copy::copy_fresh;
+use crate::sys::fork::NotForChildren;
 use crate::sys::host::page_size;
 use crate::sys::sigbus::Guarded;
 use memmap2::MmapRaw;
@@ -30,6 +33,8 @@ pub(crate) struct Mirror {
     slots: usize,
     types_size: usize,
     pub(super) aux: Option<AuxMirror>,
+    /// What reservations lend where others may write the file.
+    loan: Option<Loan>,
 }
 
 // SAFETY: the mapping belongs to no thread. All access to shared memory through `&Mirror` is by
@@ -56,9 +61,29 @@ impl Mirror {
         let slots = ring.layout.slots as usize;
         let types_size = ring.layout.types_size as usize;
         let guard = Guarded::default();
-        let mut map = Mirror { guard, range, data, data_size, control, slots, types_size, aux };
+        let mut map =
+            Mirror { guard, range, data, data_size, control, slots, types_size, aux, loan: None };
         map.guard = Guarded::new(map.ranges(), access == DataAccess::Write);
         Ok(map)
+    }
+
+    /// Maps a ring for a producer, and registers the mapping for forked children. Where this trust guards the ring, reservations
+    /// lend private memory.
+    pub(crate) fn for_producer(
+        ring: &RingFile,
+        trust: Trust,
+    ) -> Result<(NotForChildren, Self), AttachError> {
+        let guarded = trust.guards_mapping(ring)?;
+        let mut map = Self::map(ring, DataAccess::Write)?;
+        let children = NotForChildren::new(map.ranges(), &ring.file);
+        if guarded {
+            let aux_size = map.aux.as_ref().map_or(0, AuxMirror::size);
+            let loan = Loan::new(map.data_size, aux_size);
+            map.loan = Some(
+                loan.map_err(|source| ring.io("mapping memory for its reservations", source))?,
+            );
+        }
+        Ok((children, map))
     }
 
     /// The ring as the algorithm sees it.
@@ -97,17 +122,63 @@ impl Mirror {
     /// Returns the address of a reservation's payload.
     #[inline(always)]
     fn payload_at(&self, reserved: &Reserved) -> *mut u8 {
-        match reserved.range() {
-            None => self.at(reserved.payload_pos()),
-            Some(range) => self.large_at(range.at),
+        if reserved.is_elsewhere() {
+            let (start, place) = reserved.parts();
+            return self.elsewhere(start, place);
         }
+        self.at(reserved.payload_pos())
     }
 
     #[cold]
     #[inline(never)]
-    fn large_at(&self, at: u64) -> *mut u8 {
-        // Without an area no writer makes such a reservation.
-        self.aux.as_ref().map_or(NonNull::dangling(), |aux| aux.at(at)).as_ptr()
+    fn elsewhere(&self, start: u64, place: u64) -> *mut u8 {
+        let reserved = Reserved::of_parts((start, place), 0);
+        let (settled, is_lent) = (reserved.settled(), reserved.is_lent());
+        // Without an area no writer makes such a reservation, and without memory to lend nobody marks one as lent.
+        let at = match (settled.range(), is_lent) {
+            (Some(range), false) => self.aux.as_ref().map(|aux| aux.at(range.at)),
+            (Some(range), true) => self.loan.as_ref().map(|loan| loan.of_aux(range.at)),
+            (None, _) => self.loan.as_ref().map(|loan| loan.of_data(settled.payload_pos())),
+        };
+        at.unwrap_or(NonNull::dangling()).as_ptr()
+    }
+
+    /// Returns whether reservations of this mapping lend private memory.
+    pub(crate) fn lends(&self) -> bool {
+        self.loan.is_some()
+    }
+
+    /// Copies the first `len` bytes of a reservation that is lent to its place in the ring, and returns it as the writer
+    /// made it. Any other it returns unchanged.
+    ///
+    /// # Safety
+    /// As for [`Mirror::zero_last_word`], and `len` is no more than was reserved.
+    #[inline(always)]
+    pub(crate) unsafe fn settle(&self, reserved: Reserved, len: usize) -> Reserved {
+        if !reserved.is_elsewhere() {
+            return reserved;
+        }
+        let (start, place) = reserved.parts();
+        // SAFETY: the caller's promise, passed on.
+        reserved.moved(unsafe { self.settle_elsewhere(start, place, len) })
+    }
+
+    /// # Safety
+    /// As for [`Mirror::settle`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn settle_elsewhere(&self, start: u64, place: u64, len: usize) -> (u64, u64) {
+        let reserved = Reserved::of_parts((start, place), len);
+        let settled = reserved.settled();
+        if reserved.is_lent() {
+            let lent = self.open_bytes(&reserved);
+            // SAFETY: the memory is this mapping's own, this part of it the reservation's, and no slice that can be
+            // written is left, by the caller's promise.
+            let lent = unsafe { lent.as_ref() };
+            // SAFETY: the same promise; the payload is as long as this part of the reservation.
+            unsafe { self.fill_open(&settled, lent) };
+        }
+        settled.parts()
     }
 
     /// Returns the bytes of an open reservation. Readers may load them while it is open.
@@ -145,8 +216,9 @@ impl Mirror {
     #[inline(always)]
     pub(crate) unsafe fn zero_last_word(&self, reserved: &Reserved) {
         let len = reserved.len();
-        // No reader takes what follows a payload in the AUX area for a part of its record.
-        if len & 7 != 0 && reserved.range().is_none() {
+        // No reader takes what follows a payload in the AUX area for a part of its record, and what is lent is padded
+        // where it is settled.
+        if len & 7 != 0 && !reserved.is_elsewhere() {
             let at = self.at(reserved.payload_pos() + (len as u64 & !7));
             // SAFETY: a record's size is a multiple of eight, so the word belongs to the same
             // reservation, and it is aligned.
@@ -160,7 +232,7 @@ impl Mirror {
     /// As for [`Mirror::zero_last_word`]; `len` is no more than was reserved.
     #[inline]
     pub(crate) unsafe fn zero_padding(&self, reserved: &Reserved, len: usize) {
-        if len & 7 == 0 || reserved.range().is_some() {
+        if len & 7 == 0 || reserved.is_elsewhere() {
             return;
         }
         // Payloads begin at a multiple of eight. One word, as a call of `memset` costs more.

@@ -3,6 +3,7 @@
 pub(crate) mod address_range;
 pub(crate) mod aux_mirror;
 pub(crate) mod consumer_mapping;
+pub(crate) mod consumer_window;
 pub(crate) mod control;
 pub(crate) mod copy_window;
 pub(crate) mod cpu_reservation;
@@ -12,6 +13,7 @@ mod free_slot;
 pub(crate) mod handler_mutex;
 pub(crate) mod inspect;
 mod keep;
+mod loan;
 pub(crate) mod mirror;
 pub(crate) mod named_seat;
 pub(crate) mod next;
@@ -22,12 +24,14 @@ pub(crate) mod plain;
 pub(crate) mod raw;
 pub(crate) mod read_window;
 pub(crate) mod recover;
+pub(crate) mod reservation;
 #[cfg(test)]
 mod rouse_tests;
 #[cfg(test)]
 mod seat_tests;
 mod shared_pair;
 pub(crate) mod shared_reservation;
+mod shared_reserve;
 pub(crate) mod shared_window;
 pub(crate) mod sleeper;
 pub(crate) mod types_window;

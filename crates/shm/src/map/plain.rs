@@ -2,6 +2,7 @@
 
 use crate::file::error::AttachError;
 use crate::file::open::{Access, RingFile, Seat};
+use crate::file::trust::Trust;
 use crate::map::control::{slots, words_before};
 use crate::map::named_seat::seats;
 use crate::sys::fork::{self, NotForChildren};
@@ -27,7 +28,9 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
+    /// Maps the file. Where others may write it, its truncation is an error from now on, and does not end this process.
     pub(crate) fn map(ring: &RingFile) -> Result<Self, AttachError> {
+        Trust::Auto.guards_mapping(ring)?;
         let layout = &ring.layout;
         let locked = ring.access == Access::Write;
         let opening = locked.then(fork::hold_off);

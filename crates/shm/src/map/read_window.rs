@@ -1,8 +1,9 @@
-//! The consumer of a drop ring: records in place.
+//! The consumer of a drop ring: records in place, or guarded ones, which are copied first.
 //!
 //! The window owns the reader and the mapping that it reads, so nothing else moves the tail. It
 //! moves the tail, or passes a record, only in methods that take `&mut self`. So what a method
-//! returns, as a borrow of the window, does not change while it lives.
+//! returns, as a borrow of the window, does not change while it lives. Only a window whose mapping is
+//! not guarded has such methods: [`ConsumerWindow`](crate::ConsumerWindow) decides which it is.
 
 use crate::file::error::AttachError;
 use crate::map::consumer_mapping::{ConsumerMapping, Lines};
@@ -11,20 +12,31 @@ use crate::map::pin_window::PinWindow;
 use crate::map::raw::RawReader;
 use crate::sys::futex;
 use perfring_ring::{Count, Found, Frame, Front, Lost, Range, ReadError, Reader, ResumePoint};
+use std::marker::PhantomData;
 
 /// Distance ahead of the cursor at which a line is prefetched.
 const AHEAD: u64 = 512;
 
+/// How a [`ReadWindow`] reads that lends records as they are in the ring.
+#[derive(Debug)]
+pub enum InPlace {}
+
+/// How a [`ReadWindow`] reads that only copies.
+#[derive(Debug)]
+pub enum Guarded {}
+
 /// A drop ring as its consumer reads it.
 #[derive(Debug)]
-pub struct ReadWindow {
+pub struct ReadWindow<How = InPlace> {
     mapping: ConsumerMapping,
     reader: Reader,
+    how: PhantomData<How>,
 }
 
-impl ReadWindow {
-    /// Continues where the last consumer released, and takes the seat with `name`.
-    pub fn attach(mut mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
+impl<How> ReadWindow<How> {
+    /// Continues where the last consumer released, and takes the seat with `name`. In place only if the mapping is of a drop
+    /// ring and not guarded.
+    pub(super) fn attach(mut mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let reader = mapping.reader()?;
         let (map, layout) = (&mapping.map, mapping.ring.layout());
         let reader = reader
@@ -33,7 +45,7 @@ impl ReadWindow {
             .with_losses(map.shared(), layout.loss_slots())
             .with_hands(mapping.lines == Lines::WriteTouch);
         mapping.sign(name);
-        Ok(ReadWindow { mapping, reader })
+        Ok(ReadWindow { mapping, reader, how: PhantomData })
     }
 
     /// Returns the mapping.
@@ -48,6 +60,96 @@ impl ReadWindow {
         &self.reader
     }
 
+    #[inline]
+    fn find(&mut self) -> Result<Option<Found>, ReadError> {
+        let map = &self.mapping.map;
+        let (found, owed) =
+            self.reader.next(map.ring()).map_err(|corrupt| map.guard.report(corrupt))?;
+        futex::wake_if(owed, map.ring().space_word());
+        if found.is_none() {
+            let holes = self.reader.release_holes(map.ring());
+            let owed = holes.map_err(|corrupt| map.guard.report(corrupt))?;
+            futex::wake_if(owed, map.ring().space_word());
+            let removed = self.mapping.is_removed();
+            if !removed && self.reader.is_told_all(map.ring()) {
+                return Ok(None);
+            }
+            return match self.reader.lost(map.shared(), removed) {
+                None if removed => Err(ReadError::Removed),
+                lost => Ok(lost.map(Found::Lost)),
+            };
+        }
+        Ok(found)
+    }
+
+    /// Returns what producers have lost and no marker in the stream reports, if everything else was read.
+    #[inline]
+    pub fn lost(&mut self) -> Option<Lost> {
+        self.reader.lost(self.mapping.map.shared(), false)
+    }
+
+    /// Returns whether there is such a loss: it is returned next.
+    pub fn has_lost(&mut self) -> bool {
+        self.reader.has_lost(self.mapping.map.shared(), true)
+    }
+
+    #[inline(always)]
+    fn next_frame(&mut self) -> Option<Frame> {
+        let ring = self.mapping.map.ring();
+        match self.reader.is_plain() {
+            true => self.reader.next_record(ring),
+            false => self.reader.next_any(ring),
+        }
+    }
+
+    /// Small records pass faster than a core that reads each of them can prefetch. Within a large
+    /// one it needs no help, and more prefetches hinder the producer.
+    #[inline(always)]
+    fn ask_ahead(&self, frame: &Frame) {
+        if frame.size <= AHEAD && self.reader.known() > AHEAD {
+            self.mapping.map.prefetch(frame.pos + AHEAD);
+        }
+    }
+
+    /// Returns what is next, without a poll. The next poll reports what is wrong with it.
+    #[inline]
+    pub fn front(&self) -> Front {
+        self.reader.front(self.mapping.map.ring()).unwrap_or(Front::More)
+    }
+
+    /// Polls the producer's head. Returns what is next.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Front, ReadError> {
+        let map = &self.mapping.map;
+        let looked = self.reader.peek_held(map.ring());
+        let (front, owed) = looked.map_err(|corrupt| map.guard.report(corrupt))?;
+        futex::wake_if(owed, map.ring().space_word());
+        Ok(match front {
+            Front::Empty if self.reader.has_lost(map.shared(), true) => Front::Lost,
+            front => front,
+        })
+    }
+
+    /// Releases everything that was passed: the producer gets the space. Does nothing after
+    /// [`ReadWindow::hold`].
+    pub fn release(&mut self) {
+        let ring = self.mapping.map.ring();
+        futex::wake_if(self.reader.release(ring), ring.space_word());
+    }
+
+    /// Releases everything before a resume point.
+    pub fn release_to(&mut self, resume_point: &ResumePoint) {
+        let ring = self.mapping.map.ring();
+        futex::wake_if(self.reader.release_to(ring, resume_point), ring.space_word());
+    }
+
+    /// From now on only [`ReadWindow::release_to`] releases anything.
+    pub fn hold(&mut self) {
+        self.reader.hold();
+    }
+}
+
+impl ReadWindow {
     /// Returns the next record on the common path: one that is known of, or is after one poll of
     /// the head, before which `before_poll` is called with what was passed. In all other cases
     /// returns the window: [`ReadWindow::next_any`] decides then.
@@ -89,15 +191,6 @@ impl ReadWindow {
         Ok((frame, unsafe { self.mapping.map.pinned(&frame) }))
     }
 
-    /// Small records pass faster than a core that reads each of them can prefetch. Within a large
-    /// one it needs no help, and more prefetches hinder the producer.
-    #[inline(always)]
-    fn ask_ahead(&self, frame: &Frame) {
-        if frame.size <= AHEAD && self.reader.known() > AHEAD {
-            self.mapping.map.prefetch(frame.pos + AHEAD);
-        }
-    }
-
     /// Returns what is next, whatever it is; `None` if there is nothing now. Polls the head and
     /// releases where that is due.
     #[inline]
@@ -106,39 +199,6 @@ impl ReadWindow {
         // SAFETY: the reader has just found it before an acquired head; what is returned borrows the
         // window.
         Ok(found.map(|found| unsafe { Next::in_place(&self.mapping.map, found) }))
-    }
-
-    #[inline]
-    fn find(&mut self) -> Result<Option<Found>, ReadError> {
-        let map = &self.mapping.map;
-        let (found, owed) =
-            self.reader.next(map.ring()).map_err(|corrupt| map.guard.report(corrupt))?;
-        futex::wake_if(owed, map.ring().space_word());
-        if found.is_none() {
-            let holes = self.reader.release_holes(map.ring());
-            let owed = holes.map_err(|corrupt| map.guard.report(corrupt))?;
-            futex::wake_if(owed, map.ring().space_word());
-            let removed = self.mapping.is_removed();
-            if !removed && self.reader.is_told_all(map.ring()) {
-                return Ok(None);
-            }
-            return match self.reader.lost(map.shared(), removed) {
-                None if removed => Err(ReadError::Removed),
-                lost => Ok(lost.map(Found::Lost)),
-            };
-        }
-        Ok(found)
-    }
-
-    /// Returns what producers have lost and no marker in the stream reports, if everything else was read.
-    #[inline]
-    pub fn lost(&mut self) -> Option<Lost> {
-        self.reader.lost(self.mapping.map.shared(), false)
-    }
-
-    /// Returns whether there is such a loss: it is returned next.
-    pub fn has_lost(&mut self) -> bool {
-        self.reader.has_lost(self.mapping.map.shared(), true)
     }
 
     /// Returns a known record and what is next after it. Otherwise returns the window:
@@ -152,15 +212,6 @@ impl ReadWindow {
         Ok((frame, unsafe { self.mapping.map.pinned(&frame) }, front))
     }
 
-    #[inline(always)]
-    fn next_frame(&mut self) -> Option<Frame> {
-        let ring = self.mapping.map.ring();
-        match self.reader.is_plain() {
-            true => self.reader.next_record(ring),
-            false => self.reader.next_any(ring),
-        }
-    }
-
     /// Returns what is next, and what follows it; `None` if there is nothing now.
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, ReadError> {
@@ -168,25 +219,6 @@ impl ReadWindow {
         let front = self.front();
         // SAFETY: as in `read`.
         Ok(Some((unsafe { Next::in_place(&self.mapping.map, found) }, front)))
-    }
-
-    /// Returns what is next, without a poll. The next poll reports what is wrong with it.
-    #[inline]
-    pub fn front(&self) -> Front {
-        self.reader.front(self.mapping.map.ring()).unwrap_or(Front::More)
-    }
-
-    /// Polls the producer's head. Returns what is next.
-    #[inline]
-    pub fn peek(&mut self) -> Result<Front, ReadError> {
-        let map = &self.mapping.map;
-        let looked = self.reader.peek_held(map.ring());
-        let (front, owed) = looked.map_err(|corrupt| map.guard.report(corrupt))?;
-        futex::wake_if(owed, map.ring().space_word());
-        Ok(match front {
-            Front::Empty if self.reader.has_lost(map.shared(), true) => Front::Lost,
-            front => front,
-        })
     }
 
     /// Polls the head for [`ReadWindow::visit_known`], and calls `before_poll` with what was
@@ -246,7 +278,9 @@ impl ReadWindow {
     pub fn raw(&mut self) -> RawReader<'_> {
         RawReader { map: &self.mapping.map, reader: &mut self.reader }
     }
+}
 
+impl ReadWindow<Guarded> {
     /// Passes the next record, to be copied by [`ReadWindow::copy`]. Calls `room` before it passes
     /// one whose payload stands in the AUX area: if that fails, the record comes again.
     #[inline]
@@ -280,27 +314,9 @@ impl ReadWindow {
     pub fn copy_range(&self, range: Range, to: &mut [u64]) {
         self.mapping.map.ring().copy_range(self.mapping.map.aux(), range, to);
     }
-
-    /// Releases everything that was passed: the producer gets the space. Does nothing after
-    /// [`ReadWindow::hold`].
-    pub fn release(&mut self) {
-        let ring = self.mapping.map.ring();
-        futex::wake_if(self.reader.release(ring), ring.space_word());
-    }
-
-    /// Releases everything before a resume point.
-    pub fn release_to(&mut self, resume_point: &ResumePoint) {
-        let ring = self.mapping.map.ring();
-        futex::wake_if(self.reader.release_to(ring, resume_point), ring.space_word());
-    }
-
-    /// From now on only [`ReadWindow::release_to`] releases anything.
-    pub fn hold(&mut self) {
-        self.reader.hold();
-    }
 }
 
-impl Drop for ReadWindow {
+impl<How> Drop for ReadWindow<How> {
     fn drop(&mut self) {
         // Before the lock is free: then nobody has to find out.
         if self.mapping.is_named() && !self.mapping.is_forked() {

@@ -4,6 +4,7 @@ use crate::file::error::AttachError;
 use crate::file::liveness::{Kernel, drop_dead_of};
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
+use crate::file::trust::Trust;
 use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
 use crate::sys::clock::now_ns;
@@ -11,7 +12,7 @@ use crate::sys::fork::{self, NoFork, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RECOVER_LOCK_BYTE};
-use perfring_ring::{Recovered, Refusal};
+use perfring_ring::{ReadError, Recovered, Refusal};
 
 /// Ends the reservations of a shared ring's dead producers, and frees its lock if a dead one holds
 /// it. Records that waited behind them are published. An exclusive ring needs no recovery: the next
@@ -23,6 +24,7 @@ pub fn recover(location: impl Into<Location>) -> Result<Recovered, AttachError> 
     let location = location.into();
     let opening = fork::hold_off();
     let ring = RingFile::open(location, Access::Write)?;
+    Trust::Auto.guards_mapping(&ring)?;
     if ring.layout.consumers != 0 {
         drop_dead_of(&ring, Mirror::map(&ring, DataAccess::Write)?.ring());
     }
@@ -52,6 +54,9 @@ fn recover_with(ring: &RingFile, opening: NoFork) -> Result<Recovered, AttachErr
     // in turn.
     let recovered = perfring_ring::recover(map.shared(), now_ns(), &liveness);
     futex::rouse(map.ring());
+    if map.guard.is_truncated() {
+        return Err(ring.corrupt(ReadError::Truncated));
+    }
     recovered.map_err(|refusal| match refusal {
         Refusal::Contended { slot } => ring.held_up(slot),
         _ => ring.corrupt(perfring_ring::Corrupt { pos: map.ring().head() }),

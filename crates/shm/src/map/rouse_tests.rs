@@ -2,6 +2,7 @@
 
 use crate::file::create::{RingOptions, create};
 use crate::file::open::RingFile;
+use crate::file::trust::Trust;
 use crate::map::plain::Plain;
 use crate::map::recover::recover;
 use crate::map::shared_window::SharedWindow;
@@ -38,11 +39,14 @@ fn a_sleeper_whose_waker_died_is_roused_by_who_attaches_recovers_or_is_refused()
     create(&one, &RingOptions::default()).unwrap();
     create(&many, &RingOptions::many()).unwrap();
     let mut writer = None;
-    assert!(is_roused(&one, || writer = WriteWindow::attach(&one).ok()), "attach");
+    assert!(is_roused(&one, || writer = WriteWindow::attach(&one, Trust::Auto).ok()), "attach");
     let mut writer = writer.unwrap();
     assert!(is_roused(&one, || writer.refuse(Refusal::Full, 8)), "the first refusal");
     let mut window = None;
-    assert!(is_roused(&many, || window = SharedWindow::attach(&many, "").ok()), "attach");
+    assert!(
+        is_roused(&many, || window = SharedWindow::attach(&many, "", Trust::Auto).ok()),
+        "attach"
+    );
     let window = window.unwrap();
     assert!(is_roused(&many, || window.refuse(Refusal::Full, 8)), "the first refusal");
     assert!(is_roused(&many, || drop(recover(&many).unwrap())), "recovery");

@@ -5,12 +5,14 @@ use perfring_abi::RecordType;
 use perfring_ring::{BatchSpan, Refusal, Reserved, SpanMark, Wake};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
 /// The bytes of one record of a shared ring: write them, then commit. A dropped reservation is
 /// discarded.
 ///
-/// The bytes are what the ring last held there, not zeros. Nothing younger is published while it is
-/// open: keep it short.
+/// The bytes are what the ring last held there, not zeros. Where other users may write the ring's file, they are private memory,
+/// and a commit copies them to the ring: see [`Trust`](crate::Trust). Nothing younger is published while it is open: keep it
+/// short.
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is discarded"]
 pub struct SharedReservation<'a> {
@@ -51,6 +53,26 @@ impl SharedReservation<'_> {
 
     #[inline]
     pub(super) fn end(self, len: usize, wake: Wake) {
+        if self.reserved.is_elsewhere() {
+            return self.end_elsewhere(len, wake);
+        }
+        self.end_here(len, wake);
+    }
+
+    /// By a function of its own: the hot path contains nothing of it.
+    #[cold]
+    #[inline(never)]
+    fn end_elsewhere(mut self, len: usize, wake: Wake) {
+        if !self.pair.children.forked() {
+            let len = len.min(self.reserved.len());
+            // SAFETY: the reservation is open and this producer's; no slice of it is left.
+            self.reserved = unsafe { self.pair.map.settle(self.reserved, len) };
+        }
+        self.end_here(len, wake);
+    }
+
+    #[inline(always)]
+    fn end_here(self, len: usize, wake: Wake) {
         // Not `drop`, which would discard.
         let this = ManuallyDrop::new(self);
         let (pair, reserved) = (this.pair, this.reserved);
@@ -83,7 +105,7 @@ impl DerefMut for SharedReservation<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: the reservation is open and this producer's, and no other overlaps it: see
         // `shared_window`. `&mut self` makes this the only slice of it. In a forked child it is
-        // private memory.
+        // private memory, and where another user may write the file (`Loan`).
         unsafe { self.pair.map.open_bytes(&self.reserved).as_mut() }
     }
 }
@@ -95,7 +117,8 @@ impl Drop for SharedReservation<'_> {
             return;
         }
         let at = pair.at();
-        let wake = pair.writer.borrow_mut().discard(at, &pair.liveness, self.reserved);
+        let reserved = self.reserved.settled();
+        let wake = pair.writer.borrow_mut().discard(at, &pair.liveness, reserved);
         pair.owed(wake);
     }
 }
@@ -107,9 +130,18 @@ pub struct BatchReservation<'a> {
     pub(super) pair: &'a SharedPair,
     pub(super) span: BatchSpan,
     pub(super) wake: Wake,
-    /// What the batch had before the last record that was added in place, and the bytes that were left after it: if as many
-    /// are left, it is the last of all, and its owner may be writing it.
-    pub(super) in_place: Option<(SpanMark, u64)>,
+    pub(super) in_place: Option<InPlace>,
+}
+
+/// The last record that was added to a batch in place.
+#[derive(Debug)]
+pub(super) struct InPlace {
+    /// What the batch had before it.
+    before: SpanMark,
+    /// The bytes that were left after it: if as many are left, it is the last of all, and its owner may be writing it.
+    left: u64,
+    /// The length of its payload.
+    len: usize,
 }
 
 impl BatchReservation<'_> {
@@ -130,12 +162,32 @@ impl BatchReservation<'_> {
     pub fn push_in_place(&mut self, kind: RecordType, len: usize) -> Result<&mut [u8], Refusal> {
         let before = self.span.mark();
         let reserved = self.fill(kind, len)?;
+        let map = &self.pair.map;
+        let mut bytes = if map.lends() { self.lend(reserved) } else { map.open_bytes(&reserved) };
         // In a destructor that a panic runs, the drop of the batch says nothing.
-        self.in_place = (!std::thread::panicking()).then_some((before, self.span.left()));
-        let mut bytes = self.pair.map.open_bytes(&reserved);
+        let left = if std::thread::panicking() { u64::MAX } else { self.span.left() };
+        self.in_place = Some(InPlace { before, left, len });
         // SAFETY: a part of this producer's open reservation that no other record has; `&mut self`
         // lasts as long as the slice.
         Ok(unsafe { bytes.as_mut() })
+    }
+
+    /// Lends other memory for a record that is added in place, once the last one is in the ring.
+    #[cold]
+    fn lend(&self, reserved: Reserved) -> NonNull<[u8]> {
+        self.settle();
+        self.pair.map.open_bytes(&reserved.lent())
+    }
+
+    /// Copies the last record that was added in place to the ring: it was lent.
+    #[cold]
+    #[inline(never)]
+    fn settle(&self) {
+        if let Some(InPlace { before, len, .. }) = self.in_place {
+            let lent = self.pair.writer.borrow().at_mark(&self.span, before, len).lent();
+            // SAFETY: a part of this producer's open reservation; the slice that was returned borrowed the batch.
+            let _ = unsafe { self.pair.map.settle(lent, len) };
+        }
     }
 
     #[inline]
@@ -180,12 +232,15 @@ impl Drop for BatchReservation<'_> {
         if pair.children.forked() {
             return;
         }
+        if self.in_place.is_some() && pair.map.lends() {
+            self.settle();
+        }
         let mut span = std::mem::take(&mut self.span);
-        if let Some((before, left)) = self.in_place
-            && span.left() == left
+        if let Some(record) = &self.in_place
+            && span.left() == record.left
             && std::thread::panicking()
         {
-            span.back_to(before);
+            span.back_to(record.before);
         }
         let at = pair.at();
         let wake = pair.writer.borrow_mut().commit_span(at, &pair.liveness, span, self.wake);

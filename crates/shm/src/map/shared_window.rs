@@ -9,16 +9,15 @@ use crate::file::error::AttachError;
 use crate::file::liveness::{Kernel, Patient, drop_dead_of};
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
-use crate::map::address_range::DataAccess;
+use crate::file::trust::Trust;
 use crate::map::free_slot::take_slot;
 use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
 use crate::map::shared_pair::SharedPair;
-use crate::map::shared_reservation::{BatchReservation, SharedReservation};
 use crate::map::types_window::TypesWindow;
 use crate::map::write_window::Forked;
 use crate::sys::clock::MachineClock;
-use crate::sys::fork::{self, NotForChildren};
+use crate::sys::fork;
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Layout, Producers, RecordType};
@@ -66,29 +65,33 @@ impl SharedWindow {
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Slots`] when every slot has a producer.
-    pub fn attach(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
-        Self::attach_kind(location.into(), name, Producers::Many, ATTACH_WAIT)
+    pub fn attach(
+        location: impl Into<Location>,
+        name: &str,
+        trust: Trust,
+    ) -> Result<Self, AttachError> {
+        Self::attach_kind(location.into(), name, trust, Producers::Many, ATTACH_WAIT)
     }
 
     pub(super) fn attach_kind(
         location: Location,
         name: &str,
+        trust: Trust,
         kind: Producers,
         attach_wait: Duration,
     ) -> Result<Self, AttachError> {
         let opening = fork::hold_off();
         let ring = RingFile::open(location, Access::Write)?;
         ring.expect(kind)?;
-        let map = Mirror::map(&ring, DataAccess::Write)?;
         // Before the lock is taken: a child forked in between would keep it.
-        let children = NotForChildren::new(map.ranges(), &ring.file);
+        let (children, map) = Mirror::for_producer(&ring, trust)?;
         drop(opening);
         let liveness = Kernel(ring.clone());
         let (index, lock) = take_slot(&ring, &map, &liveness, attach_wait)?;
         let clock = ring.timestamp_clock()?;
         let me = RingFile::me(name);
         let since = Instant::now();
-        let writer = loop {
+        let mut writer = loop {
             let (at, fences) = (map.shared(), futex::fences());
             match SharedWriter::attach(at, &ring.layout, fences, index, &me, &liveness) {
                 Ok(writer) => break writer,
@@ -102,6 +105,9 @@ impl SharedWindow {
             }
         };
         let patient = Patient::new(liveness.clone());
+        if map.lends() {
+            writer.lend_reservations();
+        }
         let writer = RefCell::new(writer);
         let pair = SharedPair { children, map, writer, liveness, patient };
         futex::rouse(pair.at().ring());
@@ -167,8 +173,15 @@ impl SharedWindow {
         self.pair.children.forked()
     }
 
+    /// Returns whether reservations are private memory, which a commit copies to the ring: what the [`Trust`] that it was
+    /// attached with came to.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        self.pair.map.lends()
+    }
+
     /// Returns whether the file was found to be truncated; always false without
-    /// [`install_sigbus_handler`](crate::install_sigbus_handler).
+    /// [`install_sigbus_handler`](crate::install_sigbus_handler), which a guarded window has called.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.pair.map.guard.is_truncated()
@@ -333,11 +346,12 @@ impl SharedWindow {
         self.pair.patient.limit.set(limit);
     }
 
-    /// Publishes one record with the timestamp `now`, or with that of the record before it if it is
-    /// later.
+    /// Publishes one record of any length, with the timestamp `now`, or with that of the record before it if it is
+    /// later. A ring without time ignores it.
     ///
     /// # Errors
     /// See [`Refusal`].
+    #[inline]
     pub fn publish_at(
         &self,
         kind: RecordType,
@@ -352,6 +366,7 @@ impl SharedWindow {
     ///
     /// # Errors
     /// See [`Refusal`].
+    #[inline]
     pub fn try_publish_at(
         &self,
         kind: RecordType,
@@ -375,6 +390,9 @@ impl SharedWindow {
             return Err(Refusal::Forked);
         }
         let (pair, len) = (&self.pair, payload.len());
+        if len > Self::UNDER_LOCK_MAX {
+            return self.publish_long(liveness, kind, payload, wake, now);
+        }
         let mut writer = pair.writer.borrow_mut();
         let wake = writer.publish_at(pair.at(), liveness, kind, len, now, wake, |reserved| {
             // SAFETY: as in `publish`.
@@ -383,96 +401,6 @@ impl SharedWindow {
         drop(writer);
         pair.owed(wake);
         Ok(())
-    }
-
-    /// Reserves space for one record, in place. A refusal is not counted.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline]
-    pub fn reserve(
-        &self,
-        kind: RecordType,
-        len: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<SharedReservation<'_>, Refusal> {
-        self.reserve_by(&self.pair.patient, kind, len, now)
-    }
-
-    /// Like [`SharedWindow::reserve`], and does not wait for the lock.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline(always)]
-    pub fn try_reserve(
-        &self,
-        kind: RecordType,
-        len: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<SharedReservation<'_>, Refusal> {
-        self.reserve_by(&self.pair.liveness, kind, len, now)
-    }
-
-    #[inline(always)]
-    fn reserve_by<P: Liveness>(
-        &self,
-        liveness: &P,
-        kind: RecordType,
-        len: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<SharedReservation<'_>, Refusal> {
-        let pair = &self.pair;
-        if pair.children.forked() {
-            return Err(Refusal::Forked);
-        }
-        let (at, now) = (pair.at(), now());
-        let reserved = pair.writer.borrow_mut().try_reserve(at, liveness, kind, len, now)?;
-        // SAFETY: reserved for this producer just now.
-        unsafe { pair.map.zero_last_word(&reserved) };
-        Ok(SharedReservation { pair, reserved })
-    }
-
-    /// Reserves space for records of `bytes` in all, headers, timestamps and padding included. A
-    /// refusal is not counted.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline]
-    pub fn batch(
-        &self,
-        bytes: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<BatchReservation<'_>, Refusal> {
-        self.batch_by(&self.pair.patient, bytes, now)
-    }
-
-    /// Like [`SharedWindow::batch`], and does not wait for the lock.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline]
-    pub fn try_batch(
-        &self,
-        bytes: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<BatchReservation<'_>, Refusal> {
-        self.batch_by(&self.pair.liveness, bytes, now)
-    }
-
-    #[inline(always)]
-    fn batch_by<P: Liveness>(
-        &self,
-        liveness: &P,
-        bytes: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<BatchReservation<'_>, Refusal> {
-        let pair = &self.pair;
-        if pair.children.forked() {
-            return Err(Refusal::Forked);
-        }
-        let (at, now, bytes) = (pair.at(), now(), bytes as u64);
-        let span = pair.writer.borrow_mut().try_reserve_span(at, liveness, bytes, now)?;
-        Ok(BatchReservation { pair, span, wake: Wake::Auto, in_place: None })
     }
 
     /// Counts a refusal, to be reported in the stream before the next record of this producer that

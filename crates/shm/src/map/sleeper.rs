@@ -13,6 +13,8 @@ pub struct Ticket {
     pub(crate) most: Duration,
     /// No wake should be missed.
     pub(crate) sure: bool,
+    /// Unless somebody who may read the file sees to it.
+    pub(crate) exposed: bool,
 }
 
 /// Sleeps and wakes for the consumer of one ring, through a read-only mapping of its own: while one
@@ -49,6 +51,13 @@ impl Armed<'_> {
     #[must_use]
     pub fn is_sure(&self) -> bool {
         self.ticket.sure
+    }
+
+    /// Returns whether another user may read the ring's file, and so can keep a wake from the sleeper: for
+    /// [`until_tick`](crate::until_tick).
+    #[must_use]
+    pub fn is_exposed(&self) -> bool {
+        self.ticket.exposed
     }
 }
 

@@ -3,7 +3,8 @@
 //! What changes with every record is in a value of its own, which a compiler can keep in registers:
 //! nothing else sees it, and the window gets it back wherever it is needed.
 
-use crate::map::write_window::{End, Reservation, WriteWindow};
+use crate::map::reservation::Reservation;
+use crate::map::write_window::{End, WriteWindow};
 use perfring_abi::RecordType;
 use perfring_ring::{Changed, Hot, Reserved, Wake};
 
@@ -51,6 +52,8 @@ pub fn publish_each<I: IntoIterator, E>(
             let mut bytes = window.map.open_bytes(&reserved);
             // SAFETY: as above.
             fill(item, unsafe { bytes.as_mut() });
+            // SAFETY: as above, and the slice is gone.
+            let reserved = unsafe { window.map.settle(reserved, len) };
             if reserved.range().is_none() {
                 hot.commit(reserved);
             } else {

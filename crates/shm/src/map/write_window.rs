@@ -9,7 +9,7 @@ use crate::file::error::AttachError;
 use crate::file::liveness::{Kernel, drop_dead_of};
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile, Seat};
-use crate::map::address_range::DataAccess;
+use crate::file::trust::Trust;
 use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
 use crate::map::types_window::TypesWindow;
@@ -21,8 +21,6 @@ use perfring_abi::{Producers, RecordType};
 use perfring_ring::{
     Count, Denied, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer, sign_off,
 };
-use std::mem::ManuallyDrop;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -71,14 +69,13 @@ impl WriteWindow {
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
-    pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
+    pub fn attach(location: impl Into<Location>, trust: Trust) -> Result<Self, AttachError> {
         let location = location.into();
         let opening = fork::hold_off();
         let ring = RingFile::open(location, Access::Write)?;
         ring.expect(Producers::One)?;
-        let map = Mirror::map(&ring, DataAccess::Write)?;
         // Before the lock is taken: a child forked in between would keep it.
-        let children = NotForChildren::new(map.ranges(), &ring.file);
+        let (children, map) = Mirror::for_producer(&ring, trust)?;
         drop(opening);
         let lock = ring.take(Seat::Producer(0))?;
         let clock = ring.timestamp_clock()?;
@@ -86,6 +83,9 @@ impl WriteWindow {
             .map_err(|source| ring.corrupt(source))?;
         if ring.layout.consumers != 0 {
             writer = writer.with_consumers(Arc::new(Kernel(ring.clone())));
+        }
+        if map.lends() {
+            writer.lend_reservations();
         }
         futex::rouse(map.ring());
         Ok(WriteWindow {
@@ -129,8 +129,15 @@ impl WriteWindow {
         self.children.forked()
     }
 
+    /// Returns whether reservations are private memory, which a commit copies to the ring: what the [`Trust`] that it was
+    /// attached with came to.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        self.map.lends()
+    }
+
     /// Returns whether the file was found to be truncated; always false without
-    /// [`install_sigbus_handler`](crate::install_sigbus_handler).
+    /// [`install_sigbus_handler`](crate::install_sigbus_handler), which a guarded window has called.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.map.guard.is_truncated()
@@ -195,7 +202,7 @@ impl WriteWindow {
                 Err(refusal) => return Err(refused(self, refusal)),
             }
         } else {
-            match self.try_reserve(kind, len, now) {
+            match self.try_reserve_to_fill(kind, len, now) {
                 Ok(reserved) => self.fill(reserved, payload, end),
                 Err(refusal) => return Err(refused(self, refusal)),
             }
@@ -229,7 +236,7 @@ impl WriteWindow {
                 Err(Denied::Uncounted(refusal)) => return Err(refused(self, refusal)),
             }
         } else {
-            match self.try_reserve(kind, len, now) {
+            match self.try_reserve_to_fill(kind, len, now) {
                 Ok(reserved) => self.fill(reserved, payload, end),
                 Err(refusal) => return Err(refused(self, refusal)),
             }
@@ -237,93 +244,9 @@ impl WriteWindow {
         Ok(())
     }
 
-    /// Reserves space for one record, in place. A refusal is not counted.
-    ///
-    /// # Errors
-    /// What `refused` makes of a refusal; [`Forked`].
-    #[inline(always)]
-    pub fn reserve_or<E: From<Forked>>(
-        &mut self,
-        kind: RecordType,
-        len: usize,
-        end: End,
-        now: impl FnOnce(TimeKeeper<'_>) -> u64,
-        refused: impl FnOnce(&mut Self, Refusal) -> E,
-    ) -> Result<Reservation<'_>, E> {
-        if self.forked() {
-            return Err(Forked.into());
-        }
-        match self.try_reserve(kind, len, now) {
-            Ok(reserved) => {
-                // SAFETY: this mapping's writer just made the reservation.
-                unsafe { self.map.zero_last_word(&reserved) };
-                Ok(Reservation { window: self, reserved, end })
-            }
-            Err(refusal) => Err(refused(self, refusal)),
-        }
-    }
-
-    /// Reserves space as [`WriteWindow::reserve_or`] does, and counts refusals as
-    /// [`WriteWindow::put_or_count`] does.
-    ///
-    /// # Errors
-    /// As of [`WriteWindow::reserve_or`]; [`Refusal::Full`].
-    #[inline(always)]
-    pub fn reserve_or_count<E: From<Forked> + From<Refusal>>(
-        &mut self,
-        kind: RecordType,
-        len: usize,
-        end: End,
-        now: impl FnOnce(TimeKeeper<'_>) -> u64,
-        refused: impl FnOnce(&mut Self, Refusal) -> E,
-    ) -> Result<Reservation<'_>, E> {
-        if self.forked() {
-            return Err(Forked.into());
-        }
-        let Self { map, writer, .. } = self;
-        let now = |writer: &mut Writer| now(TimeKeeper { map, writer });
-        match writer.reserve_or_count(map.ring(), kind, len, now) {
-            Ok(reserved) => {
-                // SAFETY: this mapping's writer just made the reservation.
-                unsafe { self.map.zero_last_word(&reserved) };
-                Ok(Reservation { window: self, reserved, end })
-            }
-            Err(Denied::FullAgain) => Err(Refusal::Full.into()),
-            Err(Denied::Uncounted(refusal)) => Err(refused(self, refusal)),
-        }
-    }
-
-    /// Reserves space for one record, and retries until `wait` returns an error.
-    ///
-    /// # Errors
-    /// What `wait` returns; [`Forked`].
-    #[inline(always)]
-    pub fn reserve_when<E: From<Forked>>(
-        &mut self,
-        kind: RecordType,
-        len: usize,
-        end: End,
-        mut now: impl FnMut(TimeKeeper<'_>) -> u64,
-        mut wait: impl FnMut(&mut Self, Refusal) -> Result<(), E>,
-    ) -> Result<Reservation<'_>, E> {
-        if self.forked() {
-            return Err(Forked.into());
-        }
-        let reserved = loop {
-            // Here and not in `wait`: the compiler then knows the reservation where it is used.
-            match self.try_reserve(kind, len, &mut now) {
-                Ok(reserved) => break reserved,
-                Err(refusal) => wait(self, refusal)?,
-            }
-        };
-        // SAFETY: this mapping's writer just made the reservation.
-        unsafe { self.map.zero_last_word(&reserved) };
-        Ok(Reservation { window: self, reserved, end })
-    }
-
     /// Reserves space whose last word is still to be zeroed.
     #[inline(always)]
-    fn try_reserve(
+    pub(super) fn try_reserve(
         &mut self,
         kind: RecordType,
         len: usize,
@@ -331,6 +254,18 @@ impl WriteWindow {
     ) -> Result<Reserved, Refusal> {
         let Self { map, writer, .. } = self;
         writer.try_reserve(map.ring(), kind, len, |writer| now(TimeKeeper { map, writer }))
+    }
+
+    /// As [`WriteWindow::try_reserve`], for a payload that is only copied into the ring.
+    #[inline(always)]
+    fn try_reserve_to_fill(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+        now: impl FnOnce(TimeKeeper<'_>) -> u64,
+    ) -> Result<Reserved, Refusal> {
+        let Self { map, writer, .. } = self;
+        writer.try_reserve_to_fill(map.ring(), kind, len, |writer| now(TimeKeeper { map, writer }))
     }
 
     #[inline(always)]
@@ -414,116 +349,13 @@ impl Drop for WriteWindow {
 /// The place in the ring for what the clocks say, for a producer that takes timestamps.
 #[derive(Debug)]
 pub struct TimeKeeper<'a> {
-    map: &'a Mirror,
-    writer: &'a mut Writer,
+    pub(super) map: &'a Mirror,
+    pub(super) writer: &'a mut Writer,
 }
 
 impl TimeKeeper<'_> {
     /// Stores in the ring what the clocks say.
     pub fn keep(self, reading: &Reading) {
         self.writer.keep_time(self.map.ring(), reading);
-    }
-}
-
-/// The bytes of one record, in the ring: write them, then commit. A dropped reservation is
-/// discarded.
-///
-/// The bytes are what the ring last held there, not zeros.
-#[derive(Debug)]
-#[must_use = "a reservation that is dropped is discarded"]
-pub struct Reservation<'a> {
-    window: &'a mut WriteWindow,
-    reserved: Reserved,
-    end: End,
-}
-
-impl Reservation<'_> {
-    /// Commits and publishes the record.
-    #[inline(always)]
-    pub fn commit(self) {
-        self.commit_with(Wake::Auto);
-    }
-
-    /// Commits and publishes the record, choosing whether to wake a sleeping consumer. In a batch
-    /// the batch decides.
-    #[inline(always)]
-    pub fn commit_with(self, wake: Wake) {
-        let len = self.reserved.len();
-        self.end(len, wake);
-    }
-
-    /// Commits and publishes the first `len` bytes; the rest of the space is freed. If `len`
-    /// exceeds the reservation, commits all of it.
-    #[inline(always)]
-    pub fn commit_len(self, len: usize) {
-        self.end(len, Wake::Auto);
-    }
-
-    /// Discards the reservation: readers skip the hole.
-    #[inline]
-    pub fn discard(self) {}
-
-    /// The position of the record in the stream.
-    #[must_use]
-    pub fn pos(&self) -> u64 {
-        self.reserved.pos()
-    }
-
-    /// Of a record of this window: what is to be committed by [`WriteWindow::end`], or is left behind
-    /// without a trace.
-    pub(super) fn into_reserved(self, of: *const WriteWindow) -> Reserved {
-        let this = ManuallyDrop::new(self);
-        assert!(std::ptr::eq(of, this.window), "a reservation of another ring");
-        this.reserved
-    }
-
-    #[inline(always)]
-    fn end(self, len: usize, wake: Wake) {
-        // Not `drop`, which would discard.
-        let mut this = ManuallyDrop::new(self);
-        let reserved = this.reserved;
-        let len = len.min(reserved.len());
-        if len < reserved.len() {
-            // SAFETY: the reservation is this window's open one, and no slice of it is left: `self`
-            // would be borrowed.
-            unsafe { this.window.map.zero_padding(&reserved, len) };
-        }
-        let end = match this.end {
-            End::Publish(_) => End::Publish(wake),
-            End::Hold => End::Hold,
-        };
-        this.window.end(reserved, len, end);
-    }
-}
-
-impl Deref for Reservation<'_> {
-    type Target = [u8];
-
-    #[inline(always)]
-    fn deref(&self) -> &[u8] {
-        // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
-        unsafe { self.window.map.open_bytes(&self.reserved).as_ref() }
-    }
-}
-
-impl DerefMut for Reservation<'_> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: only the window's writer made the reservation, it has not ended, and the window is
-        // borrowed for as long as it lives: it is the only open one of this mapping, and `&mut self`
-        // makes this the only slice of it. No other process writes there: the space was free (D) or
-        // evicted (E), and the lock on the slot keeps every other producer out. Observers may read it
-        // meanwhile, by atomic loads of their own mapping, and throw away what they read.
-        unsafe { self.window.map.open_bytes(&self.reserved).as_mut() }
-    }
-}
-
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        let window = &mut *self.window;
-        window.writer.discard(window.map.ring(), self.reserved);
-        if self.end != End::Hold {
-            window.publish(Wake::Auto);
-        }
     }
 }

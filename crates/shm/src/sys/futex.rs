@@ -15,14 +15,19 @@ pub const SLICE: Duration = Duration::from_millis(20);
 /// sleeper's flag and `FUTEX_WAKE` leaves it asleep with nobody to wake it, and nobody wakes a reader
 /// whose ring's file is removed.
 const TICK: Duration = Duration::from_secs(1);
+/// The same for a ring that another user may read: such a process can move a sleeper to a futex of its own
+/// (`FUTEX_REQUEUE`), and the next wake does not come to it.
+const EXPOSED_TICK: Duration = Duration::from_millis(100);
 
-/// Returns the time until the clock's next full second: the longest sleep of a thread that should miss
-/// no wake. All sleepers of a machine end theirs at the same moments, so that a process which sleeps
-/// on thousands of rings is woken once a second for all of them.
+/// Returns the time until the clock's next full second, or tenth of a second where somebody sleeps on a ring that another
+/// user may read: the longest sleep of a thread that should miss no wake. All sleepers of a machine end theirs at the same
+/// moments, so that a process which sleeps on thousands of rings is woken once for all of them.
 #[must_use]
-pub fn until_tick() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    TICK.saturating_sub(Duration::from_nanos(now.tv_nsec.unsigned_abs()))
+pub fn until_tick(exposed: bool) -> Duration {
+    let tick = if exposed { EXPOSED_TICK } else { TICK };
+    let now = Duration::from_nanos(clock_gettime(ClockId::Monotonic).tv_nsec.unsigned_abs());
+    let since = now.as_nanos() % tick.as_nanos();
+    tick.saturating_sub(Duration::from_nanos(since as u64))
 }
 
 /// Registers this process with `membarrier(2)`, so that a publish needs no full fence (some 5 ns).
@@ -66,12 +71,12 @@ fn has_one_thread() -> bool {
     rustix::fs::stat("/proc/self/task").is_ok_and(|tasks| tasks.st_nlink == 3)
 }
 
-/// Executes a fence in every thread of every registered process, and in this one. Returns how long
-/// the caller may sleep after it.
-pub(crate) fn heavy() -> Duration {
+/// Executes a fence in every thread of every registered process, and in this one. Returns whether it did, so that no wake of
+/// a sleeper is missed.
+pub(crate) fn heavy() -> bool {
     let fenced = membarrier(MembarrierCommand::GlobalExpedited).is_ok();
     full_fence();
-    if fenced { until_tick() } else { SLICE }
+    fenced
 }
 
 /// Sleeps while the word holds `value`, for at most `limit`. The futex is not private: the word is

@@ -17,6 +17,11 @@ class Producer(_native.Producer):
     Args:
         path: The ring.
         name: The name that ``perfring stat`` shows for this producer; the script's name by default.
+        trust: Whether the memory of `reserve` is the ring's own. ``"auto"``: it is, unless other
+            users may write to the file: then it is private, and a commit copies it to the ring.
+            ``"nobody"``: it is private. ``"peers"``: it is the ring's; you promise that every
+            process which may write to the file keeps to the protocol. One that does not changes
+            the memory of your views, and what native code does then is undefined.
 
     Raises:
         Busy: The ring has a producer, or all slots of a shared ring are taken.
@@ -50,6 +55,7 @@ class Producer(_native.Producer):
         aux_size: int | str = 0,
         consumers: int = 0,
         name: str | None = None,
+        trust: Literal["auto", "nobody", "peers"] = "auto",
     ) -> Self:
         """Create a ring and attach to it.
 
@@ -72,6 +78,7 @@ class Producer(_native.Producer):
                 full ring waits for the slowest that is alive. They attach with ``Consumer(path,
                 name=...)``, and `stat` lists them. 0 for one consumer.
             name: The name that ``perfring stat`` shows for this producer.
+            trust: Whether the memory of `reserve` is the ring's own, as for ``Producer(path)``.
 
         Raises:
             FileExistsError: The file exists: attach to it, or remove it.
@@ -93,7 +100,7 @@ class Producer(_native.Producer):
             exist_ok=False,
             any_owner=False,
         )
-        return cls(path, name=name)
+        return cls(path, name=name, trust=trust)
 
     @classmethod
     def open_or_create(
@@ -112,6 +119,7 @@ class Producer(_native.Producer):
         consumers: int = 0,
         any_owner: bool = False,
         name: str | None = None,
+        trust: Literal["auto", "nobody", "peers"] = "auto",
     ) -> Self:
         """Attach to a ring, and create it if it does not exist.
 
@@ -132,6 +140,7 @@ class Producer(_native.Producer):
             any_owner: Whether to accept an existing ring of any owner and any mode. If not, the ring
                 must belong to this user or to root.
             name: The name that ``perfring stat`` shows for this producer.
+            trust: Whether the memory of `reserve` is the ring's own, as for ``Producer(path)``.
 
         Raises:
             FileExistsError: The ring exists and has other options; the message names the first.
@@ -164,7 +173,7 @@ class Producer(_native.Producer):
             exist_ok=True,
             any_owner=any_owner,
         )
-        return cls(path, name=name)
+        return cls(path, name=name, trust=trust)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: a producer belongs to its process."""

@@ -1,0 +1,217 @@
+//! Reservations of a producer of a shared ring: for one record, or for a batch.
+
+use crate::reserve::{Refusal, Reserved};
+use crate::shared::publish::SharedWriter;
+use crate::shared::span::{BatchSpan, SpanMark};
+use crate::time;
+use crate::view::{Liveness, Ring, Shared};
+use perfring_abi::atomic::{AtomicU64, Ordering};
+use perfring_abi::{
+    HEADER_LEN, Header, Lead, RecordType, Slot, TIMESTAMP_LEN, range_size, record_size,
+};
+
+impl SharedWriter {
+    /// From now on [`SharedWriter::try_reserve`] returns reservations that are lent: their payloads are written elsewhere,
+    /// and are to be copied to the ring before they end.
+    pub fn lend_reservations(&mut self) {
+        self.elsewhere_from = 0;
+    }
+
+    /// Reserves space for a record, marked as open. Any number can be open at a time, and end in
+    /// any order. `now` is as in [`SharedWriter::publish_at`].
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[inline(always)]
+    pub fn try_reserve<P: Liveness>(
+        &mut self,
+        at: Shared<'_>,
+        liveness: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<Reserved, Refusal> {
+        self.reserve_from(self.elsewhere_from, at, liveness, kind, len, now)
+    }
+
+    /// Like [`SharedWriter::try_reserve`], for a payload that is only copied into the ring: it is never lent.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[inline(always)]
+    pub fn try_reserve_to_fill<P: Liveness>(
+        &mut self,
+        at: Shared<'_>,
+        liveness: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<Reserved, Refusal> {
+        self.reserve_from(self.max_len + 1, at, liveness, kind, len, now)
+    }
+
+    #[inline(always)]
+    fn reserve_from<P: Liveness>(
+        &mut self,
+        elsewhere_from: usize,
+        at: Shared<'_>,
+        liveness: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<Reserved, Refusal> {
+        if len >= elsewhere_from {
+            let (header, data, slots) = (at.ring.header, at.ring.data, at.slots);
+            let lends = elsewhere_from == 0;
+            let (start, lead) =
+                self.reserve_elsewhere(header, data, slots, liveness, kind, len, now, lends)?;
+            return Ok(Reserved { start, kind, len, lead });
+        }
+        self.reserve_here(&at, liveness, kind, len, now)
+    }
+
+    /// Reserves space for a payload that is not too long for the data area.
+    #[inline(always)]
+    fn reserve_here<P: Liveness>(
+        &mut self,
+        at: &Shared<'_>,
+        liveness: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<Reserved, Refusal> {
+        let reserved = self.begin_short(at, liveness, kind, len, now)?;
+        self.room.open(*at, reserved.start, reserved.size());
+        Ok(reserved)
+    }
+
+    /// Reserves space for several records, in one reservation of `bytes`: a multiple of 8, headers,
+    /// timestamps and padding included. All of them get one timestamp. `now` is as in
+    /// [`SharedWriter::publish_at`].
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn try_reserve_span<P: Liveness>(
+        &mut self,
+        at: Shared<'_>,
+        liveness: &P,
+        bytes: u64,
+        now: u64,
+    ) -> Result<BatchSpan, Refusal> {
+        let least = record_size(self.lead.len());
+        let size = (bytes.saturating_add(7) & !7).max(least);
+        let len = usize::try_from(size - least).unwrap_or(usize::MAX);
+        if len > self.max_len {
+            return Err(Refusal::TooLarge { len, max: self.max_len });
+        }
+        let start = self.room.begin(&at, liveness, size)?;
+        let time = if self.is_timed() { time::rise(at.ring, now) } else { 0 };
+        self.room.open(at, start, size);
+        Ok(BatchSpan { start, size, time, ..BatchSpan::default() })
+    }
+
+    /// Takes the lock, finds room for a record, and writes its timestamp if it has one. Holds the
+    /// lock when it returns `Ok`.
+    #[inline(always)]
+    pub(super) fn begin_at<P: Liveness>(
+        &mut self,
+        at: &Shared<'_>,
+        liveness: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<Reserved, Refusal> {
+        if len > self.max_len {
+            return Err(Refusal::TooLarge { len, max: self.max_len });
+        }
+        self.begin_short(at, liveness, kind, len, now)
+    }
+
+    /// Like [`SharedWriter::begin_at`], for a payload that is not too long.
+    #[inline(always)]
+    fn begin_short<P: Liveness>(
+        &mut self,
+        at: &Shared<'_>,
+        liveness: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<Reserved, Refusal> {
+        let lead = self.lead.len();
+        let start = self.room.begin(at, liveness, record_size(len + lead))?;
+        if lead != 0 {
+            write_lead(at.ring, start, self.lead, time::rise(at.ring, now), self.writer);
+        }
+        Ok(Reserved { start, kind, len, lead: lead as u64 })
+    }
+
+    /// Like [`SharedWriter::try_reserve`], for a payload that is too long for the data area, or is lent:
+    /// returns its record's position, and its lead.
+    ///
+    /// Takes the ring in parts, so that the call from the hot path passes it in registers.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "three are the ring")]
+    fn reserve_elsewhere<P: Liveness>(
+        &mut self,
+        header: &Header,
+        data: &[AtomicU64],
+        slots: &[Slot],
+        liveness: &P,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+        lends: bool,
+    ) -> Result<(u64, u64), Refusal> {
+        let at = Shared::new(Ring::new(header, data), slots);
+        let Reserved { start, lead, .. } = if len <= self.max_len {
+            self.reserve_here(&at, liveness, kind, len, now)?
+        } else if range_size(len) > self.allotted.size {
+            return Err(Refusal::TooLarge { len, max: self.max_len() });
+        } else {
+            let now = self.is_timed().then_some(now);
+            self.allotted.reserve(at, liveness, &mut self.room, kind, len, now)?
+        };
+        Ok((start, if lends { Reserved::lent_lead(lead) } else { lead }))
+    }
+
+    /// Returns the next record of a batch, to be filled, if it fits.
+    pub fn next_in_span(
+        &self,
+        at: Shared<'_>,
+        span: &mut BatchSpan,
+        kind: RecordType,
+        len: usize,
+    ) -> Option<Reserved> {
+        if len > self.max_len {
+            return None;
+        }
+        let reserved = Reserved { start: span.next(), kind, len, lead: self.lead.len() as u64 };
+        if reserved.size() > span.left() {
+            return None;
+        }
+        if self.is_timed() {
+            write_lead(at.ring, span.next(), self.lead, span.time, self.writer);
+        }
+        span.add(at.ring, reserved.word(len));
+        Some(reserved)
+    }
+
+    /// Returns the record that was added to a batch at a mark, with a payload of so many bytes.
+    #[must_use]
+    pub fn at_mark(&self, span: &BatchSpan, mark: SpanMark, len: usize) -> Reserved {
+        let (kind, lead) = (RecordType::BYTES, self.lead.len() as u64);
+        Reserved { start: span.start + mark.used, kind, len, lead }
+    }
+}
+
+/// Writes what the record at `start` has before its payload.
+#[inline(always)]
+fn write_lead(ring: Ring<'_>, start: u64, lead: Lead, time: u64, writer: u64) {
+    let body = start + u64::from(HEADER_LEN);
+    // Relaxed, both: A, N or O publishes them.
+    ring.word(body).store(time, Ordering::Relaxed);
+    if lead == Lead::SampleId {
+        ring.word(body + u64::from(TIMESTAMP_LEN)).store(writer, Ordering::Relaxed);
+    }
+}
