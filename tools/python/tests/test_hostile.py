@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import perfring
 import pytest
 
-Trust: TypeAlias = Literal["nobody", "peers"]
+Trust: TypeAlias = Literal["auto", "nobody", "peers"]
 
 SECONDS = float(os.environ.get("PERFRING_STORM_SECONDS", "2"))
 
@@ -166,3 +166,24 @@ def test_python_s_own_handler_stays(ring: str) -> None:
         assert done.stdout == "an exception\n", done
         assert done.returncode < 0, done
         assert "Bus error" in done.stderr, done
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("trust", ["auto", "nobody", "peers"])
+def test_a_reservation_is_the_ring_s_memory_only_by_a_promise(
+    ring: str, shared: bool, trust: Trust
+) -> None:
+    with perfring.Producer.create(ring, mode=0o666, shared=shared, trust=trust) as producer:
+        record = producer.reserve(2000)
+        record.view[:] = b"a" * 2000
+        # What another process may do that may write the file: here it writes the data area.
+        with open(ring, "r+b", buffering=0) as file:
+            file.seek(4096 + 8)
+            file.write(b"\xff" * 2000)
+        assert bytes(record.view) == (b"\xff" if trust == "peers" else b"a") * 2000
+        record.commit()
+        [got] = perfring.Snapshot(ring)
+        assert isinstance(got, perfring.Record)
+        assert bytes(got) == (b"\xff" if trust == "peers" else b"a") * 2000
+    with pytest.raises(ValueError, match='trust "none" is none: it is "auto", "peers" or "nobody"'):
+        perfring.Producer(ring, trust="none")  # type: ignore[arg-type]

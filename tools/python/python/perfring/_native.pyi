@@ -42,9 +42,7 @@ def stat(path: _Path) -> dict[str, Any]: ...
 
 @disjoint_base
 class Producer:
-    def __new__(
-        cls, path: _Path, *, name: str | None = None, trust: _Trust = "auto"
-    ) -> Self: ...
+    def __new__(cls, path: _Path, *, name: str | None = None, trust: _Trust = "auto") -> Self: ...
     @staticmethod
     def _make(
         path: _Path,

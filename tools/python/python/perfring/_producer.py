@@ -137,8 +137,8 @@ class Producer(_native.Producer):
             types_size: The bytes of the type table.
             aux_size: The bytes for payloads that are too long for the data area.
             consumers: Seats for named consumers.
-            any_owner: Whether to accept an existing ring of any owner and any mode. If not, the ring
-                must belong to this user or to root.
+            any_owner: Whether to accept an existing ring of any owner and any mode. If not, the
+                ring must belong to this user or to root.
             name: The name that ``perfring stat`` shows for this producer.
             trust: Whether the memory of `reserve` is the ring's own, as for ``Producer(path)``.
 
