@@ -1,10 +1,12 @@
 //! Where other users may write a ring's file, a reservation lends private memory: nobody changes what safe code has
 //! written or checked there, and the records are those of any other ring.
 
-use perfring_consumer::{Item, Observer, RingFile, Seat, Snapshot, Start, recover};
+use perfring_consumer::{
+    Consumer, ConsumerOptions, Item, Observer, ReadError, RingFile, Seat, Snapshot, Start, recover,
+};
 use perfring_producer::{
-    CpuProducer, Each, Layout, Options, Policy, Producer, ProducerOptions, Producers, RecordType,
-    SharedProducer, Trust,
+    CpuProducer, Each, Layout, Options, Policy, Producer, ProducerOptions, Producers, Promise,
+    RecordType, ReserveError, SharedProducer, Trust,
 };
 use perfring_testkit::alone::run_alone;
 use perfring_testkit::size::cases;
@@ -284,7 +286,7 @@ impl Any {
 
     /// Does it, and returns which of its parts were refused.
     fn run(&mut self, nth: usize, op: &Op) -> Vec<String> {
-        let said = |result: Result<(), perfring_producer::ReserveError>| format!("{result:?}");
+        let said = |result: Result<(), ReserveError>| format!("{result:?}");
         match (self, op) {
             (Any::One(producer), Op::Publish(len)) => {
                 vec![said(producer.publish_as(KIND, &payload(nth, *len)))]
@@ -435,7 +437,7 @@ fn a_guarded_producer_writes_the_ring_that_any_other_writes() {
 fn only_a_promise_lends_the_ring_itself_where_others_may_write() {
     let dir = ring_dir();
     // SAFETY: this process alone has the rings.
-    let promise = unsafe { perfring_producer::Promise::all_writers_keep_to_the_protocol() };
+    let promise = unsafe { Promise::all_writers_keep_to_the_protocol() };
     for (mode, others) in
         [(0o600, false), (0o644, false), (0o620, true), (0o602, true), (0o666, true)]
     {
@@ -481,6 +483,53 @@ fn an_entry_that_survives() {
             let producer = CpuProducer::attach(path.parent().unwrap()).unwrap();
             cut();
             let _ = producer.publish(b"x");
+        }
+        "a producer that trusts all" | "a consumer that trusts all" => {
+            // SAFETY: this process only asks what a truncation does.
+            let promise = unsafe { Promise::all_writers_keep_to_the_protocol() };
+            let trust = Trust::Peers(promise);
+            if entry.starts_with("a consumer") {
+                let options = ConsumerOptions { trust, ..ConsumerOptions::default() };
+                let mut consumer = Consumer::attach_with(path, &options).unwrap();
+                cut();
+                assert_eq!(consumer.read(), Err(ReadError::Truncated));
+            } else {
+                let options = ProducerOptions { trust, ..ProducerOptions::default() };
+                let mut producer = Producer::attach_with(path, &options).unwrap();
+                cut();
+                let _ = producer.publish(b"x");
+                assert!(producer.is_truncated());
+            }
+        }
+        "a reader that waits" => {
+            let mut consumer = Consumer::attach(path).unwrap();
+            let mut observer = Observer::open(path, Start::Oldest).unwrap();
+            assert_eq!((consumer.read(), observer.read()), (Ok(None), Ok(None)));
+            file.set_len(4096).unwrap(); // all that they look at is there
+            until("the consumer's error", || {
+                consumer.wait(Duration::from_secs(1));
+                consumer.read() == Err(ReadError::Truncated)
+            });
+            until("the observer's error", || {
+                observer.wait(Duration::from_secs(1));
+                observer.read() == Err(ReadError::Truncated)
+            });
+        }
+        "a producer that waits" => {
+            let mut producer = Producer::attach(path).unwrap();
+            while producer.publish(&[7; 1000]).is_ok() {}
+            file.set_len(4096).unwrap();
+            let refused = producer.publish_timeout(KIND, &[7; 1000], Duration::MAX);
+            assert!(matches!(refused, Err(ReserveError::Corrupt { .. })), "{refused:?}");
+            assert!(producer.is_truncated());
+        }
+        "a shared producer that waits" => {
+            let producer = SharedProducer::attach(path).unwrap();
+            while producer.publish(&[7; 1000]).is_ok() {}
+            file.set_len(4096).unwrap();
+            let refused = producer.publish_timeout(KIND, &[7; 1000], Duration::MAX);
+            assert!(matches!(refused, Err(ReserveError::Corrupt { .. })), "{refused:?}");
+            assert!(producer.is_truncated());
         }
         "inspection" => {
             let ring = RingFile::inspect(path).unwrap();
@@ -535,6 +584,11 @@ fn a_ring_that_any_user_may_cut_ends_no_process() {
         ("a producer", open_to_all()),
         ("a shared producer", many),
         ("a producer per CPU", Options { producers: Producers::Cpu, ..open_to_all() }),
+        ("a producer that trusts all", open_to_all()),
+        ("a consumer that trusts all", open_to_all()),
+        ("a reader that waits", open_to_all()),
+        ("a producer that waits", open_to_all()),
+        ("a shared producer that waits", many),
         ("inspection", many),
         ("a snapshot", open_to_all()),
         ("recovery", many),

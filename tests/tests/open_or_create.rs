@@ -251,6 +251,13 @@ fn a_ring_that_another_user_can_have_put_there_is_refused_unless_told_otherwise(
         assert!(of_nobody(open(&link, &own).unwrap_err()), "{target}");
     }
     assert!(!dir.path().join("nothing").exists());
+    // One's own link to another user's, which leads to a ring of one's own.
+    let chain = dir.path().join("chain");
+    std::os::unix::fs::symlink("link to mine", &chain).unwrap();
+    let refused = open(&chain, &own).unwrap_err();
+    let said = "link to mine, a symbolic link, belongs to user 65534";
+    assert!(refused.to_string().contains(said), "{refused}");
+    open(&chain, &any).unwrap();
 
     // A set: its directory, and a ring in it.
     let per_cpu = Options::per_cpu();
@@ -268,6 +275,13 @@ fn a_ring_that_another_user_can_have_put_there_is_refused_unless_told_otherwise(
         drop(CpuProducer::attach(&set).unwrap());
         std::os::unix::fs::chown(&path, Some(0), None).unwrap();
     }
+    // The ring of a CPU that this thread is not on.
+    let other = set.join("cpu4000");
+    create(&other, &Options { cpu: 4000, ..per_cpu }).unwrap();
+    drop(CpuProducer::open_or_create(&set, &per_cpu).unwrap());
+    gives_to_nobody(&other);
+    let refused = CpuProducer::open_or_create(&set, &per_cpu).unwrap_err();
+    assert!(matches!(refused, SetError::Ring(OpenError::Owner { owner: NOBODY, .. })), "{refused}");
 }
 
 #[test]

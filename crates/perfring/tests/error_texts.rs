@@ -106,7 +106,8 @@ fn texts() -> Vec<String> {
             wanted: "4096".to_owned(),
             found: "8192".to_owned(),
         },
-        OpenError::Owner { location: location(), owner: 1001 },
+        OpenError::Owner { location: location(), link: false, owner: 1001 },
+        OpenError::Owner { location: location(), link: true, owner: 1001 },
         OpenError::Mode { location: location(), wanted: 0o600, found: 0o666 },
     ];
     let reserve = [

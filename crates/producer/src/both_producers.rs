@@ -89,8 +89,8 @@ macro_rules! producer {
                 self.publish_as(T::SCHEMA.id, bytemuck::bytes_of(value))
             }
 
-            /// Reserves space for a plain struct, to be filled in place in the ring. Its fields
-            /// hold what the ring last held there: write all of them.
+            /// Reserves space for a plain struct, to be filled in place in the ring (or in private memory, see
+            /// [`Self::is_guarded`]). Its fields hold what was there last: write all of them.
             ///
             /// # Errors
             /// As for [`Self::publish_pod`].
@@ -110,11 +110,12 @@ macro_rules! producer {
             }
 
             /// Returns whether the ring's file was found truncated under this producer. Since then
-            /// its records go into private memory, and nobody reads them. Always false without
-            /// [`install_sigbus_handler`](crate::install_sigbus_handler), which a guarded producer has
-            /// called: truncation then ends the process. A drop ring also returns [`ReserveError::Corrupt`], before a ring's worth
-            /// is written. An overwrite ring never does, as it does not read the consumer's
-            /// position.
+            /// its records go into private memory, and nobody reads them. A drop ring also returns
+            /// [`ReserveError::Corrupt`], before a ring's worth is written. An overwrite ring never does, as
+            /// it does not read the consumer's position.
+            ///
+            /// Where only this user may write the file, this is found out in a process that called
+            /// [`install_sigbus_handler`](crate::install_sigbus_handler): in any other, truncation ends the process.
             #[must_use]
             pub fn is_truncated(&self) -> bool {
                 self.window.is_truncated()

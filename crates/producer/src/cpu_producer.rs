@@ -144,7 +144,10 @@ impl CpuProducer {
     ) -> Result<Self, SetError> {
         let here = CpuThread::here().map_err(|source| SetError::Rseq { source })?;
         let clock = MachineClock::find().map_err(|source| SetError::Clock { source })?;
-        cpu_set::make_dir(&dir, &RingOptions { any_owner, ..options })?;
+        cpu_set::make_dir(&dir, &options)?;
+        if !any_owner {
+            cpu_set::expect(&dir, &options)?;
+        }
         let producer = CpuProducer {
             dir,
             name: name.to_owned(),
@@ -256,7 +259,8 @@ impl CpuProducer {
     }
 
     /// Publishes one record, and waits for at most `timeout` for space in the ring of the CPU that the thread
-    /// runs on, for an older reservation there to end, or for the ring's lock.
+    /// runs on, for an older reservation there to end, or for the ring's lock. A `timeout` of zero waits for
+    /// nothing, and one of [`Duration::MAX`] has no end.
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.

@@ -103,18 +103,27 @@ pub(crate) fn wanted(options: &RingOptions) -> RingOptions {
     RingOptions { producers: Producers::Cpu, cpu: 0, ..*options }
 }
 
+/// Returns the CPUs and the paths of what has the name of a ring in a directory.
+fn members(dir: &Path) -> Result<Vec<(u32, PathBuf)>, io::Error> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let Some(Ok(cpu)) = name.strip_prefix("cpu").map(str::parse::<u32>) {
+            all.push((cpu, path));
+        }
+    }
+    Ok(all)
+}
+
 /// Returns the options of the set in a directory, if there is one.
 pub(crate) fn found(dir: &Path) -> Result<Option<RingOptions>, SetError> {
-    let failed = |source| SetError::Io { dir: dir.to_owned(), source };
-    let entries = match fs::read_dir(dir) {
+    let members = match members(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        entries => entries.map_err(failed)?,
+        members => members.map_err(|source| SetError::Io { dir: dir.to_owned(), source })?,
     };
     let mut refused = None;
-    for entry in entries {
-        let path = entry.map_err(failed)?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let Some(Ok(cpu)) = name.strip_prefix("cpu").map(str::parse::<u32>) else { continue };
+    for (cpu, path) in members {
         match RingFile::inspect(&path) {
             Ok(ring) if ring.layout().producers == Producers::Cpu && ring.layout().cpu == cpu => {
                 let (_, mode) = ring.owner()?;
@@ -131,6 +140,20 @@ pub(crate) fn found(dir: &Path) -> Result<Option<RingOptions>, SetError> {
     }
 }
 
+/// Refuses a directory, and a ring in it, that is not what these options accept.
+pub(crate) fn expect(dir: &Path, options: &RingOptions) -> Result<(), SetError> {
+    options.expect_owner(&dir.into())?;
+    // What cannot be read is found out where it is needed.
+    for (cpu, path) in members(dir).unwrap_or_default() {
+        let options = RingOptions { cpu, ..*options };
+        options.expect_owner(&path.as_path().into())?;
+        if let Ok(ring) = RingFile::inspect(&path) {
+            options.agree_with(&ring)?;
+        }
+    }
+    Ok(())
+}
+
 /// Creates the directory if there is none. The users that may read or write its rings may do the same with the directory.
 /// Where all users may write, it is sticky: no user can remove or replace another user's ring.
 pub(crate) fn make_dir(dir: &Path, options: &RingOptions) -> Result<(), SetError> {
@@ -144,9 +167,7 @@ pub(crate) fn make_dir(dir: &Path, options: &RingOptions) -> Result<(), SetError
             let mode = 0o700 | mode | search | sticky;
             fs::set_permissions(dir, Permissions::from_mode(mode)).map_err(failed)
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Ok(options.expect_owner(&dir.into())?)
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(failed(error)),
     }
 }

@@ -202,7 +202,8 @@ impl Producer {
         put(&mut self.window, &mut self.clock, kind, payload, End::Publish(wake))
     }
 
-    /// Reserves space for a record of `len` bytes in the ring itself. Write it, then
+    /// Reserves space for a record of `len` bytes in the ring itself; or in private memory, where other users may write the
+    /// ring's file ([`Producer::is_guarded`]). Write it, then
     /// [commit](Reservation::commit) or [discard](Reservation::discard) it. Dropping it discards
     /// it.
     ///
@@ -257,7 +258,8 @@ impl Producer {
     }
 
     /// Publishes one record, and waits for space for at most `timeout`. Where there is space this is
-    /// [`Producer::publish_as`].
+    /// [`Producer::publish_as`]. A `timeout` of zero waits for
+    /// nothing, and one of [`Duration::MAX`] has no end.
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.
@@ -319,7 +321,7 @@ impl Producer {
         Batch { window: &mut self.window, clock: &mut self.clock, wake: Wake::Auto }
     }
 
-    /// Publishes a record for each item, which `fill` writes in place in the ring, and returns how
+    /// Publishes a record for each item, which `fill` writes in place as in a reservation, and returns how
     /// many were published. The others were refused, and are counted and reported as any refusal.
     /// In a forked child none is published, and none is counted.
     ///

@@ -170,8 +170,8 @@ impl SharedProducer {
             .publish(kind, payload, wake, refused, || self.publish_other(kind, payload, wake))
     }
 
-    /// Reserves space for a record of `len` bytes in the ring itself. Any number can be open at a
-    /// time.
+    /// Reserves space for a record of `len` bytes in the ring itself; or in private memory, where other users may write the
+    /// ring's file ([`SharedProducer::is_guarded`]). Any number can be open at a time.
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
@@ -261,7 +261,8 @@ impl SharedProducer {
     }
 
     /// Publishes one record, and waits as [`SharedProducer::reserve_timeout`] does. Where there is space this is
-    /// [`SharedProducer::publish_as`].
+    /// [`SharedProducer::publish_as`]. A `timeout` of zero waits for
+    /// nothing, and one of [`Duration::MAX`] has no end.
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.

@@ -64,14 +64,15 @@ pub struct RingOptions {
     /// Seats for named consumers of a drop ring of one or many producers: each reads every record, and a
     /// full ring waits for the slowest. Up to 32; 0 for one consumer. Default 0.
     pub consumers: u32,
-    /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe.
+    /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe. A directory of rings per CPU lets
+    /// the same users in, and is sticky where all may write: `0o1777` for `0o666`.
     /// Whoever may read the file can also take a read lock on it, which keeps others from attaching
     /// ([`AttachError::ReadLocked`](crate::AttachError::ReadLocked)); `perfring doctor` names the
     /// process that does.
     pub mode: u32,
-    /// Whether `open_or_create` accepts an existing ring of any owner and any mode. Default false: the ring, and a symbolic link
-    /// to it, must belong to this process's user or to root, and its mode must give no other user more access than `mode`
-    /// does. In `/tmp` and `/dev/shm`, any user can put a ring where this program is about to make one.
+    /// Whether `open_or_create` accepts an existing ring of any owner and any mode. Default false: the ring, and each symbolic
+    /// link from its name to it, must belong to this process's user or to root, and its mode must give no other user more
+    /// access than `mode` does. The directories on the way are the caller's choice. In `/tmp` and `/dev/shm`, any user can put a ring where this program is about to make one.
     pub any_owner: bool,
     /// Whom the producer that is attached with these options trusts, among those that may write the file, to leave its open
     /// reservations alone: see [`Trust`]. Default [`Trust::Auto`].

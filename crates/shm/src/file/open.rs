@@ -106,7 +106,10 @@ impl RingFile {
             Ok(()) => HeaderPage::from_bytes(&bytes)
                 .map_err(|len| perfring_abi::BadRing::Short { len: len as u64 }),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                Err(perfring_abi::BadRing::Short { len: meta.len() })
+                // Or as short as that, by now.
+                let len =
+                    file.metadata().map_or(0, |now| now.len().min(HeaderPage::LEN as u64 - 1));
+                Err(perfring_abi::BadRing::Short { len })
             }
             Err(source) => return Err(io("reading it", source)),
         };

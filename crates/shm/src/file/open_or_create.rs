@@ -8,11 +8,14 @@ use nix::unistd::geteuid;
 use perfring_abi::{Policy, Producers};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use thiserror::Error;
 
 /// How often a ring may vanish between its creation and its opening, or appear between its opening
 /// and its creation, before that is an error.
 const TRIES: u32 = 64;
+/// The most symbolic links that the system follows.
+const LINKS: u32 = 40;
 /// Mode bits by which others than the owner may read and write.
 const OTHERS: u32 = 0o066;
 
@@ -44,12 +47,15 @@ pub enum OpenError {
     /// The ring, a symbolic link to it, or the directory of a set of rings belongs to another user. That user may have put it
     /// there for this program to write to.
     #[error(
-        "{location} belongs to user {owner}, and this program is about to write there: remove it, name another place, or set \
-         any_owner if that user is to be trusted"
+        "{location}{} belongs to user {owner}, and this program is about to write there: name another place, have that user or \
+         root remove it, or set any_owner, which accepts any owner and any mode",
+        if *.link { ", a symbolic link," } else { "" }
     )]
     Owner {
-        /// The location.
+        /// The location of the ring, of the link, or of the directory.
         location: Location,
+        /// Whether that is a symbolic link.
+        link: bool,
         /// Its owner's uid.
         owner: u32,
     },
@@ -126,27 +132,37 @@ pub fn create_if_missing(
 }
 
 impl RingOptions {
-    /// Refuses a file, directory or symbolic link at a location if its owner is neither root nor this process's user.
+    /// Refuses a file or directory at a location, and each symbolic link on the way from its name, if the owner is neither root
+    /// nor this process's user. The directories on the way are the caller's choice.
     ///
     /// # Errors
     /// [`OpenError::Owner`].
     pub fn expect_owner(&self, location: &Location) -> Result<(), OpenError> {
-        // If there is nothing, or nothing to be found out, then what follows says so.
-        let Ok(found) = fs::symlink_metadata(location.path()) else { return Ok(()) };
-        self.trust_owner(location, found.uid())
+        let mut path = location.path().to_owned();
+        for _ in 0..LINKS {
+            // If there is nothing, or nothing to be found out, then what follows says so.
+            let Ok(found) = fs::symlink_metadata(&path) else { return Ok(()) };
+            self.trust_owner(&path.as_path().into(), found.is_symlink(), found.uid())?;
+            let Ok(next) = fs::read_link(&path) else { return Ok(()) };
+            path = path.parent().unwrap_or(Path::new("")).join(next);
+        }
+        Ok(()) // the system follows no more of them either
     }
 
-    fn trust_owner(&self, location: &Location, owner: u32) -> Result<(), OpenError> {
+    fn trust_owner(&self, location: &Location, link: bool, owner: u32) -> Result<(), OpenError> {
         if self.any_owner || owner == 0 || owner == geteuid().as_raw() {
             return Ok(());
         }
-        Err(OpenError::Owner { location: location.clone(), owner })
+        Err(OpenError::Owner { location: location.clone(), link, owner })
     }
 
     /// Refuses a ring that differs from these options. Its mode may let fewer users in.
-    fn agree_with(&self, ring: &RingFile) -> Result<(), OpenError> {
+    ///
+    /// # Errors
+    /// [`OpenError::Differs`], [`OpenError::Owner`], [`OpenError::Mode`], [`AttachError::Kind`].
+    pub fn agree_with(&self, ring: &RingFile) -> Result<(), OpenError> {
         let (location, layout, (owner, mode)) = (&ring.location, &ring.layout, ring.owner()?);
-        self.trust_owner(location, owner)?;
+        self.trust_owner(location, false, owner)?;
         if !self.any_owner && mode & OTHERS & !self.mode != 0 {
             let (location, wanted, found) = (location.clone(), self.mode, mode & 0o777);
             return Err(OpenError::Mode { location, wanted, found });

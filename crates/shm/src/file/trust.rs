@@ -77,18 +77,17 @@ impl Trust {
         Ok(guarded)
     }
 
-    /// Decides for this file, which is mapped next, whether others may write it. Then its truncation is an error, and
-    /// does not end this process.
+    /// Decides for this file, which is mapped next, whether what this process lends of it is guarded. Where another user may
+    /// write the file, its truncation is an error from now on, and does not end this process: whoever is trusted.
     pub(crate) fn guards_mapping(self, ring: &RingFile) -> Result<bool, AttachError> {
+        let (owner, mode) = ring.owner()?;
+        let others = owner != nix::unistd::geteuid().as_raw() || mode & OTHERS_WRITE != 0;
         let guarded = match self {
-            Trust::Auto => {
-                let (owner, mode) = ring.owner()?;
-                owner != nix::unistd::geteuid().as_raw() || mode & OTHERS_WRITE != 0
-            }
+            Trust::Auto => others,
             Trust::Peers(_) => false,
             Trust::Nobody => true,
         };
-        if guarded {
+        if guarded || others {
             install_sigbus_handler()
                 .map_err(|source| ring.io("installing the SIGBUS handler", source))?;
         }

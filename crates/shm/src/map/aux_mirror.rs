@@ -58,11 +58,6 @@ impl AuxMirror {
         unsafe { slice::from_raw_parts(base, self.size / 8) }
     }
 
-    /// Returns the size of the area.
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
     /// Returns the mapped range.
     pub(crate) fn range(&self) -> (NonNull<u8>, usize) {
         (self.range.base(), self.range.len)

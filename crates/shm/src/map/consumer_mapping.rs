@@ -171,9 +171,10 @@ impl ConsumerMapping {
         self.presence.is_removed()
     }
 
-    /// Asks the file system whether the ring's file was removed, or another took its place: two system
-    /// calls.
+    /// Asks the file system whether the ring's file was removed, or another took its place; and whether it was truncated, of
+    /// which the next poll says. Three system calls.
     pub fn check_removed(&self) -> bool {
+        self.map.guard.look(&self.ring.file, self.ring.layout.file_size());
         self.presence.check(&self.ring)
     }
 

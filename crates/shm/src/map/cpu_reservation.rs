@@ -9,7 +9,8 @@ use std::ptr::NonNull;
 /// The bytes of one record of a ring per CPU: write them, then commit, on any CPU. A dropped reservation
 /// is discarded.
 ///
-/// The bytes are what the ring last held there, not zeros. Nothing younger in this ring is published while
+/// The bytes are what was there last, not zeros. Where other users may write the ring's file, they are private memory, and a commit
+/// copies them to the ring: see [`Trust`](crate::Trust). Nothing younger in this ring is published while
 /// it is open, and no sequence runs: keep it short. Not to be ended by a signal handler that interrupts
 /// another call with this ring.
 #[derive(Debug)]

@@ -77,8 +77,7 @@ impl Mirror {
         let mut map = Self::map(ring, DataAccess::Write)?;
         let children = NotForChildren::new(map.ranges(), &ring.file);
         if guarded {
-            let aux_size = map.aux.as_ref().map_or(0, AuxMirror::size);
-            let loan = Loan::new(map.data_size, aux_size);
+            let loan = Loan::new(&ring.layout);
             map.loan = Some(
                 loan.map_err(|source| ring.io("mapping memory for its reservations", source))?,
             );

@@ -95,8 +95,8 @@ impl WriteWindow {
 /// The bytes of one record, in the ring: write them, then commit. A dropped reservation is
 /// discarded.
 ///
-/// The bytes are what the ring last held there, not zeros. Where other users may write the ring's file, they are private memory,
-/// and a commit copies them to the ring: see [`Trust`].
+/// The bytes are what was there last, not zeros. Where other users may write the ring's file, they are private memory,
+/// and a commit copies them to the ring: see [`Trust`](crate::Trust).
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is discarded"]
 pub struct Reservation<'a> {

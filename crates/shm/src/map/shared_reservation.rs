@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 /// The bytes of one record of a shared ring: write them, then commit. A dropped reservation is
 /// discarded.
 ///
-/// The bytes are what the ring last held there, not zeros. Where other users may write the ring's file, they are private memory,
+/// The bytes are what was there last, not zeros. Where other users may write the ring's file, they are private memory,
 /// and a commit copies them to the ring: see [`Trust`](crate::Trust). Nothing younger is published while it is open: keep it
 /// short.
 #[derive(Debug)]

@@ -1,9 +1,12 @@
-//! Reservations of a producer of a shared ring: for one record, or for a batch.
+//! Reservations of a producer of a shared ring: for one record, or for a batch; and the wait for their space.
 
+use crate::file::liveness::drop_dead_of;
 use crate::map::shared_reservation::{BatchReservation, SharedReservation};
 use crate::map::shared_window::SharedWindow;
+use crate::sys::futex;
 use perfring_abi::RecordType;
 use perfring_ring::{Liveness, Refusal, Wake};
+use std::time::Duration;
 
 impl SharedWindow {
     /// Publishes a record whose payload is copied without the ring's lock.
@@ -113,5 +116,22 @@ impl SharedWindow {
         let (at, now, bytes) = (pair.at(), now(), bytes as u64);
         let span = pair.writer.borrow_mut().try_reserve_span(at, liveness, bytes, now)?;
         Ok(BatchReservation { pair, span, wake: Wake::Auto, in_place: None })
+    }
+
+    /// Sleeps until the consumer has released enough for a record of `len` bytes, for at most
+    /// `limit`. May return early, so the caller checks again.
+    pub fn sleep_for_space(&self, len: usize, limit: Duration) {
+        let target = self.space_target(len);
+        drop_dead_of(&self.ring, self.pair.at().ring());
+        futex::sleep_for_space(self.pair.at().ring(), target, limit);
+    }
+
+    /// Has the consumer read, and returns the tail that would let a record of `len` bytes in.
+    pub(super) fn space_target(&self, len: usize) -> u64 {
+        self.pair.map.guard.look(&self.ring.file, self.ring.layout.file_size());
+        let at = self.pair.at();
+        // A consumer that sleeps for a watermark would not release space.
+        self.pair.owed(at.ring().force_wake());
+        self.pair.writer.borrow().tail_for(at, len)
     }
 }

@@ -6,7 +6,7 @@
 //! overlap. The window never parts with its mapping or its writer.
 
 use crate::file::error::AttachError;
-use crate::file::liveness::{Kernel, Patient, drop_dead_of};
+use crate::file::liveness::{Kernel, Patient};
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
 use crate::file::trust::Trust;
@@ -53,7 +53,7 @@ pub struct SharedWindow {
     /// How many records were written at the last refusal.
     refused_at: Cell<Option<u64>>,
     clock: MachineClock,
-    ring: RingFile,
+    pub(super) ring: RingFile,
 }
 
 impl SharedWindow {
@@ -95,7 +95,9 @@ impl SharedWindow {
             let (at, fences) = (map.shared(), futex::fences());
             match SharedWriter::attach(at, &ring.layout, fences, index, &me, &liveness) {
                 Ok(writer) => break writer,
-                Err(Unattached::Corrupt(source)) => return Err(ring.corrupt(source)),
+                Err(Unattached::Corrupt(source)) => {
+                    return Err(ring.corrupt(map.guard.report(source)));
+                }
                 Err(Unattached::Contended { slot }) => {
                     if since.elapsed() > attach_wait {
                         return Err(ring.held_up(slot));
@@ -420,22 +422,6 @@ impl SharedWindow {
                 self.pair.owed(wake);
             }
         }
-    }
-
-    /// Sleeps until the consumer has released enough for a record of `len` bytes, for at most
-    /// `limit`. May return early, so the caller checks again.
-    pub fn sleep_for_space(&self, len: usize, limit: Duration) {
-        let target = self.space_target(len);
-        drop_dead_of(&self.ring, self.pair.at().ring());
-        futex::sleep_for_space(self.pair.at().ring(), target, limit);
-    }
-
-    /// Has the consumer read, and returns the tail that would let a record of `len` bytes in.
-    pub(super) fn space_target(&self, len: usize) -> u64 {
-        let at = self.pair.at();
-        // A consumer that sleeps for a watermark would not release space.
-        self.pair.owed(at.ring().force_wake());
-        self.pair.writer.borrow().tail_for(at, len)
     }
 }
 

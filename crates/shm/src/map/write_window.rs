@@ -80,7 +80,7 @@ impl WriteWindow {
         let lock = ring.take(Seat::Producer(0))?;
         let clock = ring.timestamp_clock()?;
         let mut writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
-            .map_err(|source| ring.corrupt(source))?;
+            .map_err(|source| ring.corrupt(map.guard.report(source)))?;
         if ring.layout.consumers != 0 {
             writer = writer.with_consumers(Arc::new(Kernel(ring.clone())));
         }
@@ -331,6 +331,7 @@ impl WriteWindow {
     pub fn sleep_for_space(&mut self, len: usize, limit: Duration) {
         // A consumer that sleeps for a watermark would not release space.
         self.publish(Wake::Force);
+        self.map.guard.look(&self.ring.file, self.ring.layout.file_size());
         let ring = self.map.ring();
         drop_dead_of(&self.ring, ring);
         futex::sleep_for_space(ring, self.writer.tail_for(ring, len), limit);

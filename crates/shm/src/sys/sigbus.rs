@@ -15,6 +15,7 @@ use crate::sys::sigbus_passing::{pass_on, remember};
 use nix::libc;
 use perfring_abi::Header;
 use perfring_ring::ReadError;
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null, null_mut};
@@ -82,8 +83,8 @@ impl blocks::Entry for Entry {
 /// handler what is not a ring's. It costs nothing per record. Further calls have no effect; a
 /// foreign handler that was installed meanwhile stays, behind this one.
 ///
-/// On truncation, readers get [`ReadError::Truncated`], at the next poll at
-/// the latest. A record that a consumer has borrowed in place may turn into zeros while it is
+/// On truncation, readers get [`ReadError::Truncated`], at the next poll that touches a missing page. One that waits with nothing to
+/// read, and a producer that waits for space, ask for the file's size, too: once a second, or more often. A record that a consumer has borrowed in place may turn into zeros while it is
 /// borrowed; a copied one is whole. A payload of the AUX area that was being copied may be reported
 /// as lapped before that. A producer writes into private memory, and gets `ReserveError::Corrupt`
 /// before it has written a ring's worth.
@@ -159,6 +160,18 @@ impl Guarded {
     #[cold]
     pub(crate) fn report(&self, error: impl Into<ReadError>) -> ReadError {
         if self.is_truncated() { ReadError::Truncated } else { error.into() }
+    }
+
+    /// Asks the file system whether the file is shorter than it was, as the pages that a reader or a producer still touches may all
+    /// be there. Then the mapping is replaced as if one of the others had been touched. Does nothing if it is not registered.
+    pub(crate) fn look(&self, file: &File, size: u64) {
+        if let Some(entry) = self.entry
+            && !self.is_truncated()
+            && file.metadata().is_ok_and(|found| found.len() < size)
+        {
+            // The entry is in use for as long as `self`.
+            truncated(entry, entry.ranges.each_ref().map(Range::get));
+        }
     }
 
     /// Returns whether the file was found to be truncated; never, if it is not registered. If it
@@ -265,7 +278,7 @@ fn replace(base: usize, len: usize, writable: bool) -> bool {
     let write = if writable { libc::PROT_WRITE } else { 0 };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     // SAFETY: the range is a mapping of ours that is registered and in use: a thread is touching it
-    // right now. What it holds is other processes' to change, so all code that reads it takes any
+    // right now, or has it borrowed. What it holds is other processes' to change, so all code that reads it takes any
     // content; the addresses stay valid, and as writable as they were.
     let new = unsafe {
         libc::mmap(base as *mut libc::c_void, len, libc::PROT_READ | write, flags, -1, 0)
