@@ -14,9 +14,9 @@ use std::borrow::Cow;
 pub struct ProducerOptions {
     /// The name of up to 64 bytes that `perfring stat` shows. Default: that of this program.
     pub name: Option<String>,
-    /// Whom this producer trusts, among those that may write the ring's file, to leave its open reservations alone. Where
-    /// that is nobody, a reservation is private memory, and its commit copies the record to the ring. `publish` only writes, and
-    /// is the same for all. Default [`Trust::Auto`].
+    /// Which of the processes that may write the ring's file are trusted to leave this producer's open reservations alone. Without
+    /// that trust, a reservation is private memory, and its commit copies the record to the ring. `publish` only writes, and
+    /// is the same for every trust. Default [`Trust::Auto`].
     pub trust: Trust,
 }
 

@@ -140,7 +140,7 @@ impl Reserved {
     const ALSO: u64 = 1 << 61;
 
     pub(crate) fn large_lead(at: u64) -> u64 {
-        // Of the position in a ring that somebody damaged, what says where in the area it is.
+        // In a damaged ring the position can be any number: the low bits of it say where in the area it is.
         Self::LARGE | at & (Self::ALSO - 1)
     }
 

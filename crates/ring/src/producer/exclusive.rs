@@ -31,9 +31,9 @@ pub struct Writer {
     /// A payload of this length or longer is too long, or needs a timestamp: one test for both, so
     /// that a ring without timestamps pays nothing for them.
     pub(super) plain_end: usize,
-    /// The same for a reservation that somebody writes in place: 0 where it is lent.
+    /// The same for a reservation, which is written in place: 0 where reservations are lent.
     pub(super) in_place_end: usize,
-    /// Such a one of this length or longer is too long for the data area, or is lent.
+    /// A reservation of this length or longer is too long for the data area, or is lent.
     pub(super) elsewhere_from: usize,
     pub(super) timestamp: usize,
     fences: Fences,

@@ -158,6 +158,11 @@ impl RingFile {
         Ok((meta.uid(), meta.mode() & 0o7777))
     }
 
+    /// Returns the file, and how long it is unless it is truncated.
+    pub(crate) fn watched(&self) -> (&Arc<LockFile>, u64) {
+        (&self.file, self.layout.file_size())
+    }
+
     /// Returns whether a process of another user may read the file.
     pub(crate) fn is_exposed(&self) -> Result<bool, AttachError> {
         let (owner, mode) = self.owner()?;
@@ -195,8 +200,9 @@ impl RingFile {
 
     /// Returns whether the file has no name any more, or its name leads to another file. It returns
     /// `false` where the file system does not say, and where the name leads nowhere while the file
-    /// has another (it was moved, or the path is relative to a directory that was left).
-    pub(crate) fn is_removed(&self) -> bool {
+    /// has another (it was moved, or the path is relative to a directory that was left). Two system calls.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
         let Ok(open) = self.file.metadata() else { return false };
         let is_other =
             |named: std::fs::Metadata| (named.dev(), named.ino()) != (open.dev(), open.ino());

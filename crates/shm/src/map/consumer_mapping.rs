@@ -174,7 +174,7 @@ impl ConsumerMapping {
     /// Asks the file system whether the ring's file was removed, or another took its place; and whether it was truncated, of
     /// which the next poll says. Three system calls.
     pub fn check_removed(&self) -> bool {
-        self.map.guard.look(&self.ring.file, self.ring.layout.file_size());
+        self.map.guard.look();
         self.presence.check(&self.ring)
     }
 

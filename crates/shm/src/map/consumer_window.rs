@@ -8,13 +8,13 @@ use crate::map::copy_window::CopyWindow;
 use crate::map::read_window::{Guarded, ReadWindow};
 use perfring_abi::Policy;
 
-/// A ring as its consumer reads it: what may be borrowed of it is a matter of its policy and of whom this process trusts, and
-/// each of the three has the methods for that and no other.
+/// A ring as its consumer reads it. The policy and the trust decide what may be borrowed, and each of the three has the methods for
+/// that and no other.
 #[derive(Debug)]
 pub enum ConsumerWindow {
     /// A drop ring: records are borrowed where they are.
     InPlace(ReadWindow),
-    /// A drop ring that somebody may write who is not trusted: records are copied before they are examined.
+    /// A drop ring that an untrusted process may write: records are copied before they are examined.
     Guarded(ReadWindow<Guarded>),
     /// An overwrite ring: records are copied, and the position is saved in the ring.
     Saving(CopyWindow<ConsumerMapping>),
@@ -28,7 +28,7 @@ impl ConsumerWindow {
     /// # use perfring_shm::{ConsumerWindow, Lines, RingOptions, Trust, create};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
-    /// create(&path.as_path().into(), &RingOptions { mode: 0o666, ..RingOptions::default() })?;
+    /// create(&path, &RingOptions { mode: 0o666, ..RingOptions::default() })?;
     /// let window = ConsumerWindow::attach(&path, "name", Lines::Leave, Trust::Auto)?;
     /// assert!(matches!(window, ConsumerWindow::Guarded(_)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -63,7 +63,7 @@ impl Mirror {
         let guard = Guarded::default();
         let mut map =
             Mirror { guard, range, data, data_size, control, slots, types_size, aux, loan: None };
-        map.guard = Guarded::new(map.ranges(), access == DataAccess::Write);
+        map.guard = Guarded::new(map.ranges(), access == DataAccess::Write, ring.watched());
         Ok(map)
     }
 

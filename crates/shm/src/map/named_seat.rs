@@ -40,7 +40,7 @@ impl SeatArea {
         let none = (base, 0);
         Ok(SeatArea {
             _children: NotForChildren::mapping(base, map.len()),
-            _guard: Guarded::new([(base, map.len()), none, none], true),
+            _guard: Guarded::new([(base, map.len()), none, none], true, ring.watched()),
             map,
             count: ring.layout.consumers as usize,
         })

@@ -43,7 +43,7 @@ impl Plain {
         drop(opening);
         Ok(Plain {
             _children: children,
-            guard: Guarded::new([(base, map.len()), (base, 0), (base, 0)], false),
+            guard: Guarded::new([(base, map.len()), (base, 0), (base, 0)], false, ring.watched()),
             map,
             data_offset: layout.data_offset() as usize,
             data_size: layout.data_size as usize,

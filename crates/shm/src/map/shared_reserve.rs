@@ -128,7 +128,7 @@ impl SharedWindow {
 
     /// Has the consumer read, and returns the tail that would let a record of `len` bytes in.
     pub(super) fn space_target(&self, len: usize) -> u64 {
-        self.pair.map.guard.look(&self.ring.file, self.ring.layout.file_size());
+        self.pair.map.guard.look();
         let at = self.pair.at();
         // A consumer that sleeps for a watermark would not release space.
         self.pair.owed(at.ring().force_wake());

@@ -182,10 +182,11 @@ impl SharedWindow {
         self.pair.map.lends()
     }
 
-    /// Returns whether the file was found to be truncated; always false without
+    /// Returns whether the file is found to be truncated, by its size too; always false without
     /// [`install_sigbus_handler`](crate::install_sigbus_handler), which a guarded window has called.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
+        self.pair.map.guard.look();
         self.pair.map.guard.is_truncated()
     }
 

@@ -13,7 +13,7 @@ pub struct Ticket {
     pub(crate) most: Duration,
     /// No wake should be missed.
     pub(crate) sure: bool,
-    /// Unless somebody who may read the file sees to it.
+    /// Another user may read the file, and keep a wake from the sleeper.
     pub(crate) exposed: bool,
 }
 

@@ -136,10 +136,11 @@ impl WriteWindow {
         self.map.lends()
     }
 
-    /// Returns whether the file was found to be truncated; always false without
+    /// Returns whether the file is found to be truncated, by its size too; always false without
     /// [`install_sigbus_handler`](crate::install_sigbus_handler), which a guarded window has called.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
+        self.map.guard.look();
         self.map.guard.is_truncated()
     }
 
@@ -331,7 +332,7 @@ impl WriteWindow {
     pub fn sleep_for_space(&mut self, len: usize, limit: Duration) {
         // A consumer that sleeps for a watermark would not release space.
         self.publish(Wake::Force);
-        self.map.guard.look(&self.ring.file, self.ring.layout.file_size());
+        self.map.guard.look();
         let ring = self.map.ring();
         drop_dead_of(&self.ring, ring);
         futex::sleep_for_space(ring, self.writer.tail_for(ring, len), limit);

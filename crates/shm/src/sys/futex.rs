@@ -19,8 +19,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// (`FUTEX_REQUEUE`), and the next wake does not come to it.
 const EXPOSED_TICK: Duration = Duration::from_millis(100);
 
-/// Returns the time until the clock's next full second, or tenth of a second where somebody sleeps on a ring that another
-/// user may read: the longest sleep of a thread that should miss no wake. All sleepers of a machine end theirs at the same
+/// Returns the time until the clock's next full second, or tenth of a second for a ring that another
+/// user may read (`exposed`): the longest sleep of a thread that should miss no wake. All sleepers of a machine end theirs at the same
 /// moments, so that a process which sleeps on thousands of rings is woken once for all of them.
 #[must_use]
 pub fn until_tick(exposed: bool) -> Duration {

@@ -10,17 +10,17 @@
 
 use crate::sys::blocks::{self, Block};
 use crate::sys::host::page_size;
+use crate::sys::ofd_lock::LockFile;
 use crate::sys::pin::pin;
 use crate::sys::sigbus_passing::{pass_on, remember};
 use nix::libc;
 use perfring_abi::Header;
 use perfring_ring::ReadError;
-use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// `si_code` of an address beyond the end of a file, and of memory that has failed. The `libc`
 /// crate does not have them for every Linux.
@@ -126,6 +126,8 @@ pub fn install_sigbus_handler() -> io::Result<()> {
 #[derive(Debug, Default)]
 pub(crate) struct Guarded {
     entry: Option<&'static Entry>,
+    /// The file, and how long it is unless it was truncated.
+    file: Option<(Arc<LockFile>, u64)>,
 }
 
 impl std::fmt::Debug for Entry {
@@ -138,7 +140,11 @@ impl std::fmt::Debug for Entry {
 impl Guarded {
     /// Registers a ring's mapping, if this process called [`install_sigbus_handler`]: the first
     /// part begins with the header, and the others may be empty.
-    pub(crate) fn new(ranges: [(NonNull<u8>, usize); 3], writable: bool) -> Self {
+    pub(crate) fn new(
+        ranges: [(NonNull<u8>, usize); 3],
+        writable: bool,
+        file: (&Arc<LockFile>, u64),
+    ) -> Self {
         if !ON.load(Ordering::Acquire) {
             return Guarded::default();
         }
@@ -153,21 +159,23 @@ impl Guarded {
         entry.writable.store(writable, Ordering::Relaxed);
         entry.truncated.store(false, Ordering::Relaxed);
         entry.state.store(state + 1, Ordering::Release);
-        Guarded { entry: Some(entry) }
+        Guarded { entry: Some(entry), file: Some((Arc::clone(file.0), file.1)) }
     }
 
     /// Returns the error for a ring that was found to be corrupt.
     #[cold]
     pub(crate) fn report(&self, error: impl Into<ReadError>) -> ReadError {
+        self.look(); // what is left of a page has zeros behind it
         if self.is_truncated() { ReadError::Truncated } else { error.into() }
     }
 
     /// Asks the file system whether the file is shorter than it was, as the pages that a reader or a producer still touches may all
-    /// be there. Then the mapping is replaced as if one of the others had been touched. Does nothing if it is not registered.
-    pub(crate) fn look(&self, file: &File, size: u64) {
-        if let Some(entry) = self.entry
+    /// be there. Then the mapping is replaced as if one of the others had been touched. Does nothing if it is not registered,
+    /// nor in a forked child, which has another file in its place.
+    pub(crate) fn look(&self) {
+        if let (Some(entry), Some((file, size))) = (self.entry, &self.file)
             && !self.is_truncated()
-            && file.metadata().is_ok_and(|found| found.len() < size)
+            && file.metadata().is_ok_and(|found| found.is_file() && found.len() < *size)
         {
             // The entry is in use for as long as `self`.
             truncated(entry, entry.ranges.each_ref().map(Range::get));
