@@ -82,6 +82,7 @@ fn texts() -> Vec<String> {
         CreateError::Exists { location: location() },
         CreateError::Size { size: 5, min: 4096 },
         CreateError::NoSpace { location: location(), needed: 1 << 30 },
+        CreateError::FileSizeLimit { location: location(), needed: 1 << 30, limit: 1 << 20 },
         CreateError::Clock { location: location(), source: ClockError::Offsets },
         CreateError::SampleId,
         CreateError::NoSegments { name: "ticks".into() },

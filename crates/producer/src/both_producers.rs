@@ -121,6 +121,26 @@ macro_rules! producer {
                 self.window.is_truncated()
             }
 
+            /// Returns whether the ring's file was removed, or another file has its name: only the readers
+            /// that have this file open get what is published. A cleaner of temporary files does so, systemd at a
+            /// user's logout (`RemoveIPC`), and a program that makes the ring again. Two system calls: to be asked
+            /// once in a while. Attach again, or make the ring again, when it is true.
+            ///
+            /// ```
+            /// # use perfring_producer::{Options, Producer};
+            /// # let dir = tempfile::tempdir()?;
+            /// # let path = dir.path().join("ring");
+            /// let mut producer = Producer::create(&path, &Options::default())?;
+            /// std::fs::remove_file(&path)?;
+            /// producer.publish(b"nobody can open this file any more")?;
+            /// assert!(producer.is_removed());
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            #[must_use]
+            pub fn is_removed(&self) -> bool {
+                self.window.file().is_removed()
+            }
+
             /// Returns the longest payload that this ring takes, in bytes.
             #[must_use]
             #[inline]

@@ -361,6 +361,14 @@ impl CpuProducer {
         self.rings.lost_without_ring()
     }
 
+    /// Returns whether the file of a ring that this process is attached to was removed, or another file has its name: only the
+    /// readers that have that file open get what is published on its CPU. Two system calls for each ring: to be asked once in
+    /// a while. Make another producer of the directory when it is true.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.rings.attached().any(|ring| ring.file().is_removed())
+    }
+
     /// Returns the directory.
     #[must_use]
     pub fn dir(&self) -> &Path {

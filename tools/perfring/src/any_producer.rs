@@ -64,6 +64,14 @@ impl AnyProducer {
         }
     }
 
+    pub(crate) fn is_removed(&self) -> bool {
+        match self {
+            AnyProducer::One(producer) => producer.is_removed(),
+            AnyProducer::Many(producer) => producer.is_removed(),
+            AnyProducer::Cpu(of) => of.producer.is_removed(),
+        }
+    }
+
     pub(crate) fn max_len(&self) -> usize {
         match self {
             AnyProducer::One(producer) => producer.max_len(),

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 const LINES: &[u8] = b"one\n\ntab\there\ngr\xc3\xbc\xc3\x9fe\nbytes \xff\x00\x1b\nno end";
 
@@ -626,4 +626,46 @@ fn named_segments_are_rings_too() {
     assert_eq!(run(&["tail", path.to_str().unwrap()], b"").out(), "in a segment\n");
     assert_eq!(run(&["rm", &ring], b"").code(), 0);
     assert!(!path.exists());
+}
+
+#[test]
+fn publish_ends_with_an_error_when_its_ring_was_removed() {
+    let says = "was removed, or another file has its name";
+    for (options, wait) in [(&[][..], &[][..]), (&["--producers", "many"], &["--wait", "1h"])] {
+        let place = Place::new();
+        let ring = place.ring(options);
+        let mut command = perfring(&["publish", &ring]);
+        let mut child = command.args(wait).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(b"one\n").unwrap();
+        until("the line", || run(&["dump", &ring], b"").out() == "one\n");
+        fs::remove_file(&ring).unwrap();
+        // Its input does not end, and nothing comes.
+        let done = Done(child.wait_with_output().unwrap());
+        drop(stdin);
+        assert!(done.code() == 1 && done.err().contains(says), "{}", done.err());
+    }
+    // What came within the last second is found out at the end of the input.
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    let mut child = perfring(&["publish", &ring]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"one\n").unwrap();
+    until("the line", || run(&["dump", &ring], b"").out() == "one\n");
+    fs::remove_file(&ring).unwrap();
+    run(&["create", &ring], b"");
+    drop(stdin);
+    let done = Done(child.wait_with_output().unwrap());
+    assert!(done.code() == 1 && done.err().contains(says), "{}", done.err());
+}
+
+#[test]
+fn a_limit_for_the_size_of_files_is_an_error_that_names_it() {
+    let place = Place::new();
+    let ring = place.0.path().join("ring");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f 1024; exec \"$0\" create \"$1\" --size 64M"]);
+    let output = shell.arg(env!("CARGO_BIN_EXE_perfring")).arg(&ring).output().unwrap();
+    Done(output).refuses(1, "raise that limit (`ulimit -f`)");
+    assert_eq!(fs::read_dir(place.0.path()).unwrap().count(), 0, "nothing is left");
 }

@@ -41,6 +41,7 @@ mod errno {
     pub(super) const ACCES: i32 = 13;
     pub(super) const EXIST: i32 = 17;
     pub(super) const NOTDIR: i32 = 20;
+    pub(super) const FBIG: i32 = 27;
     pub(super) const NOSPC: i32 = 28;
 }
 
@@ -54,6 +55,7 @@ pub(crate) fn create(py: Python<'_>, error: &CreateError) -> PyErr {
     match error {
         CreateError::Exists { location } => os(errno::EXIST, text, location),
         CreateError::NoSpace { location, .. } => os(errno::NOSPC, text, location),
+        CreateError::FileSizeLimit { location, .. } => os(errno::FBIG, text, location),
         CreateError::Io { location, source, .. } => io(source, text, location),
         CreateError::Clock { .. } => named(py, "PerfringError", text),
         _ => PyValueError::new_err(text),

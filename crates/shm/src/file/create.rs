@@ -19,10 +19,14 @@ use perfring_abi::{
     TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX,
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::process::{Resource, getrlimit};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+/// So much of a file is allocated at a time at least, however often signals come.
+const PIECE_LEAST: u64 = 64 << 10;
 
 /// The shape of a new ring.
 ///
@@ -74,8 +78,8 @@ pub struct RingOptions {
     /// link from its name to it, must belong to this process's user or to root, and its mode must give no other user more
     /// access than `mode` does. The directories on the way are the caller's choice. In `/tmp` and `/dev/shm`, any user can put a ring where this program is about to make one.
     pub any_owner: bool,
-    /// Whom the producer that is attached with these options trusts, among those that may write the file, to leave its open
-    /// reservations alone: see [`Trust`]. Default [`Trust::Auto`].
+    /// Which of the processes that may write the file the producer trusts that is attached with these options: see [`Trust`].
+    /// Default [`Trust::Auto`].
     pub trust: Trust,
 }
 
@@ -258,13 +262,26 @@ impl<'a> Draft<'a> {
     }
 
     fn allocate(&self, size: u64) -> Result<(), CreateError> {
-        match posix_fallocate(&self.file, 0, size as i64) {
-            Ok(()) => Ok(()),
-            Err(Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG) => {
-                Err(CreateError::NoSpace { location: self.location.clone(), needed: size })
-            }
-            Err(errno) => Err(failed(self.location, "allocating its space")(errno.into())),
+        let location = || self.location.clone();
+        // Beyond the limit the kernel sends SIGXFSZ, which ends the process.
+        if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| *limit < size) {
+            return Err(CreateError::FileSizeLimit { location: location(), needed: size, limit });
         }
+        let (mut at, mut piece) = (0, size);
+        while at < size {
+            match posix_fallocate(&self.file, at as i64, piece.min(size - at) as i64) {
+                Ok(()) => at += piece,
+                // The kernel gives back what it has allocated for this call: less is done sooner than the next signal comes.
+                Err(Errno::EINTR) => piece = (piece / 2).next_multiple_of(PIECE_LEAST),
+                Err(Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG) => {
+                    return Err(CreateError::NoSpace { location: location(), needed: size });
+                }
+                Err(errno) => {
+                    return Err(failed(self.location, "allocating its space")(errno.into()));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Writes everything except zeros, the magic last.
@@ -355,7 +372,8 @@ fn draw_id(fill: impl FnOnce(&mut [u8]) -> Result<(), getrandom::Error>) -> io::
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{draw_id, name_anew, rename_to_free_name};
+    use super::{RingOptions, create, draw_id, name_anew, rename_to_free_name};
+    use nix::libc;
     use std::path::Path;
     use std::{fs, io};
 
@@ -402,5 +420,29 @@ mod tests {
         assert_ne!(ids[0], ids[1]);
         // Version 4, of random bytes.
         assert_eq!((ids[0][6] >> 4, ids[0][8] >> 6), (4, 2));
+    }
+
+    #[test]
+    fn a_signal_every_now_and_then_does_not_keep_a_ring_from_being_made() {
+        extern "C" fn nothing(_: libc::c_int) {}
+        let every = |tv_usec| {
+            let every = libc::timeval { tv_sec: 0, tv_usec };
+            let timer = libc::itimerval { it_interval: every, it_value: every };
+            // SAFETY: reads a timer, which is ours.
+            unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) }
+        };
+        // SAFETY: zeros are a `sigaction`: calls that it interrupts are not restarted.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = nothing as *const () as usize;
+        // SAFETY: a function of this program that does nothing.
+        unsafe { libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()) };
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = dir.path().join("ring");
+        assert_eq!(every(500), 0);
+        let made = create(&path, &RingOptions { size: 32 << 20, ..RingOptions::default() });
+        assert_eq!(every(0), 0);
+        made.unwrap();
+        let blocks = std::os::unix::fs::MetadataExt::blocks(&fs::metadata(&path).unwrap());
+        assert!(blocks * 512 >= 32 << 20, "all of it is allocated");
     }
 }

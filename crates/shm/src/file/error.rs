@@ -41,6 +41,19 @@ pub enum CreateError {
         /// Bytes of its file.
         needed: u64,
     },
+    /// This process may not write a file of that size: `RLIMIT_FSIZE`.
+    #[error(
+        "{location} needs {needed} bytes, and this process may write files of {limit}: raise that limit (`ulimit -f`), or make \
+         a smaller ring"
+    )]
+    FileSizeLimit {
+        /// The location that was asked for.
+        location: Location,
+        /// Bytes of its file.
+        needed: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// The name is not valid for a named segment.
     #[error("{name:?} cannot name a segment: 1 to 200 bytes without '/'")]
     Name {

@@ -78,7 +78,7 @@ impl Trust {
     }
 
     /// Decides for this file, which is mapped next, whether what this process lends of it is guarded. Where another user may
-    /// write the file, its truncation is an error from now on, and does not end this process: whoever is trusted.
+    /// write the file, its truncation is an error from now on, and does not end this process; this does not depend on the trust.
     pub(crate) fn guards_mapping(self, ring: &RingFile) -> Result<bool, AttachError> {
         let (owner, mode) = ring.owner()?;
         let others = owner != nix::unistd::geteuid().as_raw() || mode & OTHERS_WRITE != 0;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Publish the lines of stdin as records
 ///
@@ -46,9 +46,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut producer = AnyProducer::attach_any(&args.ring, &args.name)?;
     let before = producer.counts();
     let mut lines = Lines { max: producer.max_len(), line: Vec::new(), len: 0 };
+    let mut input = Input::new(&args.ring)?;
     let ended = match args.wait {
-        None => publish_now(&mut producer, args.kind, &mut lines, &stop),
-        Some(wait) => publish_waiting(&mut producer, args.kind, &mut lines, &stop, wait),
+        None => publish_now(&mut producer, args.kind, &mut lines, &mut input, &stop),
+        Some(wait) => {
+            publish_waiting(&mut producer, args.kind, &mut lines, &mut input, &stop, wait)
+        }
     };
     let report = Report::between(before, producer.counts());
     let shared = !matches!(producer, AnyProducer::One(_));
@@ -70,10 +73,10 @@ fn publish_now(
     producer: &mut AnyProducer,
     kind: RecordType,
     lines: &mut Lines,
+    input: &mut Input<'_>,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let mut input = Input::new()?;
-    while let Some(bytes) = input.fill(stop)? {
+    while let Some(bytes) = input.fill(stop, || producer.is_removed())? {
         let taken = bytes.len();
         if let AnyProducer::One(producer) = producer {
             let mut batch = producer.batch();
@@ -85,7 +88,7 @@ fn publish_now(
         } else {
             lines.take(bytes, |line| producer.publish(kind, line))?;
         }
-        input.0.consume(taken);
+        input.stdin.consume(taken);
     }
     lines.end(|line| producer.publish(kind, line))
 }
@@ -95,31 +98,39 @@ fn publish_waiting(
     producer: &mut AnyProducer,
     kind: RecordType,
     lines: &mut Lines,
+    input: &mut Input<'_>,
     stop: &Stop,
     wait: Duration,
 ) -> Result<(), Failure> {
-    let mut input = Input::new()?;
     let watch = Watch::start(stop);
-    let mut publish = |line: Line<'_>| {
+    let publish = |producer: &mut AnyProducer, line: Line<'_>| {
         let result = producer.publish_timeout(kind, line, wait);
         watch.count(result.is_ok());
         result
     };
-    while let Some(bytes) = input.fill(stop)? {
+    while let Some(bytes) = input.fill(stop, || producer.is_removed())? {
         let taken = bytes.len();
-        lines.take(bytes, &mut publish)?;
-        input.0.consume(taken);
+        lines.take(bytes, |line| publish(producer, line))?;
+        input.stdin.consume(taken);
     }
-    lines.end(publish)
+    lines.end(|line| publish(producer, line))
 }
 
-/// Stdin, in chunks; reading it also checks for signals.
-struct Input(BufReader<File>);
+/// Stdin, in chunks; reading it also checks for signals, and whether the ring is still there.
+struct Input<'a> {
+    stdin: BufReader<File>,
+    ring: &'a Location,
+    looked: Instant,
+}
 
-impl Input {
-    fn new() -> Result<Self, Failure> {
+/// How often it is asked whether the ring is still there.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl<'a> Input<'a> {
+    fn new(ring: &'a Location) -> Result<Self, Failure> {
         let fd = io::stdin().as_fd().try_clone_to_owned().map_err(|error| Self::failed(&error))?;
-        Ok(Input(BufReader::with_capacity(64 << 10, File::from(fd))))
+        let stdin = BufReader::with_capacity(64 << 10, File::from(fd));
+        Ok(Input { stdin, ring, looked: Instant::now() })
     }
 
     fn failed(error: &io::Error) -> Failure {
@@ -127,19 +138,41 @@ impl Input {
     }
 
     /// Returns the next bytes; `None` at the end.
-    fn fill(&mut self, stop: &Stop) -> Result<Option<&[u8]>, Failure> {
+    fn fill(
+        &mut self,
+        stop: &Stop,
+        is_removed: impl Fn() -> bool,
+    ) -> Result<Option<&[u8]>, Failure> {
         loop {
             stop.check()?;
+            if self.looked.elapsed() >= LOOK {
+                self.looked = Instant::now();
+                self.expect_ring(&is_removed)?;
+            }
             // A signal restarts an interrupted read, but not a poll, which has a limit.
             let peek = Timespec::try_from(POLL).ok();
-            match poll(&mut [PollFd::new(self.0.get_ref(), PollFlags::IN)], peek.as_ref()) {
+            match poll(&mut [PollFd::new(self.stdin.get_ref(), PollFlags::IN)], peek.as_ref()) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => break,
                 Err(errno) => return Err(Self::failed(&errno.into())),
             }
         }
-        let bytes = self.0.fill_buf().map_err(|error| Self::failed(&error))?;
-        Ok((!bytes.is_empty()).then_some(bytes))
+        if self.stdin.fill_buf().map_err(|error| Self::failed(&error))?.is_empty() {
+            self.expect_ring(&is_removed)?;
+            return Ok(None);
+        }
+        Ok(Some(self.stdin.buffer()))
+    }
+
+    fn expect_ring(&self, is_removed: impl Fn() -> bool) -> Result<(), Failure> {
+        if !is_removed() {
+            return Ok(());
+        }
+        Err(Failure::General(format!(
+            "{} was removed, or another file has its name: no reader can open the file that has the last \
+             lines; make the ring again, and publish them again",
+            self.ring
+        )))
     }
 }
 
