@@ -59,6 +59,7 @@ fn of_rings() -> Vec<AttachError> {
     all.extend([
         AttachError::NotFound { location: location() },
         AttachError::Permission { location: location(), wanted: "reading" },
+        AttachError::NotRemovable { location: location() },
         AttachError::Removed { location: location() },
         AttachError::Busy { location: location(), role: Role::Producer, holder: holder() },
         AttachError::Slots { location: location(), slots: 64 },

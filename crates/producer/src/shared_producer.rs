@@ -14,7 +14,7 @@ use perfring_shm::{
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// One of the producers of a shared ring. There may be as many as the ring has slots, in any
+/// One of the producers of a shared ring: each thread attaches its own. There may be as many as the ring has slots, in any
 /// threads and processes.
 ///
 /// All records are in one order, that of their reservations. Several reservations can be open at a
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// records behind them; by a consumer in `wait`; or by `perfring recover`. (Observers write
 /// nothing: in a ring that only they read, the producers end them.)
 ///
-/// Each thread attaches a handle of its own. A publish takes a lock for a few nanoseconds.
+/// A publish takes a lock for a few nanoseconds.
 /// Producers that publish all the time take turns; batches give more throughput. A producer that is
 /// preempted while it holds the lock keeps the others waiting: for a few milliseconds, unless they
 /// say otherwise by [`SharedProducer::set_lock_wait`], or call [`SharedProducer::try_publish`]. Then

@@ -150,7 +150,14 @@ fn aged(fixture: &Fixture, name: &str, hours: u64) {
     set_age(&fixture.path(name), hours);
 }
 
+/// Sets the age of a ring, of another boot: one of this boot is no older than that.
 fn set_age(path: &Path, hours: u64) {
+    set_times(path, hours);
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(&[7; 16], 1272).unwrap(); // boot_id
+}
+
+fn set_times(path: &Path, hours: u64) {
     let layout = *list(path.parent().unwrap())
         .unwrap()
         .0
@@ -422,4 +429,17 @@ fn helper() {
         }
         other => panic!("{other}"),
     }
+}
+
+#[test]
+fn a_ring_of_this_boot_has_not_been_dead_for_longer_than_that_whatever_its_clock_said() {
+    let fixture = Fixture::new();
+    let path = fixture.path("made before the clock was set");
+    create(&path, &Options { time: false, ..small() }).unwrap();
+    set_times(&path, 24 * 365 * 20);
+    let uptime = fs::read_to_string("/proc/uptime").unwrap();
+    let uptime: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+    let longer = Duration::from_secs_f64(uptime) + Duration::from_secs(3600);
+    assert!(removed(fixture.plan(PruneRule { dead_for: longer, ..AT_ONCE })).is_empty());
+    assert_eq!(removed(fixture.plan(AT_ONCE)).len(), 1);
 }

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         note(&format!("a ring whose file is truncated will end this process: {error}"));
     }
     perfring_consumer::register_process(); // before there are threads
+    perfring_sidecar::raise_limits(); // for commands that have many rings open
     let done = match Cli::try_parse() {
         Ok(cli) => cli.run(),
         Err(error) if error.use_stderr() => Err(Failure::Usage(usage_sentence(&error))),

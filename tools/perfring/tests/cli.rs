@@ -5,7 +5,7 @@ use crate::command::{
 };
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, ConsumerOptions, Stat};
-use perfring_producer::Producer;
+use perfring_producer::{Options, Producer};
 use perfring_testkit::wait::{sleeps, until};
 use serde_json::{Value, json};
 use std::fs;
@@ -668,4 +668,24 @@ fn a_limit_for_the_size_of_files_is_an_error_that_names_it() {
     let output = shell.arg(env!("CARGO_BIN_EXE_perfring")).arg(&ring).output().unwrap();
     Done(output).refuses(1, "raise that limit (`ulimit -f`)");
     assert_eq!(fs::read_dir(place.0.path()).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
+fn a_low_limit_of_descriptors_leaves_no_ring_out() {
+    let place = Place::new();
+    let rings = place.0.path().join("rings");
+    for nth in 0..150 {
+        let options = Options { size: 4096, ..Options::default() };
+        fs::create_dir_all(&rings).unwrap();
+        let mut producer = Producer::create(rings.join(nth.to_string()), &options).unwrap();
+        producer.publish(b"one").unwrap();
+    }
+    let recording = place.0.path().join("all.perfrec");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 64; exec \"$0\" record \"$1\" -o \"$2\" --for 1s"]);
+    shell.arg(env!("CARGO_BIN_EXE_perfring")).args([&rings, &recording]);
+    let done = Done(shell.output().unwrap());
+    assert_eq!(done.code(), 0, "{}", done.err());
+    let exported = run(&["export", recording.to_str().unwrap(), "--to", "json", "-q"], b"").out();
+    assert_eq!(exported.lines().count(), 150);
 }

@@ -201,6 +201,7 @@ fn a_user_who_may_only_observe_is_reported() {
     let (level, said) = check(&done, &ring, "access");
     assert!(level == "note" && said.contains("uid 65534 may observe it"), "{level} {said}");
     as_nobody(&["recover", &ring]).refuses(1, "no permission to write to");
+    as_nobody(&["rm", &ring]).refuses(1, "that takes write permission for its directory");
     fs::set_permissions(&ring, fs::Permissions::from_mode(0o600)).unwrap();
     let done = as_nobody(&["doctor", "--json", &ring]);
     let (level, said) = check(&done, &ring, "layout");

@@ -69,7 +69,9 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
         AttachError::NotFound { location } | AttachError::Removed { location } => {
             os(errno::NOENT, text, location)
         }
-        AttachError::Permission { location, .. } => os(errno::ACCES, text, location),
+        AttachError::Permission { location, .. } | AttachError::NotRemovable { location } => {
+            os(errno::ACCES, text, location)
+        }
         AttachError::Io { location, source, .. } => io(source, text, location),
         AttachError::Corrupt { source: ReadError::Corrupt { pos }, .. } => {
             named(py, "Corrupt", (text, *pos))

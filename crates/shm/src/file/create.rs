@@ -1,6 +1,6 @@
 //! Creation of a ring.
 //!
-//! A ring is made beside its final name, and gets that by a hard link, or by a rename that replaces
+//! A ring is made as a file without a name, or beside its final name, and gets that by a hard link, or by a rename that replaces
 //! nothing: no process sees a half-made one. Its space is allocated, so a full disk is an error here
 //! and not a SIGBUS later, except on file systems that copy on write: see
 //! [`FileSystem::warning`](crate::FileSystem::warning).
@@ -18,10 +18,11 @@ use perfring_abi::{
     HeaderPage, Layout, MAGIC, Policy, Producers, Report, SLOTS_DEFAULT, SLOTS_MAX, TYPES_FIRST,
     TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX,
 };
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, open, renameat_with};
 use rustix::process::{Resource, getrlimit};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -224,25 +225,49 @@ pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<()
     if fs::symlink_metadata(&path).is_ok() {
         return Err(CreateError::Exists { location });
     }
-    let draft = Draft::new(&location, &path, &layout)?;
-    draft.allocate(layout.file_size())?;
-    draft.write(&layout, clock)?;
-    draft.publish(&path, options.mode)
+    let make = |draft: Draft<'_>| {
+        draft.allocate(layout.file_size())?;
+        draft.write(&layout, clock)?;
+        draft.publish(&path, options.mode)
+    };
+    match Draft::unnamed(&location, &path).map(make) {
+        // It could not be linked, or there is no such draft here.
+        Some(Err(CreateError::Io { step: NAMING, .. })) | None => {
+            make(Draft::new(&location, &path, &layout)?)
+        }
+        Some(made) => made,
+    }
 }
+
+/// The last step of a creation.
+const NAMING: &str = "giving it its name";
 
 fn failed(location: &Location, step: &'static str) -> impl FnOnce(io::Error) -> CreateError {
     let location = location.clone();
     move |source| CreateError::Io { location, step, source }
 }
 
-/// A ring in the making, under a temporary name that is removed when this is dropped.
+/// A ring in the making: a file without a name, or under a temporary name that is removed when this is dropped.
 struct Draft<'a> {
     location: &'a Location,
     file: File,
+    /// What can be linked.
     path: PathBuf,
+    named: bool,
 }
 
 impl<'a> Draft<'a> {
+    /// Makes a file without a name, of which a process that dies leaves nothing. `None` where there are no such files, or
+    /// nothing to link one by: a file system without `O_TMPFILE`, or no `/proc`.
+    fn unnamed(location: &'a Location, path: &Path) -> Option<Self> {
+        let Location::File(_) = location else { return None };
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let fd = open(dir.unwrap_or(Path::new(".")), flags, Mode::RUSR | Mode::WUSR).ok()?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+        path.exists().then(|| Draft { location, file: fd.into(), path, named: false })
+    }
+
     fn new(location: &'a Location, path: &Path, layout: &Layout) -> Result<Self, CreateError> {
         let uuid = uuid::Uuid::from_bytes(layout.uuid).simple();
         let draft_name = format!(".perfring-{uuid}.tmp");
@@ -258,7 +283,7 @@ impl<'a> Draft<'a> {
             .mode(0o600)
             .open(&draft_path)
             .map_err(failed(location, "creating its file"))?;
-        Ok(Draft { location, file, path: draft_path })
+        Ok(Draft { location, file, path: draft_path, named: true })
     }
 
     fn allocate(&self, size: u64) -> Result<(), CreateError> {
@@ -310,13 +335,13 @@ impl<'a> Draft<'a> {
         self.file
             .set_permissions(Permissions::from_mode(mode))
             .map_err(failed(self.location, "setting its mode"))?;
-        name_anew(&self.path, path, |from, to| fs::hard_link(from, to), rename_to_free_name)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => {
-                    CreateError::Exists { location: self.location.clone() }
-                }
-                _ => failed(self.location, "giving it its name")(error),
-            })
+        // The path of a file without a name is a link to it.
+        let link =
+            |from: &Path, to: &Path| Ok(linkat(CWD, from, CWD, to, AtFlags::SYMLINK_FOLLOW)?);
+        name_anew(&self.path, path, link, rename_to_free_name).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => CreateError::Exists { location: self.location.clone() },
+            _ => failed(self.location, NAMING)(error),
+        })
     }
 }
 
@@ -324,7 +349,9 @@ impl Drop for Draft<'_> {
     fn drop(&mut self) {
         // After a rename there is nothing to remove. A draft that could not be removed is
         // recognized by its name.
-        let _ = fs::remove_file(&self.path);
+        if self.named {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -371,78 +398,5 @@ fn draw_id(fill: impl FnOnce(&mut [u8]) -> Result<(), getrandom::Error>) -> io::
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::{RingOptions, create, draw_id, name_anew, rename_to_free_name};
-    use nix::libc;
-    use std::path::Path;
-    use std::{fs, io};
-
-    fn unsupported(_: &Path, _: &Path) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    #[test]
-    fn a_name_is_never_taken_from_another_file_where_there_are_no_hard_links() {
-        let dir = tempfile::tempdir().unwrap();
-        let (draft, path) = (dir.path().join("draft"), dir.path().join("ring"));
-        fs::write(&draft, "mine").unwrap();
-        fs::write(&path, "another's").unwrap();
-        let refused = name_anew(&draft, &path, unsupported, rename_to_free_name).unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(fs::read_to_string(&path).unwrap(), "another's");
-
-        fs::remove_file(&path).unwrap();
-        name_anew(&draft, &path, unsupported, rename_to_free_name).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
-        assert!(!draft.exists());
-    }
-
-    #[test]
-    fn a_file_system_with_neither_method_is_an_error_with_a_message() {
-        let dir = tempfile::tempdir().unwrap();
-        let (draft, path) = (dir.path().join("draft"), dir.path().join("ring"));
-        fs::write(&draft, "mine").unwrap();
-        let invalid = |_: &Path, _: &Path| Err(io::Error::from_raw_os_error(22));
-        for refused in [
-            name_anew(&draft, &path, unsupported, unsupported).unwrap_err(),
-            name_anew(&draft, &path, unsupported, invalid).unwrap_err(),
-        ] {
-            assert!(refused.to_string().starts_with("this file system has neither"), "{refused}");
-        }
-        assert!(!path.exists(), "nothing was made");
-    }
-
-    #[test]
-    fn no_random_bytes_are_an_error_with_a_message() {
-        let refused = draw_id(|_| Err(getrandom::Error::UNEXPECTED)).unwrap_err().to_string();
-        assert!(refused.contains("allow getrandom(2), or have a /dev/urandom ("), "{refused}");
-        let ids: [_; 2] = std::array::from_fn(|_| draw_id(getrandom::fill).unwrap());
-        assert_ne!(ids[0], ids[1]);
-        // Version 4, of random bytes.
-        assert_eq!((ids[0][6] >> 4, ids[0][8] >> 6), (4, 2));
-    }
-
-    #[test]
-    fn a_signal_every_now_and_then_does_not_keep_a_ring_from_being_made() {
-        extern "C" fn nothing(_: libc::c_int) {}
-        let every = |tv_usec| {
-            let every = libc::timeval { tv_sec: 0, tv_usec };
-            let timer = libc::itimerval { it_interval: every, it_value: every };
-            // SAFETY: reads a timer, which is ours.
-            unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) }
-        };
-        // SAFETY: zeros are a `sigaction`: calls that it interrupts are not restarted.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        action.sa_sigaction = nothing as *const () as usize;
-        // SAFETY: a function of this program that does nothing.
-        unsafe { libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()) };
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = dir.path().join("ring");
-        assert_eq!(every(500), 0);
-        let made = create(&path, &RingOptions { size: 32 << 20, ..RingOptions::default() });
-        assert_eq!(every(0), 0);
-        made.unwrap();
-        let blocks = std::os::unix::fs::MetadataExt::blocks(&fs::metadata(&path).unwrap());
-        assert!(blocks * 512 >= 32 << 20, "all of it is allocated");
-    }
-}
+#[path = "create_tests.rs"]
+mod tests;

@@ -172,6 +172,15 @@ pub enum AttachError {
         /// The location that was asked for.
         location: Location,
     },
+    /// The mode of the file's directory forbids to remove it.
+    #[error(
+        "no permission to remove {location}: that takes write permission for its directory, and where that is sticky, \
+         such as /tmp and /dev/shm, the file's owner, the directory's or root"
+    )]
+    NotRemovable {
+        /// The ring's location.
+        location: Location,
+    },
     /// The file's mode forbids it.
     #[error(
         "no permission to open {location} for {wanted}: an observer needs read permission, a producer \

@@ -115,7 +115,7 @@ impl Idle {
     ///
     /// # Errors
     /// [`AttachError::Removed`] if the name was removed by other means (such as `rm`);
-    /// [`AttachError::Permission`] if the directory does not permit it.
+    /// [`AttachError::NotRemovable`] if the directory does not permit it.
     pub fn remove(self) -> Result<(), AttachError> {
         // No perfring process gives the name to another file while this one is locked.
         match self.ring.is_named()? {
@@ -127,9 +127,7 @@ impl Idle {
 
 fn unlink(location: &Location) -> Result<(), AttachError> {
     fs::remove_file(location.path()).map_err(|source| match source.kind() {
-        io::ErrorKind::PermissionDenied => {
-            AttachError::Permission { location: location.clone(), wanted: "removing" }
-        }
+        io::ErrorKind::PermissionDenied => AttachError::NotRemovable { location: location.clone() },
         io::ErrorKind::NotFound => AttachError::NotFound { location: location.clone() },
         _ => AttachError::Io { location: location.clone(), step: "removing it", source },
     })

@@ -5,6 +5,7 @@ use crate::file::liveness::is_dead;
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile, Seat};
 use crate::map::plain::Plain;
+use crate::sys::clock::{boot_began_ns, boot_id};
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::Producers;
 use perfring_abi::atomic::Ordering;
@@ -53,7 +54,8 @@ impl RingFile {
     }
 
     /// Returns the time of the last activity that the file recorded, ns since 1970: its creation,
-    /// the last attach, or the timestamp of its newest record.
+    /// the last attach, or the timestamp of its newest record. The clock may have been wrong when that was recorded, as before a
+    /// machine asks a time server: of a ring of this boot, no time before the boot is returned.
     ///
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.
@@ -61,10 +63,10 @@ impl RingFile {
         let map = Plain::map(self)?;
         let attached = self.seats().map(|seat| map.holder(seat).attached_ns).max();
         let timestamped = if self.layout.time { newest_wall(&map) } else { None };
-        map.sure(
-            self,
-            self.layout.created_ns.max(attached.unwrap_or(0)).max(timestamped.unwrap_or(0)),
-        )
+        let of_this_boot = self.layout.boot_id != [0; 16] && self.layout.boot_id == boot_id();
+        let began = of_this_boot.then(boot_began_ns);
+        let signs = [Some(self.layout.created_ns), attached, timestamped, began];
+        map.sure(self, signs.into_iter().flatten().max().unwrap_or(0))
     }
 
     /// Takes a seat, or returns an error that names its holder.

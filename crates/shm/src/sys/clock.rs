@@ -252,6 +252,11 @@ pub(crate) fn now_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Returns when this boot began, by today's wall clock, ns since 1970. The clock may have been wrong then.
+pub(crate) fn boot_began_ns() -> u64 {
+    now_ns().saturating_sub(gettime(libc::CLOCK_BOOTTIME))
+}
+
 /// Returns the kernel's id of this boot, or zeros if it is not available.
 pub(crate) fn boot_id() -> [u8; 16] {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")

@@ -68,7 +68,6 @@ pub(crate) fn serve(paths: Vec<PathBuf>, listen: &str) -> Result<Server, Failure
             opened => drop(opened?),
         }
     }
-    perfring_sidecar::raise_limits();
     if !is_loopback(listen) {
         note(&format!(
             "{listen} is not a loopback address: what the page shows crosses the network unencrypted"

@@ -165,7 +165,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn serve(args: &Args, config: Config, log: &mut Log) -> Result<(), Failure> {
     let signals = Signals::install()
         .map_err(|error| Failure::General(format!("cannot handle signals: {error}")))?;
-    perfring_sidecar::raise_limits();
     let mut sidecar = Sidecar::start(config)?.with_systemd();
     if args.once {
         sidecar = sidecar.once();
