@@ -2,7 +2,8 @@
 //! written or checked there, and the records are those of any other ring.
 
 use perfring_consumer::{
-    Consumer, ConsumerOptions, Item, Observer, ReadError, RingFile, Seat, Snapshot, Start, recover,
+    AttachError, Consumer, ConsumerOptions, Item, Observer, ReadError, RingFile, Seat, Snapshot,
+    Start, recover,
 };
 use perfring_producer::{
     CpuProducer, Each, Layout, Options, Policy, Producer, ProducerOptions, Producers, Promise,
@@ -18,6 +19,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const KIND: RecordType = RecordType::new(7003).unwrap();
@@ -537,10 +539,13 @@ fn an_entry_that_survives() {
             assert!(ring.totals().is_err() && ring.last_sign_of_life().is_err());
             assert!(ring.holder(Seat::Consumer).is_err());
         }
-        "a snapshot" => {
-            // Cut between its mapping and its copy, as often as it takes to be there at that moment.
-            let stop = std::sync::atomic::AtomicBool::new(false);
-            let relaxed = std::sync::atomic::Ordering::Relaxed;
+        // Cut between its mapping and its look, as often as it takes to be there at that moment.
+        "a snapshot" | "recovery" => {
+            let (stop, relaxed) = (AtomicBool::new(false), Ordering::Relaxed);
+            let refused = || match entry {
+                "recovery" => recover(path).map(drop),
+                _ => Snapshot::take(path).map(drop),
+            };
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     while !stop.load(relaxed) {
@@ -548,26 +553,8 @@ fn an_entry_that_survives() {
                         file.set_len(size).unwrap();
                     }
                 });
-                until("a snapshot of a ring that is cut at that moment", || {
-                    let error = Snapshot::take(path).err().map(|error| error.to_string());
-                    error.is_some_and(|error| error.contains("truncated while"))
-                });
-                stop.store(true, relaxed);
-            });
-        }
-        "recovery" => {
-            let stop = std::sync::atomic::AtomicBool::new(false);
-            let relaxed = std::sync::atomic::Ordering::Relaxed;
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    while !stop.load(relaxed) {
-                        file.set_len(4096).unwrap();
-                        file.set_len(size).unwrap();
-                    }
-                });
-                until("a recovery of a ring that is cut at that moment", || {
-                    let error = recover(path).err().map(|error| error.to_string());
-                    error.is_some_and(|error| error.contains("truncated while"))
+                until("a cut at that moment", || {
+                    matches!(refused(), Err(AttachError::Truncated { .. }))
                 });
                 stop.store(true, relaxed);
             });

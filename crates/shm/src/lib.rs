@@ -34,7 +34,7 @@
 //!   records are copies, and reservations are private memory, see `map/loan.rs`. No
 //!   length or position that this code uses is read from the shared page without a check.
 //! * A file that is truncated loses its pages, and touching them raises SIGBUS. In a process that
-//!   called [`install_sigbus_handler`], as mapping a file that other users may write does, private memory takes their
+//!   called [`install_sigbus_handler`], or mapped a file that other users may write, private memory takes their
 //!   place, see `sys/sigbus.rs`.
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 #![cfg_attr(docsrs, feature(doc_cfg))]

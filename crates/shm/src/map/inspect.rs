@@ -54,8 +54,8 @@ impl RingFile {
     }
 
     /// Returns the time of the last activity that the file recorded, ns since 1970: its creation,
-    /// the last attach, or the timestamp of its newest record. The clock may have been wrong when that was recorded, as before a
-    /// machine asks a time server: of a ring of this boot, no time before the boot is returned.
+    /// the last attach, or the timestamp of its newest record. The clock may have been wrong when that was recorded: a
+    /// machine sets it some time after it starts. So of a ring of this boot, no time before the boot is returned.
     ///
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.

@@ -59,7 +59,7 @@ impl SharedReservation<'_> {
         self.end_here(len, wake);
     }
 
-    /// By a function of its own: the hot path contains nothing of it.
+    /// A function of its own, so that the hot path contains nothing of it.
     #[cold]
     #[inline(never)]
     fn end_elsewhere(mut self, len: usize, wake: Wake) {

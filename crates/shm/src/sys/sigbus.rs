@@ -169,8 +169,8 @@ impl Guarded {
         if self.is_truncated() { ReadError::Truncated } else { error.into() }
     }
 
-    /// Asks the file system whether the file is shorter than it was, as the pages that a reader or a producer still touches may all
-    /// be there. Then the mapping is replaced as if one of the others had been touched. Does nothing if it is not registered,
+    /// Asks the file system whether the file is shorter than it was: all pages that a reader or a producer touches may still
+    /// be there. If it is shorter, replaces the mapping, like the handler after a touch of a missing page. Does nothing if it is not registered,
     /// nor in a forked child, which has another file in its place.
     pub(crate) fn look(&self) {
         if let (Some(entry), Some((file, size))) = (self.entry, &self.file)
