@@ -473,13 +473,13 @@ fn an_entry_that_survives() {
             cut();
             record.fill(7);
             record.commit();
-            assert!(producer.is_truncated());
+            assert_eq!(producer.cut_off(), Some(ReadError::Truncated));
         }
         "a shared producer" => {
             let producer = SharedProducer::attach(path).unwrap();
             cut();
             let _ = producer.publish(b"x");
-            assert!(producer.is_truncated());
+            assert_eq!(producer.cut_off(), Some(ReadError::Truncated));
         }
         "a producer per CPU" => {
             let producer = CpuProducer::attach(path.parent().unwrap()).unwrap();
@@ -500,7 +500,7 @@ fn an_entry_that_survives() {
                 let mut producer = Producer::attach_with(path, &options).unwrap();
                 cut();
                 let _ = producer.publish(b"x");
-                assert!(producer.is_truncated());
+                assert_eq!(producer.cut_off(), Some(ReadError::Truncated));
             }
         }
         "a reader that waits" => {
@@ -523,7 +523,7 @@ fn an_entry_that_survives() {
             file.set_len(4096).unwrap();
             let refused = producer.publish_timeout(KIND, &[7; 1000], Duration::MAX);
             assert!(matches!(refused, Err(ReserveError::Corrupt { .. })), "{refused:?}");
-            assert!(producer.is_truncated());
+            assert_eq!(producer.cut_off(), Some(ReadError::Truncated));
         }
         "a shared producer that waits" => {
             let producer = SharedProducer::attach(path).unwrap();
@@ -531,7 +531,7 @@ fn an_entry_that_survives() {
             file.set_len(4096).unwrap();
             let refused = producer.publish_timeout(KIND, &[7; 1000], Duration::MAX);
             assert!(matches!(refused, Err(ReserveError::Corrupt { .. })), "{refused:?}");
-            assert!(producer.is_truncated());
+            assert_eq!(producer.cut_off(), Some(ReadError::Truncated));
         }
         "inspection" => {
             let ring = RingFile::inspect(path).unwrap();

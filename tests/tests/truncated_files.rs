@@ -55,13 +55,19 @@ fn filled(path: &Path, options: &Options) -> Publish {
         let mut producer = Producer::create(path, options).unwrap();
         producer.register(&NUMBERED_TYPE).unwrap();
         Box::new(move |number| {
-            (producer.publish_as(NUMBERED, &numbered(number, LEN)), producer.is_truncated())
+            (
+                producer.publish_as(NUMBERED, &numbered(number, LEN)),
+                producer.cut_off() == Some(ReadError::Truncated),
+            )
         })
     } else {
         let producer = SharedProducer::create(path, options).unwrap();
         producer.register(&NUMBERED_TYPE).unwrap();
         Box::new(move |number| {
-            (producer.publish_as(NUMBERED, &numbered(number, LEN)), producer.is_truncated())
+            (
+                producer.publish_as(NUMBERED, &numbered(number, LEN)),
+                producer.cut_off() == Some(ReadError::Truncated),
+            )
         })
     };
     (0..RECORDS).for_each(|number| publish(number).0.unwrap());

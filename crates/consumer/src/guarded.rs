@@ -63,7 +63,7 @@ impl Guarded {
             None => return Ok(None),
         };
         // Checked last: so everything that was loaded before came from the file.
-        if window.mapping().is_truncated() { Err(ReadError::Truncated) } else { Ok(Some(item)) }
+        window.mapping().cut_off().map_or(Ok(Some(item)), Err)
     }
 }
 

@@ -60,6 +60,7 @@ fn of_rings() -> Vec<AttachError> {
         AttachError::NotFound { location: location() },
         AttachError::Permission { location: location(), wanted: "reading" },
         AttachError::NotRemovable { location: location() },
+        AttachError::NoSpace { location: location() },
         AttachError::Removed { location: location() },
         AttachError::Busy { location: location(), role: Role::Producer, holder: holder() },
         AttachError::Slots { location: location(), slots: 64 },
@@ -129,6 +130,7 @@ fn texts() -> Vec<String> {
     let read = [
         ReadError::Corrupt { pos: 17 },
         ReadError::Truncated,
+        ReadError::NoSpace,
         ReadError::OutOfMemory { bytes: 1 << 30 },
         ReadError::Removed,
     ];

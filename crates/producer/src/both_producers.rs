@@ -5,7 +5,7 @@ use crate::exclusive_producer::Producer;
 use crate::known_types::put_entry;
 use crate::shared_producer::SharedProducer;
 use perfring_abi::Layout;
-use perfring_ring::Wake;
+use perfring_ring::{ReadError, Wake};
 use perfring_shm::{Location, Pages, PagesError, Reservation, SharedReservation};
 use perfring_types::{Entry, PodRecord, Schema};
 use std::marker::PhantomData;
@@ -109,16 +109,17 @@ macro_rules! producer {
                 self.window.is_guarded()
             }
 
-            /// Returns whether the ring's file was found truncated under this producer. Since then
-            /// its records go into private memory, and nobody reads them. A drop ring also returns
+            /// Returns why what this producer publishes does not reach the ring's file, if that was found out:
+            /// [`ReadError::Truncated`](crate::ReadError::Truncated), or [`ReadError::NoSpace`](crate::ReadError::NoSpace) if the file system had no
+            /// page for it. Since then its records go into private memory, and nobody reads them. A drop ring also returns
             /// [`ReserveError::Corrupt`], before a ring's worth is written. An overwrite ring never does, as
             /// it does not read the consumer's position.
             ///
             /// Where only this user may write the file, this is found out in a process that called
             /// [`install_sigbus_handler`](crate::install_sigbus_handler): in any other, truncation ends the process.
             #[must_use]
-            pub fn is_truncated(&self) -> bool {
-                self.window.is_truncated()
+            pub fn cut_off(&self) -> Option<ReadError> {
+                self.window.cut_off()
             }
 
             /// Returns whether the ring's file was removed, or another file has its name: only the readers

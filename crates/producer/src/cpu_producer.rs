@@ -8,7 +8,7 @@ use crate::options::ProducerOptions;
 use crate::threads_clock::ThreadsClock;
 use crate::waiting::{Limits, wait_once};
 use perfring_abi::{Layout, RecordType};
-use perfring_ring::{Refusal, Wake};
+use perfring_ring::{ReadError, Refusal, Wake};
 use perfring_shm::{
     CpuReservation, CpuThread, CpuWindow, HandlerMutex, MachineClock, RingOptions, program_name,
 };
@@ -367,6 +367,13 @@ impl CpuProducer {
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.rings.attached().any(|ring| ring.file().is_removed())
+    }
+
+    /// Returns why what this producer publishes does not reach a ring's file, as [`Producer::cut_off`](crate::Producer::cut_off)
+    /// does.
+    #[must_use]
+    pub fn cut_off(&self) -> Option<ReadError> {
+        self.rings.attached().find_map(CpuWindow::cut_off)
     }
 
     /// Returns the directory.

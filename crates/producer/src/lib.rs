@@ -132,7 +132,7 @@ pub use options::ProducerOptions;
 pub use perfring_abi::{
     BadRing, Evict, Layout, Policy, Producers, RecordType, Report, SLOTS_DEFAULT, record_size,
 };
-pub use perfring_ring::{Count, ProducerTotals, Refused, Wake};
+pub use perfring_ring::{Count, ProducerTotals, ReadError, Refused, Wake};
 pub use perfring_shm::{
     AttachError, ClockError, CpuReservation, CreateError, FileSystem, Location, NoRseq, OpenError,
     Pages, PagesError, Promise, Removal, Reservation, RingOptions as Options, SharedReservation,

@@ -16,6 +16,9 @@ pub enum ReadError {
     },
     /// The ring's file was truncated while it was mapped. It is no ring any more.
     Truncated,
+    /// The file system could not provide a page of the ring's file, which is as long as it was: the file has holes and the
+    /// file system is full, or its device failed. Attach again once there is room.
+    NoSpace,
     /// There is no memory for a copy of the next payload. The record is not passed: a later read
     /// returns it.
     OutOfMemory {
@@ -33,6 +36,10 @@ impl fmt::Display for ReadError {
             ReadError::Corrupt { pos } => Corrupt { pos: *pos }.fmt(f),
             ReadError::Truncated => f.write_str(
                 "the ring's file was truncated while it was in use: it is no ring any more, remove it",
+            ),
+            ReadError::NoSpace => f.write_str(
+                "the file system could not provide a page of the ring's file: it is full, or its device failed; free some \
+                 space, and attach again",
             ),
             ReadError::OutOfMemory { bytes } => {
                 write!(f, "no memory for a copy of {bytes} bytes: free some, and read again")
@@ -70,6 +77,7 @@ mod tests {
         for error in [
             ReadError::Corrupt { pos: 8 },
             ReadError::Truncated,
+            ReadError::NoSpace,
             ReadError::OutOfMemory { bytes: 9 },
             ReadError::Removed,
         ] {

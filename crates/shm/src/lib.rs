@@ -59,7 +59,7 @@ pub use map::consumer_mapping::{ConsumerMapping, Lines};
 pub use map::consumer_window::ConsumerWindow;
 pub use map::copy_window::CopyWindow;
 pub use map::cpu_reservation::CpuReservation;
-pub use map::cpu_window::{CpuThread, CpuWindow, NotHere};
+pub use map::cpu_window::{CpuWindow, NotHere};
 pub use map::handler_mutex::{HandlerGuard, HandlerMutex};
 pub use map::inspect::{SlotsSeen, anchors, named, peek, slots};
 pub use map::next::{Next, bytes_of};
@@ -84,6 +84,7 @@ pub use poll::many::ManyWaits;
 #[cfg(feature = "poll")]
 pub use poll::pollable::{PollBy, PollError, Pollable};
 pub use sys::clock::{ClockError, Clocks, CounterSample, MachineClock};
+pub use sys::cpu_thread::CpuThread;
 pub use sys::futex::{SLICE, register_process, until_tick};
 pub use sys::host::program_name;
 pub use sys::process_context::{PROCESS_CONTEXT_MOST, publish_process_context};

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, note};
 use crate::stop::{POLL, Stop};
 use perfring_abi::Lead;
-use perfring_consumer::{AttachError, Location};
+use perfring_consumer::{AttachError, Location, ReadError};
 use perfring_producer::record_size;
 use perfring_producer::{
     Count, CpuProducer, Producer, RecordType, Refused, ReserveError, SharedProducer,
@@ -64,12 +64,14 @@ impl AnyProducer {
         }
     }
 
-    pub(crate) fn is_removed(&self) -> bool {
-        match self {
-            AnyProducer::One(producer) => producer.is_removed(),
-            AnyProducer::Many(producer) => producer.is_removed(),
-            AnyProducer::Cpu(of) => of.producer.is_removed(),
-        }
+    /// Returns why what is published does not reach the ring's file, or reaches a file that no reader can open.
+    pub(crate) fn cut_off(&self) -> Option<ReadError> {
+        let (cut_off, is_removed) = match self {
+            AnyProducer::One(producer) => (producer.cut_off(), producer.is_removed()),
+            AnyProducer::Many(producer) => (producer.cut_off(), producer.is_removed()),
+            AnyProducer::Cpu(of) => (of.producer.cut_off(), of.producer.is_removed()),
+        };
+        cut_off.or(is_removed.then_some(ReadError::Removed))
     }
 
     pub(crate) fn max_len(&self) -> usize {

@@ -48,8 +48,11 @@ impl Failure {
 
     /// A ring that was found damaged while it was read.
     pub(crate) fn corrupt(location: &Location, error: ReadError) -> Self {
-        if error == ReadError::Truncated {
-            return AttachError::Truncated { location: location.clone() }.into();
+        let at = || location.clone();
+        match error {
+            ReadError::Truncated => return AttachError::Truncated { location: at() }.into(),
+            ReadError::NoSpace => return AttachError::NoSpace { location: at() }.into(),
+            _ => {}
         }
         let hint = "everything before it is intact; `perfring dump` shows what can still be read";
         Failure::Damaged(format!("{location}: {error}; {hint}"))

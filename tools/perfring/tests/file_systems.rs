@@ -85,3 +85,48 @@ fn an_overlay_is_a_note_and_its_upper_directory_a_warning() {
     }));
     assert_eq!(done.err().lines().count(), 1, "create has nothing to warn of: {}", done.err());
 }
+
+/// `cp --sparse`, and all that do the same, leave holes where a ring has zeros.
+#[test]
+fn a_sparse_copy_on_a_full_tmpfs_is_refused_and_works_once_there_is_room() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("mnt")).unwrap();
+    let commands = r#"
+        cd mnt
+        # One CPU, and so one ring of a set.
+        cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
+        perfring() { taskset -c "$cpu" "$PERFRING" "$@"; }
+        for kind in "one drop" "one overwrite" "many drop" "many overwrite" "cpu drop"; do
+            set -- $kind
+            perfring create full --size 1M --producers $1 --policy $2 >/dev/null || exit 1
+            perfring -q publish full </dev/null
+            cp -r --sparse=always full copy && rm -r full || exit 1
+            dd if=/dev/zero of=fill bs=64K 2>/dev/null
+            seq 1000 | perfring publish copy 2>../said; echo "$kind, publish: $? $(cat ../said)"
+            [ $1 = cpu ] || { perfring consume copy >/dev/null 2>../said; echo "$kind, consume: $? $(cat ../said)"; }
+            rm fill
+            seq 1000 | perfring publish copy 2>../said; echo "$kind, with room: $? $(cat ../said)"
+            echo "$kind, there: $(perfring dump copy 2>/dev/null | wc -l)"
+            rm -r copy
+        done"#;
+    let Some(done) = mounted(&place, "mount -t tmpfs -o size=8m tmpfs mnt", commands) else {
+        return;
+    };
+    let (out, mut seen) = (done.out(), 0);
+    for line in out.lines() {
+        let (kind, said) = line.split_once(", ").unwrap();
+        let (what, said) = said.split_once(": ").unwrap();
+        match what {
+            "there" => assert_eq!(said, "1000", "{line}"),
+            "with room" => {
+                assert_eq!(said, "0 perfring: published 1000 records, lost 0", "{line}");
+            }
+            _ => assert!(
+                said.starts_with("1 perfring: copy") && said.contains("lacks pages"),
+                "{kind}: {line}"
+            ),
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, 5 * 4 - 1, "{out}{}", done.err());
+}

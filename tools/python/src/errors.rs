@@ -78,6 +78,7 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
         }
         AttachError::Corrupt { .. } => named(py, "Corrupt", text),
         AttachError::Truncated { .. } => named(py, "Truncated", text),
+        AttachError::NoSpace { location } => os(errno::NOSPC, text, location),
         AttachError::Busy { .. }
         | AttachError::Slots { .. }
         | AttachError::Consumers { .. }
@@ -133,6 +134,7 @@ pub(crate) fn read(py: Python<'_>, error: ReadError) -> PyErr {
     match error {
         ReadError::Corrupt { pos } => named(py, "Corrupt", (text, pos)),
         ReadError::Truncated => named(py, "Truncated", text),
+        ReadError::NoSpace => PyOSError::new_err((errno::NOSPC, text)),
         ReadError::OutOfMemory { .. } => PyMemoryError::new_err(text),
         ReadError::Removed => named(py, "RingRemoved", text),
         _ => named(py, "PerfringError", text),

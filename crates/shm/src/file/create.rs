@@ -5,6 +5,7 @@
 //! and not a SIGBUS later, except on file systems that copy on write: see
 //! [`FileSystem::warning`](crate::FileSystem::warning).
 
+use crate::file::allocate::allocate;
 use crate::file::error::CreateError;
 use crate::file::location::Location;
 use crate::file::segment;
@@ -25,9 +26,6 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-/// So much of a file is allocated at a time at least, however often signals come.
-const PIECE_LEAST: u64 = 64 << 10;
 
 /// The shape of a new ring.
 ///
@@ -292,21 +290,17 @@ impl<'a> Draft<'a> {
         if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| *limit < size) {
             return Err(CreateError::FileSizeLimit { location: location(), needed: size, limit });
         }
-        let (mut at, mut piece) = (0, size);
-        while at < size {
-            match posix_fallocate(&self.file, at as i64, piece.min(size - at) as i64) {
-                Ok(()) => at += piece,
-                // The kernel gives back what it has allocated for this call: less is done sooner than the next signal comes.
-                Err(Errno::EINTR) => piece = (piece / 2).next_multiple_of(PIECE_LEAST),
-                Err(Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG) => {
-                    return Err(CreateError::NoSpace { location: location(), needed: size });
-                }
-                Err(errno) => {
-                    return Err(failed(self.location, "allocating its space")(errno.into()));
-                }
+        let made = allocate(size, |at, len| posix_fallocate(&self.file, at as i64, len as i64));
+        made.map_err(|errno| match errno {
+            Errno::ENOSPC | Errno::EDQUOT => {
+                CreateError::NoSpace { location: location(), needed: size }
             }
-        }
-        Ok(())
+            Errno::EFBIG => {
+                let why = format!("this file system has no files of {size} bytes: make a smaller ring, or choose another");
+                failed(self.location, "allocating its space")(io::Error::new(io::ErrorKind::FileTooLarge, why))
+            }
+            errno => failed(self.location, "allocating its space")(errno.into()),
+        })
     }
 
     /// Writes everything except zeros, the magic last.

@@ -1,9 +1,6 @@
 //! Making a ring where the system does not go along.
 
-use super::{
-    CreateError, Draft, Location, RingOptions, create, draw_id, name_anew, rename_to_free_name,
-};
-use nix::libc;
+use super::{CreateError, Draft, Location, RingOptions, draw_id, name_anew, rename_to_free_name};
 use std::path::Path;
 use std::{fs, io};
 
@@ -50,30 +47,6 @@ fn no_random_bytes_are_an_error_with_a_message() {
     assert_ne!(ids[0], ids[1]);
     // Version 4, of random bytes.
     assert_eq!((ids[0][6] >> 4, ids[0][8] >> 6), (4, 2));
-}
-
-#[test]
-fn a_signal_every_now_and_then_does_not_keep_a_ring_from_being_made() {
-    extern "C" fn nothing(_: libc::c_int) {}
-    let every = |tv_usec| {
-        let every = libc::timeval { tv_sec: 0, tv_usec };
-        let timer = libc::itimerval { it_interval: every, it_value: every };
-        // SAFETY: reads a timer, which is ours.
-        unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) }
-    };
-    // SAFETY: zeros are a `sigaction`: calls that it interrupts are not restarted.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = nothing as *const () as usize;
-    // SAFETY: a function of this program that does nothing.
-    unsafe { libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()) };
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let path = dir.path().join("ring");
-    assert_eq!(every(500), 0);
-    let made = create(&path, &RingOptions { size: 32 << 20, ..RingOptions::default() });
-    assert_eq!(every(0), 0);
-    made.unwrap();
-    let blocks = std::os::unix::fs::MetadataExt::blocks(&fs::metadata(&path).unwrap());
-    assert!(blocks * 512 >= 32 << 20, "all of it is allocated");
 }
 
 #[test]

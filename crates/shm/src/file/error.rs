@@ -208,9 +208,19 @@ pub enum AttachError {
         /// Where the damage is.
         source: ReadError,
     },
-    /// The file was truncated while it was being read, see [`install_sigbus_handler`](crate::install_sigbus_handler).
-    #[error("{location} was truncated while it was being read: it is no ring any more, remove it")]
+    /// The file was truncated while it was in use, see [`install_sigbus_handler`](crate::install_sigbus_handler).
+    #[error("{location} was truncated while it was in use: it is no ring any more, remove it")]
     Truncated {
+        /// The ring's location.
+        location: Location,
+    },
+    /// The file has holes, as a sparse copy has, and its file system has no room for their pages. Also if a page could not be
+    /// had while the ring was read.
+    #[error(
+        "{location} lacks pages, as a sparse copy does, and its file system has no room for them: free some (for /dev/shm \
+         in a container: raise its size), and attach again"
+    )]
+    NoSpace {
         /// The ring's location.
         location: Location,
     },

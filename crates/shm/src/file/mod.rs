@@ -1,5 +1,6 @@
 //! The ring's file: creation, opening, checks, locks and removal.
 
+pub(crate) mod allocate;
 pub(crate) mod appear;
 pub(crate) mod create;
 pub(crate) mod error;

@@ -330,6 +330,7 @@ impl RingFile {
         let location = self.location.clone();
         match source.into() {
             ReadError::Truncated => AttachError::Truncated { location },
+            ReadError::NoSpace => AttachError::NoSpace { location },
             ReadError::Removed => AttachError::Removed { location },
             source @ ReadError::OutOfMemory { .. } => {
                 self.io("copying it", io::Error::new(io::ErrorKind::OutOfMemory, source))

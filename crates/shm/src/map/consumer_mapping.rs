@@ -17,7 +17,7 @@ use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Policy, Producers};
-use perfring_ring::{Anchors, NamedSeat, Reader, TypeTable, WakeAt, sign_off};
+use perfring_ring::{Anchors, NamedSeat, ReadError, Reader, TypeTable, WakeAt, sign_off};
 use std::time::Duration;
 
 /// What a consumer does with the cache lines of records that it has read in place.
@@ -160,10 +160,10 @@ impl ConsumerMapping {
         Anchors::read(self.map.ring())
     }
 
-    /// Returns whether the file was found to be truncated; needs the guard.
+    /// Returns why the mapping is no longer the file's, if that was found out; needs the guard.
     #[inline]
-    pub fn is_truncated(&self) -> bool {
-        self.map.guard.is_truncated()
+    pub fn cut_off(&self) -> Option<ReadError> {
+        self.map.guard.cut_off()
     }
 
     /// Returns whether [`ConsumerMapping::check_removed`] found the ring's file removed.

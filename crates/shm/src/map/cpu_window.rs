@@ -15,13 +15,15 @@ use crate::map::keep::Keep;
 use crate::map::shared_window::SharedWindow;
 use crate::map::types_window::TypesWindow;
 use crate::sys::clock::boot_id;
+use crate::sys::cpu_thread::CpuThread;
 use crate::sys::futex;
-use crate::sys::rseq::{Ended, LONGEST, NoRseq, Place, Thread, Whole};
+use crate::sys::rseq::{Ended, LONGEST, Place, Thread, Whole};
 use crate::sys::sequence;
 use crate::sys::thread_id;
 use perfring_abi::{HEADER_LEN, Layout, Lead, Producers, RecordType, RecordWord};
-use perfring_ring::{Fences, ProducerTotals, Reading, Refusal, Ring, Wake, is_awaited, owes_wake};
-use std::marker::PhantomData;
+use perfring_ring::{
+    Fences, ProducerTotals, ReadError, Reading, Refusal, Ring, Wake, is_awaited, owes_wake,
+};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,31 +32,6 @@ use std::time::Duration;
 const ABORTS_MOST: u32 = 256;
 /// How often a producer opens the ring, or finds it open, and does not get through.
 const ROUNDS: u32 = 64;
-
-/// The present thread, as restartable sequences know it.
-#[derive(Clone, Copy, Debug)]
-pub struct CpuThread {
-    pub(super) thread: Thread,
-    not_send: PhantomData<*const ()>,
-}
-
-impl CpuThread {
-    /// Returns the present thread.
-    ///
-    /// # Errors
-    /// See [`NoRseq`].
-    #[inline(always)]
-    pub fn here() -> Result<Self, NoRseq> {
-        sequence::thread().map(|thread| CpuThread { thread, not_send: PhantomData })
-    }
-
-    /// Returns the number of the CPU that the thread runs on. It may run on another one at once.
-    #[must_use]
-    #[inline(always)]
-    pub fn cpu(self) -> u32 {
-        self.thread.cpu()
-    }
-}
 
 /// Why a record was not published in a ring per CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,6 +327,12 @@ impl CpuWindow {
     /// were refused. `None` in a signal handler that interrupted a producer of this ring, and in a forked child.
     pub fn totals(&self) -> Option<ProducerTotals> {
         self.enter().ok().map(|slow| slow.totals())
+    }
+
+    /// Returns why the mapping is no longer the file's, as [`SharedWindow::cut_off`] does; `None` also where
+    /// [`CpuWindow::totals`] has none.
+    pub fn cut_off(&self) -> Option<ReadError> {
+        self.enter().ok().and_then(|slow| slow.cut_off())
     }
 
     /// Has the ring get what the clocks say, by this function, where room is made, if this process has not done so

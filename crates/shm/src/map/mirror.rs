@@ -1,5 +1,6 @@
 //! The mirror: a mapping in which every record is contiguous.
 
+use crate::file::allocate::fill_holes;
 use crate::file::error::AttachError;
 use crate::file::open::RingFile;
 use crate::file::trust::Trust;
@@ -45,7 +46,9 @@ unsafe impl Send for Mirror {}
 unsafe impl Sync for Mirror {}
 
 impl Mirror {
+    /// Maps a ring for a process that writes it, a consumer or a producer, once all of its pages are there.
     pub(crate) fn map(ring: &RingFile, access: DataAccess) -> Result<Self, AttachError> {
+        fill_holes(ring)?;
         let host = page_size();
         let page = u64::from(ring.layout.page_size);
         if !page.is_multiple_of(host) {

@@ -11,6 +11,8 @@ mod cpu_slow;
 pub(crate) mod cpu_window;
 mod free_slot;
 pub(crate) mod handler_mutex;
+#[cfg(test)]
+mod holes_tests;
 pub(crate) mod inspect;
 mod keep;
 mod loan;

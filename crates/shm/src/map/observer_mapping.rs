@@ -89,9 +89,7 @@ impl ObserverMapping {
             })
             .map_err(|corrupt| self.map.guard.report(corrupt))
             // Data that was truncated while it was copied may look whole.
-            .and_then(|snapshot| {
-                if self.map.guard.is_truncated() { Err(ReadError::Truncated) } else { Ok(snapshot) }
-            })
+            .and_then(|snapshot| self.map.guard.cut_off().map_or(Ok(snapshot), Err))
     }
 
     /// Returns the ring's words and positions.

@@ -10,7 +10,7 @@ use crate::sys::sigbus::Guarded;
 use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{ConsumerSeat, Header, Layout};
-use perfring_ring::{OwnerInfo, ReadError, Ring, SeatState, Shared, TypeTable};
+use perfring_ring::{OwnerInfo, Ring, SeatState, Shared, TypeTable};
 use std::ptr::NonNull;
 use std::slice;
 
@@ -53,10 +53,7 @@ impl Plain {
 
     /// Returns `read` if the file was whole when it was read.
     pub(crate) fn sure<T>(&self, ring: &RingFile, read: T) -> Result<T, AttachError> {
-        match self.guard.is_truncated() {
-            true => Err(ring.corrupt(ReadError::Truncated)),
-            false => Ok(read),
-        }
+        self.guard.cut_off().map_or(Ok(read), |error| Err(ring.corrupt(error)))
     }
 
     /// The ring as the algorithm sees it; only loads are allowed on it.

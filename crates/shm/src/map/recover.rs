@@ -12,7 +12,7 @@ use crate::sys::fork::{self, NoFork, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RECOVER_LOCK_BYTE};
-use perfring_ring::{ReadError, Recovered, Refusal};
+use perfring_ring::{Recovered, Refusal};
 
 /// Ends the reservations of a shared ring's dead producers, and frees its lock if a dead one holds
 /// it. Records that waited behind them are published. An exclusive ring needs no recovery: the next
@@ -54,8 +54,8 @@ fn recover_with(ring: &RingFile, opening: NoFork) -> Result<Recovered, AttachErr
     // in turn.
     let recovered = perfring_ring::recover(map.shared(), now_ns(), &liveness);
     futex::rouse(map.ring());
-    if map.guard.is_truncated() {
-        return Err(ring.corrupt(ReadError::Truncated));
+    if let Some(error) = map.guard.cut_off() {
+        return Err(ring.corrupt(error));
     }
     recovered.map_err(|refusal| match refusal {
         Refusal::Contended { slot } => ring.held_up(slot),

@@ -22,7 +22,8 @@ use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::{
-    Denied, Liveness, ProducerTotals, Reading, Refusal, Reserved, SharedWriter, Unattached, Wake,
+    Denied, Liveness, ProducerTotals, ReadError, Reading, Refusal, Reserved, SharedWriter,
+    Unattached, Wake,
 };
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -182,12 +183,12 @@ impl SharedWindow {
         self.pair.map.lends()
     }
 
-    /// Returns whether the file is found to be truncated, by its size too; always false without
+    /// Returns why the mapping is no longer the file's; asks for the file's size, too. Always `None` without
     /// [`install_sigbus_handler`](crate::install_sigbus_handler), which a guarded window has called.
     #[must_use]
-    pub fn is_truncated(&self) -> bool {
+    pub fn cut_off(&self) -> Option<ReadError> {
         self.pair.map.guard.look();
-        self.pair.map.guard.is_truncated()
+        self.pair.map.guard.cut_off()
     }
 
     /// What producers of this slot have done since the ring was made. The ring counts markers for all

@@ -19,7 +19,7 @@ use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RecordType};
 use perfring_ring::{
-    Count, Denied, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer, sign_off,
+    Count, Denied, ProducerTotals, ReadError, Reading, Refusal, Reserved, Wake, Writer, sign_off,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,12 +136,12 @@ impl WriteWindow {
         self.map.lends()
     }
 
-    /// Returns whether the file is found to be truncated, by its size too; always false without
+    /// Returns why the mapping is no longer the file's; asks for the file's size, too. Always `None` without
     /// [`install_sigbus_handler`](crate::install_sigbus_handler), which a guarded window has called.
     #[must_use]
-    pub fn is_truncated(&self) -> bool {
+    pub fn cut_off(&self) -> Option<ReadError> {
         self.map.guard.look();
-        self.map.guard.is_truncated()
+        self.map.guard.cut_off()
     }
 
     /// Returns what was written, discarded and refused since the ring was created.

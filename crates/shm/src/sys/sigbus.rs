@@ -1,4 +1,4 @@
-//! Files that are truncated under a mapping. Touching a page beyond the end of its file raises
+//! Files that are truncated under a mapping, or lack a page on a full disk. Touching a page beyond the end of its file raises
 //! SIGBUS, which ends the process. Checking the file's size does not help: it can be truncated
 //! between the check and the access. (A seal would help, but only a memfd can have one, and rings
 //! have names.)
@@ -18,8 +18,9 @@ use perfring_abi::Header;
 use perfring_ring::ReadError;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// `si_code` of an address beyond the end of a file, and of memory that has failed. The `libc`
@@ -57,15 +58,26 @@ struct Entry {
     /// One that begins with its header, and perhaps others of its control pages and its AUX area.
     ranges: [Range; 3],
     writable: AtomicBool,
-    truncated: AtomicBool,
+    /// The file's descriptor, which is open while the entry is in use; how long the file is unless it is truncated.
+    file: (AtomicI32, AtomicU64),
+    /// Why private memory has taken the mapping's place: [`WHOLE`] if it has not.
+    cut_off: AtomicU8,
 }
+
+/// The mapping is the file's.
+const WHOLE: u8 = 0;
+/// The file is shorter than it was.
+const TRUNCATED: u8 = 1;
+/// The file is as long as it was, and a page could not be had.
+const NO_SPACE: u8 = 2;
 
 impl blocks::Entry for Entry {
     const FREE: Self = Entry {
         state: AtomicU64::new(0),
         ranges: [const { Range { base: AtomicUsize::new(0), len: AtomicUsize::new(0) } }; 3],
         writable: AtomicBool::new(false),
-        truncated: AtomicBool::new(false),
+        file: (AtomicI32::new(-1), AtomicU64::new(0)),
+        cut_off: AtomicU8::new(WHOLE),
     };
 
     fn claim(&self) -> bool {
@@ -83,7 +95,8 @@ impl blocks::Entry for Entry {
 /// handler what is not a ring's. It costs nothing per record. Further calls have no effect; a
 /// foreign handler that was installed meanwhile stays, behind this one.
 ///
-/// On truncation, readers get [`ReadError::Truncated`], at the next poll that touches a missing page. One that waits with nothing to
+/// On truncation, readers get [`ReadError::Truncated`], at the next poll that touches a missing page. A page that is missing
+/// from a file of the right length (a hole, on a full file system) is [`ReadError::NoSpace`]. One that waits with nothing to
 /// read, and a producer that waits for space, ask for the file's size, too: once a second, or more often. A record that a consumer has borrowed in place may turn into zeros while it is
 /// borrowed; a copied one is whole. A payload of the AUX area that was being copied may be reported
 /// as lapped before that. A producer writes into private memory, and gets `ReserveError::Corrupt`
@@ -126,8 +139,8 @@ pub fn install_sigbus_handler() -> io::Result<()> {
 #[derive(Debug, Default)]
 pub(crate) struct Guarded {
     entry: Option<&'static Entry>,
-    /// The file, and how long it is unless it was truncated.
-    file: Option<(Arc<LockFile>, u64)>,
+    /// Open for as long as the entry is in use.
+    _file: Option<Arc<LockFile>>,
 }
 
 impl std::fmt::Debug for Entry {
@@ -143,7 +156,7 @@ impl Guarded {
     pub(crate) fn new(
         ranges: [(NonNull<u8>, usize); 3],
         writable: bool,
-        file: (&Arc<LockFile>, u64),
+        (file, size): (&Arc<LockFile>, u64),
     ) -> Self {
         if !ON.load(Ordering::Acquire) {
             return Guarded::default();
@@ -157,40 +170,58 @@ impl Guarded {
         fence(Ordering::Release);
         entry.ranges.iter().zip(ranges).for_each(|(range, new)| range.set(new));
         entry.writable.store(writable, Ordering::Relaxed);
-        entry.truncated.store(false, Ordering::Relaxed);
+        entry.file.0.store(file.as_raw_fd(), Ordering::Relaxed);
+        entry.file.1.store(size, Ordering::Relaxed);
+        entry.cut_off.store(WHOLE, Ordering::Relaxed);
         entry.state.store(state + 1, Ordering::Release);
-        Guarded { entry: Some(entry), file: Some((Arc::clone(file.0), file.1)) }
+        Guarded { entry: Some(entry), _file: Some(Arc::clone(file)) }
     }
 
     /// Returns the error for a ring that was found to be corrupt.
     #[cold]
     pub(crate) fn report(&self, error: impl Into<ReadError>) -> ReadError {
         self.look(); // what is left of a page has zeros behind it
-        if self.is_truncated() { ReadError::Truncated } else { error.into() }
+        self.cut_off().unwrap_or_else(|| error.into())
     }
 
     /// Asks the file system whether the file is shorter than it was: all pages that a reader or a producer touches may still
     /// be there. If it is shorter, replaces the mapping, like the handler after a touch of a missing page. Does nothing if it is not registered,
     /// nor in a forked child, which has another file in its place.
     pub(crate) fn look(&self) {
-        if let (Some(entry), Some((file, size))) = (self.entry, &self.file)
-            && !self.is_truncated()
-            && file.metadata().is_ok_and(|found| found.is_file() && found.len() < *size)
+        if let Some(entry) = self.entry
+            && self.cut_off().is_none()
+            && length_of(entry).is_some_and(|length| length < entry.file.1.load(Ordering::Relaxed))
         {
             // The entry is in use for as long as `self`.
-            truncated(entry, entry.ranges.each_ref().map(Range::get));
+            replace_all(entry, entry.ranges.each_ref().map(Range::get), TRUNCATED);
         }
     }
 
-    /// Returns whether the file was found to be truncated; never, if it is not registered. If it
-    /// was not, everything loaded from the mapping before was the file's.
+    /// Returns why the mapping is no longer the file's, if that was found out; never, if it is not registered. If it
+    /// still is, everything loaded from the mapping before was the file's.
     #[inline]
-    pub(crate) fn is_truncated(&self) -> bool {
-        let Some(entry) = self.entry else { return false };
-        // After all loads from the mapping: the handler sets the flag before it replaces a page.
+    pub(crate) fn cut_off(&self) -> Option<ReadError> {
+        let entry = self.entry?;
+        // After all loads from the mapping: the handler stores the reason before it replaces a page.
         fence(Ordering::Acquire);
-        entry.truncated.load(Ordering::Relaxed)
+        match entry.cut_off.load(Ordering::Relaxed) {
+            WHOLE => None,
+            TRUNCATED => Some(ReadError::Truncated),
+            _ => Some(ReadError::NoSpace),
+        }
     }
+}
+
+/// Returns how long an entry's file is; `None` in a forked child, where the descriptor is of another file.
+fn length_of(entry: &Entry) -> Option<u64> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: async-signal-safe. It fills in memory that is large enough; the descriptor is open while the entry is in use.
+    if unsafe { libc::fstat(entry.file.0.load(Ordering::Relaxed), stat.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the call above has filled it in.
+    let stat = unsafe { stat.assume_init() };
+    (stat.st_mode & libc::S_IFMT == libc::S_IFREG).then_some(stat.st_size.max(0) as u64)
 }
 
 impl Drop for Guarded {
@@ -239,15 +270,17 @@ fn cover(at: usize) -> bool {
         // on it cannot be, if it has the address: a thread is touching it right now.
         fence(Ordering::Acquire);
         if entry.state.load(Ordering::Relaxed) == state {
-            return truncated(entry, ranges);
+            let whole = |length| length >= entry.file.1.load(Ordering::Relaxed);
+            let is_whole = length_of(entry).is_some_and(whole);
+            return replace_all(entry, ranges, if is_whole { NO_SPACE } else { TRUNCATED });
         }
     }
     false
 }
 
-fn truncated(entry: &Entry, [(base, len), others @ ..]: [(usize, usize); 3]) -> bool {
-    // Before any page is replaced: a thread that has read zeros and checks afterwards sees it.
-    entry.truncated.store(true, Ordering::SeqCst);
+fn replace_all(entry: &Entry, [(base, len), others @ ..]: [(usize, usize); 3], why: u8) -> bool {
+    // Before any page is replaced: a thread that has read zeros and checks afterwards sees it. The first reason stays.
+    let _ = entry.cut_off.compare_exchange(WHOLE, why, Ordering::SeqCst, Ordering::Relaxed);
     let writable = entry.writable.load(Ordering::Relaxed);
     // The header first, so that its positions change before any data are zeros: readers discard
     // what they copied while the tail was already out of reach.

@@ -173,6 +173,39 @@ fn any_number_of_rings_is_guarded_while_others_come_and_go() {
 }
 
 #[test]
+fn a_page_that_is_missing_from_a_file_of_the_right_length_is_no_space() {
+    install_sigbus_handler().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    for (left, wanted) in [
+        (8192, ReadError::NoSpace),
+        (9000, ReadError::NoSpace),
+        (8191, ReadError::Truncated),
+        (0, ReadError::Truncated),
+    ] {
+        let open = |name: &str| {
+            let mut options = File::options();
+            let options = options.read(true).write(true).create(true).truncate(true);
+            options.open(dir.path().join(name)).unwrap()
+        };
+        let (mapped, file) = (open("mapped"), Arc::new(LockFile::new(open("file"))));
+        mapped.set_len(8192).unwrap();
+        file.set_len(left).unwrap();
+        let map: MmapRaw = MmapOptions::new().map_raw(&mapped).unwrap();
+        let base = NonNull::new(map.as_mut_ptr()).unwrap();
+        let guard = Guarded::new([(base, 8192), (base, 0), (base, 0)], true, (&file, 8192));
+        mapped.set_len(0).unwrap();
+        assert_eq!(guard.cut_off(), None);
+        // SAFETY: inside the mapping, which the handler replaces.
+        unsafe { map.as_ptr().add(5000).read_volatile() };
+        assert_eq!(guard.cut_off(), Some(wanted), "{left} bytes");
+        // The first reason stays.
+        file.set_len(0).unwrap();
+        guard.look();
+        assert_eq!(guard.report(perfring_ring::Corrupt { pos: 0 }), wanted, "{left} bytes");
+    }
+}
+
+#[test]
 fn two_threads_may_find_the_same_ring_truncated() {
     install_sigbus_handler().unwrap();
     for _ in 0..200 {

@@ -2,9 +2,9 @@
 
 use crate::any_producer::{AnyProducer, Line, Report, Watch};
 use crate::args;
-use crate::failure::{Failure, work_done};
+use crate::failure::{Failure, note, work_done};
 use crate::stop::{POLL, Stop};
-use perfring_consumer::Location;
+use perfring_consumer::{Location, ReadError};
 use perfring_producer::{RecordType, ReserveError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -46,24 +46,34 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut producer = AnyProducer::attach_any(&args.ring, &args.name)?;
     let before = producer.counts();
     let mut lines = Lines { max: producer.max_len(), line: Vec::new(), len: 0 };
-    let mut input = Input::new(&args.ring)?;
+    let mut input = Input::new()?;
     let ended = match args.wait {
         None => publish_now(&mut producer, args.kind, &mut lines, &mut input, &stop),
         Some(wait) => {
             publish_waiting(&mut producer, args.kind, &mut lines, &mut input, &stop, wait)
         }
     };
+    let ring = &args.ring;
+    let cut_off = producer.cut_off();
+    if let Some(error) = cut_off.filter(|error| *error != ReadError::Removed) {
+        note("how many of the lines are in the ring is not known");
+        return Err(Failure::corrupt(ring, error));
+    }
     let report = Report::between(before, producer.counts());
     let shared = !matches!(producer, AnyProducer::One(_));
     drop(producer);
-    work_done(&report.sentence(&args.ring, shared), report.lost());
+    work_done(&report.sentence(ring, shared), report.lost());
+    if cut_off.is_some() {
+        return Err(Failure::General(format!(
+            "{ring} was removed, or another file has its name: no reader can open the file that has the last \
+             lines; make the ring again, and publish them again"
+        )));
+    }
     match ended {
         Ok(()) | Err(Failure::Signal(_)) if args.fail_on_loss && report.lost() > 0 => {
             Err(Failure::Loss(format!("{} of the lines were lost", report.lost())))
         }
-        Err(Failure::Damaged(sentence)) => {
-            Err(Failure::Damaged(format!("{}: {sentence}", args.ring)))
-        }
+        Err(Failure::Damaged(sentence)) => Err(Failure::Damaged(format!("{ring}: {sentence}"))),
         ended => ended,
     }
 }
@@ -73,10 +83,10 @@ fn publish_now(
     producer: &mut AnyProducer,
     kind: RecordType,
     lines: &mut Lines,
-    input: &mut Input<'_>,
+    input: &mut Input,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    while let Some(bytes) = input.fill(stop, || producer.is_removed())? {
+    while let Some(bytes) = input.fill(stop, || producer.cut_off().is_some())? {
         let taken = bytes.len();
         if let AnyProducer::One(producer) = producer {
             let mut batch = producer.batch();
@@ -98,7 +108,7 @@ fn publish_waiting(
     producer: &mut AnyProducer,
     kind: RecordType,
     lines: &mut Lines,
-    input: &mut Input<'_>,
+    input: &mut Input,
     stop: &Stop,
     wait: Duration,
 ) -> Result<(), Failure> {
@@ -108,7 +118,7 @@ fn publish_waiting(
         watch.count(result.is_ok());
         result
     };
-    while let Some(bytes) = input.fill(stop, || producer.is_removed())? {
+    while let Some(bytes) = input.fill(stop, || producer.cut_off().is_some())? {
         let taken = bytes.len();
         lines.take(bytes, |line| publish(producer, line))?;
         input.stdin.consume(taken);
@@ -117,37 +127,38 @@ fn publish_waiting(
 }
 
 /// Stdin, in chunks; reading it also checks for signals, and whether the ring is still there.
-struct Input<'a> {
+struct Input {
     stdin: BufReader<File>,
-    ring: &'a Location,
     looked: Instant,
 }
 
 /// How often it is asked whether the ring is still there.
 const LOOK: Duration = Duration::from_secs(1);
 
-impl<'a> Input<'a> {
-    fn new(ring: &'a Location) -> Result<Self, Failure> {
+impl Input {
+    fn new() -> Result<Self, Failure> {
         let fd = io::stdin().as_fd().try_clone_to_owned().map_err(|error| Self::failed(&error))?;
         let stdin = BufReader::with_capacity(64 << 10, File::from(fd));
-        Ok(Input { stdin, ring, looked: Instant::now() })
+        Ok(Input { stdin, looked: Instant::now() })
     }
 
     fn failed(error: &io::Error) -> Failure {
         Failure::General(format!("cannot read stdin: {error}"))
     }
 
-    /// Returns the next bytes; `None` at the end.
+    /// Returns the next bytes; `None` at the end, or when the producer is found to be cut off.
     fn fill(
         &mut self,
         stop: &Stop,
-        is_removed: impl Fn() -> bool,
+        is_cut_off: impl Fn() -> bool,
     ) -> Result<Option<&[u8]>, Failure> {
         loop {
             stop.check()?;
             if self.looked.elapsed() >= LOOK {
                 self.looked = Instant::now();
-                self.expect_ring(&is_removed)?;
+                if is_cut_off() {
+                    return Ok(None);
+                }
             }
             // A signal restarts an interrupted read, but not a poll, which has a limit.
             let peek = Timespec::try_from(POLL).ok();
@@ -157,22 +168,8 @@ impl<'a> Input<'a> {
                 Err(errno) => return Err(Self::failed(&errno.into())),
             }
         }
-        if self.stdin.fill_buf().map_err(|error| Self::failed(&error))?.is_empty() {
-            self.expect_ring(&is_removed)?;
-            return Ok(None);
-        }
-        Ok(Some(self.stdin.buffer()))
-    }
-
-    fn expect_ring(&self, is_removed: impl Fn() -> bool) -> Result<(), Failure> {
-        if !is_removed() {
-            return Ok(());
-        }
-        Err(Failure::General(format!(
-            "{} was removed, or another file has its name: no reader can open the file that has the last \
-             lines; make the ring again, and publish them again",
-            self.ring
-        )))
+        let bytes = self.stdin.fill_buf().map_err(|error| Self::failed(&error))?;
+        Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
     }
 }
 
