@@ -198,6 +198,35 @@ fn several_consistent_changes_of_the_seats() {
     trial.end();
 }
 
+#[test]
+fn an_announced_tail_that_is_no_position_keeps_no_named_consumer_out() {
+    for (name, producers) in KINDS {
+        let base = image(name, producers);
+        let head = base.word("data_head");
+        // What each consumer reads, twice: nothing was released in between, except by its end.
+        let read = |value| {
+            let dir = tempfile::tempdir().unwrap();
+            let ring = dir.path().join("ring");
+            let mut image = base.clone();
+            image.set_field("tail_next", value);
+            fs::write(&ring, &image.bytes).unwrap();
+            ["all", "some", "none", "all", "some", "none"].map(|consumer| {
+                let mut consumer = Consumer::attach_as(&ring, consumer).unwrap();
+                let mut records = 0;
+                while let Some(item) = consumer.read().unwrap() {
+                    records += u64::from(matches!(item, Item::Record(_)));
+                }
+                records
+            })
+        };
+        let whole = read(base.word("tail_next"));
+        assert_eq!(whole[..2], [0, 14], "{name}: {whole:?}");
+        for value in [u64::MAX, u64::MAX - 7, 1 << 60, head + 8, head - 1, head - 4, 1] {
+            assert_eq!(read(value), whole, "{name}: tail_next is {value:#x}");
+        }
+    }
+}
+
 /// What comes of a live consumer, beside seats with any contents.
 #[derive(Debug, Default)]
 struct Outcome {

@@ -68,8 +68,8 @@ pub(crate) fn raise(ring: Ring<'_>, last: u64, head: u64) -> Result<u64, u64> {
         return Ok(last);
     }
     let header = ring.header;
-    // Relaxed: S orders it.
-    header.tail_next.store(first, Ordering::Relaxed); // S, pairs with T
+    // Release: who loads it sees a head that is not before it.
+    header.tail_next.store(first, Ordering::Release); // S, pairs with T
     fence(Ordering::SeqCst); // S
     // Who has joined meanwhile is where the tail was, at least.
     let tail = check(slowest(ring).unwrap_or(first).min(first).max(last))?;
@@ -81,6 +81,17 @@ pub(crate) fn raise(ring: Ring<'_>, last: u64, head: u64) -> Result<u64, u64> {
     // the ring. Observers find it by E.
     header.data_tail.store(tail, Ordering::Release); // D, passed on
     Ok(tail)
+}
+
+/// Returns where a consumer that joins begins at least: where the tail is about to be. What is no position up to the head is
+/// damage, which the next move of the tail replaces; until then, the tail counts.
+fn announced(ring: Ring<'_>) -> u64 {
+    let next = ring.header.tail_next.load(Ordering::Acquire); // T, pairs with S
+    match next.is_multiple_of(8) && next <= ring.header.data_head.load(Ordering::Acquire) {
+        // B, pairs with A
+        true => next,
+        false => ring.header.data_tail.load(Ordering::Acquire), // D, pairs with C
+    }
 }
 
 /// Drops those consumers from the ones that are waited for that are dead. Returns whether there were
@@ -220,11 +231,11 @@ impl NamedSeat {
             // B, pairs with A
             return Err(Corrupt { pos: from });
         }
-        let mut pos = from.max(ring.header.tail_next.load(Ordering::Relaxed));
+        let mut pos = from.max(announced(ring));
         for _ in 0..JOIN_TRIES {
             word.store(pos | WAITED_FOR, Ordering::Relaxed); // T, pairs with S
             fence(Ordering::SeqCst); // T
-            let next = ring.header.tail_next.load(Ordering::Acquire); // T
+            let next = announced(ring); // T
             if next <= pos {
                 return Ok((pos, self.totals_at(pos)));
             }
