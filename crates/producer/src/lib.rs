@@ -136,7 +136,8 @@ pub use perfring_ring::{Count, ProducerTotals, ReadError, Refused, Wake};
 pub use perfring_shm::{
     AttachError, ClockError, CpuReservation, CreateError, FileSystem, Location, NoRseq, OpenError,
     Pages, PagesError, Promise, Removal, Reservation, RingOptions as Options, SharedReservation,
-    Trust, create, create_if_missing, install_sigbus_handler, register_process, remove,
+    Trust, create, create_if_missing, dead_drafts, install_sigbus_handler, register_process,
+    remove,
 };
 pub use perfring_types as types;
 pub use reserved_batch::ReservedBatch;

@@ -1,6 +1,6 @@
 //! The findings of `perfring doctor`.
 
-use crate::command::{Done, Place, check, perfring, publish, run};
+use crate::command::{Done, Place, check, json_lines, perfring, publish, run};
 use nix::unistd::Uid;
 use perfring_abi::FIELDS;
 use perfring_consumer::Consumer;
@@ -161,6 +161,23 @@ fn a_draft_of_a_killed_creator_is_found() {
     assert_eq!((done.code(), level.as_str()), (1, "warn"));
     assert!(said.contains(&format!("rm '{}'", draft.display())), "{said}");
     assert!(draft.exists(), "the doctor changes nothing");
+    // What it names removes it.
+    let prune = |flags: &[&str]| {
+        run(&[&["prune"][..], flags, &[&*place.path("").to_string_lossy()]].concat(), b"")
+    };
+    let dry = prune(&["--dry-run"]);
+    assert!(
+        dry.out().contains("would remove .perfring-0123.tmp: 0 bytes, the process"),
+        "{}",
+        dry.out()
+    );
+    assert!(draft.exists());
+    let done = prune(&["--json"]);
+    let drafts = json_lines(&done.out()).into_iter().filter(|line| line["uuid"].is_null());
+    let outcomes: Vec<_> = drafts.map(|draft| draft["outcome"].clone()).collect();
+    assert_eq!((done.code(), outcomes), (0, vec!["removed".into()]), "{}", done.err());
+    assert!(!draft.exists());
+    assert!(!prune(&[]).out().contains("tmp"));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! [`FileSystem::warning`](crate::FileSystem::warning).
 
 use crate::file::allocate::allocate;
+use crate::file::draft_name::{self, dead_drafts, draft_name};
 use crate::file::error::CreateError;
 use crate::file::location::Location;
 use crate::file::segment;
@@ -267,9 +268,12 @@ impl<'a> Draft<'a> {
     }
 
     fn new(location: &'a Location, path: &Path, layout: &Layout) -> Result<Self, CreateError> {
-        let uuid = uuid::Uuid::from_bytes(layout.uuid).simple();
-        let draft_name = format!(".perfring-{uuid}.tmp");
+        let draft_name = draft_name(layout.uuid);
         let draft_path = path.with_file_name(&draft_name);
+        let dir = draft_path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        for dead in dead_drafts(dir.unwrap_or(Path::new("."))).unwrap_or_default() {
+            let _ = fs::remove_file(dead); // another user's, perhaps
+        }
         if let Location::Segment(_) = location {
             segment::make(&draft_name, layout.page_size as usize)
                 .map_err(failed(location, "creating the segment"))?;
@@ -281,6 +285,7 @@ impl<'a> Draft<'a> {
             .mode(0o600)
             .open(&draft_path)
             .map_err(failed(location, "creating its file"))?;
+        draft_name::hold(&file);
         Ok(Draft { location, file, path: draft_path, named: true })
     }
 
@@ -329,6 +334,8 @@ impl<'a> Draft<'a> {
         self.file
             .set_permissions(Permissions::from_mode(mode))
             .map_err(failed(self.location, "setting its mode"))?;
+        // No lock is on a file that has its name: on some file systems such a lock conflicts with a ring's.
+        let _ = self.file.unlock();
         // The path of a file without a name is a link to it.
         let link =
             |from: &Path, to: &Path| Ok(linkat(CWD, from, CWD, to, AtFlags::SYMLINK_FOLLOW)?);
@@ -341,8 +348,7 @@ impl<'a> Draft<'a> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // After a rename there is nothing to remove. A draft that could not be removed is
-        // recognized by its name.
+        // After a rename there is nothing to remove. A draft that could not be removed is one of the dead ones soon.
         if self.named {
             let _ = fs::remove_file(&self.path);
         }

@@ -1,7 +1,10 @@
 //! Making a ring where the system does not go along.
 
-use super::{CreateError, Draft, Location, RingOptions, draw_id, name_anew, rename_to_free_name};
+use super::{
+    CreateError, Draft, Location, RingOptions, dead_drafts, draw_id, name_anew, rename_to_free_name,
+};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
 fn unsupported(_: &Path, _: &Path) -> io::Result<()> {
@@ -73,4 +76,34 @@ fn a_ring_in_the_making_has_no_name_and_a_death_leaves_nothing() {
     assert_eq!(names().count(), 2);
     assert!(matches!(draft.publish(&path, 0o600), Err(CreateError::Exists { .. })));
     assert_eq!(names().count(), 1);
+}
+
+#[test]
+fn a_creation_with_a_temporary_name_removes_the_drafts_of_dead_processes() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().join("ring");
+    let location = Location::from(&path);
+    let layout = || RingOptions::default().layout().unwrap();
+    let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+    let age = |draft: &Draft<'_>| draft.file.set_modified(hour_ago).unwrap();
+    // Of a process that was killed: no lock, and its name.
+    let killed = Draft::new(&location, &path, &layout()).unwrap();
+    age(&killed);
+    let killed = std::mem::ManuallyDrop::new(killed);
+    killed.file.unlock().unwrap();
+    // In the making, by a clock that was set since then; just made, and not yet locked; another program's.
+    let slow = Draft::new(&location, &path, &layout()).unwrap();
+    assert!(!killed.path.exists());
+    age(&slow);
+    let young = Draft::new(&location, &path, &layout()).unwrap();
+    young.file.unlock().unwrap();
+    let foreign = dir.path().join(".perfringed.tmp");
+    fs::File::create(&foreign).unwrap().set_modified(hour_ago).unwrap();
+    assert_eq!(dead_drafts(dir.path()).unwrap(), [] as [&Path; 0]);
+    drop(Draft::new(&location, &path, &layout()).unwrap());
+    assert!(slow.path.exists() && young.path.exists() && foreign.exists());
+    // It can still become a ring.
+    slow.allocate(layout().file_size()).unwrap();
+    slow.publish(&path, 0o600).unwrap();
+    assert!(path.exists());
 }

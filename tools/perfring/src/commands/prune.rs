@@ -5,9 +5,11 @@ use crate::commands::ls::{self, age};
 use crate::failure::Failure;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
+use perfring_producer::dead_drafts;
 use perfring_set::{Fate, Kept, PruneRule, Pruner, RingSet, Verdict};
 use perfring_view::owner::{count, printable};
 use serde_json::{Value, json};
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +22,8 @@ use std::time::Duration;
 /// consumer held, so that a producer that attaches at that moment loses nothing.
 ///
 /// The time that a ring is dead is counted from its last sign of life: its creation, the last
-/// attach, its newest record.
+/// attach, its newest record. Also removes files of rings that were never finished
+/// (.perfring-*.tmp), as their processes were killed.
 ///
 /// Example: perfring prune --dead-for 10m --keep 20 --dry-run
 #[derive(Debug, clap::Args)]
@@ -56,6 +59,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         max_bytes: args.max_bytes,
         flight_recorders: args.flight_recorders,
     };
+    let draft = |path| Draft { bytes: fs::metadata(&path).map_or(0, |meta| meta.len()), path };
+    let drafts: Vec<_> = dead_drafts(&dir).unwrap_or_default().into_iter().map(draft).collect();
     let mut pruner = Pruner::new(&dir, rule);
     let verdicts = if args.dry_run { pruner.plan() } else { pruner.prune() }?;
     let mut out = BufWriter::new(io::stdout().lock());
@@ -64,14 +69,60 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         true => line(&mut out, &object(verdict, args.dry_run)),
         false => writeln!(out, "{}", sentence(verdict, args.dry_run)),
     });
+    let written = written.and_then(|()| {
+        drafts.iter().try_for_each(|draft| match json {
+            true => line(&mut out, &draft.object(args.dry_run)),
+            false => writeln!(out, "{}", draft.sentence(args.dry_run)),
+        })
+    });
     written.and_then(|()| out.flush()).map_err(Failure::output)?;
-    let failed = verdicts.iter().filter(|it| matches!(it.fate, Fate::Failed(_))).count();
+    let failed = verdicts.iter().filter(|it| matches!(it.fate, Fate::Failed(_))).count()
+        + drafts.iter().filter(|draft| !args.dry_run && draft.path.exists()).count();
     match failed {
         0 => Ok(()),
         failed => Err(Failure::General(format!(
             "{} could not be removed or judged, as reported above",
             count(failed as u64, "ring")
         ))),
+    }
+}
+
+/// A ring that was never finished.
+struct Draft {
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl Draft {
+    const WHY: &str = "the process that made it was killed before it was a ring";
+
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    fn sentence(&self, dry: bool) -> String {
+        let (name, size) = (printable(&self.name()), show_size(self.bytes));
+        match (dry, self.path.exists()) {
+            (true, _) => format!("would remove {name}: {size}, {}", Self::WHY),
+            (false, false) => format!("removed {name}: {size}, {}", Self::WHY),
+            (false, true) => format!("failed {name}: no permission to remove it; {}", Self::WHY),
+        }
+    }
+
+    fn object(&self, dry: bool) -> Value {
+        let outcome = match (dry, self.path.exists()) {
+            (true, _) => "would_remove",
+            (false, false) => "removed",
+            (false, true) => "failed",
+        };
+        json!({
+            "name": self.name(),
+            "ring": self.path.display().to_string(),
+            "uuid": null,
+            "file_size": self.bytes,
+            "outcome": outcome,
+            "reason": Self::WHY,
+        })
     }
 }
 

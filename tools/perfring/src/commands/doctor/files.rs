@@ -6,21 +6,19 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use perfring_abi::{BadRing, FIELDS, HeaderPage, Layout};
-use std::fs::{self, DirEntry, File};
+use perfring_producer::dead_drafts;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// A draft older than this was left by a killed process: creating a ring takes less.
-const DRAFT_MAX_AGE: Duration = Duration::from_secs(60);
 
 /// Returns the files in a directory with a ring's magic, sorted by name.
 pub(super) fn rings_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut rings: Vec<PathBuf> = entries
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
-        .filter(|entry| !is_draft(entry))
+        .filter(|entry| !entry.file_name().as_bytes().starts_with(b"."))
         .map(|entry| entry.path())
         .filter(|path| is_ring(path))
         .collect();
@@ -50,28 +48,15 @@ fn header(path: &Path) -> io::Result<([u8; HeaderPage::LEN], u64)> {
     Ok((bytes, file.metadata()?.len()))
 }
 
-fn is_draft(entry: &DirEntry) -> bool {
-    let name = entry.file_name();
-    let name = name.to_string_lossy();
-    name.starts_with(".perfring-") && name.ends_with(".tmp")
-}
-
 /// Reports rings whose creator was killed before it finished them.
 pub(super) fn check_drafts(report: &mut Report, folder: &Path) -> Result<(), Failure> {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries.flatten(),
+    let drafts = match dead_drafts(folder) {
+        Ok(drafts) => drafts,
         Err(error) => {
             let what = format!("cannot look for unfinished rings in {}: {error}", folder.display());
             return report.note("drafts", what);
         }
     };
-    let old = |entry: &DirEntry| {
-        let changed = entry.metadata().and_then(|meta| meta.modified()).ok();
-        changed.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > DRAFT_MAX_AGE)
-    };
-    let mut drafts: Vec<PathBuf> =
-        entries.filter(|entry| is_draft(entry) && old(entry)).map(|entry| entry.path()).collect();
-    drafts.sort();
     if drafts.is_empty() {
         return report.ok("drafts", format!("no unfinished rings in {}", folder.display()));
     }
@@ -80,7 +65,11 @@ pub(super) fn check_drafts(report: &mut Report, folder: &Path) -> Result<(), Fai
         report.warn(
             "drafts",
             format!("{} was never finished and takes {size} bytes", draft.display()),
-            format!("remove it: rm '{}'", draft.display()),
+            format!(
+                "remove it: perfring prune '{}', or rm '{}'",
+                folder.display(),
+                draft.display()
+            ),
         )?;
     }
     Ok(())
