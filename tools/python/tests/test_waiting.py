@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import aclosing
 
@@ -245,25 +244,3 @@ def test_a_timeout_comes_while_there_is_always_more(ring: str) -> None:
     finally:
         stop.set()
         thread.join()
-
-
-def test_a_cancelled_wait_costs_nothing(
-    reader: perfring.Consumer | perfring.Observer, ring: str
-) -> None:
-    async def main() -> None:
-        items = aiter(reader)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await anext(items)
-        with perfring.Producer(ring) as producer:
-            producer.publish(b"later")
-        async for item in reader:
-            assert bytes(item) == b"later"  # type: ignore[arg-type]
-            break
-
-    threads = threading.active_count()
-    asyncio.run(main())
-    deadline = time.monotonic() + WATCHDOG
-    while threading.active_count() > threads and time.monotonic() < deadline:
-        pass
-    assert threading.active_count() == threads

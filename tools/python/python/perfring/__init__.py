@@ -17,7 +17,8 @@ To publish:
 
 To read:
     `Consumer`, `Observer` (which can start at a `Saved` position), `Snapshot`. They return a
-    `Record` or a `Lost`, or many as a `Batch`. `stat` returns a ring's figures.
+    `Record` or a `Lost`, or many as a `Batch`; in an event loop as `AsyncItems`. `stat` returns a
+    ring's figures.
 
 Typed records:
     `record` makes a dataclass a record's class, with fields such as `U8`, `U16`, `U32`, `U64`,
@@ -41,6 +42,7 @@ process and reads its last records. Timeouts are seconds: 0 does not wait, ``Non
 import os as _os
 
 from . import _native
+from ._async import AsyncItems
 from ._consumer import Consumer, Observer, Saved
 from ._errors import (
     BadRing,
@@ -105,6 +107,7 @@ __all__ = [
     "U32",
     "U64",
     "U128",
+    "AsyncItems",
     "BadRing",
     "BadType",
     "Batch",

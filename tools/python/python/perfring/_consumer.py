@@ -1,10 +1,9 @@
 """The readers: the consumer and observers."""
 
-from collections.abc import AsyncGenerator
 from typing import NamedTuple, NoReturn
 
 from . import _native
-from ._async import items
+from ._async import AsyncItems
 
 
 class Saved(NamedTuple):
@@ -76,9 +75,9 @@ class Consumer(_native.Consumer):
         b'hello'
     """
 
-    def __aiter__(self) -> AsyncGenerator[_native.Record | _native.Lost]:
+    def __aiter__(self) -> AsyncItems[_native.Record | _native.Lost]:
         """Iterate over items as they come, for ever."""
-        return items(self)
+        return AsyncItems(self)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: a consumer belongs to its process."""
@@ -122,9 +121,9 @@ class Observer(_native.Observer):
         """The position where this observer continues."""
         return Saved(*self._saved)
 
-    def __aiter__(self) -> AsyncGenerator[_native.Record | _native.Lost]:
+    def __aiter__(self) -> AsyncItems[_native.Record | _native.Lost]:
         """Iterate over items as they come, for ever."""
-        return items(self)
+        return AsyncItems(self)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: an observer belongs to its process."""

@@ -2,13 +2,12 @@
 
 import os
 import sys
-from collections.abc import AsyncGenerator
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from . import _native
-from ._async import items
+from ._async import AsyncItems
 from ._native import Merged, RingFailed, RingGone
 from ._producer import Producer
 
@@ -110,9 +109,9 @@ class Merge(_native.Merge):
 
     """
 
-    def __aiter__(self) -> AsyncGenerator[Merged]:
+    def __aiter__(self) -> AsyncItems[Merged]:
         """Iterate over items as they come, for ever."""
-        return items(self)
+        return AsyncItems(self)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: a merge belongs to its process."""
