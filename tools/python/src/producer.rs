@@ -3,6 +3,7 @@
 use crate::errors;
 use crate::kind::{At, Kind, Size, evict_of, policy_of, shown};
 use crate::memory::buffer::with_buffer;
+use crate::memory::held::Use;
 use crate::memory::trust_of;
 use crate::reservation::{ProducerBatch, Reservation};
 use crate::sender::Shared;
@@ -293,6 +294,30 @@ impl Producer {
     fn timed(&self) -> bool {
         self.shared.layout.time
     }
+    /// Whether the ring's file was removed, or another file has its name.
+    ///
+    /// Only readers that have this file open get what is published then: attach again, or create
+    /// the ring again. Cleaners of temporary files remove rings, and so does systemd when a user
+    /// logs out (``RemoveIPC``). A file that was moved is not removed. It takes two system calls:
+    /// look now and then, not for each record.
+    ///
+    /// Raises:
+    ///     Busy: An exclusive producer has a reservation open.
+    ///     Closed: The producer was closed.
+    ///
+    /// Example:
+    ///     >>> producer = perfring.Producer.create(tmp / "short-lived")
+    ///     >>> (tmp / "short-lived").unlink()
+    ///     >>> producer.publish(b"nobody can open this file any more"), producer.removed
+    ///     (True, True)
+    #[getter]
+    fn removed(&self, py: Python<'_>) -> PyResult<bool> {
+        self.shared.spaces.with(py, |producer| match producer {
+            Use::One(producer) => producer.is_removed(),
+            Use::Many(producer) => producer.is_removed(),
+        })
+    }
+
 
     /// Whether `close` was called.
     #[getter]

@@ -306,3 +306,34 @@ def test_a_ring_is_opened_or_made(ring: str, shared: bool) -> None:
         perfring.Producer.open_or_create(ring, size="128K", shared=shared)
     with pytest.raises(perfring.BadRing, match="producer"):
         perfring.Producer.open_or_create(ring, size="64K", shared=not shared)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_producer_finds_out_that_its_ring_was_removed_or_replaced(
+    tmp_path: Path, shared: bool
+) -> None:
+    ring = tmp_path / "ring"
+    with perfring.Producer.create(ring, shared=shared) as producer:
+        assert not producer.removed
+        ring.rename(tmp_path / "moved")
+        assert not producer.removed  # readers find it under its new name
+        with perfring.Producer.create(ring) as other:
+            assert producer.removed  # replaced
+            assert not other.removed
+        ring.unlink()
+        (tmp_path / "moved").rename(ring)
+        assert not producer.removed
+        ring.unlink()
+        assert producer.removed
+        assert producer.publish(b"nobody can open this file")
+    with pytest.raises(perfring.Closed):
+        _ = producer.removed
+
+
+def test_an_open_reservation_is_in_the_way_of_asking_whether_the_ring_was_removed(
+    ring: str,
+) -> None:
+    with perfring.Producer.create(ring) as producer:
+        with producer.reserve(8), pytest.raises(perfring.Busy):
+            _ = producer.removed
+        assert not producer.removed

@@ -244,7 +244,10 @@ class RingHandler(logging.Handler):
 
 
 def _file(path: str) -> tuple[int, int] | None:
-    """Return the device and inode of the file, if it exists."""
+    """Return the device and inode of the file, if it exists.
+
+    `Producer.removed` is false of a file that was moved: a handler continues at the path then.
+    """
     try:
         found = os.stat(f"/dev/shm/{path[4:]}" if path.startswith("shm:") else path)
     except (FileNotFoundError, NotADirectoryError):
