@@ -278,7 +278,7 @@ impl Merge {
         self.with(py, |rings| rings.names())
     }
 
-    /// Its figures: ``late`` and ``late_most_ns`` of records that came too late for their position,
+    /// Its figures, as `MergeFigures`: ``late`` and ``late_most_ns`` of records that came too late for their position,
     /// ``polls`` of rings, and how often it ``hurried``, because a ring was half full.
     #[getter]
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {

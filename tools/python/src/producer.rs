@@ -11,8 +11,9 @@ use crate::sender::many::Records;
 use crate::types;
 use crate::wait::Timeout;
 use perfring_producer::{OpenError, Options, Producers, RecordType, create, create_if_missing};
+use perfring_view::figures::json::producer_totals;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pythonize::pythonize;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -250,7 +251,8 @@ impl Producer {
         ProducerBatch::new(Arc::clone(&self.shared), timeout)
     }
 
-    /// The producer's totals since the ring was created, by the names that `stat` has.
+    /// The producer's totals since the ring was created, as `ProducerTotals`: a dict with the names
+    /// that `stat` has.
     ///
     /// ``written``, ``discarded``, ``reclaimed`` and the refusals ``full``, ``too_large``,
     /// ``contended`` and ``pending`` are present as ``..._records`` and ``..._bytes``; with
@@ -258,11 +260,8 @@ impl Producer {
     /// producer and its predecessors; in a shared ring, those of its slot. While an exclusive
     /// producer has a reservation open, they are those from before it.
     #[getter]
-    fn totals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let totals = self.shared.spaces.totals(py)?;
-        let dict = PyDict::new(py);
-        crate::stat::put_producer_totals(&dict, &totals)?;
-        Ok(dict)
+    fn totals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(pythonize(py, &producer_totals(&self.shared.spaces.totals(py)?))?)
     }
 
     /// The length of the longest payload, in bytes.
@@ -294,6 +293,7 @@ impl Producer {
     fn timed(&self) -> bool {
         self.shared.layout.time
     }
+
     /// Whether the ring's file was removed, or another file has its name.
     ///
     /// Only readers that have this file open get what is published then: attach again, or create
@@ -317,7 +317,6 @@ impl Producer {
             Use::Many(producer) => producer.is_removed(),
         })
     }
-
 
     /// Whether `close` was called.
     #[getter]

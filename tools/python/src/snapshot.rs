@@ -13,8 +13,9 @@ use perfring_consumer::Writer;
 use perfring_consumer::{Anchors, Item, Location};
 use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
+use perfring_view::figures::json::totals;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pythonize::pythonize;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
@@ -113,12 +114,11 @@ impl Snapshot {
         shown(&self.path)
     }
 
-    /// The ring's totals just before the snapshot, by the names that `stat` has.
+    /// The ring's totals just before the snapshot, as `RingTotals`: a dict with the names that
+    /// `stat` has.
     #[getter]
-    fn totals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let totals = PyDict::new(py);
-        crate::stat::put_totals(&totals, self.taken.snapshot.totals())?;
-        Ok(totals)
+    fn totals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(pythonize(py, &totals(self.taken.snapshot.totals()))?)
     }
 
     fn __repr__(&self) -> String {

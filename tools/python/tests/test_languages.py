@@ -282,23 +282,3 @@ def test_a_producer_killed_in_a_reservation(tmp_path: Path, policy: Any, produce
     # Of a reservation in a ring of one producer nobody else ever knew.
     assert figures["reclaimed_records"] == (1 if shared else 0)
     assert figures["discarded_records"] == 0
-
-
-@pytest.mark.parametrize("policy", ["drop", "overwrite"])
-@pytest.mark.parametrize("shared", [False, True])
-def test_the_figures_are_those_of_the_command(
-    ring: str, command: str, policy: str, shared: bool
-) -> None:
-    producer = perfring.Producer.create(ring, size=4096, policy=policy, shared=shared)  # type: ignore[arg-type]
-    for n in range(100):
-        producer.publish(bytes(n))
-    perfring.Consumer(ring).drain(30)
-    producer.reserve(8).discard()
-    done = subprocess.run([command, "stat", "--json", ring], capture_output=True, check=True)
-    shown = json.loads(done.stdout)
-    of_types = {"types_size", "types_used", "type_count", "types_damaged", "balanced"}
-    assert {name: what for name, what in shown.items() if name not in of_types} == perfring.stat(
-        ring
-    )
-    totals = perfring.Snapshot(ring).totals
-    assert totals.items() <= shown.items()

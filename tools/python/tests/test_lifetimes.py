@@ -337,4 +337,5 @@ def test_the_interpreters_end_is_quiet(ring: str, end: str) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     stat = perfring.stat(ring)
+    assert stat["producer"] is not None
     assert (stat["written_records"], stat["producer"]["alive"]) == (2, False)

@@ -120,6 +120,7 @@ def test_stat_tells_a_producer_that_detached_from_one_that_was_killed(
     stat = perfring.stat(ring)
     # A slot that nobody had is taken first, so the last one is this process's.
     owner = stat["producer"] if kind == "one" else stat["slots"][-1]
+    assert owner is not None
     assert (owner["state"], owner["alive"], owner["pid"]) == (state, False, process.pid)
     assert (owner["uid"] is None) == (state == "detached")
     assert stat["consumer"]["state"] == "detached"

@@ -1,6 +1,5 @@
 //! A ring's figures, as several commands show them.
 
 pub(crate) mod agreed;
-pub(crate) mod json;
 pub(crate) mod opened;
 pub(crate) mod types;

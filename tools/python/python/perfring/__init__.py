@@ -17,8 +17,12 @@ To publish:
 
 To read:
     `Consumer`, `Observer` (which can start at a `Saved` position), `Snapshot`. They return a
-    `Record` or a `Lost`, or many as a `Batch`; in an event loop as `AsyncItems`. `stat` returns a
-    ring's figures.
+    `Record` or a `Lost`, or many as a `Batch`; in an event loop as `AsyncItems`.
+
+Figures:
+    `stat` returns a `RingStat`, with a `Holding` of each seat, or a `Slot`, a `NamedConsumer`, and
+    `HeldUp`. ``totals`` are `ProducerTotals` and `RingTotals`, a merge has `MergeFigures`. All are
+    dicts.
 
 Typed records:
     `record` makes a dataclass a record's class, with fields such as `U8`, `U16`, `U32`, `U64`,
@@ -76,6 +80,16 @@ from ._fields import (
     raw,
     text,
 )
+from ._figures import (
+    HeldUp,
+    Holding,
+    MergeFigures,
+    NamedConsumer,
+    ProducerTotals,
+    RingStat,
+    RingTotals,
+    Slot,
+)
 from ._native import (
     BYTES,
     Batch,
@@ -118,13 +132,18 @@ __all__ = [
     "Corrupt",
     "Forked",
     "Full",
+    "HeldUp",
+    "Holding",
     "Lost",
     "Merge",
+    "MergeFigures",
     "Merged",
+    "NamedConsumer",
     "Observer",
     "PerfringError",
     "Producer",
     "ProducerBatch",
+    "ProducerTotals",
     "Pruned",
     "Record",
     "RecordType",
@@ -134,7 +153,10 @@ __all__ = [
     "RingGone",
     "RingRemoved",
     "RingSet",
+    "RingStat",
+    "RingTotals",
     "Saved",
+    "Slot",
     "Snapshot",
     "TooLarge",
     "Truncated",

@@ -9,12 +9,13 @@ use super::report::Report;
 use crate::args::show_size;
 use crate::failure::Failure;
 use crate::figures::agreed;
-use crate::figures::types::TypesUse;
+use crate::figures::types::used;
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{
     FileSystem, Layout, Location, Producers, Refused, RingFile, RingTotals, Stat,
 };
 use perfring_view::accounts::{Balance, is_fed};
+use perfring_view::figures::types_use::TypesUse;
 use perfring_view::named::is_read;
 use perfring_view::owner::count;
 use std::fs;
@@ -160,18 +161,18 @@ fn boot(report: &mut Report, layout: &Layout) -> Result<(), Failure> {
 fn types(report: &mut Report, location: &Location) -> Result<(), Failure> {
     let types = match TypesUse::read(location) {
         Ok(types) => types,
-        Err(failure) => return report.refused("types", failure),
+        Err(error) => return report.refused("types", error.into()),
     };
     if types.size == 0 {
         report.ok("types", "no table, as its creator chose: records are bytes")
     } else if !types.damage.is_empty() {
         let message = types.damage.join("; ");
-        report.refused("types", Failure::Damaged(format!("{message}; {}", types.used())))
+        report.refused("types", Failure::Damaged(format!("{message}; {}", used(&types))))
     } else if types.is_nearly_full() {
         let advice = "create the next ring with more (`perfring create --types-size`)";
-        report.warn("types", format!("the table is nearly full: {}", types.used()), advice)
+        report.warn("types", format!("the table is nearly full: {}", used(&types)), advice)
     } else {
-        report.ok("types", types.used())
+        report.ok("types", used(&types))
     }
 }
 

@@ -7,11 +7,12 @@ mod text;
 use crate::args;
 use crate::columns;
 use crate::failure::Failure;
-use crate::figures::{agreed, json, types::TypesUse};
+use crate::figures::agreed;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use crate::stop::Stop;
 use perfring_consumer::{Location, Stat};
+use perfring_view::figures::{json, types_use::TypesUse};
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
 

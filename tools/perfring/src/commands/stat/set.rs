@@ -3,11 +3,11 @@
 use crate::events::input::rings_of;
 use crate::failure::Failure;
 use crate::figures::agreed;
-use crate::figures::json;
 use crate::output::json::line;
 use crate::stop::Stop;
 use perfring_consumer::{Location, Producers, Stat};
 use perfring_view::accounts::{Balance, Fill, is_fed, sums};
+use perfring_view::figures::json;
 use perfring_view::named::is_read;
 use perfring_view::owner::count;
 use serde_json::{Value, json};

@@ -3,13 +3,14 @@
 use super::producers;
 use crate::args::show_size;
 use crate::columns::paragraph;
-use crate::figures::types::TypesUse;
+use crate::figures::types::used;
 use perfring_abi::Lead;
 use perfring_consumer::{
     Evict, Holding, Layout, Location, NamedConsumer, OwnerInfo, Policy, Producers, Report,
     RingTotals, Stat,
 };
 use perfring_view::accounts::{Balance, Fill, counts, is_fed};
+use perfring_view::figures::types_use::TypesUse;
 use perfring_view::named::{is_read, lag, state};
 use perfring_view::owner::{held_up, name, user};
 use perfring_view::process::State;
@@ -149,8 +150,8 @@ fn full(size: u64, fill: Option<Fill>) -> String {
 fn types_line(types: &TypesUse) -> String {
     match &types.damage[..] {
         _ if types.size == 0 => "no table".to_owned(),
-        [] => types.used(),
-        damage => format!("damaged, {}: {}", types.used(), damage.join("; ")),
+        [] => used(types),
+        damage => format!("damaged, {}: {}", used(types), damage.join("; ")),
     }
 }
 

@@ -1,15 +1,16 @@
-//! A ring's figures as one JSON object, with the names of `proto/ABI.md`.
+//! A ring's figures as JSON objects, with the names of `proto/ABI.md`.
 
-use crate::figures::types::TypesUse;
+use crate::accounts::Balance;
+use crate::figures::types_use::TypesUse;
 use perfring_consumer::{
-    Count, Evict, HeldUp, Location, Member, NamedConsumer, OwnerInfo, Producers, Refused, Report,
-    SeatState, Stat,
+    Count, Evict, HeldUp, Location, Member, NamedConsumer, OwnerInfo, ProducerTotals, Producers,
+    Refused, Report, RingTotals, SeatState, Stat,
 };
-use perfring_view::accounts::Balance;
 use serde_json::{Map, Value, json};
 
 /// Returns the figures as an object; without those of the type table, if it was not read.
-pub(crate) fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>) -> Value {
+#[must_use]
+pub fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>) -> Value {
     let layout = &stat.layout;
     let exclusive = layout.producers == Producers::One;
     let mut object = json!({
@@ -49,32 +50,50 @@ pub(crate) fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>)
         object["types_damaged"] = (!types.damage.is_empty()).into();
     }
     if let (Some(totals), Some(object)) = (&stat.totals, object.as_object_mut()) {
-        let producer = &totals.producer;
-        object.insert("data_head".to_owned(), totals.head.into());
-        object.insert("data_tail".to_owned(), totals.tail.into());
-        object.insert("aux_head".to_owned(), totals.aux_head.into());
-        object.insert("aux_tail".to_owned(), totals.aux_tail.into());
-        object.insert("consumer_pos".to_owned(), totals.consumer.pos.into());
-        object.insert("lost_markers".to_owned(), producer.lost_markers.into());
-        let balanced = Balance::of(layout.policy, totals).holds();
-        object.insert("balanced".to_owned(), balanced.into());
-        insert_counts(object, &refused("", &producer.refused));
-        insert_counts(object, &refused("reported_", &producer.reported));
-        insert_counts(
-            object,
-            &[
-                ("written".to_owned(), producer.written),
-                ("discarded".to_owned(), producer.discarded),
-                ("reclaimed".to_owned(), producer.reclaimed),
-                ("unreported".to_owned(), totals.unreported()),
-                ("overwritten".to_owned(), totals.overwritten),
-                ("read".to_owned(), totals.consumer.read),
-                ("lapped".to_owned(), totals.consumer.lapped),
-                ("present".to_owned(), totals.present),
-                ("stranded".to_owned(), totals.stranded),
-            ],
-        );
+        object.insert("balanced".to_owned(), Balance::of(layout.policy, totals).holds().into());
+        object.extend(self::totals(totals));
     }
+    object
+}
+
+/// Returns the totals of a ring as an object.
+#[must_use]
+pub fn totals(totals: &RingTotals) -> Map<String, Value> {
+    let mut object = producer_totals(&totals.producer);
+    object.insert("data_head".to_owned(), totals.head.into());
+    object.insert("data_tail".to_owned(), totals.tail.into());
+    object.insert("aux_head".to_owned(), totals.aux_head.into());
+    object.insert("aux_tail".to_owned(), totals.aux_tail.into());
+    object.insert("consumer_pos".to_owned(), totals.consumer.pos.into());
+    insert_counts(
+        &mut object,
+        &[
+            ("unreported".to_owned(), totals.unreported()),
+            ("overwritten".to_owned(), totals.overwritten),
+            ("read".to_owned(), totals.consumer.read),
+            ("lapped".to_owned(), totals.consumer.lapped),
+            ("present".to_owned(), totals.present),
+            ("stranded".to_owned(), totals.stranded),
+        ],
+    );
+    object
+}
+
+/// Returns the totals of a producer as an object.
+#[must_use]
+pub fn producer_totals(totals: &ProducerTotals) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("lost_markers".to_owned(), totals.lost_markers.into());
+    insert_counts(&mut object, &refused("", &totals.refused));
+    insert_counts(&mut object, &refused("reported_", &totals.reported));
+    insert_counts(
+        &mut object,
+        &[
+            ("written".to_owned(), totals.written),
+            ("discarded".to_owned(), totals.discarded),
+            ("reclaimed".to_owned(), totals.reclaimed),
+        ],
+    );
     object
 }
 

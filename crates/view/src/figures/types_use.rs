@@ -1,0 +1,44 @@
+//! The use of a ring's type table.
+
+use perfring_abi::TYPES_FIRST;
+use perfring_consumer::{AttachError, Location, Observer, Start};
+use perfring_types::read::TypeTable;
+
+/// How full a ring's type table is.
+#[derive(Clone, Debug)]
+pub struct TypesUse {
+    /// The table's size in bytes; 0 if there is none.
+    pub size: u64,
+    /// Bytes up to the end of its last entry.
+    pub used: u64,
+    /// Types that can be used.
+    pub count: u64,
+    /// Parts that cannot be read.
+    pub damage: Vec<String>,
+}
+
+impl TypesUse {
+    /// Reads a ring's type table. Needs read permission, and disturbs no process.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn read(location: &Location) -> Result<Self, AttachError> {
+        let observer = Observer::open(location, Start::Oldest)?;
+        let types = observer.types();
+        let table = TypeTable::from_words(types.words());
+        let used = 8_u64.saturating_mul(types.words().len() as u64).saturating_add(TYPES_FIRST);
+        let size = observer.layout().types_size;
+        Ok(TypesUse {
+            size,
+            used: used.min(size),
+            count: table.len() as u64,
+            damage: table.damage().iter().map(ToString::to_string).collect(),
+        })
+    }
+
+    /// Returns whether a type of usual size may no longer fit.
+    #[must_use]
+    pub fn is_nearly_full(&self) -> bool {
+        self.size > 0 && self.used >= self.size / 10 * 9
+    }
+}
