@@ -50,10 +50,20 @@ impl<'py> FromPyObject<'_, 'py> for At {
         if let Ok(text) = given.extract::<&str>() {
             return Ok(At(Location::from(text)));
         }
+        Dir::extract(given).map(|path| At(Location::from(path.0.as_path())))
+    }
+}
+
+/// The path of a directory: a `str`, `bytes` or `os.PathLike`.
+pub(crate) struct Dir(pub(crate) PathBuf);
+
+impl<'py> FromPyObject<'_, 'py> for Dir {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         // `os.fsdecode` for bytes, and for text that is not valid UTF-8.
         let decoded = given.py().import("os")?.call_method1("fsdecode", (given,))?;
-        let path: PathBuf = decoded.extract()?;
-        Ok(At(Location::from(path.as_path())))
+        decoded.extract().map(Dir)
     }
 }
 

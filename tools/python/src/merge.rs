@@ -4,7 +4,7 @@ mod rings;
 
 use crate::errors;
 use crate::fork::Process;
-use crate::kind::{self, choice, program};
+use crate::kind::{self, Dir, choice, program};
 use crate::locks::lock;
 use crate::lost::Lost;
 use crate::record::{Body, Record};
@@ -186,7 +186,7 @@ impl Merge {
     #[pyo3(signature = (dir, delay=0.1, *, observe=false, start="oldest", name=None))]
     fn new(
         py: Python<'_>,
-        dir: PathBuf,
+        dir: Dir,
         delay: f64,
         observe: bool,
         start: &str,
@@ -207,7 +207,7 @@ impl Merge {
             (other, _) => return Err(choice("start", other, "\"oldest\" or \"latest\"")),
         };
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
-        let dir = std::path::absolute(&dir)?;
+        let dir = std::path::absolute(dir.0)?;
         let rings = Rings::new(&dir, delay, start, name)
             .map_err(|why| errors::named(py, "PerfringError", why))?;
         let observes = observe;

@@ -1,7 +1,7 @@
 //! The native half of `perfring.RingSet`: a directory of rings.
 
 use crate::errors;
-use crate::kind::{self, Size, choice, evict_of, policy_of};
+use crate::kind::{self, Dir, Size, choice, evict_of, policy_of};
 use perfring_consumer::Layout;
 use perfring_producer::{Options, Producers};
 use perfring_set::{Access, Fate, PruneRule, Pruner, SetError, SetOptions, Verdict, list};
@@ -43,7 +43,7 @@ type Pruned = (String, PathBuf, bool, String, u64);
 impl RingSet {
     #[new]
     #[pyo3(signature = (dir=None, *, mode=0o700, access="private"))]
-    fn new(py: Python<'_>, dir: Option<PathBuf>, mode: u32, access: &str) -> PyResult<Self> {
+    fn new(py: Python<'_>, dir: Option<Dir>, mode: u32, access: &str) -> PyResult<Self> {
         let access = match access {
             "private" => Access::Private,
             "shared" => Access::Shared,
@@ -54,7 +54,7 @@ impl RingSet {
         let options = SetOptions { mode, access, ring };
         let set = match dir {
             None => perfring_set::RingSet::open_default_with(&options),
-            Some(dir) => std::path::absolute(dir)
+            Some(dir) => std::path::absolute(dir.0)
                 .map_err(PyErr::from)
                 .map(|dir| perfring_set::RingSet::open_with(dir, &options))?,
         };

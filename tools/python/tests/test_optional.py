@@ -18,7 +18,7 @@ USES: dict[str, tuple[str, str, Callable[[perfring.Batch], object]]] = {
         "numpy",
         "numpy",
         # Of a type that was not asked before.
-        lambda batch: perfring.dtype_of(next(iter(batch)).record_type),  # type: ignore[union-attr]
+        lambda batch: perfring.dtype_of(next(iter(batch)).record_type),  # type: ignore[union-attr, arg-type]
     ),
     "to_arrow": ("pyarrow", "arrow", lambda batch: batch.to_arrow()),
     "interface": ("pyarrow", "arrow", lambda batch: batch.__arrow_c_array__()),

@@ -287,9 +287,9 @@ def test_an_object_whose_payload_is_no_buffer(ring: str) -> None:
 
     producer = perfring.Producer.create(ring)
     with pytest.raises(TypeError), producer.batch() as batch:
-        producer.publish(Itself())
+        producer.publish(Itself())  # type: ignore[arg-type]
     with pytest.raises(TypeError):
-        batch.publish(Itself())
+        batch.publish(Itself())  # type: ignore[arg-type]
 
 
 def test_a_consumer_in_a_cycle_is_collected(ring: str) -> None:

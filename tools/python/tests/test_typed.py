@@ -152,9 +152,9 @@ def test_what_only_looks_like_a_record(ring: str) -> None:
 
     producer = perfring.Producer.create(ring)
     with pytest.raises(perfring.BadType, match="is not a record"):
-        producer.publish(b"", Pretends)
+        producer.publish(b"", Pretends)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
-        producer.publish(Pretends())
+        producer.publish(Pretends())  # type: ignore[arg-type]
 
 
 def test_rust_reads_what_python_registered(ring: str, rust: Callable[..., list[str]]) -> None:

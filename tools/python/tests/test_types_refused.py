@@ -100,7 +100,7 @@ def test_classes_that_cannot_be_are_refused() -> None:
     with pytest.raises(perfring.BadType, match="init=False"):
         perfring.record(unset)
     with pytest.raises(perfring.BadType, match="int is not a record: decorate it"):
-        perfring.pack(5)
+        perfring.pack(5)  # type: ignore[arg-type]
 
     class Sub(Point):
         z: int

@@ -18,26 +18,33 @@ from typing import (
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from _typeshed import DataclassInstance
 from typing_extensions import Buffer, disjoint_base
 
-__version__: str
 from ._figures import MergeFigures, ProducerTotals, RingStat, RingTotals
 
+__version__: str
 BYTES: int
 
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 _T = TypeVar("_T")
+_Policy: TypeAlias = Literal["drop", "overwrite"]
 _Trust: TypeAlias = Literal["auto", "nobody", "peers"]
 _Acknowledge: TypeAlias = Literal["at_next_read", "explicit"]
 _WaitStrategy: TypeAlias = Literal["adaptive", "latency", "throughput"]
 
+# An array of numpy, which has the buffer protocol. Its stubs say so from Python 3.12 on.
 @type_check_only
-class _HasId(Protocol):
+class _Array(Protocol):
     @property
-    def id(self) -> int: ...
+    def __array_interface__(self) -> dict[str, Any]: ...
 
-# A record's type: its number, or an object that has it as `id`.
-_Type: TypeAlias = int | _HasId | _type[Any]
+# Bytes that are copied.
+_Data: TypeAlias = Buffer | _Array
+# An object of a class made by `perfring.record`: type checkers take it for any other dataclass.
+_Object: TypeAlias = DataclassInstance
+# A record's type: its number, or what has one.
+_Type: TypeAlias = int | RecordType | _Object | _type[_Object]
 
 def _forked() -> None: ...
 def stat(path: _Path) -> RingStat: ...
@@ -50,11 +57,11 @@ class Producer:
         path: _Path,
         *,
         size: int | str,
-        policy: str,
+        policy: _Policy,
         shared: bool,
         slots: int,
         time: bool,
-        evict: str,
+        evict: Literal["exact", "half"],
         mode: int,
         types_size: int | str,
         aux_size: int | str,
@@ -62,15 +69,12 @@ class Producer:
         exist_ok: bool,
         any_owner: bool,
     ) -> None: ...
-    # A `Buffer`, or an object of a record's class, which type checkers do not know.
-    def publish(self, data: object, type: _Type = 4096, *, timeout: float | None = 0.0) -> bool: ...
-    def register(self, what: RecordType | _type[Any] | object) -> RecordType: ...
+    def publish(
+        self, data: _Data | _Object, type: _Type = 4096, *, timeout: float | None = 0.0
+    ) -> bool: ...
+    def register(self, what: RecordType | _Object | _type[_Object]) -> RecordType: ...
     def publish_array(
-        self,
-        array: Buffer | np.ndarray[Any, Any],
-        type: _Type = 4096,
-        *,
-        timeout: float | None = 0.0,
+        self, array: _Data, type: _Type = 4096, *, timeout: float | None = 0.0
     ) -> int: ...
     def reserve(
         self, size: int, type: _Type = 4096, *, timeout: float | None = 0.0
@@ -83,11 +87,13 @@ class Producer:
     @property
     def path(self) -> str: ...
     @property
-    def policy(self) -> str: ...
+    def policy(self) -> _Policy: ...
     @property
     def shared(self) -> bool: ...
     @property
     def timed(self) -> bool: ...
+    @property
+    def removed(self) -> bool: ...
     @property
     def closed(self) -> bool: ...
     def close(self) -> None: ...
@@ -95,8 +101,6 @@ class Producer:
     def __exit__(self, *_exc: object) -> None: ...
 
 @final
-    def removed(self) -> bool: ...
-    @property
 class Reservation:
     @property
     def view(self) -> memoryview: ...
@@ -113,7 +117,7 @@ class Reservation:
 
 @final
 class ProducerBatch:
-    def publish(self, data: object, type: _Type = 4096) -> None: ...
+    def publish(self, data: _Data | _Object, type: _Type = 4096) -> None: ...
     def flush(self) -> int: ...
     @property
     def published(self) -> int: ...
@@ -141,7 +145,7 @@ class _Reading:
     @property
     def path(self) -> str: ...
     @property
-    def policy(self) -> str: ...
+    def policy(self) -> _Policy: ...
     @property
     def timed(self) -> bool: ...
     @property
@@ -232,7 +236,9 @@ class Lost:
     @property
     def bytes(self) -> int: ...
     @property
-    def cause(self) -> str: ...
+    def cause(
+        self,
+    ) -> Literal["full", "too_large", "contended", "pending", "lapped", "foreign"]: ...
     @property
     def at_end(self) -> bool: ...
     def __hash__(self) -> int: ...
@@ -267,7 +273,14 @@ class Batch:
     @property
     def _table(self) -> TypeTable: ...
     def numpy(
-        self, type: str | _Type | np.dtype[Any] | _type[Any] | None = None
+        self,
+        type: str
+        | int
+        | RecordType
+        | _type[_Object]
+        | np.dtype[Any]
+        | _type[np.generic]
+        | None = None,
     ) -> np.ndarray[Any, np.dtype[Any]]: ...
     def to_arrow(self) -> pa.RecordBatch: ...
     def to_pandas(self) -> pd.DataFrame: ...
@@ -301,7 +314,7 @@ class RecordType:
     def fields(self) -> tuple[str, ...]: ...
     @property
     def dtype(self) -> np.dtype[Any]: ...
-    def decode(self, buffer: Buffer) -> Any: ...
+    def decode(self, buffer: _Data) -> Any: ...
     def __reduce__(self) -> tuple[Callable[..., RecordType], tuple[int, int, str]]: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -329,7 +342,7 @@ class _LogSink:
         cls,
         path: _Path,
         size: int | str,
-        policy: str,
+        policy: _Policy,
         mode: int,
         resource: Sequence[tuple[str, str]],
     ) -> Self: ...
@@ -359,7 +372,7 @@ class _LogSink:
     @property
     def other_shape(self) -> bool: ...
     @property
-    def policy(self) -> str: ...
+    def policy(self) -> _Policy: ...
 
 @final
 class Merged:
@@ -445,18 +458,18 @@ class RingSet:
         name: str,
         *,
         size: int | str,
-        policy: str,
+        policy: _Policy,
         shared: bool,
         slots: int,
         time: bool,
-        evict: str,
+        evict: Literal["exact", "half"],
         mode: int,
         types_size: int | str,
         aux_size: int | str,
     ) -> Path: ...
     def _list(
         self,
-    ) -> tuple[list[tuple[str, Path, str, str, bool, int, bool]], list[tuple[Path, str]]]: ...
+    ) -> tuple[list[tuple[str, Path, str, _Policy, bool, int, bool]], list[tuple[Path, str]]]: ...
     def _prune(
         self,
         *,

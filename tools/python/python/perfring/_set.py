@@ -34,7 +34,7 @@ class Ring(NamedTuple):
     name: str
     path: Path
     uuid: str
-    policy: str
+    policy: Literal["drop", "overwrite"]
     shared: bool
     size: int
     timed: bool

@@ -33,7 +33,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, dataclass_transform, overload
 
 from . import _layout
 from ._errors import BadType
@@ -42,12 +42,18 @@ from ._native import Record, RecordType, _describe
 
 if TYPE_CHECKING:
     import numpy as np
-    from typing_extensions import Buffer
+    from _typeshed import DataclassInstance
+    from numpy.typing import DTypeLike
+
+    from ._native import _Data
 
 __all__ = ["dtype_of", "pack", "record", "record_type", "spec_of", "type_of", "unpack"]
 
 C = TypeVar("C", bound=type[Any])
-R = TypeVar("R")
+R = TypeVar("R", bound="DataclassInstance")
+Kind: TypeAlias = Literal[
+    "plain", "log", "span_start", "span_end", "gauge", "sum", "histogram", "resource"
+]
 
 # The attributes that the decorated class gets besides its fields.
 _OWN = ("id", "pack", "unpack")
@@ -65,7 +71,7 @@ def record(
     version: int = 1,
     id: int | None = None,
     help: str = "",
-    kind: str = "plain",
+    kind: Kind = "plain",
 ) -> Callable[[C], C]: ...
 
 
@@ -78,7 +84,7 @@ def record(
     version: int = 1,
     id: int | None = None,
     help: str = "",
-    kind: str = "plain",
+    kind: Kind = "plain",
 ) -> Any:
     """Make a class a record, with its fields laid out as by ``#[repr(C)]``.
 
@@ -165,7 +171,7 @@ class _Record:
     """The layout and type of a record's class."""
 
     def __init__(
-        self, cls: type[Any], name: str, version: int, id: int | None, help: str, kind: str
+        self, cls: type[Any], name: str, version: int, id: int | None, help: str, kind: Kind
     ) -> None:
         try:
             hints = typing.get_type_hints(cls, include_extras=True)
@@ -241,7 +247,7 @@ class _Record:
     def pack(self) -> Callable[[Any], bytes]:
         return _packing(self)
 
-    def unpack(self, buffer: "Buffer") -> Any:
+    def unpack(self, buffer: Any) -> Any:
         """Convert a payload to an object."""
         try:
             leaves = self.packer.unpack(buffer)
@@ -300,7 +306,7 @@ def _spec(
     *,
     id: int | None = None,
     help: str = "",
-    kind: str = "plain",
+    kind: Kind = "plain",
 ) -> str:
     spec: dict[str, Any] = {"name": name, "version": version, "encoding": "pod", "class": kind}
     spec |= {"help": help, **layout}
@@ -317,18 +323,20 @@ def _record_of(what: object) -> _Record:
     return found
 
 
-def pack(value: Any) -> bytes:
+def pack(value: "DataclassInstance") -> bytes:
     """Return the payload of a record's object.
 
     Raises:
         ValueError: A value does not fit in its field; the message names the field.
         TypeError: A value's type differs from its field's.
     """
+    if isinstance(value, type):
+        raise TypeError(f"{value.__name__} is a class: pass an object of it")
     packed: bytes = _record_of(value).pack(value)
     return packed
 
 
-def unpack(cls: type[R], buffer: "Buffer") -> R:
+def unpack(cls: type[R], buffer: "_Data") -> R:
     """Convert a payload, or a `Record`, to an object of a record's class.
 
     Raises:
@@ -342,7 +350,7 @@ def unpack(cls: type[R], buffer: "Buffer") -> R:
     return unpacked
 
 
-def type_of(what: Any) -> RecordType:
+def type_of(what: "RecordType | DataclassInstance | type[DataclassInstance]") -> RecordType:
     """Return the type of a record's class, or of an object of one.
 
     >>> import perfring
@@ -355,7 +363,9 @@ def type_of(what: Any) -> RecordType:
     return what if isinstance(what, RecordType) else _record_of(what).type
 
 
-def dtype_of(what: Any) -> "np.dtype[Any]":
+def dtype_of(
+    what: "RecordType | DataclassInstance | type[DataclassInstance]",
+) -> "np.dtype[Any]":
     """Return the numpy dtype of a plain type: a `RecordType`, or a class made by ``@record``.
 
     Every field has its offset in the payload. Types that numpy does not have are converted:
@@ -388,12 +398,12 @@ def dtype_of(what: Any) -> "np.dtype[Any]":
 
 def record_type(
     name: str,
-    dtype: "np.dtype[Any] | object",
+    dtype: "DTypeLike",
     *,
     version: int = 1,
     id: int | None = None,
     help: str = "",
-    kind: str = "plain",
+    kind: Kind = "plain",
 ) -> RecordType:
     """Return a type with the fields of a structured numpy dtype, at their offsets.
 
