@@ -58,8 +58,10 @@ struct Entry {
     /// One that begins with its header, and perhaps others of its control pages and its AUX area.
     ranges: [Range; 3],
     writable: AtomicBool,
-    /// The file's descriptor, which is open while the entry is in use; how long the file is unless it is truncated.
-    file: (AtomicI32, AtomicU64),
+    /// The file's descriptor, which is open while the entry is in use.
+    fd: AtomicI32,
+    /// How long the file is unless it is truncated.
+    size: AtomicU64,
     /// Why private memory has taken the mapping's place: [`WHOLE`] if it has not.
     cut_off: AtomicU8,
 }
@@ -76,7 +78,8 @@ impl blocks::Entry for Entry {
         state: AtomicU64::new(0),
         ranges: [const { Range { base: AtomicUsize::new(0), len: AtomicUsize::new(0) } }; 3],
         writable: AtomicBool::new(false),
-        file: (AtomicI32::new(-1), AtomicU64::new(0)),
+        fd: AtomicI32::new(-1),
+        size: AtomicU64::new(0),
         cut_off: AtomicU8::new(WHOLE),
     };
 
@@ -170,8 +173,8 @@ impl Guarded {
         fence(Ordering::Release);
         entry.ranges.iter().zip(ranges).for_each(|(range, new)| range.set(new));
         entry.writable.store(writable, Ordering::Relaxed);
-        entry.file.0.store(file.as_raw_fd(), Ordering::Relaxed);
-        entry.file.1.store(size, Ordering::Relaxed);
+        entry.fd.store(file.as_raw_fd(), Ordering::Relaxed);
+        entry.size.store(size, Ordering::Relaxed);
         entry.cut_off.store(WHOLE, Ordering::Relaxed);
         entry.state.store(state + 1, Ordering::Release);
         Guarded { entry: Some(entry), _file: Some(Arc::clone(file)) }
@@ -190,7 +193,7 @@ impl Guarded {
     pub(crate) fn look(&self) {
         if let Some(entry) = self.entry
             && self.cut_off().is_none()
-            && length_of(entry).is_some_and(|length| length < entry.file.1.load(Ordering::Relaxed))
+            && length_of(entry).is_some_and(|length| length < entry.size.load(Ordering::Relaxed))
         {
             // The entry is in use for as long as `self`.
             replace_all(entry, entry.ranges.each_ref().map(Range::get), TRUNCATED);
@@ -216,7 +219,7 @@ impl Guarded {
 fn length_of(entry: &Entry) -> Option<u64> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: async-signal-safe. It fills in memory that is large enough; the descriptor is open while the entry is in use.
-    if unsafe { libc::fstat(entry.file.0.load(Ordering::Relaxed), stat.as_mut_ptr()) } != 0 {
+    if unsafe { libc::fstat(entry.fd.load(Ordering::Relaxed), stat.as_mut_ptr()) } != 0 {
         return None;
     }
     // SAFETY: the call above has filled it in.
@@ -270,7 +273,7 @@ fn cover(at: usize) -> bool {
         // on it cannot be, if it has the address: a thread is touching it right now.
         fence(Ordering::Acquire);
         if entry.state.load(Ordering::Relaxed) == state {
-            let whole = |length| length >= entry.file.1.load(Ordering::Relaxed);
+            let whole = |length| length >= entry.size.load(Ordering::Relaxed);
             let is_whole = length_of(entry).is_some_and(whole);
             return replace_all(entry, ranges, if is_whole { NO_SPACE } else { TRUNCATED });
         }
