@@ -195,8 +195,10 @@ fn a_page_that_is_missing_from_a_file_of_the_right_length_is_no_space() {
         let guard = Guarded::new([(base, 8192), (base, 0), (base, 0)], true, (&file, 8192));
         mapped.set_len(0).unwrap();
         assert_eq!(guard.cut_off(), None);
+        // SAFETY: the mapping has 8,192 bytes.
+        let at = unsafe { map.as_ptr().add(5000) };
         // SAFETY: inside the mapping, which the handler replaces.
-        unsafe { map.as_ptr().add(5000).read_volatile() };
+        let _ = unsafe { at.read_volatile() };
         assert_eq!(guard.cut_off(), Some(wanted), "{left} bytes");
         // The first reason stays.
         file.set_len(0).unwrap();
