@@ -137,7 +137,7 @@ pub use perfring_shm::{
     AttachError, ClockError, CpuReservation, CreateError, FileSystem, Location, NoRseq, OpenError,
     Pages, PagesError, Promise, Removal, Reservation, RingOptions as Options, SharedReservation,
     Trust, create, create_if_missing, dead_drafts, install_sigbus_handler, register_process,
-    remove,
+    remove, remove_dead_drafts,
 };
 pub use perfring_types as types;
 pub use reserved_batch::ReservedBatch;

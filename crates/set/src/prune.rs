@@ -5,11 +5,11 @@ use crate::entry::{RingEntry, list};
 use perfring_consumer::{
     AttachError, Count, Identity, Idle, Layout, OwnerInfo, Policy, RingFile, RingTotals, Role, Seat,
 };
-use perfring_producer::dead_drafts;
+use perfring_producer::remove_dead_drafts;
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use std::{fmt, fs};
 
 /// Which rings are removed.
 ///
@@ -206,16 +206,15 @@ impl Pruner {
         Ok(verdicts)
     }
 
-    /// Removes rings by the rule. Returns what happened to all rings, by name. Also removes what [`dead_drafts`] returns.
+    /// Removes rings by the rule. Returns what happened to all rings, by name. Also removes files of rings that were
+    /// never finished: see [`remove_dead_drafts`].
     ///
     /// # Errors
     /// [`SetError::Dir`] if the directory is missing, or cannot be read. An error of
     /// one ring is in its verdict.
     pub fn prune(&mut self) -> Result<Vec<Verdict>, SetError> {
         let mut verdicts = self.plan()?;
-        for draft in dead_drafts(&self.dir).unwrap_or_default() {
-            let _ = fs::remove_file(draft); // another user's, perhaps
-        }
+        remove_dead_drafts(&self.dir);
         for verdict in &mut verdicts {
             if let Fate::Removed { dead_for, .. } = verdict.fate {
                 verdict.fate = self.remove(&verdict.ring, dead_for);

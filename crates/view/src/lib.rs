@@ -5,7 +5,7 @@
 //! | [`watch`] | polls rings and computes their rows |
 //! | [`row`] | a ring as it is shown: rates, lags, losses, who is attached, its state |
 //! | [`accounts`] | what was written, read and lost, and how full a ring is |
-//! | [`figures`] | a ring's figures as they were at one moment, by their names in JSON |
+//! | [`figures`] | a ring's figures of one moment, by their names in JSON |
 //! | [`owner`], [`named`], [`process`] | producers and consumers in words, and what /proc says of them |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

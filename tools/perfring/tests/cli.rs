@@ -660,6 +660,36 @@ fn publish_ends_with_an_error_when_its_ring_was_removed() {
 }
 
 #[test]
+fn publish_into_a_ring_that_is_cut_says_so_and_counts_nothing_as_published() {
+    let kinds =
+        [&[][..], &["--policy", "overwrite"], &["--producers", "many"], &["--producers", "cpu"]];
+    // Nothing, a part of the first page, the first page, some of the data.
+    for (kind, left) in kinds.into_iter().flat_map(|kind| [0, 100, 4096, 9000].map(|at| (kind, at)))
+    {
+        let place = Place::new();
+        let named = place.ring(kind);
+        let mut child = perfring(&["publish", &named]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(b"one\n").unwrap();
+        until("the line", || run(&["dump", &named, "-q"], b"").out().contains("one"));
+        let mut rings = vec![named.clone()];
+        if kind.contains(&"cpu") {
+            let paths = fs::read_dir(&named).unwrap().map(|entry| entry.unwrap().path());
+            rings = paths.map(|path| path.display().to_string()).collect();
+        }
+        for ring in &rings {
+            fs::File::options().write(true).open(ring).unwrap().set_len(left).unwrap();
+        }
+        drop(stdin);
+        let done = Done(child.wait_with_output().unwrap());
+        let err = done.err();
+        let says = format!("perfring: {named} was truncated while it was in use");
+        assert!(done.code() == 4 && err.contains(&says), "{kind:?}, {left}: {err}");
+        assert!(!err.contains("published"), "{kind:?}, {left}: {err}");
+    }
+}
+
+#[test]
 fn a_limit_for_the_size_of_files_is_an_error_that_names_it() {
     let place = Place::new();
     let ring = place.0.path().join("ring");

@@ -79,7 +79,7 @@ def threads() -> Callable[[], int]:
 
 
 def run(wait: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a loop of its own."""
+    """Run a coroutine in a new event loop."""
     return asyncio.run(asyncio.wait_for(wait, WATCHDOG))
 
 

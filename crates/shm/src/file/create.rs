@@ -6,7 +6,7 @@
 //! [`FileSystem::warning`](crate::FileSystem::warning).
 
 use crate::file::allocate::allocate;
-use crate::file::draft_name::{self, dead_drafts, draft_name};
+use crate::file::draft_name::{draft_name, hold, remove_dead_drafts};
 use crate::file::error::CreateError;
 use crate::file::location::Location;
 use crate::file::segment;
@@ -246,6 +246,11 @@ fn failed(location: &Location, step: &'static str) -> impl FnOnce(io::Error) -> 
     move |source| CreateError::Io { location, step, source }
 }
 
+/// Returns the directory that a path leads into.
+fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// A ring in the making: a file without a name, or under a temporary name that is removed when this is dropped.
 struct Draft<'a> {
     location: &'a Location,
@@ -260,9 +265,8 @@ impl<'a> Draft<'a> {
     /// nothing to link one by: a file system without `O_TMPFILE`, or no `/proc`.
     fn unnamed(location: &'a Location, path: &Path) -> Option<Self> {
         let Location::File(_) = location else { return None };
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let fd = open(dir.unwrap_or(Path::new(".")), flags, Mode::RUSR | Mode::WUSR).ok()?;
+        let fd = open(dir_of(path), flags, Mode::RUSR | Mode::WUSR).ok()?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
         path.exists().then(|| Draft { location, file: fd.into(), path, named: false })
     }
@@ -270,10 +274,7 @@ impl<'a> Draft<'a> {
     fn new(location: &'a Location, path: &Path, layout: &Layout) -> Result<Self, CreateError> {
         let draft_name = draft_name(layout.uuid);
         let draft_path = path.with_file_name(&draft_name);
-        let dir = draft_path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        for dead in dead_drafts(dir.unwrap_or(Path::new("."))).unwrap_or_default() {
-            let _ = fs::remove_file(dead); // another user's, perhaps
-        }
+        remove_dead_drafts(dir_of(path));
         if let Location::Segment(_) = location {
             segment::make(&draft_name, layout.page_size as usize)
                 .map_err(failed(location, "creating the segment"))?;
@@ -285,7 +286,7 @@ impl<'a> Draft<'a> {
             .mode(0o600)
             .open(&draft_path)
             .map_err(failed(location, "creating its file"))?;
-        draft_name::hold(&file);
+        hold(&file);
         Ok(Draft { location, file, path: draft_path, named: true })
     }
 

@@ -1,8 +1,7 @@
 //! Making a ring where the system does not go along.
 
-use super::{
-    CreateError, Draft, Location, RingOptions, dead_drafts, draw_id, name_anew, rename_to_free_name,
-};
+use super::{CreateError, Draft, Location, RingOptions, draw_id, name_anew, rename_to_free_name};
+use crate::file::draft_name::dead_drafts;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use std::{fs, io};

@@ -26,8 +26,8 @@ pub(super) fn hold(draft: &File) {
     let _ = draft.try_lock();
 }
 
-/// Returns the rings in a directory that were never finished, as the processes that made them were killed: sorted by name.
-/// They may be removed. A creation in the directory does so where it needs such a name itself, and `perfring prune` does.
+/// Returns the files of rings in a directory that were never finished because their processes were killed, sorted by name.
+/// [`remove_dead_drafts`] removes them.
 ///
 /// # Errors
 /// Those of reading the directory.
@@ -48,6 +48,14 @@ pub fn dead_drafts(dir: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
     let mut dead: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_dead).collect();
     dead.sort();
     Ok(dead)
+}
+
+/// Removes what [`dead_drafts`] returns: a creation that needs such a name does so, and `perfring prune`. Files that this user may
+/// not remove stay.
+pub fn remove_dead_drafts(dir: impl AsRef<Path>) {
+    for dead in dead_drafts(dir).unwrap_or_default() {
+        let _ = fs::remove_file(dead);
+    }
 }
 
 fn is_dead(draft: &PathBuf) -> bool {

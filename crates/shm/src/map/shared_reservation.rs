@@ -59,7 +59,7 @@ impl SharedReservation<'_> {
         self.end_here(len, wake);
     }
 
-    /// A function of its own, so that the hot path contains nothing of it.
+    /// Separate from the hot path, which contains nothing of it.
     #[cold]
     #[inline(never)]
     fn end_elsewhere(mut self, len: usize, wake: Wake) {

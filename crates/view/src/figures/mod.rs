@@ -1,4 +1,4 @@
-//! A ring's figures, as the command and the Python package show them.
+//! A ring's figures: the command and the Python package show these.
 
 pub mod agreed;
 #[cfg(feature = "json")]

@@ -22,8 +22,10 @@ use std::time::Duration;
 /// consumer held, so that a producer that attaches at that moment loses nothing.
 ///
 /// The time that a ring is dead is counted from its last sign of life: its creation, the last
-/// attach, its newest record. Also removes files of rings that were never finished
-/// (.perfring-*.tmp), as their processes were killed.
+/// attach, its newest record.
+///
+/// Files named .perfring-*.tmp are of rings that were never finished. They are removed if the
+/// process that made them was killed.
 ///
 /// Example: perfring prune --dead-for 10m --keep 20 --dry-run
 #[derive(Debug, clap::Args)]

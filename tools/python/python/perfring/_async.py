@@ -1,4 +1,4 @@
-"""Iterates over items as they come, in an event loop."""
+"""Iterates over items in an event loop."""
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -30,7 +30,7 @@ class Reader(Protocol[T_co]):
 
 
 class AsyncItems(AsyncIterator[T_co]):
-    """The items of a `Consumer`, an `Observer` or a `Merge` in an event loop, as they come.
+    """The items of a `Consumer`, an `Observer` or a `Merge`, awaited in an event loop.
 
     ``aiter(reader)`` and ``async for item in reader`` make one. The event loop is not blocked:
     while a task waits, so does a thread, which ends within a fifth of a second after the wait was
