@@ -98,7 +98,9 @@ impl<'a> Crowd<'a> {
     fn join(heap: &'a HeapRing, cpu: &'a Mutex<()>, slot: u32) -> Self {
         let (at, who) = (heap.shared(), OwnerInfo::default());
         let writer = loop {
-            match SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &Alive) {
+            match SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &Alive, |_| {
+                false
+            }) {
                 // Whoever has the lock is off its core.
                 Err(Unattached::Contended { .. }) => std::thread::yield_now(),
                 attached => break attached.unwrap(),

@@ -57,7 +57,7 @@ const MEMBERS: u32 = 2;
 
 fn join(heap: &HeapRing, index: u32, liveness: &MadeUp) -> Option<SharedWriter> {
     let (at, who) = (heap.shared(), OwnerInfo::default());
-    SharedWriter::attach(at, heap.layout(), Fences::Full, index, &who, liveness).ok()
+    SharedWriter::attach(at, heap.layout(), Fences::Full, index, &who, liveness, |_| false).ok()
 }
 
 /// Valid shared rings: fresh, in use, wrapped; with open reservations, holes and losses, and with

@@ -426,7 +426,9 @@ fn meet(heap: &HeapRing) {
             }
         }
     } else if let Ok(mut writer) =
-        SharedWriter::attach(at, layout, Fences::Full, 1, &OwnerInfo::default(), &liveness)
+        SharedWriter::attach(at, layout, Fences::Full, 1, &OwnerInfo::default(), &liveness, |_| {
+            false
+        })
     {
         for len in [300, 600, 1024, 300] {
             let _ = writer.tail_for(at, len);

@@ -67,8 +67,16 @@ impl World {
 
     fn attach(&self, slot: u32) -> SharedWriter {
         let (at, who) = (self.heap.shared(), OwnerInfo::default());
-        SharedWriter::attach(at, self.heap.layout(), Fences::Full, slot, &who, &self.liveness)
-            .unwrap()
+        SharedWriter::attach(
+            at,
+            self.heap.layout(),
+            Fences::Full,
+            slot,
+            &who,
+            &self.liveness,
+            |_| false,
+        )
+        .unwrap()
     }
 
     fn end(&self) -> u64 {
@@ -198,7 +206,8 @@ fn refusals_without_the_lock_are_counted_beside_others() {
         let mut reader = Reader::attach(world.heap.ring(), Fences::Full).unwrap();
         let (at, who) = (world.heap.shared(), OwnerInfo::default());
         let (layout, fences) = (world.heap.layout(), Fences::Asymmetric);
-        let mut one = SharedWriter::attach(at, layout, fences, 0, &who, &world.liveness).unwrap();
+        let mut one =
+            SharedWriter::attach(at, layout, fences, 0, &who, &world.liveness, |_| false).unwrap();
         let mut other = world.attach(1);
         let mut written = 0;
         let mut publish = |again: &mut u64, refused: &mut u64| {

@@ -176,7 +176,8 @@ fn each_refusal_of_a_shared_ring_is_in_its_slot_when_it_returns() {
     let (ring, at) = (heap.ring(), heap.shared());
     let attach = |slot| {
         let who = OwnerInfo::default();
-        SharedWriter::attach(at, heap.layout(), Fences::Asymmetric, slot, &who, &Alive).unwrap()
+        SharedWriter::attach(at, heap.layout(), Fences::Asymmetric, slot, &who, &Alive, |_| false)
+            .unwrap()
     };
     let mut writers = [attach(0), attach(1)];
     let mut open: [Option<Reserved>; 2] = [None, None];

@@ -27,7 +27,9 @@ fn ring() -> HeapRing {
 
 fn attach(heap: &HeapRing, slot: u32) -> Result<SharedWriter, Unattached> {
     let who = OwnerInfo { pid: 17, uid: 1000, ..OwnerInfo::default() };
-    SharedWriter::attach(heap.shared(), heap.layout(), Fences::Full, slot, &who, &AllAlive)
+    SharedWriter::attach(heap.shared(), heap.layout(), Fences::Full, slot, &who, &AllAlive, |_| {
+        false
+    })
 }
 
 fn owner(heap: &HeapRing, slot: usize) -> OwnerInfo {
@@ -57,6 +59,25 @@ fn who_could_not_attach_has_not_died() {
     heap.header().shared.lock.store(1 | 1 << 16, Ordering::Relaxed);
     assert!(matches!(attach(&heap, 1), Err(Unattached::Contended { slot: 0 })));
     assert_eq!(owner(&heap, 1).state(false), SeatState::Detached);
+}
+
+#[test]
+fn an_attach_that_waits_for_the_lock_counts_once() {
+    let heap = ring();
+    let lock = &heap.header().shared.lock;
+    lock.store(1 | 1 << 16, Ordering::Relaxed);
+    let mut tries = 0;
+    let again = |slot| {
+        tries += 1;
+        if tries == 3 {
+            lock.store(0, Ordering::Relaxed);
+        }
+        slot == 0
+    };
+    let (at, who) = (heap.shared(), OwnerInfo::default());
+    let _writer =
+        SharedWriter::attach(at, heap.layout(), Fences::Full, 1, &who, &AllAlive, again).unwrap();
+    assert_eq!((tries, owner(&heap, 1).epoch), (3, 1));
 }
 
 #[test]

@@ -99,7 +99,10 @@ fn join(
 ) {
     liveness.alive.set(liveness.alive.get() | 1 << slot);
     let (at, who) = (heap.shared(), OwnerInfo::default());
-    let writer = SharedWriter::attach(at, heap.layout(), Fences::Full, slot as u32, &who, liveness);
+    let writer =
+        SharedWriter::attach(at, heap.layout(), Fences::Full, slot as u32, &who, liveness, |_| {
+            false
+        });
     members[slot] =
         writer.ok().map(|writer| Member { writer, open: Vec::new(), groups: Vec::new() });
 }

@@ -139,7 +139,7 @@ impl PerCpu {
         let (at, layout) = (heap.shared(), heap.layout());
         let attach = |slot: u32| {
             let who = OwnerInfo { name: format!("golden producer {slot}"), ..OwnerInfo::default() };
-            SharedWriter::attach(at, layout, Fences::Full, slot, &who, &Dead).unwrap()
+            SharedWriter::attach(at, layout, Fences::Full, slot, &who, &Dead, |_| false).unwrap()
         };
         let writers = vec![attach(0), attach(1)];
         PerCpu { heap, writers, members }

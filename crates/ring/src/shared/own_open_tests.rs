@@ -28,7 +28,8 @@ impl Liveness for Alive {
 
 fn join(heap: &HeapRing) -> SharedWriter {
     let who = OwnerInfo::default();
-    SharedWriter::attach(heap.shared(), heap.layout(), Fences::Full, 0, &who, &Alive).unwrap()
+    SharedWriter::attach(heap.shared(), heap.layout(), Fences::Full, 0, &who, &Alive, |_| false)
+        .unwrap()
 }
 
 /// The memory of a reservation: the area, and the offsets in it.

@@ -45,6 +45,9 @@ impl SharedWriter {
     /// Attaches to a slot whose lock the caller holds: ends what the last holder left open, and
     /// writes the owner info.
     ///
+    /// Where the ring's lock cannot be taken, `again` gets the slot that holds the lock, and says whether to try
+    /// again. All tries are one attach: the epoch rises once.
+    ///
     /// # Errors
     /// See [`Unattached`].
     pub fn attach<P: Liveness>(
@@ -54,12 +57,18 @@ impl SharedWriter {
         index: u32,
         owner_info: &OwnerInfo,
         liveness: &P,
+        mut again: impl FnMut(u32) -> bool,
     ) -> Result<Self, Unattached> {
         let seat = &at.slots[index as usize].holder;
         // The new epoch before anything else: then no lock word of an earlier holder is this one's.
         let epoch = owner_info.sign(seat);
-        let room = LockedRoom::attach(at, layout, Owner::new(index, epoch), liveness)
-            .inspect_err(|_| sign_off(seat, epoch))?;
+        let room = loop {
+            match LockedRoom::attach(at, layout, Owner::new(index, epoch), liveness) {
+                Err(Unattached::Contended { slot }) if again(slot) => {}
+                tried => break tried,
+            }
+        };
+        let room = room.inspect_err(|_| sign_off(seat, epoch))?;
         let max_len = max_len(at.ring, layout);
         Ok(SharedWriter {
             ends: Ends { me: room.owner, fences, behind: (u64::MAX, 0) },

@@ -52,7 +52,8 @@ impl World {
     fn attach(&mut self, slot: u32) -> SharedWriter {
         self.dead.0.set(self.dead.0.get() & !(1 << slot));
         let (at, layout, who) = (self.heap.shared(), self.heap.layout(), OwnerInfo::default());
-        let writer = SharedWriter::attach(at, layout, Fences::Full, slot, &who, &self.dead);
+        let writer =
+            SharedWriter::attach(at, layout, Fences::Full, slot, &who, &self.dead, |_| false);
         self.check("attach");
         writer.unwrap()
     }
@@ -250,7 +251,7 @@ fn an_advance_ends_although(move_head: fn(u64) -> u64) {
     let at = heap.shared();
     let join = |slot| {
         let who = OwnerInfo::default();
-        SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &dead).unwrap()
+        SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &dead, |_| false).unwrap()
     };
     let (mut one, mut other) = (join(0), join(1));
     let open = one.try_reserve(at, &dead, KIND, 8, 0).unwrap();
@@ -301,7 +302,8 @@ impl Overtaken {
         let at = heap.shared();
         let join = |slot| {
             let who = OwnerInfo::default();
-            SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &dead).unwrap()
+            SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &dead, |_| false)
+                .unwrap()
         };
         let (mut one, mut two, mut three) = (join(0), join(1), join(2));
         let first = one.try_reserve(at, &dead, KIND, 8, 0).unwrap();

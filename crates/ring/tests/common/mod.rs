@@ -26,5 +26,5 @@ impl Liveness for Reported {
 
 pub(crate) fn attach_at(heap: &HeapRing, liveness: &Reported, slot: u32) -> SharedWriter {
     let (at, who) = (heap.shared(), OwnerInfo::default());
-    SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, liveness).unwrap()
+    SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, liveness, |_| false).unwrap()
 }

@@ -58,8 +58,16 @@ impl World {
 
     pub(crate) fn attach(&self, slot: u32) -> SharedWriter {
         let (at, who) = (self.at(), OwnerInfo::default());
-        SharedWriter::attach(at, self.heap.layout(), Fences::Full, slot, &who, &self.liveness)
-            .unwrap()
+        SharedWriter::attach(
+            at,
+            self.heap.layout(),
+            Fences::Full,
+            slot,
+            &who,
+            &self.liveness,
+            |_| false,
+        )
+        .unwrap()
     }
 
     /// The same, with more of its words watched: for threads that run at the same time.

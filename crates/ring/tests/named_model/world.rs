@@ -181,8 +181,15 @@ impl<'a> World<'a> {
             }
             _ => {
                 let (at, nobody) = (self.heap.shared(), OwnerInfo::default());
-                let writer =
-                    SharedWriter::attach(at, layout, Fences::Full, who, &nobody, &self.dead);
+                let writer = SharedWriter::attach(
+                    at,
+                    layout,
+                    Fences::Full,
+                    who,
+                    &nobody,
+                    &self.dead,
+                    |_| false,
+                );
                 Real::Many(Box::new(writer.unwrap()))
             }
         };

@@ -92,21 +92,21 @@ impl SharedWindow {
         let clock = ring.timestamp_clock()?;
         let me = RingFile::me(name);
         let since = Instant::now();
-        let mut writer = loop {
-            let (at, fences) = (map.shared(), futex::fences());
-            match SharedWriter::attach(at, &ring.layout, fences, index, &me, &liveness) {
-                Ok(writer) => break writer,
-                Err(Unattached::Corrupt(source)) => {
-                    return Err(ring.corrupt(map.guard.report(source)));
-                }
-                Err(Unattached::Contended { slot }) => {
-                    if since.elapsed() > attach_wait {
-                        return Err(ring.held_up(slot));
-                    }
-                    std::thread::sleep(ATTACH_NAP);
-                }
+        let again = |_| {
+            let waits = since.elapsed() <= attach_wait;
+            if waits {
+                std::thread::sleep(ATTACH_NAP);
             }
+            waits
         };
+        let (at, fences) = (map.shared(), futex::fences());
+        let mut writer =
+            SharedWriter::attach(at, &ring.layout, fences, index, &me, &liveness, again).map_err(
+                |unattached| match unattached {
+                    Unattached::Corrupt(source) => ring.corrupt(map.guard.report(source)),
+                    Unattached::Contended { slot } => ring.held_up(slot),
+                },
+            )?;
         let patient = Patient::new(liveness.clone());
         if map.lends() {
             writer.lend_reservations();
