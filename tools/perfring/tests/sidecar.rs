@@ -5,7 +5,10 @@ mod signals;
 mod stage;
 
 use crate::command::{Live, Losses, Place, perfring, run};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 use nix::sys::signal::Signal;
+use perfring_abi::CONSUMER_LOCK_BYTE;
 use perfring_producer::{CpuProducer, Options, Policy, Producer};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::wait::until;
@@ -179,9 +182,8 @@ fn the_second_of_two_on_one_directory_reports_it_and_takes_over() {
     assert_eq!(rings_end(second).2, 0);
 }
 
-#[test]
-fn rings_come_and_go_and_are_removed_once_they_are_read() {
-    let rings = Rings::new();
+/// A sidecar that removes each ring once it is read.
+fn pruning(rings: &Rings) -> Live {
     let config = rings.path("sidecar.toml");
     let text = format!(
         "[[input]]\ndir = {:?}\nprune_after = \"0\"\n[[output]]\ntype = \"json\"\npath = {:?}\n",
@@ -192,7 +194,13 @@ fn rings_come_and_go_and_are_removed_once_they_are_read() {
     let said = File::create(rings.path("said")).unwrap();
     let mut command = perfring(&["sidecar", "--config", &config]);
     command.stderr(Stdio::from(said));
-    let live = Live::of(command);
+    Live::of(command)
+}
+
+#[test]
+fn rings_come_and_go_and_are_removed_once_they_are_read() {
+    let rings = Rings::new();
+    let live = pruning(&rings);
     for turn in 0..3 {
         // Dead before it was read, or after.
         let mut producer = rings.ring("worker", Policy::Drop);
@@ -205,6 +213,63 @@ fn rings_come_and_go_and_are_removed_once_they_are_read() {
     assert_eq!(rings_end(live).2, 0);
     assert_eq!(rings.lines("out").len(), 30, "{}", rings.said());
     assert_eq!(rings.said().matches("was read, and its producers ended: removed").count(), 3);
+}
+
+/// Locks the first `len` bytes of a ring's file for reading, all for 0, as a program might that knows nothing of rings.
+fn read_lock(file: &File, len: i64) {
+    let lock = libc::flock {
+        l_type: libc::F_RDLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: len,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+}
+
+/// Creates a ring with one record, whose producer has detached, and locks it.
+fn locked(rings: &Rings, len: i64) -> File {
+    let mut producer = rings.ring("kept", Policy::Drop);
+    publish(&mut producer, 0, 1);
+    let file = File::open(rings.path("rings/kept")).unwrap();
+    drop(producer);
+    read_lock(&file, len);
+    file
+}
+
+#[test]
+fn a_ring_that_could_not_be_removed_is_read_again() {
+    let rings = Rings::new();
+    // The consumer's seat is free, the others are not.
+    let lock = locked(&rings, CONSUMER_LOCK_BYTE as i64);
+    let live = pruning(&rings);
+    until("the removal fails", || rings.said().contains("cannot be removed"));
+    drop(lock);
+    let path = rings.path("rings/kept");
+    until("a producer attaches", || {
+        let Ok(mut producer) = Producer::attach(&path) else { return false };
+        publish(&mut producer, 1, 2);
+        true
+    });
+    until("the second record comes", || rings.lines("out").len() == 2);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(rings_end(live).2, 0);
+    assert_eq!(rings.said().matches("cannot be removed").count(), 1, "{}", rings.said());
+    assert!(rings.said().contains("nothing is left\""), "{}", rings.said());
+}
+
+#[test]
+fn a_ring_that_is_not_read_is_in_the_last_line() {
+    let rings = Rings::new();
+    let _lock = locked(&rings, 0);
+    let live = pruning(&rings);
+    until("an attach fails", || rings.said().contains("retrying"));
+    live.signal(Signal::SIGTERM);
+    assert_eq!(rings_end(live).2, 0);
+    let said = rings.said();
+    let last = said.lines().last().unwrap();
+    assert!(last.contains("level=warn") && last.contains("not read: "), "{last}");
+    assert!(last.contains("rings/kept") && !last.contains("nothing is left\""), "{last}");
 }
 
 #[test]

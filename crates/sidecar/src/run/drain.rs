@@ -60,14 +60,24 @@ impl Sidecar {
         let mut line = status::line(&self.engine);
         let mut left: Vec<_> = self.engine.rings().filter(|ring| ring.lag > 0).collect();
         left.sort_by(|a, b| a.origin.name.cmp(&b.origin.name));
-        line.push_str(if left.is_empty() { "; nothing is left" } else { "; left:" });
+        let mut not_read = Vec::new();
+        self.inputs.not_followed(&mut not_read);
+        let is_all = left.is_empty() && not_read.is_empty();
+        match left.is_empty() {
+            false => line.push_str("; left:"),
+            true if is_all => line.push_str("; nothing is left"),
+            true => line.push_str("; nothing is left of what was read"),
+        }
         for (nth, ring) in left.iter().enumerate() {
             let comma = if nth == 0 { "" } else { "," };
             let _ = write!(line, "{comma} {} bytes in {}", ring.lag, ring.origin.name);
         }
+        if !not_read.is_empty() {
+            let _ = write!(line, "; not read: {}", not_read.join(", "));
+        }
         if was_asked && !self.config.settings.log_interval.is_zero() {
-            // What is left must not go unnoticed.
-            let level = if left.is_empty() { Level::Info } else { Level::Warn };
+            // Anything that is left must not pass unnoticed.
+            let level = if is_all { Level::Info } else { Level::Warn };
             say.figures(level, &line);
         }
         let left: Vec<_> = left
@@ -75,7 +85,7 @@ impl Sidecar {
             .map(|ring| json!({ "ring": ring.origin.name, "lag_bytes": ring.lag }))
             .collect();
         for asked in self.service.draining.drain(..) {
-            asked.done_last(json!({ "said": line, "left": left }));
+            asked.done_last(json!({ "said": line, "left": left, "not_read": not_read }));
         }
     }
 }

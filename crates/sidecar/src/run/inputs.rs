@@ -8,6 +8,7 @@ use crate::log::Say;
 use perfring_consumer::{AttachError, Idle, Location, Refused, RingFile};
 use perfring_kernel::Target;
 use perfring_set::{Change, Follower};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// The limit of directory changes that are handled in one poll: attaching takes time, too.
@@ -16,11 +17,14 @@ const CHANGES: usize = 64;
 const AGAIN: Duration = Duration::from_secs(1);
 /// The interval of checks for rings that may be removed.
 const PRUNE: Duration = Duration::from_secs(1);
+/// The interval of removing a ring that could not be removed: each try detaches.
+const PRUNE_AGAIN: Duration = Duration::from_secs(60);
 /// The context of polling inputs.
 struct Poll<'a, 'b> {
     engine: &'a mut Engine,
     positions: &'a Positions,
     damaged: &'a mut Damaged,
+    kept: &'a mut HashMap<[u8; 16], (String, Instant)>,
     say: &'a mut Say<'b>,
 }
 
@@ -35,6 +39,8 @@ pub(crate) struct Inputs {
     pub(super) damaged: Damaged,
     again: Option<Instant>,
     prune: Option<Instant>,
+    /// Rings that could not be removed: the reason, and the time of the next try.
+    kept: HashMap<[u8; 16], (String, Instant)>,
 }
 
 struct Dir {
@@ -119,7 +125,8 @@ impl Inputs {
         positions: &Positions,
         say: &mut Say<'_>,
     ) -> bool {
-        let mut poll = Poll { engine, positions, damaged: &mut self.damaged, say };
+        let (damaged, kept) = (&mut self.damaged, &mut self.kept);
+        let mut poll = Poll { engine, positions, damaged, kept, say };
         let mut all = true;
         for dir in &mut self.dirs {
             let mut left = CHANGES;
@@ -171,22 +178,28 @@ impl Inputs {
         self.prune = now.checked_add(PRUNE);
         for (id, ring) in engine.idle(now) {
             let crate::engine::Idle { location, input, uuid, refused } = ring;
+            if self.kept.get(&uuid).is_some_and(|(_, next)| now < *next) {
+                continue;
+            }
             engine.detach_delivered(id);
-            match remove(&location, &uuid, &refused) {
-                Ok(true) => {
-                    engine.removed(id);
-                    say.info(&format!("{location} was read, and its producers ended: removed"));
-                }
-                // A producer attached again, or the file was removed.
-                Ok(false) => {
-                    engine.detach(id);
-                    self.waiting.push(Waiting { input, location, uuid, reported: String::new() });
-                }
-                Err(error) => {
-                    engine.detach(id);
-                    say.warn(&format!("{location} cannot be removed: {error}"));
+            let removed = remove(&location, &uuid, &refused);
+            if let Ok(true) = removed {
+                engine.removed(id);
+                self.kept.remove(&uuid);
+                say.info(&format!("{location} was read, and its producers ended: removed"));
+                continue;
+            }
+            if let Err(error) = removed {
+                let why = format!("{location} cannot be removed: {error}; it is read again");
+                let next = now.checked_add(PRUNE_AGAIN).unwrap_or(now);
+                let before = self.kept.insert(uuid, (why.clone(), next));
+                if before.is_none_or(|(before, _)| before != why) {
+                    say.warn(&why);
                 }
             }
+            // The ring is still there, or another process removed the file: the next attach tells.
+            engine.detach(id);
+            self.waiting.push(Waiting { input, location, uuid, reported: String::new() });
         }
     }
 }
@@ -213,9 +226,11 @@ fn remove(location: &Location, uuid: &[u8; 16], refused: &Refused) -> Result<boo
 
 impl Poll<'_, '_> {
     fn change(&mut self, change: Change, input: &Input, waiting: &mut Vec<Waiting>) {
+        let kept = &mut *self.kept;
         let mut removed = |uuid: [u8; 16], engine: &mut Engine| {
             engine.file_removed(&uuid);
             waiting.retain(|waiting| waiting.uuid != uuid);
+            kept.remove(&uuid);
         };
         let ring = match change {
             Change::Appeared(ring) => ring,
