@@ -276,6 +276,11 @@ impl Engine {
         ring.stage == Stage::Reading
     }
 
+    /// Returns whether this ring is read, or was read and is not delivered yet.
+    pub(crate) fn has(&self, uuid: &[u8; 16]) -> bool {
+        self.by_uuid.contains_key(uuid)
+    }
+
     /// Stops reading the rings of an input: what was read is delivered, the rest stays.
     pub fn drop_input(&mut self, input: &Input) {
         for (id, ring) in self.rings.iter_mut() {

@@ -28,7 +28,7 @@ use crate::engine::turn::Turn;
 use crate::engine::{Engine, Note};
 use crate::log::{Level, Message, Say};
 use crate::signals::Signals;
-use inputs::Inputs;
+use inputs::{Inputs, Waiting};
 use outputs::Outputs;
 use own_ring::OwnRing;
 use perfring_consumer::install_sigbus_handler;
@@ -326,9 +326,17 @@ impl Sidecar {
     fn report_notes(&mut self, say: &mut Say<'_>) {
         for note in self.engine.notes() {
             match note {
-                Note::SetAside { ring, uuid, why, .. } => {
-                    say.warn(&format!("{ring}: {why}; it is set aside, and the others continue"));
-                    self.inputs.damaged.set_aside(uuid);
+                Note::SetAside { ring, uuid, why, location, again } => {
+                    let others = "and the others continue";
+                    if let Some((location, input)) = location.zip(again) {
+                        let reported =
+                            format!("{ring}: {why}; it is tried again each second, {others}");
+                        let input = *input;
+                        self.inputs.wait(Waiting { input, location, uuid, reported }, say);
+                    } else {
+                        say.warn(&format!("{ring}: {why}; it is set aside, {others}"));
+                        self.inputs.damaged.set_aside(uuid);
+                    }
                 }
                 Note::Ended { ring, uuid, removed, saved, .. } => {
                     say.debug(&format!("{ring} is not read any more"));

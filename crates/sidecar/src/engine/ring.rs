@@ -100,6 +100,8 @@ pub enum Note {
         uuid: [u8; 16],
         /// The problem.
         why: String,
+        /// The input to attach again with, if the problem may pass: the disk is full, or memory is short.
+        again: Option<Box<Input>>,
     },
     /// A ring is not read any more.
     Ended {

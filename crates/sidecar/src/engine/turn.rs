@@ -7,8 +7,9 @@ use super::outlet::Outlet;
 use super::pending::Pending;
 use super::place::reached;
 use super::ring::{Note, Stage};
-use perfring_consumer::{Item, Lost, Saved, Types};
+use perfring_consumer::{Item, Lost, ReadError, Saved, Types};
 use perfring_export::{Event, Loss, Origin, OutputError, Rec, Shapes, What};
+use perfring_set::SourceError;
 use std::time::Instant;
 
 /// Records of one turn: between two polls of anything else.
@@ -94,7 +95,7 @@ impl Engine {
             Ok(Some(next)) => next,
             Ok(None) => return Turn::Empty,
             Err((id, error)) => {
-                self.set_aside(id, &error.to_string());
+                self.set_aside(id, &error);
                 return Turn::More;
             }
         };
@@ -237,17 +238,22 @@ impl Engine {
 
     /// Sets a ring aside that cannot be read any further.
     #[cold]
-    fn set_aside(&mut self, id: RingId, why: &str) {
+    fn set_aside(&mut self, id: RingId, error: &SourceError) {
         let Some(ring) = self.rings.get_mut(id) else { return };
+        let uuid = ring.uuid();
+        let passes =
+            matches!(error, SourceError::Read(ReadError::NoSpace | ReadError::OutOfMemory { .. }));
         self.notes.push(Note::SetAside {
             ring: ring.shapes.origin().name.clone(),
             location: ring.location.clone(),
-            uuid: ring.uuid(),
-            why: why.to_owned(),
+            uuid,
+            why: error.to_string(),
+            again: passes.then(|| Box::new(ring.input.clone())),
         });
         ring.stage = Stage::Ending;
-        let uuid = ring.uuid();
-        self.count_damaged(Some(uuid));
+        if !passes {
+            self.count_damaged(Some(uuid));
+        }
         self.leave(id);
     }
 

@@ -24,7 +24,7 @@ struct Poll<'a, 'b> {
     engine: &'a mut Engine,
     positions: &'a Positions,
     damaged: &'a mut Damaged,
-    kept: &'a mut HashMap<[u8; 16], (String, Instant)>,
+    troubles: &'a mut Troubles,
     say: &'a mut Say<'b>,
 }
 
@@ -39,9 +39,12 @@ pub(crate) struct Inputs {
     pub(super) damaged: Damaged,
     again: Option<Instant>,
     prune: Option<Instant>,
-    /// Rings that could not be removed: the reason, and the time of the next try.
-    kept: HashMap<[u8; 16], (String, Instant)>,
+    troubles: Troubles,
 }
+
+/// Rings that are read again although something failed: what was reported of each, which is not repeated, and the time from
+/// which the ring may be removed.
+type Troubles = HashMap<[u8; 16], (String, Instant)>;
 
 struct Dir {
     input: Input,
@@ -66,11 +69,12 @@ struct Kernel {
     reported: String,
 }
 
-struct Waiting {
-    input: Input,
-    location: Location,
-    uuid: [u8; 16],
-    reported: String,
+pub(super) struct Waiting {
+    pub(super) input: Input,
+    pub(super) location: Location,
+    pub(super) uuid: [u8; 16],
+    /// Why it is not read.
+    pub(super) reported: String,
 }
 
 /// The result of an attempt.
@@ -125,8 +129,8 @@ impl Inputs {
         positions: &Positions,
         say: &mut Say<'_>,
     ) -> bool {
-        let (damaged, kept) = (&mut self.damaged, &mut self.kept);
-        let mut poll = Poll { engine, positions, damaged, kept, say };
+        let (damaged, troubles) = (&mut self.damaged, &mut self.troubles);
+        let mut poll = Poll { engine, positions, damaged, troubles, say };
         let mut all = true;
         for dir in &mut self.dirs {
             let mut left = CHANGES;
@@ -151,6 +155,21 @@ impl Inputs {
             self.waiting.retain_mut(|waiting| waiting.retry(&mut poll));
         }
         all
+    }
+
+    /// Attaches again to a ring that was read until now, and says why it is not read, once for each reason.
+    pub(super) fn wait(&mut self, waiting: Waiting, say: &mut Say<'_>) {
+        let (uuid, why) = (waiting.uuid, waiting.reported.clone());
+        self.waiting.push(waiting);
+        if why.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let prune = now.checked_add(PRUNE_AGAIN).unwrap_or(now);
+        let before = self.troubles.insert(uuid, (why.clone(), prune));
+        if before.is_none_or(|(before, _)| before != why) {
+            say.warn(&why);
+        }
     }
 
     /// Adds why directories and rings are not followed. A ring that does not exist yet is.
@@ -178,28 +197,23 @@ impl Inputs {
         self.prune = now.checked_add(PRUNE);
         for (id, ring) in engine.idle(now) {
             let crate::engine::Idle { location, input, uuid, refused } = ring;
-            if self.kept.get(&uuid).is_some_and(|(_, next)| now < *next) {
+            if self.troubles.get(&uuid).is_some_and(|(_, next)| now < *next) {
                 continue;
             }
             engine.detach_delivered(id);
             let removed = remove(&location, &uuid, &refused);
             if let Ok(true) = removed {
                 engine.removed(id);
-                self.kept.remove(&uuid);
+                self.troubles.remove(&uuid);
                 say.info(&format!("{location} was read, and its producers ended: removed"));
                 continue;
             }
-            if let Err(error) = removed {
-                let why = format!("{location} cannot be removed: {error}; it is read again");
-                let next = now.checked_add(PRUNE_AGAIN).unwrap_or(now);
-                let before = self.kept.insert(uuid, (why.clone(), next));
-                if before.is_none_or(|(before, _)| before != why) {
-                    say.warn(&why);
-                }
-            }
-            // The ring is still there, or another process removed the file: the next attach tells.
             engine.detach(id);
-            self.waiting.push(Waiting { input, location, uuid, reported: String::new() });
+            let reported = removed.err().map_or(String::new(), |error| {
+                format!("{location} cannot be removed: {error}; it is read again")
+            });
+            // The ring is still there, or another process removed the file: the next attach tells.
+            self.wait(Waiting { input, location, uuid, reported }, say);
         }
     }
 }
@@ -226,11 +240,11 @@ fn remove(location: &Location, uuid: &[u8; 16], refused: &Refused) -> Result<boo
 
 impl Poll<'_, '_> {
     fn change(&mut self, change: Change, input: &Input, waiting: &mut Vec<Waiting>) {
-        let kept = &mut *self.kept;
+        let troubles = &mut *self.troubles;
         let mut removed = |uuid: [u8; 16], engine: &mut Engine| {
             engine.file_removed(&uuid);
             waiting.retain(|waiting| waiting.uuid != uuid);
-            kept.remove(&uuid);
+            troubles.remove(&uuid);
         };
         let ring = match change {
             Change::Appeared(ring) => ring,
@@ -325,7 +339,13 @@ impl Kernel {
 impl Waiting {
     /// Returns whether it continues to wait.
     fn retry(&mut self, poll: &mut Poll<'_, '_>) -> bool {
+        // The position where an observer continues is saved once all that was read is delivered.
+        if poll.engine.has(&self.uuid) {
+            return true;
+        }
         match poll.attach(&self.location, &self.input, self.uuid) {
+            // Of a ring whose trouble may be there still, nothing is repeated.
+            Tried::Attached if poll.troubles.contains_key(&self.uuid) => {}
             Tried::Attached => poll.say.info(&format!("{} is read now", self.location)),
             Tried::Gone => {}
             Tried::Never(why) => poll.say.warn(&why),

@@ -9,8 +9,10 @@ use perfring_producer::Policy;
 use perfring_testkit::wait::until;
 use serde_json::Value;
 use std::fs;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Records that go through a buffer.
 const ALL: u64 = 50_000;
@@ -209,4 +211,45 @@ fn after_sigkill_outputs_that_write_files_go_on_beside_their_last_ones() {
     for name in ["run.pftrace", "run.000002.pftrace", "run.000003.pftrace", "run.000003"] {
         assert!(Path::new(&rings.path(name)).exists(), "{name}: {}", rings.said());
     }
+}
+
+/// A copy that lost its pages of zeros (`cp --sparse`) can be read once the file system has room for them.
+#[test]
+fn rings_that_lack_pages_on_a_full_disk_are_read_once_there_is_room() {
+    let rings = Rings::new();
+    let Some(Disk(disk)) = &rings.disk() else { return };
+    for (name, policy) in [("drops", Policy::Drop), ("flight", Policy::Overwrite)] {
+        let mut producer = rings.ring(name, policy);
+        publish(&mut producer, 0, 1);
+        producer.publish(&[0; 16 << 10]).unwrap();
+        publish(&mut producer, 1, 2);
+        drop(producer);
+        let copied = Command::new("cp")
+            .args(["--sparse=always", &rings.path(&format!("rings/{name}")), disk])
+            .status();
+        assert!(copied.unwrap().success());
+        fs::remove_file(rings.path(&format!("rings/{name}"))).unwrap();
+    }
+    let (fill, out) = (format!("{disk}/fill"), format!("json:{}", rings.path("out.jsonl")));
+    let full = fs::write(&fill, vec![1; 512 << 10]).unwrap_err();
+    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    let live = rings.sidecar(&[disk, "--output", &out]);
+    until("the copy that is consumed is refused", || rings.said().contains("lacks pages"));
+    until("the copy that is observed ends", || rings.said().contains("tried again each second"));
+    fs::remove_file(fill).unwrap();
+    let texts = |ring: &str| records(&rings.lines("out"), ring);
+    until("all come", || {
+        let count = |name: &str| {
+            let lines = rings.lines("out");
+            lines.iter().filter(|line| line["ring"] == name && line["lost"].is_null()).count()
+        };
+        (count("drops"), count("flight")) == (3, 3)
+    });
+    live.signal(Signal::SIGTERM);
+    assert_eq!(rings_end(live).2, 0);
+    for ring in ["drops", "flight"] {
+        assert_eq!(texts(ring).values().last().cloned(), Some(text(1)));
+    }
+    let said = rings.said();
+    assert!(!said.contains("set aside") && said.matches("tried again each").count() == 1, "{said}");
 }
