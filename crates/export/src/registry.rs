@@ -33,7 +33,30 @@ pub struct Kind {
     /// How to open what it wrote, where `{}` stands for the path.
     pub reader: Option<&'static str>,
     /// When a record counts as delivered.
-    pub delivered: &'static str,
+    pub delivers: Delivers,
+}
+
+/// When a record counts as delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivers {
+    /// Once it is written or sent.
+    Written,
+    /// Once the file that has it is finished, as the file cannot be read before that.
+    Finished,
+}
+
+impl Delivers {
+    /// Returns a sentence about the records of a required output.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Delivers::Written => "records leave their rings once it has delivered them",
+            Delivers::Finished => {
+                "records leave their rings once the file that has them is finished: by max_bytes, max_age, when a ring \
+                 fills, or at the end"
+            }
+        }
+    }
 }
 
 /// Where an output writes to.
@@ -89,17 +112,11 @@ pub trait ReadOptions {
     fn read<T: DeserializeOwned>(self) -> Result<T, Self::Error>;
 }
 
-/// When a record of most outputs counts as delivered.
-pub const DELIVERED: &str = "records leave their rings once it has delivered them";
-/// When a record counts as delivered whose file cannot be read before it is whole.
-const FINISHED: &str = "records leave their rings once the file that has them is finished: by \
-                        max_bytes, max_age, or at the end";
-
 /// Makes the list of kinds and the function that opens them of one list.
 macro_rules! kinds {
     ($(
         $name:literal $(with $feature:literal)?, $first:expr, $place:ident, $replaces:ident,
-        $about:literal, $reader:expr, $delivered:expr, $make:ident($open:expr);
+        $about:literal, $reader:expr, $delivers:ident, $make:ident($open:expr);
     )*) => {
         /// All kinds, also those that this build does not have.
         pub const KINDS: &[Kind] = &[$(Kind {
@@ -110,7 +127,7 @@ macro_rules! kinds {
             replaces: Replaces::$replaces,
             about: $about,
             reader: $reader,
-            delivered: $delivered,
+            delivers: Delivers::$delivers,
         }),*];
 
         /// Parses the options of an output of this kind; `None` if this build has no such kind.
@@ -138,7 +155,7 @@ macro_rules! kinds {
         /// ```
         pub fn opener<R: ReadOptions>(kind: &str, options: R) -> Option<Result<Opener, R::Error>> {
             match kind {
-                $($(#[cfg(feature = $feature)])? $name => Some($make(options, $open)),)*
+                $($(#[cfg(feature = $feature)])? $name => Some($make(options, Delivers::$delivers, $open)),)*
                 _ => None,
             }
         }
@@ -147,32 +164,32 @@ macro_rules! kinds {
 
 kinds! {
     "json", Some("path"), Stream, Never, "JSON lines: an object for each record and each loss",
-        Some("each line of {} is an object: `jq . {}`"), DELIVERED, single(JsonLines::open);
+        Some("each line of {} is an object: `jq . {}`"), Written, single(JsonLines::open);
     "perfetto", Some("path"), File, Overwrite, "A trace for https://ui.perfetto.dev",
-        Some("open {} in https://ui.perfetto.dev"), DELIVERED, series(Perfetto::open);
+        Some("open {} in https://ui.perfetto.dev"), Written, series(Perfetto::open);
     "ctf", Some("path"), Directory, Overwrite,
         "A CTF 1.8 trace for babeltrace2 and Trace Compass: a directory",
-        Some("read it with `babeltrace2 {}`"), DELIVERED, series(Ctf::open);
+        Some("read it with `babeltrace2 {}`"), Written, series(Ctf::open);
     "parquet" with "parquet", Some("path"), Directory, Overwrite,
         "Tables for pyarrow, DuckDB and others, one for each type: a directory",
         Some("read it with Python: `pyarrow.parquet.read_table(\"{}/TYPE.parquet\")`"),
-        FINISHED, series(crate::files::parquet::Parquet::open);
+        Finished, series(crate::files::parquet::Parquet::open);
     "perf-data", Some("path"), File, Overwrite, "A file for `perf script` and related tools",
-        Some("read it with `perf script -i {}`"), FINISHED, series(PerfData::open);
+        Some("read it with `perf script -i {}`"), Finished, series(PerfData::open);
     "otlp" with "otlp", Some("endpoint"), Address, Never,
         "OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address, or unix:// \
          and the path of its socket",
-        None, DELIVERED, single(crate::engines::otlp::Otlp::open);
+        None, Written, single(crate::engines::otlp::Otlp::open);
     "nats" with "nats", Some("servers"), Addresses, Never,
         "NATS JetStream. OUT is a server's address",
-        None, DELIVERED, single(crate::engines::nats::Nats::open);
+        None, Written, single(crate::engines::nats::Nats::open);
     "recording", Some("path"), FileOrPipe, Existing,
         "A recording: a selection of another one, or what rings hold",
-        Some("read it with `perfring export {} --to json`"), DELIVERED, series(Recording::open);
+        Some("read it with `perfring export {} --to json`"), Written, series(Recording::open);
     "prometheus" with "prometheus", Some("listen"), Listens, Never,
         "Metrics that Prometheus asks for",
-        None, DELIVERED, single(crate::engines::prometheus::Prometheus::open);
-    "null", None, Nothing, Never, "Nowhere: for measuring", None, DELIVERED,
+        None, Written, single(crate::engines::prometheus::Prometheus::open);
+    "null", None, Nothing, Never, "Nowhere: for measuring", None, Written,
         single(|_, _: &Nothing| Ok(Null::default()));
 }
 
@@ -232,6 +249,7 @@ struct Nothing {}
 
 fn single<R: ReadOptions, T: DeserializeOwned + 'static, O: Output + 'static>(
     options: R,
+    _: Delivers,
     open: impl Fn(&str, &T) -> Result<O, OutputError> + 'static,
 ) -> Result<Opener, R::Error> {
     let options: T = options.read()?;
@@ -299,6 +317,7 @@ impl FileOptions for recording::Options {
 
 fn series<R, T, O>(
     mut options: R,
+    delivers: Delivers,
     open: impl Fn(&str, &T) -> Result<O, OutputError> + Clone + 'static,
 ) -> Result<Opener, R::Error>
 where
@@ -308,13 +327,14 @@ where
 {
     let rotation: Rotation = options.part(&Rotation::KEYS)?;
     let options: T = options.read()?;
-    Ok(rotated(options, rotation, open))
+    Ok(rotated(options, rotation, delivers, open))
 }
 
 /// Returns what opens an output of files, one after the other if they are rotated.
 fn rotated<T: FileOptions + 'static, O: Output + 'static>(
     options: T,
     rotation: Rotation,
+    delivers: Delivers,
     open: impl Fn(&str, &T) -> Result<O, OutputError> + Clone + 'static,
 ) -> Opener {
     Rc::new(move |name| {
@@ -322,14 +342,14 @@ fn rotated<T: FileOptions + 'static, O: Output + 'static>(
         if first != path {
             mend_all(&path);
         }
-        if !rotation.is_any() {
+        if !rotation.is_any() && delivers == Delivers::Written {
             return Ok(Box::new(open(name, &options.at(first))?));
         }
         let (its, options, open) = (name.to_owned(), options.clone(), open.clone());
         let next = move |path: &Path| -> Result<Box<dyn Output>, OutputError> {
             Ok(Box::new(open(&its, &options.at(path.to_owned()))?))
         };
-        Ok(Box::new(Rotated::open(name, &rotation, &path, first, Box::new(next))?))
+        Ok(Box::new(Rotated::open(name, &rotation, delivers, &path, first, Box::new(next))?))
     })
 }
 
@@ -359,7 +379,7 @@ pub fn recordings(
     options: &recording::Options,
     rotation: &Rotation,
 ) -> Result<Box<dyn Output>, OutputError> {
-    rotated(options.clone(), rotation.clone(), Recording::open)(name)
+    rotated(options.clone(), rotation.clone(), Delivers::Written, Recording::open)(name)
 }
 
 /// Ends the traces of earlier processes where they are whole.

@@ -222,10 +222,14 @@ impl Config {
 
     /// Returns how long an output may take to deliver what was read.
     pub(crate) fn delivered_within(&self, output: &str) -> Duration {
-        let of =
-            self.outputs.iter().find(|of| of.name == output).and_then(|of| of.delivered_within);
-        let all = || self.settings.health.as_ref().map(|health| health.delivered_within);
-        of.or_else(all).unwrap_or_else(|| Health::default().delivered_within)
+        let output = self.outputs.iter().find(|of| of.name == output);
+        let of = output.and_then(|of| of.delivered_within);
+        let all = || {
+            let health = self.settings.health.as_ref().map(|health| health.delivered_within);
+            let within = health.unwrap_or_else(|| Health::default().delivered_within);
+            within.saturating_add(output.map_or(Duration::ZERO, |of| of.held_for))
+        };
+        of.unwrap_or_else(all)
     }
 
     /// Describes it, one item per line: for `--check`.
@@ -240,5 +244,25 @@ impl Config {
 
     fn names(&self) -> HashSet<String> {
         self.outputs.iter().map(|output| output.name.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+    use super::*;
+
+    #[test]
+    fn a_file_that_delivers_at_its_end_has_that_much_longer() {
+        let within = |keys: &str| {
+            let output = format!("[[output]]\ntype = \"perf-data\"\npath = \"x\"\n{keys}");
+            let input = "[[input]]\ndir = \"/rings\"\n";
+            let config = Config::parse(&format!("{input}{output}"), "test").unwrap();
+            config.delivered_within("perf-data").as_secs()
+        };
+        assert_eq!(within(""), 30 + 300);
+        assert_eq!(within("max_age = \"1m\""), 30 + 60);
+        assert_eq!(within("max_age = \"0s\""), 30);
+        assert_eq!(within("delivered_within = \"7s\""), 7);
     }
 }

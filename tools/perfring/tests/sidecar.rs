@@ -273,6 +273,32 @@ fn a_ring_that_is_not_read_is_in_the_last_line() {
 }
 
 #[test]
+fn a_file_that_holds_records_until_its_end_ends_before_it_fills_a_ring() {
+    const ALL: u64 = 5_000;
+    let kinds = ["perf-data"].into_iter().chain(cfg!(feature = "parquet").then_some("parquet"));
+    for kind in kinds {
+        let rings = Rings::new();
+        let mut producer = rings.ring("one", Policy::Drop);
+        let live = rings.sidecar(&["--output", &format!("{kind}:{}", rings.path("out"))]);
+        for n in 0..ALL {
+            // It is full for a moment when the sidecar is slow, and for ever if the file never ends.
+            until("there is room", || producer.publish(text(n).as_bytes()).is_ok());
+        }
+        live.signal(Signal::SIGTERM);
+        assert_eq!(rings_end(live).2, 0);
+        let said = rings.said();
+        assert!(said.contains(&format!("{kind}: {ALL} delivered; nothing is left")), "{said}");
+        let files = fs::read_dir(rings.place.0.path()).unwrap();
+        let of_it = |name: &str| name.starts_with("out");
+        let files =
+            files.filter(|file| of_it(file.as_ref().unwrap().file_name().to_str().unwrap()));
+        // A ring of 64 KiB has room for about 1,600 of the records.
+        let files = files.count();
+        assert!((3..40).contains(&files), "{files} files of {kind}");
+    }
+}
+
+#[test]
 fn wrong_usage_has_a_message_and_the_example_is_right() {
     run(&["sidecar", "/nowhere", "--output", "fax:1"], b"")
         .refuses(2, "\"fax\" is not a type of output");

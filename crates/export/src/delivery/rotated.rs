@@ -4,6 +4,7 @@ use super::output::{Figures, Output, OutputError, Own, Took};
 use super::series::{Pruned, Rotation, free_path, series};
 use super::tries::Tries;
 use crate::model::event::Event;
+use crate::registry::Delivers;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -21,6 +22,9 @@ type Open = dyn Fn(&Path) -> Result<Box<dyn Output>, OutputError>;
 pub(crate) struct Rotated {
     name: String,
     rotation: Rotation,
+    delivers: Delivers,
+    /// A ring fills with records that the current file has: it is to be finished.
+    hurried: bool,
     /// The path of the first file.
     path: PathBuf,
     open: Box<Open>,
@@ -46,6 +50,7 @@ impl Rotated {
     pub(crate) fn open(
         name: &str,
         rotation: &Rotation,
+        delivers: Delivers,
         path: &Path,
         first: PathBuf,
         open: Box<Open>,
@@ -58,6 +63,8 @@ impl Rotated {
         let mut this = Rotated {
             name: name.to_owned(),
             rotation: rotation.clone(),
+            delivers,
+            hurried: false,
             path: path.to_owned(),
             output: Some(open(&first)?),
             open,
@@ -96,7 +103,8 @@ impl Rotated {
         let Some(output) = &mut self.output else { return Ok(()) };
         let (written, unwritten) = (output.figures().bytes, output.unwritten() as f64);
         let bytes = written + (unwritten * self.dense) as u64;
-        if self.rotation.is_due(bytes, self.since, (self.clock)()) && self.tries.is_due() {
+        let is_due = self.hurried || self.rotation.is_due(bytes, self.since, (self.clock)());
+        if is_due && self.tries.is_due() {
             // It says itself why not.
             if output.close(Instant::now()).is_err() {
                 self.tries.failed();
@@ -107,7 +115,7 @@ impl Rotated {
                 self.dense = (figures.bytes.saturating_sub(written) as f64 / unwritten).min(1.0);
             }
             self.before = sum(&self.before, figures);
-            self.output = None;
+            (self.output, self.hurried) = (None, false);
             return Ok(());
         }
         if self.rotation.keep_bytes > 0
@@ -177,6 +185,7 @@ impl Output for Rotated {
     fn hurry(&mut self) {
         if let Some(output) = &mut self.output {
             output.hurry();
+            self.hurried = self.delivers == Delivers::Finished && self.since.is_some();
         }
     }
 
@@ -233,7 +242,8 @@ mod tests {
         };
         let path = dir.join("run");
         let mut rotated =
-            Rotated::open("out", rotation, &path, path.clone(), Box::new(open)).unwrap();
+            Rotated::open("out", rotation, Delivers::Finished, &path, path.clone(), Box::new(open))
+                .unwrap();
         let now = Rc::new(Cell::new(Instant::now()));
         let clock = Rc::clone(&now);
         rotated.clock = Box::new(move || clock.get());
@@ -267,6 +277,31 @@ mod tests {
             assert_eq!(files(dir.path()), file.min(3));
         }
         assert_eq!(rotated.figures().removed.files, 1);
+    }
+
+    #[test]
+    fn a_file_that_holds_what_fills_a_ring_is_finished_without_limits() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut rotated, _now) = rotated(dir.path(), &Rotation::default());
+        let origin = Origin::default();
+        let event = Event { seq: 1, origin: &origin, what: What::Began };
+        for file in 1..4 {
+            rotated.hurry();
+            rotated.flush().unwrap();
+            assert_eq!(files(dir.path()), file.max(2) - 1, "it holds nothing");
+            assert_eq!(rotated.take(&event).unwrap(), Took::Yes);
+            rotated.flush().unwrap();
+            assert_eq!(files(dir.path()), file, "no ring fills");
+            rotated.hurry();
+            rotated.flush().unwrap();
+            assert!(rotated.output.is_none());
+        }
+        // The records of these files are delivered when they are written.
+        rotated.delivers = Delivers::Written;
+        assert_eq!(rotated.take(&event).unwrap(), Took::Yes);
+        rotated.hurry();
+        rotated.flush().unwrap();
+        assert!(rotated.output.is_some());
     }
 
     #[test]

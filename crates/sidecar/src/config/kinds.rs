@@ -2,14 +2,18 @@
 
 use super::filter::{Filter, Severity};
 use super::table::{ConfigError, Table};
-use perfring_export::registry::{self, DELIVERED, Kind, Opener, Place};
-use perfring_export::{BufferOptions, Buffered, Output, OutputError, read_some_duration};
+use perfring_export::registry::{self, Delivers, Kind, Opener, Place};
+use perfring_export::{BufferOptions, Buffered, Output, OutputError, duration, read_some_duration};
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
+
+/// The age at which a file is finished that cannot be read before that, unless the configuration has another: a file without an
+/// end would hold its rings for ever.
+const MAX_AGE: &str = "5m";
 
 /// The delivery guarantee of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -50,6 +54,8 @@ pub struct OutputConfig {
     pub buffer: Option<BufferOptions>,
     /// How long it may take to deliver what was read, before the sidecar is not ready.
     pub delivered_within: Option<Duration>,
+    /// How long it may hold records until their file is finished; 0 if they are delivered at once.
+    pub(super) held_for: Duration,
     /// The file or the directory that it writes to, or `-` for stdout.
     pub(super) file: Option<PathBuf>,
     same: String,
@@ -98,6 +104,7 @@ impl OutputConfig {
             filter: Filter::default(),
             buffer: None,
             delivered_within: None,
+            held_for: Duration::ZERO,
             file: None,
             same: String::new(),
             open: Rc::new(open),
@@ -158,6 +165,11 @@ impl OutputConfig {
             Place::File | Place::FileOrPipe | Place::Directory => place,
             _ => None,
         };
+        let mut held_for = Duration::ZERO;
+        if of.delivers == Delivers::Finished {
+            let max_age = table.text_or("max_age", MAX_AGE);
+            held_for = duration(&max_age).unwrap_or_default(); // the output says what is wrong with it
+        }
         let open = registry::opener(&kind, table).ok_or(missing)??;
         let name = match &*common.name {
             "" => free_name(&kind, taken),
@@ -170,6 +182,7 @@ impl OutputConfig {
             filter,
             buffer,
             delivered_within,
+            held_for,
             file,
             same,
             open,
@@ -178,7 +191,9 @@ impl OutputConfig {
 
     pub(super) fn describe(&self) -> String {
         let delivery = match self.delivery {
-            Delivery::Required => Kind::of(&self.kind).map_or(DELIVERED, |kind| kind.delivered),
+            Delivery::Required => {
+                Kind::of(&self.kind).map_or(Delivers::Written, |kind| kind.delivers).sentence()
+            }
             Delivery::BestEffort => "it gets what it has room for",
         };
         let filter = if self.filter.is_any() { ", of selected records" } else { "" };

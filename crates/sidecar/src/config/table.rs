@@ -110,6 +110,15 @@ impl<'a> Table<'a> {
         self.table.get(key).and_then(|value| value.get_ref().as_str()).map(str::to_owned)
     }
 
+    /// Returns the text of a key, which becomes `default` if the key is not there.
+    pub(super) fn text_or(&mut self, key: &'static str, default: &'static str) -> String {
+        if !self.table.contains_key(key) {
+            let default = DeValue::String(Cow::Borrowed(default));
+            self.table.insert(at_none(Cow::Borrowed(key)), at_none(default));
+        }
+        self.text(key).unwrap_or_default()
+    }
+
     /// Parses all of its keys.
     pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
         read(&self.source, self.span, self.table)
