@@ -35,6 +35,8 @@ pub use delivery::compress::Compression;
 pub use delivery::output::{Figures, Output, OutputError, Own, Took};
 pub use delivery::replace::{rename, replace};
 pub use delivery::series::{Pruned, Rotation};
+pub use delivery::stream::Stream;
+pub use delivery::write_error::WriteError;
 #[cfg(feature = "nats")]
 pub use engines::nats;
 pub use engines::null::Null;

@@ -32,7 +32,7 @@ use inputs::{Inputs, Waiting};
 use outputs::Outputs;
 use own_ring::OwnRing;
 use perfring_consumer::install_sigbus_handler;
-use perfring_export::{OutputError, later, replace};
+use perfring_export::{OutputError, WriteError, later, replace};
 use positions::Positions;
 use recorder::Recorder;
 use service::Service;
@@ -319,7 +319,11 @@ impl Sidecar {
             replace(path, &text)
         };
         if let Err(error) = write() {
-            say.warn(&format!("cannot write the status to {}: {error}", path.display()));
+            say.warn(&format!(
+                "cannot write the status to {}: {}",
+                path.display(),
+                WriteError(&error)
+            ));
         }
     }
 

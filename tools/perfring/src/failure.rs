@@ -2,8 +2,8 @@
 
 use crate::verbosity::{has_details, has_summaries};
 use perfring_consumer::{AttachError, Location, ReadError};
-use perfring_export::OutputError;
 use perfring_export::recording::is_recording;
+use perfring_export::{OutputError, Stream, WriteError};
 use perfring_producer::{CreateError, OpenError, SetError};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -42,7 +42,7 @@ impl Failure {
     pub(crate) fn output(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
-            _ => Failure::General(format!("cannot write to stdout: {error}")),
+            _ => Failure::General(format!("cannot write to stdout: {}", WriteError(&error))),
         }
     }
 
@@ -119,7 +119,7 @@ pub(crate) fn detail(sentence: impl FnOnce() -> String) {
 
 /// Prints a message on stderr that is never left out: what is wrong, or lost. Ignores an error of that.
 pub(crate) fn note(sentence: &str) {
-    let _ = writeln!(io::stderr().lock(), "perfring: {sentence}");
+    let _ = Stream::stderr().write_all(format!("perfring: {sentence}\n").as_bytes());
 }
 
 impl From<OutputError> for Failure {

@@ -20,7 +20,12 @@ mod verbosity;
 use clap::Parser;
 use cli::{Cli, usage_sentence};
 use failure::{Failure, note};
+use perfring_export::Stream;
+use signal_hook::consts::SIGXFSZ;
+use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
+use verbosity::may_color;
 
 fn main() -> ExitCode {
     // A process that may write to a ring's file may also truncate it: that is an error for that
@@ -29,18 +34,29 @@ fn main() -> ExitCode {
         note(&format!("a ring whose file is truncated will end this process: {error}"));
     }
     perfring_consumer::register_process(); // before there are threads
+    // Handled, the signal ends nothing: a write over `ulimit -f` is an error that names the limit. A program that this one
+    // starts has the default again.
+    if let Err(error) = signal_hook::flag::register(SIGXFSZ, Arc::default()) {
+        note(&format!("a file larger than `ulimit -f` allows will end this process: {error}"));
+    }
     perfring_sidecar::raise_limits(); // for commands that have many rings open
     let done = match Cli::try_parse() {
         Ok(cli) => cli.run(),
         Err(error) if error.use_stderr() => Err(Failure::Usage(usage_sentence(&error))),
-        Err(error) => {
-            // Help and version; a closed pipe is ignored.
-            let _ = error.print();
-            Ok(())
-        }
+        Err(help) => print_help(&help),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// Prints the help or the version.
+fn print_help(help: &clap::Error) -> Result<(), Failure> {
+    let text = help.render();
+    let text = match may_color() {
+        true => text.ansi().to_string(),
+        false => text.to_string(),
+    };
+    Stream::stdout().write_all(text.as_bytes()).map_err(Failure::output)
 }

@@ -47,10 +47,15 @@ impl GeneralArgs {
         let colors = match self.color {
             When::Always => true,
             When::Never => false,
-            When::Auto => is_screen() && !is_set("NO_COLOR"),
+            When::Auto => may_color(),
         };
         COLORS.store(colors, Ordering::Relaxed);
     }
+}
+
+/// Returns whether text has colours, if no option says so.
+pub(crate) fn may_color() -> bool {
+    is_screen() && !is_set("NO_COLOR")
 }
 
 /// Returns whether stdout is a terminal that can move its cursor.

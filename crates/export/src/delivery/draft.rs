@@ -4,6 +4,7 @@ use crate::delivery::compress::{Compression, Packer};
 use crate::delivery::output::{Figures, OutputError};
 use crate::delivery::replace::rename;
 use crate::delivery::tries::Tries;
+use crate::delivery::write_error::WriteError;
 use std::fs::{DirEntry, File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -280,7 +281,7 @@ pub(crate) fn waits(place: &str, error: &io::Error) -> String {
         }
         _ => "; it is tried again",
     };
-    format!("cannot write to {place}: {error}{hint}")
+    format!("cannot write to {place}: {}{hint}", WriteError(error))
 }
 
 /// Converts an error of a file into a message.
@@ -296,7 +297,7 @@ pub(crate) fn trouble(output: &str, act: &str, path: &Path, error: &io::Error) -
         ErrorKind::PermissionDenied => {
             "that is not allowed to this user; write elsewhere, or change the permissions".into()
         }
-        _ => error.to_string(),
+        _ => WriteError(error).to_string(),
     };
     let closed_pipe = error.kind() == ErrorKind::BrokenPipe;
     let sentence = format!("cannot {act} {}: {advice}", path.display());

@@ -10,6 +10,8 @@ pub(crate) mod output;
 pub(crate) mod replace;
 pub(crate) mod rotated;
 pub(crate) mod series;
+pub(crate) mod stream;
 #[cfg(any(feature = "nats", feature = "otlp", feature = "prometheus"))]
 pub(crate) mod thread;
 pub(crate) mod tries;
+pub(crate) mod write_error;

@@ -26,7 +26,6 @@ mod encode;
 mod file;
 mod lines;
 mod packed;
-mod pipe;
 
 pub use encode::{encode, utc};
 pub use file::Options;

@@ -2,7 +2,8 @@
 
 use crate::failure::Failure;
 use perfring_bench::{BenchError, Options};
-use std::io;
+use perfring_export::Stream;
+use std::io::LineWriter;
 use std::path::Path;
 use std::process::Command;
 
@@ -38,7 +39,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return compare(rest);
     }
     let options = Options::parse(args.options.clone()).map_err(failure)?;
-    perfring_bench::run(&options, &mut io::stdout(), &mut io::stderr()).map_err(failure)
+    perfring_bench::run(
+        &options,
+        &mut LineWriter::new(Stream::stdout()),
+        &mut LineWriter::new(Stream::stderr()),
+    )
+    .map_err(failure)
 }
 
 const COMPARE: &str = "--compare";

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
+use perfring_export::{Stream, WriteError};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -40,12 +41,13 @@ pub(crate) fn completions(args: &CompletionsArgs, all: &Command) -> Result<(), F
     // Into memory first: the generator panics on a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "perfring", &mut script);
-    std::io::stdout().write_all(&script).map_err(Failure::output)
+    Stream::stdout().write_all(&script).map_err(Failure::output)
 }
 
 pub(crate) fn man(args: &ManArgs, all: Command) -> Result<(), Failure> {
-    let cannot =
-        |path: &Path, error| Failure::General(format!("cannot write {}: {error}", path.display()));
+    let cannot = |path: &Path, error| {
+        Failure::General(format!("cannot write {}: {}", path.display(), WriteError(&error)))
+    };
     fs::create_dir_all(&args.dir).map_err(|error| cannot(&args.dir, error))?;
     let mut command = all.disable_help_subcommand(true);
     command.build();

@@ -7,6 +7,7 @@ use crate::figures::agreed;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use perfring_consumer::{Location, Policy, Producers, SeatState, Stat};
+use perfring_export::Stream;
 use perfring_set::{Listing, NoRing, RingEntry, RingSet, SetError};
 use perfring_view::accounts::{Fill, is_fed};
 use perfring_view::figures::json::object;
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         damaged += u64::from(stat.totals.is_none());
         rows.push((ring, stat, newest));
     }
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(Stream::stdout());
     let written = if args.format.is_json() {
         rows.iter().try_for_each(|row| write_json(&mut out, row))
     } else {

@@ -5,12 +5,13 @@ use crate::commands::ls::{self, age};
 use crate::failure::Failure;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
+use perfring_export::Stream;
 use perfring_producer::dead_drafts;
 use perfring_set::{Fate, Kept, PruneRule, Pruner, RingSet, Verdict};
 use perfring_view::owner::{count, printable};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let drafts: Vec<_> = dead_drafts(&dir).unwrap_or_default().into_iter().map(draft).collect();
     let mut pruner = Pruner::new(&dir, rule);
     let verdicts = if args.dry_run { pruner.plan() } else { pruner.prune() }?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(Stream::stdout());
     let json = args.format.is_json();
     let written = verdicts.iter().try_for_each(|verdict| match json {
         true => line(&mut out, &object(verdict, args.dry_run)),

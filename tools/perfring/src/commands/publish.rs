@@ -152,7 +152,7 @@ impl Input {
         stop: &Stop,
         is_cut_off: impl Fn() -> bool,
     ) -> Result<Option<&[u8]>, Failure> {
-        loop {
+        let is_end = loop {
             stop.check()?;
             if self.looked.elapsed() >= LOOK {
                 self.looked = Instant::now();
@@ -164,12 +164,16 @@ impl Input {
             let peek = Timespec::try_from(POLL).ok();
             match poll(&mut [PollFd::new(self.stdin.get_ref(), PollFlags::IN)], peek.as_ref()) {
                 Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) => break,
+                Ok(_) => match self.stdin.fill_buf() {
+                    Ok(bytes) => break bytes.is_empty(),
+                    // Another process took what was there, and the descriptor has O_NONBLOCK.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(Self::failed(&error)),
+                },
                 Err(errno) => return Err(Self::failed(&errno.into())),
             }
-        }
-        let bytes = self.stdin.fill_buf().map_err(|error| Self::failed(&error))?;
-        Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
+        };
+        Ok((!is_end).then_some(self.stdin.buffer()))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
 use indicatif::HumanBytes;
 use perfring_consumer::{Cause, Location, MachineClock, Start};
+use perfring_export::Stream;
 use perfring_export::recording::{Existing, Options, Recording};
 use perfring_export::{
     Compression, Figures, Loss, LossCause, Output, Rotation, Took, Totals, What, registry,
@@ -155,7 +156,7 @@ fn open(args: &Args) -> Result<Box<dyn Output>, Failure> {
         let files_only = match (args.compress, is_one) {
             (true, _) => "--compress is for files: name one with -o, or pipe it through zstd",
             (_, false) => "stdout is no file that another one can follow: name one with -o",
-            _ => return Ok(Box::new(Recording::to(name, std::io::stdout())?)),
+            _ => return Ok(Box::new(Recording::to(name, Stream::stdout())?)),
         };
         return Err(Failure::Usage(files_only.to_owned()));
     }

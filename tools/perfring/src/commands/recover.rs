@@ -4,8 +4,9 @@ use crate::args;
 use crate::events::input::rings_of;
 use crate::failure::Failure;
 use perfring_consumer::{AttachError, Location, Producers, Recovered, Stat};
+use perfring_export::Stream;
 use perfring_view::owner::{count, held_up, name, owner};
-use std::io::{self, Write};
+use std::io::{LineWriter, Write};
 
 /// End what dead producers of a shared ring left open
 ///
@@ -93,7 +94,7 @@ fn sentences(before: &Stat, recovered: &Recovered) -> Vec<String> {
 }
 
 fn say(lines: &[String]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = LineWriter::new(Stream::stdout());
     for line in lines {
         writeln!(out, "{line}").map_err(Failure::output)?;
     }

@@ -4,6 +4,7 @@ use crate::args;
 use crate::failure::{Failure, note, summary};
 use crate::stop::{POLL, Stop};
 use perfring_consumer::{AttachError, Location, Observer, Start};
+use perfring_export::Stream;
 use perfring_export::recording::is_recording;
 use perfring_view::serve::{Options, Server, StartError, is_loopback};
 use std::io::{self, IsTerminal, Write};
@@ -40,7 +41,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let paths = args::watched(&args.paths)?;
     let stop = Stop::patient()?;
     let server = serve(paths, &args.listen)?;
-    writeln!(io::stdout(), "{}", server.url()).map_err(Failure::output)?;
+    Stream::stdout()
+        .write_all(format!("{}\n", server.url()).as_bytes())
+        .map_err(Failure::output)?;
     if io::stdout().is_terminal() && !args.open {
         summary("open this address in a browser; Ctrl-C ends this");
     }

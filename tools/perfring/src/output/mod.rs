@@ -14,9 +14,9 @@ use crate::records::typed::Seen;
 use clap::ValueEnum;
 use json::Missing;
 use perfring_consumer::{Anchors, Item, Layout, Location, Lost};
-use perfring_export::{Event, Loss, What};
+use perfring_export::{Event, Loss, Stream, What};
 use perfring_view::owner::count;
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{BufWriter, Stdout, Write};
 
 /// The format of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -64,7 +64,7 @@ pub(crate) struct Output<'a> {
 /// Stdout, buffered, with the counts of what was written.
 #[derive(Debug)]
 struct Writer<'a> {
-    out: BufWriter<StdoutLock<'static>>,
+    out: BufWriter<Stream<Stdout>>,
     args: &'a FormatArgs,
     filter: Filter<'a>,
     /// Records that were reported as lost so far,
@@ -119,7 +119,7 @@ impl<'a> Output<'a> {
     pub(crate) fn of_many(args: &'a FormatArgs, shapes: Vec<Shapes>, since: Option<Bound>) -> Self {
         let damage = shapes.iter().flat_map(Shapes::damage);
         damage.for_each(|damage| note(&damage.to_string()));
-        let out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+        let out = BufWriter::with_capacity(64 << 10, Stream::stdout());
         let filter = Filter::new(&args.select, since);
         Output {
             writer: Writer {

@@ -1,14 +1,14 @@
 //! The output: lines to stdout or to files.
 
 use super::file::{File, Options};
-use super::pipe::Pipe;
 use crate::delivery::compress::Compression;
 use crate::delivery::draft::waits;
 use crate::delivery::output::{Figures, Output, OutputError, Took};
+use crate::delivery::stream::Stream;
 use crate::delivery::tries::Tries;
 use crate::model::event::{Event, What};
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Stdout};
 use std::time::{Duration, Instant};
 
 /// Bytes written at once.
@@ -59,7 +59,7 @@ pub struct JsonLines {
 
 #[derive(Debug)]
 enum To {
-    Pipe(Pipe),
+    Pipe(Stream<Stdout>),
     File(Box<File>),
 }
 
@@ -85,10 +85,7 @@ impl JsonLines {
             if options.compression != Compression::None {
                 return Err(OutputError::new(name, "compression is for files: name one in path"));
             }
-            let pipe = Pipe::stdout();
-            To::Pipe(pipe.map_err(|error| {
-                OutputError::new(name, format!("cannot write to stdout: {error}"))
-            })?)
+            To::Pipe(Stream::stdout())
         } else {
             let file = File::open(name, options).map_err(|what| OutputError::new(name, what))?;
             To::File(Box::new(file))
@@ -111,7 +108,7 @@ impl JsonLines {
         }
         let before = self.written;
         let written = match &mut self.to {
-            To::Pipe(pipe) => pipe.write(&self.held, &mut self.written),
+            To::Pipe(pipe) => pipe.write_some(&self.held, &mut self.written),
             To::File(file) => file.write(&self.held, &mut self.written),
         };
         self.figures.bytes += (self.written - before) as u64;

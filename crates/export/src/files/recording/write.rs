@@ -10,6 +10,7 @@ use crate::delivery::compress::{BlockPacker, Compression};
 use crate::delivery::draft::waits;
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::delivery::tries::Tries;
+use crate::delivery::write_error::WriteError;
 use crate::model::event::{Event, Loss, LossCause, Origin, Totals, What};
 use crate::model::timeline::wall_now;
 use perfring_consumer::{Anchors, Cause};
@@ -334,7 +335,7 @@ impl Recording {
                 return Ok(false);
             }
         }
-        let sentence = format!("cannot write: {error}");
+        let sentence = format!("cannot write: {}", WriteError(&error));
         let closed_pipe = error.kind() == io::ErrorKind::BrokenPipe;
         self.state = State::Failed(sentence.clone());
         self.figures.trouble = Some(sentence.clone());
@@ -422,7 +423,7 @@ impl Output for Recording {
         if let Err(error) = synced {
             return Err(OutputError::new(
                 &*self.name,
-                format!("cannot write to the disk: {error}"),
+                format!("cannot write to the disk: {}", WriteError(&error)),
             ));
         }
         if !written {

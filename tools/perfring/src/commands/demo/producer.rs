@@ -5,9 +5,10 @@ use super::records::{self, Io, Processes, Pulse, Stamp};
 use super::stations::{Station, Topic, now_ns};
 use super::{host, metrics};
 use crate::failure::Failure;
+use perfring_export::Stream;
 use perfring_producer::{Producer, PublishError, ReserveError};
 use perfring_types::{PodRecord, RkyvRecord};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,7 @@ pub(super) fn run(station: &Station, dir: &Path) -> Result<(), Failure> {
 
 /// Prints the producer's own count, for the parent to compare with the ring's.
 fn report(offered: u64, refused: u64) -> Result<(), Failure> {
-    writeln!(io::stdout(), "{offered} {refused}").map_err(Failure::output)
+    Stream::stdout().write_all(format!("{offered} {refused}\n").as_bytes()).map_err(Failure::output)
 }
 
 fn cpu(feed: &mut Feed, pace: &mut Pace) -> Result<(), Failure> {

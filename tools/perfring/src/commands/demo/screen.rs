@@ -4,12 +4,13 @@
 use crate::failure::Failure;
 pub(super) use crate::verbosity::Style;
 use crate::verbosity::{Painted, is_screen};
+use perfring_export::Stream;
 use std::fmt;
-use std::io::{self, StdoutLock, Write};
+use std::io::{self, Stdout, Write};
 
 /// Stdout, as a screen if it is one.
 pub(super) struct Screen {
-    out: StdoutLock<'static>,
+    out: Stream<Stdout>,
     /// Whether a table can be redrawn in place.
     pub(super) terminal: bool,
     /// Lines of the table above the cursor, which the next one replaces.
@@ -18,7 +19,7 @@ pub(super) struct Screen {
 
 impl Screen {
     pub(super) fn new() -> Self {
-        Screen { out: io::stdout().lock(), terminal: is_screen(), drawn: 0 }
+        Screen { out: Stream::stdout(), terminal: is_screen(), drawn: 0 }
     }
 
     /// The width in columns.

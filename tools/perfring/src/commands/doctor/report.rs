@@ -3,9 +3,10 @@
 use crate::columns::paragraph;
 use crate::failure::Failure;
 use crate::verbosity::{Painted, Style};
+use perfring_export::Stream;
 use perfring_view::owner::count;
 use serde_json::json;
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{BufWriter, Stdout, Write};
 
 /// The directory of named segments, and the best one for rings.
 pub(super) const SHM: &str = "/dev/shm";
@@ -13,7 +14,7 @@ pub(super) const SHM: &str = "/dev/shm";
 /// Writes lines to stdout and counts the problems.
 #[derive(Debug)]
 pub(super) struct Report {
-    out: BufWriter<StdoutLock<'static>>,
+    out: BufWriter<Stream<Stdout>>,
     json: bool,
     width: Option<usize>,
     subject: String,
@@ -26,7 +27,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new(json: bool, width: Option<usize>) -> Self {
         Report {
-            out: BufWriter::new(io::stdout().lock()),
+            out: BufWriter::new(Stream::stdout()),
             json,
             width,
             subject: String::new(),

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use perfring_export::Output;
+use perfring_export::Stream;
 use perfring_export::recording::Recording;
 use perfring_export::registry::{self, KINDS, Kind, Place, ReadOptions, Replaces};
 use serde::de::DeserializeOwned;
@@ -118,7 +119,7 @@ pub(super) fn open(
                 let why = "a recording is binary: write it into a file with -o OUT, or a pipe";
                 return Err(Failure::Usage(why.to_owned()));
             }
-            return Ok(Box::new(Recording::to(kind.name, io::stdout())?));
+            return Ok(Box::new(Recording::to(kind.name, Stream::stdout())?));
         }
         _ => {}
     }

@@ -3,10 +3,11 @@
 use crate::failure::{Failure, summary};
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
+use perfring_export::Stream;
 use perfring_sidecar::Config;
 use perfring_sidecar::control::{self, ControlError, Request, ask};
 use serde_json::Value;
-use std::io::{self, Write};
+use std::io::{LineWriter, Write};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Subcommand)]
@@ -57,7 +58,7 @@ pub(crate) fn run(asked: &Ask) -> Result<(), Failure> {
         Ask::Drain(args) => (Request::Drain, args),
     };
     let answer = ask(&args.path()?, request)?;
-    let mut out = io::stdout().lock();
+    let mut out = LineWriter::new(Stream::stdout());
     let said = if args.format.is_json() {
         line(&mut out, if request == Request::Status { &answer["status"] } else { &answer })
     } else {

@@ -6,13 +6,14 @@ use crate::args;
 use crate::failure::{Failure, note};
 use crate::verbosity::{has_details, has_summaries};
 use ask::Ask;
+use perfring_export::Stream;
 use perfring_export::registry::{KINDS, Kind};
 use perfring_sidecar::config::{Control, Input, InputSource, Mode, Trusted};
 use perfring_sidecar::{
     Config, ConfigError, End, Level, Log, LogFormat, Message, Sidecar, Signals, SnapshotRule,
     StartError,
 };
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 /// Its number, which is the same on all architectures.
@@ -180,7 +181,7 @@ fn serve(args: &Args, config: Config, log: &mut Log) -> Result<(), Failure> {
 
 /// Writes a line to stderr; an error of that cannot be reported.
 fn print(line: &str) {
-    let _ = io::stderr().lock().write_all(line.as_bytes());
+    let _ = Stream::stderr().write_all(line.as_bytes());
 }
 
 impl From<StartError> for Failure {

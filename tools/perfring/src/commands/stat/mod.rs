@@ -12,8 +12,9 @@ use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use crate::stop::Stop;
 use perfring_consumer::{Location, Stat};
+use perfring_export::Stream;
 use perfring_view::figures::{json, types_use::TypesUse};
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::time::{Duration, Instant};
 
 /// Show a ring's figures: positions, who is attached, what was written, read and lost
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     {
         return set::run(&args.ring, args.format.is_json(), args.interval, &stop);
     }
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(Stream::stdout());
     let width = columns::width();
     let mut before: Option<(Instant, Stat)> = None;
     loop {

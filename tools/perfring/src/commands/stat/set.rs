@@ -6,6 +6,7 @@ use crate::figures::agreed;
 use crate::output::json::line;
 use crate::stop::Stop;
 use perfring_consumer::{Location, Producers, Stat};
+use perfring_export::Stream;
 use perfring_view::accounts::{Balance, Fill, is_fed, sums};
 use perfring_view::figures::json;
 use perfring_view::named::is_read;
@@ -20,7 +21,7 @@ pub(super) fn run(
     interval: Option<Duration>,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(Stream::stdout());
     let mut first = true;
     loop {
         let now = Instant::now();

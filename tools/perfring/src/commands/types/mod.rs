@@ -11,6 +11,7 @@ use crate::output::figures_format::FiguresFormat;
 use crate::output::json;
 use crate::records::shapes::Shapes;
 use perfring_consumer::{AttachError, Location, Observer, Start};
+use perfring_export::Stream;
 use perfring_types::read::Type;
 use perfring_view::owner::printable;
 use serde::Serialize;
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         rings.push((ring, shapes));
     }
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(Stream::stdout());
     let written = if args.format.is_json() {
         write_json(&mut out, &rings, several)
     } else {
