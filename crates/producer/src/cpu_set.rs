@@ -3,7 +3,9 @@
 
 use crate::errors::ReserveError;
 use perfring_abi::Producers;
-use perfring_shm::{AttachError, ClockError, NoRseq, OpenError, RingFile, RingOptions};
+use perfring_shm::{
+    AttachError, ClockError, NoRseq, OpenError, RingFile, RingOptions, cpu_of_ring, cpu_ring,
+};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -93,9 +95,9 @@ impl From<AttachError> for SetError {
     }
 }
 
-/// Returns the name of the ring of a CPU in its directory.
+/// Returns the path of the ring of a CPU in its directory.
 pub(crate) fn path(dir: &Path, cpu: u32) -> PathBuf {
-    dir.join(format!("cpu{cpu}"))
+    dir.join(cpu_ring(cpu))
 }
 
 /// Returns the options for each ring of a set.
@@ -108,8 +110,7 @@ fn members(dir: &Path) -> Result<Vec<(u32, PathBuf)>, io::Error> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if let Some(Ok(cpu)) = name.strip_prefix("cpu").map(str::parse::<u32>) {
+        if let Some(cpu) = path.file_name().and_then(cpu_of_ring) {
             all.push((cpu, path));
         }
     }

@@ -309,8 +309,7 @@ impl DirMerge {
                     self.appeared(now);
                 }
                 Change::Vanished(ring) => self.vanished(&ring),
-                Change::Refused(NoRing { path, why }) => {
-                    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                Change::Refused(NoRing { name, path, why }) => {
                     self.news.push_back(News {
                         name,
                         path,

@@ -1,11 +1,14 @@
 //! Change notification for a directory, by inotify and a timer.
 
+use crate::paths::is_hidden;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use std::ffi::OsString;
+use perfring_consumer::cpu_of_ring;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -16,10 +19,20 @@ const SELDOM: Duration = Duration::from_secs(10);
 /// The interval of full scans without inotify, or without a directory.
 const OFTEN: Duration = Duration::from_millis(250);
 
+/// What is watched of a directory.
+const WHAT: AddWatchFlags = AddWatchFlags::IN_CREATE
+    .union(AddWatchFlags::IN_MOVE)
+    .union(AddWatchFlags::IN_DELETE)
+    .union(AddWatchFlags::IN_ATTRIB) // a mode that lets it be read
+    .union(AddWatchFlags::IN_CLOSE_WRITE) // a copy that is finished
+    .union(AddWatchFlags::IN_DELETE_SELF)
+    .union(AddWatchFlags::IN_MOVE_SELF)
+    .union(AddWatchFlags::IN_ONLYDIR);
+
 /// What may have changed.
 pub(crate) enum DirNews {
     Nothing,
-    /// Files of these names.
+    /// Entries of these names, also in the directories in it: `requests/cpu3`.
     Names(Vec<OsString>),
     /// Unknown: the whole directory must be read.
     Anything,
@@ -33,6 +46,8 @@ pub(crate) struct DirWatch {
     inotify: Option<Inotify>,
     timer: TimerFd,
     watched: Option<Watched>,
+    /// The directories in it that have rings per CPU, or no files yet, by their names.
+    sets: HashMap<WatchDescriptor, OsString>,
     there: bool,
     /// The whole directory must be read, and no descriptor says so.
     stale: bool,
@@ -65,6 +80,7 @@ impl DirWatch {
             inotify,
             timer,
             watched: None,
+            sets: HashMap::new(),
             there: false,
             stale: true,
             due_in: Duration::ZERO,
@@ -90,6 +106,7 @@ impl DirWatch {
             Err(_) => {
                 // The timer alone serves from now on.
                 (self.inotify, self.watched) = (None, None);
+                self.sets.clear();
                 return DirNews::Anything;
             }
         };
@@ -97,6 +114,19 @@ impl DirWatch {
         for event in events {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                 return DirNews::Anything;
+            }
+            if let Some(set) = self.sets.get(&event.wd) {
+                match event.name {
+                    Some(name) if is_hidden(&name) => {}
+                    Some(name) if cpu_of_ring(&name).is_some() => {
+                        names.push(Path::new(set).join(name).into_os_string());
+                    }
+                    _ => names.push(set.clone()),
+                }
+                if event.mask.contains(AddWatchFlags::IN_IGNORED) {
+                    self.sets.remove(&event.wd);
+                }
+                continue;
             }
             if self.watched.as_ref().is_none_or(|watched| watched.watch != event.wd) {
                 continue; // of a directory that is not followed any more
@@ -138,22 +168,44 @@ impl DirWatch {
         }
     }
 
+    /// Watches the directory of this name in the directory, too. Without a watch, the whole directory is read often.
+    pub(crate) fn watch_set(&mut self, dir: &Path, name: &OsStr) {
+        let what = WHAT | AddWatchFlags::IN_DONT_FOLLOW;
+        let watch = (self.inotify.as_ref())
+            .and_then(|inotify| inotify.add_watch(&dir.join(name), what).ok());
+        match watch {
+            // The directory itself, which is mounted in itself.
+            Some(watch) if self.watched.as_ref().is_some_and(|it| it.watch == watch) => {}
+            // A directory that was renamed has the watch of its old name.
+            Some(watch) => drop(self.sets.insert(watch, name.to_owned())),
+            None if self.due_in > OFTEN => self.rescan_in(OFTEN),
+            None => {}
+        }
+    }
+
+    /// Ends the watch of the directory of this name in the directory.
+    pub(crate) fn unwatch_set(&mut self, name: &OsStr) {
+        let watches: Vec<_> = self.sets.extract_if(|_, its| its == name).collect();
+        for (watch, _) in watches {
+            if let Some(inotify) = &self.inotify {
+                // It fails if the directory was removed, which removed the watch.
+                let _ = inotify.rm_watch(watch);
+            }
+        }
+    }
+
     fn watch(&mut self, dir: &Path, is: Option<(u64, u64)>) {
         let Some(inotify) = &self.inotify else { return };
         if let Some(watched) = self.watched.take() {
             // It fails if the directory was removed, which removed the watch.
             let _ = inotify.rm_watch(watched.watch);
         }
+        // Of the directory that was here before.
+        for (set, _) in self.sets.drain() {
+            let _ = inotify.rm_watch(set);
+        }
         let Some(directory) = is else { return };
-        let what = AddWatchFlags::IN_CREATE
-            | AddWatchFlags::IN_MOVE
-            | AddWatchFlags::IN_DELETE
-            | AddWatchFlags::IN_ATTRIB // a mode that lets it be read
-            | AddWatchFlags::IN_CLOSE_WRITE // a copy that is finished
-            | AddWatchFlags::IN_DELETE_SELF
-            | AddWatchFlags::IN_MOVE_SELF
-            | AddWatchFlags::IN_ONLYDIR;
-        let Ok(watch) = inotify.add_watch(dir, what) else { return };
+        let Ok(watch) = inotify.add_watch(dir, WHAT) else { return };
         if is_there(dir) == Some(directory) {
             self.watched = Some(Watched { watch, directory });
         } else {

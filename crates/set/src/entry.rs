@@ -1,16 +1,18 @@
 //! An entry of a directory of rings: a ring, or something else.
 
 use crate::dir::SetError;
-use perfring_consumer::{AttachError, Identity, Layout, RingFile};
+use crate::paths::{Below, below, in_set, paths};
+use perfring_consumer::{AttachError, Identity, Layout, Location, Producers, RingFile};
 use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// A ring in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingEntry {
-    /// Its name in the directory, with `\u{fffd}` for what is not UTF-8.
+    /// Its name in the directory, with `\u{fffd}` for what is not UTF-8. A ring per CPU has the name of its set before that:
+    /// see [`Location::name`].
     pub name: String,
     /// Its path.
     pub path: PathBuf,
@@ -24,6 +26,8 @@ pub struct RingEntry {
 /// A directory entry that is not a ring, or cannot be used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRing {
+    /// Its name in the directory: `requests/cpu3` of a set in it.
+    pub name: String,
     /// Its path.
     pub path: PathBuf,
     /// Why, as a sentence.
@@ -41,14 +45,18 @@ pub(crate) enum Not {
     Because(String),
 }
 
-/// Opens a ring of a directory for inspection: a regular file, no symbolic link.
-pub(crate) fn inspect(path: &Path, meta: &fs::Metadata) -> Result<(RingEntry, RingFile), Not> {
-    if meta.is_symlink() {
-        return Err(Not::Because("a symbolic link: it is not followed".to_owned()));
+impl NoRing {
+    /// An entry with this path in a directory.
+    pub(crate) fn new(dir: &Path, path: PathBuf, why: String) -> Self {
+        let name = path.strip_prefix(dir).unwrap_or(&path).to_string_lossy().into_owned();
+        NoRing { name, path, why }
     }
-    if !meta.is_file() {
-        return Err(Not::Because("not a regular file".to_owned()));
-    }
+}
+
+/// Opens a ring of a directory for inspection: a regular file, no symbolic link. `name` is the entry's name in the
+/// directory.
+pub(crate) fn inspect(path: &Path, name: &OsStr) -> Result<(RingEntry, RingFile), Not> {
+    regular(path, name)?;
     let not = |error: AttachError| match error {
         AttachError::NotFound { .. } => Not::Gone,
         AttachError::Bad { source, .. } => Not::Because(source.to_string()),
@@ -57,8 +65,13 @@ pub(crate) fn inspect(path: &Path, meta: &fs::Metadata) -> Result<(RingEntry, Ri
         other => Not::Because(other.to_string()),
     };
     let file = RingFile::inspect(path).map_err(not)?;
+    if in_set(name).is_some() && file.layout().producers != Producers::Cpu {
+        return Err(Not::Because(
+            "not a ring per CPU: name its directory to see its rings".to_owned(),
+        ));
+    }
     let entry = RingEntry {
-        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        name: Location::from(path).name(file.layout()),
         path: path.to_owned(),
         identity: file.identity().map_err(not)?,
         layout: *file.layout(),
@@ -66,13 +79,51 @@ pub(crate) fn inspect(path: &Path, meta: &fs::Metadata) -> Result<(RingEntry, Ri
     Ok((entry, file))
 }
 
-/// Returns whether the entry is a draft of a ring, or another program's file.
-pub(crate) fn is_hidden(name: &OsStr) -> bool {
-    name.as_bytes().starts_with(b".")
+/// Returns the reason if an entry is not a regular file. Nothing is opened: that could block, or have an effect on a device.
+fn regular(path: &Path, name: &OsStr) -> Result<(), Not> {
+    let kind = match fs::symlink_metadata(path) {
+        Ok(meta) => meta.file_type(),
+        Err(error) => return Err(unknown(&error)),
+    };
+    Err(Not::Because(match () {
+        () if kind.is_file() => return Ok(()),
+        () if kind.is_symlink() => {
+            let to = fs::read_link(path).unwrap_or_default();
+            let missing = fs::metadata(path).is_err_and(|error| is_gone(&error));
+            let then = if missing { "which does not exist" } else { "which is not followed" };
+            format!("a symbolic link to {}, {then}", to.display())
+        }
+        () if kind.is_dir() && in_set(name).is_some() => {
+            "a directory, not a ring's file".to_owned()
+        }
+        () if kind.is_dir() => match below(path) {
+            Below::No(why) => why,
+            Below::Set(_) | Below::Empty => return Err(Not::Gone),
+        },
+        () if kind.is_fifo() => "a FIFO, not a ring's file".to_owned(),
+        () if kind.is_socket() => "a socket, not a ring's file".to_owned(),
+        () => "a device, not a ring's file".to_owned(),
+    }))
+}
+
+/// Returns the reason if the metadata of an entry cannot be read.
+pub(crate) fn unknown(error: &io::Error) -> Not {
+    match error.kind() {
+        _ if is_gone(error) => Not::Gone,
+        io::ErrorKind::PermissionDenied => Not::Because(
+            "its directory may not be searched: that takes the execute bit (x) of the directory's mode".to_owned(),
+        ),
+        _ => Not::Because(error.to_string()),
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Returns what a directory holds now, sorted by name: its rings, opened, and its other entries. It opens
-/// what a [`Follower`](crate::Follower) would.
+/// what a [`Follower`](crate::Follower) would. The rings of a set of rings per CPU in the directory are rings of the
+/// directory: see [`paths`](crate::paths()).
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -92,20 +143,11 @@ pub fn list(dir: impl AsRef<Path>) -> Result<Listing, SetError> {
     let dir = dir.as_ref();
     let failed = |source| SetError::Dir { dir: dir.to_owned(), step: "reading it", source };
     let (mut rings, mut others) = (Vec::new(), Vec::new());
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(dir).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if !is_hidden(&entry.file_name()) {
-            paths.push(entry.path());
-        }
-    }
-    paths.sort();
-    for path in paths {
-        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
-        match inspect(&path, &meta) {
+    for path in paths(dir).map_err(failed)? {
+        match inspect(&path, path.strip_prefix(dir).unwrap_or(&path).as_os_str()) {
             Ok(ring) => rings.push(ring),
             Err(Not::Gone) => {}
-            Err(Not::Because(why)) => others.push(NoRing { path, why }),
+            Err(Not::Because(why)) => others.push(NoRing::new(dir, path, why)),
         }
     }
     Ok((rings, others))

@@ -1,7 +1,8 @@
 //! Following a directory: the rings in it, and which come and go.
 
 use crate::dir_watch::{DirNews, DirWatch};
-use crate::entry::{self, NoRing, Not, RingEntry, is_hidden};
+use crate::entry::{self, NoRing, Not, RingEntry};
+use crate::paths::{Below, NAMES_MAX, below, in_set, is_hidden};
 use perfring_consumer::ClockError;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -12,8 +13,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// The most entries of a directory that are followed.
-const NAMES_MAX: usize = 100_000;
 /// A change in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -54,7 +53,7 @@ pub enum FollowError {
 }
 
 /// A file's state when it was inspected. If none of this has changed, the file is the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FileState {
     dev: u64,
     ino: u64,
@@ -78,8 +77,8 @@ enum Known {
 
 /// Follows a directory of rings: reports the rings in it, and from then on those that come and go.
 ///
-/// It opens the directory's regular files for reading: no symbolic links, no subdirectories, no names that
-/// begin with a dot. It maps no ring and writes to none. A file is a ring if its header says so. Rings are
+/// It opens the directory's regular files for reading, and those of the sets of rings per CPU in it (see
+/// [`paths`](crate::paths())): no symbolic links, no other subdirectories, no names that begin with a dot. It maps no ring and writes to none. A file is a ring if its header says so. Rings are
 /// renamed into place when they are complete, so a half-made one is never seen. A second link to a ring is
 /// refused, so that its records are not read twice.
 ///
@@ -202,8 +201,12 @@ impl Follower {
             }
         }
         let there: std::collections::HashSet<&OsString> = names.iter().collect();
-        let missing: Vec<OsString> =
-            self.known.keys().filter(|name| !there.contains(name)).cloned().collect();
+        // The rings of a set are checked with its directory.
+        let missing = |name: &&OsString| {
+            !there.contains(name)
+                && in_set(name).is_none_or(|(set, _)| !there.contains(&set.to_owned()))
+        };
+        let missing: Vec<OsString> = self.known.keys().filter(missing).cloned().collect();
         drop(there);
         // Missing names first, so that a renamed ring is not taken for a second link.
         self.pending.extend(missing);
@@ -211,7 +214,7 @@ impl Follower {
         let reported = std::mem::replace(&mut self.overfull, overfull);
         (overfull && !reported).then(|| {
             let why = format!("more than {NAMES_MAX} names: the rest is not followed");
-            Change::Refused(NoRing { path: self.dir.clone(), why })
+            Change::Refused(NoRing::new(&self.dir, self.dir.clone(), why))
         })
     }
 
@@ -221,10 +224,28 @@ impl Follower {
             return None;
         }
         let path = self.dir.join(&name);
-        let meta = match fs::symlink_metadata(&path) {
+        let meta = match self.metadata(&name) {
             Ok(meta) => meta,
-            Err(_) => return self.forget(&name),
+            Err(error) => {
+                self.queue_set(&name, None);
+                return match entry::unknown(&error) {
+                    Not::Gone => self.forget(&name),
+                    Not::Because(why) => {
+                        let before = self.known.get(&name).map(|(_, known)| known.clone());
+                        self.refuse(name, path, FileState::default(), before, why, None)
+                    }
+                };
+            }
         };
+        let rings = match (meta.is_dir() && in_set(&name).is_none()).then(|| self.set(&name)) {
+            Some(Below::Set(rings)) => Some(rings),
+            Some(Below::Empty) => Some(Vec::new()),
+            Some(Below::No(_)) | None => None,
+        };
+        self.queue_set(&name, rings.as_deref());
+        if rings.is_some() {
+            return self.forget(&name);
+        }
         let state = FileState::of(&meta);
         let before = match self.known.get(&name) {
             // A refused entry is checked each time: its state may change without a sign.
@@ -233,7 +254,7 @@ impl Follower {
             None if self.known.len() >= NAMES_MAX => return None,
             None => None,
         };
-        let now = match entry::inspect(&path, &meta) {
+        let now = match entry::inspect(&path, &name) {
             Ok((now, _)) => now,
             // It was removed or replaced between the two checks.
             Err(Not::Gone) => return self.forget(&name),
@@ -257,6 +278,46 @@ impl Follower {
                 self.refuse(name, path, state, before, why, Some(of))
             }
         }
+    }
+
+    /// Reads the metadata of an entry. A set is no symbolic link.
+    fn metadata(&self, name: &OsStr) -> io::Result<fs::Metadata> {
+        if let Some((set, _)) = in_set(name)
+            && !fs::symlink_metadata(self.dir.join(set))?.is_dir()
+        {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        fs::symlink_metadata(self.dir.join(name))
+    }
+
+    /// Reads a directory in the directory, and watches it if it has rings per CPU, or may have some soon.
+    fn set(&mut self, name: &OsStr) -> Below {
+        let dir = self.dir.join(name);
+        if let no @ Below::No(_) = below(&dir) {
+            return no;
+        }
+        // What is made after this is reported, or read now.
+        self.watch.watch_set(&self.dir, name);
+        below(&dir)
+    }
+
+    /// Queues the rings that a set has now, and those that it had. An entry that is no set has none, and is not watched.
+    fn queue_set(&mut self, name: &OsStr, rings: Option<&[OsString]>) {
+        if in_set(name).is_some() {
+            return;
+        }
+        if rings.is_none() {
+            self.watch.unwatch_set(name);
+        }
+        let rings = rings.unwrap_or_default();
+        let path = |ring: &OsString| Path::new(name).join(ring).into_os_string();
+        let had = path(&OsString::new());
+        let all = self.known.range(had.clone()..).map(|(known, _)| known);
+        let all = all.take_while(|known| in_set(known).is_some_and(|(set, _)| set == name));
+        let gone: Vec<OsString> =
+            all.filter(|known| !rings.iter().any(|ring| path(ring) == **known)).cloned().collect();
+        self.pending.extend(gone);
+        self.pending.extend(rings.iter().map(path));
     }
 
     /// Returns the name that this ring is known by, if that is another.
@@ -310,7 +371,7 @@ impl Follower {
                 self.pending.push_front(name);
                 Some(Change::Vanished(before))
             }
-            _ => Some(Change::Refused(NoRing { path, why })),
+            _ => Some(Change::Refused(NoRing::new(&self.dir, path, why))),
         }
     }
 

@@ -20,7 +20,7 @@ fn small() -> Options {
 
 /// A follower's view: its changes, applied as a program that acts on them would.
 #[derive(Default)]
-struct View(BTreeMap<String, Identity>);
+pub(crate) struct View(pub(crate) BTreeMap<String, Identity>);
 
 impl View {
     fn apply(&mut self, change: &Change) {
@@ -43,7 +43,7 @@ impl View {
     }
 
     /// All that is reported now.
-    fn drain(&mut self, follower: &mut Follower) -> Vec<Change> {
+    pub(crate) fn drain(&mut self, follower: &mut Follower) -> Vec<Change> {
         let changes: Vec<Change> = std::iter::from_fn(|| follower.next()).collect();
         changes.iter().for_each(|change| self.apply(change));
         let reported: BTreeMap<String, Identity> =
@@ -73,13 +73,12 @@ fn directory(dir: &Path) -> BTreeMap<String, Identity> {
     rings.into_iter().map(|(ring, _)| (ring.name, ring.identity)).collect()
 }
 
-fn words(changes: &[Change]) -> Vec<String> {
-    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+pub(crate) fn words(changes: &[Change]) -> Vec<String> {
     let word = |change: &Change| match change {
         Change::Appeared(ring) => format!("+{}", ring.name),
         Change::Replaced { now, .. } => format!("={}", now.name),
         Change::Vanished(ring) => format!("-{}", ring.name),
-        Change::Refused(no) => format!("!{}", name(&no.path)),
+        Change::Refused(no) => format!("!{}", no.name),
         _ => "?".to_owned(),
     };
     changes.iter().map(word).collect()
@@ -92,6 +91,7 @@ fn each_change_is_reported_once() {
     let set = RingSet::open(&dir).unwrap();
     create(dir.join("before"), &small()).unwrap();
     fs::create_dir(dir.join("folder")).unwrap();
+    fs::write(dir.join("folder/file"), "").unwrap();
     let (mut follower, mut view) = (Follower::new(&dir).unwrap(), View::default());
     let mut changes = words(&view.drain(&mut follower));
     changes.sort();

@@ -16,3 +16,4 @@ mod merge_live;
 mod merge_model;
 mod producers;
 mod pruning;
+mod sets_below;

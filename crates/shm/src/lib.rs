@@ -51,7 +51,7 @@ pub use file::create::{RingOptions, create};
 pub use file::draft_name::{dead_drafts, remove_dead_drafts};
 pub use file::error::{AttachError, CreateError, Role};
 pub use file::file_system::FileSystem;
-pub use file::location::Location;
+pub use file::location::{Location, cpu_of_ring, cpu_ring};
 pub use file::open::{Identity, RingFile, Seat};
 pub use file::open_or_create::{OpenError, create_if_missing, open_or_create};
 pub use file::remove::{Idle, Removal, remove};

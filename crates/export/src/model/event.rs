@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Origin {
     /// Its number among all rings that this process has read; never reused.
     pub id: u32,
-    /// Its file's name, or its name in its set.
+    /// Its file's name; of a ring per CPU with the name of its set before it: `requests/cpu3`.
     pub name: String,
     /// Its present or last location: a path, `shm:NAME`, or the one in a recording.
     pub location: String,

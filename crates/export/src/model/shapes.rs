@@ -89,16 +89,9 @@ impl Origin {
         epoch: u64,
         producer: OwnerInfo,
     ) -> Self {
-        let path = location.path();
-        let name = match location {
-            Location::Segment(name) => name.clone(),
-            Location::File(_) => {
-                path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-            }
-        };
         Origin {
             id,
-            name,
+            name: location.name(layout),
             location: location.to_string(),
             uuid: layout.uuid,
             epoch,

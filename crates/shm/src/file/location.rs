@@ -1,5 +1,6 @@
 //! The location of a ring: a file, or a named POSIX segment.
 
+use perfring_abi::{Layout, Producers};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -34,6 +35,43 @@ impl Location {
             Location::Segment(name) => Path::new("/dev/shm").join(name),
         }
     }
+
+    /// Returns the name of the ring with this layout, with `\u{fffd}` for what is not UTF-8: the name of its file. Of a ring
+    /// per CPU, the name of its directory comes first, as in `requests/cpu3`: the rings of all sets have the same names.
+    #[must_use]
+    pub fn name(&self, layout: &Layout) -> String {
+        let path = match self {
+            Location::File(path) => path,
+            Location::Segment(name) => return name.clone(),
+        };
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        // A relative path, such as cpu3, does not have the name of the directory.
+        let dir = || std::path::absolute(path).ok()?.parent()?.canonicalize().ok();
+        let set = match path.parent().and_then(Path::file_name) {
+            _ if layout.producers != Producers::Cpu => None,
+            Some(set) => Some(set.to_owned()),
+            None => dir().and_then(|dir| Some(dir.file_name()?.to_owned())),
+        };
+        match set {
+            Some(set) => format!("{}/{name}", set.to_string_lossy()),
+            None => name.into_owned(),
+        }
+    }
+}
+
+/// Returns the name of the ring of a CPU, in the directory of its set.
+#[must_use]
+pub fn cpu_ring(cpu: u32) -> String {
+    format!("cpu{cpu}")
+}
+
+/// Returns the number of the CPU that the ring of this name is for, in the directory of a set; `None` if a set has no ring
+/// of this name.
+#[must_use]
+pub fn cpu_of_ring(name: &OsStr) -> Option<u32> {
+    let cpu = name.to_str()?.strip_prefix("cpu")?.parse().ok()?;
+    // Not cpu+3, nor cpu03.
+    (OsStr::new(&cpu_ring(cpu)) == name).then_some(cpu)
 }
 
 impl fmt::Display for Location {
@@ -99,7 +137,7 @@ impl From<&&Location> for Location {
 
 #[cfg(test)]
 mod tests {
-    use super::Location;
+    use super::{Location, cpu_of_ring, cpu_ring};
     use std::borrow::Cow;
     use std::ffi::{OsStr, OsString};
     use std::path::{Path, PathBuf};
@@ -159,6 +197,16 @@ mod tests {
                 (&Arc::<Path>::from(path)).into(),
             ];
             assert!(of_this.iter().all(|one| *one == Location::File(text.into())), "{of_this:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_ring_in_a_set_is_one_that_its_creator_gives() {
+        for cpu in [0, 9, 10, 8191] {
+            assert_eq!(cpu_of_ring(OsStr::new(&cpu_ring(cpu))), Some(cpu));
+        }
+        for no in ["cpu", "cpu+3", "cpu03", "cpu-1", "cpu3 ", "CPU3", "xcpu3", "cpu99999999999"] {
+            assert_eq!(cpu_of_ring(OsStr::new(no)), None, "{no}");
         }
     }
 }

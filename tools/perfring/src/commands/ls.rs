@@ -29,7 +29,8 @@ const NAME_MIN: usize = 12;
 /// Without DIR, lists the default directory of rings: $XDG_RUNTIME_DIR/perfring, or without that
 /// variable /dev/shm/perfring-UID. Needs read permission and disturbs no process. Files that are no
 /// rings are reported on stderr; names that begin with a dot are skipped, and symbolic links are
-/// not followed.
+/// not followed. A directory in DIR that has rings per CPU is listed as these rings, such as
+/// requests/cpu3.
 ///
 /// Below a ring with named consumers is a line for each of them.
 ///
@@ -56,7 +57,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Ok(stat) => stat,
             Err(Failure::NotFound(_)) => continue, // removed meanwhile
             Err(failure) => {
-                refused.push(NoRing { path: ring.path, why: failure.sentence() });
+                let why = failure.sentence();
+                refused.push(NoRing { name: ring.name, path: ring.path, why });
                 continue;
             }
         };
@@ -100,8 +102,7 @@ pub(crate) fn list(dir: &Path) -> Result<Listing, Failure> {
 fn report_others(others: &[NoRing], refused: &[NoRing]) {
     let all = || others.iter().chain(refused);
     for other in all().take(OTHERS) {
-        let name = other.path.file_name().unwrap_or_default().to_string_lossy();
-        note(&format!("{} is not listed: {}", printable(&name), other.why));
+        note(&format!("{} is not listed: {}", printable(&other.name), other.why));
     }
     let more = all().count().saturating_sub(OTHERS);
     if more > 0 {

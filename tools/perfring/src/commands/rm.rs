@@ -36,6 +36,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn remove_set(args: &Args, dir: &Path) -> Result<(), Failure> {
     let rings = rings_of(&args.ring)?;
     for ring in &rings {
+        if let Some(set) = ring.path().parent().filter(|set| *set != dir) {
+            return Err(Failure::Usage(format!(
+                "{} has sets of rings per CPU, such as {}: name the set to remove",
+                dir.display(),
+                set.display()
+            )));
+        }
         let stat = Stat::read(ring)?;
         if stat.layout.producers != Producers::Cpu {
             let dir = dir.display();

@@ -161,7 +161,7 @@ impl Live {
                 now
             }
             Change::Vanished(before) => return self.unnamed(&before),
-            Change::Refused(perfring_set::NoRing { path, why }) => {
+            Change::Refused(perfring_set::NoRing { path, why, .. }) => {
                 return note(&format!("{} is left out: {why}", path.display()));
             }
             _ => return,
