@@ -79,7 +79,7 @@ pub use perfring_ring::{
 };
 pub use perfring_shm::{
     AttachError, ClockError, FileSystem, Identity, Idle, Lines, Location, MachineClock, Pages,
-    Promise, RingFile, Role, Seat, Trust, cpu_of_ring, install_sigbus_handler, recover,
+    Promise, RingFile, Role, Seat, Trust, cpu_of_ring, install_sigbus_handler, irregular, recover,
     register_process,
 };
 #[cfg(feature = "poll")]

@@ -57,7 +57,10 @@ fn of_rings() -> Vec<AttachError> {
     let mut all: Vec<_> =
         bad.map(|source| AttachError::Bad { location: location(), source }).into_iter().collect();
     all.extend([
-        AttachError::NotFound { location: location() },
+        AttachError::NotFound { location: location(), leads_to: None },
+        AttachError::NotFound { location: location(), leads_to: Some("/run/ticks".into()) },
+        AttachError::NotReachable { location: location(), dir: "/run/closed".into() },
+        AttachError::ReadOnly { location: location() },
         AttachError::Permission { location: location(), wanted: "reading" },
         AttachError::NotRemovable { location: location() },
         AttachError::NoSpace { location: location() },
@@ -82,6 +85,8 @@ fn texts() -> Vec<String> {
     let location = || Location::from("/dev/shm/ticks");
     let create = [
         CreateError::Exists { location: location() },
+        CreateError::Link { location: location(), leads_to: "/run/ticks".into() },
+        CreateError::Permission { location: location(), dir: "/run/closed".into() },
         CreateError::Size { size: 5, min: 4096 },
         CreateError::NoSpace { location: location(), needed: 1 << 30 },
         CreateError::FileSizeLimit { location: location(), needed: 1 << 30, limit: 1 << 20 },

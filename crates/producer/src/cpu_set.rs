@@ -4,7 +4,8 @@
 use crate::errors::ReserveError;
 use perfring_abi::Producers;
 use perfring_shm::{
-    AttachError, ClockError, NoRseq, OpenError, RingFile, RingOptions, cpu_of_ring, cpu_ring,
+    AttachError, ClockError, CreateError, NoRseq, OpenError, RingFile, RingOptions, cpu_of_ring,
+    cpu_ring,
 };
 use std::fs::{self, Permissions};
 use std::io;
@@ -71,10 +72,12 @@ pub enum SetError {
         source: ReserveError,
     },
     /// The system refused.
-    #[error("{}: {source}", .dir.display())]
+    #[error("cannot use the directory {}: {step}: {source}", .dir.display())]
     Io {
         /// The directory.
         dir: PathBuf,
+        /// The step that failed, such as "reading it".
+        step: &'static str,
         /// The system's error.
         source: io::Error,
     },
@@ -121,7 +124,11 @@ fn members(dir: &Path) -> Result<Vec<(u32, PathBuf)>, io::Error> {
 pub(crate) fn found(dir: &Path) -> Result<Option<RingOptions>, SetError> {
     let members = match members(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        members => members.map_err(|source| SetError::Io { dir: dir.to_owned(), source })?,
+        members => members.map_err(|source| SetError::Io {
+            dir: dir.to_owned(),
+            step: "reading it",
+            source,
+        })?,
     };
     let mut refused = None;
     for (cpu, path) in members {
@@ -159,7 +166,7 @@ pub(crate) fn expect(dir: &Path, options: &RingOptions) -> Result<(), SetError> 
 /// Where all users may write, it is sticky: no user can remove or replace another user's ring.
 pub(crate) fn make_dir(dir: &Path, options: &RingOptions) -> Result<(), SetError> {
     let mode = options.mode;
-    let failed = |source| SetError::Io { dir: dir.to_owned(), source };
+    let failed = |source| SetError::Io { dir: dir.to_owned(), step: "setting its mode", source };
     match fs::create_dir(dir) {
         Ok(()) => {
             // Who may read a ring may find it, and who may write one may make the next.
@@ -169,6 +176,9 @@ pub(crate) fn make_dir(dir: &Path, options: &RingOptions) -> Result<(), SetError
             fs::set_permissions(dir, Permissions::from_mode(mode)).map_err(failed)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(failed(error)),
+        Err(error) => {
+            let error = CreateError::of_system(&dir.into(), "making the directory", error);
+            Err(SetError::Ring(error.into()))
+        }
     }
 }

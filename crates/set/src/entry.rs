@@ -2,9 +2,8 @@
 
 use crate::dir::SetError;
 use crate::paths::{Below, below, in_set, paths};
-use perfring_consumer::{AttachError, Identity, Layout, Location, Producers, RingFile};
+use perfring_consumer::{AttachError, Identity, Layout, Location, Producers, RingFile, irregular};
 use std::ffi::OsStr;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -81,28 +80,21 @@ pub(crate) fn inspect(path: &Path, name: &OsStr) -> Result<(RingEntry, RingFile)
 
 /// Returns the reason if an entry is not a regular file. Nothing is opened: that could block, or have an effect on a device.
 fn regular(path: &Path, name: &OsStr) -> Result<(), Not> {
-    let kind = match fs::symlink_metadata(path) {
-        Ok(meta) => meta.file_type(),
-        Err(error) => return Err(unknown(&error)),
-    };
-    Err(Not::Because(match () {
-        () if kind.is_file() => return Ok(()),
-        () if kind.is_symlink() => {
+    let meta = fs::symlink_metadata(path).map_err(|error| unknown(&error))?;
+    Err(Not::Because(match irregular(&meta) {
+        _ if meta.is_symlink() => {
             let to = fs::read_link(path).unwrap_or_default();
             let missing = fs::metadata(path).is_err_and(|error| is_gone(&error));
             let then = if missing { "which does not exist" } else { "which is not followed" };
             format!("a symbolic link to {}, {then}", to.display())
         }
-        () if kind.is_dir() && in_set(name).is_some() => {
-            "a directory, not a ring's file".to_owned()
-        }
-        () if kind.is_dir() => match below(path) {
+        Some(kind) => kind.to_owned(),
+        None if !meta.is_dir() => return Ok(()),
+        None if in_set(name).is_some() => "a directory, not a ring's file".to_owned(),
+        None => match below(path) {
             Below::No(why) => why,
             Below::Set(_) | Below::Empty => return Err(Not::Gone),
         },
-        () if kind.is_fifo() => "a FIFO, not a ring's file".to_owned(),
-        () if kind.is_socket() => "a socket, not a ring's file".to_owned(),
-        () => "a device, not a ring's file".to_owned(),
     }))
 }
 

@@ -87,21 +87,10 @@ struct Before {
     read_at: Instant,
 }
 
-/// How far below a path rings are looked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Depth {
-    /// In a directory.
-    #[default]
-    Directory,
-    /// In a directory, and in the directories in it: sets of rings.
-    Sets,
-}
-
 /// The paths that are watched, and the rings found present.
 #[derive(Debug, Default)]
 pub struct Watch {
     paths: Vec<PathBuf>,
-    depth: Depth,
     /// Rates are over at least this time.
     span: Duration,
     rings: HashMap<(u64, u64), Watched>,
@@ -113,24 +102,18 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches rings, and those of directories.
+    /// Watches rings, those of directories, and those of the directories in them, which are sets of rings. Rates are over at
+    /// least this `span`, and otherwise since the previous poll.
     #[must_use]
-    pub fn new(paths: Vec<PathBuf>) -> Self {
-        Self::with(paths, Depth::Directory, Duration::ZERO)
-    }
-
-    /// Watches rings, and those of directories, so deep. Rates are over at least this `span`, and otherwise since the
-    /// previous poll.
-    #[must_use]
-    pub fn with(paths: Vec<PathBuf>, depth: Depth, span: Duration) -> Self {
-        Watch { paths, depth, span, ..Watch::default() }
+    pub fn new(paths: Vec<PathBuf>, span: Duration) -> Self {
+        Watch { paths, span, ..Watch::default() }
     }
 
     /// Reads the figures of all rings that are there now.
     pub fn peek(&mut self, now: Instant) -> Vec<Row> {
         let mut present = HashMap::new();
         for path in &self.paths {
-            find(path, self.depth, &mut present);
+            find(path, 2, &mut present);
         }
         self.rings.retain(|id, _| present.contains_key(id));
         self.others.retain(|id| present.contains_key(id));
@@ -139,9 +122,9 @@ impl Watch {
             if self.rings.contains_key(&id) || self.others.contains(&id) {
                 continue;
             }
-            let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
             match Observer::open(Location::File(path), Start::Latest) {
                 Ok(observer) => {
+                    let name = observer.location().name(observer.layout());
                     self.rings.insert(id, Watched::new(self.ids, name, observer));
                     self.ids += 1;
                 }
@@ -165,18 +148,18 @@ impl Watch {
     }
 }
 
-/// Finds the ring at `path`, or the files in it.
-fn find(path: &Path, depth: Depth, present: &mut HashMap<(u64, u64), PathBuf>) {
+/// Finds the ring at `path`, or the files in it and in its directories, so many directories deep.
+fn find(path: &Path, depth: u32, present: &mut HashMap<(u64, u64), PathBuf>) {
     let Ok(entries) = std::fs::read_dir(path) else { return add(path.to_owned(), present) };
     for entry in entries.flatten() {
         if entry.file_name().as_encoded_bytes().starts_with(b".") {
             continue;
         }
         let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        match (is_dir, depth) {
-            (true, Depth::Sets) => find(&entry.path(), Depth::Directory, present),
-            (true, Depth::Directory) => {}
-            (false, _) => add(entry.path(), present),
+        match is_dir {
+            true if depth > 1 => find(&entry.path(), depth - 1, present),
+            true => {}
+            false => add(entry.path(), present),
         }
     }
 }
@@ -319,7 +302,7 @@ mod tests {
         let mut one = Producer::create(dir.path().join("one"), &small).expect("a ring");
         let two = Producer::create(dir.path().join("two"), &small).expect("a ring");
         std::fs::write(dir.path().join("other"), "not a ring").expect("a file");
-        let mut watch = Watch::new(vec![dir.path().to_owned()]);
+        let mut watch = Watch::new(vec![dir.path().to_owned()], Duration::ZERO);
         let start = Instant::now();
         assert_eq!(watch.peek(start).len(), 2);
         assert_eq!(watch.others.len(), 1);
@@ -355,7 +338,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let set = dir.path().join("set");
         drop(CpuProducer::create(&set, &Options::per_cpu()).expect("rings per CPU"));
-        let mut watch = Watch::with(vec![dir.path().to_owned()], Depth::Sets, Duration::ZERO);
+        let mut watch = Watch::new(vec![dir.path().to_owned()], Duration::ZERO);
         let hows = |watch: &mut Watch| -> Vec<Vec<&'static str>> {
             let rows = watch.peek(Instant::now());
             rows.iter().map(|row| row.producers.iter().map(|of| of.how).collect()).collect()
@@ -374,7 +357,7 @@ mod tests {
         let path = dir.path().join("ring");
         let options = Options { size: 4096, consumers: 3, ..Options::default() };
         let mut producer = Producer::create(&path, &options).expect("a ring");
-        let mut watch = Watch::new(vec![path.clone()]);
+        let mut watch = Watch::new(vec![path.clone()], Duration::ZERO);
         let start = Instant::now();
         let mut peek = |seconds| row(&watch.peek(start + Duration::from_secs(seconds)), "ring");
         let [mut fast, mut slow] =
@@ -431,12 +414,16 @@ mod tests {
         };
         let (mut child, _lines) = attached();
         let how = |watch: &mut Watch| watch.peek(Instant::now())[0].producers[0].how;
-        let mut watch = Watch::new(vec![path.clone()]);
+        let mut watch = Watch::new(vec![path.clone()], Duration::ZERO);
         assert_eq!(how(&mut watch), "alive");
         child.kill().expect("it runs");
         child.wait().expect("it was killed");
         assert_eq!(how(&mut watch), "dead");
-        assert_eq!(how(&mut Watch::new(vec![path.clone()])), "dead", "nobody saw it");
+        assert_eq!(
+            how(&mut Watch::new(vec![path.clone()], Duration::ZERO)),
+            "dead",
+            "nobody saw it"
+        );
         let producer = Producer::attach(&path).expect("a free seat");
         assert_eq!(how(&mut watch), "alive");
         drop(producer);

@@ -131,8 +131,9 @@ impl From<OutputError> for Failure {
 impl From<AttachError> for Failure {
     fn from(error: AttachError) -> Self {
         match &error {
-            AttachError::NotFound { location } => {
-                Failure::NotFound(format!("{error}: create it with `perfring create {location}`"))
+            AttachError::NotFound { location, leads_to } => {
+                let path = leads_to.as_ref().map_or_else(|| location.clone(), Location::from);
+                Failure::NotFound(format!("{error}: create it with `perfring create {path}`"))
             }
             AttachError::Bad { location, .. } if is_recording(&location.path()) => {
                 let what = "is a recording, not a ring: `perfring export` shows what is in it, and \

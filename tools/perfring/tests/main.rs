@@ -5,6 +5,7 @@ mod cli;
 mod command;
 mod cpu;
 mod demo;
+mod denied;
 mod doctor;
 mod endings;
 mod faults;

@@ -252,7 +252,7 @@ impl Consumer {
             true => attach(Duration::ZERO),
             false => wait::slices(py, timeout.begin(), attach)?,
         };
-        let missing = || Err(AttachError::NotFound { location: path.0.clone() });
+        let missing = || Err(AttachError::NotFound { location: path.0.clone(), leads_to: None });
         let consumer =
             attached.unwrap_or_else(missing).map_err(|error| errors::attach(py, &error))?;
         let source = Source::Consumer(consumer);

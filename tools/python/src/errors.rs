@@ -41,19 +41,33 @@ mod errno {
     pub(super) const ACCES: i32 = 13;
     pub(super) const EXIST: i32 = 17;
     pub(super) const NOTDIR: i32 = 20;
+    pub(super) const ISDIR: i32 = 21;
     pub(super) const FBIG: i32 = 27;
     pub(super) const NOSPC: i32 = 28;
+    pub(super) const ROFS: i32 = 30;
 }
 
 fn io(source: &io::Error, text: String, location: &Location) -> PyErr {
-    os(source.raw_os_error().unwrap_or(errno::IO), text, location)
+    // A sentence of perfring's own has the kind of the system's error.
+    let of_kind = match source.kind() {
+        io::ErrorKind::PermissionDenied => errno::PERM,
+        io::ErrorKind::NotFound => errno::NOENT,
+        io::ErrorKind::NotADirectory => errno::NOTDIR,
+        io::ErrorKind::IsADirectory => errno::ISDIR,
+        io::ErrorKind::ReadOnlyFilesystem => errno::ROFS,
+        _ => errno::IO,
+    };
+    os(source.raw_os_error().unwrap_or(of_kind), text, location)
 }
 
 /// Converts the error of a ring that was not created.
 pub(crate) fn create(py: Python<'_>, error: &CreateError) -> PyErr {
     let text = error.to_string();
     match error {
-        CreateError::Exists { location } => os(errno::EXIST, text, location),
+        CreateError::Exists { location } | CreateError::Link { location, .. } => {
+            os(errno::EXIST, text, location)
+        }
+        CreateError::Permission { location, .. } => os(errno::ACCES, text, location),
         CreateError::NoSpace { location, .. } => os(errno::NOSPC, text, location),
         CreateError::FileSizeLimit { location, .. } => os(errno::FBIG, text, location),
         CreateError::Io { location, source, .. } => io(source, text, location),
@@ -66,12 +80,13 @@ pub(crate) fn create(py: Python<'_>, error: &CreateError) -> PyErr {
 pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
     let text = error.to_string();
     match error {
-        AttachError::NotFound { location } | AttachError::Removed { location } => {
+        AttachError::NotFound { location, .. } | AttachError::Removed { location } => {
             os(errno::NOENT, text, location)
         }
-        AttachError::Permission { location, .. } | AttachError::NotRemovable { location } => {
-            os(errno::ACCES, text, location)
-        }
+        AttachError::Permission { location, .. }
+        | AttachError::NotReachable { location, .. }
+        | AttachError::NotRemovable { location } => os(errno::ACCES, text, location),
+        AttachError::ReadOnly { location } => os(errno::ROFS, text, location),
         AttachError::Io { location, source, .. } => io(source, text, location),
         AttachError::Corrupt { source: ReadError::Corrupt { pos }, .. } => {
             named(py, "Corrupt", (text, *pos))

@@ -6,6 +6,7 @@
 //! [`FileSystem::warning`](crate::FileSystem::warning).
 
 use crate::file::allocate::allocate;
+use crate::file::denied::{dir_of, missing_target};
 use crate::file::draft_name::{draft_name, hold, remove_dead_drafts};
 use crate::file::error::CreateError;
 use crate::file::location::Location;
@@ -222,7 +223,10 @@ pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<()
         clock.map_err(|source| CreateError::Clock { location: location.clone(), source })?;
     let path = location.path();
     if fs::symlink_metadata(&path).is_ok() {
-        return Err(CreateError::Exists { location });
+        return Err(match missing_target(&path) {
+            Some(leads_to) => CreateError::Link { location, leads_to },
+            None => CreateError::Exists { location },
+        });
     }
     let make = |draft: Draft<'_>| {
         draft.allocate(layout.file_size())?;
@@ -244,11 +248,6 @@ const NAMING: &str = "giving it its name";
 fn failed(location: &Location, step: &'static str) -> impl FnOnce(io::Error) -> CreateError {
     let location = location.clone();
     move |source| CreateError::Io { location, step, source }
-}
-
-/// Returns the directory that a path leads into.
-fn dir_of(path: &Path) -> &Path {
-    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// A ring in the making: a file without a name, or under a temporary name that is removed when this is dropped.
@@ -276,8 +275,9 @@ impl<'a> Draft<'a> {
         let draft_path = path.with_file_name(&draft_name);
         remove_dead_drafts(dir_of(path));
         if let Location::Segment(_) = location {
-            segment::make(&draft_name, layout.page_size as usize)
-                .map_err(failed(location, "creating the segment"))?;
+            segment::make(&draft_name, layout.page_size as usize).map_err(|source| {
+                CreateError::of_system(location, "creating the segment", source)
+            })?;
         }
         let file = OpenOptions::new()
             .read(true)
@@ -285,7 +285,7 @@ impl<'a> Draft<'a> {
             .create_new(matches!(location, Location::File(_)))
             .mode(0o600)
             .open(&draft_path)
-            .map_err(failed(location, "creating its file"))?;
+            .map_err(|source| CreateError::of_system(location, "creating its file", source))?;
         hold(&file);
         Ok(Draft { location, file, path: draft_path, named: true })
     }

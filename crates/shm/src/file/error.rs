@@ -19,6 +19,28 @@ pub enum CreateError {
         /// The location that was asked for.
         location: Location,
     },
+    /// The name is that of a symbolic link, and nothing is where it leads.
+    #[error(
+        "{location} is a symbolic link to {}, which does not exist: name that path, or remove the link first",
+        .leads_to.display()
+    )]
+    Link {
+        /// The location that was asked for.
+        location: Location,
+        /// Where the link leads.
+        leads_to: PathBuf,
+    },
+    /// The mode of a directory forbids to make a file in it.
+    #[error(
+        "no permission to make {location}: that takes write and execute permission for the directory {}",
+        .dir.display()
+    )]
+    Permission {
+        /// The location that was asked for.
+        location: Location,
+        /// The ring's directory, or a directory on the way that this process may not search.
+        dir: PathBuf,
+    },
     /// The data area's size cannot be used.
     #[error(
         "a data area of {size} bytes cannot be used: it must be a power of two from {min} bytes \
@@ -166,10 +188,36 @@ pub(crate) const COPIED_AUX_MAX: u64 = 256 << 20;
 #[derive(Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// There is no file with this name.
-    #[error("{location} does not exist")]
+    /// There is no file with this name, or the name is that of a symbolic link, and nothing is where it leads.
+    #[error(
+        "{location}{} does not exist",
+        .leads_to.as_ref().map_or(String::new(), |to| format!(" is a symbolic link to {}, which", to.display()))
+    )]
     NotFound {
         /// The location that was asked for.
+        location: Location,
+        /// Where the symbolic link leads.
+        leads_to: Option<PathBuf>,
+    },
+    /// The mode of a directory on the way to the file forbids to search it.
+    #[error(
+        "no permission to search {}, on the way to {location}: that takes execute permission (x) for the directory, \
+         whatever the ring's mode is",
+        .dir.display()
+    )]
+    NotReachable {
+        /// The ring's location.
+        location: Location,
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The file system is mounted read-only.
+    #[error(
+        "{location} is on a file system that is mounted read-only: observers can read it there, and nobody can produce to \
+         it, consume from it or remove it"
+    )]
+    ReadOnly {
+        /// The ring's location.
         location: Location,
     },
     /// The mode of the file's directory forbids to remove it.

@@ -1,5 +1,6 @@
 //! Opening a ring file and checking it before anything is mapped.
 
+use crate::file::denied;
 use crate::file::error::AttachError;
 use crate::file::file_system::FileSystem;
 use crate::file::location::Location;
@@ -85,21 +86,13 @@ impl RingFile {
             .open(location.path());
         let wanted = if write { "reading and writing" } else { "reading" };
         let no_file = |kind, what: &str| io("opening it", io::Error::new(kind, what));
-        const DIRECTORY: &str = "it is a directory: name a ring in it";
-        let file = opened.map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => AttachError::NotFound { location: location.clone() },
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                AttachError::Permission { location: location.clone(), wanted }
-            }
-            io::ErrorKind::IsADirectory => no_file(source.kind(), DIRECTORY),
-            _ => io("opening it", source),
-        })?;
+        let file = opened.map_err(|source| denied::opening(&location, source, wanted))?;
         let meta = file.metadata().map_err(|source| io("reading its metadata", source))?;
         if meta.is_dir() {
-            return Err(no_file(io::ErrorKind::IsADirectory, DIRECTORY));
+            return Err(no_file(io::ErrorKind::IsADirectory, denied::DIRECTORY));
         }
-        if !meta.is_file() {
-            return Err(no_file(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        if let Some(kind) = denied::irregular(&meta) {
+            return Err(no_file(io::ErrorKind::InvalidInput, kind));
         }
         let mut bytes = [0; HeaderPage::LEN];
         let page = match file.read_exact_at(&mut bytes, 0) {

@@ -1,5 +1,6 @@
 //! Removing a ring without a race against a producer that attaches at that moment.
 
+use crate::file::denied;
 use crate::file::error::AttachError;
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
@@ -24,7 +25,7 @@ pub fn remove(location: impl Into<Location>, removal: Removal) -> Result<(), Att
     match Idle::hold(&location) {
         Ok(idle) => idle.remove(),
         // A user who may remove a file need not be able to write it, and cannot lock it then.
-        Err(AttachError::Permission { .. }) => {
+        Err(AttachError::Permission { .. } | AttachError::ReadOnly { .. }) => {
             let ring = RingFile::open(location.clone(), Access::Read)?;
             match ring.held_seat()? {
                 Some(seat) => Err(ring.busy(seat)),
@@ -126,9 +127,5 @@ impl Idle {
 }
 
 fn unlink(location: &Location) -> Result<(), AttachError> {
-    fs::remove_file(location.path()).map_err(|source| match source.kind() {
-        io::ErrorKind::PermissionDenied => AttachError::NotRemovable { location: location.clone() },
-        io::ErrorKind::NotFound => AttachError::NotFound { location: location.clone() },
-        _ => AttachError::Io { location: location.clone(), step: "removing it", source },
-    })
+    fs::remove_file(location.path()).map_err(|source| denied::removing(location, source))
 }

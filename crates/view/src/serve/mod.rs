@@ -27,7 +27,7 @@ mod shown;
 mod taps;
 mod timeline;
 
-use crate::watch::{Depth, Watch};
+use crate::watch::Watch;
 use accept::accept;
 use guard::Guard;
 use model::STEP;
@@ -138,7 +138,7 @@ impl Server {
         let guard = Guard::new(address, name).map_err(|error| StartError::System(error.into()))?;
         let url = format!("http://{address}/{}/", guard.token());
         let shown = paths.iter().map(|path| path.display().to_string()).collect();
-        let shared = Arc::new(Shared::new(Watch::with(paths, Depth::Sets, STEP), shown));
+        let shared = Arc::new(Shared::new(Watch::new(paths, STEP), shown));
         for path in recordings {
             let added = shared.frozen().add(&path);
             added.map_err(|why| StartError::Recording { path, why })?;

@@ -155,7 +155,11 @@ impl<'a> RowJson<'a> {
         let is_flight = layout.is_some_and(|layout| layout.policy == Policy::Overwrite);
         RowJson {
             id: row.id,
-            name: &row.name,
+            // The page shows a ring of a set below its set.
+            name: match layout.is_some_and(|layout| layout.producers == Producers::Cpu) {
+                true => row.name.rsplit('/').next().unwrap_or_default(),
+                false => &row.name,
+            },
             loc: &row.location,
             dir: Path::new(&row.location).parent().unwrap_or(Path::new("")).display().to_string(),
             cpu: layout.is_some_and(|layout| layout.producers == Producers::Cpu),

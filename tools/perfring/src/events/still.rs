@@ -45,9 +45,9 @@ impl Ring {
     fn open(location: &Location, id: usize) -> Result<Self, Failure> {
         // The types are read after the records, which may use them.
         let observer = match Observer::open(location, Start::Oldest) {
-            Err(AttachError::NotFound { location }) => {
-                let what = "does not exist: name a recording, rings, or a directory of rings";
-                return Err(Failure::NotFound(format!("{location} {what}")));
+            Err(error @ AttachError::NotFound { .. }) => {
+                let what = "name a recording, rings, or a directory of rings";
+                return Err(Failure::NotFound(format!("{error}: {what}")));
             }
             opened => opened?,
         };

@@ -9,20 +9,15 @@ use perfring_abi::{BadRing, FIELDS, HeaderPage, Layout};
 use perfring_producer::dead_drafts;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Returns the files in a directory with a ring's magic, sorted by name.
+/// Returns the files with a ring's magic in a directory, and in the sets of rings per CPU in it, sorted by name.
 pub(super) fn rings_in(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut rings: Vec<PathBuf> = entries
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
-        .filter(|entry| !entry.file_name().as_bytes().starts_with(b"."))
-        .map(|entry| entry.path())
-        .filter(|path| is_ring(path))
-        .collect();
-    rings.sort();
+    let mut rings = perfring_set::paths(folder).unwrap_or_default();
+    rings.retain(|path| {
+        fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()) && is_ring(path)
+    });
     rings
 }
 

@@ -20,8 +20,8 @@ const KEYS: Duration = Duration::from_millis(100);
 
 /// Watch rings live: rate, fill, lag, losses, stalls
 ///
-/// Needs read permission and disturbs no process. Rings that appear in a directory are shown from
-/// the next poll on. Press ? for the keys.
+/// Needs read permission and disturbs no process. Rings that appear in a directory, or in a set of
+/// rings in it, are shown from the next poll on. Press ? for the keys.
 ///
 /// LAG counts the records that the consumer has not read; LOST counts records that were refused,
 /// lapped or reclaimed: press Enter for each cause. What an overwrite ring overwrites is not
@@ -48,7 +48,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::patient()?;
     let failed = |error: io::Error| Failure::General(format!("cannot draw: {error}"));
     let mut terminal = ratatui::try_init().map_err(failed)?;
-    let ended = watch(&mut terminal, Watch::new(paths), &names.join(" "), args.interval, &stop);
+    let ended = watch(
+        &mut terminal,
+        Watch::new(paths, Duration::ZERO),
+        &names.join(" "),
+        args.interval,
+        &stop,
+    );
     ratatui::restore();
     ended.map_err(failed)
 }

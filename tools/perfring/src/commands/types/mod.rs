@@ -40,14 +40,15 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    ring: Option<String>,
+    ring: Option<&'a str>,
     r#type: u32,
     #[serde(flatten)]
     kind: &'a Type,
 }
 
 /// A ring's name and its types.
-type Ring = (Location, Shapes);
+/// A ring's name in its directory, its location and its types.
+type Ring = (String, Location, Shapes);
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let several = matches!(&args.ring, Location::File(path) if path.is_dir());
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         } else if shapes.table().is_empty() && shapes.damage().is_empty() {
             note(&format!("no type was registered in {ring}"));
         }
-        rings.push((ring, shapes));
+        rings.push((printable(&ring.name(observer.layout())), ring, shapes));
     }
     let mut out = BufWriter::new(Stream::stdout());
     let written = if args.format.is_json() {
@@ -82,15 +83,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Returns what of a ring's table cannot be read.
-fn damage((ring, shapes): &Ring) -> Option<String> {
+fn damage((_, ring, shapes): &Ring) -> Option<String> {
     let damage: Vec<String> = shapes.damage().iter().map(ToString::to_string).collect();
     (!damage.is_empty()).then(|| format!("{ring}: {}", damage.join("; ")))
 }
 
 fn write_json(out: &mut impl Write, rings: &[Ring], several: bool) -> io::Result<()> {
-    for (ring, shapes) in rings {
+    for (name, _, shapes) in rings {
         for kind in shapes.table().iter() {
-            let ring = several.then(|| name(ring));
+            let ring = several.then_some(&**name);
             json::line(out, &Line { ring, r#type: kind.id.get(), kind })?;
         }
     }
@@ -100,11 +101,11 @@ fn write_json(out: &mut impl Write, rings: &[Ring], several: bool) -> io::Result
 fn write_text(out: &mut impl Write, rings: &[Ring]) -> io::Result<()> {
     let width = columns::width();
     let mut kinds: Vec<(&Type, Vec<String>)> = Vec::new();
-    for (ring, shapes) in rings {
+    for (name, _, shapes) in rings {
         for kind in shapes.table().iter() {
             match kinds.iter_mut().find(|(known, _)| *known == kind) {
-                Some((_, having)) => having.push(name(ring)),
-                None => kinds.push((kind, vec![name(ring)])),
+                Some((_, having)) => having.push(name.clone()),
+                None => kinds.push((kind, vec![name.clone()])),
             }
         }
     }
@@ -116,10 +117,4 @@ fn write_text(out: &mut impl Write, rings: &[Ring]) -> io::Result<()> {
         text::write(out, kind, some, width)?;
     }
     Ok(())
-}
-
-/// Returns the name of a ring in its directory.
-fn name(ring: &Location) -> String {
-    let path = ring.path();
-    printable(&path.file_name().unwrap_or_default().to_string_lossy())
 }
