@@ -4,6 +4,7 @@ use crate::consumer::Consumer;
 use crate::cursor::either;
 use crate::observer::Observer;
 use perfring_abi::Producers;
+use perfring_ring::OwnerInfo;
 use perfring_shm::{AttachError, RingFile, Seat};
 
 /// How full a ring is, as one of its readers sees it.
@@ -58,6 +59,13 @@ impl Observer {
     /// [`AttachError::Io`] where the file system has no locks.
     pub fn has_producer(&self) -> Result<bool, AttachError> {
         has_producer(self.window.mapping().file())
+    }
+
+    /// Returns the owner info of the producer's seat: of the present producer, or of the last one. In a shared ring, that
+    /// of its first slot.
+    #[must_use]
+    pub fn producer(&self) -> OwnerInfo {
+        self.window.mapping().producer()
     }
 }
 

@@ -20,8 +20,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod birth;
 mod message;
 mod process;
 
+pub use birth::Birth;
 pub use perfring_shm::{PROCESS_CONTEXT_MOST, ThreadContext};
 pub use process::{ContextError, ProcessContext, publish};

@@ -144,6 +144,11 @@ impl ProcessContext {
     }
 }
 
+/// Returns whether a process has this file mapped.
+pub(crate) fn has_mapped(process: &str, file: &Metadata) -> io::Result<bool> {
+    Mappings::read(process, Some(file)).map(|mappings| mappings.has_file)
+}
+
 /// What `/proc/PID/maps` shows.
 struct Mappings {
     /// Where mappings of that name begin.

@@ -55,3 +55,4 @@ pub use model::event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What, s
 pub use model::rule_name::RuleName;
 pub use model::shapes::Shapes;
 pub use model::signal;
+pub use perfring_context::Birth;

@@ -3,6 +3,7 @@
 pub(crate) mod duration;
 pub(crate) mod event;
 pub(crate) mod mangle;
+pub(crate) mod processes;
 pub(crate) mod rule_name;
 pub(crate) mod shapes;
 pub mod signal;

@@ -1,6 +1,6 @@
 //! Files as the real `perf script` and `perf report` read them.
 
-use crate::common::shapes::{BYTES, TEXT, full_ring, kernel_ring, lapped_ring};
+use crate::common::shapes::{BYTES, TEXT, full_ring, kernel_ring, lapped_ring, two_of_one_pid};
 use crate::common::{Followed, Kept, close_at_once, run, skip};
 use perfring_export::{Output, PerfData, PerfDataOptions};
 use perfring_producer::{Options, Producer};
@@ -137,6 +137,25 @@ fn processes_have_their_names() {
     // 15 bytes, like the kernel's names.
     assert!(last.starts_with("a shop é of al perfring:Log: "), "{last}");
     assert!(last.contains("body=hello"), "{last}");
+}
+
+#[test]
+fn two_processes_of_one_pid_have_their_own_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("perf.data");
+    let mut out = PerfData::open("perf", &options_of(&path)).unwrap();
+    for (id, name) in (1..).zip(["shop", "pay"]) {
+        two_of_one_pid(dir.path(), id, name).export(&mut out);
+    }
+    close_at_once(out);
+    let Some(shown) = perf(&["script", "-F", "trace:comm,pid,tid"], &path) else { return };
+    let shown: Vec<_> =
+        shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let (pid, other, thread) = (id(), 4_194_304, 4_194_305);
+    let all = |name: &str, pid: u32, tid: u32| {
+        [pid, pid, tid].map(|tid| format!("{name} {pid}/{tid}")).into_iter()
+    };
+    assert_eq!(shown, all("shop", pid, 77).chain(all("pay", other, thread)).collect::<Vec<_>>());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Traces parsed by the messages that Perfetto's own Python package ships.
 
-use crate::common::shapes::{full_ring, kernel_ring, lapped_ring};
+use crate::common::shapes::{full_ring, kernel_ring, lapped_ring, two_of_one_pid};
 use crate::common::{Followed, close, python, skip};
 use perfring_export::{Output, Perfetto, PerfettoOptions};
 use perfring_telemetry::{
@@ -220,6 +220,38 @@ fn spans_logs_and_metrics_are_those_of_perfetto() {
         let parent = &event["on"]["parent"];
         assert_eq!(parent, &json!({"pid": std::process::id(), "process": "shop"}));
     }
+}
+
+#[test]
+fn two_processes_of_one_pid_are_two_with_all_that_is_theirs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.pftrace");
+    let mut out = Perfetto::open("trace", &options_of(&path)).unwrap();
+    // One after the other, so that all of the first is there when the second begins.
+    for (id, name) in (1..).zip(["shop", "pay"]) {
+        two_of_one_pid(dir.path(), id, name).export(&mut out);
+    }
+    close(out);
+    let Some(events) = read(&path) else { return };
+    let on = |event: &Json| {
+        let parent = &event["on"]["parent"];
+        (parent["pid"].as_u64().unwrap(), parent["process"].as_str().unwrap().to_owned())
+    };
+    let is = |event: &&Json| event.get("type").is_some();
+    let seen: Vec<_> =
+        events.iter().filter(is).map(|event| (event["name"].clone(), on(event))).collect();
+    let pid = u64::from(std::process::id());
+    let of = |name: &str, process: &str, number| (json!(name), (number, process.to_owned()));
+    let all = |process: &str, number| {
+        ["plain", "", "thread"].map(|name| of(name, process, number)).into_iter()
+    };
+    assert_eq!(seen, all("shop", pid).chain(all("pay", 4_194_304)).collect::<Vec<_>>());
+    // Their threads of one number are two, and so are their series of one name.
+    let tids: Vec<_> = events.iter().filter_map(|event| event["on"]["tid"].as_u64()).collect();
+    assert_eq!(tids, [77, 4_194_305]);
+    let counters = events.iter().filter(|event| event["on"]["name"] == json!("free"));
+    let counters: Vec<_> = counters.map(|event| event["track"].as_u64().unwrap()).collect();
+    assert!(counters.len() == 2 && counters[0] != counters[1], "{counters:?}");
 }
 
 #[test]

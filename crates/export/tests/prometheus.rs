@@ -7,7 +7,7 @@ use self::page::{OPEN, ask, get, read, scrape};
 use crate::feed::{ANSWER, Feed, Numbers};
 use perfring_consumer::Cause;
 use perfring_export::prometheus::{Options, Prometheus};
-use perfring_export::{Loss, LossCause, Output};
+use perfring_export::{Birth, Loss, LossCause, Output};
 use perfring_telemetry::{Gauge, Histogram, Resource, Sum, Temporality, Value};
 use perfring_testkit::wait::{WATCHDOG, until};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -328,6 +328,31 @@ fn processes_are_distinguished_or_added_up_as_configured() {
         let added = page.value("n_total", &[]);
         let expected = if ring_label { (Some(2.0), None) } else { (None, Some(6.0)) };
         assert_eq!((apart, added), expected);
+    }
+}
+
+#[test]
+fn two_processes_of_one_pid_are_not_added_up() {
+    let mut prometheus = open(&Options { ring_label: false, pid_label: true, ..options() });
+    let mut feeds =
+        [1, 2].map(|id| Feed::with(id, "ring", perfring_telemetry::options(), Resource::default()));
+    let mut seqs = Numbers::default();
+    for (feed, namespace) in feeds.iter_mut().zip(1..) {
+        feed.sink.emit(&Gauge::new("free", namespace)).unwrap();
+        feed.origin.birth = Some(Birth { namespace, started_ns: 1 });
+        feed.pump(&mut seqs, &mut prometheus);
+    }
+    let page = scrape(prometheus.address(), "");
+    let pid = std::process::id().to_string();
+    for (pid, value, feed) in [(&*pid, 1.0, &feeds[0]), ("4194304", 2.0, &feeds[1])] {
+        assert_eq!(page.value("free", &[("process_pid", pid)]), Some(value));
+        // Their resources have the same numbers.
+        let uuid = feed.origin.uuid_text();
+        let mut targets = page.samples.keys().filter(|(name, _)| name == "target_info");
+        let is = |labels: &page::Labels| {
+            labels["perfring_ring_uuid"] == uuid && labels["process_pid"] == pid
+        };
+        assert!(targets.any(|(_, labels)| is(labels)), "{pid}");
     }
 }
 

@@ -7,7 +7,7 @@ use perfring_consumer::{Cause, OwnerInfo, Policy, Record, RecordType};
 use perfring_export::recording::{
     Existing, Missing, Options, ReadError, Reader, Recording, is_recording,
 };
-use perfring_export::{Event, LossCause, Output, Rec, What};
+use perfring_export::{Birth, Event, LossCause, Output, Rec, What};
 use proptest::prelude::*;
 use std::fs;
 use std::io::{self, Write};
@@ -48,6 +48,33 @@ proptest! {
             prop_assert!(error.to_string().contains("records"), "{error}");
         }
     }
+}
+
+#[test]
+fn a_ring_that_gets_another_producer_is_read_with_it() {
+    let mut origin = origin(1);
+    let (file, mut expected) = (Shared::default(), Vec::new());
+    let mut recording = Recording::to("recording", file.clone()).unwrap();
+    for (seq, epoch) in (1..).zip([1, 1, 2, 2]) {
+        let birth = Birth { namespace: 4_026_531_836, started_ns: 100 * epoch };
+        (origin.producer.epoch, origin.birth) = (epoch, Some(birth));
+        let record = Record { pos: 64 * seq, kind: 4999, bytes: b"x", time: None, writer: None };
+        let what = What::Record(Rec::new(record, &origin));
+        recording.take(&Event { seq, origin: &origin, what }).unwrap();
+        expected.push((epoch, Some(birth)));
+    }
+    recording.close(Instant::now()).unwrap();
+    let bytes = file.0.take();
+    let mut reader = Reader::new(&*bytes).unwrap();
+    let (mut found, mut ids) = (Vec::new(), Vec::new());
+    while let Some(event) = reader.next().unwrap() {
+        if matches!(event.what, What::Record(_)) {
+            found.push((event.origin.producer.epoch, event.origin.birth));
+            ids.push(event.origin.id);
+        }
+    }
+    assert_eq!(found, expected);
+    assert!(ids.iter().all(|id| *id == ids[0]), "it is one ring: {ids:?}");
 }
 
 /// Returns a block by `proto/RECORDING.md`.

@@ -39,7 +39,7 @@ use outlet::Outlet;
 use outlets::Outlets;
 use pending::Pending;
 use perfring_consumer::{ClockError, Location, MachineClock, Saved};
-use perfring_export::{Origin, Output, OutputError, Shapes};
+use perfring_export::{Birth, Origin, Output, OutputError, Shapes};
 use perfring_kernel::KernelRing;
 use perfring_set::{MergeFigures, Source};
 use ring::{Ring, Stage};
@@ -216,6 +216,7 @@ impl Engine {
             timed: about.timed,
             data_size: about.data_size,
             anchors: source.anchors(),
+            birth: Birth::namespace_here().map(|namespace| Birth { namespace, started_ns: 0 }),
             ..Origin::default()
         };
         let shapes = Shapes::of(origin, source.types());

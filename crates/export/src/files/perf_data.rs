@@ -6,8 +6,11 @@ mod tracing;
 use crate::delivery::draft::Draft;
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::model::event::{Event, Loss, Origin, Rec, What};
+use crate::model::processes::Processes;
 use crate::model::timeline::Timeline;
 use format::{End, RAW_MAX, Timestamp};
+use perfring_telemetry::names;
+use perfring_types::Class;
 use perfring_types::read::Value;
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -42,6 +45,7 @@ pub struct PerfDataOptions {
 /// | a type `shop.Request` | a tracepoint `shop:Request` |
 /// | a record | a sample: time, process, and as its trace the fields as text. Tools that use fields find `pos`, `ring`, `text`, `payload` (the bytes, truncated if a sample cannot hold them), `payload_len`, and the integer fields of plain structs and archives |
 /// | a producer, a resource's `service.name` | `PERF_RECORD_COMM`: the first 15 bytes |
+/// | a second process of one pid, as in another container | a process with a number from 4194304 up |
 /// | a loss | `PERF_RECORD_LOST`, and a sample of `perfring:lost` with its cause |
 ///
 /// A record without a timestamp gets the time of the previous one.
@@ -68,7 +72,8 @@ pub struct PerfData {
     tracepoints: Tracepoints,
     /// The tracepoint of losses.
     lost: u16,
-    /// Names of processes as the file has them.
+    processes: Processes,
+    /// Names of processes and threads as the file has them, by their numbers.
     reported: HashMap<u32, String>,
     clocks: Option<(u64, u64)>,
     /// Where the next round starts, in written bytes.
@@ -99,6 +104,7 @@ impl PerfData {
             timeline: Timeline::default(),
             tracepoints,
             lost,
+            processes: Processes::default(),
             reported: HashMap::new(),
             clocks: None,
             round: ROUND,
@@ -124,19 +130,19 @@ impl PerfData {
         Ok(())
     }
 
-    /// Writes the name of a process, unless the file has it.
-    fn comm(&mut self, pid: u32, name: &str, time: u64) -> Result<(), OutputError> {
+    /// Writes the name of a process or of one of its threads, unless the file has it.
+    fn comm(&mut self, (pid, tid): (u32, u32), name: &str, time: u64) -> Result<(), OutputError> {
         if name.is_empty()
             || pid == UNKNOWN_PID
-            || self.reported.get(&pid).is_some_and(|reported| reported == name)
+            || self.reported.get(&tid).is_some_and(|reported| reported == name)
         {
             return Ok(());
         }
         if self.reported.len() >= REPORTED {
             self.reported.clear();
         }
-        self.reported.insert(pid, name.to_owned());
-        let timestamp = Timestamp { id: self.lost.into(), pid, tid: pid, time };
+        self.reported.insert(tid, name.to_owned());
+        let timestamp = Timestamp { id: self.lost.into(), pid, tid, time };
         format::comm(&mut self.record, timestamp, name);
         self.put()
     }
@@ -156,16 +162,36 @@ impl PerfData {
         let is_kernels = origin.policy.is_none();
         let pid = number(if is_kernels { "pid" } else { "process.pid" });
         let tid = number(if is_kernels { "tid" } else { "thread.id" });
+        if record.kind_of().and_then(|kind| kind.class.known()) == Some(Class::Resource)
+            && let (Some(pid), Some(Value::U64(start))) =
+                (pid, value.and_then(|value| value.get(names::START_TIME)))
+        {
+            self.processes.started(origin, pid, *start);
+        }
         // What the record itself says, or who wrote it, or whose ring it is.
         let (pid, tid) = match (pid, record.writer) {
             (None, Some(writer)) => (writer.pid.get(), tid.unwrap_or(writer.tid)),
             (pid, _) => {
-                let pid = pid.unwrap_or_else(|| producer(origin));
+                let unknown =
+                    if origin.producer.pid == 0 { UNKNOWN_PID } else { origin.producer.pid };
+                let pid = pid.unwrap_or(unknown);
                 (pid, tid.unwrap_or(pid))
             }
         };
+        let (pid, tid) = match pid {
+            UNKNOWN_PID => (pid, tid),
+            pid => (self.processes.number(origin, pid), self.processes.thread(origin, pid, tid)),
+        };
         if let Some(Value::Str(service)) = value.and_then(|value| value.get("service.name")) {
-            self.comm(pid, service, time)?;
+            self.comm((pid, pid), service, time)?;
+        }
+        // perf gives a thread no name of its process.
+        if tid != pid
+            && let Some(name) = self.reported.get(&pid)
+            && self.reported.get(&tid) != Some(name)
+        {
+            let name = name.clone();
+            self.comm((pid, tid), &name, time)?;
         }
 
         self.text.clear();
@@ -201,7 +227,7 @@ impl PerfData {
     }
 
     fn take_loss(&mut self, origin: &Origin, loss: &Loss, time: u64) -> Result<(), OutputError> {
-        let pid = producer(origin);
+        let pid = self.producer(origin);
         let timestamp = Timestamp { id: self.lost.into(), pid, tid: pid, time };
         format::lost(&mut self.record, timestamp, loss.records);
         let cause = loss.cause.name();
@@ -212,10 +238,13 @@ impl PerfData {
         format::sample(&mut self.record, timestamp, &self.raw);
         self.put()
     }
-}
 
-fn producer(origin: &Origin) -> u32 {
-    if origin.producer.pid == 0 { UNKNOWN_PID } else { origin.producer.pid }
+    fn producer(&mut self, origin: &Origin) -> u32 {
+        match origin.producer.pid {
+            0 => UNKNOWN_PID,
+            pid => self.processes.number(origin, pid),
+        }
+    }
 }
 
 impl Output for PerfData {
@@ -230,17 +259,21 @@ impl Output for PerfData {
             self.clocks = newest.map(|anchor| (anchor.clock_ns, anchor.realtime_ns));
         }
         match &event.what {
-            What::Began => self.comm(producer(origin), &origin.producer.name, time)?,
+            What::Began => {
+                let producer = self.producer(origin);
+                self.comm((producer, producer), &origin.producer.name, time)?;
+            }
             What::Record(record) => {
                 // A ring may have begun in an earlier file; a resource may have named it since.
-                if !self.reported.contains_key(&producer(origin)) {
-                    self.comm(producer(origin), &origin.producer.name, time)?;
+                let producer = self.producer(origin);
+                if !self.reported.contains_key(&producer) {
+                    self.comm((producer, producer), &origin.producer.name, time)?;
                 }
                 self.take_record(origin, record, time)?;
                 self.figures.taken += 1;
             }
             What::Lost(loss) => self.take_loss(origin, loss, time)?,
-            What::Ended => {}
+            What::Ended => self.processes.ended(origin),
         }
         Ok(Took::Yes)
     }

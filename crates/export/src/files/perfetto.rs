@@ -10,9 +10,11 @@ use crate::delivery::compress::Compression;
 use crate::delivery::draft::Draft;
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::model::event::{Event, Loss, Origin, Rec, What};
+use crate::model::processes::Processes;
 use crate::model::timeline::Timeline;
 use names::Names;
 use perfring_consumer::Writer;
+use perfring_telemetry::names::START_TIME;
 use perfring_types::Class;
 use perfring_types::read::Value;
 use proto::{
@@ -65,7 +67,7 @@ impl PerfettoOptions {
 ///
 /// | in the ring | in the trace |
 /// |---|---|
-/// | the producer | a process |
+/// | the producer | a process. A second process of one pid, as in another container, has a number from 4194304 up |
 /// | the ring | a track of the process, with an instant for each record and each log record; the fields are its arguments |
 /// | a record of the kernel's, a log record with `thread.id` | an instant on that thread's track |
 /// | `span_start`, `span_end` | a slice, on a track of its own among the process's `spans` |
@@ -93,7 +95,8 @@ pub struct Perfetto {
     /// Whether the next packet resets the interned strings.
     begins: bool,
     described: HashSet<u64>,
-    /// The tracks of rings and processes that are described.
+    processes: Processes,
+    /// The tracks of rings and processes that are described, by ring and number.
     rings: HashMap<(u32, u32), (u64, u64)>,
     open: HashSet<u64>,
     /// Lost records so far, by ring.
@@ -119,6 +122,7 @@ impl Perfetto {
             names: Names::default(),
             begins: true,
             described: HashSet::new(),
+            processes: Processes::default(),
             rings: HashMap::new(),
             open: HashSet::new(),
             lost: HashMap::new(),
@@ -164,13 +168,14 @@ impl Perfetto {
 
     /// Describes a process and the track of a ring in it, and returns both.
     fn ring(&mut self, origin: &Origin, pid: u32) -> Result<(u64, u64), OutputError> {
-        if let Some(known) = self.rings.get(&(origin.id, pid)) {
+        let number = self.processes.number(origin, pid);
+        if let Some(known) = self.rings.get(&(origin.id, number)) {
             return Ok(*known);
         }
-        let process = tracks::process(pid);
+        let process = tracks::process(number);
         let name = if pid == origin.producer.pid { origin.producer.name.as_str() } else { "" };
-        self.describe(tracks::describe_process(pid, name))?;
-        let ring = tracks::uuid(&[b"ring", &origin.uuid, &pid.to_le_bytes()]);
+        self.describe(tracks::describe_process(number, pid, name))?;
+        let ring = tracks::uuid(&[b"ring", &origin.uuid, &number.to_le_bytes()]);
         self.describe(TrackDescriptor {
             description: Some(origin.location.clone()),
             ..tracks::describe(ring, process, &origin.name)
@@ -178,7 +183,7 @@ impl Perfetto {
         if self.rings.len() >= DESCRIBED {
             self.rings.clear();
         }
-        self.rings.insert((origin.id, pid), (process, ring));
+        self.rings.insert((origin.id, number), (process, ring));
         Ok((process, ring))
     }
 
@@ -218,11 +223,18 @@ impl Perfetto {
         };
         let pid = number(if is_kernels { "pid" } else { "process.pid" });
         let pid = pid.unwrap_or(origin.producer.pid);
+        if class == Class::Resource
+            && let Some(Value::U64(start)) = value.get(START_TIME)
+        {
+            self.processes.started(origin, pid, *start);
+        }
         let (process, mut ring) = self.ring(origin, pid)?;
         if let Some(tid) = number(if is_kernels { "tid" } else { "thread.id" })
             && pid != 0
         {
-            let thread = tracks::describe_thread(pid, tid);
+            let tid = self.processes.thread(origin, pid, tid);
+            let number = self.processes.number(origin, pid);
+            let thread = tracks::describe_thread(number, tid);
             ring = thread.uuid.unwrap_or(ring);
             self.describe(thread)?;
         }
@@ -239,7 +251,8 @@ impl Perfetto {
             }
             Class::Resource => {
                 if let (Some(Value::Str(name)), true) = (value.get("service.name"), pid != 0) {
-                    let track_descriptor = Some(tracks::describe_process(pid, name));
+                    let number = self.processes.number(origin, pid);
+                    let track_descriptor = Some(tracks::describe_process(number, pid, name));
                     self.put(TracePacket { track_descriptor, ..TracePacket::default() })?;
                 }
                 self.plain(record, at, ring)
@@ -326,6 +339,7 @@ impl Output for Perfetto {
             What::Lost(loss) => self.loss(event.origin, loss, at)?,
             What::Ended => {
                 self.lost.remove(&event.origin.id);
+                self.processes.ended(event.origin);
             }
         }
         Ok(Took::Yes)

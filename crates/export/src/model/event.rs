@@ -2,6 +2,7 @@
 
 use super::rule_name::RuleName;
 use perfring_consumer::{Anchors, Cause, Lost, OwnerInfo, Policy, RecordType, Saved, Writer};
+use perfring_context::Birth;
 use perfring_types::read::{BadPayload, Type, TypeTable, Value};
 use std::cell::OnceCell;
 use std::fmt;
@@ -23,10 +24,18 @@ pub struct Origin {
     pub policy: Option<Policy>,
     /// Whether its records have timestamps.
     pub timed: bool,
+    /// Whether it is one of a set of rings, one for each CPU, which are in one directory.
+    pub per_cpu: bool,
     /// Bytes of its data area.
     pub data_size: u64,
-    /// The producer's owner info when it was opened: hints, as stored in the file.
+    /// The producer's owner info: hints, as stored in the file. Of a live ring with one producer, that of the present
+    /// producer, or of the last one.
     pub producer: OwnerInfo,
+    /// The boot of the machine that created it; zeros if unknown.
+    pub boot: [u8; 16],
+    /// The birth of the producer, as far as it was seen alive: its pid alone does not say which process it is. Of a
+    /// ring of the kernel, the pid namespace of its pids.
+    pub birth: Option<Birth>,
     /// The types of its records that are known now. More may be added.
     pub types: TypeTable,
     /// Converts timestamps to wall-clock times, as known now.

@@ -2,9 +2,10 @@
 
 use crate::model::event::{Origin, Rec};
 use perfring_consumer::{
-    AttachError, Layout, Location, Observer, OwnerInfo, ReadError, Record, RecordType, RingTotals,
-    Saved, Snapshot, Start, Types,
+    AttachError, Layout, Location, Observer, OwnerInfo, Producers, ReadError, Record, RecordType,
+    RingTotals, Saved, Snapshot, Start, Types,
 };
+use perfring_context::Birth;
 use perfring_types::Entries;
 use std::collections::HashMap;
 
@@ -97,9 +98,22 @@ impl Origin {
             epoch,
             policy: Some(layout.policy),
             timed: layout.time,
+            per_cpu: layout.producers == Producers::Cpu,
             data_size: layout.data_size,
             producer,
+            boot: layout.boot_id,
             ..Origin::default()
+        }
+    }
+
+    /// Sets the birth of the producer, if that is alive and can be seen; else removes it.
+    pub fn find_birth(&mut self, ring: &Observer) {
+        self.birth = None;
+        if self.producer.epoch > 0
+            && ring.has_producer().unwrap_or(true)
+            && let Ok(file) = std::fs::metadata(ring.location().path())
+        {
+            self.birth = Birth::of_who_maps(self.producer.pid, &file);
         }
     }
 }
@@ -120,6 +134,7 @@ impl Shapes {
         };
         let origin = Origin::of(id, &location, source.layout(), epoch, producer);
         let mut shapes = Self::of(origin, Types::default());
+        shapes.origin.find_birth(&source);
         shapes.source = Some(source);
         shapes.refresh();
         Ok(shapes)
@@ -193,6 +208,14 @@ impl Shapes {
         self.anchored = source.head();
         self.origin.anchors = source.anchors();
         self.grows = source.has_more_types(&self.taken);
+        // In a ring of many producers the first slot says nothing of the others.
+        if source.layout().producers == Producers::One {
+            let producer = source.producer();
+            if producer.epoch != self.origin.producer.epoch {
+                self.origin.producer = producer;
+                self.origin.find_birth(source);
+            }
+        }
     }
 
     /// Returns the ring's head: the end of what is published. Returns 0 for a snapshot, which does
@@ -340,6 +363,28 @@ mod tests {
         Producer::create(&other, &Options::default()).unwrap();
         let other = Shapes::open(other, 0).unwrap();
         assert!(shapes.is_of(&layout) && !other.is_of(&layout));
+    }
+
+    #[test]
+    fn the_origin_has_the_present_producer_and_its_birth() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ring");
+        let mut first = Producer::create(&path, &Options::default()).unwrap();
+        first.publish(b"one").unwrap();
+        let mut shapes = Shapes::open(&path, 0).unwrap();
+        let born = shapes.origin().birth.unwrap();
+        assert_eq!(Some(born.namespace), Birth::namespace_here());
+        assert_eq!((shapes.origin().producer.epoch, shapes.origin().boot == [0; 16]), (1, false));
+        drop(first);
+        let mut next = Producer::attach_as(&path, "next").unwrap();
+        next.publish(b"two").unwrap();
+        see(&mut shapes, 4999);
+        let producer = &shapes.origin().producer;
+        assert_eq!((producer.epoch, &*producer.name), (2, "next"));
+        assert_eq!(shapes.origin().birth, Some(born));
+        // Nothing says which process a producer was that is gone.
+        drop(next);
+        assert_eq!(Shapes::open(&path, 1).unwrap().origin().birth, None);
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl Followed {
         let observer = Observer::open(path, Start::Oldest).unwrap();
         let layout = observer.layout();
         let stat = observer.stat().unwrap();
-        let origin = Origin {
+        let mut origin = Origin {
             id,
             name: path.file_name().unwrap().to_string_lossy().into_owned(),
             location: path.display().to_string(),
@@ -41,7 +41,9 @@ impl Followed {
             producer: stat.producer.owner.clone(),
             types: TypeTable::default(),
             anchors: observer.anchors(),
+            ..Origin::default()
         };
+        origin.find_birth(&observer);
         Followed { observer, origin, items: Vec::new() }
     }
 

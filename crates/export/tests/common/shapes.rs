@@ -3,7 +3,9 @@
 use super::Followed;
 use bytemuck::{Pod, Zeroable};
 use perfring_consumer::Consumer;
+use perfring_export::Birth;
 use perfring_producer::{Options, Producer, RecordType, ReserveError};
+use perfring_telemetry::{Gauge, Log, Resource, Sink, options};
 use perfring_types::tagged::TaggedWriter;
 use perfring_types::{Class, Encoding, Enum, Field, Record, Schema, Shape};
 use rkyv::{Archive, Serialize};
@@ -82,6 +84,24 @@ pub struct Fault {
 }
 
 /// Creates a ring that resembles the kernel's, with records of two threads.
+/// A ring of a process that has this test's pid in a pid namespace `id`: a log record, a sample, and a log record of its
+/// thread 77.
+pub fn two_of_one_pid(dir: &Path, id: u32, name: &str) -> Followed {
+    let path = dir.join(name);
+    let sink = Sink::create(&path, &options(), Resource::default()).unwrap();
+    sink.emit(&Log { body: "plain".into(), ..Log::default() }).unwrap();
+    sink.emit(&Gauge::new("free", 1u64)).unwrap();
+    let thread = &[("thread.id", 77u64.into())];
+    sink.emit(&Log { body: "thread".into(), attributes: thread, ..Log::default() }).unwrap();
+    let mut followed = Followed::open(&path, id);
+    followed.read();
+    // All this test's sinks say when the test began; without that, births tell processes apart.
+    followed.items.remove(0);
+    followed.origin.producer.name = name.to_owned();
+    followed.origin.birth = Some(Birth { namespace: id.into(), started_ns: 1 });
+    followed
+}
+
 pub fn kernel_ring(path: &Path, id: u32) -> Followed {
     let mut producer =
         Producer::create(path, &Options { time: true, ..Options::default() }).unwrap();

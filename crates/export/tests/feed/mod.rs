@@ -80,6 +80,7 @@ impl Feed {
             },
             types: TypeTable::default(),
             anchors: observer.anchors(),
+            ..Origin::default()
         };
         Feed { _dir: dir, path, sink, observer, origin, began: false }
     }

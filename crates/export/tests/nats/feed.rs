@@ -23,6 +23,7 @@ pub(crate) fn origin(id: u32, name: &str) -> Origin {
         producer,
         types: Default::default(),
         anchors: Anchors::default(),
+        ..Origin::default()
     }
 }
 

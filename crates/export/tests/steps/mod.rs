@@ -2,7 +2,7 @@
 
 use perfring_consumer::{Anchor, Anchors, Cause, OwnerInfo, Policy, Record};
 use perfring_export::recording::{ReadError, Reader, Recording};
-use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, RuleName, Took, What};
+use perfring_export::{Birth, Event, Loss, LossCause, Origin, Output, Rec, RuleName, Took, What};
 use perfring_types::read::TypeTable;
 use perfring_types::{Encoding, Entries, Schema};
 use proptest::prelude::*;
@@ -71,6 +71,9 @@ pub(crate) fn origin(ring: u8) -> Origin {
         epoch: u64::from(ring) << 40,
         policy: [None, Some(Policy::Drop), Some(Policy::Overwrite)][usize::from(ring) % 3],
         timed: ring.is_multiple_of(2),
+        per_cpu: ring == 1,
+        boot: [3 * ring; 16],
+        birth: (ring > 1).then_some(Birth { namespace: 4, started_ns: u64::MAX - u64::from(ring) }),
         data_size: 4096 << ring,
         producer: OwnerInfo {
             epoch: 3,

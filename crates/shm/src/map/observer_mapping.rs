@@ -3,12 +3,12 @@
 use crate::file::error::AttachError;
 use crate::file::liveness::is_dead;
 use crate::file::location::Location;
-use crate::file::open::{Access, RingFile};
+use crate::file::open::{Access, RingFile, Seat};
 use crate::file::presence::Presence;
 use crate::file::trust::Trust;
 use crate::map::plain::Plain;
 use crate::map::raw::Raw;
-use perfring_ring::{Anchors, ReadError, RingTotals, Snapshot, TypeTable};
+use perfring_ring::{Anchors, OwnerInfo, ReadError, RingTotals, Snapshot, TypeTable};
 
 /// A ring that this process observes. It leaves no trace in the ring.
 #[derive(Debug)]
@@ -73,6 +73,11 @@ impl ObserverMapping {
     /// without time.
     pub fn anchors(&self) -> Anchors {
         Anchors::read(self.map.ring())
+    }
+
+    /// Returns the owner info of the first producer's slot.
+    pub fn producer(&self) -> OwnerInfo {
+        self.map.holder(Seat::Producer(0))
     }
 
     /// Returns the ring's totals.

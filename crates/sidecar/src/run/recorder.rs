@@ -81,6 +81,7 @@ fn keep(
                     name: live.name.clone(),
                     epoch: live.epoch,
                     producer: live.producer.clone(),
+                    birth: live.birth,
                     ..copy.origin().clone()
                 };
                 rings.push((origin, snapshot));

@@ -35,12 +35,13 @@ pub(super) fn freeze(shared: &Shared, rings: &[u32]) -> Result<Arc<Recording>, S
             Ok(snapshot) => {
                 let shapes = Shapes::of_snapshot(&snapshot, &location, copies.len() as u32);
                 let live = observer.stat().ok();
-                let origin = Origin {
+                let mut origin = Origin {
                     name,
                     epoch: live.as_ref().map_or(0, perfring_consumer::Stat::epoch),
                     producer: live.map(|stat| stat.producer.owner).unwrap_or_default(),
                     ..shapes.origin().clone()
                 };
+                origin.find_birth(&observer);
                 copies.push((origin, snapshot));
             }
             Err(error) => trouble.push(format!("{name}: {error}")),

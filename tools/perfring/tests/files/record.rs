@@ -2,15 +2,71 @@
 
 use crate::command::{Live, Losses, Place, json_lines, publish, run};
 use crate::files::{exported, has, text, texts, timed};
+use crate::operations::container::skipped;
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, Stat};
+use perfring_export::What;
+use perfring_export::recording::Reader;
 use perfring_producer::Producer;
 use perfring_testkit::wait::until;
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+#[test]
+fn a_recording_tells_two_containers_apart_that_have_one_pid_and_one_name() {
+    let place = Place::new();
+    let (dir, file) = (place.path("rings"), text(&place.path("run.perfrec")));
+    fs::create_dir(&dir).unwrap();
+    let container = |name: &str| {
+        let ring = dir.join(name);
+        drop(Producer::create(&ring, &timed()).unwrap());
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", env!("CARGO_BIN_EXE_perfring"), "publish"]);
+        let mut child = command.arg(ring).stdin(Stdio::piped()).spawn().unwrap();
+        writeln!(child.stdin.as_mut().unwrap(), "from {name}").unwrap();
+        child
+    };
+    let can =
+        Command::new("unshare").args(["--pid", "--fork", "true"]).stderr(Stdio::null()).status();
+    if !can.is_ok_and(|status| status.success()) {
+        return skipped("namespaces of pids cannot be had here (util-linux: unshare)");
+    }
+    let mut containers = ["a", "b"].map(container);
+    for name in ["a", "b"] {
+        let published =
+            || Stat::read(dir.join(name)).unwrap().totals.is_some_and(|totals| totals.head > 0);
+        until("the container has published", published);
+    }
+    assert_eq!(run(&["record", &text(&dir), "--for", "10ms", "-o", &file], b"").code(), 0);
+    for container in &mut containers {
+        drop(container.stdin.take());
+        assert!(container.wait().unwrap().success());
+    }
+    // After their end, only the recording says that they were two.
+    let mut reader = Reader::open(Path::new(&file)).unwrap();
+    let mut seen = Vec::new();
+    while let Some(event) = reader.next().unwrap() {
+        if matches!(event.what, What::Record(_)) {
+            let producer = &event.origin.producer;
+            seen.push((producer.pid, producer.name.clone(), event.origin.birth.unwrap().namespace));
+        }
+    }
+    assert_eq!(seen.len(), 2);
+    assert_eq!((seen[0].0, &seen[0].1), (seen[1].0, &seen[1].1));
+    assert_ne!(seen[0].2, seen[1].2, "two namespaces of pids");
+    // So they are two in a trace.
+    let trace = text(&place.path("trace"));
+    assert_eq!(run(&["export", &file, "--to", "perfetto", "-o", &trace], b"").code(), 0);
+    let synthetic = b"pid 1, as another process of this trace";
+    let count = |name: &[u8]| {
+        fs::read(&trace).unwrap().windows(name.len()).filter(|part| *part == name).count()
+    };
+    assert_eq!((count(synthetic), count(b"perfring publish")), (1, 2));
+}
 
 #[test]
 fn live_producers_are_recorded_in_the_order_of_time_until_ctrl_c() {

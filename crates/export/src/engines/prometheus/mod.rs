@@ -89,7 +89,7 @@ pub struct Options {
     /// Whether the ring's name is a label. Without it, processes of all rings are added up.
     pub ring_label: bool,
     /// Whether the process id is a label, which distinguishes processes of one ring: each new
-    /// process creates new series.
+    /// process creates new series. A second process of one pid, as in another container, has a number from 4194304 up.
     pub pid_label: bool,
     /// Whether resources are served, as `target_info`.
     pub target_info: bool,
@@ -243,7 +243,7 @@ impl Prometheus {
         if self.options.pid_label
             && let Some(pid) = common.pid
         {
-            labels.insert("process_pid".into(), pid.to_string());
+            labels.insert("process_pid".into(), self.shared.lock().pid_label(event.origin, pid));
         }
         if !common.scope.is_empty() {
             labels.insert("otel_scope_name".into(), text::value(common.scope));
@@ -255,7 +255,7 @@ impl Prometheus {
     fn record(&mut self, event: &Event<'_>, signal: &Signal<'_>) {
         let done = match signal {
             Signal::Resource(resource) => {
-                self.shared.lock().resources.learn(event.origin, resource);
+                self.shared.lock().learn(event.origin, resource);
                 return;
             }
             Signal::Gauge(gauge) => {
@@ -331,10 +331,7 @@ impl Output for Prometheus {
             }
             What::Lost(loss) => self.lost(event, loss),
             What::Ended => {
-                let mut state = self.shared.lock();
-                state.series.ring_ended(event.origin.id, Instant::now());
-                state.resources.forget(event.origin.id);
-                state.rings.remove(&event.origin.id);
+                self.shared.lock().ring_ended(event.origin);
             }
         }
         Ok(Took::Yes)

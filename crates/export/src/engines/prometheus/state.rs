@@ -2,10 +2,12 @@
 
 use super::figures::OwnFigures;
 use super::labels;
-use super::series::{Limits, Series};
+use super::series::{Limits, ProcessId, Series};
 use super::server::Answer;
 use super::text::{self, Format, Labels, Page, Sort};
-use crate::model::signal::Resources;
+use crate::model::event::Origin;
+use crate::model::processes::Processes;
+use crate::model::signal::{Resource, Resources};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,6 +15,8 @@ use std::time::Instant;
 
 /// The prefix of this output's own figures.
 const OWN: &str = "perfring_prometheus_";
+/// The limit of processes whose label is remembered.
+const PIDS: usize = 1 << 16;
 const TARGET: &str = "target_info";
 
 /// The state of the serving thread.
@@ -28,6 +32,9 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) series: Series,
     pub(super) resources: Resources,
+    processes: Processes,
+    /// The label `process_pid` of each process.
+    pids: HashMap<ProcessId, u32>,
     /// Names of present rings.
     pub(super) rings: HashMap<u32, String>,
 }
@@ -35,7 +42,13 @@ pub(super) struct State {
 impl Shared {
     pub(super) fn new(limits: Limits, target_info: bool) -> Self {
         let series = Series::new(limits);
-        let state = State { series, resources: Resources::default(), rings: HashMap::new() };
+        let state = State {
+            series,
+            resources: Resources::default(),
+            processes: Processes::default(),
+            pids: HashMap::new(),
+            rings: HashMap::new(),
+        };
         let scrapes = AtomicU64::new(0);
         Shared { state: Mutex::new(state), own: OwnFigures::default(), scrapes, target_info }
     }
@@ -81,14 +94,45 @@ impl Shared {
 }
 
 impl State {
+    /// Learns from a resource.
+    pub(super) fn learn(&mut self, origin: &Origin, resource: &Resource<'_>) {
+        self.resources.learn(origin, resource);
+        let pid = resource.common.pid.and_then(|pid| u32::try_from(pid).ok());
+        if let (Some(pid), Some(start)) = (pid, resource.start) {
+            self.processes.started(origin, pid, start);
+        }
+        resource.common.pid.into_iter().for_each(|pid| drop(self.pid_label(origin, pid)));
+    }
+
+    /// Returns the value of `process_pid`: one number for each process, see [`Processes`].
+    pub(super) fn pid_label(&mut self, origin: &Origin, pid: u64) -> String {
+        let Ok(known) = u32::try_from(pid) else { return pid.to_string() };
+        let number = self.processes.number(origin, known);
+        if self.pids.len() >= PIDS {
+            self.pids.clear();
+        }
+        self.pids.insert((origin.id, pid), number);
+        number.to_string()
+    }
+
+    /// Handles a removed ring.
+    pub(super) fn ring_ended(&mut self, origin: &Origin) {
+        self.series.ring_ended(origin.id, Instant::now());
+        self.resources.forget(origin.id);
+        self.rings.remove(&origin.id);
+        self.processes.ended(origin);
+        self.pids.retain(|(ring, _), _| *ring != origin.id);
+    }
+
     /// `target_info`.
     fn targets(&self, page: &mut Page) {
         let mut lines: BTreeMap<Labels, ()> = BTreeMap::new();
         for (ring, pid, reported) in self.resources.iter() {
+            let number = self.pids.get(&(ring, pid)).copied().map_or(pid, u64::from);
             let Some(ring) = self.rings.get(&ring) else { continue };
             let mut labels = BTreeMap::new();
             labels.insert("ring".to_owned(), text::value(ring));
-            labels.insert("process_pid".to_owned(), pid.to_string());
+            labels.insert("process_pid".to_owned(), number.to_string());
             let own = |name: &str| name == "process.pid" || name == "perfring.ring.name";
             let attributes = reported.attributes.iter().filter(|(name, _)| !own(name));
             labels::add(&mut labels, attributes.map(|(name, value)| (&**name, value)));

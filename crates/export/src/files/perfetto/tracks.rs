@@ -1,7 +1,7 @@
 //! Tracks: the tree of processes, rings, threads and counters in a trace.
 //!
 //! ```text
-//! process (by pid)
+//! process (by its number)
 //! ├── a ring: its records and logs as instants, its losses
 //! ├── a thread: records that name it, and the kernel's records
 //! ├── lost records of that ring: a counter
@@ -27,11 +27,15 @@ pub(super) fn process(pid: u32) -> u64 {
     if pid == 0 { 0 } else { uuid(&[b"process", &pid.to_le_bytes()]) }
 }
 
-pub(super) fn describe_process(pid: u32, name: &str) -> TrackDescriptor {
+/// Describes a process with this number. Its pid may be another one, which then is in the description.
+pub(super) fn describe_process(number: u32, pid: u32, name: &str) -> TrackDescriptor {
+    let description =
+        (number != pid).then(|| format!("pid {pid}, as another process of this trace"));
     TrackDescriptor {
-        uuid: Some(process(pid)),
+        uuid: Some(process(number)),
+        description,
         process: Some(ProcessDescriptor {
-            pid: i32::try_from(pid).ok(),
+            pid: i32::try_from(number).ok(),
             process_name: (!name.is_empty()).then(|| name.to_owned()),
         }),
         ..TrackDescriptor::default()

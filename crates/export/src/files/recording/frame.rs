@@ -6,6 +6,7 @@ use crate::model::event::{Loss, LossCause, Origin, Rec, Totals};
 use crate::model::mangle::truncated;
 use crate::model::rule_name::RuleName;
 use perfring_consumer::{Anchor, Anchors, Cause, OwnerInfo, Policy, Record, RecordType, Writer};
+use perfring_context::Birth;
 use perfring_types::Entry;
 
 /// The program that records, its machine and the time.
@@ -44,6 +45,8 @@ pub(super) const TIMED: u16 = 1 << 3;
 pub(super) const MORE: u16 = 1 << 4;
 /// For a record: it says who wrote it.
 pub(super) const WRITER: u16 = 1 << 5;
+/// For a ring: it is one of a set, one for each CPU.
+const PER_CPU: u16 = 1 << 5;
 /// For a loss: it has the sum of its cause.
 const SUM: u16 = 1 << 5;
 /// For a loss: its place in the stream is unknown.
@@ -99,7 +102,8 @@ pub(super) fn put_start(out: &mut Vec<u8>, machine: &Machine) {
 }
 
 pub(super) fn put_origin(out: &mut Vec<u8>, origin: &Origin) {
-    put(out, ORIGIN, if origin.timed { TIMED } else { 0 }, |out| {
+    let flags = if origin.timed { TIMED } else { 0 } | if origin.per_cpu { PER_CPU } else { 0 };
+    put(out, ORIGIN, flags, |out| {
         word(out, origin.id);
         let policy = match origin.policy {
             None => 0,
@@ -115,6 +119,10 @@ pub(super) fn put_origin(out: &mut Vec<u8>, origin: &Origin) {
         text(out, &origin.name);
         text(out, &origin.location);
         text(out, name);
+        // Readers from before ignore these.
+        out.extend_from_slice(&origin.boot);
+        let born = origin.birth.unwrap_or(Birth { namespace: 0, started_ns: 0 });
+        longs(out, [born.namespace, born.started_ns]);
     });
 }
 
@@ -301,7 +309,7 @@ impl<'a> Body<'a> {
     }
 
     /// Reads an origin with its number in the file, without types and anchors.
-    pub(super) fn origin(mut self, timed: bool) -> Option<Origin> {
+    pub(super) fn origin(mut self, has: impl Fn(u16) -> bool) -> Option<Origin> {
         let (id, policy) = (self.word()?, self.word()?);
         let uuid = self.array()?;
         let (epoch, data_size) = (self.long()?, self.long()?);
@@ -309,13 +317,19 @@ impl<'a> Body<'a> {
         let (pid, uid) = (self.word()?, self.word()?);
         let (name, location) = (self.text()?, self.text()?);
         let producer = OwnerInfo { epoch: holders, attached_ns, pid, uid, name: self.text()? };
+        // A writer from before did not write these.
+        let boot = self.array().unwrap_or_default();
+        let born = self.long().zip(self.long());
+        let born = born.map(|(namespace, started_ns)| Birth { namespace, started_ns });
+        let birth = born.filter(|born| born.namespace != 0);
         let policy = match policy {
             1 => Some(Policy::Drop),
             2 => Some(Policy::Overwrite),
             _ => None,
         };
+        let (timed, per_cpu) = (has(TIMED), has(PER_CPU));
         let origin = Origin { id, name, location, uuid, epoch, policy, timed, ..Origin::default() };
-        Some(Origin { data_size, producer, ..origin })
+        Some(Origin { data_size, producer, per_cpu, boot, birth, ..origin })
     }
 
     /// Reads an entry of a type table, after the origin's number.

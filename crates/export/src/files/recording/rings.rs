@@ -79,7 +79,7 @@ impl Rings {
 
     /// Learns from an ORIGIN. Returns its number.
     pub(super) fn origin(&mut self, frame: &Frame<'_>) -> Result<u32, Bad> {
-        let origin = frame.body.origin(frame.has(frame::TIMED)).ok_or(NO_FRAME)?;
+        let origin = frame.body.origin(|flag| frame.has(flag)).ok_or(NO_FRAME)?;
         let id = origin.id;
         // It may be repeated.
         let is_it = |known: &&Known| known.origin.uuid == origin.uuid && !known.lacks;

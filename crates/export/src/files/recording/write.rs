@@ -58,6 +58,8 @@ pub struct Recording {
 /// What the recording has of a ring.
 #[derive(Debug, Default)]
 struct Known {
+    /// The epoch of its producer.
+    epoch: u64,
     types: usize,
     anchors: Anchors,
 }
@@ -218,10 +220,11 @@ impl Recording {
     fn report(&mut self, origin: &Origin, begins: bool) -> Result<(), OutputError> {
         let id = origin.id;
         let repeats = self.noted.as_mut().is_some_and(|noted| noted.repeats(id));
-        if begins || repeats || !self.known.contains_key(&id) {
+        let epoch = origin.producer.epoch;
+        if begins || repeats || self.known.get(&id).is_none_or(|known| known.epoch != epoch) {
             frame::put_origin(&mut self.block, origin);
             self.noted.iter_mut().for_each(|noted| noted.origin(id, origin.uuid, repeats));
-            self.known.insert(id, Known::default());
+            self.known.insert(id, Known { epoch, ..Known::default() });
         }
         let Some(known) = self.known.get_mut(&id) else { return Ok(()) };
         if known.anchors.all() != origin.anchors.all() {
