@@ -55,6 +55,8 @@ impl Ring {
             self.types = origin.types.len();
             let resource = Named::Known(Class::Resource);
             self.has_resources = origin.types.iter().any(|kind| kind.class == resource);
+        }
+        if self.origin.producer != origin.producer {
             self.origin.producer = origin.producer.clone();
         }
         if self.gave_up.len() > 4096 {

@@ -45,8 +45,8 @@ struct Ring {
     reported: HashMap<u64, Arc<Reported>>,
     /// In the order in which they were first reported.
     order: VecDeque<u64>,
-    /// Created for processes that reported none; with the same limit.
-    unknown: HashMap<Option<u64>, Arc<Reported>>,
+    /// Created for processes that reported none, by the epoch of the ring's producer; with the same limit.
+    unknown: HashMap<(u64, Option<u64>), Arc<Reported>>,
 }
 
 impl Resources {
@@ -89,7 +89,7 @@ impl Resources {
         if ring.unknown.len() >= PROCESSES {
             ring.unknown.clear();
         }
-        let made = ring.unknown.entry(pid).or_insert_with(|| {
+        let made = ring.unknown.entry((origin.producer.epoch, pid)).or_insert_with(|| {
             let mut attributes = of_ring(origin);
             let owner = &origin.producer;
             let published = context(origin, pid);
@@ -172,6 +172,13 @@ mod tests {
             let pids = names.filter(|name| **name == names::PID).count();
             assert_eq!(pids, usize::from(pid.is_some()), "it is the record's, not the context's");
         }
+        // The next producer of the ring is another process, which may have the same pid.
+        drop(producer);
+        let producer = Producer::attach_as(&path, "next").unwrap();
+        let mut next = Shapes::open(&path, 0).unwrap().origin().clone();
+        next.location = "/nowhere".into(); // so that the name counts
+        let reported = resources.unknown(&next, Some(std::process::id().into()));
+        assert_eq!(text(&reported, SERVICE), Some(Value::Str("next".into())));
         // A process of that number that has not mapped the ring is another one.
         drop(producer);
         origin.id = 1;
