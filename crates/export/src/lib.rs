@@ -46,7 +46,7 @@ pub use engines::otlp;
 pub use engines::prometheus;
 pub use files::ctf::{Ctf, CtfOptions};
 #[cfg(feature = "parquet")]
-pub use files::parquet::{Parquet, ParquetOptions};
+pub use files::parquet::{Parquet, ParquetOptions, Timestamps};
 pub use files::perf_data::{PerfData, PerfDataOptions};
 pub use files::perfetto::{Perfetto, PerfettoOptions};
 pub use files::{json, recording};

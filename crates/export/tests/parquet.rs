@@ -4,13 +4,24 @@
 use crate::common::shapes::{JSON, TAGGED, full_ring, lapped_ring, publish, tagged};
 use crate::common::{Followed, close_at_once, python, skip};
 use perfring_consumer::RecordType;
-use perfring_export::{Output, Parquet, ParquetOptions};
+use perfring_export::{Output, Parquet, ParquetOptions, Timestamps};
 use perfring_producer::{Options, Producer};
 use perfring_types::read::Value;
-use perfring_types::{Encoding, Schema};
+use perfring_types::{Encoding, Record, Schema};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
+
+/// A plain struct whose fields are one name for a reader that ignores case.
+#[repr(C)]
+#[derive(Clone, Copy, Record, bytemuck::Pod, bytemuck::Zeroable)]
+#[allow(non_snake_case, reason = "that is what is tested")]
+struct Cases {
+    id: u32,
+    ID: u32,
+    Id_: u32,
+    Time: u32,
+}
 
 /// A file as pyarrow reads it.
 struct File {
@@ -217,6 +228,70 @@ fn fields_without_a_column_are_in_more() {
         [null.clone(), null.clone(), null.clone(), null, json!("\"s\""), json!(more)]
     );
     assert_eq!(file.rows.len(), 2000);
+}
+
+/// Spark refuses names that differ only in case, and DuckDB returns one column for both.
+#[test]
+fn columns_that_differ_only_in_case_have_names_that_do_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, ring) = (dir.path().join("out"), dir.path().join("ring"));
+    let mut producer = Producer::create(&ring, &Options::default()).unwrap();
+    producer.register(&JSON).unwrap();
+    for json in [r#"{"id":1,"ID":2,"Time":3,"MORE":4}"#, r#"{"ID":5,"id":6,"Ring":7}"#] {
+        producer.publish_as(JSON.id, json.as_bytes()).unwrap();
+    }
+    producer.publish_pod(&Cases { id: 8, ID: 9, Id_: 10, Time: 11 }).unwrap();
+    let mut followed = Followed::open(&ring, 1);
+    let mut out = Parquet::open("parquet", &ParquetOptions::new(&path)).unwrap();
+    followed.read().export(&mut out);
+    close_at_once(out);
+    let Some(files) = read(&path) else { return };
+    for (file, table) in &files {
+        let names: Vec<_> =
+            table.types.as_object().unwrap().keys().map(|name| name.to_lowercase()).collect();
+        let unique: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(unique.len(), names.len(), "{file}: {names:?}");
+    }
+    let own = |file: &str, at: usize, names: &[&str]| -> Vec<Json> {
+        let row = &files[file].rows[at];
+        names.iter().map(|name| row[*name].clone()).collect()
+    };
+    let names = ["id_", "ID", "field.Time", "field.MORE", "field.Ring"];
+    let null = Json::Null;
+    assert_eq!(
+        own("demo.Json.parquet", 0, &names),
+        [json!(1), json!(2), json!(3), json!(4), null.clone()]
+    );
+    assert_eq!(
+        own("demo.Json.parquet", 1, &names),
+        [json!(6), json!(5), null.clone(), null, json!(7)]
+    );
+    let pod = own("perfring-export.Cases.parquet", 0, &["id__", "ID", "Id_", "field.Time"]);
+    assert_eq!(pod, [8, 9, 10, 11].map(|number| json!(number)));
+}
+
+#[test]
+fn times_are_microseconds_where_a_reader_has_no_nanoseconds() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out");
+    let ring = full_ring(&dir.path().join("full"), 1);
+    let options = ParquetOptions { timestamps: Timestamps::Us, ..ParquetOptions::new(&path) };
+    let mut out = Parquet::open("parquet", &options).unwrap();
+    ring.export(&mut out);
+    close_at_once(out);
+    let walls: HashMap<u64, u64> =
+        ring.records().iter().map(|record| (record.pos, record.wall.unwrap())).collect();
+    let Some(files) = read(&path) else { return };
+    let mut rows = 0;
+    for (file, table) in &files {
+        assert_eq!(table.types["time"], json!("timestamp[us, tz=UTC]"), "{file}");
+        for row in table.rows.iter().filter(|_| file != "losses.parquet") {
+            let wall = walls[&row["pos"].as_u64().unwrap()];
+            assert_eq!(row["time"].as_u64(), Some(wall / 1000), "{file}");
+            rows += 1;
+        }
+    }
+    assert_eq!(rows, walls.len());
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Parquet files, for pandas, polars, DuckDB and Spark.
 
 mod columns;
+mod names;
+mod options;
 mod slot;
 mod table;
 
@@ -9,13 +11,13 @@ use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::model::event::{Event, Loss, Origin, Rec, What};
 use ::parquet::errors::ParquetError;
 use columns::{Column, Of};
+use names::FileNames;
+pub use options::{ParquetOptions, Timestamps};
 use perfring_types::read::Value;
-use serde::Deserialize;
 use slot::Slot;
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::path::PathBuf;
 use std::time::Instant;
 use table::Table;
 
@@ -24,62 +26,9 @@ const OPEN: usize = 128;
 /// The limit of rows in a row group.
 const GROUP: usize = 128 << 10;
 
-/// The columns of all records.
-const COMMON: [(&str, Of); 8] = [
-    ("time", Of::Time),
-    ("boottime", Of::Unsigned),
-    ("ring", Of::Text),
-    ("ring_uuid", Of::Text),
-    ("pos", Of::Unsigned),
-    ("late", Of::Unsigned),
-    ("type", Of::Int(32, false)),
-    ("type_name", Of::Text),
-];
-/// The columns of losses.
-const LOSS: [(&str, Of); 8] = [
-    ("time", Of::Time),
-    ("boottime", Of::Unsigned),
-    ("ring", Of::Text),
-    ("ring_uuid", Of::Text),
-    ("pos", Of::Unsigned),
-    ("cause", Of::Text),
-    ("records", Of::Unsigned),
-    ("bytes", Of::Unsigned),
-];
-
 /// The slots of the two special files.
 const LOSSES: usize = 0;
 const UNTYPED: usize = 1;
-
-/// Options of a [`Parquet`].
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ParquetOptions {
-    /// The directory of the files.
-    pub path: PathBuf,
-    /// Whether existing Parquet files may be removed. Default no.
-    #[serde(default)]
-    pub overwrite: bool,
-    /// Bytes of rows that may wait in memory, of all files together. Default 64 MiB.
-    #[serde(default = "memory")]
-    pub memory: usize,
-    /// Rows after which a file is finished and the next one, `TYPE-2.parquet`, is started; 0 for
-    /// never. Rows of an unfinished file are lost in a crash, and not delivered yet. Default 0.
-    #[serde(default)]
-    pub rows: u64,
-}
-
-const fn memory() -> usize {
-    64 << 20
-}
-
-impl ParquetOptions {
-    /// Creates options with all defaults.
-    #[must_use]
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        ParquetOptions { path: path.into(), overwrite: false, memory: memory(), rows: 0 }
-    }
-}
 
 /// Writes a directory of Parquet files: one for each type of record, and `losses.parquet`.
 ///
@@ -95,7 +44,9 @@ impl ParquetOptions {
 /// | an option | may be null, as all are |
 /// | anything else | text: JSON |
 ///
-/// A field with the name of one of those columns is renamed, as `field.time`. For tagged and JSON
+/// A field with the name of one of those columns is renamed, as `field.time`. Spark and DuckDB ignore
+/// case, so of names that differ in nothing else, the first one in the order of their bytes stays, and
+/// the others get `_`. Spark reads no nanoseconds: see [`ParquetOptions::timestamps`]. For tagged and JSON
 /// records, whose fields may differ, the first 1024 determine the columns; a later value that does
 /// not fit is in the column `more`, as a JSON object. Types of one name share a file if they have
 /// the same columns. Records without a type, or that do not match it, are in `untyped.parquet`,
@@ -127,8 +78,7 @@ pub struct Parquet {
     known: HashMap<(u32, u32), usize>,
     /// By the type's name, and its columns if they are fixed.
     by_shape: HashMap<(String, Option<Vec<Column>>), usize>,
-    /// How often a name was used for a type's files.
-    names: HashMap<String, u32>,
+    names: FileNames,
     open: usize,
     waiting: usize,
     /// Files that are complete, except for what the disk has no room for.
@@ -157,8 +107,8 @@ impl Parquet {
         let untyped = untyped.into_iter().enumerate();
         let untyped = untyped.map(|(at, column)| Column { path: vec![at], ..column }).collect();
         let slots = vec![
-            Slot::new("losses".into(), &LOSS, Some(Vec::new())),
-            Slot::new("untyped".into(), &COMMON, Some(untyped)),
+            Slot::new("losses".into(), &common(LOSSES, options), Some(Vec::new())),
+            Slot::new("untyped".into(), &common(UNTYPED, options), Some(untyped)),
         ];
         Ok(Parquet {
             output: name.into(),
@@ -166,7 +116,7 @@ impl Parquet {
             slots,
             known: HashMap::new(),
             by_shape: HashMap::new(),
-            names: [("losses".into(), 1), ("untyped".into(), 1)].into(),
+            names: FileNames::of(&["losses", "untyped"]),
             open: 0,
             waiting: 0,
             ending: VecDeque::new(),
@@ -185,17 +135,10 @@ impl Parquet {
         let at = match self.by_shape.get(&key) {
             Some(at) => *at,
             None => {
-                let odd = |c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '-' | '_');
-                let mut name: String = kind.name.replace(odd, "_").chars().take(100).collect();
-                name = name.trim_start_matches('.').to_owned();
-                let count = self.names.entry(name.to_ascii_lowercase()).or_default();
-                *count += 1;
-                if *count > 1 || name.is_empty() {
-                    name = format!("{name}~{count}");
-                }
-                self.slots.push(Slot::new(name, &COMMON, key.1.clone()));
-                self.by_shape.insert(key, self.slots.len() - 1);
-                self.slots.len() - 1
+                let (name, at) = (self.names.of_type(&kind.name), self.slots.len());
+                self.slots.push(Slot::new(name, &common(at, &self.options), key.1.clone()));
+                self.by_shape.insert(key, at);
+                at
             }
         };
         self.known.insert((origin.id, record.kind), at);
@@ -210,14 +153,13 @@ impl Parquet {
         bytes: usize,
         seq: u64,
     ) -> Result<(), OutputError> {
-        let common = if at == LOSSES { &LOSS } else { &COMMON };
         let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
         slot.used = seq;
         if slot.columns().is_none() {
             self.waiting += bytes;
             slot.early_oldest.get_or_insert(seq);
             if slot.keep((common_cells, value.into_owned()), bytes) {
-                self.found(at, common)?;
+                self.found(at)?;
             }
         } else {
             self.start(at)?;
@@ -244,7 +186,7 @@ impl Parquet {
     fn spill(&mut self, at: usize) -> Result<(), OutputError> {
         let Some(slot) = self.slots.get(at) else { return Ok(()) };
         if slot.is_early() {
-            return self.found(at, &COMMON).and_then(|()| self.spill(at));
+            return self.found(at).and_then(|()| self.spill(at));
         }
         self.waiting -= self.held(at).min(self.waiting);
         match self.slots.get_mut(at).and_then(|slot| slot.table.as_mut()) {
@@ -254,11 +196,11 @@ impl Parquet {
     }
 
     /// Determines the columns, and writes the kept rows.
-    fn found(&mut self, at: usize, common: &[(&str, Of)]) -> Result<(), OutputError> {
-        let held = self.held(at);
+    fn found(&mut self, at: usize) -> Result<(), OutputError> {
+        let (held, common) = (self.held(at), common(at, &self.options));
         let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
         let seq = slot.early_oldest.unwrap_or_default();
-        let rows = slot.find(common);
+        let rows = slot.find(&common);
         self.waiting -= held.min(self.waiting);
         for (common, value) in &rows {
             self.start(at)?; // a previous row may have finished the file
@@ -363,12 +305,17 @@ impl Parquet {
         trouble_of(&self.output, &self.options, error)
     }
 
+    /// Returns the cell of the column `time`.
+    fn time(&self, wall: Option<u64>) -> Value {
+        number(wall.map(|ns| self.options.timestamps.of_ns(ns)))
+    }
+
     fn record(&mut self, event: &Event<'_>, record: &Rec<'_>) -> Result<(), OutputError> {
         let origin = event.origin;
         let at = self.slot(origin, record);
         let kind = record.kind_of();
         let common = vec![
-            number(record.wall),
+            self.time(record.wall),
             number(record.time),
             Value::Str(origin.name.clone()),
             Value::Str(origin.uuid_text()),
@@ -394,7 +341,7 @@ impl Parquet {
 
     fn loss(&mut self, event: &Event<'_>, loss: &Loss) -> Result<(), OutputError> {
         let row = vec![
-            number(loss.wall),
+            self.time(loss.wall),
             number(loss.time),
             Value::Str(event.origin.name.clone()),
             Value::Str(event.origin.uuid_text()),
@@ -405,6 +352,12 @@ impl Parquet {
         ];
         self.add(LOSSES, row, Cow::Owned(Value::Null), 512, event.seq)
     }
+}
+
+/// Returns the columns that all rows of a file have.
+fn common(at: usize, options: &ParquetOptions) -> [(&'static str, Of); 8] {
+    let time = options.timestamps;
+    if at == LOSSES { columns::of_losses(time) } else { columns::of_records(time) }
 }
 
 fn number(number: Option<u64>) -> Value {
@@ -453,7 +406,7 @@ impl Output for Parquet {
         for at in 0..self.slots.len() {
             let slot = self.slots.get(at);
             if slot.is_some_and(Slot::is_early) {
-                self.found(at, &COMMON)?;
+                self.found(at)?;
             } else if at == LOSSES && slot.is_some_and(|slot| slot.files == 0) {
                 self.start(at)?; // also without any rows
             }

@@ -1,5 +1,6 @@
 //! Columns: the types of their values, and the mapping from a record's fields.
 
+use super::options::Timestamps;
 use ::parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use ::parquet::errors::Result as Parquet;
 use ::parquet::schema::types::Type as Schema;
@@ -19,8 +20,8 @@ pub(super) enum Of {
     Double,
     Text,
     Bytes,
-    /// ns since 1970.
-    Time,
+    /// A time since 1970.
+    Time(Timestamps),
     /// Any value, as JSON in a text.
     Json,
 }
@@ -53,7 +54,13 @@ impl Column {
             Of::Double => (Physical::DOUBLE, None),
             Of::Text | Of::Json => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
             Of::Bytes => (Physical::BYTE_ARRAY, None),
-            Of::Time => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::NANOS))),
+            Of::Time(unit) => {
+                let unit = match unit {
+                    Timestamps::Ns => TimeUnit::NANOS,
+                    Timestamps::Us => TimeUnit::MICROS,
+                };
+                (Physical::INT64, Some(LogicalType::timestamp(true, unit)))
+            }
         };
         let name = if self.is_list { "element" } else { self.name.as_str() };
         let value = Schema::primitive_type_builder(name, physical)
@@ -104,6 +111,34 @@ impl Of {
             _ => false,
         }
     }
+}
+
+/// Returns the columns of all records.
+pub(super) fn of_records(time: Timestamps) -> [(&'static str, Of); 8] {
+    [
+        ("time", Of::Time(time)),
+        ("boottime", Of::Unsigned),
+        ("ring", Of::Text),
+        ("ring_uuid", Of::Text),
+        ("pos", Of::Unsigned),
+        ("late", Of::Unsigned),
+        ("type", Of::Int(32, false)),
+        ("type_name", Of::Text),
+    ]
+}
+
+/// Returns the columns of losses.
+pub(super) fn of_losses(time: Timestamps) -> [(&'static str, Of); 8] {
+    [
+        ("time", Of::Time(time)),
+        ("boottime", Of::Unsigned),
+        ("ring", Of::Text),
+        ("ring_uuid", Of::Text),
+        ("pos", Of::Unsigned),
+        ("cause", Of::Text),
+        ("records", Of::Unsigned),
+        ("bytes", Of::Unsigned),
+    ]
 }
 
 /// Returns the columns of a type whose records all have the same fields; fields of structs have

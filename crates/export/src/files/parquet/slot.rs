@@ -1,10 +1,11 @@
 //! The files of one type, one after the other.
 
 use super::columns::{self, Column, Of, WHOLE};
+use super::names::ColumnNames;
 use super::table::Table;
 use perfring_types::read::Value;
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Rows and bytes that are kept to determine the columns from the first records.
 const FIRST: usize = 1024;
@@ -149,21 +150,12 @@ fn cell_of<'v>(column: &Column, value: &'v Value) -> Option<Cow<'v, Value>> {
 
 /// Joins all columns, with unique names, and returns the indices of the record's.
 fn join(common: Vec<Column>, own: Vec<Column>, has_more: bool) -> (Vec<Column>, Vec<usize>) {
-    let mut taken: HashSet<String> = common.iter().map(|column| column.name.clone()).collect();
-    if has_more {
-        taken.insert(MORE.into());
-    }
-    let (mut all, mut places) = (common, Vec::new());
-    for mut column in own {
-        if taken.contains(&column.name) {
-            column.name.insert_str(0, "field.");
-        }
-        while !taken.insert(column.name.clone()) {
-            column.name.push('_');
-        }
-        places.push(all.len());
-        all.push(column);
-    }
+    let (mut all, mut own) = (common, own);
+    let more = has_more.then_some(MORE);
+    let mut names = ColumnNames::of(all.iter().map(|column| &*column.name).chain(more));
+    names.make_unique(&mut own.iter_mut().map(|column| &mut column.name).collect::<Vec<_>>());
+    let places = (all.len()..).take(own.len()).collect();
+    all.extend(own);
     if has_more {
         all.push(Column::new(MORE, Of::Json));
     }

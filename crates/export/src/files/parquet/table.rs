@@ -115,7 +115,7 @@ impl Cells {
         let data = match column.of {
             Of::Bool => Data::Bool(Vec::new()),
             Of::Int(..) => Data::Int(Vec::new()),
-            Of::Long | Of::Unsigned | Of::Time => Data::Long(Vec::new()),
+            Of::Long | Of::Unsigned | Of::Time(_) => Data::Long(Vec::new()),
             Of::Float => Data::Float(Vec::new()),
             Of::Double => Data::Double(Vec::new()),
             Of::Bytes | Of::Text | Of::Json => Data::Bytes(Vec::new()),
