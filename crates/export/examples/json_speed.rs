@@ -52,7 +52,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             seq += 1;
             line.clear();
             let what = What::Record(Rec::new(record, shapes.origin()));
-            json::encode(&Event { seq, origin: shapes.origin(), what }, &mut line);
+            let event = Event { seq, origin: shapes.origin(), what };
+            json::encode(&event, json::Integers::Number, &mut line);
             bytes += line.len();
         }
         let rate = 100_000.0 / since.elapsed().as_secs_f64();

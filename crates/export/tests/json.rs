@@ -1,7 +1,7 @@
 //! JSON lines: their content, and files that are started, finished, filled and torn.
 
 use perfring_consumer::{Item, Snapshot};
-use perfring_export::json::{JsonLines, Options, encode};
+use perfring_export::json::{Integers, JsonLines, Options, encode};
 use perfring_export::{Event, Loss, LossCause, Output, Rec, Shapes, Took, What};
 use perfring_producer::types::{Encoding, Schema};
 use perfring_producer::{Options as RingOptions, Producer, RecordType};
@@ -46,9 +46,81 @@ fn each(snapshot: &Snapshot, shapes: &Shapes, mut then: impl FnMut(&Event<'_>)) 
 
 fn line(event: &Event<'_>) -> Value {
     let mut out = Vec::new();
-    assert!(encode(event, &mut out));
+    assert!(encode(event, Integers::Number, &mut out));
     assert!(!out.contains(&b'\n'));
     serde_json::from_slice(&out).unwrap()
+}
+
+/// jq and JavaScript have 53 bits for an integer.
+#[test]
+fn large_integers_are_text_if_asked_for_wherever_they_stand() {
+    let exact = (1i64 << 53) - 1;
+    let origin =
+        perfring_export::Origin { name: "ring".into(), epoch: u64::MAX, ..Default::default() };
+    let origin = {
+        let dir = tempfile::tempdir().unwrap();
+        let mut producer =
+            Producer::create(dir.path().join("ring"), &RingOptions::default()).unwrap();
+        let id = RecordType::new(5000).unwrap();
+        producer.register(&Schema { id, ..Schema::new("demo.Doc", Encoding::Json) }).unwrap();
+        let shapes = Shapes::open(dir.path().join("ring"), 1).unwrap();
+        perfring_export::Origin { types: shapes.origin().types.clone(), ..origin }
+    };
+    let document = format!(
+        r#"{{"small":{exact},"large":{},"low":{},"least":{},"most":[{},{{"deep":{}}}],"share":1e+300}}"#,
+        exact + 1,
+        -exact - 1,
+        i64::MIN,
+        u64::MAX,
+        u64::MAX,
+    );
+    let record = perfring_consumer::Record {
+        pos: 1 << 60,
+        kind: 5000,
+        bytes: document.as_bytes(),
+        time: Some(exact as u64),
+        writer: None,
+    };
+    let event = |what| Event { seq: 1, origin: &origin, what };
+    let lines = [Integers::Number, Integers::Text].map(|integers| {
+        let what = What::Record(Rec::new(record, &origin));
+        let mut line = Vec::new();
+        assert!(encode(&event(what), integers, &mut line));
+        String::from_utf8(line).unwrap()
+    });
+    assert!(lines[0].ends_with(&format!(r#""fields":{document}}}"#)), "{}", lines[0]);
+    let texts: Value = serde_json::from_str(&lines[1]).unwrap();
+    let fields = json!({
+        "small": exact, "large": "9007199254740992", "low": "-9007199254740992",
+        "least": "-9223372036854775808",
+        "most": ["18446744073709551615", {"deep": "18446744073709551615"}], "share": 1e300,
+    });
+    assert_eq!(texts["fields"], fields);
+    assert_eq!(
+        (&texts["epoch"], &texts["pos"]),
+        (&json!("18446744073709551615"), &json!("1152921504606846976"))
+    );
+    assert_eq!((&texts["time_ns"], &texts["type"]), (&json!(exact), &json!(5000)));
+    let mut line = Vec::new();
+    encode(
+        &event(What::Lost(Loss::new(0, u64::MAX, 8, LossCause::Busy))),
+        Integers::Text,
+        &mut line,
+    );
+    let lost: Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(
+        (&lost["lost"]["records"], &lost["lost"]["bytes"]),
+        (&json!("18446744073709551615"), &json!(8))
+    );
+
+    // The option of the output.
+    let dir = tempfile::tempdir().unwrap();
+    let options: Options = toml::from_str("integers = \"text\"").unwrap();
+    let options = Options { path: dir.path().join("lines"), ..options };
+    let mut out = JsonLines::open("json", &options).unwrap();
+    out.take(&event(What::Record(Rec::new(record, &origin)))).unwrap();
+    out.close(Instant::now()).unwrap();
+    assert_eq!(fs::read_to_string(&options.path).unwrap(), format!("{}\n", lines[1]));
 }
 
 #[test]
@@ -88,7 +160,7 @@ fn losses_and_lateness_are_written_and_beginnings_are_not() {
     let expected = json!({"pos": 64, "records": 3, "bytes": 96, "cause": "output busy"});
     assert_eq!((&lost["lost"], &lost["ring"]), (&expected, &json!("a \"ring\"")));
     for what in [What::Began, What::Ended] {
-        assert!(!encode(&Event { seq: 1, origin, what }, &mut Vec::new()));
+        assert!(!encode(&Event { seq: 1, origin, what }, Integers::Number, &mut Vec::new()));
     }
     let Some(Ok(Item::Record(record))) = snapshot.iter().next() else { panic!() };
     let mut rec = Rec::new(record, origin);

@@ -84,7 +84,7 @@ fn json_is_the_line_of_the_json_output() {
     nats.close(deadline()).unwrap();
     let stored = server.stored();
     let mut line = Vec::new();
-    perfring_export::json::encode(&event, &mut line);
+    perfring_export::json::encode(&event, Default::default(), &mut line);
     assert_eq!(stored[0].payload, line);
     assert_eq!(stored[0].headers.len(), 1);
 }

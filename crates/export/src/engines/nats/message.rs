@@ -2,6 +2,7 @@
 
 use super::options::{Headers, Options, Payload};
 use super::subject::Template;
+use crate::files::json::{self, Integers};
 use crate::model::event::{Event, Origin, Rec, What};
 use async_nats::Subject;
 use async_nats::header::{HeaderMap, HeaderName};
@@ -171,6 +172,7 @@ pub(super) fn decimal(to: &mut String, mut number: u64) {
 pub(super) struct Encoder {
     template: Template,
     payload: Payload,
+    integers: Integers,
     headers: Headers,
     /// The length of the last text, so that a payload is allocated once.
     text: Vec<u8>,
@@ -189,6 +191,7 @@ impl Encoder {
         Ok(Encoder {
             template: Template::parse(&options.subject)?,
             payload: options.payload,
+            integers: options.integers,
             headers: options.headers.unwrap_or(match options.payload {
                 Payload::Auto | Payload::Json | Payload::Otlp => Headers::Id,
                 Payload::Raw => Headers::All,
@@ -217,7 +220,7 @@ impl Encoder {
             (What::Record(record), Payload::Raw) => Bytes::copy_from_slice(record.bytes),
             _ => {
                 self.text.clear();
-                crate::files::json::encode(event, &mut self.text);
+                json::encode(event, self.integers, &mut self.text);
                 Bytes::copy_from_slice(&self.text)
             }
         };

@@ -2,6 +2,7 @@
 
 use super::subject;
 use crate::engines::otlp::{Lane, Mapping};
+use crate::files::json::Integers;
 use crate::model::duration::read_duration;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -42,6 +43,8 @@ pub struct Options {
     pub subject: String,
     /// The content of a message.
     pub payload: Payload,
+    /// How JSON has integers beyond 2^53.
+    pub integers: Integers,
     /// The subject of log records in OTLP: the default is that of the OpenTelemetry Collector's
     /// NATS receiver, here and below.
     pub logs_subject: String,
@@ -104,6 +107,7 @@ impl Default for Options {
             stream: Stream::default(),
             subject: "perfring.{ring}.{type}".into(),
             payload: Payload::Auto,
+            integers: Integers::Number,
             logs_subject: "otel_logs".into(),
             metrics_subject: "otel_metrics".into(),
             traces_subject: "otel_traces".into(),

@@ -6,14 +6,28 @@ use base64::engine::general_purpose::STANDARD;
 use perfring_consumer::Writer;
 use perfring_types::Encoding;
 use perfring_types::read::{Type, Value};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+use std::io;
+
+/// How integers are written that a reader with 64-bit floating-point numbers rounds: jq, JavaScript and others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Integers {
+    /// As numbers, like all others.
+    #[default]
+    Number,
+    /// As text, if they are beyond 2^53 - 1 or below its negative: `"9007199254740993"`.
+    Text,
+}
 
 /// Appends the event as a JSON object, without a line end. Returns `false` for a ring's beginning
 /// or end, which has no line.
 ///
 /// ```
 /// use perfring_consumer::{Consumer, Item};
-/// use perfring_export::{Event, Rec, Shapes, What, json};
+/// use perfring_export::json::{self, Integers};
+/// use perfring_export::{Event, Rec, Shapes, What};
 /// # use perfring_producer::{Options, Producer};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("shop");
@@ -24,11 +38,12 @@ use serde::Serialize;
 /// let Some(Item::Record(record)) = consumer.read()? else { panic!() };
 /// let record = What::Record(Rec::new(record, shapes.origin()));
 /// let mut line = Vec::new();
-/// assert!(json::encode(&Event { seq: 1, origin: shapes.origin(), what: record }, &mut line));
+/// let event = Event { seq: 1, origin: shapes.origin(), what: record };
+/// assert!(json::encode(&event, Integers::Number, &mut line));
 /// assert!(String::from_utf8(line)?.ends_with(r#""len":8,"text":"an order"}"#));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn encode(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
+pub fn encode(event: &Event<'_>, integers: Integers, out: &mut Vec<u8>) -> bool {
     let wall = match &event.what {
         What::Record(record) => record.wall,
         What::Lost(loss) => loss.wall,
@@ -38,91 +53,127 @@ pub fn encode(event: &Event<'_>, out: &mut Vec<u8>) -> bool {
     if let Some(wall) = wall {
         time(out, wall);
     }
-    ring(out, event.origin);
+    let mut line = Line { out, integers };
+    line.ring(event.origin);
     match &event.what {
-        What::Record(record) => body(out, record),
-        What::Lost(loss) => lost(out, loss),
+        What::Record(record) => line.body(record),
+        What::Lost(loss) => line.lost(loss),
         What::Began | What::Ended => {}
     }
-    out.push(b'}');
+    line.out.push(b'}');
     true
 }
 
-/// Appends a member whose value consists of numbers and text, which JSON can always hold.
-fn member<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &[u8], value: &T) {
-    out.extend_from_slice(name);
-    // Writing to memory cannot fail, and all keys of a value are text.
-    let _ = serde_json::to_writer(out, value);
-}
+/// The largest integer that such a reader keeps apart from the next one: 2^53 - 1.
+const EXACT: u64 = (1 << 53) - 1;
 
-fn ring(out: &mut Vec<u8>, origin: &Origin) {
-    member(out, b"\"ring\":", &*origin.name);
-    out.extend_from_slice(b",\"uuid\":\"");
-    let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
-    let text = uuid::Uuid::from_bytes(origin.uuid).hyphenated().encode_lower(&mut text);
-    out.extend_from_slice(text.as_bytes());
-    member(out, b"\",\"epoch\":", &origin.epoch);
-}
+/// Formats integers beyond [`EXACT`] as text.
+struct Texts;
 
-fn body(out: &mut Vec<u8>, record: &Rec<'_>) {
-    member(out, b",\"pos\":", &record.pos);
-    member(out, b",\"type\":", &record.kind);
-    if let Some(kind) = record.kind_of() {
-        member(out, b",\"type_name\":", &*kind.name);
-    }
-    member(out, b",\"len\":", &record.bytes.len());
-    if let Some(time) = record.time {
-        member(out, b",\"time_ns\":", &time);
-    }
-    if let Some(wall) = record.wall {
-        member(out, b",\"time_unix_ns\":", &wall);
-    }
-    if let Some(Writer { pid, tid }) = record.writer {
-        member(out, b",\"pid\":", &pid);
-        member(out, b",\"tid\":", &tid);
-    }
-    if record.late > 0 {
-        member(out, b",\"late_ns\":", &record.late);
-    }
-    let read = record.kind_of().filter(|kind| !is_payload(kind)).and_then(|_| record.value());
-    match read {
-        Some(Ok(fields @ Value::Struct(_))) => member(out, b",\"fields\":", fields),
-        Some(Ok(value)) => member(out, b",\"value\":", value),
-        Some(Err(bad)) => {
-            payload(out, record.bytes);
-            member(out, b",\"bad\":", &bad.to_string());
+impl Formatter for Texts {
+    fn write_i64<W: ?Sized + io::Write>(&mut self, out: &mut W, value: i64) -> io::Result<()> {
+        match value.unsigned_abs() > EXACT {
+            true => write!(out, "\"{value}\""),
+            false => CompactFormatter.write_i64(out, value),
         }
-        None => payload(out, record.bytes),
+    }
+
+    fn write_u64<W: ?Sized + io::Write>(&mut self, out: &mut W, value: u64) -> io::Result<()> {
+        match value > EXACT {
+            true => write!(out, "\"{value}\""),
+            false => CompactFormatter.write_u64(out, value),
+        }
+    }
+}
+
+/// A line that is being written.
+struct Line<'a> {
+    out: &'a mut Vec<u8>,
+    integers: Integers,
+}
+
+impl Line<'_> {
+    /// Appends a member whose value consists of numbers and text, which JSON can always hold.
+    fn member<T: Serialize + ?Sized>(&mut self, name: &[u8], value: &T) {
+        self.out.extend_from_slice(name);
+        // Writing to memory cannot fail, and all keys of a value are text.
+        let _ = match self.integers {
+            Integers::Number => serde_json::to_writer(&mut *self.out, value),
+            Integers::Text => {
+                value.serialize(&mut Serializer::with_formatter(&mut *self.out, Texts))
+            }
+        };
+    }
+
+    fn ring(&mut self, origin: &Origin) {
+        self.member(b"\"ring\":", &*origin.name);
+        self.out.extend_from_slice(b",\"uuid\":\"");
+        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+        let text = uuid::Uuid::from_bytes(origin.uuid).hyphenated().encode_lower(&mut text);
+        self.out.extend_from_slice(text.as_bytes());
+        self.member(b"\",\"epoch\":", &origin.epoch);
+    }
+
+    fn body(&mut self, record: &Rec<'_>) {
+        self.member(b",\"pos\":", &record.pos);
+        self.member(b",\"type\":", &record.kind);
+        if let Some(kind) = record.kind_of() {
+            self.member(b",\"type_name\":", &*kind.name);
+        }
+        self.member(b",\"len\":", &record.bytes.len());
+        if let Some(time) = record.time {
+            self.member(b",\"time_ns\":", &time);
+        }
+        if let Some(wall) = record.wall {
+            self.member(b",\"time_unix_ns\":", &wall);
+        }
+        if let Some(Writer { pid, tid }) = record.writer {
+            self.member(b",\"pid\":", &pid);
+            self.member(b",\"tid\":", &tid);
+        }
+        if record.late > 0 {
+            self.member(b",\"late_ns\":", &record.late);
+        }
+        let read = record.kind_of().filter(|kind| !is_payload(kind)).and_then(|_| record.value());
+        match read {
+            Some(Ok(fields @ Value::Struct(_))) => self.member(b",\"fields\":", fields),
+            Some(Ok(value)) => self.member(b",\"value\":", value),
+            Some(Err(bad)) => {
+                self.payload(record.bytes);
+                self.member(b",\"bad\":", &bad.to_string());
+            }
+            None => self.payload(record.bytes),
+        }
+    }
+
+    fn payload(&mut self, bytes: &[u8]) {
+        if let Ok(text) = str::from_utf8(bytes) {
+            self.member(b",\"text\":", text);
+        } else {
+            self.out.extend_from_slice(b",\"base64\":\"");
+            self.out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
+            self.out.push(b'"');
+        }
+    }
+
+    fn lost(&mut self, loss: &Loss) {
+        self.member(b",\"lost\":{\"pos\":", &loss.pos);
+        self.member(b",\"records\":", &loss.records);
+        self.member(b",\"bytes\":", &loss.bytes);
+        self.member(b",\"cause\":", loss.cause.name());
+        if let Some(sum) = &loss.sum {
+            self.member(b",\"sum\":", sum);
+        }
+        if loss.at_end {
+            self.member(b",\"at_end\":", &true);
+        }
+        self.out.push(b'}');
     }
 }
 
 /// Returns whether the raw payload is all there is to show.
 fn is_payload(kind: &Type) -> bool {
     matches!(kind.encoding.known(), None | Some(Encoding::Bytes | Encoding::Utf8))
-}
-
-fn payload(out: &mut Vec<u8>, bytes: &[u8]) {
-    if let Ok(text) = str::from_utf8(bytes) {
-        member(out, b",\"text\":", text);
-    } else {
-        out.extend_from_slice(b",\"base64\":\"");
-        out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
-        out.push(b'"');
-    }
-}
-
-fn lost(out: &mut Vec<u8>, loss: &Loss) {
-    member(out, b",\"lost\":{\"pos\":", &loss.pos);
-    member(out, b",\"records\":", &loss.records);
-    member(out, b",\"bytes\":", &loss.bytes);
-    member(out, b",\"cause\":", loss.cause.name());
-    if let Some(sum) = &loss.sum {
-        member(out, b",\"sum\":", sum);
-    }
-    if loss.at_end {
-        member(out, b",\"at_end\":", &true);
-    }
-    out.push(b'}');
 }
 
 /// Formats ns since 1970 in UTC, in the format of RFC 3339, to the ns.

@@ -1,5 +1,6 @@
 //! A file of lines, and the finished files before it.
 
+use super::encode::Integers;
 use super::packed::Packed;
 use crate::delivery::compress::Compression;
 use crate::delivery::replace::directory;
@@ -42,6 +43,8 @@ pub struct Options {
     /// Whether lines count as delivered only once they are on the disk, and not as soon as the
     /// kernel has them. Without it they survive the death of any process, but not of the machine.
     pub sync: bool,
+    /// How integers beyond 2^53 are written.
+    pub integers: Integers,
 }
 
 impl Default for Options {
@@ -54,6 +57,7 @@ impl Default for Options {
             keep_bytes: 0,
             compression: Compression::None,
             sync: false,
+            integers: Integers::Number,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The output: lines to stdout or to files.
 
+use super::encode::Integers;
 use super::file::{File, Options};
 use crate::delivery::compress::Compression;
 use crate::delivery::draft::waits;
@@ -47,6 +48,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct JsonLines {
     name: String,
     to: To,
+    integers: Integers,
     /// Lines that are not all written.
     held: Vec<u8>,
     /// Bytes of them that are written.
@@ -93,6 +95,7 @@ impl JsonLines {
         Ok(JsonLines {
             name: name.to_owned(),
             to,
+            integers: options.integers,
             held: Vec::with_capacity(CHUNK + (64 << 10)),
             written: 0,
             pieces: VecDeque::new(),
@@ -172,7 +175,7 @@ impl Output for JsonLines {
             }
         }
         let start = self.held.len();
-        if !super::encode(event, &mut self.held) {
+        if !super::encode(event, self.integers, &mut self.held) {
             return Ok(Took::Yes);
         }
         self.held.push(b'\n');
