@@ -397,7 +397,7 @@ static inline int perfring_wait_for_space(struct perfring_producer *producer, ui
 }
 
 /* Reports unreported losses, if there is room, and leaves the seat. An open reservation disappears without a
- * trace. */
+ * trace. A program that exits without this call is shown as dead. */
 static inline void perfring_producer_detach(struct perfring_producer *producer)
 {
 	uint64_t start;

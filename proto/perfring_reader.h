@@ -289,7 +289,7 @@ static inline int perfring_wait(struct perfring_consumer *consumer, int ms)
 	}
 }
 
-/* Releases what was read, and leaves the seat. */
+/* Releases what was read, and leaves the seat. A program that exits without this call is shown as dead. */
 static inline void perfring_consumer_detach(struct perfring_consumer *consumer)
 {
 	perfring_release(consumer);

@@ -19,6 +19,7 @@ mod cpu_own_area;
 mod cpu_rings;
 mod cpu_storm;
 mod cpu_waits;
+mod ends_well;
 mod foreign_reader;
 mod golden_files;
 mod hostile_files;

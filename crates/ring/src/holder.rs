@@ -96,10 +96,10 @@ pub enum SeatState {
     /// No process has taken the seat yet.
     #[default]
     Free,
-    /// It gave the seat up: it ended in good order, or goes on without the ring.
+    /// It gave the seat up: it continues without the ring, or it ended by `exit(3)`.
     Detached,
-    /// It ended without giving the seat up: it was killed, it crashed, or it exited without dropping what it was
-    /// attached with.
+    /// It ended without giving the seat up: it was killed or it crashed. Or it is a program in C, or one with an earlier version of
+    /// perfring, that exited while it was attached.
     Dead,
     /// It has the seat. It may be stopped.
     Alive,

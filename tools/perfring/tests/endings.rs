@@ -8,6 +8,7 @@ use perfring_consumer::{Consumer, ConsumerOptions, SeatState, Stat};
 use perfring_producer::{CpuProducer, Producer, SharedProducer};
 use std::any::Any;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -31,8 +32,18 @@ fn rings(path: &Path) -> Vec<PathBuf> {
     }
 }
 
+/// How a process ends that has a seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// After it has dropped its attachment.
+    Dropped,
+    /// By `exit(3)`, with an attachment that is never dropped.
+    Exit,
+    Killed,
+}
+
 /// Not a test of its own: the process that [`ended`] starts from this very file. It keeps its seat until its stdin ends,
-/// or until it is killed.
+/// or until it is killed. After a line, it never drops its attachment.
 #[test]
 fn a_process_that_has_a_seat() {
     let Ok(seat) = std::env::var(SEAT) else { return };
@@ -54,12 +65,14 @@ fn a_process_that_has_a_seat() {
         _ => Box::new(Consumer::attach_as(path, "who").unwrap()),
     };
     println!("\nattached");
-    let _ = std::io::stdin().read_line(&mut String::new());
-    drop(kept);
+    match std::io::stdin().read_line(&mut String::new()).unwrap() {
+        0 => drop(kept),
+        _ => std::mem::forget(kept),
+    }
 }
 
 /// Has a process take a seat of a ring, and end. Returns its pid.
-pub(crate) fn ended(seat: &str, ring: &str, killed: bool) -> u32 {
+pub(crate) fn ended(seat: &str, ring: &str, end: End) -> u32 {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "endings::a_process_that_has_a_seat", "--nocapture"])
@@ -68,12 +81,14 @@ pub(crate) fn ended(seat: &str, ring: &str, killed: bool) -> u32 {
         .stdout(Stdio::piped());
     let mut live = Live::of(command);
     while live.line_or_end().expect("it has attached") != "attached" {}
-    if killed {
-        live.child.kill().unwrap();
+    match end {
+        End::Dropped => {}
+        End::Exit => writeln!(live.child.stdin.as_ref().unwrap(), "exit").unwrap(),
+        End::Killed => live.child.kill().unwrap(),
     }
     drop(live.child.stdin.take());
     let status = live.child.wait().unwrap();
-    assert_eq!(status.success(), !killed, "{status}");
+    assert_eq!(status.success(), end != End::Killed, "{status}");
     live.child.id()
 }
 
@@ -90,12 +105,13 @@ struct Left {
 fn all_left(place: &Place) -> Vec<Left> {
     let mut left = Vec::new();
     for (seat, options) in SEATS {
-        for state in [SeatState::Detached, SeatState::Dead] {
-            let path = place.path(&format!("{seat}-{}", state.word()));
+        for end in [End::Dropped, End::Exit, End::Killed] {
+            let state = if end == End::Killed { SeatState::Dead } else { SeatState::Detached };
+            let path = place.path(&format!("{seat}-{end:?}"));
             let named = path.to_str().unwrap();
             let made = run(&[&["create", named][..], options].concat(), b"");
             assert_eq!(made.code(), 0, "{}", made.err());
-            let pid = ended(seat, named, state == SeatState::Dead);
+            let pid = ended(seat, named, end);
             let ring = rings(&path).remove(0).to_str().unwrap().to_owned();
             left.push(Left { seat, ring, pid, state });
         }

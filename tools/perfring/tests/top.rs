@@ -1,6 +1,7 @@
 //! `perfring top` on a terminal, which `script` from util-linux provides.
 #![cfg(feature = "top")]
 
+use crate::endings::End;
 use perfring_producer::{Options, Producer};
 use std::io::{Read, Write};
 use std::path::Path;
@@ -91,12 +92,12 @@ fn without_a_terminal_or_a_directory_it_gives_advice() {
 #[test]
 fn its_details_say_who_detached_and_who_was_killed() {
     let place = crate::command::Place::new();
-    for (word, killed) in [("detached", false), ("dead", true)] {
+    for (word, end) in [("detached", End::Exit), ("dead", End::Killed)] {
         let set = place.path(word);
         let named = set.to_str().expect("a name");
         let made = crate::command::run(&["create", named, "--producers", "cpu"], b"");
         assert_eq!(made.code(), 0, "{}", made.err());
-        let pid = crate::endings::ended("cpu", named, killed);
+        let pid = crate::endings::ended("cpu", named, end);
         let mut child = on_a_terminal(&set);
         let mut seen = Vec::new();
         until(&mut child, &mut seen, "cpu");

@@ -8,11 +8,12 @@ use crate::file::presence::Presence;
 use crate::file::trust::Trust;
 use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
-use crate::map::named_seat::{SeatArea, Taken, take};
+use crate::map::named_seat::{SeatArea, SignedSeat, Taken, take};
 use crate::map::pages::{Pages, PagesError};
 use crate::map::plain::Plain;
 use crate::map::recover::recover_file;
 use crate::map::sleeper::{Armed, Sleeper, Ticket};
+use crate::sys::exit::Signed;
 use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
@@ -37,8 +38,10 @@ pub enum Lines {
 /// A ring that this process consumes until the mapping is dropped.
 #[derive(Debug)]
 pub struct ConsumerMapping {
-    // Drop order: first the lock, as a child that another thread forks meanwhile would keep it; then
-    // the registration for forked children.
+    // Drop order: first the registration for the end of the process; the lock, as a child that another thread
+    // forks meanwhile would keep it; then the registration for forked children.
+    signed: Option<Signed>,
+    _signed_seat: Option<SignedSeat>,
     _lock: ByteLock,
     children: NotForChildren,
     pub(crate) map: Mirror,
@@ -84,15 +87,17 @@ impl ConsumerMapping {
             _ => Some(SeatArea::map(&ring)?),
         };
         drop(opening);
-        let (lock, taken) = match area {
-            None => (ring.take(Seat::Consumer)?, None),
+        let (lock, taken, signed_seat) = match area {
+            None => (ring.take(Seat::Consumer)?, None, None),
             Some(area) => {
-                let Taken { lock, seat, joining } = take(&ring, map.ring(), area, name)?;
-                (lock, Some((seat, joining)))
+                let Taken { lock, seat, joining, signed } = take(&ring, map.ring(), area, name)?;
+                (lock, Some((seat, joining)), Some(signed))
             }
         };
         let presence = Presence::default();
         Ok(ConsumerMapping {
+            signed: None,
+            _signed_seat: signed_seat,
             children,
             map,
             ring,
@@ -129,7 +134,9 @@ impl ConsumerMapping {
     /// Stores the owner info of the one consumer's seat. A named one's has it already.
     pub(crate) fn sign(&mut self, name: &str) {
         if !self.is_named() {
-            self.epoch = RingFile::me(name).sign(&self.map.ring().header().consumer_holder);
+            let holder = &self.map.ring().header().consumer_holder;
+            self.epoch = RingFile::me(name).sign(holder);
+            self.signed = Some(Signed::new(holder, self.ring.watched()));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::file::error::AttachError;
 use crate::file::open::{RingFile, Seat};
+use crate::sys::exit::Signed;
 use crate::sys::fork::NotForChildren;
 use crate::sys::ofd_lock::ByteLock;
 use crate::sys::sigbus::Guarded;
@@ -76,6 +77,16 @@ pub(crate) struct Taken {
     pub(crate) seat: NamedSeat,
     /// Until the consumer has joined.
     pub(crate) joining: ByteLock,
+    pub(crate) signed: SignedSeat,
+}
+
+/// A named consumer's seat, which the end of the process signs off. Its consumer stays among those that are waited for until
+/// a producer finds it dead: another thread may still read.
+#[derive(Debug)]
+pub(crate) struct SignedSeat {
+    // Before the mapping of the seats.
+    _signed: Signed,
+    _area: Arc<SeatArea>,
 }
 
 /// Takes the seat of this name, or a free one, and the lock for joining. Writes the owner info.
@@ -115,13 +126,15 @@ pub(crate) fn take(
             None => AttachError::Consumers { location, consumers },
         }));
     };
-    let mut seat = NamedSeat::new(Arc::new(area), taken)
+    let area = Arc::new(area);
+    let mut seat = NamedSeat::new(Arc::<SeatArea>::clone(&area), taken)
         .ok_or_else(|| ring.corrupt(perfring_ring::Corrupt { pos: 0 }))?;
     if own.is_none() {
         seat.clear(at);
     }
     seat.sign(&me);
-    Ok(Taken { lock, seat, joining })
+    let _signed = Signed::new(&area.all()[taken as usize].holder, ring.watched());
+    Ok(Taken { lock, seat, joining, signed: SignedSeat { _signed, _area: area } })
 }
 
 /// Returns whether the owner info has this name, of which it has room for the beginning.

@@ -17,6 +17,7 @@ use crate::map::shared_pair::SharedPair;
 use crate::map::types_window::TypesWindow;
 use crate::map::write_window::Forked;
 use crate::sys::clock::MachineClock;
+use crate::sys::exit::Signed;
 use crate::sys::fork;
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
@@ -47,7 +48,8 @@ enum Counts {
 /// two.
 #[derive(Debug)]
 pub struct SharedWindow {
-    // In drop order. The lock first: a child that another thread forks meanwhile would keep it.
+    // In drop order. The lock is before the mapping: a child that another thread forks meanwhile would keep it.
+    _signed: Signed,
     _lock: ByteLock,
     pub(super) pair: SharedPair,
     attach_wait: Duration,
@@ -107,6 +109,7 @@ impl SharedWindow {
                     Unattached::Contended { slot } => ring.held_up(slot),
                 },
             )?;
+        let signed = Signed::new(&map.slots()[index as usize].holder, ring.watched());
         let patient = Patient::new(liveness.clone());
         if map.lends() {
             writer.lend_reservations();
@@ -115,6 +118,7 @@ impl SharedWindow {
         let pair = SharedPair { children, map, writer, liveness, patient };
         futex::rouse(pair.at().ring());
         Ok(SharedWindow {
+            _signed: signed,
             pair,
             attach_wait,
             refused_at: Cell::new(None),

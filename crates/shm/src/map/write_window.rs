@@ -14,6 +14,7 @@ use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
 use crate::map::types_window::TypesWindow;
 use crate::sys::clock::MachineClock;
+use crate::sys::exit::Signed;
 use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
@@ -50,7 +51,8 @@ impl From<Forked> for Refusal {
 /// The place of a ring's one producer, and its mapping.
 #[derive(Debug)]
 pub struct WriteWindow {
-    // Drop order: first the registration for forked children.
+    // Drop order: first the registrations for the end of the process and for forked children.
+    signed: Option<Signed>,
     pub(super) children: NotForChildren,
     pub(super) map: Mirror,
     /// `write_loop` takes its position, and gives it back.
@@ -89,6 +91,7 @@ impl WriteWindow {
         }
         futex::rouse(map.ring());
         Ok(WriteWindow {
+            signed: None,
             children,
             map,
             writer,
@@ -113,7 +116,9 @@ impl WriteWindow {
 
     /// Stores the owner info of the seat in the ring.
     pub fn sign(&mut self, name: &str) {
-        self.epoch = RingFile::me(name).sign(&self.map.slots()[0].holder);
+        let holder = &self.map.slots()[0].holder;
+        self.epoch = RingFile::me(name).sign(holder);
+        self.signed = Some(Signed::new(holder, self.ring.watched()));
     }
 
     /// Returns the open file.

@@ -4,6 +4,7 @@ mod blocks;
 pub(crate) mod clock;
 pub(crate) mod copy;
 pub(crate) mod cpu_thread;
+pub(crate) mod exit;
 pub(crate) mod fork;
 pub(crate) mod futex;
 pub(crate) mod host;

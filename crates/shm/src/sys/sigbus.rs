@@ -18,7 +18,7 @@ use perfring_abi::Header;
 use perfring_ring::ReadError;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -193,7 +193,8 @@ impl Guarded {
     pub(crate) fn look(&self) {
         if let Some(entry) = self.entry
             && self.cut_off().is_none()
-            && length_of(entry).is_some_and(|length| length < entry.size.load(Ordering::Relaxed))
+            && length_of(entry.fd.load(Ordering::Relaxed))
+                .is_some_and(|length| length < entry.size.load(Ordering::Relaxed))
         {
             // The entry is in use for as long as `self`.
             replace_all(entry, entry.ranges.each_ref().map(Range::get), TRUNCATED);
@@ -215,11 +216,12 @@ impl Guarded {
     }
 }
 
-/// Returns how long an entry's file is; `None` in a forked child, where the descriptor is of another file.
-fn length_of(entry: &Entry) -> Option<u64> {
+/// Returns how long a ring's file is; `None` in a forked child, where the descriptor is of another file. The caller has the
+/// descriptor open.
+pub(crate) fn length_of(fd: RawFd) -> Option<u64> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: async-signal-safe. It fills in memory that is large enough; the descriptor is open while the entry is in use.
-    if unsafe { libc::fstat(entry.fd.load(Ordering::Relaxed), stat.as_mut_ptr()) } != 0 {
+    // SAFETY: async-signal-safe. It fills in memory that is large enough, and refuses a number that is no descriptor.
+    if unsafe { libc::fstat(fd, stat.as_mut_ptr()) } != 0 {
         return None;
     }
     // SAFETY: the call above has filled it in.
@@ -274,7 +276,7 @@ fn cover(at: usize) -> bool {
         fence(Ordering::Acquire);
         if entry.state.load(Ordering::Relaxed) == state {
             let whole = |length| length >= entry.size.load(Ordering::Relaxed);
-            let is_whole = length_of(entry).is_some_and(whole);
+            let is_whole = length_of(entry.fd.load(Ordering::Relaxed)).is_some_and(whole);
             return replace_all(entry, ranges, if is_whole { NO_SPACE } else { TRUNCATED });
         }
     }

@@ -67,7 +67,7 @@ fn one(
     let message = line(consumer, location);
     let pid = consumer.owner.pid;
     match State::of(consumer.state, &consumer.owner, location) {
-        State::Seat(SeatState::Dead) if consumer.waited_for => {
+        State::Seat(SeatState::Dead | SeatState::Detached) if consumer.waited_for => {
             let advice = format!(
                 "the next producer that needs room drops it, or `perfring recover {location}`"
             );
