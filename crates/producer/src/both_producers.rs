@@ -6,7 +6,9 @@ use crate::known_types::put_entry;
 use crate::shared_producer::SharedProducer;
 use perfring_abi::Layout;
 use perfring_ring::{ReadError, Wake};
-use perfring_shm::{Location, Pages, PagesError, Reservation, SharedReservation};
+use perfring_shm::{
+    AttachError, Location, Pages, PagesError, Reservation, RingOptions, SharedReservation,
+};
 use perfring_types::{Entry, PodRecord, Schema};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -140,6 +142,19 @@ macro_rules! producer {
             #[must_use]
             pub fn is_removed(&self) -> bool {
                 self.window.file().is_removed()
+            }
+
+            /// Returns the options with which a ring like this one would be made, with the mode that its file has: for a program
+            /// that makes the ring again after [`Self::is_removed`]. `any_owner` is set if the file belongs to another user than
+            /// this process's and root.
+            ///
+            /// # Errors
+            /// [`AttachError::Io`] if the file's metadata cannot be read.
+            pub fn options(&self) -> Result<RingOptions, AttachError> {
+                let file = self.window.file();
+                let (owner, mode) = file.owner()?;
+                let like = RingOptions::like(file.layout(), mode);
+                Ok(RingOptions { any_owner: RingOptions::is_foreign(owner), ..like })
             }
 
             /// Returns the longest payload that this ring takes, in bytes.

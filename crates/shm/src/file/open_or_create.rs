@@ -149,11 +149,17 @@ impl RingOptions {
         Ok(()) // the system follows no more of them either
     }
 
+    /// Returns whether this user is neither root nor this process's.
+    #[must_use]
+    pub fn is_foreign(owner: u32) -> bool {
+        owner != 0 && owner != geteuid().as_raw()
+    }
+
     fn trust_owner(&self, location: &Location, link: bool, owner: u32) -> Result<(), OpenError> {
-        if self.any_owner || owner == 0 || owner == geteuid().as_raw() {
-            return Ok(());
+        match !self.any_owner && Self::is_foreign(owner) {
+            true => Err(OpenError::Owner { location: location.clone(), link, owner }),
+            false => Ok(()),
         }
-        Err(OpenError::Owner { location: location.clone(), link, owner })
     }
 
     /// Refuses a ring that differs from these options. Its mode may let fewer users in.
