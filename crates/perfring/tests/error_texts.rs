@@ -127,6 +127,7 @@ fn texts() -> Vec<String> {
         ReserveError::Forked,
         ReserveError::Replaced,
         ReserveError::NoRing { cpu: 3 },
+        ReserveError::Detached,
         ReserveError::Corrupt { tail: 7 },
         ReserveError::Type(TypeError::NoTable),
         ReserveError::Type(TypeError::Full { needed: 300, left: 17 }),

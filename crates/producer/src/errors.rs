@@ -62,6 +62,12 @@ pub enum ReserveError {
         /// The CPU's number.
         cpu: u32,
     },
+    /// The ring's file was removed, replaced or cut off, and what writes there has not attached to another one. Returned by
+    /// sinks of telemetry, which count it.
+    #[error(
+        "the ring's file was removed, replaced or cut off, and the sink could not attach again: `Sink::check` says why"
+    )]
+    Detached,
     /// A position in the ring is invalid: no producer or consumer can have written it.
     #[error(
         "data_tail is {tail}, which is no valid position: another program has corrupted the ring"

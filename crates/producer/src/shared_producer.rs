@@ -154,6 +154,35 @@ impl SharedProducer {
         self.publish_with(kind, payload, Wake::Auto)
     }
 
+    /// Publishes one record of this type, unless `check` returns an error for its timestamp: 0 in a ring without time. For a
+    /// caller that does something once in a while, and would read the clock for that.
+    ///
+    /// ```
+    /// # use perfring_producer::{Options, RecordType, SharedProducer};
+    /// # let dir = tempfile::tempdir()?;
+    /// let options = Options { time: true, ..Options::many() };
+    /// let producer = SharedProducer::create(dir.path().join("ring"), &options)?;
+    /// let mut published_at = 0;
+    /// producer.publish_if(RecordType::BYTES, b"hello", |now| Ok(published_at = now))?;
+    /// assert!(published_at > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `check` returns: nothing is published, and nothing is counted. See [`ReserveError`]; such a loss is counted.
+    #[inline]
+    pub fn publish_if(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        check: impl FnOnce(u64) -> Result<(), ReserveError>,
+    ) -> Result<(), ReserveError> {
+        let now = self.now();
+        check(now)?;
+        let published = self.window.publish_at(kind, payload, Wake::Auto, now);
+        published.map_err(|refusal| self.refuse(refusal, payload.len()))
+    }
+
     /// Publishes one record of this type, and chooses whether to wake a sleeping consumer.
     ///
     /// # Errors

@@ -130,26 +130,30 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod handle;
 mod ids;
 #[cfg(feature = "log")]
 pub mod log;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod names;
+mod place;
 mod resource;
 mod ring;
 mod severity;
 mod signals;
 mod sink;
+mod threads;
 mod value;
 
 pub use ids::{SpanId, TraceId};
 pub use perfring_producer as producer;
 pub use perfring_producer::types;
+pub use place::SinkError;
 pub use resource::Resource;
 pub use severity::{Severity, SpanKind, Status, Temporality};
 pub use signals::{
     Attributes, COMMON, FIRST, Gauge, Histogram, Log, Signal, SpanEnd, SpanStart, Sum,
 };
-pub use sink::{Sink, SinkError, options};
+pub use sink::{Sink, options};
 pub use value::Value;

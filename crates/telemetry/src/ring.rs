@@ -1,20 +1,17 @@
-//! A process's attachment to a ring, and per thread: a producer of each ring that the thread writes to,
-//! and buffers for records under construction.
+//! A process's attachment to a ring.
 
+use crate::handle::Handle;
 use crate::ids;
+use crate::place::{Place, SinkError};
 use crate::resource::Resource;
 use crate::signals::{self, RESOURCE};
+use crate::threads::{forget, give_buffer, sweep, take_buffer, with, with_own};
 use perfring_producer::types::Schema;
 use perfring_producer::types::tagged::TaggedWriter;
-use perfring_producer::{Layout, Location, Policy, RecordType, ReserveError, SharedProducer};
-use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
-use std::time::Duration;
-
-/// How long a sink with one producer waits for another process that holds the ring's lock: some time
-/// slices of the scheduler.
-const PATIENCE: Duration = Duration::from_millis(20);
+use perfring_producer::{RecordType, ReserveError, SharedProducer};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Bytes of a numbered field that holds one word, and the offset of the word in them.
 const VALUE: usize = 16;
@@ -23,13 +20,13 @@ const WORD: usize = 8;
 /// A process's attachment to a ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    pub(crate) location: Location,
-    pub(crate) layout: Layout,
-    pub(crate) max_len: usize,
+    pub(crate) place: Arc<Place>,
+    max_len: AtomicUsize,
     resource: Resource,
     threads: Threads,
     /// For threads that have no producer of their own.
     spare: Mutex<Handle>,
+    /// The slot of that one, until it attaches again.
     spare_slot: u32,
     /// The process that may wait for that lock: in a forked child it may be held for ever.
     owner: u32,
@@ -39,11 +36,10 @@ pub(crate) struct Ring {
     started: AtomicU64,
     /// Bytes since the resource was last published.
     traffic: AtomicU64,
-    /// A thread adds its bytes to `traffic` once it has this many.
-    chunk: u64,
     /// Bytes after which the resource is published again.
-    interval: u64,
-    pub(crate) dropped: AtomicU64,
+    interval: AtomicU64,
+    /// How often the place had another ring. A handle of an earlier one looks at its file before its next record.
+    alarms: AtomicU32,
 }
 
 /// Which threads have a producer of their own.
@@ -56,31 +52,28 @@ pub(crate) enum Threads {
 }
 
 impl Ring {
-    /// `spare` is the producer of threads that have none.
+    /// `spare` is the producer of threads that have none. Registers the built-in types.
     pub(crate) fn new(
-        location: Location,
         threads: Threads,
         spare: SharedProducer,
         resource: Resource,
-    ) -> Arc<Self> {
-        let (layout, max_len, pid) = (*spare.layout(), spare.max_len(), std::process::id());
-        let (interval, spare_slot) = (layout.data_size / 4, spare.slot());
-        Arc::new(Ring {
-            location,
-            layout,
-            max_len,
+    ) -> Result<Arc<Self>, SinkError> {
+        let (place, max_len, pid) = (Place::new(&spare)?, spare.max_len(), std::process::id());
+        let (interval, spare_slot) = (spare.layout().data_size / 4, spare.slot());
+        Ok(Arc::new(Ring {
+            place: Arc::new(place),
+            max_len: AtomicUsize::new(max_len),
             resource,
             threads,
-            spare: Mutex::new(Handle::new(spare)),
+            spare: Mutex::new(Handle::new(spare, threads == Threads::Together, 0)),
             spare_slot,
             owner: pid,
             pid: AtomicU32::new(pid),
             started: AtomicU64::new(ids::started()),
             traffic: AtomicU64::new(0),
-            chunk: interval / 256,
-            interval,
-            dropped: AtomicU64::new(0),
-        })
+            interval: AtomicU64::new(interval),
+            alarms: AtomicU32::new(0),
+        }))
     }
 
     pub(crate) fn threads(&self) -> Threads {
@@ -91,13 +84,27 @@ impl Ring {
         &self.resource
     }
 
-    /// Puts a type into the ring's table.
+    /// Returns the longest record in bytes.
+    pub(crate) fn max_len(&self) -> usize {
+        self.max_len.load(Ordering::Relaxed)
+    }
+
+    /// Puts a type into the ring's table, and into that of each ring that takes its place.
     pub(crate) fn register(self: &Arc<Self>, schema: &Schema<'_>) -> Result<(), ReserveError> {
-        let register = |handle: &Handle| handle.producer.register(schema);
-        let mut done = self.with_producer(register);
-        if done == Err(ReserveError::Forked) {
-            self.renew();
-            done = self.with_producer(register);
+        let entry = schema.to_entry();
+        self.place.declare(entry.clone())?;
+        let register = || {
+            self.with_producer(|handle| {
+                handle.follow(self.alarms.load(Ordering::Relaxed))?;
+                handle.producer.register(schema)
+            })
+        };
+        let done = match register() {
+            Err(error) if self.mends(error) => register(),
+            done => done,
+        };
+        if let Err(ReserveError::Type(_)) = done {
+            self.place.forget(&entry);
         }
         done
     }
@@ -105,8 +112,8 @@ impl Ring {
     /// Begins a record with the common fields.
     #[inline]
     pub(crate) fn begin<'b>(&self, buffer: &'b mut Vec<u8>) -> TaggedWriter<'b> {
-        let mut writer = TaggedWriter::new(buffer).with_limit(self.max_len);
-        if !self.layout.time {
+        let mut writer = TaggedWriter::new(buffer).with_limit(self.max_len());
+        if !self.place.is_timed() {
             writer.u64(0, ids::nanos());
         }
         writer.u64(1, self.pid.load(Ordering::Relaxed).into());
@@ -119,15 +126,37 @@ impl Ring {
         kind: RecordType,
         payload: &mut [u8],
     ) -> Result<u64, ReserveError> {
-        let mut done = self.try_publish(kind, payload);
-        if done == Err(ReserveError::Forked) {
-            self.renew();
-            done = self.try_publish(kind, payload);
+        match self.try_publish(kind, payload) {
+            Ok(bytes) => Ok(bytes),
+            Err(error) => self.publish_again(error, kind, payload),
         }
+    }
+
+    #[cold]
+    fn publish_again(
+        self: &Arc<Self>,
+        error: ReserveError,
+        kind: RecordType,
+        payload: &mut [u8],
+    ) -> Result<u64, ReserveError> {
+        let done = if self.mends(error) { self.try_publish(kind, payload) } else { Err(error) };
         if done.is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.place.lose(1);
         }
         done
+    }
+
+    /// Attaches again in a forked child, and where the ring's file was removed. Returns whether to act again.
+    #[cold]
+    fn mends(self: &Arc<Self>, error: ReserveError) -> bool {
+        match error {
+            ReserveError::Forked => {
+                self.renew();
+                true
+            }
+            ReserveError::Detached => self.may_attach_again(),
+            _ => false,
+        }
     }
 
     #[inline]
@@ -139,11 +168,76 @@ impl Ring {
         // The pid is written again: a record that was begun before the fork was noticed has the parent's.
         // (Formatting one of its values may have published a record, or another thread may have.)
         let pid = self.pid.load(Ordering::Relaxed);
-        let at = if self.layout.time { WORD } else { VALUE + WORD };
+        let at = if self.place.is_timed() { WORD } else { VALUE + WORD };
         if let Some(attachment) = payload.get_mut(at..at + WORD) {
             attachment.copy_from_slice(&u64::from(pid).to_ne_bytes());
         }
-        self.with_producer_of(pid, |handle| handle.publish(kind, payload, self))
+        let (now, alarm) = (self.time_of(payload), self.alarms.load(Ordering::Relaxed));
+        self.with_producer_of(pid, |handle| {
+            let bytes = handle.publish(kind, payload, now, alarm)?;
+            handle.note_published();
+            Ok(bytes)
+        })
+    }
+
+    /// Returns the time in a record that was begun for a ring without timestamps.
+    #[inline]
+    fn time_of(&self, payload: &[u8]) -> u64 {
+        match payload.get(WORD..).and_then(<[u8]>::first_chunk) {
+            Some(word) if !self.place.is_timed() => u64::from_ne_bytes(*word),
+            _ => 0,
+        }
+    }
+
+    /// Attaches to the ring that is there by now, once after each look that found the file removed. Returns whether it did.
+    #[cold]
+    fn may_attach_again(self: &Arc<Self>) -> bool {
+        self.with_gone(|handle| handle.may_try() && self.replace(handle).is_ok()) == Ok(true)
+    }
+
+    /// Looks at the ring's file now, and attaches again if it was removed or cut off.
+    pub(crate) fn check(self: &Arc<Self>) -> Result<(), SinkError> {
+        let look = || self.with_producer(Handle::look);
+        let found = match look() {
+            Err(ReserveError::Forked) if self.mends(ReserveError::Forked) => look(),
+            found => found,
+        };
+        match found {
+            Err(ReserveError::Detached) => {
+                self.with_gone(|handle| self.replace(handle)).map_err(SinkError::First)?
+            }
+            found => found.map_err(SinkError::First),
+        }
+    }
+
+    /// Acts with the handle that [`Ring::with_producer`] acts with.
+    fn with_gone<R>(self: &Arc<Self>, act: impl Fn(&mut Handle) -> R) -> Result<R, ReserveError> {
+        let own = match self.threads {
+            Threads::Together => None,
+            Threads::Each => with_own(&self.place, &act),
+        };
+        own.map_or_else(|| self.with_spare(|handle| Ok(act(handle))), Ok)
+    }
+
+    /// Counts the records that were lost with the file, and attaches again.
+    fn replace(&self, handle: &mut Handle) -> Result<(), SinkError> {
+        self.place.lose(handle.take_unsure());
+        // Loaded first: an alarm in between has the new handle look once more.
+        let alarm = self.alarms.load(Ordering::Relaxed);
+        let producer = self.place.attach_again(|producer| self.begin_ring(producer))?;
+        *handle = Handle::new(producer, self.threads == Threads::Together, alarm);
+        Ok(())
+    }
+
+    /// Publishes the resource in a new ring, and has all other handles follow.
+    fn begin_ring(&self, producer: &SharedProducer) {
+        let interval = producer.layout().data_size / 4;
+        self.max_len.store(producer.max_len(), Ordering::Relaxed);
+        self.interval.store(interval, Ordering::Relaxed);
+        let record = self.resource_record();
+        self.note_reported(producer.publish_as(RESOURCE.id, &record).is_ok());
+        give_buffer(record);
+        self.alarms.fetch_add(1, Ordering::Relaxed);
     }
 
     fn with_producer<R>(
@@ -161,8 +255,9 @@ impl Ring {
         act: impl Fn(&Handle) -> Result<R, ReserveError>,
     ) -> Result<R, ReserveError> {
         match self.threads {
-            Threads::Together => self.with_spare(act),
-            Threads::Each => with(self, pid, &act).unwrap_or_else(|| self.with_spare(act)),
+            Threads::Together => self.with_spare(|handle| act(handle)),
+            Threads::Each => with(&self.place, pid, || self.attach(), &act)
+                .unwrap_or_else(|| self.with_spare(|handle| act(handle))),
         }
     }
 
@@ -172,7 +267,7 @@ impl Ring {
         if self.threads == Threads::Together {
             return;
         }
-        forget(self);
+        forget(&self.place);
         let pid = std::process::id();
         if self.pid.swap(pid, Ordering::Relaxed) != pid {
             self.started.store(ids::started_anew(), Ordering::Relaxed);
@@ -190,39 +285,56 @@ impl Ring {
     /// Publishes the resource again at intervals, so that an overwrite ring still has it.
     #[cold]
     pub(crate) fn count(self: &Arc<Self>, bytes: u64) {
+        let interval = self.interval.load(Ordering::Relaxed);
         let before = self.traffic.fetch_add(bytes, Ordering::Relaxed);
-        if before < self.interval && before + bytes >= self.interval {
+        if before < interval && before + bytes >= interval {
             let _ = self.report_resource();
         }
     }
 
     /// Publishes the resource by the sink's own producer, so that a thread that does only this takes no slot.
     pub(crate) fn report_resource(self: &Arc<Self>) -> Result<(), ReserveError> {
+        let record = self.resource_record();
+        let (now, alarm) = (self.time_of(&record), self.alarms.load(Ordering::Relaxed));
+        let report = |handle: &Handle| handle.publish(RESOURCE.id, &record, now, alarm).map(|_| ());
+        let mut reported = self.with_spare(|handle| match report(handle) {
+            Err(ReserveError::Detached) if handle.may_try() && self.replace(handle).is_ok() => {
+                report(handle)
+            }
+            reported => reported,
+        });
+        if reported == Err(ReserveError::Forked) {
+            reported = self.with_producer(report);
+        }
+        give_buffer(record);
+        self.note_reported(reported.is_ok());
+        reported
+    }
+
+    fn resource_record(&self) -> Vec<u8> {
         let mut buffer = take_buffer();
         let mut writer = self.begin(&mut buffer);
         signals::started(self.started.load(Ordering::Relaxed), &mut writer);
         self.resource.fill(&mut writer);
-        let report = |handle: &Handle| handle.publish(RESOURCE.id, &buffer, self).map(|_| ());
-        let mut reported = self.with_spare(report);
-        if reported == Err(ReserveError::Forked) {
-            reported = self.with_producer(report);
-        }
-        give_buffer(buffer);
-        // If the ring refused it, it is tried again after the next bytes.
-        let rest = if reported.is_ok() { 0 } else { self.interval - 1 };
-        self.traffic.store(rest, Ordering::Relaxed);
-        reported
+        buffer
     }
 
-    /// Attaches one more producer; `None` if all slots are taken, or the path is another ring's now.
-    fn attach(&self) -> Option<SharedProducer> {
-        let producer = SharedProducer::attach(self.location.clone()).ok()?;
-        (producer.layout().uuid == self.layout.uuid).then_some(producer)
+    /// If the ring refused the resource, it is tried again after the next bytes.
+    fn note_reported(&self, done: bool) {
+        let rest = if done { 0 } else { self.interval.load(Ordering::Relaxed) - 1 };
+        self.traffic.store(rest, Ordering::Relaxed);
+    }
+
+    /// Attaches one more producer; `None` if all slots are taken.
+    fn attach(&self) -> Option<Handle> {
+        let alarm = self.alarms.load(Ordering::Relaxed);
+        let producer = self.place.attach(|producer| self.begin_ring(producer)).ok()??;
+        Some(Handle::new(producer, false, alarm))
     }
 
     fn with_spare<R>(
         &self,
-        act: impl Fn(&Handle) -> Result<R, ReserveError>,
+        act: impl FnOnce(&mut Handle) -> Result<R, ReserveError>,
     ) -> Result<R, ReserveError> {
         // A thread that has the lock comes here again from a panic hook: it must not wait for itself.
         if IN_SPARE.get() {
@@ -231,10 +343,10 @@ impl Ring {
         let _inside = InSpare::enter();
         // In a forked child it may be held for ever. If it is free, the producer itself detects the fork.
         match self.spare.try_lock() {
-            Ok(spare) => act(&spare),
+            Ok(mut spare) => act(&mut spare),
             // A panic between two records leaves the producer as it was.
-            Err(TryLockError::Poisoned(spare)) => act(&spare.into_inner()),
-            Err(TryLockError::WouldBlock) => act(&*self.wait_for_spare()?),
+            Err(TryLockError::Poisoned(spare)) => act(&mut spare.into_inner()),
+            Err(TryLockError::WouldBlock) => act(&mut *self.wait_for_spare()?),
         }
     }
 
@@ -249,7 +361,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        sweep();
+        sweep(&self.place);
     }
 }
 
@@ -273,206 +385,6 @@ impl Drop for InSpare {
     }
 }
 
-/// A producer and how many bytes it has published that the sink has not counted.
-#[derive(Debug)]
-struct Handle {
-    producer: SharedProducer,
-    bytes: Cell<u64>,
-    /// Another producer held the ring's lock for too long when this one last published.
-    held_up: Cell<bool>,
-}
-
-impl Handle {
-    fn new(producer: SharedProducer) -> Self {
-        Handle { producer, bytes: Cell::new(0), held_up: Cell::new(false) }
-    }
-
-    /// Publishes a record. Returns how many bytes the sink is to count.
-    #[inline]
-    fn publish(&self, kind: RecordType, bytes: &[u8], ring: &Ring) -> Result<u64, ReserveError> {
-        // Only in an overwrite ring: in a drop ring this would wait for the reader.
-        if ring.threads == Threads::Together && ring.layout.policy == Policy::Overwrite {
-            self.publish_patiently(kind, bytes)?;
-        } else {
-            self.producer.publish_as(kind, bytes)?;
-        }
-        let sum = self.bytes.get().saturating_add(ring.layout.record_size(bytes.len()));
-        let due = sum >= ring.chunk;
-        self.bytes.set(if due { 0 } else { sum });
-        Ok(if due { sum } else { 0 })
-    }
-
-    /// Publishes a record, and waits for another producer that was interrupted while it held the lock. For
-    /// a stopped one it waits once, and not again until that one continues.
-    fn publish_patiently(&self, kind: RecordType, bytes: &[u8]) -> Result<(), ReserveError> {
-        let limit = if self.held_up.get() { Duration::ZERO } else { PATIENCE };
-        let done = self.producer.publish_timeout(kind, bytes, limit);
-        let held_up =
-            matches!(done, Err(ReserveError::Contended { .. } | ReserveError::Pending { .. }));
-        self.held_up.set(held_up);
-        done
-    }
-}
-
-/// A thread's attachment to a sink.
-struct Attachment {
-    /// Keeps the address from being reused for another sink.
-    ring: Weak<Ring>,
-    /// `None` if no slot was free: then the sink's own producer publishes.
-    handle: Option<Handle>,
-    /// Without a handle: calls until the next attempt to get one.
-    patience: Cell<u32>,
-    /// The process that made the last attempt.
-    pid: u32,
-}
-
-/// Calls between two attempts to get a slot when none was free: an attempt costs some 100 µs.
-const TRIES: u32 = 4096;
-/// Buffers that a thread keeps. It needs more than one if formatting a value publishes another record.
-const BUFFERS: usize = 8;
-/// A buffer's initial capacity; most records fit.
-const BUFFER: usize = 1024;
-
-struct Local {
-    attachments: RefCell<Vec<Attachment>>,
-    buffers: RefCell<Vec<Vec<u8>>>,
-}
-
-thread_local! {
-    // At the thread's end its producers are dropped, which frees their slots.
-    static LOCAL: Local =
-        const { Local { attachments: RefCell::new(Vec::new()), buffers: RefCell::new(Vec::new()) } };
-}
-
-/// Returns an empty buffer.
-pub(crate) fn take_buffer() -> Vec<u8> {
-    let kept = LOCAL.try_with(|local| local.buffers.try_borrow_mut().ok()?.pop());
-    kept.ok().flatten().unwrap_or_else(|| Vec::with_capacity(BUFFER))
-}
-
-/// Returns a buffer to the thread.
-pub(crate) fn give_buffer(mut buffer: Vec<u8>) {
-    buffer.clear();
-    let _ = LOCAL.try_with(|local| {
-        if let Ok(mut buffers) = local.buffers.try_borrow_mut()
-            && buffers.len() < BUFFERS
-        {
-            buffers.push(buffer);
-        }
-    });
-}
-
-/// Calls `act` with the thread's own producer. `None` if it has none, or no longer; `Forked` if it would
-/// get one now, and this is not the process with this pid.
-fn with<R>(
-    ring: &Arc<Ring>,
-    pid: u32,
-    act: impl Fn(&Handle) -> Result<R, ReserveError>,
-) -> Option<Result<R, ReserveError>> {
-    LOCAL.try_with(|local| local.with(ring, pid, act)).ok().flatten()
-}
-
-/// Drops the thread's producer: in a forked child it is the parent's. Keeps the note that this process
-/// found no slot, or else each record would try again.
-fn forget(ring: &Arc<Ring>) {
-    let _ = LOCAL.try_with(|local| {
-        if let Ok(mut attachments) = local.attachments.try_borrow_mut() {
-            let stays = |attachment: &Attachment| {
-                attachment.handle.is_none() && attachment.pid == std::process::id()
-            };
-            attachments.retain(|attachment| !attachment.is_of(ring) || stays(attachment));
-        }
-    });
-}
-
-/// Frees the thread's slots of dropped sinks. Other threads do so when they next attach to a sink, or end.
-fn sweep() {
-    let _ = LOCAL.try_with(|local| {
-        if let Ok(mut attachments) = local.attachments.try_borrow_mut() {
-            attachments.retain(|attachment| attachment.ring.strong_count() > 0);
-        }
-    });
-}
-
-impl Attachment {
-    #[inline(always)]
-    fn is_of(&self, ring: &Arc<Ring>) -> bool {
-        Weak::as_ptr(&self.ring) == Arc::as_ptr(ring)
-    }
-}
-
-impl Local {
-    #[inline(always)]
-    fn with<R>(
-        &self,
-        ring: &Arc<Ring>,
-        pid: u32,
-        act: impl Fn(&Handle) -> Result<R, ReserveError>,
-    ) -> Option<Result<R, ReserveError>> {
-        let attachments = self.attachments.try_borrow().ok()?;
-        if let Some(attachment) = attachments.iter().find(|attachment| attachment.is_of(ring)) {
-            if let Some(handle) = &attachment.handle {
-                return Some(act(handle));
-            }
-            if let Some(left) = attachment.patience.get().checked_sub(1) {
-                attachment.patience.set(left);
-                return None;
-            }
-        }
-        drop(attachments);
-        // A thread without a producer notices a fork only here.
-        if std::process::id() != pid {
-            return Some(Err(ReserveError::Forked));
-        }
-        self.attach(ring)?;
-        let attachments = self.attachments.try_borrow().ok()?;
-        let attachment = attachments.iter().find(|attachment| attachment.is_of(ring))?;
-        attachment.handle.as_ref().map(act)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn attach(&self, ring: &Arc<Ring>) -> Option<()> {
-        let handle = ring.attach().map(Handle::new);
-        let (patience, pid) = (Cell::new(TRIES), std::process::id());
-        let attachment = Attachment { ring: Arc::downgrade(ring), handle, patience, pid };
-        let mut attachments = self.attachments.try_borrow_mut().ok()?;
-        attachments
-            .retain(|attachment| attachment.ring.strong_count() > 0 && !attachment.is_of(ring));
-        attachments.push(attachment);
-        Some(())
-    }
-}
-
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use perfring_producer::Options;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::mpsc;
-
-    #[test]
-    fn a_thread_that_has_the_lock_of_the_sinks_own_producer_does_not_wait_for_itself() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("ring");
-        perfring_producer::create(&path, &Options::many()).unwrap();
-        let spare = SharedProducer::attach(&path).unwrap();
-        let ring = Ring::new(spare.location().clone(), Threads::Together, spare, Resource::here());
-        let (done, is_done) = mpsc::channel();
-        let nested = std::thread::spawn(move || {
-            let again = ring.with_spare(|_| Ok(ring.with_spare(|_| Ok(()))));
-            let panicked = catch_unwind(AssertUnwindSafe(|| {
-                ring.with_spare(|_| -> Result<(), _> { std::panic::resume_unwind(Box::new(())) })
-            }));
-            let after = ring.with_spare(|_| Ok(()));
-            done.send((again, panicked.is_err(), after)).unwrap();
-        });
-        let (again, panicked, after) =
-            is_done.recv_timeout(perfring_testkit::wait::WATCHDOG).unwrap();
-        assert!(matches!(again.unwrap(), Err(ReserveError::Contended { .. })));
-        assert!(panicked);
-        assert_eq!(after, Ok(()));
-        nested.join().unwrap();
-    }
-}
+#[path = "ring_tests.rs"]
+mod tests;

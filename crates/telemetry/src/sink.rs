@@ -1,18 +1,17 @@
 //! Publishing telemetry into a ring.
 
+use crate::place::SinkError;
 use crate::resource::Resource;
-use crate::ring::{Ring, Threads, give_buffer, take_buffer};
+use crate::ring::{Ring, Threads};
 use crate::severity::Severity;
-use crate::signals::{ALL, COMMON, Signal};
+use crate::signals::{COMMON, Signal};
+use crate::threads::{give_buffer, take_buffer};
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Encoding, Field, Schema};
 use perfring_producer::{
-    AttachError, CreateError, Location, Options, Policy, RecordType, ReserveError, SharedProducer,
-    TypeError, create,
+    Location, Options, Policy, RecordType, ReserveError, SharedProducer, TypeError, create,
 };
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use thiserror::Error;
 
 /// Returns the options of a ring for telemetry: shared by many producers, overwriting, with timestamps,
 /// 4 MiB, and a type table of 1 MiB, which holds some 1500 types.
@@ -41,6 +40,14 @@ pub fn options() -> Options {
 /// `process.pid`. A reader that follows the ring has seen it. For a complete dump, give such a process a
 /// ring of its own.
 ///
+/// The ring's file may be removed: by a cleaner of temporary files, by systemd at the user's logout (`RemoveIPC`), by a
+/// colleague. Each thread looks at the file before its first record, and then about once a second if it has a record. If the
+/// file was removed, replaced or cut off, the sink attaches again: to the ring that has the name by now, or to a new one with
+/// the options of the first. All types are registered there, and the resource is published. [`Sink::dropped`] counts each
+/// record that was published since its thread last found the file: only readers that have the removed file open got it.
+/// While the sink cannot attach, it refuses records with [`ReserveError::Detached`], and tries again once a second.
+/// [`Sink::check`] looks now, and says why the sink cannot attach.
+///
 /// [`Sink::emit`] and [`Sink::write`] do not wait, except for the shared ring's lock and for that one
 /// producer's lock. [`Sink::declare`], and so the first record of a call site or instrument, takes the
 /// lock of the ring's type table: it waits for up to 0.1 s while another process holds it. The ring and
@@ -68,21 +75,6 @@ pub struct Sink {
     /// Whether log records get trace and span of their thread's context.
     #[cfg(feature = "context")]
     thread_context: bool,
-}
-
-/// Why a sink cannot be opened.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum SinkError {
-    /// The ring cannot be created.
-    #[error(transparent)]
-    Create(CreateError),
-    /// The ring cannot be attached to.
-    #[error(transparent)]
-    Attach(AttachError),
-    /// The ring refuses the built-in types.
-    #[error(transparent)]
-    First(ReserveError),
 }
 
 impl Sink {
@@ -148,11 +140,8 @@ impl Sink {
             Location::File(path) => Location::File(std::path::absolute(&path).unwrap_or(path)),
             other => other,
         };
-        let spare = SharedProducer::attach(location.clone()).map_err(SinkError::Attach)?;
-        for schema in &ALL {
-            spare.register(schema).map_err(SinkError::First)?;
-        }
-        let ring = Ring::new(location, threads, spare, resource);
+        let spare = SharedProducer::attach(location).map_err(SinkError::Attach)?;
+        let ring = Ring::new(threads, spare, resource)?;
         let _ = ring.report_resource(); // if the ring is full now, it is published later
         ring.publish_context();
         Ok(ring)
@@ -275,8 +264,9 @@ impl Sink {
     /// long, or no slot was free. A full table stays full.
     #[must_use]
     pub fn may_declare_later(error: &ReserveError) -> bool {
+        use ReserveError::{Detached, Forked, Type};
         use TypeError::{Busy, Lock};
-        matches!(error, ReserveError::Forked | ReserveError::Type(Busy | Lock { .. }))
+        matches!(error, Forked | Detached | Type(Busy | Lock { .. }))
     }
 
     /// Publishes a record of a type that [`Sink::declare`] returned. The sink writes the
@@ -330,28 +320,51 @@ impl Sink {
         [&self.ring].into_iter().chain(self.priority.as_ref().map(|(_, ring)| ring))
     }
 
-    /// Returns how many records this process could not publish, in all of its rings. The rings' counters have them by cause.
+    /// Looks at the files of its rings now, and attaches again where one was removed, replaced or cut off. Other threads follow
+    /// at their next records. Three system calls for each ring.
+    ///
+    /// ```
+    /// # use perfring_telemetry::{Log, Resource, Sink, options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// let sink = Sink::create(&path, &options(), Resource::here())?;
+    /// std::fs::remove_file(&path)?;
+    /// sink.check()?; // makes it again
+    /// sink.emit(&Log { body: "ready".into(), ..Log::default() })?;
+    /// assert!(path.exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SinkError`] says why it cannot attach again: records are lost until it can.
+    pub fn check(&self) -> Result<(), SinkError> {
+        self.rings().try_for_each(|ring| ring.check())
+    }
+
+    /// Returns how many records this process could not publish, or published into a file that was removed, in all of its rings.
+    /// The rings' counters have the refused ones by cause. A thread counts what it lost in a removed file at its next record
+    /// or at its end.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.rings().map(|ring| ring.dropped.load(Ordering::Relaxed)).sum()
+        self.rings().map(|ring| ring.place.dropped()).sum()
     }
 
     /// Returns the longest record in bytes. Longer text is truncated, and ends with an ellipsis.
     #[must_use]
     pub fn max_len(&self) -> usize {
-        self.rings().map(|ring| ring.max_len).min().unwrap_or(0)
+        self.rings().map(|ring| ring.max_len()).min().unwrap_or(0)
     }
 
     /// Returns whether its rings write timestamps. In one that does not, the sink does.
     #[must_use]
     pub fn is_timed(&self) -> bool {
-        self.rings().all(|ring| ring.layout.time)
+        self.rings().all(|ring| ring.place.is_timed())
     }
 
     /// Returns where the ring is: not the one with priority.
     #[must_use]
     pub fn location(&self) -> &Location {
-        &self.ring.location
+        &self.ring.place.location
     }
 }
 

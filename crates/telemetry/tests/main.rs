@@ -6,3 +6,4 @@ mod every_field;
 mod metrics_and_log;
 mod one_producer;
 mod priority;
+mod removed;

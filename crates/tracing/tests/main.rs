@@ -7,4 +7,5 @@ mod crash;
 mod events_and_spans;
 mod panics;
 mod quiet;
+mod removed;
 mod whatever_happens;

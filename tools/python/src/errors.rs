@@ -168,6 +168,7 @@ pub(crate) fn reserve(py: Python<'_>, error: ReserveError) -> PyErr {
         ReserveError::Type(_) => "BadType",
         ReserveError::Forked => "Forked",
         ReserveError::Replaced => "Busy",
+        ReserveError::Detached => "RingRemoved",
         _ => "PerfringError",
     };
     named(py, name, text)

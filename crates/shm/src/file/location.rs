@@ -30,9 +30,14 @@ impl Location {
     /// Returns the path of the ring's file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
+        self.as_path().into_owned()
+    }
+
+    /// Returns the path of the file, without an allocation if the location is a path.
+    pub(crate) fn as_path(&self) -> Cow<'_, Path> {
         match self {
-            Location::File(path) => path.clone(),
-            Location::Segment(name) => Path::new("/dev/shm").join(name),
+            Location::File(path) => path.into(),
+            Location::Segment(name) => Path::new("/dev/shm").join(name).into(),
         }
     }
 

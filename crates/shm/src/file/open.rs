@@ -199,7 +199,7 @@ impl RingFile {
         let Ok(open) = self.file.metadata() else { return false };
         let is_other =
             |named: std::fs::Metadata| (named.dev(), named.ino()) != (open.dev(), open.ino());
-        open.nlink() == 0 || std::fs::metadata(self.location.path()).is_ok_and(is_other)
+        open.nlink() == 0 || std::fs::metadata(self.location.as_path()).is_ok_and(is_other)
     }
 
     pub(crate) fn lock_byte(&self, seat: Seat) -> u64 {
