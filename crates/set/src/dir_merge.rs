@@ -309,7 +309,7 @@ impl DirMerge {
                     self.appeared(now);
                 }
                 Change::Vanished(ring) => self.vanished(&ring),
-                Change::Refused(NoRing { name, path, why }) => {
+                Change::Refused(NoRing { name, path, why, .. }) => {
                     self.news.push_back(News {
                         name,
                         path,

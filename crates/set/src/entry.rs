@@ -31,24 +31,52 @@ pub struct NoRing {
     pub path: PathBuf,
     /// Why, as a sentence.
     pub why: String,
+    /// The process has no descriptor left to open it. It may be a ring.
+    pub is_shortage: bool,
 }
 
-/// What a directory holds: its rings, opened, and its other entries.
-pub type Listing = (Vec<(RingEntry, RingFile)>, Vec<NoRing>);
+/// What a directory holds: its rings and its other entries.
+pub type Listing = (Vec<RingEntry>, Vec<NoRing>);
 
 /// Why an entry is not reported as a ring.
 pub(crate) enum Not {
     /// The entry does not exist any more.
     Gone,
     /// It is something else, or cannot be read.
-    Because(String),
+    Because(Why),
+}
+
+/// Why an entry is not reported as a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Why {
+    pub(crate) sentence: String,
+    /// The process has no descriptor left to open it.
+    pub(crate) is_shortage: bool,
+}
+
+impl From<String> for Why {
+    fn from(sentence: String) -> Self {
+        Why { sentence, is_shortage: false }
+    }
+}
+
+impl From<&str> for Not {
+    fn from(sentence: &str) -> Self {
+        sentence.to_owned().into()
+    }
+}
+
+impl From<String> for Not {
+    fn from(sentence: String) -> Self {
+        Not::Because(sentence.into())
+    }
 }
 
 impl NoRing {
     /// An entry with this path in a directory.
-    pub(crate) fn new(dir: &Path, path: PathBuf, why: String) -> Self {
+    pub(crate) fn new(dir: &Path, path: PathBuf, why: Why) -> Self {
         let name = path.strip_prefix(dir).unwrap_or(&path).to_string_lossy().into_owned();
-        NoRing { name, path, why }
+        NoRing { name, path, why: why.sentence, is_shortage: why.is_shortage }
     }
 }
 
@@ -58,16 +86,17 @@ pub(crate) fn inspect(path: &Path, name: &OsStr) -> Result<(RingEntry, RingFile)
     regular(path, name)?;
     let not = |error: AttachError| match error {
         AttachError::NotFound { .. } => Not::Gone,
-        AttachError::Bad { source, .. } => Not::Because(source.to_string()),
-        AttachError::Permission { .. } => Not::Because("no permission to read it".to_owned()),
-        AttachError::Io { step, source, .. } => Not::Because(format!("{step}: {source}")),
-        other => Not::Because(other.to_string()),
+        ref error if error.is_shortage() => {
+            Not::Because(Why { sentence: error.to_string(), is_shortage: true })
+        }
+        AttachError::Bad { source, .. } => source.to_string().into(),
+        AttachError::Permission { .. } => "no permission to read it".into(),
+        AttachError::Io { step, source, .. } => format!("{step}: {source}").into(),
+        other => other.to_string().into(),
     };
     let file = RingFile::inspect(path).map_err(not)?;
     if in_set(name).is_some() && file.layout().producers != Producers::Cpu {
-        return Err(Not::Because(
-            "not a ring per CPU: name its directory to see its rings".to_owned(),
-        ));
+        return Err("not a ring per CPU: name its directory to see its rings".into());
     }
     let entry = RingEntry {
         name: Location::from(path).name(file.layout()),
@@ -81,7 +110,7 @@ pub(crate) fn inspect(path: &Path, name: &OsStr) -> Result<(RingEntry, RingFile)
 /// Returns the reason if an entry is not a regular file. Nothing is opened: that could block, or have an effect on a device.
 fn regular(path: &Path, name: &OsStr) -> Result<(), Not> {
     let meta = fs::symlink_metadata(path).map_err(|error| unknown(&error))?;
-    Err(Not::Because(match irregular(&meta) {
+    Err(Not::from(match irregular(&meta) {
         _ if meta.is_symlink() => {
             let to = fs::read_link(path).unwrap_or_default();
             let missing = fs::metadata(path).is_err_and(|error| is_gone(&error));
@@ -102,10 +131,10 @@ fn regular(path: &Path, name: &OsStr) -> Result<(), Not> {
 pub(crate) fn unknown(error: &io::Error) -> Not {
     match error.kind() {
         _ if is_gone(error) => Not::Gone,
-        io::ErrorKind::PermissionDenied => Not::Because(
-            "its directory may not be searched: that takes the execute bit (x) of the directory's mode".to_owned(),
-        ),
-        _ => Not::Because(error.to_string()),
+        io::ErrorKind::PermissionDenied => {
+            "its directory may not be searched: that takes the execute bit (x) of the directory's mode".into()
+        }
+        _ => error.to_string().into(),
     }
 }
 
@@ -113,7 +142,8 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Returns what a directory holds now, sorted by name: its rings, opened, and its other entries. It opens
+/// Returns what a directory holds now, sorted by name: its rings and its other entries. It opens one after the other, and keeps
+/// none open: a directory may hold more rings than a process may have files. It opens
 /// what a [`Follower`](crate::Follower) would. The rings of a set of rings per CPU in the directory are rings of the
 /// directory: see [`paths`](crate::paths()).
 ///
@@ -124,7 +154,7 @@ fn is_gone(error: &io::Error) -> bool {
 /// let producer = set.producer("one")?;
 /// std::fs::write(dir.join("readme"), "rings of the shop")?;
 /// let (rings, others) = perfring_set::list(&dir)?;
-/// assert_eq!(rings[0].0.name, "one");
+/// assert_eq!(rings[0].name, "one");
 /// assert!(others[0].path.ends_with("readme"), "{}", others[0].why);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -137,7 +167,7 @@ pub fn list(dir: impl AsRef<Path>) -> Result<Listing, SetError> {
     let (mut rings, mut others) = (Vec::new(), Vec::new());
     for path in paths(dir).map_err(failed)? {
         match inspect(&path, path.strip_prefix(dir).unwrap_or(&path).as_os_str()) {
-            Ok(ring) => rings.push(ring),
+            Ok((ring, _)) => rings.push(ring),
             Err(Not::Gone) => {}
             Err(Not::Because(why)) => others.push(NoRing::new(dir, path, why)),
         }

@@ -1,7 +1,7 @@
 //! Following a directory: the rings in it, and which come and go.
 
 use crate::dir_watch::{DirNews, DirWatch};
-use crate::entry::{self, NoRing, Not, RingEntry};
+use crate::entry::{self, NoRing, Not, RingEntry, Why};
 use crate::paths::{Below, NAMES_MAX, below, in_set, is_hidden};
 use perfring_consumer::ClockError;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -214,7 +214,7 @@ impl Follower {
         let reported = std::mem::replace(&mut self.overfull, overfull);
         (overfull && !reported).then(|| {
             let why = format!("more than {NAMES_MAX} names: the rest is not followed");
-            Change::Refused(NoRing::new(&self.dir, self.dir.clone(), why))
+            Change::Refused(NoRing::new(&self.dir, self.dir.clone(), why.into()))
         })
     }
 
@@ -275,7 +275,7 @@ impl Follower {
                     "the same ring as {}: its records are not read twice",
                     of.to_string_lossy()
                 );
-                self.refuse(name, path, state, before, why, Some(of))
+                self.refuse(name, path, state, before, why.into(), Some(of))
             }
         }
     }
@@ -358,12 +358,12 @@ impl Follower {
         path: PathBuf,
         state: FileState,
         before: Option<Known>,
-        why: String,
+        why: Why,
         of: Option<OsString>,
     ) -> Option<Change> {
-        self.known.insert(name.clone(), (state, Known::Refused(why.clone(), of)));
+        self.known.insert(name.clone(), (state, Known::Refused(why.sentence.clone(), of)));
         match before {
-            Some(Known::Refused(reported, _)) if reported == why => None,
+            Some(Known::Refused(reported, _)) if reported == why.sentence => None,
             Some(Known::Ring(before)) => {
                 self.unlist(&name, &before);
                 // Both are reported: the refusal when the name is checked again.

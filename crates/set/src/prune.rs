@@ -183,9 +183,13 @@ impl Pruner {
         let now = Now::new();
         let mut alive = HashMap::new();
         let mut verdicts = Vec::with_capacity(rings.len());
-        for (ring, file) in rings {
+        for ring in rings {
             let seen = self.alive.get(&ring.identity).copied();
             let judged = || -> Result<Fate, AttachError> {
+                let file = RingFile::inspect(&ring.path)?;
+                if file.identity()? != ring.identity {
+                    return Ok(Fate::Kept(Kept::Changed));
+                }
                 let totals = match judge_open(&file, &self.rule)? {
                     Ok(totals) => Box::new(totals),
                     Err(kept) => return Ok(Fate::Kept(kept)),

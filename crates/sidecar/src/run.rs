@@ -9,6 +9,7 @@ mod figures;
 mod health;
 mod inputs;
 mod new_config;
+mod others;
 mod outputs;
 mod own;
 mod own_ring;
@@ -60,6 +61,8 @@ pub enum End {
     Signal(i32),
     /// All that was present is read and delivered: only after [`Sidecar::once`].
     Drained,
+    /// As [`End::Drained`], without some rings that are there: so many could not be opened. The log has the reasons.
+    Incomplete(usize),
     /// The reader of an output's lines has closed the pipe.
     ClosedPipe,
     /// An output with required delivery cannot continue.
@@ -214,6 +217,10 @@ impl Sidecar {
         self.report_end(matches!(ended, End::Signal(_)), say);
         match (ended, first) {
             (End::Drained, Some(error)) => End::Failed(error),
+            (End::Drained, None) => match self.inputs.not_opened() {
+                0 => End::Drained,
+                rings => End::Incomplete(rings),
+            },
             (ended, _) => ended,
         }
     }

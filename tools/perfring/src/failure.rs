@@ -13,6 +13,8 @@ use std::process::ExitCode;
 pub(crate) enum Failure {
     /// An operation failed.
     General(String),
+    /// A ring could not be opened: the process has no descriptor left.
+    Shortage(String),
     /// The command line is invalid.
     Usage(String),
     /// There is no such ring.
@@ -61,7 +63,7 @@ impl Failure {
     /// Returns the exit code and the message.
     fn parts(self) -> (u8, String) {
         match self {
-            Failure::General(text) => (1, text),
+            Failure::General(text) | Failure::Shortage(text) => (1, text),
             Failure::Usage(text) => (2, text),
             Failure::NotFound(text) => (3, text),
             Failure::Damaged(text) => (4, text),
@@ -72,11 +74,6 @@ impl Failure {
             Failure::Reported(code) => (code, String::new()),
             Failure::ClosedPipe => (0, String::new()),
         }
-    }
-
-    /// Returns the message.
-    pub(crate) fn sentence(self) -> String {
-        self.parts().1
     }
 
     /// Reports the message in another way, if there is one.
@@ -139,6 +136,9 @@ impl From<AttachError> for Failure {
                 let what = "is a recording, not a ring: `perfring export` shows what is in it, and \
                             `perfring replay` publishes it into a ring";
                 Failure::Damaged(format!("{location} {what}"))
+            }
+            error if error.is_shortage() => {
+                Failure::Shortage(format!("{error}: raise the limit of open files (`ulimit -n`)"))
             }
             AttachError::Bad { .. }
             | AttachError::Corrupt { .. }

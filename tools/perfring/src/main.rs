@@ -11,6 +11,7 @@ mod commands;
 mod events;
 mod failure;
 mod figures;
+mod left_out;
 mod output;
 mod records;
 mod ring_name;
@@ -45,7 +46,8 @@ fn main() -> ExitCode {
         Err(error) if error.use_stderr() => Err(Failure::Usage(usage_sentence(&error))),
         Err(help) => print_help(&help),
     };
-    match done {
+    let left_out = left_out::end();
+    match done.and(left_out) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -122,7 +122,7 @@ fn from_latest_shows_only_new_records() {
     let ring = place.ring(&[]);
     let mut producer = Producer::attach(Path::new(&ring)).unwrap();
     producer.publish(b"old").unwrap();
-    let mut live = Live::start(&["tail", "-f", "-n", "1", "--from", "latest", &ring]);
+    let mut live = Live::start(&["tail", "-f", "--first", "1", "--from", "latest", &ring]);
     // Its start cannot be detected: publish until it shows something.
     let (mut n, shown) = (0, std::cell::OnceCell::new());
     std::thread::scope(|scope| {
@@ -147,7 +147,8 @@ fn a_timeout_ends_with_124_and_reports_its_progress() {
     let ring = place.ring(&[]);
     publish(&ring, b"only\n");
     for reader in ["tail", "consume"] {
-        let done = run(&[reader, "-n", "2", "--timeout", "50ms", &ring], b"");
+        let few = if reader == "tail" { "--first" } else { "-n" };
+        let done = run(&[reader, few, "2", "--timeout", "50ms", &ring], b"");
         assert_eq!((done.code(), done.out().as_str()), (124, "only\n"));
         assert!(done.err().contains("1 of 2 records"), "{}", done.err());
     }
@@ -294,8 +295,8 @@ fn losses_are_exact_and_reported_to_every_reader() {
     // No marker reports it, because none fits: each reader returns it at the end.
     assert_eq!(run(&["tail", &ring], b"").code(), 0);
     // A reader that ends before it counts them as well.
-    run(&["tail", "-n", "0", "--fail-on-loss", &ring], b"").refuses(5, "46 records");
-    let done = run(&["tail", "-n", "1", "--fail-on-loss", &ring], b"");
+    run(&["tail", "--first", "0", "--fail-on-loss", &ring], b"").refuses(5, "46 records");
+    let done = run(&["tail", "--first", "1", "--fail-on-loss", &ring], b"");
     assert!(done.code() == 5 && done.err().contains("46 records"), "{}", done.err());
     let are_reported = |done: &Done| {
         let err = done.err();

@@ -167,13 +167,15 @@ fn tail_shows_a_directory_s_rings_in_the_order_of_time() {
     assert!(rings.iter().step_by(2).all(|ring| ring.starts_with("cpu")), "{rings:?}");
     assert_eq!([rings[1], rings[3], rings[5]], ["a", "b", "a"]);
 
-    let text = tail(&["-n", "2"]).out();
+    let text = tail(&["--first", "2"]).out();
     let second = text.lines().nth(1).unwrap();
     assert!(second.starts_with("a: 20") && second.ends_with("Z one"), "{text}");
+    let last: String = tail(&[]).out().split_inclusive('\n').skip(3).collect();
+    assert_eq!(tail(&["-n", "3"]).out(), last);
     // Waits for more, of the same order.
     let waited = tail(&["--timeout", "500ms", "--format", "json"]);
     assert_eq!((waited.code(), json_lines(&waited.out())), (124, lines));
-    let enough = tail(&["-f", "-n", "6"]);
+    let enough = tail(&["-f", "--first", "6"]);
     assert_eq!((enough.code(), enough.out()), (0, tail(&[]).out()));
 
     tail(&["--perf", "page-faults", "--all"]).refuses(2, "name a ring of the directory");

@@ -56,10 +56,10 @@ fn a_directory_that_forbids_something_is_named_and_not_the_ring_s_mode() {
     assert_eq!(made.code(), 0);
     set_mode(&set, 0o744);
     let listed = as_nobody(&["ls", top]).err();
-    assert!(listed.contains("is not listed: its directory may not be searched"), "{listed}");
+    assert!(listed.contains("is left out: its directory may not be searched"), "{listed}");
     set_mode(&set, 0o700);
     let listed = as_nobody(&["ls", top]).err();
-    assert!(listed.contains("set is not listed: no permission to read this directory"), "{listed}");
+    assert!(listed.contains("set is left out: no permission to read this directory"), "{listed}");
 }
 
 #[test]

@@ -71,14 +71,15 @@ fn every_command_that_reads_a_ring_shows_the_losses_at_its_end() {
         ring.check(&json_lines(&done.out()), &format!("export {path}"));
     }
     // `--fail-on-loss` counts them whether or not the reader comes to the end.
-    for count in ["0", "1", "10000"] {
-        for path in [&ring.path, &dir] {
-            for wait in [&[][..], &["--timeout", "1ms"]] {
-                let args = [&["tail", "-n", count, "--fail-on-loss"], wait, &[path]].concat();
-                let done = run(&args, b"");
-                let lost = format!("{} records", OFFERED - ring.written);
-                assert!(done.code() == 5 && done.err().contains(&lost), "{args:?}: {}", done.err());
-            }
+    for (count, path) in ["0", "1", "10000"].iter().flat_map(|n| [(n, &ring.path), (n, &dir)]) {
+        for (which, wait) in ["-n", "--first"]
+            .iter()
+            .flat_map(|which| [&[][..], &["--timeout", "1ms"]].map(|wait| (which, wait)))
+        {
+            let args = [&["tail", which, count, "--fail-on-loss"], wait, &[path]].concat();
+            let done = run(&args, b"");
+            let lost = format!("{} records", OFFERED - ring.written);
+            assert!(done.code() == 5 && done.err().contains(&lost), "{args:?}: {}", done.err());
         }
     }
     let done = run(&["consume", "--format", "json", &ring.path], b"");

@@ -16,6 +16,7 @@ mod guide;
 mod kernel;
 mod kinds;
 mod large;
+mod limits;
 mod losses;
 mod named;
 mod operations;

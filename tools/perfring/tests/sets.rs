@@ -71,9 +71,7 @@ fn ls_lists_rings_and_reports_other_files() {
     assert_eq!(lines[4][5..], ["98%", "1", "-"]);
     assert_eq!(lines.len(), 5);
     let err = done.err();
-    assert!(
-        err.contains("read?me is not listed: ") && err.contains("link is not listed: a symbolic")
-    );
+    assert!(err.contains("read?me is left out: ") && err.contains("link is left out: a symbolic"));
     assert_eq!(err.lines().count(), 2, "{err}");
 
     // In a narrow terminal, names are truncated in the middle.

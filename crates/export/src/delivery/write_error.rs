@@ -1,10 +1,12 @@
 //! Why a write failed, with the limit that a user can raise.
 
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::fmt;
 use std::io;
 
-/// Shows an error of writing. Where the process may not write so large a file (`ulimit -f`), the sentence names that limit.
+/// Shows an error of writing or opening. Where the process may not write so large a file (`ulimit -f`), or open more files
+/// (`ulimit -n`), the sentence names that limit.
 ///
 /// ```
 /// use perfring_export::WriteError;
@@ -18,6 +20,9 @@ pub struct WriteError<'a>(pub &'a io::Error);
 impl fmt::Display for WriteError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)?;
+        if self.0.raw_os_error() == Some(Errno::MFILE.raw_os_error()) {
+            return f.write_str(": raise that limit (`ulimit -n`, LimitNOFILE of a systemd unit)");
+        }
         if self.0.kind() != io::ErrorKind::FileTooLarge {
             return Ok(());
         }

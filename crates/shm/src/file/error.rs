@@ -5,6 +5,7 @@ use crate::sys::clock::ClockError;
 use crate::sys::rseq::NoRseq;
 use perfring_abi::{BadRing, Producers};
 use perfring_ring::{OwnerInfo, ReadError};
+use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -428,4 +429,16 @@ pub enum AttachError {
         /// The system's error.
         source: io::Error,
     },
+}
+
+impl AttachError {
+    /// Returns whether the process or the machine lacks file descriptors, or memory for them. The ring itself may be good.
+    #[must_use]
+    pub fn is_shortage(&self) -> bool {
+        let AttachError::Io { source, .. } = self else { return false };
+        let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+        source
+            .raw_os_error()
+            .is_some_and(|raw| lacking.iter().any(|errno| errno.raw_os_error() == raw))
+    }
 }

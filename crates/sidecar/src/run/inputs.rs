@@ -1,6 +1,7 @@
 //! Inputs: directories that are followed, and single rings.
 
 use super::damaged::{Damaged, is_damage};
+use super::others::Others;
 use super::positions::Positions;
 use crate::config::{Input, InputSource};
 use crate::engine::{AttachFailure, Engine};
@@ -25,6 +26,7 @@ struct Poll<'a, 'b> {
     positions: &'a Positions,
     damaged: &'a mut Damaged,
     troubles: &'a mut Troubles,
+    others: &'a mut Others,
     say: &'a mut Say<'b>,
 }
 
@@ -40,6 +42,7 @@ pub(crate) struct Inputs {
     again: Option<Instant>,
     prune: Option<Instant>,
     troubles: Troubles,
+    others: Others,
 }
 
 /// Rings that are read again although something failed: what was reported of each, which is not repeated, and the time from
@@ -129,8 +132,8 @@ impl Inputs {
         positions: &Positions,
         say: &mut Say<'_>,
     ) -> bool {
-        let (damaged, troubles) = (&mut self.damaged, &mut self.troubles);
-        let mut poll = Poll { engine, positions, damaged, troubles, say };
+        let (damaged, troubles, others) = (&mut self.damaged, &mut self.troubles, &mut self.others);
+        let mut poll = Poll { engine, positions, damaged, troubles, others, say };
         let mut all = true;
         for dir in &mut self.dirs {
             let mut left = CHANGES;
@@ -172,6 +175,11 @@ impl Inputs {
         }
     }
 
+    /// Returns how many rings are there and could not be attached to.
+    pub(super) fn not_opened(&self) -> usize {
+        self.waiting.len() + self.others.unopened()
+    }
+
     /// Adds why directories and rings are not followed. A ring that does not exist yet is.
     pub(crate) fn not_followed(&self, reasons: &mut Vec<String>) {
         let missing = self.dirs.iter().filter(|dir| dir.reported_missing);
@@ -184,6 +192,12 @@ impl Inputs {
         let all = all.chain(kernel.map(|kernel| &kernel.reported));
         let all = all.chain(self.waiting.iter().map(|waiting| &waiting.reported));
         reasons.extend(all.filter(|why| !why.is_empty()).cloned());
+        let unopened = self.others.unopened();
+        if unopened > 0 {
+            reasons.push(format!(
+                "{unopened} files that may be rings cannot be opened: too many files are open"
+            ));
+        }
     }
 
     /// Removes rings that are no longer needed.
@@ -253,6 +267,7 @@ impl Poll<'_, '_> {
                 now
             }
             Change::Vanished(ring) => {
+                self.others.opened(&ring.path);
                 self.damaged.left(ring.path, ring.identity.uuid);
                 return removed(ring.identity.uuid, self.engine);
             }
@@ -260,14 +275,11 @@ impl Poll<'_, '_> {
                 if RingFile::inspect(other.path.as_path()).is_err_and(|error| is_damage(&error)) {
                     self.damaged.found(&other.path, self.engine);
                 }
-                return self.say.warn(&format!(
-                    "{} is not read: {}",
-                    other.path.display(),
-                    other.why
-                ));
+                return self.others.report(&other, self.say);
             }
             _ => return,
         };
+        self.others.opened(&ring.path);
         self.damaged.is_ring(&ring.path);
         let (location, uuid) = (Location::from(ring.path), ring.identity.uuid);
         if self.damaged.is_aside(&uuid) || self.engine.file_restored(&uuid, &location) {

@@ -3,6 +3,7 @@
 use crate::args;
 use crate::commands::follow::{self, FollowArgs, Source};
 use crate::failure::Failure;
+use crate::output::last::Records;
 use crate::stop::Stop;
 use perfring_consumer::{Consumer, ConsumerOptions, Location};
 
@@ -21,6 +22,9 @@ pub(crate) struct Args {
     /// The consumer's name: its seat, in a ring with named consumers
     #[arg(long, default_value = "perfring consume")]
     name: String,
+    /// End after N records were shown
+    #[arg(short = 'n', long = "records", value_name = "N")]
+    records: Option<u64>,
     #[command(flatten)]
     follow: FollowArgs,
 }
@@ -29,5 +33,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     args.follow.format.check()?;
     let stop = Stop::install()?;
     let consumer = Consumer::attach_with(&args.ring, &ConsumerOptions::named(&args.name))?;
-    follow::run(&args.follow, &args.ring, Source::Consumer(consumer), &stop)
+    let records = args.records.map_or(Records::All, Records::First);
+    follow::run(&args.follow, records, &args.ring, Source::Consumer(consumer), &stop)
 }

@@ -6,6 +6,7 @@ use crate::events::input;
 use crate::failure::{Failure, detail, summary};
 use crate::figures::agreed;
 use crate::figures::opened::opened;
+use crate::output::last::Records;
 use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
@@ -80,7 +81,7 @@ fn directory(args: &Args, dir: &Path, stop: &Stop) -> Result<(), Failure> {
         since => since.map(|since| since.before(0)),
     };
     let mut output = Output::of_many(&args.format, Vec::new(), since);
-    let ended = tail_dir::show(None, dir, &mut output, stop);
+    let ended = tail_dir::show(Records::All, dir, &mut output, stop);
     if matches!(ended, Err(Failure::ClosedPipe | Failure::NotFound(_))) {
         return ended;
     }

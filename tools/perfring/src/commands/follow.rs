@@ -4,6 +4,7 @@ use crate::args;
 use crate::events::live::untold;
 use crate::failure::{Failure, detail, summary};
 use crate::figures::opened::opened;
+use crate::output::last::Records;
 use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
@@ -18,9 +19,6 @@ pub(crate) struct FollowArgs {
     /// Continue with new records until the ring is removed or Ctrl-C
     #[arg(long, short)]
     follow: bool,
-    /// End after N records were shown
-    #[arg(short = 'n', long = "records", value_name = "N")]
-    pub(crate) records: Option<u64>,
     /// Continue with new records for at most this long, like 10s, then end with code 124
     #[arg(long, value_name = "TIME", value_parser = args::duration)]
     timeout: Option<Duration>,
@@ -43,16 +41,23 @@ impl FollowArgs {
 
     /// Returns how long to wait now, or an error if the time is over; `left` records are still to
     /// come.
-    pub(crate) fn wait(&self, deadline: Option<Instant>, left: u64) -> Result<Duration, Failure> {
+    pub(crate) fn wait(
+        &self,
+        deadline: Option<Instant>,
+        records: Records,
+        left: u64,
+    ) -> Result<Duration, Failure> {
         let Some(deadline) = deadline else { return Ok(POLL) };
         let rest = deadline.saturating_duration_since(Instant::now());
         if !rest.is_zero() {
             return Ok(rest.min(POLL));
         }
         let time = humantime::format_duration(self.timeout.unwrap_or_default());
-        Err(Failure::Timeout(match self.records {
-            Some(wanted) => format!("{} of {wanted} records came within {time}", wanted - left),
-            None => format!("{time} have passed"),
+        Err(Failure::Timeout(match records {
+            Records::First(wanted) => {
+                format!("{} of {wanted} records came within {time}", wanted - left)
+            }
+            _ => format!("{time} have passed"),
         }))
     }
 }
@@ -76,6 +81,7 @@ enum Turn {
 
 pub(crate) fn run(
     args: &FollowArgs,
+    records: Records,
     ring: &Location,
     mut source: Source,
     stop: &Stop,
@@ -85,7 +91,8 @@ pub(crate) fn run(
     let since = since.map(Since::before_now).transpose()?;
     let shapes = Shapes::follow(ring, source.layout())?;
     let mut output = Output::new(&args.format, shapes, since);
-    let ended = follow(args, ring, &mut source, &mut output, stop);
+    output.show(records);
+    let ended = follow(args, records, ring, &mut source, &mut output, stop);
     let flushed = match &ended {
         Err(Failure::ClosedPipe) => Ok(()),
         _ => output.end(Some(ring)),
@@ -113,27 +120,32 @@ pub(crate) fn run(
 
 fn follow(
     args: &FollowArgs,
+    records: Records,
     ring: &Location,
     source: &mut Source,
     output: &mut Output<'_>,
     stop: &Stop,
 ) -> Result<(), Failure> {
     let deadline = args.deadline();
-    let (mut left, mut removed) = (args.records.unwrap_or(u64::MAX), false);
+    let (mut left, mut removed) = (records.most(), false);
     // Without -f, a producer that never pauses must not keep the command running for ever.
-    let until = if args.waits() { u64::MAX } else { head(ring) };
+    let present = head(ring);
+    let until = if args.waits() { u64::MAX } else { present };
     loop {
         if left == 0 {
             return Ok(());
         }
         stop.check()?;
         let turn = source.turn(ring, output, &mut left, until)?;
+        if turn == Turn::Empty || source.position() >= present {
+            output.show_last()?;
+        }
         // A reader of stdout sees what was shown, even if the ring is never empty.
         output.flush()?;
         if left == 0 || (turn == Turn::Empty && !args.waits()) {
             return Ok(());
         }
-        let wait = args.wait(deadline, left)?;
+        let wait = args.wait(deadline, records, left)?;
         if turn == Turn::More {
             continue;
         }

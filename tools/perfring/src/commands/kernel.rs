@@ -4,6 +4,7 @@ use crate::args;
 use crate::commands::follow::{FollowArgs, TURN};
 use crate::failure::{Failure, summary};
 use crate::output::Output;
+use crate::output::last::Records;
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
@@ -84,6 +85,7 @@ struct Timeline<'a> {
 pub(crate) fn tail(
     args: &KernelArgs,
     follow: &FollowArgs,
+    records: Records,
     ring: Option<(&Location, Observer)>,
     stop: &Stop,
 ) -> Result<(), Failure> {
@@ -106,7 +108,7 @@ pub(crate) fn tail(
     }
     let since = since.map(Since::before_now).transpose()?;
     let mut output = Output::of_many(&follow.format, shapes, since);
-    let mut ended = timeline.follow(follow, &mut output, stop);
+    let mut ended = timeline.follow(follow, records, &mut output, stop);
     if let Ok(End::Process) = ended
         && let Some(pid) = args.of.pid
     {
@@ -146,11 +148,12 @@ impl Timeline<'_> {
     fn follow(
         &mut self,
         args: &FollowArgs,
+        records: Records,
         output: &mut Output<'_>,
         stop: &Stop,
     ) -> Result<End, Failure> {
         let deadline = args.deadline();
-        let mut left = args.records.unwrap_or(u64::MAX);
+        let mut left = records.most();
         loop {
             if left == 0 {
                 return Ok(End::Enough);
@@ -160,7 +163,7 @@ impl Timeline<'_> {
             if left == 0 {
                 return Ok(End::Enough);
             }
-            let wait = args.wait(deadline, left)?;
+            let wait = args.wait(deadline, records, left)?;
             if !some && !self.merge.wait(wait) && self.kernel.iter().all(Stopper::is_over) {
                 return Ok(End::Process);
             }

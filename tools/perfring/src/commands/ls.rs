@@ -3,13 +3,14 @@
 use crate::args::show_size;
 use crate::columns;
 use crate::failure::{Failure, note};
-use crate::figures::agreed;
+use crate::left_out;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
-use perfring_consumer::{Location, Policy, Producers, SeatState, Stat};
+use perfring_consumer::{AttachError, Location, Policy, Producers, RingFile, SeatState, Stat};
 use perfring_export::Stream;
-use perfring_set::{Listing, NoRing, RingEntry, RingSet, SetError};
+use perfring_set::{Listing, RingEntry, RingSet, SetError};
 use perfring_view::accounts::{Fill, is_fed};
+use perfring_view::figures::agreed;
 use perfring_view::figures::json::object;
 use perfring_view::named;
 use perfring_view::owner::{count, printable, producers_state};
@@ -19,8 +20,6 @@ use std::iter::once;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Files that are no rings are reported one by one up to this number.
-const OTHERS: usize = 5;
 /// Names are not truncated below this length.
 const NAME_MIN: usize = 12;
 
@@ -51,20 +50,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let dir = args.dir.clone().unwrap_or_else(RingSet::default_dir);
     let (rings, others) = list(&dir)?;
     let mut rows = Vec::new();
-    let (mut damaged, mut refused) = (0, Vec::new());
-    for (ring, file) in rings {
-        let stat = match agreed::read(&Location::from(&ring.path)) {
-            Ok(stat) => stat,
-            Err(Failure::NotFound(_)) => continue, // removed meanwhile
-            Err(failure) => {
-                let why = failure.sentence();
-                refused.push(NoRing { name: ring.name, path: ring.path, why });
-                continue;
+    left_out::report(&others);
+    let mut damaged = 0;
+    for ring in rings {
+        match read(&ring.path) {
+            Ok((stat, newest)) => {
+                damaged += u64::from(stat.totals.is_none());
+                rows.push((ring, stat, newest));
             }
-        };
-        let newest = file.newest_wall().ok().flatten();
-        damaged += u64::from(stat.totals.is_none());
-        rows.push((ring, stat, newest));
+            Err(AttachError::NotFound { .. }) => {} // removed meanwhile
+            Err(error) => left_out::ring(&ring.path, &error),
+        }
     }
     let mut out = BufWriter::new(Stream::stdout());
     let written = if args.format.is_json() {
@@ -76,7 +72,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if rows.is_empty() {
         note(&format!("{} has no rings", dir.display()));
     }
-    report_others(&others, &refused);
     match damaged {
         0 => Ok(()),
         _ => Err(Failure::Damaged(format!(
@@ -84,6 +79,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             count(damaged, "ring")
         ))),
     }
+}
+
+/// Reads a ring's figures, and the time of its newest record.
+fn read(path: &Path) -> Result<(Stat, Option<u64>), AttachError> {
+    let stat = agreed::read(&Location::from(path))?;
+    Ok((stat, RingFile::inspect(path)?.newest_wall().ok().flatten()))
 }
 
 pub(crate) fn list(dir: &Path) -> Result<Listing, Failure> {
@@ -97,17 +98,6 @@ pub(crate) fn list(dir: &Path) -> Result<Listing, Failure> {
         }
         _ => Failure::general(error),
     })
-}
-
-fn report_others(others: &[NoRing], refused: &[NoRing]) {
-    let all = || others.iter().chain(refused);
-    for other in all().take(OTHERS) {
-        note(&format!("{} is not listed: {}", printable(&other.name), other.why));
-    }
-    let more = all().count().saturating_sub(OTHERS);
-    if more > 0 {
-        note(&format!("and {more} more"));
-    }
 }
 
 type Row = (RingEntry, Stat, Option<u64>);

@@ -286,7 +286,7 @@ impl Recorder<'_> {
         let figures = self.recording.figures();
         // Not the hint that follows: this command does not try again.
         let why = figures.trouble.as_deref().unwrap_or_default();
-        let why = why.split("; ").next().unwrap_or_default();
+        let why = why.rsplit_once("; ").map_or(why, |(why, _hint)| why);
         let intact = format!("its first {} records are intact", figures.delivered);
         Failure::General(format!("{why}; recording has ended, and {intact}"))
     }

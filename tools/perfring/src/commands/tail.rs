@@ -5,6 +5,7 @@ use crate::commands::follow::{self, FollowArgs, Source};
 use crate::commands::kernel::{self, KernelArgs};
 use crate::commands::tail_dir;
 use crate::failure::Failure;
+use crate::output::last::Records;
 use crate::stop::Stop;
 use perfring_consumer::{Location, Observer, Start};
 
@@ -32,6 +33,12 @@ pub(crate) struct Args {
     /// then not shown, whatever --since says
     #[arg(long, default_value = "oldest", value_parser = args::start())]
     from: Start,
+    /// Show the last N of the records that are there, and with -f those that follow
+    #[arg(short = 'n', long = "records", value_name = "N", conflicts_with = "first")]
+    last: Option<usize>,
+    /// End after N records were shown, the oldest first
+    #[arg(long, value_name = "N")]
+    first: Option<u64>,
     #[command(flatten)]
     kernel: KernelArgs,
     #[command(flatten)]
@@ -44,6 +51,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let why = "--from latest has nothing to show without -f or --timeout";
         return Err(Failure::Usage(why.to_owned()));
     }
+    let records = match (args.first, args.last) {
+        (Some(first), _) => Records::First(first),
+        (_, Some(_)) if args.kernel.is_wanted() => {
+            let why = "-n shows the last records, and --perf has no last one: use --first";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+        (_, Some(last)) => Records::Last(last),
+        _ => Records::All,
+    };
     args.follow.format.check()?;
     let stop = Stop::install()?;
     let observe = |ring: &Location| Observer::open(ring, start);
@@ -54,16 +70,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                     "--perf merges the kernel's events with one ring: name a ring of the directory";
                 return Err(Failure::Usage(why.to_owned()));
             }
-            tail_dir::run(&args.follow, dir, start, &stop)
+            tail_dir::run(&args.follow, records, dir, start, &stop)
         }
         ring if args.kernel.is_wanted() => {
             let ring = match ring {
                 Some(ring) => Some((ring, observe(ring)?)),
                 None => None,
             };
-            kernel::tail(&args.kernel, &args.follow, ring, &stop)
+            kernel::tail(&args.kernel, &args.follow, records, ring, &stop)
         }
-        Some(ring) => follow::run(&args.follow, ring, Source::Observer(observe(ring)?), &stop),
+        Some(ring) => {
+            follow::run(&args.follow, records, ring, Source::Observer(observe(ring)?), &stop)
+        }
         None => Err(Failure::Usage("a ring is missing; see `perfring tail --help`".to_owned())),
     }
 }

@@ -5,6 +5,7 @@ use crate::commands::follow::{FollowArgs, TURN};
 use crate::events::input;
 use crate::events::live::{How, Live, untold};
 use crate::failure::{Failure, summary};
+use crate::output::last::Records;
 use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
@@ -17,16 +18,23 @@ use std::time::{Duration, Instant};
 /// For how long a record is held back so that others can be put before it.
 const DELAY: Duration = Duration::from_millis(100);
 
-pub(crate) fn run(args: &FollowArgs, dir: &Path, start: Start, stop: &Stop) -> Result<(), Failure> {
+pub(crate) fn run(
+    args: &FollowArgs,
+    records: Records,
+    dir: &Path,
+    start: Start,
+    stop: &Stop,
+) -> Result<(), Failure> {
     let since = since(&args.format, dir)?.map(Since::before_now).transpose()?;
     let mut output = Output::of_many(&args.format, Vec::new(), since);
+    output.show(records);
     let mut live = match args.waits() {
         true => Some(Live::new(How::Observe(start), DELAY)?),
         false => None,
     };
     let ended = match &mut live {
-        Some(live) => follow(args, dir, live, &mut output, stop),
-        None => show(args.records, dir, &mut output, stop),
+        Some(live) => follow(args, records, dir, live, &mut output, stop),
+        None => show(records, dir, &mut output, stop),
     };
     if matches!(ended, Err(Failure::ClosedPipe)) {
         return ended;
@@ -54,13 +62,13 @@ pub(crate) fn run(args: &FollowArgs, dir: &Path, start: Start, stop: &Stop) -> R
 
 /// Shows what the rings hold now, or so many of their first records.
 pub(super) fn show(
-    records: Option<u64>,
+    records: Records,
     dir: &Path,
     output: &mut Output<'_>,
     stop: &Stop,
 ) -> Result<(), Failure> {
     let mut events = input::open(&[Location::from(dir)])?;
-    let mut left = records.unwrap_or(u64::MAX);
+    let mut left = records.most();
     while left > 0 {
         stop.check()?;
         for _ in 0..TURN.min(left) {
@@ -74,6 +82,7 @@ pub(super) fn show(
 /// Shows what the rings hold and what arrives, of rings that come later too.
 fn follow(
     args: &FollowArgs,
+    records: Records,
     dir: &Path,
     live: &mut Live,
     output: &mut Output<'_>,
@@ -81,8 +90,9 @@ fn follow(
 ) -> Result<(), Failure> {
     live.follow(dir.to_owned())?;
     let deadline = args.deadline();
-    let mut left = args.records.unwrap_or(u64::MAX);
-    let mut names_at = Instant::now();
+    let mut left = records.most();
+    let began = Instant::now();
+    let mut names_at = began;
     loop {
         stop.check()?;
         let mut some = false;
@@ -91,11 +101,15 @@ fn follow(
             some = true;
             left -= output.event(&event)?;
         }
+        // What was there at the start has come by then.
+        if began.elapsed() >= DELAY && !some || began.elapsed() >= 10 * DELAY {
+            output.show_last()?;
+        }
         output.flush()?;
         if left == 0 {
             break;
         }
-        let wait = args.wait(deadline, left)?;
+        let wait = args.wait(deadline, records, left)?;
         if names_at.elapsed() >= NAMES {
             names_at = Instant::now();
             live.poll_names();
@@ -128,7 +142,7 @@ pub(super) fn since(format: &FormatArgs, dir: &Path) -> Result<Option<Since>, Fa
 
 pub(super) fn rings(dir: &Path) -> Result<Vec<(Location, Layout)>, Failure> {
     let (rings, _) = perfring_set::list(dir).map_err(Failure::general)?;
-    Ok(rings.into_iter().map(|(ring, _)| (Location::from(ring.path), ring.layout)).collect())
+    Ok(rings.into_iter().map(|ring| (Location::from(ring.path), ring.layout)).collect())
 }
 
 /// Reports names of types that no ring has.

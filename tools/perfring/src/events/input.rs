@@ -2,7 +2,8 @@
 
 use super::recorded::{Events, Recorded};
 use super::still::Still;
-use crate::failure::{Failure, note};
+use crate::failure::Failure;
+use crate::left_out;
 use crate::stop::Stop;
 use perfring_consumer::Location;
 use perfring_export::What;
@@ -65,13 +66,11 @@ pub(crate) fn rings_of(location: &Location) -> Result<Vec<Location>, Failure> {
 fn rings_in(dir: &Path) -> Result<Vec<Location>, Failure> {
     let listed = perfring_set::list(dir);
     let (rings, others) = listed.map_err(Failure::general)?;
-    for other in others {
-        note(&format!("{} is left out: {}", other.path.display(), other.why));
-    }
-    if rings.is_empty() {
+    left_out::report(&others);
+    if rings.is_empty() && !others.iter().any(|other| other.is_shortage) {
         return Err(Failure::NotFound(format!("there is no ring in {}", dir.display())));
     }
-    Ok(rings.into_iter().map(|(ring, _)| Location::from(ring.path)).collect())
+    Ok(rings.into_iter().map(|ring| Location::from(ring.path)).collect())
 }
 
 /// Returns the newest timestamp, which `--since` counts back from.

@@ -3,6 +3,7 @@
 use super::held::{Given, Held};
 use crate::failure::{Failure, detail, note};
 use crate::figures::opened::opened;
+use crate::left_out;
 use crate::ring_name::Name;
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Refused, Start, Stat,
@@ -161,14 +162,12 @@ impl Live {
                 now
             }
             Change::Vanished(before) => return self.unnamed(&before),
-            Change::Refused(perfring_set::NoRing { path, why, .. }) => {
-                return note(&format!("{} is left out: {why}", path.display()));
-            }
+            Change::Refused(other) => return left_out::report([&other]),
             _ => return,
         };
         match self.attach(&Location::from(appeared.path.clone()), None, Some(&appeared)) {
             Ok(()) | Err(AttachError::NotFound { .. }) => {}
-            Err(error) => note(&format!("{} is left out: {error}", appeared.path.display())),
+            Err(error) => left_out::ring(&appeared.path, &error),
         }
     }
 

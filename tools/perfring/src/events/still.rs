@@ -4,6 +4,7 @@ use super::held::{Given, Held};
 use super::recorded::Events;
 use crate::failure::{Failure, detail, note};
 use crate::figures::opened::opened;
+use crate::left_out;
 use perfring_consumer::advanced::Front;
 use perfring_consumer::{AttachError, Location, Observer, ReadError, Start};
 use perfring_export::{Event, Shapes};
@@ -92,10 +93,18 @@ impl Ring {
 
 impl Still {
     pub(crate) fn open(locations: &[Location]) -> Result<Self, Failure> {
-        let rings: Result<Vec<Ring>, Failure> =
-            locations.iter().enumerate().map(|(id, location)| Ring::open(location, id)).collect();
+        let mut rings = Vec::with_capacity(locations.len());
+        for location in locations {
+            match Ring::open(location, rings.len()) {
+                // The others are shown, and the command ends with an error.
+                Err(Failure::Shortage(_)) if !rings.is_empty() => {
+                    left_out::unopened(&location.path())
+                }
+                opened => rings.push(opened?),
+            }
+        }
         let mut still = Still {
-            rings: rings?,
+            rings,
             heap: BinaryHeap::new(),
             begun: 0,
             current: None,

@@ -48,7 +48,7 @@ struct LostLine<'a> {
 }
 
 /// A loss.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Missing {
     pub(super) pos: u64,
     pub(super) records: u64,

@@ -2,6 +2,7 @@
 
 pub(crate) mod figures_format;
 pub(crate) mod json;
+pub(crate) mod last;
 mod log;
 mod text;
 
@@ -13,10 +14,11 @@ use crate::records::time::{self, Bound, Since};
 use crate::records::typed::Seen;
 use clap::ValueEnum;
 use json::Missing;
+use last::{Held, Last, Records};
 use perfring_consumer::{Anchors, Item, Layout, Location, Lost};
 use perfring_export::{Event, Loss, Stream, What};
 use perfring_view::owner::count;
-use std::io::{BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, Stdout, Write};
 
 /// The format of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -67,6 +69,8 @@ struct Writer<'a> {
     out: BufWriter<Stream<Stdout>>,
     args: &'a FormatArgs,
     filter: Filter<'a>,
+    /// The last records, while more may come of those that are there at the start.
+    last: Option<Last>,
     /// Records that were reported as lost so far,
     lost: u64,
     /// and those of them that no marker reported.
@@ -126,6 +130,7 @@ impl<'a> Output<'a> {
                 out,
                 args,
                 filter,
+                last: None,
                 lost: 0,
                 lost_at_end: 0,
                 seen: 0,
@@ -134,6 +139,19 @@ impl<'a> Output<'a> {
             },
             shapes,
         }
+    }
+
+    /// Sets how many of the records are shown. Of the last ones, none is written before [`Output::show_last`].
+    pub(crate) fn show(&mut self, records: Records) {
+        if let Records::Last(most) = records {
+            self.writer.last = Some(Last { most, ..Last::default() });
+        }
+    }
+
+    /// Writes the last records, and from now on all that follow.
+    pub(crate) fn show_last(&mut self) -> Result<(), Failure> {
+        let Some(last) = self.writer.last.take() else { return Ok(()) };
+        last.held.into_iter().try_for_each(|held| self.writer.write(held))
     }
 
     /// Writes a record to stdout, if it is selected. A loss goes to stderr, and in JSON also to
@@ -191,6 +209,7 @@ impl<'a> Output<'a> {
 
     /// Reports records that did not match their types, after everything was shown.
     pub(crate) fn end(&mut self, location: Option<&Location>) -> Result<(), Failure> {
+        self.show_last()?;
         self.flush()?;
         let Writer { args, filter, bad, .. } = &self.writer;
         if *bad > 0 {
@@ -234,12 +253,43 @@ impl Writer<'_> {
             seen.value = None;
         }
         self.bad += u64::from(seen.bad().is_some());
-        match args.format() {
-            Format::Text => text::record(&mut self.out, &seen, args.positions),
-            Format::Json => json::record(&mut self.out, &seen),
-            Format::Raw => self.out.write_all(seen.record.bytes),
+        let Some(last) = &mut self.last else {
+            return format(args, &mut self.out, &seen).map(|()| 1).map_err(Failure::output);
+        };
+        let mut record = Vec::new();
+        format(args, &mut record, &seen).map_err(Failure::output)?;
+        last.held.push_back(Held::Record(record));
+        last.records += 1;
+        self.let_go()?;
+        Ok(1)
+    }
+
+    /// Lets go of records before the last ones. Losses before these are written.
+    fn let_go(&mut self) -> Result<(), Failure> {
+        while let Some(last) = &mut self.last
+            && last.records > last.most
+            && let Some(held) = last.held.pop_front()
+        {
+            match held {
+                Held::Record(_) => {
+                    last.records -= 1;
+                    self.shown -= 1;
+                }
+                lost => self.write(lost)?,
+            }
         }
-        .map(|()| 1)
+        Ok(())
+    }
+
+    fn write(&mut self, held: Held) -> Result<(), Failure> {
+        match held {
+            Held::Record(record) => self.out.write_all(&record),
+            Held::Lost { ring, name, lost } => match self.args.format() {
+                Format::Json => json::lost(&mut self.out, ring.as_deref(), lost),
+                // Between the records when both are the same terminal.
+                _ => self.out.flush().map(|()| report(name.as_deref(), lost)),
+            },
+        }
         .map_err(Failure::output)
     }
 
@@ -254,13 +304,23 @@ impl Writer<'_> {
         if lost.at_end {
             self.lost_at_end = self.lost_at_end.saturating_add(lost.records);
         }
-        match self.args.format() {
-            Format::Json => json::lost(&mut self.out, ring, lost),
-            // Between the records when both are the same terminal.
-            _ => self.out.flush().map(|()| report(name, lost)),
+        let [ring, name] = [ring, name].map(|text| text.map(str::to_owned));
+        let held = Held::Lost { ring, name, lost };
+        match &mut self.last {
+            // Those before the last records are written when these are known.
+            Some(last) if last.records > 0 => last.held.push_back(held),
+            _ => self.write(held)?,
         }
-        .map(|()| 0)
-        .map_err(Failure::output)
+        Ok(0)
+    }
+}
+
+/// Writes a record.
+fn format(args: &FormatArgs, out: &mut impl Write, seen: &Seen<'_>) -> io::Result<()> {
+    match args.format() {
+        Format::Text => text::record(out, seen, args.positions),
+        Format::Json => json::record(out, seen),
+        Format::Raw => out.write_all(seen.record.bytes),
     }
 }
 

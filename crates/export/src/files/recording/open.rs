@@ -4,6 +4,7 @@ use super::block::{BLOCK_HEAD, BlockHead, fill, survey};
 use super::error::Missing;
 use super::head::{HEAD, head};
 use crate::delivery::compress::Compression;
+use crate::delivery::write_error::WriteError;
 use serde::Deserialize;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -96,7 +97,7 @@ pub(super) struct Refused(pub(super) String);
 
 impl From<io::Error> for Refused {
     fn from(error: io::Error) -> Self {
-        Refused(format!("cannot be opened: {error}"))
+        Refused(format!("cannot be opened: {}", WriteError(&error)))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::records::shapes::Shapes;
 use perfring_consumer::{AttachError, Location, Observer, Start};
 use perfring_export::Stream;
 use perfring_types::read::Type;
-use perfring_view::owner::printable;
+use perfring_view::owner::{count, printable};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 
@@ -53,6 +53,7 @@ type Ring = (String, Location, Shapes);
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let several = matches!(&args.ring, Location::File(path) if path.is_dir());
     let mut rings = Vec::new();
+    let (mut without_table, mut without_types) = (Vec::new(), Vec::new());
     for ring in rings_of(&args.ring)? {
         let observer = match Observer::open(&ring, Start::Oldest) {
             Err(AttachError::NotFound { .. }) if several => continue, // removed meanwhile
@@ -61,12 +62,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         detail(|| opened(&ring, observer.layout()));
         let shapes = Shapes::of(observer.types(), observer.anchors());
         if observer.layout().types_size == 0 {
-            let how = "`perfring create --types-size` creates one with it";
-            note(&format!("{ring} was created without a type table; {how}"));
+            without_table.push(ring.to_string());
         } else if shapes.table().is_empty() && shapes.damage().is_empty() {
-            note(&format!("no type was registered in {ring}"));
+            without_types.push(ring.to_string());
         }
         rings.push((printable(&ring.name(observer.layout())), ring, shapes));
+    }
+    let name_or_count = |rings: &[String]| match rings {
+        [ring] => Some(ring.clone()),
+        rings => (!rings.is_empty()).then(|| count(rings.len() as u64, "ring")),
+    };
+    if let Some(rings) = name_or_count(&without_table) {
+        let were = if without_table.len() == 1 { "was" } else { "were" };
+        let how = "`perfring create --types-size` creates one with it";
+        note(&format!("{rings} {were} created without a type table; {how}"));
+    }
+    if let Some(rings) = name_or_count(&without_types) {
+        note(&format!("no type was registered in {rings}"));
     }
     let mut out = BufWriter::new(Stream::stdout());
     let written = if args.format.is_json() {

@@ -1,0 +1,91 @@
+//! What a command leaves out of a directory: files that are no rings, and rings for which the process has no descriptor left.
+
+use crate::failure::{Failure, note};
+use perfring_consumer::AttachError;
+use perfring_set::NoRing;
+use perfring_view::owner::{count, printable};
+use rustix::process::{Resource, getrlimit};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Files that are printed.
+const FILES: usize = 5;
+/// Reasons for which one more file is printed each.
+const REASONS: usize = 5;
+
+static LEFT_OUT: Mutex<Option<LeftOut>> = Mutex::new(None);
+
+#[derive(Default)]
+struct LeftOut {
+    reasons: HashSet<String>,
+    printed: HashSet<PathBuf>,
+    /// Files that are not printed.
+    more: HashSet<PathBuf>,
+    /// Rings, or files that may be rings.
+    unopened: HashSet<PathBuf>,
+}
+
+impl LeftOut {
+    fn with<T>(act: impl FnOnce(&mut LeftOut) -> T) -> T {
+        let mut all = LEFT_OUT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        act(all.get_or_insert_default())
+    }
+}
+
+/// Reports entries of a directory that are left out: a line for each of the first, and for the first of a few more
+/// reasons. [`end`] counts the others.
+pub(crate) fn report<'a>(others: impl IntoIterator<Item = &'a NoRing>) {
+    for NoRing { path, why, is_shortage, .. } in others {
+        if *is_shortage { unopened(path) } else { entry(path, why) }
+    }
+}
+
+/// Reports a ring of a directory that is left out.
+pub(crate) fn ring(path: &Path, error: &AttachError) {
+    if error.is_shortage() { unopened(path) } else { entry(path, &error.to_string()) }
+}
+
+/// Counts a ring for which there is no descriptor left: the command ends with an error.
+pub(crate) fn unopened(path: &Path) {
+    LeftOut::with(|all| all.unopened.insert(path.to_owned()));
+}
+
+fn entry(path: &Path, why: &str) {
+    // Without what differs from file to file, such as the magic.
+    let reason = why.split(": ").next().unwrap_or(why);
+    LeftOut::with(|all| {
+        if all.printed.contains(path) || all.more.contains(path) {
+            return; // a command that repeats
+        }
+        let is_new = all.reasons.len() < REASONS && all.reasons.insert(reason.to_owned());
+        if is_new || all.printed.len() < FILES {
+            all.printed.insert(path.to_owned());
+            note(&format!("{} is left out: {why}", printable(&path.display().to_string())));
+        } else {
+            all.more.insert(path.to_owned());
+        }
+    });
+}
+
+/// Reports what was left out and not named. Fails if rings were left out for want of descriptors.
+pub(crate) fn end() -> Result<(), Failure> {
+    let Some(all) = LEFT_OUT.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take() else {
+        return Ok(());
+    };
+    if !all.more.is_empty() {
+        let files = count(all.more.len() as u64, "more file");
+        let (are, like) = if all.more.len() == 1 { ("is", "its") } else { ("are", "their") };
+        note(&format!("{files} {are} left out; `perfring doctor FILE` says {like} reason"));
+    }
+    if all.unopened.is_empty() {
+        return Ok(());
+    }
+    let rings = count(all.unopened.len() as u64, "ring");
+    let limit = getrlimit(Resource::Nofile).current;
+    let limit = limit.map_or("so many".to_owned(), |limit| limit.to_string());
+    Err(Failure::General(format!(
+        "{rings} left out: this process may have {limit} files open: raise that limit (`ulimit -n`, LimitNOFILE of a systemd \
+         unit), or name fewer rings"
+    )))
+}
