@@ -2,11 +2,14 @@
 //! page. With `install_sigbus_handler` it is an error for that ring, at every entry point, and the
 //! process goes on. (If one of these tests fails this way, the whole program dies.)
 
+use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Item, Observer, Policy, Producers, ReadError, Start,
     Stat, Trust, install_sigbus_handler, recover,
 };
-use perfring_producer::{Options, Producer, ReserveError, SharedProducer};
+use perfring_producer::types::{Encoding, Schema};
+use perfring_producer::{CpuProducer, Options, Producer, ReserveError, SharedProducer, TypeError};
 use perfring_tests::{NUMBERED, NUMBERED_TYPE, number_of, numbered, ring_dir};
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
@@ -258,7 +261,7 @@ fn a_truncated_file_is_an_error_for_a_producer_within_a_lap() {
         let mut published = RECORDS..RECORDS + LAP;
         // In a full ring without a consumer, or one that overwrites, there is no end by itself.
         let reported = published.any(|number| match (case.publish)(number) {
-            (Err(ReserveError::Corrupt { .. }), _) | (_, true) => true,
+            (Err(ReserveError::Truncated), _) | (_, true) => true,
             (Ok(()) | Err(ReserveError::Full), false) => false,
             (Err(error), false) => panic!("{}: {error}", case.what),
         });
@@ -266,6 +269,66 @@ fn a_truncated_file_is_an_error_for_a_producer_within_a_lap() {
         assert!(reported || case.harmless, "{}: no error was returned", case.what);
         reported
     });
+}
+
+#[test]
+fn a_truncated_ring_per_cpu_is_named_as_such_by_every_call_of_its_producer() {
+    install_sigbus_handler().unwrap();
+    let dir = ring_dir();
+    let mut only = CpuSet::new();
+    let cpu = sched_getcpu().unwrap();
+    only.set(cpu).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &only).unwrap();
+    let plain = Options { size: 256 << 10, types_size: 4096, slots: 4, ..Options::per_cpu() };
+    let kinds = [
+        ("drop", plain),
+        ("drop, timed", Options { time: true, ..plain }),
+        ("overwrite", Options { policy: Policy::Overwrite, ..plain }),
+    ];
+    let (mut errors, mut sets) = (0, 0);
+    for (kind, options) in kinds {
+        for (name, left) in LEFT {
+            for method in ["publish", "reserve", "publish_timeout", "register"] {
+                sets += 1;
+                let what = format!("{method}: rings of kind {kind} of which {name} is left");
+                let set = dir.path().join(sets.to_string());
+                let producer = CpuProducer::create(&set, &options).unwrap();
+                producer.register(&NUMBERED_TYPE).unwrap();
+                (0..RECORDS).for_each(|number| {
+                    producer.publish_as(NUMBERED, &numbered(number, LEN)).unwrap();
+                });
+                let file = File::options().write(true).open(set.join(format!("cpu{cpu}"))).unwrap();
+                file.set_len(left).unwrap();
+                let once = |number| match method {
+                    "publish" => producer.publish_as(NUMBERED, &numbered(number, LEN)),
+                    "publish_timeout" => {
+                        producer.publish_timeout(NUMBERED, &numbered(number, LEN), Duration::ZERO)
+                    }
+                    "register" => {
+                        let name = format!("tests.Type{number}");
+                        producer.register(&Schema::new(&name, Encoding::Bytes).with_hashed_id())
+                    }
+                    _ => producer.reserve(NUMBERED, LEN).map(|mut record| {
+                        record.copy_from_slice(&numbered(number, LEN));
+                        record.commit();
+                    }),
+                };
+                let found = (RECORDS..RECORDS + LAP).find_map(|number| match once(number) {
+                    Ok(()) => None,
+                    Err(ReserveError::Full) => None,
+                    Err(ReserveError::Type(TypeError::Full { .. })) => None,
+                    Err(error) => Some(error),
+                });
+                if let Some(error) = found {
+                    assert_eq!(error, ReserveError::Truncated, "{what}");
+                    errors += 1;
+                }
+                assert_eq!(producer.cut_off(), Some(ReadError::Truncated), "{what}");
+            }
+        }
+    }
+    println!("{errors} of {sets} sets returned an error");
+    assert!(errors > 0);
 }
 
 #[test]

@@ -129,6 +129,8 @@ fn texts() -> Vec<String> {
         ReserveError::NoRing { cpu: 3 },
         ReserveError::Detached,
         ReserveError::Corrupt { tail: 7 },
+        ReserveError::Truncated,
+        ReserveError::NoSpace,
         ReserveError::Type(TypeError::NoTable),
         ReserveError::Type(TypeError::Full { needed: 300, left: 17 }),
         ReserveError::Type(TypeError::Taken { id: 5000 }),

@@ -114,7 +114,7 @@ macro_rules! producer {
             /// Returns why what this producer publishes does not reach the ring's file, if that was found out:
             /// [`ReadError::Truncated`](crate::ReadError::Truncated), or [`ReadError::NoSpace`](crate::ReadError::NoSpace) if the file system had no
             /// page for it. Since then its records go into private memory, and nobody reads them. A drop ring also returns
-            /// [`ReserveError::Corrupt`], before a ring's worth is written. An overwrite ring never does, as
+            /// [`ReserveError::Truncated`] or [`ReserveError::NoSpace`], before a ring's worth is written. An overwrite ring never does, as
             /// it does not read the consumer's position.
             ///
             /// Where only this user may write the file, this is found out in a process that called

@@ -126,10 +126,15 @@ impl CpuRings {
             Refused::By(cpu, refusal) => (cpu, refusal),
         };
         match self.of(cpu) {
-            Some(ring) => ring.refuse(refusal, len),
-            None => _ = self.without_ring.fetch_add(1, Ordering::Relaxed),
+            Some(ring) => {
+                ring.refuse(refusal, len);
+                ReserveError::of(refusal, || ring.cut_off())
+            }
+            None => {
+                self.without_ring.fetch_add(1, Ordering::Relaxed);
+                refusal.into()
+            }
         }
-        refusal.into()
     }
 
     pub(crate) fn lost_without_ring(&self) -> u64 {

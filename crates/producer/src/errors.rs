@@ -1,6 +1,6 @@
 //! Why a ring does not take a record or a type.
 
-use perfring_ring::Refusal;
+use perfring_ring::{ReadError, Refusal};
 use perfring_shm::Forked;
 use perfring_types::ENTRY_MAX;
 use thiserror::Error;
@@ -68,6 +68,14 @@ pub enum ReserveError {
         "the ring's file was removed, replaced or cut off, and the sink could not attach again: `Sink::check` says why"
     )]
     Detached,
+    /// The ring's file was truncated while it was in use. Nothing of it is counted: what this producer publishes reaches no
+    /// reader. A ring may take some more records before that is found out.
+    #[error("{}", ReadError::Truncated)]
+    Truncated,
+    /// The file system could not provide a page of the ring's file: see [`ReadError::NoSpace`]. As for
+    /// [`ReserveError::Truncated`], what this producer publishes reaches no reader.
+    #[error("{}", ReadError::NoSpace)]
+    NoSpace,
     /// A position in the ring is invalid: no producer or consumer can have written it.
     #[error(
         "data_tail is {tail}, which is no valid position: another program has corrupted the ring"
@@ -88,6 +96,28 @@ impl From<Refusal> for ReserveError {
             Refusal::Forked => ReserveError::Forked,
             Refusal::Replaced => ReserveError::Replaced,
             Refusal::Corrupt { tail } => ReserveError::Corrupt { tail },
+        }
+    }
+}
+
+impl ReserveError {
+    /// Returns the error for what only another program can have done to a ring, or a truncation of its file: `cut_off` says
+    /// that.
+    #[cold]
+    pub(crate) fn damaged(self, cut_off: Option<ReadError>) -> Self {
+        match cut_off {
+            Some(ReadError::NoSpace) => ReserveError::NoSpace,
+            Some(_) => ReserveError::Truncated,
+            None => self,
+        }
+    }
+
+    /// Returns the error for a refusal. `cut_off` is asked why the mapping is no longer the file's.
+    #[cold]
+    pub(crate) fn of(refusal: Refusal, cut_off: impl FnOnce() -> Option<ReadError>) -> Self {
+        match refusal {
+            Refusal::Corrupt { .. } => ReserveError::from(refusal).damaged(cut_off()),
+            refusal => refusal.into(),
         }
     }
 }

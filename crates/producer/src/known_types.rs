@@ -65,6 +65,10 @@ impl Known {
                 return Err(ReserveError::Type(error));
             }
             if let Err(error) = put(types, (schema.id, schema.layout()), || schema.to_entry()) {
+                let refused = refused(types, error);
+                if refused != ReserveError::Type(error) {
+                    return Err(refused);
+                }
                 // These may succeed the next time.
                 if !matches!(error, TypeError::Busy | TypeError::Lock { .. }) {
                     self.failed.set(Some((key, end, error)));
@@ -83,7 +87,15 @@ pub(crate) fn put_entry(types: TypesWindow<'_>, entry: &Entry<'_>) -> Result<(),
     if types.forked() {
         return Err(ReserveError::Forked);
     }
-    put(types, (entry.id, entry.layout), || entry.to_words()).map_err(ReserveError::Type)
+    put(types, (entry.id, entry.layout), || entry.to_words()).map_err(|error| refused(types, error))
+}
+
+/// Returns the error for a type that was not put into a table.
+fn refused(types: TypesWindow<'_>, error: TypeError) -> ReserveError {
+    match error {
+        TypeError::Damaged { .. } => ReserveError::Type(error).damaged(types.cut_off()),
+        error => ReserveError::Type(error),
+    }
 }
 
 fn put(

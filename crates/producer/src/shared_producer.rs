@@ -431,6 +431,6 @@ impl SharedProducer {
             return ReserveError::Forked;
         }
         self.window.refuse(refusal, len);
-        refusal.into()
+        ReserveError::of(refusal, || self.window.cut_off())
     }
 }

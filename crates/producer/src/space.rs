@@ -176,5 +176,5 @@ pub(crate) fn refuse(window: &mut WriteWindow, refusal: Refusal, len: usize) -> 
         return ReserveError::Forked;
     }
     window.refuse(refusal, len);
-    refusal.into()
+    ReserveError::of(refusal, || window.cut_off())
 }

@@ -164,6 +164,8 @@ pub(crate) fn reserve(py: Python<'_>, error: ReserveError) -> PyErr {
         ReserveError::Contended { .. } => return named(py, "Full", (text, "contended")),
         ReserveError::Pending { .. } => return named(py, "Full", (text, "pending")),
         ReserveError::Corrupt { tail } => return named(py, "Corrupt", (text, tail)),
+        ReserveError::NoSpace => return PyOSError::new_err((errno::NOSPC, text)),
+        ReserveError::Truncated => "Truncated",
         ReserveError::TooLarge { .. } => "TooLarge",
         ReserveError::Type(_) => "BadType",
         ReserveError::Forked => "Forked",

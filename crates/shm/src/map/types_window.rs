@@ -4,7 +4,7 @@ use crate::file::open::RingFile;
 use crate::map::mirror::Mirror;
 use crate::sys::fork::NotForChildren;
 use crate::sys::ofd_lock::ByteLock;
-use perfring_ring::{TableFull, TypeTable, TypeTableWriter};
+use perfring_ring::{ReadError, TableFull, TypeTable, TypeTableWriter};
 use std::io;
 
 /// The type table of a ring that is mapped writable.
@@ -21,6 +21,13 @@ impl<'a> TypesWindow<'a> {
     #[must_use]
     pub fn forked(&self) -> bool {
         self.children.forked()
+    }
+
+    /// Returns why the mapping is no longer the file's, if the file was truncated, or that was found out.
+    #[must_use]
+    pub fn cut_off(&self) -> Option<ReadError> {
+        self.map.guard.look();
+        self.map.guard.cut_off()
     }
 
     /// Returns the table.

@@ -102,7 +102,7 @@ impl blocks::Entry for Entry {
 /// from a file of the right length (a hole, on a full file system) is [`ReadError::NoSpace`]. One that waits with nothing to
 /// read, and a producer that waits for space, ask for the file's size, too: once a second, or more often. A record that a consumer has borrowed in place may turn into zeros while it is
 /// borrowed; a copied one is whole. A payload of the AUX area that was being copied may be reported
-/// as lapped before that. A producer writes into private memory, and gets `ReserveError::Corrupt`
+/// as lapped before that. A producer writes into private memory, and gets `ReserveError::Truncated`
 /// before it has written a ring's worth.
 ///
 /// # Errors

@@ -240,8 +240,12 @@ impl Lines {
 /// and one that has another producer.
 fn outcome(result: Result<(), ReserveError>) -> Result<(), Failure> {
     match result {
-        Err(error @ ReserveError::Corrupt { .. }) => Err(Failure::Damaged(error.to_string())),
-        Err(error @ ReserveError::Replaced) => Err(Failure::General(error.to_string())),
+        Err(error @ (ReserveError::Corrupt { .. } | ReserveError::Truncated)) => {
+            Err(Failure::Damaged(error.to_string()))
+        }
+        Err(error @ (ReserveError::Replaced | ReserveError::NoSpace)) => {
+            Err(Failure::General(error.to_string()))
+        }
         _ => Ok(()),
     }
 }

@@ -228,10 +228,10 @@ impl Replay<'_> {
             watch.count(published.is_ok());
         }
         match published {
-            Err(error @ ReserveError::Corrupt { .. }) => {
+            Err(error @ (ReserveError::Corrupt { .. } | ReserveError::Truncated)) => {
                 Err(Failure::Damaged(format!("{}: {error}", self.args.ring)))
             }
-            Err(error @ ReserveError::Replaced) => {
+            Err(error @ (ReserveError::Replaced | ReserveError::NoSpace)) => {
                 Err(Failure::General(format!("{}: {error}", self.args.ring)))
             }
             _ => Ok(()), // refusals are counted
